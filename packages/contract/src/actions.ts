@@ -1,0 +1,45 @@
+import type { LiveStatus } from './status.ts';
+
+/** What can be done to a service and depends on its status. Reads (get, list, logs, operations, metrics) are always allowed. */
+export const ACTIONS = ['delete', 'start', 'stop', 'resize', 'updatePassword', 'setEnvironment', 'rename'] as const;
+export type Action = (typeof ACTIONS)[number];
+
+/** accept; underway: the same goal is already being pursued (same answer, same operation); refuse: 400 INVALID_STATE. */
+export type Verdict = 'accept' | 'underway' | 'refuse';
+
+type Row = Record<Action, Verdict>;
+
+const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row => {
+  const verdict = (action: Action): Verdict =>
+    accepted.includes(action) ? 'accept' : underway.includes(action) ? 'underway' : 'refuse';
+  return {
+    delete: verdict('delete'),
+    start: verdict('start'),
+    stop: verdict('stop'),
+    resize: verdict('resize'),
+    updatePassword: verdict('updatePassword'),
+    setEnvironment: verdict('setEnvironment'),
+    rename: verdict('rename'),
+  };
+};
+
+/** What each status allows: the table of the contract, read by the API, the CLI, the console and the tests. */
+export const ALLOWED: Record<LiveStatus, Row> = {
+  QUEUED: row(['delete', 'setEnvironment', 'rename']),
+  CONFIGURING: row(['delete', 'setEnvironment', 'rename']),
+  READY: row(['delete', 'stop', 'resize', 'updatePassword', 'setEnvironment', 'rename']),
+  UNSTABLE: row(['delete', 'start', 'stop', 'resize', 'setEnvironment', 'rename']),
+  PAUSING: row(['delete', 'setEnvironment', 'rename'], ['stop']),
+  PAUSED: row(['delete', 'start', 'resize', 'setEnvironment', 'rename']),
+  RESUMING: row(['delete', 'setEnvironment', 'rename'], ['start']),
+  UPGRADING: row(['delete', 'setEnvironment', 'rename']),
+  DELETING: row([], ['delete']),
+};
+
+/** The sentence for an action that the status refuses: names the state, and in which states it would be allowed. */
+export function refusal(action: Action, status: LiveStatus): string {
+  const allowedIn = Object.entries(ALLOWED).flatMap(([state, actions]) => (actions[action] === 'accept' ? [state] : []));
+  const nowAllowed = ACTIONS.filter((candidate) => ALLOWED[status][candidate] === 'accept');
+  const now = nowAllowed.length === 0 ? 'nothing but waiting' : nowAllowed.join(', ');
+  return `cannot ${action} a service that is ${status}: ${action} is allowed when it is ${allowedIn.join(' or ')}; now allowed: ${now}`;
+}

@@ -1,0 +1,20 @@
+/** Ids of services, replica sets, projects, resources and operations: this many characters of `a-z0-9`. */
+export const ID_LENGTH = 10;
+
+const ALPHABET = 'abcdefghijklmnopqrstuvwxyz0123456789';
+
+/**
+ * Turns random bytes into an id. The caller brings the bytes, so that this package stays free of I/O.
+ * Bytes of 252 and more are passed over, else the first letters of the alphabet would come more often.
+ *
+ * @returns the id, or null when the bytes did not suffice (ask again with more)
+ */
+export function idFromBytes(bytes: Uint8Array): string | null {
+  const usable = [...bytes].filter((byte) => byte < 252).slice(0, ID_LENGTH);
+  return usable.length < ID_LENGTH ? null : usable.map((byte) => ALPHABET.charAt(byte % 36)).join('');
+}
+
+/** Whether a string has the shape of an id. Unknown ids of any shape are 404; this only saves a question to the store. */
+export function isId(value: string): boolean {
+  return /^[a-z0-9]{10}$/.test(value);
+}

