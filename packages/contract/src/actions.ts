@@ -10,8 +10,7 @@ export type Verdict = 'accept' | 'underway' | 'refuse';
 type Row = Record<Action, Verdict>;
 
 const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row => {
-  const verdict = (action: Action): Verdict =>
-    accepted.includes(action) ? 'accept' : underway.includes(action) ? 'underway' : 'refuse';
+  const verdict = (action: Action): Verdict => (accepted.includes(action) ? 'accept' : underway.includes(action) ? 'underway' : 'refuse');
   return {
     delete: verdict('delete'),
     start: verdict('start'),

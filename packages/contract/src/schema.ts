@@ -8,10 +8,12 @@ export function StringEnum<const T extends readonly string[]>(
   return Type.Unsafe<T[number]>({ type: 'string', enum: [...values], ...options });
 }
 
-/** A named schema of the OpenAPI document's `components.schemas`. Refer to it with {@link Ref}. */
-export type NamedSchema = TSchema & { $id: string };
+/** Gives a schema the name under which it stands in the OpenAPI document's `components.schemas`. */
+export function Named<T extends TSchema>($id: string, schema: T): T & { $id: string } {
+  return { ...schema, $id };
+}
 
 /** A reference to a named schema that keeps the schema's static type, so that handlers are checked against it. */
-export function Ref<T extends TSchema & { $id: string }>(schema: T): TUnsafe<Type.Static<T>> {
+export function Ref<T extends TSchema>(schema: T & { $id: string }): TUnsafe<Type.Static<T>> {
   return Type.Unsafe<Type.Static<T>>({ $ref: `${schema.$id}#` });
 }

@@ -32,7 +32,17 @@ export const IS_TRANSITIONAL: Record<LiveStatus, boolean> = {
 };
 
 /** What an operation does. `repair` is begun by Howdah itself when a running service cannot be reached. */
-export const OPERATION_KINDS = ['create', 'start', 'stop', 'resize', 'updatePassword', 'setEnvironment', 'rename', 'repair', 'delete'] as const;
+export const OPERATION_KINDS = [
+  'create',
+  'start',
+  'stop',
+  'resize',
+  'updatePassword',
+  'setEnvironment',
+  'rename',
+  'repair',
+  'delete',
+] as const;
 export type OperationKind = (typeof OPERATION_KINDS)[number];
 
 export const OPERATION_STATUSES = ['queued', 'running', 'succeeded', 'failed'] as const;

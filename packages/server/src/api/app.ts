@@ -1,0 +1,127 @@
+/** The HTTP face: Fastify with our errors, our limits and the routes. It knows services, never an engine's insides. */
+import { ApiError, NAMED_SCHEMAS } from '@howdah/contract';
+import type {} from '@fastify/swagger'; // what a schema may say for the OpenAPI document
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import Fastify, { type FastifyBaseLogger, type FastifyInstance, type RawReplyDefaultExpression, type RawRequestDefaultExpression, type RawServerDefault } from 'fastify';
+import { randomUUID } from 'node:crypto';
+import type { Socket } from 'node:net';
+import type { Region } from '../services/regions.ts';
+import type { Services } from '../services/services.ts';
+import type { Store } from '../store/database.ts';
+import { createGuard } from './auth.ts';
+import { errorBody, errorHandler, sendError } from './errors.ts';
+import { createMetrics } from './metrics.ts';
+import { authRoutes } from './routes/auth.ts';
+import { installationRoutes } from './routes/installation.ts';
+import { operationRoutes } from './routes/operations.ts';
+import { projectRoutes } from './routes/projects.ts';
+import { serviceRoutes } from './routes/services.ts';
+
+export const BASE_PATH = '/public/api/v1';
+
+/** What routes stand on. */
+export type ApiContext = {
+  store: Store;
+  region: Region;
+  services: Services;
+  /** The certificate of our CA. */
+  caPem: string;
+  /** Whether the control plane does its work; null when it does, else why not. */
+  notReady: () => Promise<string | null>;
+};
+
+export type App = FastifyInstance<RawServerDefault, RawRequestDefaultExpression, RawReplyDefaultExpression, FastifyBaseLogger, TypeBoxTypeProvider>;
+
+/** Node's own defaults let a slow client hold a connection for five minutes (reliability.md, trap 9). */
+const LIMITS = { bodyLimit: 64 * 1024, headersMs: 10_000, requestMs: 30_000, headerBytes: 8 * 1024, keepAliveMs: 65_000 } as const;
+
+export async function createApp(context: ApiContext, log: FastifyBaseLogger): Promise<App> {
+  const app: App = Fastify({
+    loggerInstance: log,
+    // One line a request would be most of the log; errors are logged where they are answered.
+    disableRequestLogging: true,
+    bodyLimit: LIMITS.bodyLimit,
+    requestTimeout: LIMITS.requestMs,
+    keepAliveTimeout: LIMITS.keepAliveMs,
+    routerOptions: { maxParamLength: 512, ignoreTrailingSlash: true },
+    http: { maxHeaderSize: LIMITS.headerBytes, headersTimeout: LIMITS.headersMs },
+    genReqId: () => randomUUID(),
+    return503OnClosing: false,
+    forceCloseConnections: 'idle',
+    frameworkErrors: (error, request, reply) => errorHandler(error, request, reply),
+    clientErrorHandler: answerBrokenRequest,
+  }).withTypeProvider<TypeBoxTypeProvider>();
+
+  app.setErrorHandler(errorHandler);
+  acceptJson(app);
+  refuseUnknownRoutes(app);
+  app.addHook('onSend', async (request, reply) => void reply.header('X-Request-Id', request.id));
+  for (const schema of NAMED_SCHEMAS) app.addSchema(schema);
+
+  const metrics = createMetrics(app, context);
+  installationRoutes(app, context, metrics);
+  await app.register(
+    async (api: App) => {
+      api.decorateRequest('key');
+      api.decorateRequest('service');
+      api.addHook('onRequest', createGuard(context.store));
+      authRoutes(api, context);
+      projectRoutes(api, context);
+      serviceRoutes(api, context);
+      operationRoutes(api, context);
+    },
+    { prefix: BASE_PATH },
+  );
+  return app;
+}
+
+/** Bodies are JSON; clients also send `Content-Type: application/json` with no body at all. */
+function acceptJson(app: App): void {
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
+    const text = String(body);
+    if (text.trim() === '') return done(null, undefined);
+    try {
+      return done(null, JSON.parse(text));
+    } catch (error) {
+      return done(error instanceof Error ? error : new Error(String(error)));
+    }
+  });
+}
+
+/** 404 for paths that do not exist, 405 with the allowed methods for those that do. */
+function refuseUnknownRoutes(app: App): void {
+  const routes: { method: string; pattern: RegExp }[] = [];
+  app.addHook('onRoute', ({ method, url }) => {
+    const pattern = new RegExp(`^${url.replaceAll(/[.*+?^$()|[\]\\{}]/g, '\\$&').replaceAll(/:[a-z_]+/g, '[^/]+')}/?$`);
+    for (const one of [method].flat()) routes.push({ method: one, pattern });
+  });
+  app.setNotFoundHandler((request, reply) => {
+    const path = request.url.split('?')[0] ?? '';
+    const methods = [...new Set(routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method))];
+    if (methods.length > 0) {
+      void reply.header('Allow', methods.join(', '));
+      return sendError(reply, new ApiError('METHOD_NOT_ALLOWED', `${request.method} is not allowed on ${path.slice(0, 200)}; allowed: ${methods.join(', ')}`));
+    }
+    return sendError(reply, new ApiError('NOT_FOUND', `no such path: ${request.method} ${path.slice(0, 200)}; ${BASE_PATH}/openapi.json lists all`));
+  });
+}
+
+type ConnectionError = Error & { code?: string };
+
+/** What is no HTTP, or too slow, or too large in its headers, is answered by hand: there is no request yet. */
+function answerBrokenRequest(error: ConnectionError, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const slow = error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
+  const [status, message] =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? (['431 Request Header Fields Too Large', `the headers are larger than ${LIMITS.headerBytes / 1024} KiB, the most that is taken`] as const)
+      : slow
+        ? (['408 Request Timeout', 'the request was not complete in time: headers within 10 s, all of it within 30 s'] as const)
+        : (['400 Bad Request', 'this is not a valid HTTP request'] as const);
+  const body = JSON.stringify(errorBody(new ApiError('INVALID_REQUEST', message), randomUUID()));
+  socket.end(`HTTP/1.1 ${status}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`);
+}

@@ -1,0 +1,92 @@
+/** Every error as the API answers it: one translation, for what our code throws, what Fastify refuses and what the database says. */
+import { ApiError, ERROR_STATUS, type ErrorCode } from '@howdah/contract';
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+
+type ValidationProblem = NonNullable<FastifyError['validation']>[number] & { data?: unknown; parentSchema?: { description?: unknown; properties?: object } };
+
+/** The answer to an error, whatever was thrown. Only {@link ApiError}s and Fastify's own refusals are shown; the rest is logged. */
+export function errorHandler(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const shown = translate(error);
+  if (shown.code === 'INTERNAL' || shown.code === 'UNAVAILABLE') request.log.error({ err: error }, 'a request failed');
+  return sendError(reply, shown);
+}
+
+export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
+  if (error.code === 'UNAUTHORIZED') void reply.header('WWW-Authenticate', 'Bearer, Basic');
+  if (error.code === 'UNAVAILABLE') void reply.header('Retry-After', '1');
+  return reply.code(ERROR_STATUS[error.code]).type('application/json').serializer(JSON.stringify).send(errorBody(error, reply.request.id));
+}
+
+export function errorBody(error: ApiError, requestId: string) {
+  return { code: error.code, message: error.message, ...(error.details === undefined ? {} : { details: error.details }), request_id: requestId };
+}
+
+function translate(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  if (!(error instanceof Error)) return internal();
+  if (isFastifyError(error)) {
+    if (error.validation !== undefined) return new ApiError('INVALID_REQUEST', explainValidation(error.validation, error.validationContext ?? 'body'));
+    const refused = REFUSALS[error.code];
+    if (refused !== undefined) return new ApiError(...refused);
+    if (error.statusCode === 400) return new ApiError('INVALID_REQUEST', `the body is not JSON: ${error.message}`);
+  }
+  if (error instanceof SyntaxError) return new ApiError('INVALID_REQUEST', `the body is not JSON: ${error.message}`);
+  if (isConnectionLoss(error)) return new ApiError('UNAVAILABLE', 'the control plane cannot reach its records at the moment; try again in a moment');
+  return internal();
+}
+
+const internal = (): ApiError => new ApiError('INTERNAL', 'something went wrong in the control plane; its log holds the reason under this request id');
+
+/** What Fastify refuses before a handler runs, by its error code. */
+const REFUSALS: Partial<Record<string, [ErrorCode, string]>> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: ['PAYLOAD_TOO_LARGE', 'the body is larger than 64 KiB, the most that is taken'],
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: ['UNSUPPORTED_MEDIA_TYPE', 'Content-Type: a body must be sent as application/json'],
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: ['INVALID_REQUEST', 'Content-Length: is not the length of the body'],
+  FST_ERR_BAD_URL: ['INVALID_REQUEST', 'the path is not valid: percent signs must begin an escape of UTF-8'],
+  FST_ERR_MAX_PARAM_LENGTH: ['NOT_FOUND', 'no such path: one of its parts is too long'],
+};
+
+function isFastifyError(error: Error): error is FastifyError {
+  return 'code' in error && typeof error.code === 'string' && error.code.startsWith('FST_');
+}
+
+/** SQLSTATE classes 08 and 57P0x, and what the operating system says of a socket that nobody answers. */
+function isConnectionLoss(error: Error): boolean {
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
+  return /^(08|57P0)/.test(code) || ['ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE'].includes(code) || /Connection terminated|timeout exceeded when trying to connect/.test(error.message);
+}
+
+/** A refused body or query in words: the field, what was found, what is allowed. */
+export function explainValidation(problems: readonly ValidationProblem[], context: string): string {
+  // Of a choice between shapes the last entry speaks for the whole; its parts would only confuse.
+  const problem = problems.find(({ keyword }) => keyword === 'anyOf') ?? problems[0];
+  if (problem === undefined) return `the ${context} is not valid`;
+  const path = problem.instancePath.slice(1).replaceAll('/', '.');
+  const field = path === '' ? `the ${context}` : path;
+  const found = path.includes('password') ? '' : `found ${shown(problem.data)}, `;
+  const about = typeof problem.parentSchema?.description === 'string' ? ` (${problem.parentSchema.description})` : '';
+  const inside = (name: unknown) => (path === '' ? String(name) : `${path}.${String(name)}`);
+  const { params } = problem;
+  switch (problem.keyword) {
+    case 'required':
+      return `${inside(params['missingProperty'])}: missing; the ${context} must have it`;
+    case 'additionalProperties':
+      return `${inside(params['additionalProperty'])}: no such field; allowed: ${Object.keys(problem.parentSchema?.properties ?? {}).join(', ')}`;
+    case 'enum':
+      return `${field}: ${found}allowed: ${Array.isArray(params['allowedValues']) ? params['allowedValues'].join(', ') : ''}`;
+    case 'type':
+      return problem.data === undefined || problem.data === null
+        ? `${field}: missing; expected a JSON ${String(params['type'])}`
+        : `${field}: ${found}expected ${String(params['type'])}${about}`;
+    case 'minLength':
+    case 'maxLength':
+      return `${field}: found ${typeof problem.data === 'string' ? [...problem.data].length : '?'} characters, ${problem.message ?? ''}${about}`;
+    default:
+      return `${field}: ${found}${problem.keyword === 'anyOf' ? 'allowed' : (problem.message ?? 'not valid')}${about}`;
+  }
+}
+
+function shown(value: unknown): string {
+  const text = JSON.stringify(value) ?? 'nothing';
+  return text.length > 80 ? `${text.slice(0, 77)}…` : text;
+}

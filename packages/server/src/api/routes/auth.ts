@@ -1,0 +1,44 @@
+import { AnalyticsSchema, AuthInfoSchema, Ref } from '@howdah/contract';
+import { Type } from 'typebox';
+import type { ApiContext, App } from '../app.ts';
+import { answers } from '../reply.ts';
+
+/** Old decoders refuse an address without a dotted domain. */
+const OWNER = { id: 'owner', name: 'Owner of this installation', email: 'owner@howdah.local' } as const;
+
+export function authRoutes(api: App, _context: ApiContext): void {
+  api.get(
+    '/auth/info',
+    { schema: { operationId: 'getAuthInfo', summary: 'Who the key is', tags: ['auth'], response: answers({ 200: Ref(AuthInfoSchema) }) } },
+    async ({ key }) => {
+      const info = {
+        public_key: key.key,
+        name: key.name,
+        created: key.created.toISOString(),
+        project: { id: key.project_id, name: key.project_name, plan_type: 'self-hosted' },
+        issuing_user: OWNER,
+      };
+      return { type: 'apiKey' as const, api_key: info, apiKey: info };
+    },
+  );
+
+  api.post(
+    '/auth/logout',
+    {
+      config: { readOnlyPost: true },
+      schema: { operationId: 'logout', summary: 'Forget the session', description: 'Keys hold no session: there is nothing to forget.', tags: ['auth'], response: answers({ 204: Type.Null({ description: 'done' }) }) },
+    },
+    async (_request, reply) => reply.code(204).send(null),
+  );
+
+  for (const call of ['identify', 'track'] as const) {
+    api.post(
+      `/analytics/${call}`,
+      {
+        config: { readOnlyPost: true },
+        schema: { operationId: `${call}Analytics`, summary: 'Accepted for old clients; nothing is kept', tags: ['auth'], response: answers({ 200: Ref(AnalyticsSchema) }) },
+      },
+      async () => ({ status: 'success' as const }),
+    );
+  }
+}

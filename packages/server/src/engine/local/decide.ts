@@ -1,0 +1,69 @@
+/** What to do next for a service, as a pure function of what is wanted and what was observed. `apply` in index.ts does it. */
+import type { ServiceSpec } from '../engine.ts';
+import type { Phase, StopMode } from './server.ts';
+
+export type Observation = {
+  /** foreign: something stands where the service's directory belongs that lacks our marker with its id. */
+  directory: 'absent' | 'foreign' | 'ours';
+  /** Whether its first password was set. */
+  born: boolean;
+  templateReady: boolean;
+  server: { phase: Phase; revisionCurrent: boolean } | null;
+  hung: boolean;
+  connected: boolean;
+  /** Whether the files on disk are those that the spec asks for. */
+  filesCurrent: boolean;
+  certificateCurrent: boolean;
+};
+
+export type Step =
+  | { kind: 'settled' }
+  | { kind: 'wait'; why: string }
+  | { kind: 'refuse'; why: string }
+  | { kind: 'makeTemplate' }
+  | { kind: 'clone' }
+  | { kind: 'writeFiles' }
+  | { kind: 'start' }
+  | { kind: 'connect' }
+  | { kind: 'renewCertificate' }
+  | { kind: 'reload' }
+  | { kind: 'setFirstPassword'; verifier: string }
+  | { kind: 'stop'; mode: StopMode; why: string };
+
+/** The name of each step as a user reads it. */
+export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refuse'>, string> = {
+  makeTemplate: 'make template',
+  clone: 'clone template',
+  writeFiles: 'write configuration',
+  start: 'start PostgreSQL',
+  connect: 'connect',
+  renewCertificate: 'renew certificate',
+  reload: 'reload configuration',
+  setFirstPassword: 'set password',
+  stop: 'stop PostgreSQL',
+};
+
+export function decide(spec: ServiceSpec, seen: Observation): Step {
+  if (seen.directory === 'foreign') {
+    return { kind: 'refuse', why: 'its directory exists and was not made by Howdah; move it out of the way' };
+  }
+  if (seen.server !== null) return decideRunning(spec, seen, seen.server);
+  if (spec.power === 'paused') return { kind: 'settled' };
+  if (seen.directory === 'absent') return seen.templateReady ? { kind: 'clone' } : { kind: 'makeTemplate' };
+  if (!seen.filesCurrent || !seen.certificateCurrent) return { kind: 'writeFiles' };
+  return { kind: 'start' };
+}
+
+function decideRunning(spec: ServiceSpec, seen: Observation, server: NonNullable<Observation['server']>): Step {
+  if (spec.power === 'paused') return { kind: 'stop', mode: 'fast', why: 'paused' };
+  // Nothing else is worth trying on a server that does not answer; PostgreSQL recovers from its log at the next start.
+  if (seen.hung) return { kind: 'stop', mode: 'kill', why: 'it did not answer' };
+  if (server.phase === 'stopping') return { kind: 'wait', why: 'the server is shutting down' };
+  if (server.phase === 'starting') return { kind: 'wait', why: 'the server is starting; after a crash it first recovers from its log' };
+  if (!server.revisionCurrent) return { kind: 'stop', mode: 'fast', why: 'for its new settings' };
+  if (!seen.connected) return { kind: 'connect' };
+  if (!seen.certificateCurrent) return { kind: 'renewCertificate' };
+  if (!seen.filesCurrent) return { kind: 'reload' };
+  if (!seen.born && spec.firstVerifier !== null) return { kind: 'setFirstPassword', verifier: spec.firstVerifier };
+  return { kind: 'settled' };
+}

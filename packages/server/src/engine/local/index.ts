@@ -1,0 +1,404 @@
+/** The engine that runs services as PostgreSQL servers on this machine: observe, decide, apply. */
+import { readFile, readdir, rename, writeFile } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { ADDONS_OF_TYPE, ADMIN_ROLE, EXTENSION_OF_ADDON, SERVICE_TYPES, type Addon, type ServiceType } from '@howdah/contract';
+import { issueServerCertificate, needsRenewal, type CertificateAuthority } from '../../tls.ts';
+import { isWildcard } from '../../config.ts';
+import {
+  EngineUnavailable,
+  type BeginStep,
+  type Capabilities,
+  type Engine,
+  type Inventory,
+  type Seen,
+  type ServiceSpec,
+  type TypeCapability,
+  type Verdict,
+} from '../engine.ts';
+import { assertSpaceFor, cloneTree, removeTree } from './clone.ts';
+import { decide, STEP_NAME, type Observation, type Step } from './decide.ts';
+import { configFiles, revisionOf, type ConfigFiles } from './files.ts';
+import { renewSystemIdentifier } from './identity.ts';
+import { installationFor, missingFor, type Installation } from './installations.ts';
+import { instancePaths, type InstancePaths } from './layout.ts';
+import { limitsNote, limitsPresent, removeLimits, setLimits } from './limits.ts';
+import { readLogs, pruneLogs } from './logs.ts';
+import type { Machine } from './machine.ts';
+import { createMonitor, NoAnswer } from './monitor.ts';
+import { isErrno, readOrNull } from './processes.ts';
+import { run } from './run.ts';
+import {
+  findServer,
+  launch,
+  makeInstanceDirectories,
+  phaseOf,
+  portIsFree,
+  runningDataDirectories,
+  stopServer,
+  waitUntilReady,
+  whyItEnded,
+  writeConfig,
+  type Server,
+} from './server.ts';
+import type { Templates } from './templates.ts';
+import { measure, type Glance } from './usage.ts';
+
+export type LocalEngineOptions = {
+  machine: Machine;
+  templates: Templates;
+  authority: CertificateAuthority;
+  /** The address that servers listen on. */
+  listenAddress: string;
+  /** The names and addresses that certificates carry. */
+  certificateHosts: readonly string[];
+  /** Called when something watched changed by itself, with the service's id. */
+  changed: (id: string) => void;
+};
+
+/** How long a server may take to be ready before its start is reported as going on. */
+const START_PATIENCE_MS = 3000;
+const STOP_PATIENCE_MS = 60_000;
+/** A settled service is looked at again after this long, for its certificate and its logs. */
+export const LOOK_AGAIN_MS = 3_600_000;
+/** A clone of a template takes at most this much. */
+const CLONE_BYTES = 80e6;
+
+/** What an instance's marker says. */
+type Marker = { id: string; installation: string; born: boolean };
+
+export function createLocalEngine(options: LocalEngineOptions): Engine {
+  const { machine, templates, authority, changed } = options;
+  const installations = machine.installations.usable;
+  const monitor = createMonitor(changed);
+  const glances = new Map<string, Glance>();
+
+  // ── observe ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  type Look = {
+    paths: InstancePaths;
+    marker: Marker | null;
+    server: Server | null;
+    installation: Installation | null;
+    files: ConfigFiles | null;
+  };
+
+  /** The installation of a service: the one it was made with, or its like of the same major; for a new one the preferred. */
+  const installationOf = (marker: Marker | null, addons: readonly Addon[]): Installation | null => {
+    if (marker === null) return installationFor(installations, addons);
+    const same = installations.find((found) => found.name === marker.installation);
+    const major = Number.parseInt(marker.installation, 10);
+    return (
+      same ??
+      installationFor(
+        installations.filter((found) => found.major === major),
+        addons,
+      )
+    );
+  };
+
+  const look = async (spec: ServiceSpec): Promise<{ look: Look; seen: Observation }> => {
+    const paths = machine.layout.service(spec.id);
+    const [marker, server, exists] = await Promise.all([readMarker(paths), findServer(paths), directoryExists(paths.root)]);
+    const installation = installationOf(marker, spec.addons);
+    const files = installation === null ? null : filesFor(spec, paths, installation);
+    const ours = marker?.id === spec.id;
+    const seen: Observation = {
+      directory: exists ? (ours ? 'ours' : 'foreign') : 'absent',
+      born: ours && marker.born,
+      templateReady: !exists && installation !== null && (await templates.isReady(installation, extensionsOf(spec.addons))),
+      server:
+        server === null ? null : { phase: await phaseOf(paths), revisionCurrent: files === null || server.revision === revisionOf(files) },
+      hung: monitor.isHung(spec.id),
+      connected: monitor.isConnected(spec.id),
+      filesCurrent: !ours || files === null || (await filesAreCurrent(paths, files)),
+      certificateCurrent: !ours || (await certificateIsCurrent(paths)),
+    };
+    return { look: { paths, marker, server, installation, files }, seen };
+  };
+
+  const filesFor = (spec: ServiceSpec, paths: InstancePaths, installation: Installation): ConfigFiles =>
+    configFiles(
+      {
+        paths,
+        installation,
+        extensions: extensionsOf(spec.addons),
+        size: spec.size,
+        listen: { address: options.listenAddress, port: spec.endpoint.port },
+      },
+      machine.controlUsers,
+    );
+
+  const certificateIsCurrent = async (paths: InstancePaths): Promise<boolean> => {
+    const pem = await readOrNull(join(paths.config, 'server.crt'));
+    return pem !== null && !needsRenewal(pem, authority, options.certificateHosts);
+  };
+
+  // ── apply ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  const apply = async (
+    spec: ServiceSpec,
+    step: Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>,
+    { paths, marker, server, installation, files }: Look,
+  ): Promise<string> => {
+    if (installation === null || files === null) throw new Error(missingFor(installations, spec.addons));
+    switch (step.kind) {
+      case 'makeTemplate':
+        await templates.ensure(installation, extensionsOf(spec.addons));
+        return `for PostgreSQL ${installation.version}, once for all services like this one`;
+      case 'clone':
+        return clone(spec, paths, installation, files);
+      case 'writeFiles':
+        await writeConfig(machine, paths, files);
+        await writeCertificate(paths);
+        return 'settings follow from the size';
+      case 'start':
+        return start(spec, paths, installation, files);
+      case 'connect':
+        await monitor.connect(spec.id, paths, spec.endpoint.port);
+        return 'over the Unix socket';
+      case 'renewCertificate':
+        await writeCertificate(paths);
+        await monitor.query(spec.id, 'select pg_reload_conf()');
+        return 'running sessions keep the one they began with';
+      case 'reload':
+        await writeConfig(machine, paths, files);
+        await monitor.query(spec.id, 'select pg_reload_conf()');
+        return 'without a restart';
+      case 'setFirstPassword':
+        await alterPassword(spec.id, step.verifier);
+        await writeMarker(paths, { id: spec.id, installation: marker?.installation ?? installation.name, born: true });
+        return `for ${ADMIN_ROLE}`;
+      case 'stop':
+        if (server !== null) await stop(spec.id, paths, server, step.mode);
+        return step.why;
+    }
+  };
+
+  const clone = async (spec: ServiceSpec, paths: InstancePaths, installation: Installation, files: ConfigFiles): Promise<string> => {
+    const { data } = await templates.ensure(installation, extensionsOf(spec.addons));
+    // Made under another name and renamed: a clone that was cut short is never taken for a service.
+    const unfinished = instancePaths(`${paths.root}.new`);
+    await removeTree(unfinished.root, machine.cloneMethod);
+    await assertSpaceFor(machine.cloneMethod === 'copy' ? CLONE_BYTES : CLONE_BYTES / 8, machine.layout.services);
+    const begun = Date.now();
+    try {
+      await makeInstanceDirectories(machine, unfinished);
+      await cloneTree(data, unfinished.data, machine.cloneMethod, machine.owner);
+      await renewSystemIdentifier(unfinished.data);
+      await writeConfig(machine, unfinished, files);
+      await writeCertificate(unfinished);
+      await writeMarker(unfinished, { id: spec.id, installation: installation.name, born: false });
+      await rename(unfinished.root, paths.root);
+    } catch (error) {
+      await removeTree(unfinished.root, machine.cloneMethod);
+      throw error;
+    }
+    return `PostgreSQL ${installation.version} by ${machine.cloneMethod} in ${Date.now() - begun} ms`;
+  };
+
+  const start = async (spec: ServiceSpec, paths: InstancePaths, installation: Installation, files: ConfigFiles): Promise<string> => {
+    const { port } = spec.endpoint;
+    if (!(await portIsFree(options.listenAddress, port))) {
+      throw new Error(
+        `port ${port} of ${options.listenAddress} is held by another program; end it (ss -ltnp 'sport = :${port}' shows it), the start is tried again`,
+      );
+    }
+    const cgroupFiles = await setLimits(machine.limits, spec.id, spec.size);
+    // The clone's files reach the disk while the server starts; a crash of the machine afterwards finds them whole.
+    const flushed = run('sync', ['-f', paths.data]);
+    flushed.catch(() => undefined);
+    const begun = Date.now();
+    await launch(machine, paths, installation.bin, revisionOf(files), cgroupFiles);
+    const state = await waitUntilReady(paths, START_PATIENCE_MS);
+    if (state === 'ended') throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths)}`);
+    await flushed;
+    if (state === 'starting') return 'recovering from its log';
+    await monitor.connect(spec.id, paths, port);
+    return `accepting connections after ${Date.now() - begun} ms`;
+  };
+
+  const stop = async (id: string, paths: InstancePaths, server: Server, mode: 'fast' | 'immediate' | 'kill'): Promise<void> => {
+    monitor.drop(id);
+    if (await stopServer(machine, server, mode, mode === 'fast' ? STOP_PATIENCE_MS : 5000)) return;
+    // Orderly ways come first; a server that refuses them is ended all the same and recovers from its log at the next start.
+    if (await stopServer(machine, server, 'kill', 5000)) return;
+    throw new Error(`its server (pid ${server.postmaster.pid}) does not end, not even by SIGKILL: is ${paths.root} on a disk that hangs?`);
+  };
+
+  const writeCertificate = async (paths: InstancePaths): Promise<void> => {
+    const { certificatePem, keyPem } = await issueServerCertificate(authority, options.certificateHosts);
+    await writeConfig(machine, paths, { 'server.crt': certificatePem, 'server.key': keyPem });
+  };
+
+  const alterPassword = async (id: string, verifier: string): Promise<void> => {
+    // The verifier is of our own making: base64 and the punctuation of SCRAM, nothing that could leave the literal.
+    if (!/^SCRAM-SHA-256\$[0-9]+:[A-Za-z0-9+/=]+\$[A-Za-z0-9+/=]+:[A-Za-z0-9+/=]+$/.test(verifier)) throw new Error('not a SCRAM verifier');
+    await monitor.query(id, `alter role ${ADMIN_ROLE} password '${verifier}'`);
+  };
+
+  const writeMarker = async (paths: InstancePaths, marker: Marker): Promise<void> => {
+    await writeFile(`${paths.marker}.new`, JSON.stringify(marker), { flush: true });
+    await rename(`${paths.marker}.new`, paths.marker);
+  };
+
+  // ── the interface ──────────────────────────────────────────────────────────────────────────────────────────────
+
+  const converge = async (spec: ServiceSpec, begin: BeginStep): Promise<Verdict> => {
+    const { look: now, seen } = await look(spec);
+    const reachable = seen.server?.phase === 'ready' && seen.connected && !seen.hung;
+    const before: Seen = { reachable, present: seen.directory === 'ours' };
+    const step = decide(spec, seen);
+    switch (step.kind) {
+      case 'settled':
+        if (seen.directory === 'ours') await pruneLogs(now.paths.logs);
+        return { did: null, detail: null, seen: before, outcome: 'settled' };
+      case 'wait':
+        return { did: null, detail: step.why, seen: before, outcome: 'again', waitMs: 20 };
+      case 'refuse':
+        return { did: null, detail: null, seen: before, outcome: 'failed', reason: `${now.paths.root}: ${step.why}` };
+      default: {
+        const did = STEP_NAME[step.kind];
+        await begin(did, before);
+        try {
+          const detail = await apply(spec, step, now);
+          return { did, detail, seen: { reachable: monitor.isConnected(spec.id), present: true }, outcome: 'again', waitMs: 0 };
+        } catch (error) {
+          const reason = error instanceof Error ? error.message : String(error);
+          return { did, detail: reason, seen: { ...before, reachable: false }, outcome: 'failed', reason: `${did}: ${reason}` };
+        }
+      }
+    }
+  };
+
+  const remove = async (id: string, begin: BeginStep): Promise<Verdict> => {
+    const paths = machine.layout.service(id);
+    const gone: Seen = { reachable: false, present: false };
+    const [server, marker] = await Promise.all([findServer(paths), readMarker(paths)]);
+    monitor.drop(id);
+    glances.delete(id);
+    if (server !== null) {
+      await begin('stop PostgreSQL', { reachable: false, present: true });
+      // Immediately rather than at once: the server gives its shared memory back.
+      await stop(id, paths, server, 'immediate');
+      return { did: 'stop PostgreSQL', detail: null, seen: { reachable: false, present: true }, outcome: 'again', waitMs: 0 };
+    }
+    await removeTree(instancePaths(`${paths.root}.new`).root, machine.cloneMethod);
+    if (marker?.id === id) {
+      await begin('remove data', { reachable: false, present: true });
+      const trash = join(machine.layout.trash, `${id}-${randomBytes(4).toString('hex')}`);
+      await rename(paths.root, trash);
+      await removeTree(trash, machine.cloneMethod);
+      return { did: 'remove data', detail: null, seen: gone, outcome: 'again', waitMs: 0 };
+    }
+    if (await limitsPresent(machine.limits, id)) await removeLimits(machine.limits, id);
+    return { did: null, detail: null, seen: gone, outcome: 'settled' };
+  };
+
+  const supports = (addons: readonly Addon[]): TypeCapability => {
+    const installation = installationFor(installations, addons);
+    return installation === null ? { missing: missingFor(installations, addons) } : { version: installation.version };
+  };
+
+  const typeCapabilities = (): Record<ServiceType, TypeCapability> => ({
+    TIMESCALEDB: supports(ADDONS_OF_TYPE.TIMESCALEDB),
+    POSTGRES: supports(ADDONS_OF_TYPE.POSTGRES),
+    VECTOR: supports(ADDONS_OF_TYPE.VECTOR),
+  });
+
+  const capabilities: Capabilities = {
+    engine: 'local',
+    types: typeCapabilities(),
+    limitsEnforced: machine.limits.kind !== 'none',
+    limitsNote: limitsNote(machine.limits),
+  };
+
+  const usage: Engine['usage'] = async (id) => {
+    const paths = machine.layout.service(id);
+    const server = await findServer(paths);
+    if (server === null) throw new EngineUnavailable('the server is not running');
+    const { usage: used, glance } = await measure(paths, id, server.postmaster, monitor, glances.get(id) ?? null);
+    glances.set(id, glance);
+    return used;
+  };
+
+  const inventory = async (): Promise<Inventory> => {
+    const entries = await readdir(machine.layout.services);
+    const running = await runningDataDirectories();
+    const below = running.filter((directory) => directory.startsWith(`${machine.layout.services}/`));
+    const ids = below.map((directory) => directory.slice(machine.layout.services.length + 1).split('/')[0] ?? '');
+    return {
+      directories: entries.filter((entry) => !entry.endsWith('.new')),
+      processes: ids,
+      strays: [...entries.filter((entry) => entry.endsWith('.new')), ...(await readdir(machine.layout.trash))],
+    };
+  };
+
+  return {
+    capabilities,
+    supports,
+    portIsFree: (port) => portIsFree(options.listenAddress, port),
+    converge,
+    remove,
+    setPassword: async (id, verifier) => {
+      try {
+        await alterPassword(id, verifier);
+      } catch (error) {
+        if (error instanceof NoAnswer) throw new EngineUnavailable(error.message, { cause: error });
+        throw error;
+      }
+    },
+    logs: async (id, query) => {
+      try {
+        return await readLogs(machine.layout.service(id).logs, query);
+      } catch (error) {
+        // Nothing was logged before there is a directory.
+        if (isErrno(error, 'ENOENT')) return { entries: [], cursor: null };
+        throw error;
+      }
+    },
+    usage,
+    inventory,
+    close: async () => monitor.close(),
+  };
+}
+
+/** The names and addresses under which clients may reach a server: what certificates carry. */
+export function certificateHosts(publicHost: string, listenAddress: string): string[] {
+  const listen = isWildcard(listenAddress) ? [] : [listenAddress];
+  return [...new Set([publicHost, ...listen, 'localhost', '127.0.0.1', '::1'])];
+}
+
+function extensionsOf(addons: readonly Addon[]) {
+  return addons.map((addon) => EXTENSION_OF_ADDON[addon]);
+}
+
+async function filesAreCurrent(paths: InstancePaths, files: ConfigFiles): Promise<boolean> {
+  for (const [name, text] of Object.entries(files)) {
+    if ((await readOrNull(join(paths.config, name))) !== text) return false;
+  }
+  return true;
+}
+
+async function directoryExists(path: string): Promise<boolean> {
+  try {
+    await readdir(path);
+    return true;
+  } catch (error) {
+    if (isErrno(error, 'ENOENT')) return false;
+    if (isErrno(error, 'ENOTDIR')) return true;
+    throw error;
+  }
+}
+
+async function readMarker(paths: InstancePaths): Promise<Marker | null> {
+  let marker: unknown;
+  try {
+    marker = JSON.parse(await readFile(paths.marker, 'utf8'));
+  } catch (error) {
+    if (isErrno(error, 'ENOENT', 'ENOTDIR') || error instanceof SyntaxError) return null;
+    throw error;
+  }
+  if (typeof marker !== 'object' || marker === null || !('id' in marker) || !('installation' in marker) || !('born' in marker)) return null;
+  return { id: String(marker.id), installation: String(marker.installation), born: marker.born === true };
+}

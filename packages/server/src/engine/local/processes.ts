@@ -1,0 +1,84 @@
+/**
+ * What the kernel says of processes. Linux only: /proc is the one source that also sees zombies and start times,
+ * without which a recycled pid or a `<defunct>` server looks alive (reliability.md, trap 1).
+ */
+import { readFile, readdir } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** A process that is there and no zombie. The start time tells it from a later one with the same pid. */
+export type Process = { pid: number; parentPid: number; command: string; startTicks: string; cpuTicks: number; childCpuTicks: number };
+
+/** Looks a process up; null when there is none, or only its zombie. */
+export async function findProcess(pid: number): Promise<Process | null> {
+  const stat = await readOrNull(`/proc/${pid}/stat`);
+  if (stat === null) return null;
+  // The command stands in parentheses and may itself hold any character: fields are counted from the last one.
+  const close = stat.lastIndexOf(')');
+  const fields = stat.slice(close + 2).split(' ');
+  const [state, parent] = fields;
+  if (state === undefined || state === 'Z' || state === 'X') return null;
+  return {
+    pid,
+    parentPid: Number(parent),
+    command: stat.slice(stat.indexOf('(') + 1, close),
+    cpuTicks: Number(fields[11]) + Number(fields[12]),
+    childCpuTicks: Number(fields[13]) + Number(fields[14]),
+    startTicks: fields[19] ?? '',
+  };
+}
+
+/** The arguments a process was started with; empty when it is gone. */
+export async function argumentsOf(pid: number): Promise<string[]> {
+  return ((await readOrNull(`/proc/${pid}/cmdline`)) ?? '').split('\0');
+}
+
+/** The direct children of a process. */
+export async function childrenOf(pid: number): Promise<number[]> {
+  return ((await readOrNull(`/proc/${pid}/task/${pid}/children`)) ?? '').split(' ').filter(Boolean).map(Number);
+}
+
+/** The memory a process really has, shared pages by their share; 0 when it is gone. */
+export async function proportionalBytes(pid: number): Promise<number> {
+  const rollup = await readOrNull(`/proc/${pid}/smaps_rollup`);
+  return Number(/^Pss:\s+(\d+) kB/m.exec(rollup ?? '')?.[1] ?? 0) * 1024;
+}
+
+/** All pids of the machine. */
+export async function allPids(): Promise<number[]> {
+  return (await readdir('/proc')).filter((entry) => /^[0-9]+$/.test(entry)).map(Number);
+}
+
+/** Sends a signal; a process that is gone already is no error. */
+export function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name);
+  } catch (error) {
+    if (!isErrno(error, 'ESRCH')) throw error;
+  }
+}
+
+/** Waits until a process is gone. @returns whether it went before the deadline */
+export async function waitUntilGone(target: Process, deadlineMs: number): Promise<boolean> {
+  const end = Date.now() + deadlineMs;
+  for (;;) {
+    const now = await findProcess(target.pid);
+    if (now === null || now.startTicks !== target.startTicks) return true;
+    if (Date.now() > end) return false;
+    await sleep(3);
+  }
+}
+
+/** Whether an error is this operating system error. */
+export function isErrno(error: unknown, ...codes: string[]): boolean {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' && codes.includes(error.code);
+}
+
+/** A file's text, or null where there is none (processes vanish between any two looks). */
+export async function readOrNull(path: string): Promise<string | null> {
+  try {
+    return await readFile(path, 'utf8');
+  } catch (error) {
+    if (isErrno(error, 'ENOENT', 'ESRCH', 'ENOTDIR', 'EACCES', 'EPERM')) return null;
+    throw error;
+  }
+}

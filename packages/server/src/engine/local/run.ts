@@ -1,0 +1,38 @@
+import { spawn } from 'node:child_process';
+
+export type RunOptions = { uid?: number; gid?: number; env?: NodeJS.ProcessEnv; deadlineMs?: number; cwd?: string };
+
+/** A program that did not end well; the message holds the program, how it ended and the end of what it said. */
+export class RunError extends Error {}
+
+/**
+ * Runs a program to its end, without a shell.
+ *
+ * @returns its standard output
+ * @throws RunError when it cannot be started, ends with a code other than 0, or is still running at the deadline (default 60 s)
+ */
+export async function run(program: string, args: readonly string[], options: RunOptions = {}): Promise<string> {
+  const { deadlineMs = 60_000, ...spawnOptions } = options;
+  return new Promise((resolve, reject) => {
+    const child = spawn(program, args, { cwd: '/', ...spawnOptions, stdio: ['ignore', 'pipe', 'pipe'] });
+    const out: string[] = [];
+    const err: string[] = [];
+    const timer = setTimeout(() => child.kill('SIGKILL'), deadlineMs);
+    child.stdout.setEncoding('utf8').on('data', (text: string) => out.push(text));
+    child.stderr.setEncoding('utf8').on('data', (text: string) => err.push(text));
+    child.on('error', (error) => {
+      clearTimeout(timer);
+      reject(new RunError(`${program}: ${error.message}`));
+    });
+    child.on('close', (code, signalName) => {
+      clearTimeout(timer);
+      if (code === 0) resolve(out.join(''));
+      else reject(new RunError(`${program} ended with ${signalName ?? `code ${code}`}: ${lastLines(err.join('') || out.join(''))}`));
+    });
+  });
+}
+
+/** The end of what a program said, on one line. */
+export function lastLines(text: string): string {
+  return text.trim().split('\n').slice(-3).join(' | ').slice(-600);
+}

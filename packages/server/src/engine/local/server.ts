@@ -1,0 +1,227 @@
+/** Starting, finding and ending the processes of one PostgreSQL server. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chown, mkdir, open, readdir, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { InstancePaths } from './layout.ts';
+import { UNSHARE_AS_ROOT, UNSHARE_AS_USER, type Machine, type Owner } from './machine.ts';
+import { allPids, argumentsOf, childrenOf, findProcess, readOrNull, signal, waitUntilGone, type Process } from './processes.ts';
+import { lastLines } from './run.ts';
+
+/** A server that runs. */
+export type Server = {
+  postmaster: Process;
+  /** The configuration it was started with; see `revisionOf`. */
+  revision: string | null;
+};
+
+/** Where a running server is in its life, from its own pid file. */
+export type Phase = 'starting' | 'ready' | 'stopping';
+
+const REVISION_SETTING = 'howdah.revision=';
+
+/**
+ * Writes its own pid into the cgroups and the pid file, then becomes the server: no moment is left in which a server
+ * runs that nobody could find again. Arguments: pid file, cgroup files, `--`, the command.
+ */
+const LAUNCH_SCRIPT = `umask 077
+pid_file=$1; shift
+while [ "$1" != -- ]; do echo $$ > "$1" || exit 1; shift; done; shift
+echo $$ > "$pid_file"
+exec "$@"`;
+
+/**
+ * Starts a server, detached: it outlives the control plane. Returns at once; ask {@link findServer} and {@link phaseOf}.
+ * The caller made sure that none runs.
+ */
+export async function launch(
+  machine: Machine,
+  paths: InstancePaths,
+  bin: string,
+  revision: string,
+  cgroupFiles: readonly string[],
+): Promise<void> {
+  // A server that was killed leaves these; with nothing running they only mislead (reliability.md, trap 1).
+  await rm(join(paths.data, 'postmaster.pid'), { force: true });
+  for (const entry of await readdir(paths.socket)) await rm(join(paths.socket, entry), { force: true });
+  const postgres = [
+    join(bin, 'postgres'),
+    '-D',
+    paths.data,
+    '-c',
+    `config_file=${join(paths.config, 'postgresql.conf')}`,
+    '-c',
+    `${REVISION_SETTING}${revision}`,
+  ];
+  const command = [...namespace(machine), ...privileges(machine.owner), ...postgres];
+  const log = await open(paths.startLog, 'w', 0o600);
+  try {
+    const child = spawn('/bin/sh', ['-c', LAUNCH_SCRIPT, 'howdah', paths.pidFile, ...cgroupFiles, '--', ...command], {
+      cwd: '/',
+      env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C.UTF-8' },
+      detached: true,
+      stdio: ['ignore', log.fd, log.fd],
+    });
+    await Promise.race([once(child, 'spawn'), once(child, 'error').then(([error]) => Promise.reject(error))]);
+    child.unref();
+  } finally {
+    await log.close();
+  }
+}
+
+function namespace(machine: Machine): string[] {
+  switch (machine.namespaces) {
+    case 'as root':
+      return ['unshare', ...UNSHARE_AS_ROOT, '--'];
+    case 'as user':
+      return ['unshare', ...UNSHARE_AS_USER, '--'];
+    case 'none':
+      return [];
+  }
+}
+
+function privileges(owner: Owner | null): string[] {
+  if (owner === null) return [];
+  return [
+    'setpriv',
+    `--reuid=${owner.uid}`,
+    `--regid=${owner.gid}`,
+    '--clear-groups',
+    '--no-new-privs',
+    '--inh-caps=-all',
+    '--bounding-set=-all',
+    '--',
+  ];
+}
+
+/** The server of an instance, if one runs: by the pid file, or, where that leads nowhere, by looking at every process. */
+export async function findServer(paths: InstancePaths): Promise<Server | null> {
+  const noted = Number((await readOrNull(paths.pidFile)) ?? '0');
+  if (noted === 0) return null;
+  for (const pid of [noted, ...(await childrenOf(noted))]) {
+    const server = await serverAt(pid, paths);
+    if (server !== null) return server;
+  }
+  for (const pid of await allPids()) {
+    const server = await serverAt(pid, paths);
+    if (server !== null && (await serverAt(server.postmaster.parentPid, paths)) === null) return server;
+  }
+  return null;
+}
+
+async function serverAt(pid: number, paths: InstancePaths): Promise<Server | null> {
+  const [program, flag, directory, ...rest] = await argumentsOf(pid);
+  if (program?.endsWith('/postgres') !== true || flag !== '-D' || directory !== paths.data) return null;
+  const postmaster = await findProcess(pid);
+  if (postmaster === null) return null;
+  const revision = rest.find((argument) => argument.startsWith(REVISION_SETTING))?.slice(REVISION_SETTING.length) ?? null;
+  return { postmaster, revision };
+}
+
+/** Data directories of all servers on the machine that Howdah started, whoever's. */
+export async function runningDataDirectories(): Promise<string[]> {
+  const found = await Promise.all(
+    (await allPids()).map(async (pid) => {
+      const args = await argumentsOf(pid);
+      return args[0]?.endsWith('/postgres') === true && args[1] === '-D' && args.some((argument) => argument.startsWith(REVISION_SETTING))
+        ? args[2]
+        : undefined;
+    }),
+  );
+  return [...new Set(found.filter((directory) => directory !== undefined))];
+}
+
+/** How far a running server is; crash recovery counts as starting. */
+export async function phaseOf(paths: InstancePaths): Promise<Phase> {
+  const line = ((await readOrNull(join(paths.data, 'postmaster.pid'))) ?? '').split('\n')[7]?.trim();
+  return line === 'ready' || line === 'standby' ? 'ready' : line === 'stopping' ? 'stopping' : 'starting';
+}
+
+/** Waits until a server that was just launched is ready, has ended, or the time is up. */
+export async function waitUntilReady(paths: InstancePaths, deadlineMs: number): Promise<'ready' | 'starting' | 'ended'> {
+  const end = Date.now() + deadlineMs;
+  let seen: Server | null = null;
+  for (;;) {
+    if ((await phaseOf(paths)) === 'ready') return 'ready';
+    if (seen === null) seen = await findServer(paths);
+    else if ((await findProcess(seen.postmaster.pid)) === null) return 'ended';
+    if (Date.now() > end) return seen === null ? 'ended' : 'starting';
+    await sleep(3);
+  }
+}
+
+/** Orderly ways to end a server, and the one that cannot be refused. */
+const STOP_SIGNAL = { fast: 'SIGINT', immediate: 'SIGQUIT', kill: 'SIGKILL' } as const satisfies Record<string, NodeJS.Signals>;
+export type StopMode = keyof typeof STOP_SIGNAL;
+
+/**
+ * Ends a server and sees it gone, with all its backends: in a PID namespace they go with it; without one they are
+ * waited for, since a busy backend outlives its postmaster (performance.md, section 3).
+ *
+ * @returns whether it was gone before the deadline
+ */
+export async function stopServer(machine: Machine, { postmaster }: Server, mode: StopMode, deadlineMs: number): Promise<boolean> {
+  const backends = machine.namespaces === 'none' ? await childrenOf(postmaster.pid) : [];
+  signal(postmaster.pid, STOP_SIGNAL[mode]);
+  if (!(await waitUntilGone(postmaster, deadlineMs))) return false;
+  for (const pid of backends) {
+    const backend = await findProcess(pid);
+    if (backend === null) continue;
+    if (mode === 'kill') signal(pid, 'SIGKILL');
+    if (!(await waitUntilGone(backend, deadlineMs))) return false;
+  }
+  return true;
+}
+
+/** Why a server ended: the end of what it said before its log collector took over, and of its log. */
+export async function whyItEnded(paths: InstancePaths): Promise<string> {
+  const started = (await readOrNull(paths.startLog)) ?? '';
+  const collected = await lastFatal(paths);
+  return collected ?? (lastLines(started) || 'it said nothing');
+}
+
+async function lastFatal(paths: InstancePaths): Promise<string | null> {
+  const newest = (await readdir(paths.logs).catch(() => []))
+    .filter((name) => name.endsWith('.json'))
+    .toSorted()
+    .at(-1);
+  if (newest === undefined) return null;
+  const lines = ((await readOrNull(join(paths.logs, newest))) ?? '').trim().split('\n').slice(-20);
+  const fatal = lines.toReversed().find((line) => line.includes('"error_severity":"FATAL"') || line.includes('"error_severity":"PANIC"'));
+  return fatal === undefined ? null : (/"message":"((?:[^"\\]|\\.)*)"/.exec(fatal)?.[1]?.replaceAll('\\"', '"') ?? null);
+}
+
+/** Makes the directories of an instance, all but its data. Those that the server writes belong to its user. */
+export async function makeInstanceDirectories(machine: Machine, paths: InstancePaths): Promise<void> {
+  await mkdir(paths.root, { recursive: true, mode: 0o710 });
+  await mkdir(paths.config, { mode: 0o750 });
+  await mkdir(paths.socket, { mode: 0o700 });
+  await mkdir(paths.logs, { mode: 0o700 });
+  if (machine.owner === null) return;
+  const { uid, gid } = machine.owner;
+  await chown(paths.root, 0, gid);
+  await chown(paths.config, 0, gid);
+  await chown(paths.socket, uid, gid);
+  await chown(paths.logs, uid, gid);
+}
+
+/** Writes configuration files: root's, readable by the server's group (PostgreSQL takes a key of root's at 0640). */
+export async function writeConfig(machine: Machine, paths: InstancePaths, files: Readonly<Record<string, string>>): Promise<void> {
+  const mode = machine.owner === null ? 0o600 : 0o640;
+  for (const [name, text] of Object.entries(files)) {
+    const path = join(paths.config, name);
+    await writeFile(path, text, { mode });
+    if (machine.owner !== null) await chown(path, 0, machine.owner.gid);
+  }
+}
+
+/** Whether nothing listens on a port of this address. */
+export async function portIsFree(address: string, port: number): Promise<boolean> {
+  const probe = createServer();
+  return new Promise((resolve) => {
+    probe.once('error', () => resolve(false));
+    probe.listen({ host: address, port, exclusive: true }, () => probe.close(() => resolve(true)));
+  });
+}

@@ -1,0 +1,93 @@
+/**
+ * The settings of a PostgreSQL server as a pure function of its size. Each rule names its source:
+ * [PG] the PostgreSQL manual, [tune] timescaledb-tune's published rules, [TC] what Tiger Cloud's documentation states, [H] ours.
+ */
+import type { AddonExtension, Size } from '@howdah/contract';
+
+export type SettingsInput = {
+  size: Size;
+  major: number;
+  extensions: readonly AddonExtension[];
+};
+
+const MB_PER_GB = 1024;
+
+/** What a shared size is reckoned as: a small part of a machine that others use as well. */
+const SHARED = { cpuMillis: 500, memoryGbs: 1 } as const;
+
+/** Server settings by name, with their units. Everything here takes effect at a start of the server. */
+export function serverSettings({ size, major, extensions }: SettingsInput): Record<string, string> {
+  const { cpuMillis, memoryGbs } = size === 'shared' ? SHARED : size;
+  const memoryMb = memoryGbs * MB_PER_GB;
+  const cores = Math.max(1, Math.floor(cpuMillis / 1000));
+  const small = memoryGbs <= 2;
+  // [PG] 19.4.1: a quarter of the memory where the machine is the database's own. [H] up to 2 GB the default of 128 MB, and 16 MB
+  // for a shared size: there the page cache of the machine serves as well, and 512 MB cost an idle server 27 MB more.
+  const sharedBuffersMb = size === 'shared' ? 16 : small ? 128 : memoryMb / 4;
+  // [TC] 100 connections for the smallest size; [H] doubling with each size up to the 1000 beyond which a pooler is the answer.
+  const maxConnections = Math.min(1000, small ? 100 : 50 * memoryGbs);
+  // [PG] 19.4.2, [tune] what is left after shared buffers, split between connections that sort at the same time; 4 MB at the least.
+  const workMemMb = Math.max(4, Math.floor((memoryMb - sharedBuffersMb) / (3 * maxConnections)));
+  const timescale = extensions.includes('timescaledb');
+  // [tune] a scheduler and a launcher for a database, and as many jobs at a time as there are cores, 2 at the least.
+  const timescaleWorkers = timescale ? Math.max(4, 2 + cores) : 0;
+  const parallelWorkers = cores;
+  return {
+    shared_preload_libraries: quoted([...(timescale ? ['timescaledb'] : []), 'pg_stat_statements'].join(',')),
+    max_connections: String(maxConnections),
+    shared_buffers: `${sharedBuffersMb}MB`,
+    // [PG] 19.7.2, [tune] three quarters: what the page cache and the shared buffers will hold together.
+    effective_cache_size: `${Math.floor((memoryMb * 3) / 4)}MB`,
+    work_mem: `${workMemMb}MB`,
+    // [tune] a sixteenth, 2 GB at the most.
+    maintenance_work_mem: `${Math.min(2048, Math.max(32, Math.floor(memoryMb / 16)))}MB`,
+    // [PG] 19.4.6 background workers: parallel ones, TimescaleDB's, and logical replication's launcher with a worker or two.
+    max_worker_processes: String(3 + parallelWorkers + timescaleWorkers),
+    max_parallel_workers: String(parallelWorkers),
+    max_parallel_workers_per_gather: String(Math.max(cores > 1 ? 1 : 0, Math.floor(cores / 2))),
+    max_parallel_maintenance_workers: String(Math.max(cores > 1 ? 1 : 0, Math.floor(cores / 2))),
+    ...(timescale ? { 'timescaledb.max_background_workers': String(timescaleWorkers), 'timescaledb.telemetry_level': 'off' } : {}),
+    // [PG] 19.5.2: checkpoints by time rather than by volume; the smallest size keeps the disk it needs small.
+    max_wal_size: `${small ? 1024 : Math.min(16384, memoryMb / 2)}MB`,
+    min_wal_size: small ? '80MB' : '512MB',
+    // [PG] 19.7.2: random reads of solid state disks cost about as much as sequential ones.
+    random_page_cost: '1.1',
+    // [PG] 19.4.5, 18 and later: workers for reads take three processes of every server; without a second core they gain nothing.
+    ...(major >= 18 && cores < 2 ? { io_method: 'sync' } : {}),
+    // [TC] users replicate logically; the manual asks for this level.
+    wal_level: 'logical',
+    // [H] a slot that nobody reads must not fill the disk (reliability.md, trap 7).
+    max_slot_wal_keep_size: `${Math.max(1024, memoryMb)}MB`,
+    // [PG] 20.5: a clone's first start after a crash of the machine flushes one file system, not each file.
+    recovery_init_sync_method: 'syncfs',
+    // [tune] numbers that suit tables that only grow.
+    autovacuum_max_workers: String(cores < 2 ? 2 : 3),
+    track_io_timing: 'on',
+    'pg_stat_statements.track': 'top',
+    password_encryption: 'scram-sha-256',
+    timezone: quoted('Etc/UTC'),
+    ...LOGGING,
+  };
+}
+
+/** Structured logs, rotated by size and by day; `logs.ts` reads them and takes away the oldest. */
+const LOGGING = {
+  logging_collector: 'on',
+  log_destination: quoted('jsonlog'),
+  log_filename: quoted('%Y-%m-%dT%H%M%S.log'),
+  log_file_mode: '0600',
+  log_rotation_age: '1d',
+  log_rotation_size: '10MB',
+  log_timezone: quoted('Etc/UTC'),
+  log_checkpoints: 'off',
+  log_lock_waits: 'on',
+  log_min_duration_statement: '10s',
+  // A parameter of a logged statement may be somebody's secret.
+  log_parameter_max_length: '0',
+  log_parameter_max_length_on_error: '0',
+} as const;
+
+/** A value as a configuration file takes it. */
+export function quoted(value: string): string {
+  return `'${value.replaceAll("'", "''")}'`;
+}

@@ -1,0 +1,101 @@
+/** What an installation keeps beside its records: the first key, and which control plane runs. */
+import { randomBytes } from 'node:crypto';
+import { readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { BASE_PATH } from './api/app.ts';
+import { sha256 } from './api/auth.ts';
+import { isWildcard, type Config } from './config.ts';
+import { findProcess } from './engine/local/processes.ts';
+import { newId } from './ids.ts';
+import type { Store } from './store/database.ts';
+import { anyProject, insertKey, insertProject } from './store/keys.ts';
+import { writeWhole } from './tls.ts';
+
+/** What `credentials.json` holds: enough for a client to begin with. */
+export type Credentials = { api_url: string; project_id: string; public_key: string; secret_key: string };
+
+export function apiUrl(config: Pick<Config, 'host' | 'port'>): string {
+  const host = isWildcard(config.host) ? '127.0.0.1' : config.host;
+  return `http://${host.includes(':') ? `[${host}]` : host}:${config.port}${BASE_PATH}`;
+}
+
+export const credentialsPath = (home: string): string => join(home, 'credentials.json');
+
+/** At the first start: a project and an admin key, whose secret stands in `credentials.json` and nowhere else. */
+export async function ensureFirstKey(store: Store, config: Config): Promise<void> {
+  if (await anyProject(store.db)) {
+    await followApiUrl(config);
+    return;
+  }
+  const credentials: Credentials = {
+    api_url: apiUrl(config),
+    project_id: newId(),
+    public_key: `HD${newId()}${newId()}`,
+    secret_key: randomBytes(32).toString('base64url'),
+  };
+  // The file first: a start cut short between the two writes it anew with another key.
+  await writeWhole(credentialsPath(config.home), `${JSON.stringify(credentials, null, 2)}\n`, 0o600);
+  await store.db.transaction().execute(async (tx) => {
+    await insertProject(tx, { id: credentials.project_id, name: 'default' });
+    await insertKey(tx, {
+      publicKey: credentials.public_key,
+      secretHash: sha256(credentials.secret_key),
+      projectId: credentials.project_id,
+      name: 'first admin key',
+      role: 'admin',
+    });
+  });
+}
+
+/** The API may have moved to another port since. */
+async function followApiUrl(config: Config): Promise<void> {
+  const credentials = await readCredentials(config.home);
+  if (credentials === null || credentials.api_url === apiUrl(config)) return;
+  await writeWhole(credentialsPath(config.home), `${JSON.stringify({ ...credentials, api_url: apiUrl(config) }, null, 2)}\n`, 0o600);
+}
+
+/** The credentials of an installation; null where there are none. */
+export async function readCredentials(home: string): Promise<Credentials | null> {
+  const parsed = await readJson(credentialsPath(home));
+  const text = (name: string): string | null => {
+    const value: unknown = parsed === null ? null : Reflect.get(parsed, name);
+    return typeof value === 'string' ? value : null;
+  };
+  const [api_url, project_id, public_key, secret_key] = [text('api_url'), text('project_id'), text('public_key'), text('secret_key')];
+  return api_url === null || project_id === null || public_key === null || secret_key === null ? null : { api_url, project_id, public_key, secret_key };
+}
+
+/** A control plane that runs: which process, and where it listens. */
+export type Control = { pid: number; startTicks: string; apiUrl: string };
+
+const controlPath = (home: string): string => join(home, 'control.json');
+
+/** The control plane of an installation, if one runs. */
+export async function findControl(home: string): Promise<Control | null> {
+  const parsed = await readJson(controlPath(home));
+  if (parsed === null || !('pid' in parsed) || !('startTicks' in parsed) || !('apiUrl' in parsed)) return null;
+  const control = { pid: Number(parsed.pid), startTicks: String(parsed.startTicks), apiUrl: String(parsed.apiUrl) };
+  const found = await findProcess(control.pid);
+  return found?.startTicks === control.startTicks ? control : null;
+}
+
+/** Says that this process is the installation's control plane. */
+export async function announceControl(config: Config): Promise<void> {
+  const self = await findProcess(process.pid);
+  const control: Control = { pid: process.pid, startTicks: self?.startTicks ?? '', apiUrl: apiUrl(config) };
+  await writeWhole(controlPath(config.home), JSON.stringify(control), 0o644);
+}
+
+export async function retractControl(home: string): Promise<void> {
+  await rm(controlPath(home), { force: true });
+}
+
+async function readJson(path: string): Promise<object | null> {
+  try {
+    const parsed: unknown = JSON.parse(await readFile(path, 'utf8'));
+    return typeof parsed === 'object' ? parsed : null;
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null;
+    throw new Error(`${path}: cannot be read: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  }
+}

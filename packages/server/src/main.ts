@@ -1,0 +1,145 @@
+/** The composition root: config → store → engine → reconciler → API. The only file that knows all of them. */
+import { randomUUID } from 'node:crypto';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { FastifyBaseLogger } from 'fastify';
+import type { ClientConfig } from 'pg';
+import { createApp } from './api/app.ts';
+import type { Config } from './config.ts';
+import { certificateHosts, createLocalEngine, LOOK_AGAIN_MS } from './engine/local/index.ts';
+import { prepareMachine, type Machine } from './engine/local/machine.ts';
+import { createMonitor } from './engine/local/monitor.ts';
+import { ensureStoreRunning, stopStore } from './engine/local/store-instance.ts';
+import { createTemplates, type Templates } from './engine/local/templates.ts';
+import { announceControl, apiUrl, ensureFirstKey, findControl, retractControl } from './installation.ts';
+import { createReconciler, type Reconciler } from './reconcile/reconciler.ts';
+import { createSampler } from './reconcile/sampler.ts';
+import { keepSpares } from './reconcile/spares.ts';
+import { createServices } from './services/services.ts';
+import { LOCAL_REGION, type Region } from './services/regions.ts';
+import { AlreadyRunning, openStore } from './store/database.ts';
+import { insertRegion } from './store/services.ts';
+import { openCertificateAuthority } from './tls.ts';
+
+export { readConfig, ConfigError, SETTINGS, type Config, type SettingName } from './config.ts';
+export { AlreadyRunning } from './store/database.ts';
+export { findControl, readCredentials, credentialsPath, type Credentials } from './installation.ts';
+export { doctor, type Finding } from './doctor.ts';
+export { stopDatabases } from './engine/local/stop-databases.ts';
+export { findProcess, signal, waitUntilGone } from './engine/local/processes.ts';
+
+export type ControlPlane = {
+  apiUrl: string;
+  /** Ends the control plane. The databases go on. */
+  close: () => Promise<void>;
+};
+
+/** Told of each part of the start, with its duration. */
+export type Progress = (step: string, ms: number) => void;
+
+/**
+ * Starts the control plane of an installation and serves.
+ *
+ * @throws AlreadyRunning when one runs already; ConfigError and Error with what is in the way
+ */
+export async function startControlPlane(config: Config, log: FastifyBaseLogger, progress: Progress): Promise<ControlPlane> {
+  const timed = timer(progress);
+  if ((await findControl(config.home)) !== null) throw new AlreadyRunning(`the control plane of ${config.home} runs already`);
+  await mkdir(config.home, { recursive: true, mode: 0o755 });
+  const [machine, authority] = await timed('look over the machine', () =>
+    Promise.all([prepareMachine(config.home), openCertificateAuthority(join(config.home, 'ca'))]),
+  );
+  const templates = createTemplates(machine);
+  const connection = await timed('start the records database', () => connectionOf(config, machine, templates));
+  const store = await timed('open the records', () => openStore(connection, (error) => log.warn({ err: error }, 'a connection to the records broke')));
+  await ensureFirstKey(store, config);
+  await insertRegion(store.db, LOCAL_REGION, config.portRange[0]);
+
+  let reconciler: Reconciler | undefined;
+  const engine = createLocalEngine({
+    machine,
+    templates,
+    authority,
+    listenAddress: config.host,
+    certificateHosts: certificateHosts(config.publicHost, config.host),
+    changed: (id) => reconciler?.poke(id),
+  });
+  const region: Region = { code: LOCAL_REGION, engine, portRange: config.portRange, host: config.publicHost };
+  const sampler = createSampler(store, engine, log);
+  const refill = (): void => {
+    keepSpares(store, region, config.spares).catch((error: unknown) => log.warn({ err: error }, 'could not keep spares'));
+  };
+  reconciler = createReconciler({
+    store,
+    engine,
+    log,
+    lookAgainMs: LOOK_AGAIN_MS,
+    onSettled: (service) => {
+      if (service.project_id === null) return;
+      refill();
+      if (service.reachable) sampler.sampleOne(service.id).catch((error: unknown) => log.warn({ err: error }, 'no first figures'));
+    },
+  });
+  const app = await createApp(
+    {
+      store,
+      region,
+      services: createServices(store, region),
+      caPem: authority.certificatePem,
+      notReady: async () => (await store.pool.query('select 1').then(() => null, () => 'the records cannot be reached')),
+    },
+    log,
+  );
+  const watch = config.databaseUrl === null ? await watchStore(machine, templates, log) : null;
+  await timed('listen', () => app.listen({ host: config.host, port: config.port }));
+  await announceControl(config);
+  await reconciler.start();
+  sampler.start();
+  refill();
+
+  return {
+    apiUrl: apiUrl(config),
+    close: async () => {
+      await app.close();
+      await Promise.all([reconciler.close(), sampler.close()]);
+      await engine.close();
+      watch?.close();
+      await store.close();
+      if (config.databaseUrl === null) await stopStore(machine);
+      await retractControl(config.home);
+    },
+  };
+}
+
+/** The records: in the database that was named, or in one of our own. */
+async function connectionOf(config: Config, machine: Machine, templates: Templates): Promise<ClientConfig> {
+  return config.databaseUrl === null ? ensureStoreRunning(machine, templates) : { connectionString: config.databaseUrl };
+}
+
+/** Starts our own metadata database again whenever it dies. */
+async function watchStore(machine: Machine, templates: Templates, log: FastifyBaseLogger) {
+  const id = `store-${randomUUID()}`;
+  const monitor = createMonitor(() => void revive());
+  const revive = async (): Promise<void> => {
+    try {
+      log.warn({}, 'the records database died or hangs: starting it again');
+      if (monitor.isHung(id)) await stopStore(machine);
+      await ensureStoreRunning(machine, templates);
+      await monitor.connect(id, machine.layout.store, 5432);
+    } catch (error) {
+      log.error({ err: error }, 'the records database does not start; trying again');
+      setTimeout(() => void revive(), 1000);
+    }
+  };
+  await monitor.connect(id, machine.layout.store, 5432);
+  return monitor;
+}
+
+function timer(progress: Progress) {
+  return async <T>(step: string, work: () => Promise<T>): Promise<T> => {
+    const begun = performance.now();
+    const result = await work();
+    progress(step, performance.now() - begun);
+    return result;
+  };
+}

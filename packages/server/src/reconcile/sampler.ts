@@ -1,0 +1,83 @@
+/** Samples what running services use: into the series, and as the current figures on the service. */
+import type { Engine } from '../engine/engine.ts';
+import type { Store } from '../store/database.ts';
+import { deleteOldSamples, insertSamples, type Sample } from '../store/samples.ts';
+import { changeService, lockService, runningServices } from '../store/services.ts';
+import type { Log } from './reconciler.ts';
+
+/** The finest bucket of a series is a minute; one sample falls into each. */
+export const SAMPLE_MS = 60_000;
+const PRUNE_EVERY = 60;
+
+export function createSampler(store: Store, engine: Engine, log: Log) {
+  const transactions = new Map<string, { atMs: number; count: number }>();
+  let timer: NodeJS.Timeout | undefined;
+  let rounds = 0;
+  let closing = false;
+  let running: Promise<void> = Promise.resolve();
+
+  /** One look at one service; null when it stopped meanwhile. */
+  const sample = async (id: string): Promise<Sample | null> => {
+    try {
+      const usage = await engine.usage(id);
+      const atMs = Date.now();
+      const before = transactions.get(id);
+      transactions.set(id, { atMs, count: usage.transactions });
+      const rate = before === undefined || usage.transactions < before.count ? 0 : ((usage.transactions - before.count) / (atMs - before.atMs)) * 1000;
+      return { serviceId: id, at: new Date(atMs), transactionsPerSecond: rate, ...usage };
+    } catch (error) {
+      log.info({ service: id, err: error }, 'no figures of a service this time');
+      return null;
+    }
+  };
+
+  const show = async (found: Sample): Promise<void> =>
+    store.db.transaction().execute(async (tx) => {
+      const locked = await lockService(tx, found.serviceId);
+      if (locked === null || locked.service.status !== 'READY') return;
+      const mb = (bytes: number) => Math.round(bytes / 1e6);
+      const figures = { memory_mb: mb(found.memoryBytes), milli_cpu: found.cpuMillis, storage_mb: mb(found.storageBytes) };
+      const { memory_mb, milli_cpu, storage_mb } = locked.service;
+      if (memory_mb === figures.memory_mb && milli_cpu === figures.milli_cpu && storage_mb === figures.storage_mb) return;
+      await changeService(tx, locked.service, figures, locked.operation);
+    });
+
+  const sampleAll = async (): Promise<void> => {
+    const ids = await runningServices(store.db);
+    const found: Sample[] = [];
+    // One after the other: figures are not worth competing with the services' own work.
+    for (const id of ids) {
+      if (closing) return;
+      const taken = await sample(id);
+      if (taken === null) continue;
+      found.push(taken);
+      await show(taken);
+    }
+    await insertSamples(store.db, found);
+    for (const id of transactions.keys()) if (!ids.includes(id)) transactions.delete(id);
+    if (rounds++ % PRUNE_EVERY === 0) await deleteOldSamples(store.db);
+  };
+
+  const round = async (): Promise<void> => {
+    running = sampleAll().catch((error: unknown) => log.warn({ err: error }, 'a round of samples was cut short'));
+    await running;
+    if (!closing) timer = setTimeout(() => void round(), SAMPLE_MS);
+  };
+
+  return {
+    start: () => void round(),
+    /** The first figures of a service that has just become ready. */
+    sampleOne: async (id: string): Promise<void> => {
+      if (closing) return;
+      const taken = await sample(id);
+      if (taken === null) return;
+      await show(taken);
+      await insertSamples(store.db, [taken]);
+    },
+    close: async (): Promise<void> => {
+      closing = true;
+      clearTimeout(timer);
+      await running;
+    },
+  };
+}

@@ -1,0 +1,32 @@
+/** Keeps spare servers running, so that the next create finds one: a spare is a service that nobody owns yet. */
+import { DEFAULT_SIZE, typeOfAddons } from '@howdah/contract';
+import { defaultAddons, type Region } from '../services/regions.ts';
+import type { Store } from '../store/database.ts';
+import { makeDue } from '../store/leases.ts';
+import { changeService, countSpares, insertSpare, lockService, nextPort, staleSpares } from '../store/services.ts';
+
+/**
+ * Brings the number of spares of the default type and size to `wanted`, and takes away those that a change of the configuration
+ * has left behind.
+ */
+export async function keepSpares(store: Store, region: Region, wanted: number): Promise<void> {
+  const addons = defaultAddons(region.engine);
+  for (const id of await staleSpares(store.db, region.code, { addons, host: region.host, keep: wanted })) {
+    await store.db.transaction().execute(async (tx) => {
+      const locked = await lockService(tx, id);
+      if (locked === null || locked.service.project_id !== null) return;
+      await changeService(tx, locked.service, { deleting: true }, null);
+      await makeDue(tx, id);
+    });
+  }
+  const missing = wanted - ((await countSpares(store.db, region.code)).get(addons.join('+')) ?? 0);
+  for (let made = 0; made < missing; made++) {
+    await store.db.transaction().execute(async (tx) => {
+      const port = await nextPort(tx, region.code, region.portRange, null);
+      if (port === null || !(await region.engine.portIsFree(port))) return;
+      const spare = await insertSpare(tx, { region: region.code, serviceType: typeOfAddons(addons), addons, size: DEFAULT_SIZE, host: region.host, port });
+      await makeDue(tx, spare.id);
+    });
+  }
+}
+

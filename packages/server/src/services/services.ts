@@ -1,0 +1,227 @@
+/**
+ * What can be asked of a service: check the rule, record the wish in one transaction, poke. The reconciler makes it true.
+ * The two exceptions touch the engine themselves: a new password must be live before the answer, and reads of logs and metrics.
+ */
+import {
+  ADDONS_OF_TYPE,
+  ALLOWED,
+  ApiError,
+  DEFAULT_SIZE,
+  parseSize,
+  refusal,
+  sameSize,
+  typeOfAddons,
+  type Action,
+  type Addon,
+  type CreateServiceBody,
+  type Environment,
+  type LogEntry,
+  type OperationKind,
+  type SeriesBody,
+  type SeriesName,
+  type Size,
+  type SizeInput,
+  SERIES_NAMES,
+} from '@howdah/contract';
+import { BadCursor, EngineUnavailable, type LogQuery } from '../engine/engine.ts';
+import { newPassword } from '../ids.ts';
+import { scramVerifier } from '../scram.ts';
+import type { Store, Tx } from '../store/database.ts';
+import { makeDue } from '../store/leases.ts';
+import { beginOperation, recordOperation, type OperationRow } from '../store/operations.ts';
+import { readSeries } from '../store/samples.ts';
+import { changeService, insertSpare, lockService, nextPort, sizeColumns, sizeOf, takeSpare, type ServiceChange, type ServiceRow } from '../store/services.ts';
+import { defaultAddons, type Region } from './regions.ts';
+
+/** Who asks: the public half of a key. */
+export type Caller = { publicKey: string; projectId: string };
+
+/** An accepted change: the service's document as it is now, and the operation that makes it true, where there is anything to do. */
+export type Accepted = { doc: string; operationId: string | null };
+
+export function createServices(store: Store, region: Region) {
+  // ── create ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  const create = async (caller: Caller, body: CreateServiceBody): Promise<Accepted & { initialPassword: string }> => {
+    const addons = addonsOf(body);
+    const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, { fallback: DEFAULT_SIZE, sharedAllowed: true });
+    if (body.region_code !== undefined && body.region_code !== region.code) {
+      throw new ApiError('INVALID_REQUEST', `region_code: found ${JSON.stringify(body.region_code)}; allowed: ${region.code} (GET /projects/{project_id}/regions)`);
+    }
+    if ((body.replica_count ?? 0) > 0) {
+      throw new ApiError('UNAVAILABLE_HERE', `replica_count: found ${body.replica_count}; this release runs services without HA replicas, allowed is 0`);
+    }
+    const capability = region.engine.supports(addons);
+    if ('missing' in capability) throw new ApiError('UNAVAILABLE_HERE', `${typeOfAddons(addons)}: ${capability.missing}`);
+    const initialPassword = newPassword();
+    const verifier = await scramVerifier(initialPassword);
+    const change = {
+      project_id: caller.projectId,
+      name: body.name,
+      environment: body.environment_tag ?? 'DEV',
+      created: new Date(),
+      first_verifier: verifier,
+    };
+    const accepted = await store.db.transaction().execute(async (tx) => {
+      const fresh = (await takeSpare(tx, { region: region.code, addons, size })) ?? (await reserve(tx, addons, size));
+      const operation = await beginOperation(tx, { id: fresh.id, project_id: caller.projectId }, 'create', caller.publicKey, null);
+      const row = await changeService(tx, fresh, change, operation);
+      await makeDue(tx, row.id);
+      return { doc: row.doc, operationId: operation.id };
+    });
+    return { ...accepted, initialPassword };
+  };
+
+  /** A service with a port of its own: not promised to another service, and not held by another program. */
+  const reserve = async (tx: Tx, addons: readonly Addon[], size: Size): Promise<ServiceRow> => {
+    let port = await nextPort(tx, region.code, region.portRange, null);
+    const first = port;
+    while (port !== null && !(await region.engine.portIsFree(port))) {
+      port = await nextPort(tx, region.code, region.portRange, port);
+      if (port === first) port = null;
+    }
+    if (port === null) {
+      throw new ApiError('LIMIT_EXCEEDED', `no port is left: all of HOWDAH_PORT_RANGE ${region.portRange.join('-')} are taken; delete services or widen the range`);
+    }
+    return insertSpare(tx, { region: region.code, serviceType: typeOfAddons(addons), addons, size, host: region.host, port });
+  };
+
+  const addonsOf = (body: CreateServiceBody): readonly Addon[] => {
+    if (body.addons !== undefined && body.service_type !== undefined) {
+      throw new ApiError('INVALID_REQUEST', `service_type: found together with addons; send one of them (addons decide the type: ${typeOfAddons(body.addons)})`);
+    }
+    if (body.service_type !== undefined) return ADDONS_OF_TYPE[body.service_type];
+    return body.addons?.toSorted().toReversed() ?? defaultAddons(region.engine);
+  };
+
+  // ── changes of what is there ───────────────────────────────────────────────────────────────────────────────────
+
+  /**
+   * One change under the rules: locks the service, asks the table whether its status allows the action, and lets `decide` say what changes.
+   * `decide` returns null when everything is so already.
+   */
+  const change = async (
+    caller: Caller,
+    id: string,
+    action: Action,
+    decide: (service: ServiceRow) => ServiceChange | null,
+    kind: OperationKind = action,
+  ): Promise<Accepted> =>
+    store.db.transaction().execute(async (tx) => {
+      const { service, operation } = await lockOwn(tx, caller, id);
+      const verdict = ALLOWED[service.status][action];
+      if (verdict === 'refuse') throw new ApiError('INVALID_STATE', refusal(action, service.status));
+      if (verdict === 'underway') return { doc: service.doc, operationId: operation?.id ?? null };
+      const changed = decide(service);
+      if (changed === null) return { doc: service.doc, operationId: null };
+      const next = await beginOperation(tx, service, kind, caller.publicKey, operation);
+      const row = await changeService(tx, service, { ...changed, attempt: 0 }, next);
+      await makeDue(tx, id);
+      return { doc: row.doc, operationId: next.id };
+    });
+
+  /** A change that needs no engine: done when it is answered, whatever else is under way. */
+  const note = async (caller: Caller, id: string, action: Extract<Action, 'rename' | 'setEnvironment'>, changed: ServiceChange): Promise<Accepted> =>
+    store.db.transaction().execute(async (tx) => {
+      const { service, operation } = await lockOwn(tx, caller, id);
+      if (ALLOWED[service.status][action] !== 'accept') throw new ApiError('INVALID_STATE', refusal(action, service.status));
+      const operationId = await recordOperation(tx, service, action, caller.publicKey);
+      const row = await changeService(tx, service, changed, operation);
+      return { doc: row.doc, operationId };
+    });
+
+  const lockOwn = async (tx: Tx, caller: Caller, id: string): Promise<{ service: ServiceRow; operation: OperationRow | null }> => {
+    const locked = await lockService(tx, id);
+    if (locked === null || locked.service.project_id !== caller.projectId) throw serviceNotFound(id);
+    return locked;
+  };
+
+  const resize = (caller: Caller, id: string, cpuMillis: SizeInput, memoryGbs: SizeInput): Promise<Accepted> => {
+    const size = sizeOrRefuse(cpuMillis, memoryGbs, { fallback: null, sharedAllowed: false });
+    return change(caller, id, 'resize', (service) => (sameSize(sizeOf(service), size) ? null : sizeColumns(size)));
+  };
+
+  const updatePassword = async (caller: Caller, id: string, password: string): Promise<Accepted> => {
+    const verifier = await scramVerifier(password);
+    // The row stays locked until the password is live: a stop or a delete waits for its turn.
+    return store.db.transaction().execute(async (tx) => {
+      const { service, operation } = await lockOwn(tx, caller, id);
+      if (ALLOWED[service.status].updatePassword !== 'accept') throw new ApiError('INVALID_STATE', refusal('updatePassword', service.status));
+      await reachEngine(() => region.engine.setPassword(id, verifier));
+      const operationId = await recordOperation(tx, service, 'updatePassword', caller.publicKey);
+      const row = await changeService(tx, service, {}, operation);
+      return { doc: row.doc, operationId };
+    });
+  };
+
+  // ── reads that ask the engine ──────────────────────────────────────────────────────────────────────────────────
+
+  const logs = async (id: string, query: LogQuery): Promise<{ entries: LogEntry[]; cursor: string | null }> => {
+    try {
+      return await region.engine.logs(id, query);
+    } catch (error) {
+      if (error instanceof BadCursor) throw new ApiError('INVALID_REQUEST', error.message);
+      throw error;
+    }
+  };
+
+  const series = async (id: string, body: SeriesBody) => {
+    const name = SERIES_NAMES.find((candidate) => candidate === body.name);
+    if (name === undefined) throw new ApiError('INVALID_REQUEST', `name: found ${JSON.stringify(body.name)}; allowed: ${SERIES_NAMES.join(', ')}`);
+    const [fromMs, toMs, bucketSeconds] = [Date.parse(body.from), Date.parse(body.to), body.bucket_seconds ?? 60];
+    if (fromMs >= toMs) throw new ApiError('INVALID_REQUEST', `from: ${body.from} is not before to: ${body.to}`);
+    const buckets = Math.ceil((toMs - fromMs) / (bucketSeconds * 1000));
+    if (buckets > MAX_BUCKETS) {
+      const least = Math.ceil((toMs - fromMs) / 1000 / MAX_BUCKETS);
+      throw new ApiError('INVALID_REQUEST', `bucket_seconds: found ${bucketSeconds}, which makes ${buckets} points; at most ${MAX_BUCKETS} are answered: take ${least} or more`);
+    }
+    // The only label is the node; a filter for another one, or by another key, finds nothing.
+    const matches = (body.filters ?? []).every(({ key, value }) => key === 'node' && value === PRIMARY_NODE);
+    const values = matches ? await readSeries(store.db, id, { name, from: new Date(fromMs), to: new Date(toMs), bucketSeconds, fn: body.fn ?? 'avg' }) : null;
+    if (values === null) return [];
+    const data = Array.from({ length: buckets }, (_, index) => ({
+      time: new Date(fromMs + index * bucketSeconds * 1000).toISOString(),
+      value: values.get(index) ?? null,
+    }));
+    return [{ labels: { node: PRIMARY_NODE }, data }];
+  };
+
+  return {
+    create,
+    start: (caller: Caller, id: string) => change(caller, id, 'start', () => ({ power: 'running' })),
+    stop: (caller: Caller, id: string) => change(caller, id, 'stop', () => ({ power: 'paused' })),
+    resize,
+    remove: (caller: Caller, id: string) => change(caller, id, 'delete', () => ({ deleting: true })),
+    rename: (caller: Caller, id: string, name: string) => note(caller, id, 'rename', { name }),
+    setEnvironment: (caller: Caller, id: string, environment: Environment) => note(caller, id, 'setEnvironment', { environment }),
+    updatePassword,
+    logs,
+    series,
+  };
+}
+export type Services = ReturnType<typeof createServices>;
+
+/** Points of one series; more are refused rather than computed. */
+const MAX_BUCKETS = 11_000;
+/** The node whose figures a service's series are. */
+export const PRIMARY_NODE = '0';
+
+/** The answer for a service that is not there, not yet or no more, or somebody else's. Old clients look for the first words. */
+export function serviceNotFound(id: string): ApiError {
+  return new ApiError('NOT_FOUND', `no service with that id exists: ${JSON.stringify(id.slice(0, 64))}; GET /projects/{project_id}/services lists them`);
+}
+
+function sizeOrRefuse(cpuMillis: SizeInput, memoryGbs: SizeInput, rules: Parameters<typeof parseSize>[2]): Size {
+  const parsed = parseSize(cpuMillis, memoryGbs, rules);
+  if ('problem' in parsed) throw new ApiError('INVALID_REQUEST', parsed.problem);
+  return parsed.size;
+}
+
+async function reachEngine<T>(call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (error) {
+    if (error instanceof EngineUnavailable) throw new ApiError('UNAVAILABLE', `the service does not answer: ${error.message}; try again in a moment`);
+    throw error;
+  }
+}

@@ -1,0 +1,132 @@
+/**
+ * The installation's certificate authority and the server certificates it signs. Keys are P-256, files 0600.
+ * The library and its polyfill take a tenth of a second to load, so they are loaded when the first certificate is made.
+ */
+import { randomBytes, webcrypto, X509Certificate } from 'node:crypto';
+import { isIP } from 'node:net';
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+const DAY_MS = 86_400_000;
+const CA_DAYS = 3650;
+/** Certificates live this long and are renewed this long before they end. */
+export const LEAF_DAYS = 90;
+export const RENEW_BEFORE_DAYS = 30;
+
+const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' } as const;
+
+export type CertificateAuthority = { certificatePem: string; keyPem: string };
+export type ServerCertificate = { certificatePem: string; keyPem: string };
+
+/** Reads the installation's CA, or makes one at the first start. */
+export async function openCertificateAuthority(directory: string): Promise<CertificateAuthority> {
+  const certificatePath = join(directory, 'ca.pem');
+  const keyPath = join(directory, 'ca.key');
+  try {
+    return { certificatePem: await readFile(certificatePath, 'utf8'), keyPem: await readFile(keyPath, 'utf8') };
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
+  }
+  const authority = await makeAuthority();
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  // The certificate is written last: a start that was cut short makes both again.
+  await writeWhole(keyPath, authority.keyPem, 0o600);
+  await writeWhole(certificatePath, authority.certificatePem, 0o644);
+  return authority;
+}
+
+/** A certificate for a server reached under these names and addresses. */
+export async function issueServerCertificate(authority: CertificateAuthority, hosts: readonly string[]): Promise<ServerCertificate> {
+  const x509 = await loadLibrary();
+  const caKey = await importKey(authority.keyPem);
+  const ca = new x509.X509Certificate(authority.certificatePem);
+  const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
+  const certificate = await x509.X509CertificateGenerator.create({
+    serialNumber: randomSerial(),
+    subject: [{ CN: [hosts[0] ?? 'localhost'] }],
+    issuer: ca.subject,
+    ...validity(LEAF_DAYS),
+    signingAlgorithm: ALGORITHM,
+    publicKey: keys.publicKey,
+    signingKey: caKey,
+    extensions: [
+      new x509.BasicConstraintsExtension(false, undefined, true),
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
+      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+      new x509.SubjectAlternativeNameExtension(hosts.map((host) => ({ type: isIP(host) === 0 ? 'dns' : 'ip', value: host }))),
+      await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
+      await x509.AuthorityKeyIdentifierExtension.create(ca),
+    ],
+  });
+  return { certificatePem: certificate.toString('pem'), keyPem: await exportKey(keys.privateKey) };
+}
+
+/** Whether a certificate must be made anew: soon at its end, signed by another CA, or not for these hosts. */
+export function needsRenewal(
+  certificatePem: string,
+  authority: CertificateAuthority,
+  hosts: readonly string[],
+  nowMs = Date.now(),
+): boolean {
+  const certificate = new X509Certificate(certificatePem);
+  const endMs = Date.parse(certificate.validTo);
+  const covers = hosts.every((host) => (isIP(host) === 0 ? certificate.checkHost(host) : certificate.checkIP(host)) !== undefined);
+  return (
+    endMs - nowMs < RENEW_BEFORE_DAYS * DAY_MS || !covers || !certificate.verify(new X509Certificate(authority.certificatePem).publicKey)
+  );
+}
+
+async function makeAuthority(): Promise<CertificateAuthority> {
+  const x509 = await loadLibrary();
+  const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
+  const certificate = await x509.X509CertificateGenerator.createSelfSigned({
+    serialNumber: randomSerial(),
+    name: [{ CN: [`Howdah CA ${randomBytes(4).toString('hex')}`] }],
+    ...validity(CA_DAYS),
+    signingAlgorithm: ALGORITHM,
+    keys,
+    extensions: [
+      new x509.BasicConstraintsExtension(true, 0, true),
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
+      await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
+    ],
+  });
+  return { certificatePem: certificate.toString('pem'), keyPem: await exportKey(keys.privateKey) };
+}
+
+async function loadLibrary() {
+  await import('reflect-metadata');
+  const x509 = await import('@peculiar/x509');
+  x509.cryptoProvider.set(webcrypto);
+  return x509;
+}
+
+/** From an hour ago, for clients whose clock is behind. */
+function validity(days: number): { notBefore: Date; notAfter: Date } {
+  const now = Date.now();
+  return { notBefore: new Date(now - 3_600_000), notAfter: new Date(now + days * DAY_MS) };
+}
+
+/** Positive and at most 20 bytes, as RFC 5280 4.1.2.2 asks. */
+function randomSerial(): string {
+  const bytes = randomBytes(16);
+  bytes[0] = ((bytes[0] ?? 0) & 0x7f) | 0x40;
+  return bytes.toString('hex');
+}
+
+async function exportKey(key: webcrypto.CryptoKey): Promise<string> {
+  const der = Buffer.from(await webcrypto.subtle.exportKey('pkcs8', key));
+  const lines = der.toString('base64').match(/.{1,64}/g) ?? [];
+  return `-----BEGIN PRIVATE KEY-----\n${lines.join('\n')}\n-----END PRIVATE KEY-----\n`;
+}
+
+async function importKey(pem: string): Promise<webcrypto.CryptoKey> {
+  const der = Buffer.from(pem.replaceAll(/-----[A-Z ]+-----|\s/g, ''), 'base64');
+  return webcrypto.subtle.importKey('pkcs8', der, ALGORITHM, false, ['sign']);
+}
+
+/** Writes a file so that it is there whole or not at all. */
+export async function writeWhole(path: string, text: string, mode: number): Promise<void> {
+  await writeFile(`${path}.new`, text, { mode, flush: true });
+  await rename(`${path}.new`, path);
+}
