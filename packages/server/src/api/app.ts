@@ -2,7 +2,7 @@
 import { ApiError, NAMED_SCHEMAS } from '@howdah/contract';
 import type {} from '@fastify/swagger'; // what a schema may say for the OpenAPI document
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
-import Fastify, { type FastifyBaseLogger, type FastifyInstance, type RawReplyDefaultExpression, type RawRequestDefaultExpression, type RawServerDefault } from 'fastify';
+import Fastify, { LogController, type FastifyBaseLogger, type FastifyInstance, type RawReplyDefaultExpression, type RawRequestDefaultExpression, type RawServerDefault } from 'fastify';
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { Region } from '../services/regions.ts';
@@ -35,11 +35,12 @@ export type App = FastifyInstance<RawServerDefault, RawRequestDefaultExpression,
 /** Node's own defaults let a slow client hold a connection for five minutes (reliability.md, trap 9). */
 const LIMITS = { bodyLimit: 64 * 1024, headersMs: 10_000, requestMs: 30_000, headerBytes: 8 * 1024, keepAliveMs: 65_000 } as const;
 
-export async function createApp(context: ApiContext, log: FastifyBaseLogger): Promise<App> {
+/** @param extend registers what must see every route before they are declared: the OpenAPI generator */
+export async function createApp(context: ApiContext, log: FastifyBaseLogger, extend?: (app: App) => Promise<void>): Promise<App> {
   const app: App = Fastify({
     loggerInstance: log,
     // One line a request would be most of the log; errors are logged where they are answered.
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: LIMITS.bodyLimit,
     requestTimeout: LIMITS.requestMs,
     keepAliveTimeout: LIMITS.keepAliveMs,
@@ -57,6 +58,7 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger): Pr
   refuseUnknownRoutes(app);
   app.addHook('onSend', async (request, reply) => void reply.header('X-Request-Id', request.id));
   for (const schema of NAMED_SCHEMAS) app.addSchema(schema);
+  await extend?.(app);
 
   const metrics = createMetrics(app, context);
   installationRoutes(app, context, metrics);

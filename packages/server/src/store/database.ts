@@ -2,10 +2,10 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import type { Addon, Environment, OperationKind, OperationStatus, OperationStep, Role, ServiceType, LiveStatus } from '@howdah/contract';
 import { Kysely, Migrator, PostgresDialect, sql, type ColumnType, type Generated, type JSONColumnType, type Transaction } from 'kysely';
 import { Client, Pool, type ClientConfig } from 'pg';
+import { MIGRATIONS_DIRECTORY } from '../paths.ts';
 
 type Moment = ColumnType<Date, Date | string, Date | string>;
 
@@ -89,7 +89,6 @@ export type Store = {
 };
 
 const POKE_CHANNEL = 'howdah_poke';
-const MIGRATIONS = fileURLToPath(new URL('../../migrations/', import.meta.url));
 /** "howdah" as a number: the key of the lock that the control plane holds while it runs. */
 const CONTROL_LOCK = 0x686f77646168n;
 
@@ -180,10 +179,10 @@ async function migrate(db: Db): Promise<void> {
 }
 
 async function getMigrations() {
-  const names = (await readdir(MIGRATIONS)).filter((name) => name.endsWith('.sql')).toSorted();
+  const names = (await readdir(MIGRATIONS_DIRECTORY)).filter((name) => name.endsWith('.sql')).toSorted();
   const loaded = await Promise.all(
     names.map(async (name) => {
-      const text = await readFile(join(MIGRATIONS, name), 'utf8');
+      const text = await readFile(join(MIGRATIONS_DIRECTORY, name), 'utf8');
       return [name.replace(/\.sql$/, ''), { up: async (db: Kysely<unknown>) => void (await sql.raw(text).execute(db)) }] as const;
     }),
   );

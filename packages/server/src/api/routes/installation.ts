@@ -1,11 +1,9 @@
 /** What belongs to the installation rather than to a project, and needs no key: health, metrics, the CA, the contract itself. */
 import { readFile } from 'node:fs/promises';
-import { fileURLToPath } from 'node:url';
 import { ApiError } from '@howdah/contract';
+import { OPENAPI_FILE } from '../../paths.ts';
 import { BASE_PATH, type ApiContext, type App } from '../app.ts';
 import type { Metrics } from '../metrics.ts';
-
-const OPENAPI = fileURLToPath(new URL('../../../openapi/openapi.json', import.meta.url));
 
 export function installationRoutes(app: App, { caPem, notReady }: ApiContext, metrics: Metrics): void {
   const open = { config: { public: true }, schema: { hide: true } } as const;
@@ -22,7 +20,7 @@ export function installationRoutes(app: App, { caPem, notReady }: ApiContext, me
 
   app.get(`${BASE_PATH}/ca.pem`, open, async (_request, reply) => reply.type('application/x-pem-file').send(caPem));
 
-  app.get(`${BASE_PATH}/openapi.json`, open, async (_request, reply) => reply.type('application/json').serializer(String).send(await readFile(OPENAPI, 'utf8')));
+  app.get(`${BASE_PATH}/openapi.json`, open, async (_request, reply) => reply.type('application/json').serializer(String).send(await readFile(OPENAPI_FILE, 'utf8')));
 
   void app.register(import('@scalar/fastify-api-reference'), {
     routePrefix: `${BASE_PATH}/reference`,

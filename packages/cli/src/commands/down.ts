@@ -1,0 +1,31 @@
+import type { Command } from 'commander';
+import { homeDirectory } from '../connection.ts';
+import { Failure, say } from '../output.ts';
+import { loadServer } from '../server.ts';
+
+/** What an orderly stop may take: steps under way end first. */
+const STOP_DEADLINE_MS = 60_000;
+
+export function addDown(program: Command): void {
+  program
+    .command('down')
+    .description('Stop the control plane; the databases go on unless --databases is given.')
+    .option('--databases', 'stop the databases as well')
+    .action(async ({ databases }: { databases?: true }) => {
+      const server = await loadServer();
+      const home = homeDirectory();
+      const control = await server.findControl(home);
+      if (control === null) say('The control plane is not running.');
+      else {
+        const target = await server.findProcess(control.pid);
+        server.signal(control.pid, 'SIGTERM');
+        if (target !== null && !(await server.waitUntilGone(target, STOP_DEADLINE_MS))) {
+          throw new Failure(`the control plane (process ${control.pid}) does not end; its log says why: ${home}/logs/control.log`);
+        }
+        say(`The control plane has stopped${databases === true ? '.' : '; the databases go on.'}`);
+      }
+      if (databases !== true) return;
+      const stopped = await server.stopDatabases(home, (id) => say(`stopped ${id}`));
+      say(`${stopped.length} ${stopped.length === 1 ? 'database' : 'databases'} stopped. They start again with howdah up.`);
+    });
+}

@@ -1,0 +1,76 @@
+import type { Command } from 'commander';
+import pc from 'picocolors';
+import { duration, Failure, say } from '../output.ts';
+import { SETTINGS } from '@howdah/server/config';
+import { loadServer } from '../server.ts';
+
+export function addUp(program: Command): void {
+  const command = program.command('up').description('Start the cloud on this machine, in the foreground. Ctrl-C stops the control plane; the databases go on.');
+  for (const [name, { flag, meaning, default: fallback }] of Object.entries(SETTINGS)) {
+    command.option(`${flag} <value>`, `${meaning} (${name}; default ${fallback})`);
+  }
+  command.action(async (options: Record<string, string>) => up(options));
+}
+
+async function up(options: Record<string, string>): Promise<void> {
+  const begun = performance.now();
+  const server = await loadServer();
+  const config = readSettings(server, options);
+  const running = await server.findControl(config.home);
+  if (running !== null) {
+    say(`Howdah is up already: ${running.apiUrl} (process ${running.pid}). howdah down stops it.`);
+    return;
+  }
+  const { log, path: logPath } = server.openLog(config.home);
+  const plane = await server.startControlPlane(config, log, (step, ms) => say(`${pc.green('✓')} ${step} ${pc.dim(duration(ms))}`)).catch((error: unknown) => {
+    log.error({ err: error }, 'the start failed');
+    if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') {
+      throw new Failure(`port ${config.port} of ${config.host} is taken by another program: end it, or choose another with --port`);
+    }
+    throw error;
+  });
+  say(`${pc.green('✓')} serving ${pc.dim(`after ${duration(performance.now() - begun)}`)}`);
+  greet(plane.apiUrl, server.credentialsPath(config.home), logPath);
+
+  let stopping = false;
+  const stop = async (): Promise<void> => {
+    if (stopping) return;
+    stopping = true;
+    await plane.close();
+    say('\nThe control plane has stopped; the databases go on. howdah up takes them over again, howdah down --databases stops them.');
+    process.exit(0);
+  };
+  process.on('SIGINT', () => void stop());
+  process.on('SIGTERM', () => void stop());
+}
+
+function readSettings(server: Awaited<ReturnType<typeof loadServer>>, options: Record<string, string>) {
+  try {
+    const flags = Object.fromEntries(
+      Object.entries(SETTINGS).flatMap(([name, { flag }]) => {
+        const value = options[flag.slice(2).replaceAll(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())];
+        return value === undefined ? [] : [[name, value]];
+      }),
+    );
+    return server.readConfig(process.env, flags);
+  } catch (error) {
+    if (error instanceof server.ConfigError) throw new Failure(error.message, 2);
+    throw error;
+  }
+}
+
+function greet(apiUrl: string, credentials: string, logPath: string): void {
+  say(`
+${pc.bold('Howdah is up.')}
+  API          ${apiUrl}
+  reference    ${apiUrl}/reference
+  credentials  ${credentials}
+  log          ${logPath}
+
+Make a database:
+  eval "$(node -e 'for (const [k, v] of Object.entries(JSON.parse(require("fs").readFileSync("${credentials}")))) console.log("HD_" + k + "=" + v)')"
+  curl -s -H "Authorization: Bearer $HD_public_key:$HD_secret_key" -H 'Content-Type: application/json' \\
+    -d '{"name": "first"}' "$HD_api_url/projects/$HD_project_id/services"
+
+Ctrl-C stops the control plane; the databases go on.`);
+}

@@ -1,0 +1,28 @@
+/** `howdah …`: the command line. Each command is a short file; all but up, down and doctor are thin over the API. */
+import { Command, CommanderError } from 'commander';
+import pc from 'picocolors';
+import { addDoctor } from './commands/doctor.ts';
+import { addDown } from './commands/down.ts';
+import { addPsql } from './commands/psql.ts';
+import { addService } from './commands/service.ts';
+import { addStatus } from './commands/status.ts';
+import { addUp } from './commands/up.ts';
+import { Failure } from './output.ts';
+
+const program = new Command('howdah')
+  .description('Your own Postgres cloud.')
+  .version('0.1.0')
+  .exitOverride()
+  .showHelpAfterError('(howdah help shows the commands)');
+
+for (const add of [addUp, addDown, addStatus, addDoctor, addService, addPsql]) add(program);
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  if (error instanceof CommanderError) process.exitCode = error.exitCode;
+  else {
+    process.stderr.write(`${pc.red('error')} ${error instanceof Error ? error.message : String(error)}\n`);
+    process.exitCode = error instanceof Failure ? error.exitCode : 1;
+  }
+}

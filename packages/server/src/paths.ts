@@ -1,0 +1,5 @@
+/** Where the package's own files are: the same from the sources and from the bundle, which both stand one directory below it. */
+import { fileURLToPath } from 'node:url';
+
+export const MIGRATIONS_DIRECTORY = fileURLToPath(new URL('../migrations/', import.meta.url));
+export const OPENAPI_FILE = fileURLToPath(new URL('../../../openapi/openapi.json', import.meta.url));

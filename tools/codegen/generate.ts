@@ -1,0 +1,29 @@
+// Writes openapi/openapi.json from the routes, and the client's types from that. With --check: fails when they are not up to date.
+import { readFile, writeFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { createOpenApiDocument } from '@howdah/server/api/openapi';
+import openapiTS, { astToString } from 'openapi-typescript';
+
+const root = new URL('../../', import.meta.url);
+const check = process.argv.includes('--check');
+
+const document = await createOpenApiDocument();
+const json = `${JSON.stringify(document, null, 2)}\n`;
+const types = `// Generated from openapi/openapi.json by \`npm run generate\`.\n${astToString(await openapiTS(json))}`;
+
+let stale = false;
+for (const [path, text] of [
+  ['openapi/openapi.json', json],
+  ['packages/client/src/generated/api.ts', types],
+] as const) {
+  const url = new URL(path, root);
+  const current = await readFile(url, 'utf8').catch(() => '');
+  if (current === text) continue;
+  stale = true;
+  if (!check) await writeFile(url, text);
+  process.stdout.write(`${check ? 'not up to date' : 'written'}: ${fileURLToPath(url)}\n`);
+}
+if (check && stale) {
+  process.stdout.write('run: npm run generate\n');
+  process.exitCode = 1;
+}
