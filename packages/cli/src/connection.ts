@@ -24,7 +24,11 @@ export async function connect(): Promise<Connection> {
     return value;
   };
   const apiUrl = member('api_url');
-  return { client: createClient({ apiUrl, key: `${member('public_key')}:${member('secret_key')}` }), projectId: member('project_id'), apiUrl };
+  return {
+    client: createClient({ apiUrl, key: `${member('public_key')}:${member('secret_key')}` }),
+    projectId: member('project_id'),
+    apiUrl,
+  };
 }
 
 /** Says in words what a call that got no answer means. */
@@ -34,7 +38,8 @@ export async function answered<T>(connection: Connection, call: Promise<{ data?:
     if (data === undefined) throw new Failure('the server answered without a body');
     return data;
   } catch (error) {
-    if (error instanceof TypeError) throw new Failure(`no answer from ${connection.apiUrl}: is the control plane up? (howdah status, howdah up)`);
+    if (error instanceof TypeError)
+      throw new Failure(`no answer from ${connection.apiUrl}: is the control plane up? (howdah status, howdah up)`);
     throw error;
   }
 }

@@ -1,6 +1,7 @@
 /** `howdah …`: the command line. Each command is a short file; all but up, down and doctor are thin over the API. */
 import { Command, CommanderError } from 'commander';
 import pc from 'picocolors';
+import { addAudit } from './commands/audit.ts';
 import { addDoctor } from './commands/doctor.ts';
 import { addDown } from './commands/down.ts';
 import { addPsql } from './commands/psql.ts';
@@ -15,7 +16,7 @@ const program = new Command('howdah')
   .exitOverride()
   .showHelpAfterError('(howdah help shows the commands)');
 
-for (const add of [addUp, addDown, addStatus, addDoctor, addService, addPsql]) add(program);
+for (const add of [addUp, addDown, addStatus, addDoctor, addAudit, addService, addPsql]) add(program);
 
 try {
   await program.parseAsync();

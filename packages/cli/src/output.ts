@@ -16,7 +16,11 @@ export function say(line = ''): void {
 /** Prints rows as aligned columns under a header. */
 export function table(header: readonly string[], rows: readonly (readonly string[])[]): void {
   const widths = header.map((title, column) => Math.max(title.length, ...rows.map((row) => [...(row[column] ?? '')].length)));
-  const line = (cells: readonly string[]) => cells.map((cell, column) => cell + ' '.repeat((widths[column] ?? 0) - [...cell].length)).join('  ').trimEnd();
+  const line = (cells: readonly string[]) =>
+    cells
+      .map((cell, column) => cell + ' '.repeat((widths[column] ?? 0) - [...cell].length))
+      .join('  ')
+      .trimEnd();
   say(line(header));
   for (const row of rows) say(line(row));
 }

@@ -44,5 +44,10 @@ async function errorOf(response: Response): Promise<HowdahError> {
     const value: unknown = typeof body === 'object' && body !== null ? Reflect.get(body, name) : undefined;
     return typeof value === 'string' ? value : undefined;
   };
-  return new HowdahError(response.status, text('code') ?? 'UNKNOWN', text('message') ?? `the server answered ${response.status}`, text('request_id'));
+  return new HowdahError(
+    response.status,
+    text('code') ?? 'UNKNOWN',
+    text('message') ?? `the server answered ${response.status}`,
+    text('request_id'),
+  );
 }

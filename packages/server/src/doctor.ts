@@ -15,15 +15,32 @@ export async function doctor(home: string): Promise<Finding[]> {
   return [
     { what: 'Node', state: 'ok', found: process.version },
     machine.owner === null
-      ? { what: 'privileges', state: 'note', found: 'not root: databases run as this user', mend: 'as root, databases run as a user of their own and limits can be enforced' }
+      ? {
+          what: 'privileges',
+          state: 'note',
+          found: 'not root: databases run as this user',
+          mend: 'as root, databases run as a user of their own and limits can be enforced',
+        }
       : { what: 'privileges', state: 'ok', found: `root; databases run as the user ${machine.owner.name}` },
     machine.namespaces === 'none'
       ? { what: 'PID namespaces', state: 'note', found: 'not allowed here: a busy backend may outlive its killed server for a while' }
       : { what: 'PID namespaces', state: 'ok', found: `one per server, ${machine.namespaces}` },
-    { what: 'file system', state: machine.cloneMethod === 'copy' ? 'note' : 'ok', found: `${machine.layout.root}: ${CLONE_COST[machine.cloneMethod]}` },
+    {
+      what: 'file system',
+      state: machine.cloneMethod === 'copy' ? 'note' : 'ok',
+      found: `${machine.layout.root}: ${CLONE_COST[machine.cloneMethod]}`,
+    },
     { what: 'size limits', state: machine.limits.kind === 'none' ? 'note' : 'ok', found: limitsNote(machine.limits) },
-    ...usable.map(({ version, source, bin, extensions }): Finding => ({ what: `PostgreSQL ${version}`, state: 'ok', found: `${source}, ${bin}; extensions: ${extensions.join(', ') || 'none of timescaledb, vector'}` })),
-    ...tooOld.map(({ version, bin }): Finding => ({ what: `PostgreSQL ${version}`, state: 'note', found: `${bin}: not used; before ${OLDEST_MAJOR} a role that may create roles can make itself one that reads the server's files` })),
+    ...usable.map(({ version, source, bin, extensions }): Finding => ({
+      what: `PostgreSQL ${version}`,
+      state: 'ok',
+      found: `${source}, ${bin}; extensions: ${extensions.join(', ') || 'none of timescaledb, vector'}`,
+    })),
+    ...tooOld.map(({ version, bin }): Finding => ({
+      what: `PostgreSQL ${version}`,
+      state: 'note',
+      found: `${bin}: not used; before ${OLDEST_MAJOR} a role that may create roles can make itself one that reads the server's files`,
+    })),
     ...SERVICE_TYPES.map((type): Finding => {
       const installation = installationFor(usable, ADDONS_OF_TYPE[type]);
       return installation === null

@@ -62,7 +62,9 @@ export async function readCredentials(home: string): Promise<Credentials | null>
     return typeof value === 'string' ? value : null;
   };
   const [api_url, project_id, public_key, secret_key] = [text('api_url'), text('project_id'), text('public_key'), text('secret_key')];
-  return api_url === null || project_id === null || public_key === null || secret_key === null ? null : { api_url, project_id, public_key, secret_key };
+  return api_url === null || project_id === null || public_key === null || secret_key === null
+    ? null
+    : { api_url, project_id, public_key, secret_key };
 }
 
 /** A control plane that runs: which process, and where it listens. */

@@ -25,6 +25,7 @@ export { readConfig, ConfigError, SETTINGS, type Config, type SettingName } from
 export { AlreadyRunning } from './store/database.ts';
 export { findControl, readCredentials, credentialsPath, type Credentials } from './installation.ts';
 export { openLog } from './log.ts';
+export { audit } from './audit.ts';
 export { doctor, type Finding } from './doctor.ts';
 export { stopDatabases } from './engine/local/stop-databases.ts';
 export { findProcess, signal, waitUntilGone } from './engine/local/processes.ts';
@@ -61,10 +62,17 @@ export async function startControlPlane(config: Config, log: FastifyBaseLogger, 
 
 type Ground = { machine: Machine; authority: CertificateAuthority };
 
-async function serve(config: Config, { machine, authority }: Ground, log: FastifyBaseLogger, timed: ReturnType<typeof timer>): Promise<ControlPlane> {
+async function serve(
+  config: Config,
+  { machine, authority }: Ground,
+  log: FastifyBaseLogger,
+  timed: ReturnType<typeof timer>,
+): Promise<ControlPlane> {
   const templates = createTemplates(machine);
   const connection = await timed('start the records database', () => connectionOf(config, machine, templates));
-  const store = await timed('open the records', () => openStore(connection, (error) => log.warn({ err: error }, 'a connection to the records broke')));
+  const store = await timed('open the records', () =>
+    openStore(connection, (error) => log.warn({ err: error }, 'a connection to the records broke')),
+  );
   await ensureFirstKey(store, config);
   await insertRegion(store.db, LOCAL_REGION, config.portRange[0]);
 
@@ -99,7 +107,11 @@ async function serve(config: Config, { machine, authority }: Ground, log: Fastif
       region,
       services: createServices(store, region),
       caPem: authority.certificatePem,
-      notReady: async () => (await store.pool.query('select 1').then(() => null, () => 'the records cannot be reached')),
+      notReady: async () =>
+        await store.pool.query('select 1').then(
+          () => null,
+          () => 'the records cannot be reached',
+        ),
     },
     log,
   );

@@ -48,7 +48,10 @@ export function addService(program: Command): void {
       .action(async (name: string, { wait }: { wait: boolean }) => {
         const connection = await connect();
         const { service_id } = await findService(connection, name);
-        const { response } = await call(connection, connection.client.POST(`/projects/{project_id}/services/{service_id}/${verb}`, { params: pathOf(connection, service_id) }));
+        const { response } = await call(
+          connection,
+          connection.client.POST(`/projects/{project_id}/services/{service_id}/${verb}`, { params: pathOf(connection, service_id) }),
+        );
         await follow(connection, response, wait);
       });
   change('start', 'Start a paused service.');
@@ -64,8 +67,14 @@ export function addService(program: Command): void {
     .action(async (name: string, { cpuMillis, memoryGbs, wait }: { cpuMillis?: string; memoryGbs?: string; wait: boolean }) => {
       const connection = await connect();
       const { service_id } = await findService(connection, name);
-      const body = { ...(cpuMillis === undefined ? {} : { cpu_millis: cpuMillis }), ...(memoryGbs === undefined ? {} : { memory_gbs: memoryGbs }) };
-      const { response } = await call(connection, connection.client.POST('/projects/{project_id}/services/{service_id}/resize', { params: pathOf(connection, service_id), body }));
+      const body = {
+        ...(cpuMillis === undefined ? {} : { cpu_millis: cpuMillis }),
+        ...(memoryGbs === undefined ? {} : { memory_gbs: memoryGbs }),
+      };
+      const { response } = await call(
+        connection,
+        connection.client.POST('/projects/{project_id}/services/{service_id}/resize', { params: pathOf(connection, service_id), body }),
+      );
       await follow(connection, response, wait);
     });
 
@@ -77,7 +86,13 @@ export function addService(program: Command): void {
     .action(async (name: string, next: string) => {
       const connection = await connect();
       const { service_id } = await findService(connection, name);
-      await call(connection, connection.client.POST('/projects/{project_id}/services/{service_id}/rename', { params: pathOf(connection, service_id), body: { name: next } }));
+      await call(
+        connection,
+        connection.client.POST('/projects/{project_id}/services/{service_id}/rename', {
+          params: pathOf(connection, service_id),
+          body: { name: next },
+        }),
+      );
       say(`${service_id} is now called ${next}`);
     });
 
@@ -89,12 +104,23 @@ export function addService(program: Command): void {
     .action(async (name: string, { wait }: { wait: boolean }) => {
       const connection = await connect();
       const { service_id } = await findService(connection, name);
-      const { response } = await call(connection, connection.client.DELETE('/projects/{project_id}/services/{service_id}', { params: pathOf(connection, service_id) }));
+      const { response } = await call(
+        connection,
+        connection.client.DELETE('/projects/{project_id}/services/{service_id}', { params: pathOf(connection, service_id) }),
+      );
       await follow(connection, response, wait);
     });
 }
 
-type CreateOptions = { name: string; addons?: string; cpuMillis?: string; memoryGbs?: string; environment: string; wait: boolean; json?: true };
+type CreateOptions = {
+  name: string;
+  addons?: string;
+  cpuMillis?: string;
+  memoryGbs?: string;
+  environment: string;
+  wait: boolean;
+  json?: true;
+};
 
 async function create(options: CreateOptions): Promise<void> {
   const connection = await connect();
@@ -107,7 +133,10 @@ async function create(options: CreateOptions): Promise<void> {
     ...(options.cpuMillis === undefined ? {} : { cpu_millis: options.cpuMillis }),
     ...(options.memoryGbs === undefined ? {} : { memory_gbs: options.memoryGbs }),
   };
-  const { data, response } = await call(connection, connection.client.POST('/projects/{project_id}/services', { params: { path: { project_id: connection.projectId } }, body }));
+  const { data, response } = await call(
+    connection,
+    connection.client.POST('/projects/{project_id}/services', { params: { path: { project_id: connection.projectId } }, body }),
+  );
   if (data === undefined) throw new Failure('the server answered without a body');
   if (options.json === true) {
     if (options.wait) await follow(connection, response, true, true);
@@ -140,12 +169,19 @@ export async function findService(connection: Connection, name: string): Promise
   const named = found.length > 0 ? found : services.filter((service) => service.name === name);
   const [first, second] = named;
   if (first === undefined) throw new Failure(`no service with the id or name ${name}; howdah service list shows them`, 3);
-  if (second !== undefined) throw new Failure(`${named.length} services are called ${name}: name one by its id (${named.map((service) => service.service_id).join(', ')})`, 2);
+  if (second !== undefined)
+    throw new Failure(
+      `${named.length} services are called ${name}: name one by its id (${named.map((service) => service.service_id).join(', ')})`,
+      2,
+    );
   return first;
 }
 
 async function listServices(connection: Connection): Promise<Service[]> {
-  return answered(connection, connection.client.GET('/projects/{project_id}/services', { params: { path: { project_id: connection.projectId } } }));
+  return answered(
+    connection,
+    connection.client.GET('/projects/{project_id}/services', { params: { path: { project_id: connection.projectId } } }),
+  );
 }
 
 /** Waits for the operation that an answer names, and prints its steps as they end. */
@@ -156,7 +192,9 @@ async function follow(connection: Connection, response: Response, wait: boolean,
   for (;;) {
     const operation = await answered(
       connection,
-      connection.client.GET('/projects/{project_id}/operations/{operation_id}', { params: { path: { project_id: connection.projectId, operation_id: operationId } } }),
+      connection.client.GET('/projects/{project_id}/operations/{operation_id}', {
+        params: { path: { project_id: connection.projectId, operation_id: operationId } },
+      }),
     );
     const finished = operation.steps.filter((step) => step.finished !== null);
     for (const step of finished.slice(shown)) {
@@ -174,7 +212,10 @@ async function follow(connection: Connection, response: Response, wait: boolean,
 const POLL_MS = 100;
 
 async function call<T>(connection: Connection, request: Promise<T>): Promise<T> {
-  return answered(connection, request.then((data) => ({ data })));
+  return answered(
+    connection,
+    request.then((data) => ({ data })),
+  );
 }
 
 function pathOf(connection: Connection, serviceId: string) {

@@ -10,11 +10,25 @@ export function addStatus(program: Command): void {
     .action(async () => {
       const server = await loadServer();
       const control = await server.findControl(homeDirectory());
-      if (control === null) throw new Failure(`The control plane of ${homeDirectory()} is not running; howdah up starts it. Databases go on without it.`);
+      if (control === null)
+        throw new Failure(`The control plane of ${homeDirectory()} is not running; howdah up starts it. Databases go on without it.`);
       say(`The control plane runs: ${control.apiUrl} (process ${control.pid})`);
       const connection = await connect();
-      const services = await answered(connection, connection.client.GET('/projects/{project_id}/services', { params: { path: { project_id: connection.projectId } } }));
+      const services = await answered(
+        connection,
+        connection.client.GET('/projects/{project_id}/services', { params: { path: { project_id: connection.projectId } } }),
+      );
       if (services.length === 0) say('No services yet: howdah service create --name first');
-      else table(['ID', 'NAME', 'TYPE', 'STATUS', 'ENDPOINT'], services.map((service) => [service.service_id, service.name, service.service_type, service.status, `${service.endpoint.host}:${service.endpoint.port}`]));
+      else
+        table(
+          ['ID', 'NAME', 'TYPE', 'STATUS', 'ENDPOINT'],
+          services.map((service) => [
+            service.service_id,
+            service.name,
+            service.service_type,
+            service.status,
+            `${service.endpoint.host}:${service.endpoint.port}`,
+          ]),
+        );
     });
 }

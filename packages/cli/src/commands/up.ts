@@ -5,7 +5,9 @@ import { SETTINGS } from '@howdah/server/config';
 import { loadServer } from '../server.ts';
 
 export function addUp(program: Command): void {
-  const command = program.command('up').description('Start the cloud on this machine, in the foreground. Ctrl-C stops the control plane; the databases go on.');
+  const command = program
+    .command('up')
+    .description('Start the cloud on this machine, in the foreground. Ctrl-C stops the control plane; the databases go on.');
   for (const [name, { flag, meaning, default: fallback }] of Object.entries(SETTINGS)) {
     command.option(`${flag} <value>`, `${meaning} (${name}; default ${fallback})`);
   }
@@ -22,13 +24,15 @@ async function up(options: Record<string, string>): Promise<void> {
     return;
   }
   const { log, path: logPath } = server.openLog(config.home);
-  const plane = await server.startControlPlane(config, log, (step, ms) => say(`${pc.green('✓')} ${step} ${pc.dim(duration(ms))}`)).catch((error: unknown) => {
-    log.error({ err: error }, 'the start failed');
-    if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') {
-      throw new Failure(`port ${config.port} of ${config.host} is taken by another program: end it, or choose another with --port`);
-    }
-    throw error;
-  });
+  const plane = await server
+    .startControlPlane(config, log, (step, ms) => say(`${pc.green('✓')} ${step} ${pc.dim(duration(ms))}`))
+    .catch((error: unknown) => {
+      log.error({ err: error }, 'the start failed');
+      if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') {
+        throw new Failure(`port ${config.port} of ${config.host} is taken by another program: end it, or choose another with --port`);
+      }
+      throw error;
+    });
   say(`${pc.green('✓')} serving ${pc.dim(`after ${duration(performance.now() - begun)}`)}`);
   greet(plane.apiUrl, server.credentialsPath(config.home), logPath);
 

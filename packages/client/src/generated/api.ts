@@ -436,7 +436,7 @@ export interface components {
              * @default DEV
              * @enum {string}
              */
-            environment_tag: "DEV" | "PROD";
+            environment_tag?: "DEV" | "PROD";
         };
         ResizeInput: {
             /** @description thousandths of a core; one of the pair implies the other */
@@ -517,7 +517,7 @@ export interface components {
              * @default avg
              * @enum {string}
              */
-            fn: "avg" | "min" | "max" | "sum" | "last";
+            fn?: "avg" | "min" | "max" | "sum" | "last";
             filters?: {
                 key: string;
                 value: string;

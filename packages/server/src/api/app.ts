@@ -2,7 +2,14 @@
 import { ApiError, NAMED_SCHEMAS } from '@howdah/contract';
 import type {} from '@fastify/swagger'; // what a schema may say for the OpenAPI document
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
-import Fastify, { LogController, type FastifyBaseLogger, type FastifyInstance, type RawReplyDefaultExpression, type RawRequestDefaultExpression, type RawServerDefault } from 'fastify';
+import Fastify, {
+  LogController,
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type RawReplyDefaultExpression,
+  type RawRequestDefaultExpression,
+  type RawServerDefault,
+} from 'fastify';
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { Region } from '../services/regions.ts';
@@ -30,7 +37,13 @@ export type ApiContext = {
   notReady: () => Promise<string | null>;
 };
 
-export type App = FastifyInstance<RawServerDefault, RawRequestDefaultExpression, RawReplyDefaultExpression, FastifyBaseLogger, TypeBoxTypeProvider>;
+export type App = FastifyInstance<
+  RawServerDefault,
+  RawRequestDefaultExpression,
+  RawReplyDefaultExpression,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
+>;
 
 /** Node's own defaults let a slow client hold a connection for five minutes (reliability.md, trap 9). */
 const LIMITS = { bodyLimit: 64 * 1024, headersMs: 10_000, requestMs: 30_000, headerBytes: 8 * 1024, keepAliveMs: 65_000 } as const;
@@ -103,9 +116,15 @@ function refuseUnknownRoutes(app: App): void {
     const methods = [...new Set(routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method))];
     if (methods.length > 0) {
       void reply.header('Allow', methods.join(', '));
-      return sendError(reply, new ApiError('METHOD_NOT_ALLOWED', `${request.method} is not allowed on ${path.slice(0, 200)}; allowed: ${methods.join(', ')}`));
+      return sendError(
+        reply,
+        new ApiError('METHOD_NOT_ALLOWED', `${request.method} is not allowed on ${path.slice(0, 200)}; allowed: ${methods.join(', ')}`),
+      );
     }
-    return sendError(reply, new ApiError('NOT_FOUND', `no such path: ${request.method} ${path.slice(0, 200)}; ${BASE_PATH}/openapi.json lists all`));
+    return sendError(
+      reply,
+      new ApiError('NOT_FOUND', `no such path: ${request.method} ${path.slice(0, 200)}; ${BASE_PATH}/openapi.json lists all`),
+    );
   });
 }
 
@@ -120,10 +139,15 @@ function answerBrokenRequest(error: ConnectionError, socket: Socket): void {
   const slow = error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
   const [status, message] =
     error.code === 'HPE_HEADER_OVERFLOW'
-      ? (['431 Request Header Fields Too Large', `the headers are larger than ${LIMITS.headerBytes / 1024} KiB, the most that is taken`] as const)
+      ? ([
+          '431 Request Header Fields Too Large',
+          `the headers are larger than ${LIMITS.headerBytes / 1024} KiB, the most that is taken`,
+        ] as const)
       : slow
         ? (['408 Request Timeout', 'the request was not complete in time: headers within 10 s, all of it within 30 s'] as const)
         : (['400 Bad Request', 'this is not a valid HTTP request'] as const);
   const body = JSON.stringify(errorBody(new ApiError('INVALID_REQUEST', message), randomUUID()));
-  socket.end(`HTTP/1.1 ${status}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`);
+  socket.end(
+    `HTTP/1.1 ${status}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+  );
 }

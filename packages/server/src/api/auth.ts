@@ -35,12 +35,16 @@ export function createGuard(store: Store) {
   const authenticate = async (header: string | undefined): Promise<KeyRow> => {
     const presented = parseAuthorization(header);
     if (presented === null) {
-      throw new ApiError('UNAUTHORIZED', `Authorization: ${header === undefined ? 'missing' : 'not understood'}; send "Bearer <public_key>:<secret_key>", or Basic with the two halves`);
+      throw new ApiError(
+        'UNAUTHORIZED',
+        `Authorization: ${header === undefined ? 'missing' : 'not understood'}; send "Bearer <public_key>:<secret_key>", or Basic with the two halves`,
+      );
     }
     const row = await readKey(presented.publicKey);
     // A key that does not exist is compared too, so that an answer's time does not tell which keys there are.
     const matches = timingSafeEqual(sha256(presented.secretKey), row?.secret_hash ?? NO_HASH);
-    if (row === null || !matches || !row.valid) throw new ApiError('UNAUTHORIZED', 'Authorization: no valid key: unknown, revoked, expired or a wrong secret');
+    if (row === null || !matches || !row.valid)
+      throw new ApiError('UNAUTHORIZED', 'Authorization: no valid key: unknown, revoked, expired or a wrong secret');
     if (row.last_used === null || Date.now() - row.last_used.getTime() > TOUCH_EVERY_MS) await touchKey(store.db, row.key);
     return row;
   };
@@ -54,17 +58,20 @@ export function createGuard(store: Store) {
     if (projectId !== undefined && projectId !== request.key.project_id) {
       throw new ApiError('FORBIDDEN', 'this key does not reach that project; GET /projects lists those it does');
     }
-    if (!READ_METHODS.includes(request.method) && config.readOnlyPost !== true) assertRole(request.key.role, ['admin', 'developer'], 'change anything');
+    if (!READ_METHODS.includes(request.method) && config.readOnlyPost !== true)
+      assertRole(request.key.role, ['admin', 'developer'], 'change anything');
     if (serviceId === undefined) return;
     const service = await readDoc(serviceId);
     if (service === null || service.project_id !== projectId) throw serviceNotFound(serviceId);
     request.service = service;
-    if (config.prodNeedsAdmin === true && service.environment === 'PROD') assertRole(request.key.role, ['admin'], 'do this to a PROD service');
+    if (config.prodNeedsAdmin === true && service.environment === 'PROD')
+      assertRole(request.key.role, ['admin'], 'do this to a PROD service');
   };
 }
 
 function assertRole(role: Role, allowed: readonly Role[], what: string): void {
-  if (!allowed.includes(role)) throw new ApiError('FORBIDDEN', `a key with the role ${role} may not ${what}; it takes a key with the role ${allowed.join(' or ')}`);
+  if (!allowed.includes(role))
+    throw new ApiError('FORBIDDEN', `a key with the role ${role} may not ${what}; it takes a key with the role ${allowed.join(' or ')}`);
 }
 
 /** The two halves of the key in an Authorization header; null when there are none. */

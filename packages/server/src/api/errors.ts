@@ -2,7 +2,10 @@
 import { ApiError, ERROR_STATUS, type ErrorCode } from '@howdah/contract';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 
-type ValidationProblem = NonNullable<FastifyError['validation']>[number] & { data?: unknown; parentSchema?: { description?: unknown; properties?: object } };
+type ValidationProblem = NonNullable<FastifyError['validation']>[number] & {
+  data?: unknown;
+  parentSchema?: { description?: unknown; properties?: object };
+};
 
 /** The answer to an error, whatever was thrown. Only {@link ApiError}s and Fastify's own refusals are shown; the rest is logged. */
 export function errorHandler(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
@@ -18,24 +21,32 @@ export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
 }
 
 export function errorBody(error: ApiError, requestId: string) {
-  return { code: error.code, message: error.message, ...(error.details === undefined ? {} : { details: error.details }), request_id: requestId };
+  return {
+    code: error.code,
+    message: error.message,
+    ...(error.details === undefined ? {} : { details: error.details }),
+    request_id: requestId,
+  };
 }
 
 function translate(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   if (!(error instanceof Error)) return internal();
   if (isFastifyError(error)) {
-    if (error.validation !== undefined) return new ApiError('INVALID_REQUEST', explainValidation(error.validation, error.validationContext ?? 'body'));
+    if (error.validation !== undefined)
+      return new ApiError('INVALID_REQUEST', explainValidation(error.validation, error.validationContext ?? 'body'));
     const refused = REFUSALS[error.code];
     if (refused !== undefined) return new ApiError(...refused);
     if (error.statusCode === 400) return new ApiError('INVALID_REQUEST', `the body is not JSON: ${error.message}`);
   }
   if (error instanceof SyntaxError) return new ApiError('INVALID_REQUEST', `the body is not JSON: ${error.message}`);
-  if (isConnectionLoss(error)) return new ApiError('UNAVAILABLE', 'the control plane cannot reach its records at the moment; try again in a moment');
+  if (isConnectionLoss(error))
+    return new ApiError('UNAVAILABLE', 'the control plane cannot reach its records at the moment; try again in a moment');
   return internal();
 }
 
-const internal = (): ApiError => new ApiError('INTERNAL', 'something went wrong in the control plane; its log holds the reason under this request id');
+const internal = (): ApiError =>
+  new ApiError('INTERNAL', 'something went wrong in the control plane; its log holds the reason under this request id');
 
 /** What Fastify refuses before a handler runs, by its error code. */
 const REFUSALS: Partial<Record<string, [ErrorCode, string]>> = {
@@ -53,7 +64,11 @@ function isFastifyError(error: Error): error is FastifyError {
 /** SQLSTATE classes 08 and 57P0x, and what the operating system says of a socket that nobody answers. */
 function isConnectionLoss(error: Error): boolean {
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
-  return /^(08|57P0)/.test(code) || ['ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE'].includes(code) || /Connection terminated|timeout exceeded when trying to connect/.test(error.message);
+  return (
+    /^(08|57P0)/.test(code) ||
+    ['ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE'].includes(code) ||
+    /Connection terminated|timeout exceeded when trying to connect/.test(error.message)
+  );
 }
 
 /** A refused body or query in words: the field, what was found, what is allowed. */

@@ -22,7 +22,9 @@ export async function createOpenApiDocument(): Promise<object> {
         },
         security: [{ bearer: [] }, { basic: [] }],
       },
-      refResolver: { buildLocalReference: (json, _base, _fragment, index) => (typeof json['$id'] === 'string' ? json['$id'] : `def-${index}`) },
+      refResolver: {
+        buildLocalReference: (json, _base, _fragment, index) => (typeof json['$id'] === 'string' ? json['$id'] : `def-${index}`),
+      },
       stripBasePath: true,
     });
   });

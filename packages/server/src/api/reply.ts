@@ -15,7 +15,9 @@ const asIs = (text: unknown): string => String(text);
 
 /** The answers of a route in the OpenAPI document: its own, and those that every route with a key can give. */
 export function answers<T extends Record<number, unknown>>(own: T, ...more: number[]): T {
-  const errors = [400, 401, 403, 404, 405, 413, 415, 500, 503, ...more].map((status) => [status, { description: describe(status), ...Ref(ErrorBody) }] as const);
+  const errors = [400, 401, 403, 404, 405, 413, 415, 500, 503, ...more].map(
+    (status) => [status, { description: describe(status), ...Ref(ErrorBody) }] as const,
+  );
   return { ...Object.fromEntries(errors), ...own };
 }
 

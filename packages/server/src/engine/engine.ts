@@ -104,10 +104,6 @@ export interface Engine {
   setPassword(id: string, verifier: string): Promise<void>;
   logs(id: string, query: LogQuery): Promise<LogPage>;
   usage(id: string): Promise<Usage>;
-  /** Ids of everything of ours on this machine, from directories and processes, for comparing with the records. */
-  inventory(): Promise<Inventory>;
   /** Ends the control plane's own connections; services go on. */
   close(): Promise<void>;
 }
-
-export type Inventory = { directories: string[]; processes: string[]; strays: string[] };

@@ -26,7 +26,11 @@ const FIRST_BACKOFF_MS = 500;
 /** Who asked for a repair. */
 const HOWDAH = 'howdah';
 
-export type Log = { info: (facts: object, message: string) => void; warn: (facts: object, message: string) => void; error: (facts: object, message: string) => void };
+export type Log = {
+  info: (facts: object, message: string) => void;
+  warn: (facts: object, message: string) => void;
+  error: (facts: object, message: string) => void;
+};
 
 export type ReconcilerOptions = {
   store: Store;
@@ -94,7 +98,13 @@ export function createReconciler({ store, engine, log, lookAgainMs, onSettled }:
       switch (verdict.outcome) {
         case 'settled':
           // A wish that came in meanwhile has made the service due; what settled was the one before it.
-          return work.service.deleting ? null : work.operation === null && work.service.power === 'running' ? lookAgainMs : work.operation === null ? null : 0;
+          return work.service.deleting
+            ? null
+            : work.operation === null && work.service.power === 'running'
+              ? lookAgainMs
+              : work.operation === null
+                ? null
+                : 0;
         case 'failed':
           return backoffMs(work.service.attempt);
         case 'again':
@@ -131,7 +141,13 @@ export function createReconciler({ store, engine, log, lookAgainMs, onSettled }:
     let shown: Promise<unknown> = Promise.resolve();
     const begin: BeginStep = async (name, seen) => {
       // A service that runs by the records but not in truth: its users are told before it is mended.
-      if (current.operation === null && current.service.project_id !== null && !current.service.deleting && current.service.power === 'running' && !seen.reachable) {
+      if (
+        current.operation === null &&
+        current.service.project_id !== null &&
+        !current.service.deleting &&
+        current.service.power === 'running' &&
+        !seen.reachable
+      ) {
         await openRepair(current, seen.reachable);
       }
       current.steps.push({ name, started: new Date().toISOString(), finished: null, detail: null });
@@ -144,7 +160,13 @@ export function createReconciler({ store, engine, log, lookAgainMs, onSettled }:
     } catch (error) {
       log.error({ service: current.id, err: error }, 'the engine failed in a way it does not know');
       const reason = error instanceof Error ? error.message : String(error);
-      return { did: current.steps.at(-1)?.name ?? null, detail: reason, seen: { reachable: false, present: true }, outcome: 'failed', reason };
+      return {
+        did: current.steps.at(-1)?.name ?? null,
+        detail: reason,
+        seen: { reachable: false, present: true },
+        outcome: 'failed',
+        reason,
+      };
     } finally {
       clearTimeout(show);
       await shown;
@@ -176,7 +198,8 @@ export function createReconciler({ store, engine, log, lookAgainMs, onSettled }:
   /** Records a verdict, and reads anew what is wanted. Steps that went well and fast are written with the last one. */
   const record = async (current: Work, verdict: Verdict): Promise<Work> => {
     const open = current.steps.at(-1);
-    if (verdict.did !== null && open?.finished === null) Object.assign(open, { finished: new Date().toISOString(), detail: verdict.detail });
+    if (verdict.did !== null && open?.finished === null)
+      Object.assign(open, { finished: new Date().toISOString(), detail: verdict.detail });
     const pastDeadline = current.operation !== null && Date.now() - current.operation.created.getTime() > OPERATION_DEADLINE_MS;
     if (verdict.outcome === 'again' && !pastDeadline && Date.now() - current.savedAtMs < SHOW_AFTER_MS) return current;
     const { done, next } = await store.db.transaction().execute((tx) => recordIn(tx, current, verdict, pastDeadline));
@@ -186,7 +209,12 @@ export function createReconciler({ store, engine, log, lookAgainMs, onSettled }:
 
   type Recorded = { done: boolean; next: Work };
 
-  const recordIn = async (tx: Parameters<typeof lockLeased>[0], current: Work, verdict: Verdict, pastDeadline: boolean): Promise<Recorded> => {
+  const recordIn = async (
+    tx: Parameters<typeof lockLeased>[0],
+    current: Work,
+    verdict: Verdict,
+    pastDeadline: boolean,
+  ): Promise<Recorded> => {
     const { service, operation } = await lockLeased(tx, current.id, current.token);
     const seen = { reachable: verdict.seen.reachable && service.power === 'running' };
     // Another wish was recorded meanwhile and has ended this one: what was seen counts, the rest is for the next round.
@@ -207,13 +235,18 @@ export function createReconciler({ store, engine, log, lookAgainMs, onSettled }:
         return { done: true, next: work(current.id, current.token, row, null) };
       }
       case 'again': {
-        const error = pastDeadline ? `not done after ${OPERATION_DEADLINE_MS / 60_000} minutes: ${verdict.detail ?? 'working on it'}` : null;
+        const error = pastDeadline
+          ? `not done after ${OPERATION_DEADLINE_MS / 60_000} minutes: ${verdict.detail ?? 'working on it'}`
+          : null;
         const progressed = operation === null ? null : await progressOperation(tx, operation.id, current.steps, error);
         const row = await changeService(tx, service, seen, progressed);
         return { done: false, next: work(current.id, current.token, row, progressed) };
       }
       case 'failed': {
-        log.warn({ service: service.id, operation: operation?.kind, reason: verdict.reason, attempt: service.attempt + 1 }, 'a step did not work; it is tried again');
+        log.warn(
+          { service: service.id, operation: operation?.kind, reason: verdict.reason, attempt: service.attempt + 1 },
+          'a step did not work; it is tried again',
+        );
         const steps = current.steps.slice(-MAX_STEPS);
         const failing = operation === null ? null : await progressOperation(tx, operation.id, steps, verdict.reason);
         const row = await changeService(tx, service, { ...seen, attempt: service.attempt + 1 }, failing);
@@ -259,4 +292,3 @@ const MAX_STEPS = 100;
 export function backoffMs(attempt: number): number {
   return Math.min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** Math.min(attempt - 1, 10));
 }
-

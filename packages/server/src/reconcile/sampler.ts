@@ -23,7 +23,8 @@ export function createSampler(store: Store, engine: Engine, log: Log) {
       const atMs = Date.now();
       const before = transactions.get(id);
       transactions.set(id, { atMs, count: usage.transactions });
-      const rate = before === undefined || usage.transactions < before.count ? 0 : ((usage.transactions - before.count) / (atMs - before.atMs)) * 1000;
+      const rate =
+        before === undefined || usage.transactions < before.count ? 0 : ((usage.transactions - before.count) / (atMs - before.atMs)) * 1000;
       return { serviceId: id, at: new Date(atMs), transactionsPerSecond: rate, ...usage };
     } catch (error) {
       log.info({ service: id, err: error }, 'no figures of a service this time');

@@ -24,9 +24,15 @@ export async function keepSpares(store: Store, region: Region, wanted: number): 
     await store.db.transaction().execute(async (tx) => {
       const port = await nextPort(tx, region.code, region.portRange, null);
       if (port === null || !(await region.engine.portIsFree(port))) return;
-      const spare = await insertSpare(tx, { region: region.code, serviceType: typeOfAddons(addons), addons, size: DEFAULT_SIZE, host: region.host, port });
+      const spare = await insertSpare(tx, {
+        region: region.code,
+        serviceType: typeOfAddons(addons),
+        addons,
+        size: DEFAULT_SIZE,
+        host: region.host,
+        port,
+      });
       await makeDue(tx, spare.id);
     });
   }
 }
-

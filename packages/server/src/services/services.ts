@@ -30,7 +30,17 @@ import type { Store, Tx } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, recordOperation, type OperationRow } from '../store/operations.ts';
 import { readSeries } from '../store/samples.ts';
-import { changeService, insertSpare, lockService, nextPort, sizeColumns, sizeOf, takeSpare, type ServiceChange, type ServiceRow } from '../store/services.ts';
+import {
+  changeService,
+  insertSpare,
+  lockService,
+  nextPort,
+  sizeColumns,
+  sizeOf,
+  takeSpare,
+  type ServiceChange,
+  type ServiceRow,
+} from '../store/services.ts';
 import { defaultAddons, type Region } from './regions.ts';
 
 /** Who asks: the public half of a key. */
@@ -46,10 +56,16 @@ export function createServices(store: Store, region: Region) {
     const addons = addonsOf(body);
     const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, { fallback: DEFAULT_SIZE, sharedAllowed: true });
     if (body.region_code !== undefined && body.region_code !== region.code) {
-      throw new ApiError('INVALID_REQUEST', `region_code: found ${JSON.stringify(body.region_code)}; allowed: ${region.code} (GET /projects/{project_id}/regions)`);
+      throw new ApiError(
+        'INVALID_REQUEST',
+        `region_code: found ${JSON.stringify(body.region_code)}; allowed: ${region.code} (GET /projects/{project_id}/regions)`,
+      );
     }
     if ((body.replica_count ?? 0) > 0) {
-      throw new ApiError('UNAVAILABLE_HERE', `replica_count: found ${body.replica_count}; this release runs services without HA replicas, allowed is 0`);
+      throw new ApiError(
+        'UNAVAILABLE_HERE',
+        `replica_count: found ${body.replica_count}; this release runs services without HA replicas, allowed is 0`,
+      );
     }
     const capability = region.engine.supports(addons);
     if ('missing' in capability) throw new ApiError('UNAVAILABLE_HERE', `${typeOfAddons(addons)}: ${capability.missing}`);
@@ -81,14 +97,20 @@ export function createServices(store: Store, region: Region) {
       if (port === first) port = null;
     }
     if (port === null) {
-      throw new ApiError('LIMIT_EXCEEDED', `no port is left: all of HOWDAH_PORT_RANGE ${region.portRange.join('-')} are taken; delete services or widen the range`);
+      throw new ApiError(
+        'LIMIT_EXCEEDED',
+        `no port is left: all of HOWDAH_PORT_RANGE ${region.portRange.join('-')} are taken; delete services or widen the range`,
+      );
     }
     return insertSpare(tx, { region: region.code, serviceType: typeOfAddons(addons), addons, size, host: region.host, port });
   };
 
   const addonsOf = (body: CreateServiceBody): readonly Addon[] => {
     if (body.addons !== undefined && body.service_type !== undefined) {
-      throw new ApiError('INVALID_REQUEST', `service_type: found together with addons; send one of them (addons decide the type: ${typeOfAddons(body.addons)})`);
+      throw new ApiError(
+        'INVALID_REQUEST',
+        `service_type: found together with addons; send one of them (addons decide the type: ${typeOfAddons(body.addons)})`,
+      );
     }
     if (body.service_type !== undefined) return ADDONS_OF_TYPE[body.service_type];
     return body.addons?.toSorted().toReversed() ?? defaultAddons(region.engine);
@@ -121,7 +143,12 @@ export function createServices(store: Store, region: Region) {
     });
 
   /** A change that needs no engine: done when it is answered, whatever else is under way. */
-  const note = async (caller: Caller, id: string, action: Extract<Action, 'rename' | 'setEnvironment'>, changed: ServiceChange): Promise<Accepted> =>
+  const note = async (
+    caller: Caller,
+    id: string,
+    action: Extract<Action, 'rename' | 'setEnvironment'>,
+    changed: ServiceChange,
+  ): Promise<Accepted> =>
     store.db.transaction().execute(async (tx) => {
       const { service, operation } = await lockOwn(tx, caller, id);
       if (ALLOWED[service.status][action] !== 'accept') throw new ApiError('INVALID_STATE', refusal(action, service.status));
@@ -146,7 +173,8 @@ export function createServices(store: Store, region: Region) {
     // The row stays locked until the password is live: a stop or a delete waits for its turn.
     return store.db.transaction().execute(async (tx) => {
       const { service, operation } = await lockOwn(tx, caller, id);
-      if (ALLOWED[service.status].updatePassword !== 'accept') throw new ApiError('INVALID_STATE', refusal('updatePassword', service.status));
+      if (ALLOWED[service.status].updatePassword !== 'accept')
+        throw new ApiError('INVALID_STATE', refusal('updatePassword', service.status));
       await reachEngine(() => region.engine.setPassword(id, verifier));
       const operationId = await recordOperation(tx, service, 'updatePassword', caller.publicKey);
       const row = await changeService(tx, service, {}, operation);
@@ -167,17 +195,23 @@ export function createServices(store: Store, region: Region) {
 
   const series = async (id: string, body: SeriesBody) => {
     const name = SERIES_NAMES.find((candidate) => candidate === body.name);
-    if (name === undefined) throw new ApiError('INVALID_REQUEST', `name: found ${JSON.stringify(body.name)}; allowed: ${SERIES_NAMES.join(', ')}`);
+    if (name === undefined)
+      throw new ApiError('INVALID_REQUEST', `name: found ${JSON.stringify(body.name)}; allowed: ${SERIES_NAMES.join(', ')}`);
     const [fromMs, toMs, bucketSeconds] = [Date.parse(body.from), Date.parse(body.to), body.bucket_seconds ?? 60];
     if (fromMs >= toMs) throw new ApiError('INVALID_REQUEST', `from: ${body.from} is not before to: ${body.to}`);
     const buckets = Math.ceil((toMs - fromMs) / (bucketSeconds * 1000));
     if (buckets > MAX_BUCKETS) {
       const least = Math.ceil((toMs - fromMs) / 1000 / MAX_BUCKETS);
-      throw new ApiError('INVALID_REQUEST', `bucket_seconds: found ${bucketSeconds}, which makes ${buckets} points; at most ${MAX_BUCKETS} are answered: take ${least} or more`);
+      throw new ApiError(
+        'INVALID_REQUEST',
+        `bucket_seconds: found ${bucketSeconds}, which makes ${buckets} points; at most ${MAX_BUCKETS} are answered: take ${least} or more`,
+      );
     }
     // The only label is the node; a filter for another one, or by another key, finds nothing.
     const matches = (body.filters ?? []).every(({ key, value }) => key === 'node' && value === PRIMARY_NODE);
-    const values = matches ? await readSeries(store.db, id, { name, from: new Date(fromMs), to: new Date(toMs), bucketSeconds, fn: body.fn ?? 'avg' }) : null;
+    const values = matches
+      ? await readSeries(store.db, id, { name, from: new Date(fromMs), to: new Date(toMs), bucketSeconds, fn: body.fn ?? 'avg' })
+      : null;
     if (values === null) return [];
     const data = Array.from({ length: buckets }, (_, index) => ({
       time: new Date(fromMs + index * bucketSeconds * 1000).toISOString(),
@@ -208,7 +242,10 @@ export const PRIMARY_NODE = '0';
 
 /** The answer for a service that is not there, not yet or no more, or somebody else's. Old clients look for the first words. */
 export function serviceNotFound(id: string): ApiError {
-  return new ApiError('NOT_FOUND', `no service with that id exists: ${JSON.stringify(id.slice(0, 64))}; GET /projects/{project_id}/services lists them`);
+  return new ApiError(
+    'NOT_FOUND',
+    `no service with that id exists: ${JSON.stringify(id.slice(0, 64))}; GET /projects/{project_id}/services lists them`,
+  );
 }
 
 function sizeOrRefuse(cpuMillis: SizeInput, memoryGbs: SizeInput, rules: Parameters<typeof parseSize>[2]): Size {
@@ -221,7 +258,8 @@ async function reachEngine<T>(call: () => Promise<T>): Promise<T> {
   try {
     return await call();
   } catch (error) {
-    if (error instanceof EngineUnavailable) throw new ApiError('UNAVAILABLE', `the service does not answer: ${error.message}; try again in a moment`);
+    if (error instanceof EngineUnavailable)
+      throw new ApiError('UNAVAILABLE', `the service does not answer: ${error.message}; try again in a moment`);
     throw error;
   }
 }

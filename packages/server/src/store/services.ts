@@ -290,7 +290,11 @@ export async function statusCounts(db: Db): Promise<{ status: LiveStatus; count:
 }
 
 /** Spares that no create will take: of another kind or host than wanted now, or more than are kept. */
-export async function staleSpares(db: Db, region: string, wanted: { addons: readonly Addon[]; host: string; keep: number }): Promise<string[]> {
+export async function staleSpares(
+  db: Db,
+  region: string,
+  wanted: { addons: readonly Addon[]; host: string; keep: number },
+): Promise<string[]> {
   const rows = await db
     .selectFrom('services')
     .select(['id', 'host', 'addons'])
@@ -300,7 +304,12 @@ export async function staleSpares(db: Db, region: string, wanted: { addons: read
     .orderBy('created')
     .execute();
   const fits = (row: { host: string; addons: Addon[] }) => row.host === wanted.host && row.addons.join() === wanted.addons.join();
-  const kept = new Set(rows.filter(fits).slice(0, wanted.keep).map(({ id }) => id));
+  const kept = new Set(
+    rows
+      .filter(fits)
+      .slice(0, wanted.keep)
+      .map(({ id }) => id),
+  );
   return rows.map(({ id }) => id).filter((id) => !kept.has(id));
 }
 

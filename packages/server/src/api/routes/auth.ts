@@ -26,7 +26,13 @@ export function authRoutes(api: App, _context: ApiContext): void {
     '/auth/logout',
     {
       config: { readOnlyPost: true },
-      schema: { operationId: 'logout', summary: 'Forget the session', description: 'Keys hold no session: there is nothing to forget.', tags: ['auth'], response: answers({ 204: Type.Null({ description: 'done' }) }) },
+      schema: {
+        operationId: 'logout',
+        summary: 'Forget the session',
+        description: 'Keys hold no session: there is nothing to forget.',
+        tags: ['auth'],
+        response: answers({ 204: Type.Null({ description: 'done' }) }),
+      },
     },
     async (_request, reply) => reply.code(204).send(null),
   );
@@ -36,7 +42,12 @@ export function authRoutes(api: App, _context: ApiContext): void {
       `/analytics/${call}`,
       {
         config: { readOnlyPost: true },
-        schema: { operationId: `${call}Analytics`, summary: 'Accepted for old clients; nothing is kept', tags: ['auth'], response: answers({ 200: Ref(AnalyticsSchema) }) },
+        schema: {
+          operationId: `${call}Analytics`,
+          summary: 'Accepted for old clients; nothing is kept',
+          tags: ['auth'],
+          response: answers({ 200: Ref(AnalyticsSchema) }),
+        },
       },
       async () => ({ status: 'success' as const }),
     );

@@ -20,7 +20,12 @@ export function installationRoutes(app: App, { caPem, notReady }: ApiContext, me
 
   app.get(`${BASE_PATH}/ca.pem`, open, async (_request, reply) => reply.type('application/x-pem-file').send(caPem));
 
-  app.get(`${BASE_PATH}/openapi.json`, open, async (_request, reply) => reply.type('application/json').serializer(String).send(await readFile(OPENAPI_FILE, 'utf8')));
+  app.get(`${BASE_PATH}/openapi.json`, open, async (_request, reply) =>
+    reply
+      .type('application/json')
+      .serializer(String)
+      .send(await readFile(OPENAPI_FILE, 'utf8')),
+  );
 
   void app.register(import('@scalar/fastify-api-reference'), {
     routePrefix: `${BASE_PATH}/reference`,

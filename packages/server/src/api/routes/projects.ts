@@ -7,7 +7,14 @@ import { answers } from '../reply.ts';
 export function projectRoutes(api: App, { region }: ApiContext): void {
   api.get(
     '/projects',
-    { schema: { operationId: 'listProjects', summary: 'List the projects that the key reaches', tags: ['projects'], response: answers({ 200: Type.Array(Ref(ProjectSchema)) }) } },
+    {
+      schema: {
+        operationId: 'listProjects',
+        summary: 'List the projects that the key reaches',
+        tags: ['projects'],
+        response: answers({ 200: Type.Array(Ref(ProjectSchema)) }),
+      },
+    },
     async ({ key }) => [{ id: key.project_id, name: key.project_name }],
   );
 

@@ -24,7 +24,9 @@ import { answers, nameOperation, sendText } from '../reply.ts';
 const ofProject = Type.Object({ project_id: Type.String() });
 const ofService = Type.Object({ project_id: Type.String(), service_id: Type.String() });
 const accepted = Type.Null({ description: 'accepted; the header Operation-Id names the operation' });
-const oneOrMore = Type.Optional(Type.Union([Type.String({ maxLength: 256 }), Type.Array(Type.String({ maxLength: 256 }), { maxItems: 20 })]));
+const oneOrMore = Type.Optional(
+  Type.Union([Type.String({ maxLength: 256 }), Type.Array(Type.String({ maxLength: 256 }), { maxItems: 20 })]),
+);
 
 const LogsQuery = Type.Object({
   node: Type.Optional(Type.String()),
@@ -41,7 +43,15 @@ const callerOf = ({ key }: FastifyRequest): Caller => ({ publicKey: key.key, pro
 export function serviceRoutes(api: App, { store, services }: ApiContext): void {
   api.get(
     '/projects/:project_id/services',
-    { schema: { operationId: 'listServices', summary: 'List all services', tags: ['services'], params: ofProject, response: answers({ 200: ServiceListSchema }) } },
+    {
+      schema: {
+        operationId: 'listServices',
+        summary: 'List all services',
+        tags: ['services'],
+        params: ofProject,
+        response: answers({ 200: ServiceListSchema }),
+      },
+    },
     async (request, reply) => sendText(reply, 200, await listDocs(store.pool, request.key.project_id)),
   );
 
@@ -68,7 +78,15 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
 
   api.get(
     '/projects/:project_id/services/:service_id',
-    { schema: { operationId: 'getService', summary: 'Get a service', tags: ['services'], params: ofService, response: answers({ 200: Ref(ServiceSchema) }) } },
+    {
+      schema: {
+        operationId: 'getService',
+        summary: 'Get a service',
+        tags: ['services'],
+        params: ofService,
+        response: answers({ 200: Ref(ServiceSchema) }),
+      },
+    },
     async (request, reply) => sendText(reply, 200, request.service.doc),
   );
 
@@ -76,7 +94,13 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     '/projects/:project_id/services/:service_id',
     {
       config: { prodNeedsAdmin: true },
-      schema: { operationId: 'deleteService', summary: 'Delete a service', tags: ['services'], params: ofService, response: answers({ 202: accepted }) },
+      schema: {
+        operationId: 'deleteService',
+        summary: 'Delete a service',
+        tags: ['services'],
+        params: ofService,
+        response: answers({ 202: accepted }),
+      },
     },
     async (request, reply) => {
       const { operationId } = await services.remove(callerOf(request), request.service.key);
@@ -88,7 +112,15 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
   for (const action of ['start', 'stop'] as const) {
     api.post(
       `/projects/:project_id/services/:service_id/${action}`,
-      { schema: { operationId: `${action}Service`, summary: `${action === 'start' ? 'Start' : 'Stop'} a service`, tags: ['services'], params: ofService, response: answers({ 202: Ref(ServiceSchema) }) } },
+      {
+        schema: {
+          operationId: `${action}Service`,
+          summary: `${action === 'start' ? 'Start' : 'Stop'} a service`,
+          tags: ['services'],
+          params: ofService,
+          response: answers({ 202: Ref(ServiceSchema) }),
+        },
+      },
       async (request, reply) => {
         const { doc, operationId } = await services[action](callerOf(request), request.service.key);
         nameOperation(reply, operationId);
@@ -99,9 +131,23 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
 
   api.post(
     '/projects/:project_id/services/:service_id/resize',
-    { schema: { operationId: 'resizeService', summary: 'Resize a service', tags: ['services'], params: ofService, body: Ref(ResizeBody), response: answers({ 202: Ref(ServiceSchema) }) } },
+    {
+      schema: {
+        operationId: 'resizeService',
+        summary: 'Resize a service',
+        tags: ['services'],
+        params: ofService,
+        body: Ref(ResizeBody),
+        response: answers({ 202: Ref(ServiceSchema) }),
+      },
+    },
     async (request, reply) => {
-      const { doc, operationId } = await services.resize(callerOf(request), request.service.key, request.body.cpu_millis, request.body.memory_gbs);
+      const { doc, operationId } = await services.resize(
+        callerOf(request),
+        request.service.key,
+        request.body.cpu_millis,
+        request.body.memory_gbs,
+      );
       nameOperation(reply, operationId);
       return sendText(reply, 202, doc);
     },
@@ -129,7 +175,16 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
 
   api.post(
     '/projects/:project_id/services/:service_id/setEnvironment',
-    { schema: { operationId: 'setEnvironment', summary: 'Set the environment tag', tags: ['services'], params: ofService, body: Ref(SetEnvironmentBody), response: answers({ 200: Ref(MessageBody) }) } },
+    {
+      schema: {
+        operationId: 'setEnvironment',
+        summary: 'Set the environment tag',
+        tags: ['services'],
+        params: ofService,
+        body: Ref(SetEnvironmentBody),
+        response: answers({ 200: Ref(MessageBody) }),
+      },
+    },
     async (request, reply) => {
       const { operationId } = await services.setEnvironment(callerOf(request), request.service.key, request.body.environment);
       nameOperation(reply, operationId);
@@ -139,7 +194,16 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
 
   api.post(
     '/projects/:project_id/services/:service_id/rename',
-    { schema: { operationId: 'renameService', summary: 'Rename a service', tags: ['services'], params: ofService, body: Ref(RenameBody), response: answers({ 200: Ref(ServiceSchema) }) } },
+    {
+      schema: {
+        operationId: 'renameService',
+        summary: 'Rename a service',
+        tags: ['services'],
+        params: ofService,
+        body: Ref(RenameBody),
+        response: answers({ 200: Ref(ServiceSchema) }),
+      },
+    },
     async (request, reply) => {
       const { doc, operationId } = await services.rename(callerOf(request), request.service.key, request.body.name);
       nameOperation(reply, operationId);
@@ -149,10 +213,20 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
 
   api.get(
     '/projects/:project_id/services/:service_id/logs',
-    { schema: { operationId: 'getServiceLogs', summary: 'Read the logs, newest first', tags: ['services'], params: ofService, querystring: LogsQuery, response: answers({ 200: Ref(LogsSchema) }) } },
+    {
+      schema: {
+        operationId: 'getServiceLogs',
+        summary: 'Read the logs, newest first',
+        tags: ['services'],
+        params: ofService,
+        querystring: LogsQuery,
+        response: answers({ 200: Ref(LogsSchema) }),
+      },
+    },
     async (request) => {
       const { node, since, until, cursor, search, severities } = request.query;
-      if (node !== undefined && node !== '' && node !== PRIMARY_NODE) throw new ApiError('INVALID_REQUEST', `node: found ${JSON.stringify(node)}; this service has the node ${PRIMARY_NODE}`);
+      if (node !== undefined && node !== '' && node !== PRIMARY_NODE)
+        throw new ApiError('INVALID_REQUEST', `node: found ${JSON.stringify(node)}; this service has the node ${PRIMARY_NODE}`);
       const { entries, cursor: next } = await services.logs(request.service.key, {
         sinceMs: momentOf('since', since),
         untilMs: momentOf('until', until),
@@ -168,7 +242,15 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
 
   api.get(
     '/projects/:project_id/services/:service_id/metrics/available-series',
-    { schema: { operationId: 'listSeries', summary: 'List the series that are kept', tags: ['metrics'], params: ofService, response: answers({ 200: Type.Array(Type.String()) }) } },
+    {
+      schema: {
+        operationId: 'listSeries',
+        summary: 'List the series that are kept',
+        tags: ['metrics'],
+        params: ofService,
+        response: answers({ 200: Type.Array(Type.String()) }),
+      },
+    },
     async () => [...SERIES_NAMES],
   );
 
@@ -176,7 +258,14 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     '/projects/:project_id/services/:service_id/metrics/series',
     {
       config: { readOnlyPost: true },
-      schema: { operationId: 'querySeries', summary: 'Read a series', tags: ['metrics'], params: ofService, body: Ref(SeriesBody), response: answers({ 200: Type.Array(Ref(SeriesSchema)) }) },
+      schema: {
+        operationId: 'querySeries',
+        summary: 'Read a series',
+        tags: ['metrics'],
+        params: ofService,
+        body: Ref(SeriesBody),
+        response: answers({ 200: Type.Array(Ref(SeriesSchema)) }),
+      },
     },
     async (request) => services.series(request.service.key, request.body),
   );
@@ -186,7 +275,12 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
 function momentOf(name: string, text: string | undefined): number | null {
   if (text === undefined || text === '') return null;
   const match = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|[+ -]\d\d:?\d\d)$/i.exec(text);
-  const atMs = match === null ? Number.NaN : Date.parse(`${match[1]}${(match[2] ?? '').slice(0, 4)}${match[3]?.replace(' ', '+').toUpperCase()}`);
-  if (Number.isNaN(atMs)) throw new ApiError('INVALID_REQUEST', `${name}: found ${JSON.stringify(text.slice(0, 64))}; expected a date-time like 2026-01-31T12:00:00Z`);
+  const atMs =
+    match === null ? Number.NaN : Date.parse(`${match[1]}${(match[2] ?? '').slice(0, 4)}${match[3]?.replace(' ', '+').toUpperCase()}`);
+  if (Number.isNaN(atMs))
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `${name}: found ${JSON.stringify(text.slice(0, 64))}; expected a date-time like 2026-01-31T12:00:00Z`,
+    );
   return atMs;
 }

@@ -1,5 +1,5 @@
 /** The engine that runs services as PostgreSQL servers on this machine: observe, decide, apply. */
-import { readFile, readdir, rename, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { ADDONS_OF_TYPE, ADMIN_ROLE, EXTENSION_OF_ADDON, SERVICE_TYPES, type Addon, type ServiceType } from '@howdah/contract';
@@ -10,7 +10,6 @@ import {
   type BeginStep,
   type Capabilities,
   type Engine,
-  type Inventory,
   type Seen,
   type ServiceSpec,
   type TypeCapability,
@@ -34,7 +33,6 @@ import {
   makeInstanceDirectories,
   phaseOf,
   portIsFree,
-  runningDataDirectories,
   stopServer,
   waitUntilReady,
   whyItEnded,
@@ -322,18 +320,6 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     return used;
   };
 
-  const inventory = async (): Promise<Inventory> => {
-    const entries = await readdir(machine.layout.services);
-    const running = await runningDataDirectories();
-    const below = running.filter((directory) => directory.startsWith(`${machine.layout.services}/`));
-    const ids = below.map((directory) => directory.slice(machine.layout.services.length + 1).split('/')[0] ?? '');
-    return {
-      directories: entries.filter((entry) => !entry.endsWith('.new')),
-      processes: ids,
-      strays: [...entries.filter((entry) => entry.endsWith('.new')), ...(await readdir(machine.layout.trash))],
-    };
-  };
-
   return {
     capabilities,
     supports,
@@ -358,7 +344,6 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       }
     },
     usage,
-    inventory,
     close: async () => monitor.close(),
   };
 }

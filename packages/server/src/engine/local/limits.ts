@@ -1,5 +1,5 @@
 /** Size limits through cgroups: version 2 where its controllers can be had, version 1 where the machine still mounts that. */
-import { access, mkdir, readFile, rmdir, writeFile, constants } from 'node:fs/promises';
+import { access, constants, mkdir, readdir, readFile, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Size } from '@howdah/contract';
@@ -80,12 +80,33 @@ export async function removeLimits(limits: Limits, id: string): Promise<void> {
   }
 }
 
+/** Takes the groups away that all servers' groups stand below; what is still in use stays. */
+export async function removeLimitsRoot(limits: Limits): Promise<void> {
+  for (const id of await groupIds(limits)) await removeLimits(limits, id);
+  const roots = limits.kind === 'v2' ? [limits.root] : limits.kind === 'v1' ? [limits.cpu, limits.memory] : [];
+  for (const root of roots) await rmdir(root);
+}
+
 /** Whether any group of a server is there still. */
 export async function limitsPresent(limits: Limits, id: string): Promise<boolean> {
   for (const group of groupsOf(limits, id)) {
     if ((await readOrNull(join(group, 'cgroup.procs'))) !== null) return true;
   }
   return false;
+}
+
+/** Ids of all servers that have a group. */
+export async function groupIds(limits: Limits): Promise<string[]> {
+  const parents = limits.kind === 'v2' ? [limits.root] : limits.kind === 'v1' ? [limits.cpu, limits.memory] : [];
+  const entries = await Promise.all(parents.map((parent) => readdir(parent, { withFileTypes: true })));
+  return [
+    ...new Set(
+      entries
+        .flat()
+        .filter((entry) => entry.isDirectory())
+        .map((entry) => entry.name),
+    ),
+  ];
 }
 
 function groupsOf(limits: Limits, id: string): string[] {

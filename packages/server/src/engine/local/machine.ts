@@ -1,6 +1,6 @@
 /** What this machine can do, found out by trying; `howdah doctor` prints it, the local engine works by it. */
 import { createHash } from 'node:crypto';
-import { lstat, mkdir, readlink, rm, stat, symlink } from 'node:fs/promises';
+import { lstat, mkdir, readlink, realpath, rm, stat, symlink } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
 import { probeCloneMethod, type CloneMethod } from './clone.ts';
@@ -34,19 +34,26 @@ const SERVER_USER = 'howdah';
 export async function prepareMachine(home: string): Promise<Machine> {
   const owner = process.getuid?.() === 0 ? await serverUser() : null;
   await mkdir(home, { recursive: true, mode: 0o755 });
-  const layout = createLayout(await dataDirectory(home, owner));
-  for (const directory of [layout.root, layout.services, layout.templates, layout.trash]) {
+  const root = await dataDirectory(home, owner);
+  await mkdir(root, { recursive: true, mode: 0o711 });
+  const layout = createLayout(await realpath(root));
+  for (const directory of [layout.services, layout.templates, layout.trash]) {
     await mkdir(directory, { recursive: true, mode: 0o711 });
   }
-  const group = `howdah-${createHash('sha256').update(layout.root).digest('hex').slice(0, 8)}`;
   const [namespaces, cloneMethod, limits, installations] = await Promise.all([
     probeNamespaces(),
     probeCloneMethod(layout.templates),
-    probeLimits(group),
+    probeLimits(await groupName(layout.root)),
     findInstallations(layout.installations),
   ]);
   const controlUsers = [...new Set([userInfo().username, owner?.name ?? userInfo().username])];
   return { layout, owner, controlUsers, namespaces, cloneMethod, limits, installations };
+}
+
+/** A cgroup of this data directory's own: another one in a chroot may have the same path. */
+async function groupName(root: string): Promise<string> {
+  const { dev, ino } = await stat(root, { bigint: true });
+  return `howdah-${createHash('sha256').update(`${root} ${dev} ${ino}`).digest('hex').slice(0, 8)}`;
 }
 
 /** Whether servers can be put into PID namespaces. */

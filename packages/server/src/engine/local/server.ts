@@ -1,7 +1,7 @@
 /** Starting, finding and ending the processes of one PostgreSQL server. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chown, mkdir, open, readdir, rm, writeFile } from 'node:fs/promises';
+import { chown, mkdir, open, readdir, readlink, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -45,6 +45,7 @@ export async function launch(
 ): Promise<void> {
   // A server that was killed leaves these; with nothing running they only mislead (reliability.md, trap 1).
   await rm(join(paths.data, 'postmaster.pid'), { force: true });
+  await rm(paths.pidFile, { force: true });
   for (const entry of await readdir(paths.socket)) await rm(join(paths.socket, entry), { force: true });
   const postgres = [
     join(bin, 'postgres'),
@@ -113,24 +114,39 @@ export async function findServer(paths: InstancePaths): Promise<Server | null> {
 
 async function serverAt(pid: number, paths: InstancePaths): Promise<Server | null> {
   const [program, flag, directory, ...rest] = await argumentsOf(pid);
-  if (program?.endsWith('/postgres') !== true || flag !== '-D' || directory !== paths.data) return null;
+  if (program?.endsWith('/postgres') !== true || flag !== '-D' || directory !== paths.data || !(await worksIn(pid, paths.data)))
+    return null;
   const postmaster = await findProcess(pid);
   if (postmaster === null) return null;
   const revision = rest.find((argument) => argument.startsWith(REVISION_SETTING))?.slice(REVISION_SETTING.length) ?? null;
   return { postmaster, revision };
 }
 
-/** Data directories of all servers on the machine that Howdah started, whoever's. */
-export async function runningDataDirectories(): Promise<string[]> {
-  const found = await Promise.all(
-    (await allPids()).map(async (pid) => {
-      const args = await argumentsOf(pid);
-      return args[0]?.endsWith('/postgres') === true && args[1] === '-D' && args.some((argument) => argument.startsWith(REVISION_SETTING))
-        ? args[2]
-        : undefined;
+/**
+ * Whether a server's working directory is its data directory: one in a chroot may name the same path and mean another.
+ * A server that has just begun stands elsewhere still, and is seen a moment later.
+ */
+async function worksIn(pid: number, data: string): Promise<boolean> {
+  return (await readlink(`/proc/${pid}/cwd`).catch(() => null)) === data;
+}
+
+/** The data directory of every server on the machine that Howdah started, whoever's; once for each server. */
+export async function runningServers(): Promise<string[]> {
+  const candidates = await Promise.all((await allPids()).map(async (pid) => ({ pid, args: await argumentsOf(pid) })));
+  const servers = candidates.filter(
+    ({ args }) =>
+      args[0]?.endsWith('/postgres') === true && args[1] === '-D' && args.some((argument) => argument.startsWith(REVISION_SETTING)),
+  );
+  const pids = new Set(servers.map(({ pid }) => pid));
+  const tops = await Promise.all(
+    servers.map(async ({ pid, args }) => {
+      const found = await findProcess(pid);
+      // A process that was just forked still carries its parent's command line.
+      const data = args[2];
+      return found === null || pids.has(found.parentPid) || data === undefined || !(await worksIn(pid, data)) ? undefined : data;
     }),
   );
-  return [...new Set(found.filter((directory) => directory !== undefined))];
+  return tops.filter((directory) => directory !== undefined);
 }
 
 /** How far a running server is; crash recovery counts as starting. */
@@ -139,15 +155,14 @@ export async function phaseOf(paths: InstancePaths): Promise<Phase> {
   return line === 'ready' || line === 'standby' ? 'ready' : line === 'stopping' ? 'stopping' : 'starting';
 }
 
-/** Waits until a server that was just launched is ready, has ended, or the time is up. */
+/** Waits until a server that was just launched, or found running, is ready, has ended, or the time is up. */
 export async function waitUntilReady(paths: InstancePaths, deadlineMs: number): Promise<'ready' | 'starting' | 'ended'> {
   const end = Date.now() + deadlineMs;
-  let seen: Server | null = null;
   for (;;) {
     if ((await phaseOf(paths)) === 'ready') return 'ready';
-    if (seen === null) seen = await findServer(paths);
-    else if ((await findProcess(seen.postmaster.pid)) === null) return 'ended';
-    if (Date.now() > end) return seen === null ? 'ended' : 'starting';
+    const launched = Number((await readOrNull(paths.pidFile)) ?? '0');
+    if (launched !== 0 && (await findProcess(launched)) === null) return 'ended';
+    if (Date.now() > end) return launched === 0 ? 'ended' : 'starting';
     await sleep(3);
   }
 }

@@ -1,6 +1,8 @@
 import { readdir } from 'node:fs/promises';
+import { removeLimitsRoot } from './limits.ts';
 import { prepareMachine } from './machine.ts';
 import { findServer, stopServer } from './server.ts';
+import { stopStore } from './store-instance.ts';
 
 /**
  * Stops every server of an installation whose control plane does not run: `howdah down --databases`. They start again with the next `up`.
@@ -10,6 +12,7 @@ import { findServer, stopServer } from './server.ts';
 export async function stopDatabases(home: string, progress: (id: string) => void): Promise<string[]> {
   const machine = await prepareMachine(home);
   const stopped: string[] = [];
+  await stopStore(machine);
   for (const id of await readdir(machine.layout.services)) {
     const server = await findServer(machine.layout.service(id));
     if (server === null) continue;
@@ -18,5 +21,6 @@ export async function stopDatabases(home: string, progress: (id: string) => void
     stopped.push(id);
     progress(id);
   }
+  await removeLimitsRoot(machine.limits);
   return stopped;
 }

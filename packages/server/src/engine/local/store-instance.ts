@@ -34,7 +34,12 @@ export async function ensureStoreRunning(machine: Machine, templates: Templates)
   if ((await waitUntilReady(paths, START_DEADLINE_MS)) !== 'ready') {
     throw new Error(`the control plane's own PostgreSQL in ${paths.root} does not start: ${await whyItEnded(paths)}`);
   }
-  return { host: paths.socket, port: 5432, user: CONTROL_ROLE, database: 'postgres' };
+  return storeConnection(machine);
+}
+
+/** How to connect to the metadata database. */
+export function storeConnection({ layout }: Machine): ClientConfig {
+  return { host: layout.store.socket, port: 5432, user: CONTROL_ROLE, database: 'postgres' };
 }
 
 /** Stops the metadata database; one that does not run is no error. */
@@ -50,7 +55,10 @@ async function installationOfStore(machine: Machine, templates: Templates): Prom
   const name = await readMarker(paths.marker);
   if (name !== null) {
     const known = usable.find((found) => found.name === name) ?? usable.find((found) => found.major === Number.parseInt(name, 10));
-    if (known === undefined) throw new Error(`the control plane's records in ${paths.root} need PostgreSQL ${name}, which is no longer installed; install it again`);
+    if (known === undefined)
+      throw new Error(
+        `the control plane's records in ${paths.root} need PostgreSQL ${name}, which is no longer installed; install it again`,
+      );
     return known;
   }
   const chosen = installationFor(usable, []);

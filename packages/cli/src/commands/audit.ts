@@ -1,0 +1,18 @@
+import type { Command } from 'commander';
+import { homeDirectory } from '../connection.ts';
+import { Failure, say } from '../output.ts';
+import { loadServer } from '../server.ts';
+
+export function addAudit(program: Command): void {
+  program
+    .command('audit')
+    .description('Compare the records with the machine: processes, ports, directories, limits, operations.')
+    .action(async () => {
+      const server = await loadServer();
+      const problems = await server.audit({ home: homeDirectory(), databaseUrl: process.env['DATABASE_URL'] || null });
+      for (const problem of problems) say(problem);
+      if (problems.length > 0)
+        throw new Failure(`${problems.length} ${problems.length === 1 ? 'thing is' : 'things are'} not as they must be`);
+      say('All is as it must be.');
+    });
+}

@@ -1,0 +1,209 @@
+/**
+ * A whole installation for a test: its own home, ports and processes, started through the command line that users have.
+ * Everything runs for real; `destroy` ends it and checks that nothing is left and that the records agree with the machine.
+ */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdtemp, readFile, readlink, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createClient, type HowdahClient, type Schemas } from '@howdah/client';
+import { Client } from 'pg';
+import { audit } from '../src/audit.ts';
+import { readCredentials } from '../src/installation.ts';
+
+const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));
+/** Ports of one installation: the API's, then those for databases. */
+const PORTS = 64;
+
+export type Service = Schemas['Service'];
+export type Answer = { status: number; body: unknown; headers: Headers };
+
+export type Installation = Awaited<ReturnType<typeof install>>;
+
+/** Starts an installation. @param settings further settings of the environment, such as HOWDAH_SPARES */
+export async function install(settings: Record<string, string> = {}) {
+  const home = await mkdtemp(join(tmpdir(), 'hd-'));
+  // Root's databases run as another user, who must get here.
+  await chmod(home, 0o755);
+  const port = await freePorts();
+  const env: Record<string, string> = {
+    PATH: process.env['PATH'] ?? '',
+    HOWDAH_HOME: home,
+    HOWDAH_PORT: String(port),
+    HOWDAH_PORT_RANGE: `${port + 1}-${port + PORTS - 1}`,
+    HOWDAH_SPARES: '0',
+    ...settings,
+  };
+  let plane: ChildProcess | null = null;
+  const output: string[] = [];
+
+  const up = async (): Promise<void> => {
+    const child = spawn(process.execPath, [HOWDAH, 'up'], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    plane = child;
+    child.stdout.setEncoding('utf8').on('data', (text: string) => output.push(text));
+    child.stderr.setEncoding('utf8').on('data', (text: string) => output.push(text));
+    while (!(await isReady(port))) {
+      if (child.exitCode !== null) throw new Error(`howdah up ended with ${child.exitCode}: ${output.join('')}`);
+      await sleep(20);
+    }
+  };
+
+  /** Ends the control plane: in order, or as a crash would. The databases go on. */
+  const stop = async (signal: 'SIGTERM' | 'SIGKILL'): Promise<void> => {
+    const child = plane;
+    if (child === null || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = once(child, 'exit');
+    child.kill(signal);
+    await ended;
+  };
+
+  await up();
+  const credentials = await readCredentials(home);
+  if (credentials === null) throw new Error('howdah up wrote no credentials');
+  const { api_url: apiUrl, project_id: projectId } = credentials;
+  const key = `${credentials.public_key}:${credentials.secret_key}`;
+  const client: HowdahClient = createClient({ apiUrl, key });
+
+  /** A raw request below the project. An answer of any status is returned. */
+  const request = async (method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Answer> => {
+    const response = await fetch(`${apiUrl}/projects/${projectId}${path}`, {
+      method,
+      headers: { Authorization: `Bearer ${key}`, ...(body === undefined ? {} : { 'Content-Type': 'application/json' }), ...headers },
+      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+    });
+    return { status: response.status, body: parseMaybe(await response.text()), headers: response.headers };
+  };
+
+  const get = async (id: string): Promise<Service> => {
+    const { data } = await client.GET('/projects/{project_id}/services/{service_id}', {
+      params: { path: { project_id: projectId, service_id: id } },
+    });
+    if (data === undefined) throw new Error(`no body for service ${id}`);
+    return data;
+  };
+
+  /** Waits until a service has a status; the test's own time limit is the deadline. */
+  const until = async (id: string, status: Service['status']): Promise<Service> => {
+    for (;;) {
+      const service = await get(id);
+      if (service.status === status) return service;
+      await sleep(20);
+    }
+  };
+
+  const create = async (
+    body: Schemas['CreateService'],
+    status: Service['status'] = 'READY',
+  ): Promise<Service & { initial_password: string }> => {
+    const { data } = await client.POST('/projects/{project_id}/services', { params: { path: { project_id: projectId } }, body });
+    if (data?.initial_password === undefined) throw new Error('create answered without a password');
+    return { ...(await until(data.service_id, status)), initial_password: data.initial_password };
+  };
+
+  const operations = async (serviceId?: string): Promise<Schemas['Operation'][]> => {
+    const query = serviceId === undefined ? {} : { service_id: serviceId };
+    const { data } = await client.GET('/projects/{project_id}/operations', { params: { path: { project_id: projectId }, query } });
+    return data ?? [];
+  };
+
+  /** Runs the command line against this installation. */
+  const cli = async (...args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> => {
+    const child = spawn(process.execPath, [HOWDAH, ...args], { env: { ...env, NO_COLOR: '1' }, stdio: ['ignore', 'pipe', 'pipe'] });
+    const [stdout, stderr] = [[] as string[], [] as string[]];
+    child.stdout.setEncoding('utf8').on('data', (text: string) => stdout.push(text));
+    child.stderr.setEncoding('utf8').on('data', (text: string) => stderr.push(text));
+    await once(child, 'close');
+    return { code: child.exitCode, stdout: stdout.join(''), stderr: stderr.join('') };
+  };
+
+  /** What the audit finds wrong once nothing is on its way any more. */
+  const auditNow = (): Promise<string[]> => audit({ home, databaseUrl: settings['DATABASE_URL'] ?? null });
+
+  /** Ends everything and removes it. @returns what the audit found wrong before */
+  const destroy = async (): Promise<string[]> => {
+    const problems = await auditNow();
+    await stop('SIGTERM');
+    const { code, stderr } = await cli('down', '--databases');
+    if (code !== 0) problems.push(`howdah down --databases failed: ${stderr}`);
+    const data = await readlink(join(home, 'data')).catch(() => join(home, 'data'));
+    await rm(data, { recursive: true, force: true });
+    await rm(home, { recursive: true, force: true });
+    return problems;
+  };
+
+  return {
+    home,
+    port,
+    apiUrl,
+    projectId,
+    key,
+    client,
+    output,
+    env,
+    up,
+    stop,
+    planePid: () => plane?.pid,
+    request,
+    get,
+    until,
+    create,
+    operations,
+    cli,
+    audit: auditNow,
+    destroy,
+    caPem: () => readFile(join(home, 'ca', 'ca.pem'), 'utf8'),
+  };
+}
+
+/** A connection as a user has it: TLS checked against our CA. The caller ends it. */
+export async function connectTo(
+  installation: Pick<Installation, 'caPem'>,
+  service: Pick<Service, 'endpoint'>,
+  password: string,
+  more: { user?: string; database?: string } = {},
+): Promise<Client> {
+  const client = new Client({
+    host: service.endpoint.host,
+    port: service.endpoint.port,
+    user: more.user ?? 'tsdbadmin',
+    database: more.database ?? 'tsdb',
+    password,
+    ssl: { ca: await installation.caPem(), rejectUnauthorized: true },
+  });
+  client.on('error', () => undefined);
+  await client.connect();
+  return client;
+}
+
+async function isReady(port: number): Promise<boolean> {
+  try {
+    return (await fetch(`http://127.0.0.1:${port}/readyz`)).ok;
+  } catch {
+    return false; // not listening yet
+  }
+}
+
+/** A block of ports below the range from which the system takes its own, whose first is free now. */
+async function freePorts(): Promise<number> {
+  for (;;) {
+    const first = 10_000 + Math.floor(Math.random() * 330) * PORTS;
+    const probe = createServer();
+    const free = await new Promise<boolean>((resolve) => {
+      probe.once('error', () => resolve(false));
+      probe.listen(first, '127.0.0.1', () => probe.close(() => resolve(true)));
+    });
+    if (free) return first;
+  }
+}
+
+function parseMaybe(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,23 @@
+// Everything that is checked without starting a database: format, lint, types, generated files, unused code, unit tests.
+// Runs all of them and says which failed.
+import { spawnSync } from 'node:child_process';
+
+const CHECKS = [
+  ['format', 'oxfmt', ['--check', '.']],
+  ['lint', 'oxlint', ['--type-aware', '--deny-warnings', '.']],
+  ['types', 'tsc', ['-p', '.']],
+  ['generated files', 'npm', ['run', '--silent', 'generate', '-w', '@howdah/codegen', '--', '--check']],
+  ['unit tests', 'vitest', ['run', '--project', 'unit']],
+];
+
+const failed = [];
+for (const [name, command, args] of CHECKS) {
+  const begun = performance.now();
+  const { status } = spawnSync(command, args, { stdio: 'inherit' });
+  process.stdout.write(`${status === 0 ? 'ok    ' : 'FAILED'} ${name} (${((performance.now() - begun) / 1000).toFixed(1)} s)\n`);
+  if (status !== 0) failed.push(name);
+}
+if (failed.length > 0) {
+  process.stdout.write(`failed: ${failed.join(', ')}\n`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,22 @@
+import { defineConfig } from 'vitest/config';
+
+// Unit tests stand beside what they test and start nothing; whole-system tests start an installation each.
+export default defineConfig({
+  test: {
+    projects: [
+      { test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'] } },
+      {
+        test: {
+          name: 'system',
+          include: ['packages/*/test/**/*.test.ts'],
+          pool: 'forks',
+          // Installations share the machine's cores: more at a time would only wait for each other.
+          maxWorkers: 2,
+          // Deadlines of last resort: no test measures time, and a slow machine must pass as well.
+          testTimeout: 120_000,
+          hookTimeout: 180_000,
+        },
+      },
+    ],
+  },
+});
