@@ -1,6 +1,5 @@
 /** The HTTP face: Fastify with our errors, our limits and the routes. It knows services, never an engine's insides. */
 import { ApiError, NAMED_SCHEMAS } from '@howdah/contract';
-import type {} from '@fastify/swagger'; // what a schema may say for the OpenAPI document
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, {
   LogController,
@@ -62,7 +61,7 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
     genReqId: () => randomUUID(),
     return503OnClosing: false,
     forceCloseConnections: 'idle',
-    frameworkErrors: (error, request, reply) => errorHandler(error, request, reply),
+    frameworkErrors: (error, request, reply) => void errorHandler(error, request, reply),
     clientErrorHandler: answerBrokenRequest,
   }).withTypeProvider<TypeBoxTypeProvider>();
 

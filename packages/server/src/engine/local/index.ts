@@ -2,7 +2,7 @@
 import { readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { ADDONS_OF_TYPE, ADMIN_ROLE, EXTENSION_OF_ADDON, SERVICE_TYPES, type Addon, type ServiceType } from '@howdah/contract';
+import { ADDONS_OF_TYPE, ADMIN_ROLE, EXTENSION_OF_ADDON, type Addon, type ServiceType } from '@howdah/contract';
 import { issueServerCertificate, needsRenewal, type CertificateAuthority } from '../../tls.ts';
 import { isWildcard } from '../../config.ts';
 import {
@@ -68,7 +68,7 @@ type Marker = { id: string; installation: string; born: boolean };
 export function createLocalEngine(options: LocalEngineOptions): Engine {
   const { machine, templates, authority, changed } = options;
   const installations = machine.installations.usable;
-  const monitor = createMonitor(changed);
+  const monitor = createMonitor(changed, async (id) => (await findServer(machine.layout.service(id)))?.postmaster.frozen === true);
   const glances = new Map<string, Glance>();
 
   // ── observe ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -107,7 +107,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       templateReady: !exists && installation !== null && (await templates.isReady(installation, extensionsOf(spec.addons))),
       server:
         server === null ? null : { phase: await phaseOf(paths), revisionCurrent: files === null || server.revision === revisionOf(files) },
-      hung: monitor.isHung(spec.id),
+      silentMs: monitor.silentMs(spec.id),
       connected: monitor.isConnected(spec.id),
       filesCurrent: !ours || files === null || (await filesAreCurrent(paths, files)),
       certificateCurrent: !ours || (await certificateIsCurrent(paths)),
@@ -217,7 +217,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   };
 
   const stop = async (id: string, paths: InstancePaths, server: Server, mode: 'fast' | 'immediate' | 'kill'): Promise<void> => {
-    monitor.drop(id);
+    monitor.forget(id);
     if (await stopServer(machine, server, mode, mode === 'fast' ? STOP_PATIENCE_MS : 5000)) return;
     // Orderly ways come first; a server that refuses them is ended all the same and recovers from its log at the next start.
     if (await stopServer(machine, server, 'kill', 5000)) return;
@@ -244,7 +244,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
 
   const converge = async (spec: ServiceSpec, begin: BeginStep): Promise<Verdict> => {
     const { look: now, seen } = await look(spec);
-    const reachable = seen.server?.phase === 'ready' && seen.connected && !seen.hung;
+    const reachable = seen.server?.phase === 'ready' && seen.connected && seen.silentMs === null;
     const before: Seen = { reachable, present: seen.directory === 'ours' };
     const step = decide(spec, seen);
     switch (step.kind) {
@@ -252,7 +252,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         if (seen.directory === 'ours') await pruneLogs(now.paths.logs);
         return { did: null, detail: null, seen: before, outcome: 'settled' };
       case 'wait':
-        return { did: null, detail: step.why, seen: before, outcome: 'again', waitMs: 20 };
+        return { did: null, detail: step.why, seen: before, outcome: 'again', waitMs: step.waitMs };
       case 'refuse':
         return { did: null, detail: null, seen: before, outcome: 'failed', reason: `${now.paths.root}: ${step.why}` };
       default: {
@@ -273,7 +273,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const paths = machine.layout.service(id);
     const gone: Seen = { reachable: false, present: false };
     const [server, marker] = await Promise.all([findServer(paths), readMarker(paths)]);
-    monitor.drop(id);
+    monitor.forget(id);
     glances.delete(id);
     if (server !== null) {
       await begin('stop PostgreSQL', { reachable: false, present: true });
@@ -324,6 +324,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     capabilities,
     supports,
     portIsFree: (port) => portIsFree(options.listenAddress, port),
+    runs: async (id) => (await findServer(machine.layout.service(id))) !== null,
     converge,
     remove,
     setPassword: async (id, verifier) => {

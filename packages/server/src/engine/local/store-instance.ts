@@ -48,6 +48,12 @@ export async function stopStore(machine: Machine): Promise<void> {
   if (running !== null) await stopServer(machine, running, 'fast', 60_000);
 }
 
+/** Ends a metadata database that does not answer. */
+export async function killStore(machine: Machine): Promise<void> {
+  const running = await findServer(machine.layout.store);
+  if (running !== null) await stopServer(machine, running, 'kill', 10_000);
+}
+
 /** The installation that the records were made with; at the first start they are made. */
 async function installationOfStore(machine: Machine, templates: Templates): Promise<Installation> {
   const { usable } = machine.installations;
