@@ -8,7 +8,8 @@ export type Observation = {
   /** Whether its first password was set. */
   born: boolean;
   templateReady: boolean;
-  server: { phase: Phase; revisionCurrent: boolean } | null;
+  /** sizeCurrent: whether the server was started with the size that is wanted; only another size is worth a restart. */
+  server: { phase: Phase; sizeCurrent: boolean } | null;
   /** For how long it has not answered; null: it answers. */
   silentMs: number | null;
   connected: boolean;
@@ -72,7 +73,7 @@ function decideRunning(spec: ServiceSpec, seen: Observation, server: NonNullable
   if (seen.silentMs !== null && seen.connected) {
     return { kind: 'wait', why: `the server does not answer; after ${KILL_AFTER_MS / 1000} s it is started anew`, waitMs: 500 };
   }
-  if (!server.revisionCurrent) return { kind: 'stop', mode: 'fast', why: 'for its new settings' };
+  if (!server.sizeCurrent) return { kind: 'stop', mode: 'fast', why: 'for its new size' };
   if (!seen.connected) return { kind: 'connect' };
   if (!seen.certificateCurrent) return { kind: 'renewCertificate' };
   if (!seen.filesCurrent) return { kind: 'reload' };

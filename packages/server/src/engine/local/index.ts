@@ -17,7 +17,7 @@ import {
 } from '../engine.ts';
 import { assertSpaceFor, cloneTree, removeTree } from './clone.ts';
 import { decide, STEP_NAME, type Observation, type Step } from './decide.ts';
-import { configFiles, revisionOf, type ConfigFiles } from './files.ts';
+import { configFiles, type ConfigFiles } from './files.ts';
 import { renewSystemIdentifier } from './identity.ts';
 import { installationFor, missingFor, type Installation } from './installations.ts';
 import { instancePaths, type InstancePaths } from './layout.ts';
@@ -33,6 +33,7 @@ import {
   makeInstanceDirectories,
   phaseOf,
   portIsFree,
+  sizeLabel,
   stopServer,
   waitUntilReady,
   whyItEnded,
@@ -105,8 +106,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       directory: exists ? (ours ? 'ours' : 'foreign') : 'absent',
       born: ours && marker.born,
       templateReady: !exists && installation !== null && (await templates.isReady(installation, extensionsOf(spec.addons))),
-      server:
-        server === null ? null : { phase: await phaseOf(paths), revisionCurrent: files === null || server.revision === revisionOf(files) },
+      server: server === null ? null : { phase: await phaseOf(paths), sizeCurrent: server.size === sizeLabel(spec.size) },
       silentMs: monitor.silentMs(spec.id),
       connected: monitor.isConnected(spec.id),
       filesCurrent: !ours || files === null || (await filesAreCurrent(paths, files)),
@@ -207,7 +207,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const flushed = run('sync', ['-f', paths.data]);
     flushed.catch(() => undefined);
     const begun = Date.now();
-    await launch(machine, paths, installation.bin, revisionOf(files), cgroupFiles);
+    await launch(machine, paths, installation.bin, spec.size, cgroupFiles);
     const state = await waitUntilReady(paths, START_PATIENCE_MS);
     if (state === 'ended') throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths)}`);
     await flushed;

@@ -5,6 +5,7 @@ import { chown, mkdir, open, readdir, readlink, rm, writeFile } from 'node:fs/pr
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Size } from '@howdah/contract';
 import type { InstancePaths } from './layout.ts';
 import { UNSHARE_AS_ROOT, UNSHARE_AS_USER, type Machine, type Owner } from './machine.ts';
 import { allPids, argumentsOf, childrenOf, findProcess, readOrNull, signal, waitUntilGone, type Process } from './processes.ts';
@@ -13,14 +14,23 @@ import { lastLines } from './run.ts';
 /** A server that runs. */
 export type Server = {
   postmaster: Process;
-  /** The configuration it was started with; see `revisionOf`. */
-  revision: string | null;
+  /** The size it was started with; see {@link sizeLabel}. */
+  size: string | null;
 };
 
 /** Where a running server is in its life, from its own pid file. */
 export type Phase = 'starting' | 'ready' | 'stopping';
 
-const REVISION_SETTING = 'howdah.revision=';
+/**
+ * On the command line of every server of ours: the size it was started with. A newer Howdah may write other settings for the same
+ * size; they wait for the next start, since an upgrade of the control plane must not end anybody's session.
+ */
+const SIZE_SETTING = 'howdah.size=';
+
+/** A size as it stands on a command line. */
+export function sizeLabel(size: Size): string {
+  return size === 'shared' ? 'shared' : `${size.cpuMillis}m-${size.memoryGbs}g`;
+}
 
 /**
  * Writes its own pid into the cgroups and the pid file, then becomes the server: no moment is left in which a server
@@ -40,7 +50,7 @@ export async function launch(
   machine: Machine,
   paths: InstancePaths,
   bin: string,
-  revision: string,
+  size: Size,
   cgroupFiles: readonly string[],
 ): Promise<void> {
   // A server that was killed leaves these; with nothing running they only mislead (reliability.md, trap 1).
@@ -54,7 +64,7 @@ export async function launch(
     '-c',
     `config_file=${join(paths.config, 'postgresql.conf')}`,
     '-c',
-    `${REVISION_SETTING}${revision}`,
+    `${SIZE_SETTING}${sizeLabel(size)}`,
   ];
   const command = [...namespace(machine), ...privileges(machine.owner), ...postgres];
   const log = await open(paths.startLog, 'w', 0o600);
@@ -118,8 +128,8 @@ async function serverAt(pid: number, paths: InstancePaths): Promise<Server | nul
     return null;
   const postmaster = await findProcess(pid);
   if (postmaster === null) return null;
-  const revision = rest.find((argument) => argument.startsWith(REVISION_SETTING))?.slice(REVISION_SETTING.length) ?? null;
-  return { postmaster, revision };
+  const size = rest.find((argument) => argument.startsWith(SIZE_SETTING))?.slice(SIZE_SETTING.length) ?? null;
+  return { postmaster, size };
 }
 
 /**
@@ -134,8 +144,7 @@ async function worksIn(pid: number, data: string): Promise<boolean> {
 export async function runningServers(): Promise<string[]> {
   const candidates = await Promise.all((await allPids()).map(async (pid) => ({ pid, args: await argumentsOf(pid) })));
   const servers = candidates.filter(
-    ({ args }) =>
-      args[0]?.endsWith('/postgres') === true && args[1] === '-D' && args.some((argument) => argument.startsWith(REVISION_SETTING)),
+    ({ args }) => args[0]?.endsWith('/postgres') === true && args[1] === '-D' && args.some((argument) => argument.startsWith(SIZE_SETTING)),
   );
   const pids = new Set(servers.map(({ pid }) => pid));
   const tops = await Promise.all(

@@ -2,7 +2,7 @@
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import type { ClientConfig } from 'pg';
 import { cloneTree, removeTree } from './clone.ts';
-import { configFiles, CONTROL_ROLE, revisionOf } from './files.ts';
+import { configFiles, CONTROL_ROLE } from './files.ts';
 import { renewSystemIdentifier } from './identity.ts';
 import { installationFor, missingFor, type Installation } from './installations.ts';
 import { instancePaths } from './layout.ts';
@@ -29,7 +29,7 @@ export async function ensureStoreRunning(machine: Machine, templates: Templates)
   if (running !== null && (await phaseOf(paths)) === 'stopping') await stopServer(machine, running, 'fast', START_DEADLINE_MS);
   if (running === null || (await findServer(paths)) === null) {
     await writeConfig(machine, paths, files);
-    await launch(machine, paths, installation.bin, revisionOf(files), []);
+    await launch(machine, paths, installation.bin, SIZE, []);
   }
   if ((await waitUntilReady(paths, START_DEADLINE_MS)) !== 'ready') {
     throw new Error(`the control plane's own PostgreSQL in ${paths.root} does not start: ${await whyItEnded(paths)}`);
