@@ -55,7 +55,10 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
     requestTimeout: LIMITS.requestMs,
     keepAliveTimeout: LIMITS.keepAliveMs,
     routerOptions: { maxParamLength: 512 },
-    http: { maxHeaderSize: LIMITS.headerBytes, headersTimeout: LIMITS.headersMs },
+    // A request without Host would be refused by Node itself, without a word; nothing here asks for it.
+    http: { maxHeaderSize: LIMITS.headerBytes, headersTimeout: LIMITS.headersMs, requireHostHeader: false },
+    // Fastify's own choice turns 5 and null into strings and drops fields that do not exist, all without telling anybody.
+    ajv: { customOptions: { coerceTypes: false, removeAdditional: false, verbose: true } },
     genReqId: () => randomUUID(),
     return503OnClosing: false,
     forceCloseConnections: 'idle',
