@@ -168,7 +168,10 @@ describe('a control plane that dies', () => {
     await cloud.stop('SIGKILL');
     expect((await client.query('select count(*)::int as n from of_this_session')).rows).toEqual([{ n: 0 }]);
     await cloud.up();
-    await cloud.until(service.service_id, 'READY');
+    // Not even for a moment is it thought to be broken.
+    await expect.poll(() => cloud.audit()).toEqual([]);
+    expect((await cloud.operations(service.service_id)).map(({ kind }) => kind)).toEqual(['create']);
+    expect((await cloud.get(service.service_id)).status).toBe('READY');
     expect(await postmasterOf(service)).toBe(postmaster);
     expect((await client.query('select count(*)::int as n from of_this_session')).rows).toEqual([{ n: 0 }]);
     // It is in charge again: a death is noticed although the server is no child of this control plane.

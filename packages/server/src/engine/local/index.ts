@@ -209,7 +209,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const begun = Date.now();
     await launch(machine, paths, installation.bin, spec.size, cgroupFiles);
     const state = await waitUntilReady(paths, START_PATIENCE_MS);
-    if (state === 'ended') throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths)}`);
+    if (state === 'ended') throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths, begun)}`);
     await flushed;
     if (state === 'starting') return 'recovering from its log';
     await monitor.connect(spec.id, paths, port);
@@ -244,7 +244,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
 
   const converge = async (spec: ServiceSpec, begin: BeginStep): Promise<Verdict> => {
     const { look: now, seen } = await look(spec);
-    const reachable = seen.server?.phase === 'ready' && seen.connected && seen.silentMs === null;
+    // Not having connected yet, after a start of the control plane, is no fault of the service's.
+    const reachable = seen.server?.phase === 'ready' && seen.silentMs === null;
     const before: Seen = { reachable, present: seen.directory === 'ours' };
     const step = decide(spec, seen);
     switch (step.kind) {

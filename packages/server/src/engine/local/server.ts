@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Size } from '@howdah/contract';
 import type { InstancePaths } from './layout.ts';
+import { readLogs } from './logs.ts';
 import { UNSHARE_AS_ROOT, UNSHARE_AS_USER, type Machine, type Owner } from './machine.ts';
 import { allPids, argumentsOf, childrenOf, findProcess, readOrNull, signal, waitUntilGone, type Process } from './processes.ts';
 import { lastLines } from './run.ts';
@@ -199,22 +200,21 @@ export async function stopServer(machine: Machine, { postmaster }: Server, mode:
   return true;
 }
 
-/** Why a server ended: the end of what it said before its log collector took over, and of its log. */
-export async function whyItEnded(paths: InstancePaths): Promise<string> {
+/**
+ * Why a server ended: what it said before its log collector took over, or the last fatal entry of its log.
+ *
+ * @param launchedMs when it was launched, in ms since the epoch; what its predecessors said is none of its business
+ */
+export async function whyItEnded(paths: InstancePaths, launchedMs: number): Promise<string> {
   const started = (await readOrNull(paths.startLog)) ?? '';
-  const collected = await lastFatal(paths);
-  return collected ?? (lastLines(started) || 'it said nothing');
+  const early = started.split('\n').findLast((line) => /(FATAL|PANIC): /.test(line));
+  return early ?? (await lastFatal(paths, launchedMs)) ?? (lastLines(started) || 'it said nothing');
 }
 
-async function lastFatal(paths: InstancePaths): Promise<string | null> {
-  const newest = (await readdir(paths.logs).catch(() => []))
-    .filter((name) => name.endsWith('.json'))
-    .toSorted()
-    .at(-1);
-  if (newest === undefined) return null;
-  const lines = ((await readOrNull(join(paths.logs, newest))) ?? '').trim().split('\n').slice(-20);
-  const fatal = lines.toReversed().find((line) => line.includes('"error_severity":"FATAL"') || line.includes('"error_severity":"PANIC"'));
-  return fatal === undefined ? null : (/"message":"((?:[^"\\]|\\.)*)"/.exec(fatal)?.[1]?.replaceAll('\\"', '"') ?? null);
+async function lastFatal(paths: InstancePaths, launchedMs: number): Promise<string | null> {
+  const query = { sinceMs: launchedMs, untilMs: null, cursor: null, search: [], severities: ['FATAL', 'PANIC'], limit: 1 };
+  const { entries } = await readLogs(paths.logs, query).catch(() => ({ entries: [] }));
+  return entries[0]?.message.replaceAll('\n', '; ') ?? null;
 }
 
 /** Makes the directories of an instance, all but its data. Those that the server writes belong to its user. */

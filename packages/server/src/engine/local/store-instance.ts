@@ -23,6 +23,7 @@ const SIZE = { cpuMillis: 500, memoryGbs: 2 } as const;
  */
 export async function ensureStoreRunning(machine: Machine, templates: Templates): Promise<ClientConfig> {
   const paths = machine.layout.store;
+  const begunMs = Date.now();
   const installation = await installationOfStore(machine, templates);
   const files = configFiles({ paths, installation, extensions: [], size: SIZE, listen: null }, machine.controlUsers);
   const running = await findServer(paths);
@@ -32,7 +33,7 @@ export async function ensureStoreRunning(machine: Machine, templates: Templates)
     await launch(machine, paths, installation.bin, SIZE, []);
   }
   if ((await waitUntilReady(paths, START_DEADLINE_MS)) !== 'ready') {
-    throw new Error(`the control plane's own PostgreSQL in ${paths.root} does not start: ${await whyItEnded(paths)}`);
+    throw new Error(`the control plane's own PostgreSQL in ${paths.root} does not start: ${await whyItEnded(paths, begunMs)}`);
   }
   return storeConnection(machine);
 }

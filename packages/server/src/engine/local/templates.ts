@@ -108,11 +108,12 @@ async function furnish(
 ): Promise<void> {
   const files = configFiles({ paths, installation, extensions, size: 'shared', listen: null }, machine.controlUsers);
   await writeConfig(machine, paths, files);
+  const begunMs = Date.now();
   await launch(machine, paths, installation.bin, 'shared', []);
   const state = await waitUntilReady(paths, 60_000);
   const server = await findServer(paths);
   if (state !== 'ready' || server === null)
-    throw new Error(`the template for ${installation.name} did not start: ${await whyItEnded(paths)}`);
+    throw new Error(`the template for ${installation.name} did not start: ${await whyItEnded(paths, begunMs)}`);
   try {
     await execute(paths, 'postgres', roleStatements());
     await execute(paths, DATABASE_NAME, databaseStatements(extensions));
