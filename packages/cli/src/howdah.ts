@@ -11,6 +11,12 @@ import { addStatus } from './commands/status.ts';
 import { addUp } from './commands/up.ts';
 import { Failure } from './output.ts';
 
+// A reader that has seen enough (`howdah service logs first | head`) is no error.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') process.exit();
+  throw error;
+});
+
 const program = new Command('howdah')
   .description('Your own Postgres cloud.')
   .version('0.1.0')
