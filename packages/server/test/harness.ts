@@ -24,9 +24,14 @@ export type Answer = { status: number; body: unknown; headers: Headers };
 
 export type Installation = Awaited<ReturnType<typeof install>>;
 
-/** Starts an installation. @param settings further settings of the environment, such as HOWDAH_SPARES */
-export async function install(settings: Record<string, string> = {}) {
-  const home = await mkdtemp(join(tmpdir(), 'hd-'));
+/**
+ * Starts an installation.
+ *
+ * @param settings further settings of the environment, such as HOWDAH_SPARES
+ * @param parent the directory below which its home is made: a file system of the caller's choice
+ */
+export async function install(settings: Record<string, string> = {}, parent = tmpdir()) {
+  const home = await mkdtemp(join(parent, 'hd-'));
   // Root's databases run as another user, who must get here.
   await chmod(home, 0o755);
   const port = await freePorts();
