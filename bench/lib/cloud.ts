@@ -1,5 +1,7 @@
 /** An installation to measure, and a client of it that costs as little as a client can. */
+import { chmod, mkdtemp } from 'node:fs/promises';
 import { Agent, request as httpRequest } from 'node:http';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { install, type Installation } from '../../packages/server/test/harness.ts';
@@ -16,7 +18,10 @@ export type Cloud = Installation & {
 
 /** Starts an installation below a directory. */
 export async function openCloud(directory: string, settings: Record<string, string> = {}): Promise<Cloud> {
-  const installation = await install(settings, directory);
+  const home = await mkdtemp(join(directory, 'hd-'));
+  // Root's databases run as another user, who must get there.
+  await chmod(home, 0o755);
+  const installation = await install({ HOWDAH_HOME: home, ...settings });
   const end = atEnd(async () => {
     const problems = await installation.destroy();
     for (const problem of problems) process.stderr.write(`audit: ${problem}\n`);

@@ -67,6 +67,8 @@ export function statusOf(wanted: 'running' | 'paused', reachable: boolean, under
   const settled = (): LiveStatus => (wanted === 'paused' ? 'PAUSED' : reachable ? 'READY' : 'UNSTABLE');
   if (underWay === null) return settled();
   if (underWay.kind === 'delete') return 'DELETING';
+  // A paused service has nothing that could be unreachable, whatever becomes of its new size.
+  if (underWay.kind === 'resize' && wanted === 'paused') return 'PAUSED';
   if (underWay.failing) return 'UNSTABLE';
   switch (underWay.kind) {
     case 'create':
@@ -76,7 +78,7 @@ export function statusOf(wanted: 'running' | 'paused', reachable: boolean, under
     case 'stop':
       return 'PAUSING';
     case 'resize':
-      return wanted === 'paused' ? 'PAUSED' : 'UPGRADING';
+      return 'UPGRADING';
     case 'repair':
       return 'UNSTABLE';
     case 'updatePassword':

@@ -64,7 +64,7 @@ export function readConfig(env: NodeJS.ProcessEnv, flags: Partial<Record<Setting
     throw new ConfigError(`HOWDAH_PORT: found ${port}, which lies inside HOWDAH_PORT_RANGE ${portRange.join('-')}; set one of them apart`);
   }
   return Object.freeze({
-    home: resolve((value('HOWDAH_HOME') ?? '~/.howdah').replace(/^~(?=\/|$)/, homedir())),
+    home: directory('HOWDAH_HOME', value('HOWDAH_HOME') ?? '~/.howdah'),
     host,
     port,
     portRange,
@@ -77,6 +77,12 @@ export function readConfig(env: NodeJS.ProcessEnv, flags: Partial<Record<Setting
 /** Whether an address means every address of the machine. */
 export function isWildcard(host: string): boolean {
   return host === '0.0.0.0' || host === '::';
+}
+
+function directory(name: string, value: string): string {
+  // Resolved, nothing would be the directory that the command was given in.
+  if (value === '') throw new ConfigError(`${name}: found ""; allowed is the path of a directory`);
+  return resolve(value.replace(/^~(?=\/|$)/, homedir()));
 }
 
 function address(name: string, value: string): string {

@@ -1,6 +1,6 @@
 /** Who asks, and whether they may: key, then project, then resource. Bodies are not even read before that. */
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { ApiError, type Role } from '@howdah/contract';
+import { ApiError, isId, type Role } from '@howdah/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { serviceNotFound } from '../services/services.ts';
 import type { Store } from '../store/database.ts';
@@ -61,7 +61,8 @@ export function createGuard(store: Store) {
     if (!READ_METHODS.includes(request.method) && config.readOnlyPost !== true)
       assertRole(request.key.role, ['admin', 'developer'], 'change anything');
     if (serviceId === undefined) return;
-    const service = await readDoc(serviceId);
+    // What is no id is nobody's, and the store cannot even be asked for a NUL.
+    const service = isId(serviceId) ? await readDoc(serviceId) : null;
     if (service === null || service.project_id !== projectId) throw serviceNotFound(serviceId);
     request.service = service;
     if (config.prodNeedsAdmin === true && service.environment === 'PROD')

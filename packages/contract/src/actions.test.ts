@@ -1,0 +1,41 @@
+import { expect, test } from 'vitest';
+import { ACTIONS, ALLOWED, refusal, type Action, type Verdict } from './actions.ts';
+import { LIVE_STATUSES, type LiveStatus } from './status.ts';
+
+const COLUMNS = ['QUEUED', 'CONFIGURING', 'READY', 'UNSTABLE', 'PAUSING', 'PAUSED', 'RESUMING', 'UPGRADING', 'DELETING'] as const;
+
+/** As the contract prints it. */
+const TABLE: Record<Action, string> = {
+  delete: '| + | + | + | + | + | + | + | + | ~ |',
+  start: '| x | x | x | + | x | + | ~ | x | x |',
+  stop: '| x | x | + | + | ~ | x | x | x | x |',
+  resize: '| x | x | + | + | x | + | x | x | x |',
+  updatePassword: '| x | x | + | x | x | x | x | x | x |',
+  setEnvironment: '| + | + | + | + | + | + | + | + | x |',
+  rename: '| + | + | + | + | + | + | + | + | x |',
+};
+const SIGN: Record<Verdict, string> = { accept: '+', underway: '~', refuse: 'x' };
+
+test('the columns are all statuses', () => {
+  expect([...COLUMNS].toSorted()).toEqual([...LIVE_STATUSES].toSorted());
+});
+
+test.each(ACTIONS)('%s is allowed as the contract prints it', (action) => {
+  expect(`| ${COLUMNS.map((status) => SIGN[ALLOWED[status][action]]).join(' | ')} |`).toBe(TABLE[action]);
+});
+
+test('a refusal names the action, the state, where it is allowed and what is allowed now', () => {
+  expect(refusal('start', 'READY')).toBe(
+    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, resize, updatePassword, setEnvironment, rename',
+  );
+  const refused = COLUMNS.flatMap((status) =>
+    ACTIONS.filter((action) => ALLOWED[status][action] === 'refuse').map((action): [Action, LiveStatus] => [action, status]),
+  );
+  expect(refused.length).toBeGreaterThan(20);
+  for (const [action, status] of refused) {
+    const text = refusal(action, status);
+    expect(text).toContain(`cannot ${action} a service that is ${status}`);
+    for (const other of COLUMNS.filter((candidate) => ALLOWED[candidate][action] === 'accept')) expect(text).toContain(other);
+  }
+  expect(refusal('stop', 'DELETING')).toContain('nothing but waiting');
+});

@@ -1,0 +1,184 @@
+import * as fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { ACTIONS, ALLOWED, type Action } from './actions.ts';
+import {
+  IS_TRANSITIONAL,
+  LIVE_STATUSES,
+  OPERATION_KINDS,
+  SERVICE_STATUSES,
+  statusOf,
+  TRANSITIONS,
+  type LiveStatus,
+  type OperationKind,
+  type UnderWay,
+} from './status.ts';
+
+/** The statuses that the API description names. */
+const DESCRIBED = 'QUEUED, DELETING, CONFIGURING, READY, DELETED, UNSTABLE, PAUSING, PAUSED, RESUMING, UPGRADING, OPTIMIZING';
+
+test('the statuses are those of the description', () => {
+  expect([...SERVICE_STATUSES].toSorted()).toEqual(DESCRIBED.split(', ').toSorted());
+  expect(LIVE_STATUSES).not.toContain('DELETED');
+  expect(LIVE_STATUSES).not.toContain('OPTIMIZING');
+  expect(LIVE_STATUSES.filter((status) => !IS_TRANSITIONAL[status])).toEqual(['READY', 'UNSTABLE', 'PAUSED']);
+});
+
+test('without an operation, the status is what is wanted and seen', () => {
+  expect(statusOf('running', true, null)).toBe('READY');
+  expect(statusOf('running', false, null)).toBe('UNSTABLE');
+  expect(statusOf('paused', false, null)).toBe('PAUSED');
+  expect(statusOf('paused', true, null)).toBe('PAUSED');
+});
+
+const operation = (kind: OperationKind, more: Partial<UnderWay> = {}): UnderWay => ({ kind, begun: true, failing: false, ...more });
+
+test('an operation that gets on shows its transitional status whatever was seen', () => {
+  for (const reachable of [true, false]) {
+    expect(statusOf('running', reachable, operation('create', { begun: false }))).toBe('QUEUED');
+    expect(statusOf('running', reachable, operation('create'))).toBe('CONFIGURING');
+    for (const begun of [true, false]) {
+      expect(statusOf('running', reachable, operation('start', { begun }))).toBe('RESUMING');
+      expect(statusOf('paused', reachable, operation('stop', { begun }))).toBe('PAUSING');
+      expect(statusOf('running', reachable, operation('resize', { begun }))).toBe('UPGRADING');
+      expect(statusOf('paused', reachable, operation('resize', { begun }))).toBe('PAUSED');
+      expect(statusOf('running', reachable, operation('repair', { begun }))).toBe('UNSTABLE');
+    }
+  }
+});
+
+test('delete wins over everything, failing or not', () => {
+  for (const wanted of ['running', 'paused'] as const)
+    for (const reachable of [true, false])
+      for (const begun of [true, false])
+        for (const failing of [true, false]) expect(statusOf(wanted, reachable, { kind: 'delete', begun, failing })).toBe('DELETING');
+});
+
+test('an operation that does not get on makes a service unstable, but not one that is paused and stays so', () => {
+  for (const kind of ['create', 'start', 'resize', 'repair'] as const)
+    expect(statusOf('running', false, operation(kind, { failing: true }))).toBe('UNSTABLE');
+  expect(statusOf('paused', false, operation('stop', { failing: true }))).toBe('UNSTABLE');
+  expect(statusOf('paused', false, operation('resize', { failing: true }))).toBe('PAUSED');
+});
+
+test('changes that need no engine show the settled status', () => {
+  for (const kind of ['updatePassword', 'setEnvironment', 'rename'] as const)
+    expect(statusOf('running', true, operation(kind))).toBe('READY');
+});
+
+test('every combination has a status', () => {
+  for (const kind of OPERATION_KINDS)
+    for (const wanted of ['running', 'paused'] as const)
+      for (const reachable of [true, false])
+        for (const begun of [true, false])
+          for (const failing of [true, false]) expect(LIVE_STATUSES).toContain(statusOf(wanted, reachable, { kind, begun, failing }));
+});
+
+// ── sequences ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The facts of a service as the records have them, and the moves that users and the reconciler can make. */
+type Facts = { wanted: 'running' | 'paused'; reachable: boolean; underWay: UnderWay | null };
+type Event = { by: 'user'; action: Action } | { by: 'engine'; outcome: 'begun' | 'again' | 'failed' | 'settled'; reachable: boolean };
+
+function move(facts: Facts, event: Event): Facts | null {
+  const { underWay } = facts;
+  if (event.by === 'user') {
+    if (ALLOWED[statusOf(facts.wanted, facts.reachable, underWay)][event.action] !== 'accept') return facts;
+    const begin = (kind: OperationKind, wanted = facts.wanted): Facts => ({
+      ...facts,
+      wanted,
+      underWay: operation(kind, { begun: false }),
+    });
+    switch (event.action) {
+      case 'start':
+        return begin('start', 'running');
+      case 'stop':
+        return begin('stop', 'paused');
+      case 'resize':
+        return begin('resize');
+      case 'delete':
+        return begin('delete');
+      case 'updatePassword':
+      case 'setEnvironment':
+      case 'rename':
+        return facts; // recorded beside whatever is under way
+      default:
+        return event.action satisfies never;
+    }
+  }
+  const reachable = event.reachable && facts.wanted === 'running';
+  const going = underWay === null ? null : { ...underWay, begun: true };
+  switch (event.outcome) {
+    case 'begun':
+      // With nothing under way only a service that does not run has something begun on it: a repair, announced before it.
+      return going !== null
+        ? { ...facts, underWay: { ...going, failing: false } }
+        : facts.wanted === 'running'
+          ? { ...facts, reachable: false, underWay: operation('repair') }
+          : facts;
+    case 'again':
+      return { ...facts, reachable, underWay: going === null ? null : { ...going, failing: false } };
+    case 'failed':
+      return { ...facts, reachable, underWay: going === null ? null : { ...going, failing: true } };
+    case 'settled':
+      if (underWay?.kind === 'delete') return null;
+      return { ...facts, reachable: facts.wanted === 'running', underWay: null };
+    default:
+      return event.outcome satisfies never;
+  }
+}
+
+function* statusesOf(facts: Facts, events: readonly Event[]): Generator<LiveStatus> {
+  let now: Facts | null = facts;
+  yield statusOf(now.wanted, now.reachable, now.underWay);
+  for (const event of events) {
+    now = move(now, event);
+    if (now === null) return;
+    yield statusOf(now.wanted, now.reachable, now.underWay);
+  }
+}
+
+const anyEvent: fc.Arbitrary<Event> = fc.oneof(
+  fc.record({ by: fc.constant('user' as const), action: fc.constantFrom(...ACTIONS) }),
+  fc.record({
+    by: fc.constant('engine' as const),
+    outcome: fc.constantFrom('begun' as const, 'again' as const, 'failed' as const, 'settled' as const),
+    reachable: fc.boolean(),
+  }),
+);
+const BORN: Facts = { wanted: 'running', reachable: false, underWay: operation('create', { begun: false }) };
+
+test('whatever users and the engine do, every status follows the one before it by a move of the table', () => {
+  fc.assert(
+    fc.property(fc.array(anyEvent, { maxLength: 60 }), (events) => {
+      const seen = [...statusesOf(BORN, events)];
+      for (const [index, status] of seen.entries()) {
+        const before = seen[index - 1];
+        if (before === undefined || before === status) continue;
+        expect(TRANSITIONS[before], `${before} → ${status}`).toContain(status);
+      }
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+const user = (action: Action): Event => ({ by: 'user', action });
+const engine = (outcome: 'begun' | 'again' | 'failed' | 'settled', reachable = false): Event => ({ by: 'engine', outcome, reachable });
+const ready = [engine('begun'), engine('settled')];
+const path = (events: readonly Event[]): string => {
+  const seen = [...statusesOf(BORN, events)];
+  return seen.filter((status, index) => status !== seen[index - 1]).join('→');
+};
+
+test('the documented sequences', () => {
+  expect(path(ready)).toBe('QUEUED→CONFIGURING→READY');
+  const stop = [...ready, user('stop'), engine('begun', true), engine('settled')];
+  expect(path(stop)).toBe('QUEUED→CONFIGURING→READY→PAUSING→PAUSED');
+  expect(path([...stop, user('start'), engine('begun'), engine('again', true), engine('settled')])).toMatch(/→PAUSED→RESUMING→READY$/);
+  expect(path([...stop, user('resize'), engine('begun'), engine('settled')])).toMatch(/→PAUSED$/);
+  expect(path([...ready, user('resize'), engine('begun', true), engine('again'), engine('settled')])).toMatch(/→READY→UPGRADING→READY$/);
+  expect(path([...ready, engine('begun'), engine('again'), engine('settled')])).toMatch(/→READY→UNSTABLE→READY$/);
+  expect(path([...ready, user('delete'), engine('begun'), engine('settled')])).toMatch(/→READY→DELETING$/);
+  expect(path([engine('begun'), engine('failed'), engine('again'), engine('settled')])).toBe(
+    'QUEUED→CONFIGURING→UNSTABLE→CONFIGURING→READY',
+  );
+});

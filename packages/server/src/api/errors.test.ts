@@ -1,0 +1,64 @@
+import { CreateServiceBody, RenameBody, ResizeBody, SeriesBody, SetEnvironmentBody, UpdatePasswordBody } from '@howdah/contract';
+import { Ajv } from 'ajv';
+import addFormats from 'ajv-formats';
+import { expect, test } from 'vitest';
+import { explainValidation } from './errors.ts';
+
+const ajv = new Ajv({ verbose: true, strict: false });
+addFormats.default(ajv);
+
+const explain = (schema: object, body: unknown): string => {
+  const validate = ajv.compile(schema);
+  expect(validate(body)).toBe(false);
+  return explainValidation(
+    (validate.errors ?? []).map(({ parentSchema, ...error }) => ({ ...error, parentSchema: { ...parentSchema } })),
+    'body',
+  );
+};
+
+/** Each: the field, what was found, what is allowed. */
+const REFUSED: [string, object, unknown, string[]][] = [
+  ['a field that is missing', CreateServiceBody, {}, ['name: missing']],
+  ['a field that does not exist', CreateServiceBody, { name: 'x', nmae: 'y' }, ['nmae: no such field', 'allowed: name, addons']],
+  ['a value of another type', CreateServiceBody, { name: 5 }, ['name: found 5', 'expected string', '1 to 128']],
+  ['null for a value', CreateServiceBody, { name: null }, ['name: missing', 'string']],
+  ['no body at all', CreateServiceBody, undefined, ['the body: missing', 'JSON object']],
+  ['a body that is a list', CreateServiceBody, [], ['the body: found []', 'expected object']],
+  ['a name that is empty', CreateServiceBody, { name: '' }, ['name: found 0 characters', '1 to 128']],
+  ['a name that is too long, in characters', CreateServiceBody, { name: '🐘'.repeat(129) }, ['name: found 129 characters', '1 to 128']],
+  ['a name with a control character', CreateServiceBody, { name: 'a\u0007b' }, ['name: found "a\\u0007b"']],
+  ['a choice', SetEnvironmentBody, { environment: 'prod' }, ['environment: found "prod"', 'DEV, PROD']],
+  ['a choice in a list', CreateServiceBody, { name: 'x', addons: ['ai', 'sql'] }, ['addons.1: found "sql"', 'time-series, ai']],
+  [
+    'a number that is neither digits nor integer',
+    ResizeBody,
+    { cpu_millis: 'lots' },
+    ['cpu_millis: found "lots"', 'thousandths of a core'],
+  ],
+  ['a fraction', CreateServiceBody, { name: 'x', replica_count: 0.5 }, ['replica_count: found 0.5', 'integer']],
+  [
+    'a number below the least',
+    SeriesBody,
+    { name: 'x', from: '2026-01-01T00:00:00Z', to: '2026-01-02T00:00:00Z', bucket_seconds: 1 },
+    ['bucket_seconds: found 1', '60'],
+  ],
+  ['no date-time', SeriesBody, { name: 'x', from: 'yesterday', to: '2026-01-02T00:00:00Z' }, ['from: found "yesterday"', 'date-time']],
+  ['a long value', RenameBody, { name: ['x'.repeat(500)] }, ['name: found ["xxx', '…']],
+];
+test.each(REFUSED)('%s', (_title, schema, body, parts) => {
+  const message = explain(schema, body);
+  for (const part of parts) expect(message).toContain(part);
+  expect(message.length).toBeLessThan(300);
+});
+
+test('a password is never shown', () => {
+  for (const password of ['hunter2', `hunter2\u0007${'x'.repeat(20)}`, 'hunter2'.repeat(50), ['hunter2'], { hunter2: 1 }]) {
+    const message = explain(UpdatePasswordBody, { password });
+    expect(message).toContain('password');
+    expect(message).not.toContain('hunter2');
+  }
+});
+
+test('nothing to explain', () => {
+  expect(explainValidation([], 'query')).toBe('the query is not valid');
+});

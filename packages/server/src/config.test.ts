@@ -1,0 +1,138 @@
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { ConfigError, isWildcard, readConfig, SETTINGS, type Config, type SettingName } from './config.ts';
+
+const problem = (env: NodeJS.ProcessEnv, flags?: Parameters<typeof readConfig>[1]): string => {
+  try {
+    readConfig(env, flags);
+  } catch (error) {
+    expect(error).toBeInstanceOf(ConfigError);
+    return error instanceof Error ? error.message : '';
+  }
+  throw new Error(`accepted: ${JSON.stringify({ env, flags })}`);
+};
+
+test('the defaults', () => {
+  const config = readConfig({});
+  expect(config).toEqual({
+    home: join(homedir(), '.howdah'),
+    host: '127.0.0.1',
+    port: 8080,
+    portRange: [20000, 29999],
+    publicHost: '127.0.0.1',
+    spares: 1,
+    databaseUrl: null,
+  });
+  expect(Object.isFrozen(config)).toBe(true);
+});
+
+const GOOD: [SettingName, string, Partial<Config>][] = [
+  ['HOWDAH_HOME', '/srv/howdah', { home: '/srv/howdah' }],
+  ['HOWDAH_HOME', '~/cloud', { home: join(homedir(), 'cloud') }],
+  ['HOWDAH_HOME', '~', { home: homedir() }],
+  ['HOWDAH_HOME', '~other', { home: join(process.cwd(), '~other') }],
+  ['HOWDAH_HOST', '0.0.0.0', { host: '0.0.0.0', publicHost: 'localhost' }],
+  ['HOWDAH_HOST', '::', { host: '::', publicHost: 'localhost' }],
+  ['HOWDAH_HOST', '::1', { host: '::1', publicHost: '::1' }],
+  ['HOWDAH_HOST', 'localhost', { host: 'localhost', publicHost: 'localhost' }],
+  ['HOWDAH_PORT', '1', { port: 1 }],
+  ['HOWDAH_PORT', '65535', { port: 65535 }],
+  ['HOWDAH_PORT_RANGE', '1024-65535', { portRange: [1024, 65535] }],
+  ['HOWDAH_PORT_RANGE', '5000-5000', { portRange: [5000, 5000] }],
+  ['HOWDAH_PUBLIC_HOST', 'db.example.com', { publicHost: 'db.example.com' }],
+  ['HOWDAH_PUBLIC_HOST', '192.0.2.7', { publicHost: '192.0.2.7' }],
+  ['HOWDAH_SPARES', '0', { spares: 0 }],
+  ['HOWDAH_SPARES', '16', { spares: 16 }],
+  ['DATABASE_URL', 'postgres://u:p@h:5432/d', { databaseUrl: 'postgres://u:p@h:5432/d' }],
+  ['DATABASE_URL', 'postgresql://h/d', { databaseUrl: 'postgresql://h/d' }],
+];
+test.each(GOOD)('%s=%s', (name, value, expected) => {
+  // The API's port must stand outside the range of the databases'.
+  const env = name === 'HOWDAH_PORT_RANGE' ? { HOWDAH_PORT: '80' } : {};
+  expect(readConfig({ ...env, [name]: value })).toMatchObject(expected);
+  expect(readConfig(env, { [name]: value })).toMatchObject(expected);
+});
+
+/** Each with a part of what the message says is allowed. */
+const BAD: [SettingName, string, string][] = [
+  ['HOWDAH_HOST', 'example.com', 'IP address'],
+  ['HOWDAH_HOST', '127.0.0.1:80', 'IP address'],
+  ['HOWDAH_HOST', '256.0.0.1', 'IP address'],
+  ['HOWDAH_PORT', '0', '1 to 65535'],
+  ['HOWDAH_PORT', '65536', '1 to 65535'],
+  ['HOWDAH_PORT', '80a', '1 to 65535'],
+  ['HOWDAH_PORT', ' 80', '1 to 65535'],
+  ['HOWDAH_PORT', '-1', '1 to 65535'],
+  ['HOWDAH_PORT', '8e3', '1 to 65535'],
+  ['HOWDAH_PORT_RANGE', '20000', 'FIRST-LAST'],
+  ['HOWDAH_PORT_RANGE', '30000-20000', 'FIRST-LAST'],
+  ['HOWDAH_PORT_RANGE', '1023-2000', '1024 ≤ FIRST'],
+  ['HOWDAH_PORT_RANGE', '2000-65536', '65535'],
+  ['HOWDAH_PORT_RANGE', '2000 - 3000', 'FIRST-LAST'],
+  ['HOWDAH_PUBLIC_HOST', 'http://example.com', 'host name'],
+  ['HOWDAH_PUBLIC_HOST', 'example.com:80', 'host name'],
+  ['HOWDAH_PUBLIC_HOST', 'a b', 'host name'],
+  ['HOWDAH_PUBLIC_HOST', "x'y", 'host name'],
+  ['HOWDAH_PUBLIC_HOST', 'x\ny', 'host name'],
+  ['HOWDAH_PUBLIC_HOST', '-x', 'host name'],
+  ['HOWDAH_SPARES', '17', '0 to 16'],
+  ['HOWDAH_SPARES', 'none', '0 to 16'],
+];
+test.each(BAD)('%s=%s is refused by name, with what was found and what is allowed', (name, value, allowed) => {
+  for (const message of [problem({ [name]: value }), problem({}, { [name]: value })]) {
+    expect(message).toContain(`${name}: found ${JSON.stringify(value)}`);
+    expect(message).toContain(allowed);
+  }
+});
+
+test('a URL of the records is not shown, for the password in it', () => {
+  for (const url of ['mysql://u:secret@h/d', 'postgres:/secret', 'secret', 'postgres://u:secret@[h/d']) {
+    const message = problem({ DATABASE_URL: url });
+    expect(message).toMatch(/^DATABASE_URL: .*postgres:\/\//);
+    expect(message).not.toContain('secret');
+  }
+});
+
+test('the port of the API inside the range of the databases is refused', () => {
+  for (const port of ['20000', '25000', '29999']) expect(problem({ HOWDAH_PORT: port })).toMatch(/HOWDAH_PORT: found \d+.*20000-29999/);
+  expect(readConfig({ HOWDAH_PORT: '19999' }).port).toBe(19999);
+  expect(readConfig({ HOWDAH_PORT: '30000' }).port).toBe(30000);
+});
+
+test('unknown settings are refused by name, with those that are known; other variables are nobody’s', () => {
+  const message = problem({ HOWDAH_PROT: '80', HOWDAH_X: '', PATH: '/bin' });
+  expect(message).toContain('HOWDAH_PROT, HOWDAH_X');
+  for (const name of Object.keys(SETTINGS)) expect(message).toContain(name);
+  expect(readConfig({ PATH: '/bin', HOWDAHX: '1', XHOWDAH_PORT: '1' }).port).toBe(8080);
+});
+
+test('an empty variable is one that is not set; an empty flag is a mistake', () => {
+  expect(readConfig({ HOWDAH_PORT: '', HOWDAH_HOME: '', DATABASE_URL: '' })).toEqual(readConfig({}));
+  for (const name of [
+    'HOWDAH_HOME',
+    'HOWDAH_HOST',
+    'HOWDAH_PORT',
+    'HOWDAH_PORT_RANGE',
+    'HOWDAH_PUBLIC_HOST',
+    'HOWDAH_SPARES',
+    'DATABASE_URL',
+  ] as const)
+    expect(problem({}, { [name]: '' })).toContain(name);
+});
+
+test('flags win over the environment', () => {
+  expect(readConfig({ HOWDAH_PORT: '81', HOWDAH_SPARES: '2' }, { HOWDAH_PORT: '82' })).toMatchObject({ port: 82, spares: 2 });
+});
+
+test('every setting has a flag of its own, named after it', () => {
+  for (const [name, { flag, meaning }] of Object.entries(SETTINGS)) {
+    expect(flag).toBe(`--${name.replace('HOWDAH_', '').toLowerCase().replaceAll('_', '-')}`);
+    expect(meaning).not.toBe('');
+  }
+});
+
+test('wildcards', () => {
+  expect(['0.0.0.0', '::'].every(isWildcard)).toBe(true);
+  expect(['127.0.0.1', '::1', 'localhost'].some(isWildcard)).toBe(false);
+});

@@ -1,0 +1,168 @@
+import * as fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { ServiceSpec } from '../engine.ts';
+import { decide, STEP_NAME, type Observation, type Step } from './decide.ts';
+
+const spec = (more: Partial<ServiceSpec> = {}): ServiceSpec => ({
+  id: 'abcdefghij',
+  addons: [],
+  size: 'shared',
+  power: 'running',
+  endpoint: { host: 'localhost', port: 20000 },
+  firstVerifier: 'SCRAM',
+  ...more,
+});
+const PAUSED = spec({ power: 'paused' });
+const SPARE = spec({ firstVerifier: null });
+
+/** A service as it is when all is well. */
+const WELL: Observation = {
+  directory: 'ours',
+  born: true,
+  templateReady: false,
+  server: { phase: 'ready', revisionCurrent: true },
+  hung: false,
+  connected: true,
+  filesCurrent: true,
+  certificateCurrent: true,
+};
+const DOWN: Observation = { ...WELL, server: null, connected: false };
+const NONE: Observation = { ...DOWN, directory: 'absent', born: false };
+const phase = (phase: 'starting' | 'stopping') => ({ server: { phase, revisionCurrent: true }, connected: false });
+
+const TABLE: [string, ServiceSpec, Observation, Step][] = [
+  ['nothing there, no template', spec(), NONE, { kind: 'makeTemplate' }],
+  ['nothing there, a template', spec(), { ...NONE, templateReady: true }, { kind: 'clone' }],
+  ['nothing there, and it shall not run', PAUSED, NONE, { kind: 'settled' }],
+  ['down, files of another size', spec(), { ...DOWN, filesCurrent: false }, { kind: 'writeFiles' }],
+  ['down, an old certificate', spec(), { ...DOWN, certificateCurrent: false }, { kind: 'writeFiles' }],
+  ['down and ready to start', spec(), DOWN, { kind: 'start' }],
+  ['down, never born', spec(), { ...DOWN, born: false }, { kind: 'start' }],
+  ['down, and it shall be', PAUSED, { ...DOWN, filesCurrent: false }, { kind: 'settled' }],
+  ['up, and it shall not run', PAUSED, WELL, { kind: 'stop', mode: 'fast', why: 'paused' }],
+  ['up, hung, and it shall not run', PAUSED, { ...WELL, hung: true }, { kind: 'stop', mode: 'fast', why: 'paused' }],
+  ['hung', spec(), { ...WELL, hung: true }, { kind: 'stop', mode: 'kill', why: 'it did not answer' }],
+  ['hung while it stops', spec(), { ...WELL, ...phase('stopping'), hung: true }, { kind: 'stop', mode: 'kill', why: 'it did not answer' }],
+  ['stopping', spec(), { ...WELL, ...phase('stopping') }, { kind: 'wait', why: 'the server is shutting down' }],
+  [
+    'starting or recovering',
+    spec(),
+    { ...WELL, ...phase('starting') },
+    { kind: 'wait', why: 'the server is starting; after a crash it first recovers from its log' },
+  ],
+  [
+    'up with the settings of another size',
+    spec(),
+    { ...WELL, server: { phase: 'ready', revisionCurrent: false }, filesCurrent: false },
+    { kind: 'stop', mode: 'fast', why: 'for its new settings' },
+  ],
+  ['up and not watched', spec(), { ...WELL, connected: false }, { kind: 'connect' }],
+  ['up, its certificate at its end', spec(), { ...WELL, certificateCurrent: false, filesCurrent: false }, { kind: 'renewCertificate' }],
+  ['up, a file that needs no restart', spec(), { ...WELL, filesCurrent: false }, { kind: 'reload' }],
+  ['up and not born', spec(), { ...WELL, born: false }, { kind: 'setFirstPassword', verifier: 'SCRAM' }],
+  ['a spare waits unborn', SPARE, { ...WELL, born: false }, { kind: 'settled' }],
+  ['all is well', spec(), WELL, { kind: 'settled' }],
+];
+test.each(TABLE)('%s', (_title, wanted, seen, step) => {
+  expect(decide(wanted, seen)).toEqual(step);
+});
+
+test('every step is in the table', () => {
+  const kinds = new Set(TABLE.map(([, , , { kind }]) => kind));
+  for (const kind of Object.keys(STEP_NAME)) expect(kinds).toContain(kind);
+});
+
+test('a directory that is not ours is never touched', () => {
+  fc.assert(
+    fc.property(anySpec, anyObservation, (wanted, seen) => {
+      expect(decide(wanted, { ...seen, directory: 'foreign' })).toMatchObject({ kind: 'refuse' });
+    }),
+  );
+});
+
+// ── settling ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const anySpec = fc.constantFrom(spec(), PAUSED, SPARE);
+const anyServer = fc.option(
+  fc.record({ phase: fc.constantFrom('starting' as const, 'ready' as const, 'stopping' as const), revisionCurrent: fc.boolean() }),
+);
+const anyObservation: fc.Arbitrary<Observation> = fc
+  .record({
+    directory: fc.constantFrom('absent' as const, 'ours' as const),
+    born: fc.boolean(),
+    templateReady: fc.boolean(),
+    server: anyServer,
+    hung: fc.boolean(),
+    connected: fc.boolean(),
+    filesCurrent: fc.boolean(),
+    certificateCurrent: fc.boolean(),
+  })
+  .map((seen) => ({
+    ...seen,
+    // A server is found through its directory; a watch is one on a server.
+    server: seen.directory === 'absent' ? null : seen.server,
+    born: seen.directory !== 'absent' && seen.born,
+    connected: seen.connected && seen.server !== null && seen.directory !== 'absent',
+    hung: seen.hung && seen.connected && seen.server !== null && seen.directory !== 'absent',
+  }));
+
+/** What a step makes of what was there. @param luck whether a start gets through at once, and recovery ends well */
+function after(seen: Observation, step: Step, luck: boolean): Observation {
+  switch (step.kind) {
+    case 'settled':
+    case 'refuse':
+      return seen;
+    case 'wait':
+      return luck && seen.server?.phase === 'starting'
+        ? { ...seen, server: { ...seen.server, phase: 'ready' } }
+        : { ...seen, server: null, connected: false };
+    case 'makeTemplate':
+      return { ...seen, templateReady: true };
+    case 'clone':
+      return { ...seen, directory: 'ours', born: false, filesCurrent: true, certificateCurrent: true };
+    case 'writeFiles':
+      return { ...seen, filesCurrent: true, certificateCurrent: true };
+    case 'start':
+      return { ...seen, server: { phase: luck ? 'ready' : 'starting', revisionCurrent: true }, connected: luck, hung: false };
+    case 'connect':
+      return { ...seen, connected: true, hung: false };
+    case 'renewCertificate':
+      return { ...seen, certificateCurrent: true };
+    case 'reload':
+      return { ...seen, filesCurrent: true };
+    case 'setFirstPassword':
+      return { ...seen, born: true };
+    case 'stop':
+      return { ...seen, server: null, connected: false, hung: false };
+    default:
+      return step satisfies never;
+  }
+}
+
+test('from anything that can be seen, step by step, it settles as it shall be', () => {
+  fc.assert(
+    fc.property(anySpec, anyObservation, fc.array(fc.boolean(), { maxLength: 6 }), (wanted, start, fate) => {
+      let seen = start;
+      const steps: string[] = [];
+      for (;;) {
+        const step = decide(wanted, seen);
+        steps.push(step.kind);
+        if (step.kind === 'settled') break;
+        expect(steps.length, steps.join(', ')).toBeLessThan(25);
+        seen = after(seen, step, fate[steps.length - 1] ?? true);
+      }
+      if (wanted.power === 'paused') expect(seen.server).toBeNull();
+      else
+        expect(seen).toMatchObject({
+          directory: 'ours',
+          server: { phase: 'ready', revisionCurrent: true },
+          connected: true,
+          hung: false,
+          filesCurrent: true,
+          certificateCurrent: true,
+          ...(wanted.firstVerifier === null ? {} : { born: true }),
+        });
+    }),
+    { numRuns: 2000 },
+  );
+});

@@ -1,0 +1,54 @@
+import { SERVICE_SIZES } from '@howdah/contract';
+import { expect, test } from 'vitest';
+import { configFiles, revisionOf, type ServerInput } from './files.ts';
+import { instancePaths } from './layout.ts';
+
+const input: ServerInput = {
+  paths: instancePaths("/srv/it's here"),
+  installation: { name: '17-system', major: 17, version: '17.6', bin: '/bin', source: 'system', extensions: [] },
+  extensions: [],
+  size: SERVICE_SIZES[0],
+  listen: { address: '127.0.0.1', port: 20001 },
+};
+const files = configFiles(input, ['root', 'we"ird']);
+const lines = (text: string) => text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+
+test('every setting stands once, on a line of its own', () => {
+  const names = lines(files['postgresql.conf']).map((line) => /^([a-z_.]+) = .+$/.exec(line)?.[1]);
+  expect(names).not.toContain(undefined);
+  expect(new Set(names).size).toBe(names.length);
+  expect(files['postgresql.conf']).toContain("\nlog_directory = '/srv/it''s here/logs'\n");
+  expect(files['postgresql.conf']).toContain('\nport = 20001\n');
+  expect(files['postgresql.conf']).toContain("\nlisten_addresses = '127.0.0.1'\n");
+  expect(files['postgresql.conf']).toContain('\nssl = on\n');
+});
+
+test('who gets in: we by the socket, users by TLS and SCRAM into their database', () => {
+  expect(lines(files['pg_hba.conf']).map((line) => line.split(/\s+/))).toEqual([
+    ['local', 'all', 'howdah', 'peer', 'map=control'],
+    ['hostssl', 'all', 'howdah', 'all', 'reject'],
+    ['hostssl', 'tsdb', 'all', 'all', 'scram-sha-256'],
+  ]);
+  expect(lines(files['pg_ident.conf'])).toEqual(['control "root" howdah', 'control "we""ird" howdah']);
+});
+
+test('without an address there is no TCP', () => {
+  const { 'postgresql.conf': conf } = configFiles({ ...input, listen: null }, []);
+  expect(conf).toContain("\nlisten_addresses = ''\n");
+  expect(conf).not.toContain('ssl');
+});
+
+test('a revision is the same for the same settings and another for others', () => {
+  expect(revisionOf(files)).toMatch(/^[0-9a-f]{12}$/);
+  expect(revisionOf(configFiles({ ...input }, ['root', 'we"ird']))).toBe(revisionOf(files));
+  for (const other of [
+    { ...input, size: SERVICE_SIZES[1] },
+    { ...input, size: 'shared' as const },
+    { ...input, extensions: ['timescaledb' as const] },
+    { ...input, listen: { address: '0.0.0.0', port: 20001 } },
+    { ...input, listen: { address: '127.0.0.1', port: 20002 } },
+  ])
+    expect(revisionOf(configFiles(other, ['root', 'we"ird']))).not.toBe(revisionOf(files));
+  // Who may be our role takes effect without a restart.
+  expect(revisionOf(configFiles(input, ['howdah']))).toBe(revisionOf(files));
+});

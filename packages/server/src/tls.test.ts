@@ -1,0 +1,112 @@
+import { X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { duplexPair } from 'node:stream';
+import { connect, TLSSocket } from 'node:tls';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import {
+  issueServerCertificate,
+  LEAF_DAYS,
+  needsRenewal,
+  openCertificateAuthority,
+  RENEW_BEFORE_DAYS,
+  writeWhole,
+  type CertificateAuthority,
+  type ServerCertificate,
+} from './tls.ts';
+
+const DAY_MS = 86_400_000;
+const HOSTS = ['db.example.com', 'localhost', '127.0.0.1', '::1'];
+
+let directory: string;
+let authority: CertificateAuthority;
+let other: CertificateAuthority;
+let leaf: ServerCertificate;
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'hd-tls-'));
+  authority = await openCertificateAuthority(join(directory, 'ca'));
+  other = await openCertificateAuthority(join(directory, 'other'));
+  leaf = await issueServerCertificate(authority, HOSTS);
+});
+afterAll(async () => rm(directory, { recursive: true }));
+
+/** Shakes hands with a server that holds the certificate. @returns null, or why the client refused it */
+async function refusalOf(certificate: ServerCertificate, ca: string, host: string): Promise<string | null> {
+  const [serverSide, clientSide] = duplexPair();
+  const server = new TLSSocket(serverSide, { isServer: true, cert: certificate.certificatePem, key: certificate.keyPem });
+  server.on('error', () => undefined);
+  const client = connect({ socket: clientSide, ca, host });
+  try {
+    await once(client, 'secureConnect');
+    return null;
+  } catch (error) {
+    return error instanceof Error && 'code' in error ? String(error.code) : String(error);
+  } finally {
+    client.destroy();
+    server.destroy();
+  }
+}
+
+test('a certificate is trusted through its authority under each of its names, and no other', async () => {
+  for (const host of HOSTS) expect(await refusalOf(leaf, authority.certificatePem, host), host).toBeNull();
+  for (const host of ['example.com', 'x.db.example.com', '127.0.0.2', '::2'])
+    expect(await refusalOf(leaf, authority.certificatePem, host), host).toBe('ERR_TLS_CERT_ALTNAME_INVALID');
+  expect(await refusalOf(leaf, other.certificatePem, 'localhost')).not.toBeNull();
+});
+
+test('what a certificate says', () => {
+  const ca = new X509Certificate(authority.certificatePem);
+  const certificate = new X509Certificate(leaf.certificatePem);
+  expect(ca.ca).toBe(true);
+  expect(certificate.ca).toBe(false);
+  expect(certificate.checkIssued(ca)).toBe(true);
+  expect(certificate.verify(ca.publicKey)).toBe(true);
+  expect(certificate.verify(new X509Certificate(other.certificatePem).publicKey)).toBe(false);
+  expect(certificate.publicKey.asymmetricKeyDetails).toEqual({ namedCurve: 'prime256v1' });
+  expect(certificate.keyUsage).toEqual(['1.3.6.1.5.5.7.3.1']); // serverAuth
+  expect(certificate.serialNumber).toMatch(/^[4-7][0-9A-F]{31}$/);
+  const days = (Date.parse(certificate.validTo) - Date.now()) / DAY_MS;
+  expect(days).toBeGreaterThan(LEAF_DAYS - 1);
+  expect(days).toBeLessThanOrEqual(LEAF_DAYS);
+  expect(Date.parse(certificate.validFrom)).toBeLessThan(Date.now() - 60_000);
+});
+
+test('renewal: in the last 30 days, for another host, for another authority', () => {
+  const end = Date.parse(new X509Certificate(leaf.certificatePem).validTo);
+  const at = (ms: number, ca = authority, hosts: readonly string[] = HOSTS) => needsRenewal(leaf.certificatePem, ca, hosts, ms);
+  expect(needsRenewal(leaf.certificatePem, authority, HOSTS)).toBe(false);
+  expect(at(end - RENEW_BEFORE_DAYS * DAY_MS)).toBe(false);
+  expect(at(end - RENEW_BEFORE_DAYS * DAY_MS + 1)).toBe(true);
+  expect(at(end + DAY_MS)).toBe(true);
+  expect(at(Date.now(), authority, ['localhost'])).toBe(false);
+  expect(at(Date.now(), authority, [...HOSTS, 'new.example.com'])).toBe(true);
+  expect(at(Date.now(), authority, [...HOSTS, '192.0.2.1'])).toBe(true);
+  expect(at(Date.now(), other)).toBe(true);
+});
+
+test('the authority is made once, its key closed to others', async () => {
+  expect(await openCertificateAuthority(join(directory, 'ca'))).toEqual(authority);
+  const mode = async (path: string) => ((await stat(join(directory, path))).mode & 0o777).toString(8);
+  expect([await mode('ca'), await mode('ca/ca.key'), await mode('ca/ca.pem')]).toEqual(['700', '600', '644']);
+  expect(other.certificatePem).not.toBe(authority.certificatePem);
+});
+
+test('an authority that was half written is made anew', async () => {
+  const half = join(directory, 'half');
+  const first = await openCertificateAuthority(half);
+  await rm(join(half, 'ca.pem'));
+  const second = await openCertificateAuthority(half);
+  expect(second.keyPem).not.toBe(first.keyPem);
+  expect(await refusalOf(await issueServerCertificate(second, ['localhost']), second.certificatePem, 'localhost')).toBeNull();
+});
+
+test('a file is written whole, with its mode, and nothing beside it', async () => {
+  const path = join(directory, 'whole');
+  await writeWhole(path, 'one', 0o600);
+  await writeWhole(path, 'two', 0o600);
+  expect(await readFile(path, 'utf8')).toBe('two');
+  expect((await stat(path)).mode & 0o777).toBe(0o600);
+  await expect(stat(`${path}.new`)).rejects.toThrow('ENOENT');
+});
