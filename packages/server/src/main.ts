@@ -117,24 +117,28 @@ async function serve(
     log,
   );
   const watch = config.databaseUrl === null ? await watchStore(machine, templates, log) : null;
-  await reconciler.start();
-  await timed('listen', () => app.listen({ host: config.host, port: config.port }));
+  const close = async (): Promise<void> => {
+    await app.close();
+    await Promise.all([reconciler.close(), sampler.close()]);
+    await engine.close();
+    watch?.close();
+    await store.close();
+    if (config.databaseUrl === null) await stopStore(machine);
+    await retractControl(config.home);
+  };
+  try {
+    await reconciler.start();
+    await timed('listen', () => app.listen({ host: config.host, port: config.port }));
+  } catch (error) {
+    // A port that is taken, above all: what has begun would work on, without an API, and keep the process alive.
+    await close();
+    throw error;
+  }
   await announceControl(config);
   sampler.start();
   refill();
 
-  return {
-    apiUrl: apiUrl(config),
-    close: async () => {
-      await app.close();
-      await Promise.all([reconciler.close(), sampler.close()]);
-      await engine.close();
-      watch?.close();
-      await store.close();
-      if (config.databaseUrl === null) await stopStore(machine);
-      await retractControl(config.home);
-    },
-  };
+  return { apiUrl: apiUrl(config), close };
 }
 
 /** The records: in the database that was named, or in one of our own. */
