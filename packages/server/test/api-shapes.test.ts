@@ -627,7 +627,7 @@ test('the reference page comes from here alone', async () => {
 
 test('every call of the document was made and answered as it says', () => {
   const successes = [...seen].filter((entry) => / 20\d$/.test(entry)).map((entry) => entry.split(' ')[0]);
-  expect(successes.toSorted()).toEqual(routes.map(({ operationId }) => operationId).toSorted());
+  expect(new Set(successes)).toEqual(new Set(routes.map(({ operationId }) => operationId)));
 });
 
 test('no password is in any answer but that to create, nor in any file or record of the installation', async () => {

@@ -151,7 +151,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         await writeCertificate(paths);
         return 'settings follow from the size';
       case 'start':
-        return start(spec, paths, installation, files);
+        return start(spec, paths, installation);
       case 'connect':
         await monitor.connect(spec.id, paths, spec.endpoint.port);
         return 'over the Unix socket';
@@ -195,7 +195,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     return `PostgreSQL ${installation.version} by ${machine.cloneMethod} in ${Date.now() - begun} ms`;
   };
 
-  const start = async (spec: ServiceSpec, paths: InstancePaths, installation: Installation, files: ConfigFiles): Promise<string> => {
+  const start = async (spec: ServiceSpec, paths: InstancePaths, installation: Installation): Promise<string> => {
     const { port } = spec.endpoint;
     if (!(await portIsFree(options.listenAddress, port))) {
       throw new Error(
