@@ -7,6 +7,8 @@ test('the table of settings in docs/operating.md says what SETTINGS says', () =>
   const section = text.split('\n## ').find((part) => part.startsWith('Settings\n')) ?? '';
   const rows = section.split('\n').filter((line) => line.startsWith('| `'));
   expect(rows).toEqual(
-    Object.entries(SETTINGS).map(([name, { flag, default: fallback, meaning }]) => `| \`${name}\` | \`${flag}\` | ${fallback} | ${meaning} |`),
+    Object.entries(SETTINGS).map(
+      ([name, { flag, default: fallback, meaning }]) => `| \`${name}\` | \`${flag}\` | ${fallback} | ${meaning} |`,
+    ),
   );
 });
