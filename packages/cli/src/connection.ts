@@ -8,7 +8,7 @@ export type Connection = { client: HowdahClient; projectId: string; apiUrl: stri
 
 /** The installation's directory, without the checks of a start. */
 export function homeDirectory(): string {
-  return resolve(process.env['HOWDAH_HOME'] || join(homedir(), '.howdah'));
+  return resolve((process.env['HOWDAH_HOME'] || '~/.howdah').replace(/^~(?=\/|$)/, homedir()));
 }
 
 /** The API of the installation whose `credentials.json` this user can read. */

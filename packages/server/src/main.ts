@@ -62,17 +62,32 @@ export async function startControlPlane(config: Config, log: FastifyBaseLogger, 
 
 type Ground = { machine: Machine; authority: CertificateAuthority };
 
-async function serve(
+/** What a start that fails must close again: an open connection would keep the process, a watch would start the records anew. */
+type Undo = (() => Promise<void> | void)[];
+
+async function serve(config: Config, ground: Ground, log: FastifyBaseLogger, timed: ReturnType<typeof timer>): Promise<ControlPlane> {
+  const undo: Undo = [];
+  try {
+    return await assemble(config, ground, log, timed, undo);
+  } catch (error) {
+    for (const close of undo.toReversed()) await close();
+    throw error;
+  }
+}
+
+async function assemble(
   config: Config,
   { machine, authority }: Ground,
   log: FastifyBaseLogger,
   timed: ReturnType<typeof timer>,
+  undo: Undo,
 ): Promise<ControlPlane> {
   const templates = createTemplates(machine);
   const connection = await timed('start the records database', () => connectionOf(config, machine, templates));
   const store = await timed('open the records', () =>
     openStore(connection, (error) => log.warn({ err: error }, 'a connection to the records broke')),
   );
+  undo.push(() => store.close());
   await ensureFirstKey(store, config);
   await insertRegion(store.db, LOCAL_REGION, config.portRange[0]);
 
@@ -115,7 +130,9 @@ async function serve(
     },
     log,
   );
+  undo.push(async () => app.close());
   const watch = config.databaseUrl === null ? await watchStore(machine, templates, log) : null;
+  undo.push(() => watch?.close());
   await timed('listen', () => app.listen({ host: config.host, port: config.port }));
   await announceControl(config);
   await reconciler.start();
