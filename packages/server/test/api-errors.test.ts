@@ -112,11 +112,12 @@ test('first the key, then the project, then the resource, then the body, then th
   expect(await cloud.request('DELETE', `/services/${paused.service_id}`)).toMatchObject({ status: 202 });
 });
 
+const said = ({ body }: Answer) => ({ ...Object(body), request_id: '' });
+
 test('another project looks the same whether or not it exists', async () => {
   const there = await send('GET', `/projects/${await newProject()}/services`, bearer(cloud.key));
   const notThere = await send('GET', `/projects/${newId()}/services`, bearer(cloud.key));
   expectError(there, 403);
-  const said = ({ body }: Answer) => ({ ...Object(body), request_id: '' });
   expect(said(there)).toEqual(said(notThere));
 });
 
@@ -131,15 +132,15 @@ test('no valid key: 401 with a challenge, the same for each reason', async () =>
     .where('public_key', '=', revoked.split(':')[0] ?? '')
     .execute();
   const refused = [expired, revoked, `${publicKey}:${secret}x`, `${publicKey}:`, `${newId()}:${secret}`, `${secret}:${publicKey}`];
-  const said = new Set<string>();
+  const reasons = new Set<string>();
   for (const key of refused) {
     const answer = await send('GET', '/projects', bearer(key));
     expectError(answer, 401);
     expect(answer.headers.get('www-authenticate')).toContain('Bearer');
-    said.add(String(Reflect.get(Object(answer.body), 'message')));
+    reasons.add(String(Reflect.get(Object(answer.body), 'message')));
     expectError(await send('GET', '/projects', { Authorization: `Basic ${Buffer.from(key).toString('base64')}` }), 401);
   }
-  expect(said.size).toBe(1);
+  expect(reasons.size).toBe(1);
   for (const Authorization of [
     '',
     'Bearer',
@@ -216,9 +217,10 @@ test('a key of another project finds nothing of this one, by any path', async ()
 
 // ── bodies, paths, methods ───────────────────────────────────────────────────────────────────────────────────────
 
+const post = (body: string, headers: Record<string, string> = json) =>
+  send('POST', at('/services'), { ...bearer(cloud.key), ...headers }, body);
+
 test('bodies that are none', async () => {
-  const post = (body: string, headers: Record<string, string> = json) =>
-    send('POST', at('/services'), { ...bearer(cloud.key), ...headers }, body);
   for (const body of [
     '{',
     '{"name":}',
@@ -239,7 +241,7 @@ test('bodies that are none', async () => {
   expectError(await post('name=x', { 'Content-Type': 'application/x-www-form-urlencoded' }), 415);
   expectError(await post('x', { 'Content-Type': 'garbage' }), 415);
   expectError(await post(`{"name":"${'x'.repeat(64 * 1024)}"}`), 413, '64 KiB');
-  expectError(await post(`${'['.repeat(30_000)}`), 400);
+  expectError(await post('['.repeat(30_000)), 400);
   expectError(await post('{"name":"'.padEnd(64 * 1024, 'x')), 400);
 });
 
@@ -423,8 +425,9 @@ test('headers that do not come are not waited for', async () => {
   expectError(parseAnswer(await sendRaw('GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ')), 408, 'in time');
 });
 
+const isWhole = (text: string) => text.includes('\r\n\r\n') && /\}\s*$/.test(text);
+
 test('odd but valid HTTP is answered in JSON too', async () => {
-  const once = (text: string) => text.includes('\r\n\r\n') && /\}\s*$/.test(text);
   for (const [request, status] of [
     ['GET /healthz HTTP/1.1\r\n\r\n', 200],
     ['GET /healthz HTTP/1.1\r\nHost: x\r\nExpect: the-unexpected\r\n\r\n', 200],
@@ -434,15 +437,16 @@ test('odd but valid HTTP is answered in JSON too', async () => {
     ['OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n', 404],
     ['GET /healthz HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n', 200],
   ] as const) {
-    const answer = parseAnswer(await sendRaw(request, once));
+    const answer = parseAnswer(await sendRaw(request, isWhole));
     if (status === 200) expect(answer, request).toMatchObject({ status, body: { status: 'ok' } });
     else expectError(answer, status);
   }
 });
 
+const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`;
+
 test('pipelined requests are answered in their order', async () => {
-  const request = (path: string) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`;
-  const text = await sendRaw(['/healthz', '/nothing', '/healthz', '/readyz'].map(request).join(''), (seen) => seen.includes('"ready"'));
+  const text = await sendRaw(['/healthz', '/nothing', '/healthz', '/readyz'].map(get).join(''), (seen) => seen.includes('"ready"'));
   expect([...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map((match) => match[1])).toEqual(['200', '404', '200', '200']);
 });
 

@@ -279,6 +279,8 @@ test('every service is a cluster of its own, with checksums', async () => {
   expect(await refusalOf({ password: twin.initial_password, ssl: { rejectUnauthorized: false } })).toMatch(/^28P01 /);
 });
 
+const contentOf = async (...path: string[]) => (await readFile(join(...path), 'utf8')).trim();
+
 test('a size is what the settings say, and what the operating system enforces where it can', async () => {
   const other = await connectTo(cloud, twin, twin.initial_password);
   expect(await value(admin, 'show shared_buffers')).toBe('128MB');
@@ -295,18 +297,17 @@ test('a size is what the settings say, and what the operating system enforces wh
   const { limits } = await prepareMachine(cloud.home);
   const { data: regions } = await cloud.client.GET('/projects/{project_id}/regions', { params: { path: { project_id: cloud.projectId } } });
   expect(regions?.[0]?.limits_enforced).toBe(limits.kind !== 'none');
-  const of = async (...path: string[]) => (await readFile(join(...path), 'utf8')).trim();
   switch (limits.kind) {
     case 'v2':
-      expect(await of(limits.root, twin.service_id, 'cpu.max')).toBe('100000 100000');
-      expect(await of(limits.root, twin.service_id, 'memory.max')).toBe(String(4 * 1024 ** 3));
-      expect(await of(limits.root, twin.service_id, 'cgroup.procs')).not.toBe('');
+      expect(await contentOf(limits.root, twin.service_id, 'cpu.max')).toBe('100000 100000');
+      expect(await contentOf(limits.root, twin.service_id, 'memory.max')).toBe(String(4 * 1024 ** 3));
+      expect(await contentOf(limits.root, twin.service_id, 'cgroup.procs')).not.toBe('');
       break;
     case 'v1':
-      expect(await of(limits.cpu, twin.service_id, 'cpu.cfs_quota_us')).toBe('100000');
-      expect(await of(limits.cpu, service.service_id, 'cpu.cfs_quota_us')).toBe('50000');
-      expect(await of(limits.memory, twin.service_id, 'memory.limit_in_bytes')).toBe(String(4 * 1024 ** 3));
-      expect(await of(limits.memory, twin.service_id, 'cgroup.procs')).not.toBe('');
+      expect(await contentOf(limits.cpu, twin.service_id, 'cpu.cfs_quota_us')).toBe('100000');
+      expect(await contentOf(limits.cpu, service.service_id, 'cpu.cfs_quota_us')).toBe('50000');
+      expect(await contentOf(limits.memory, twin.service_id, 'memory.limit_in_bytes')).toBe(String(4 * 1024 ** 3));
+      expect(await contentOf(limits.memory, twin.service_id, 'cgroup.procs')).not.toBe('');
       break;
     case 'none':
       expect(regions?.[0]?.limits_note).toContain('not enforced');
@@ -390,15 +391,16 @@ async function findPsql(candidates: readonly string[]): Promise<string | null> {
 
 // ── logs and figures ─────────────────────────────────────────────────────────────────────────────────────────────
 
+const logs = async (query: string) => {
+  const { body } = await cloud.request('GET', `/services/${service.service_id}/logs?${query}`);
+  const entries: unknown = Reflect.get(Object(body), 'entries');
+  return Array.isArray(entries) ? entries : [];
+};
+
 test('what fails stands in the logs, and is found again', async () => {
   await expect(admin.query('select howdah_no_such_column')).rejects.toThrow();
   await expect(admin.query("select 'a parameter'::int")).rejects.toThrow();
   await expect(admin.query('select $1::int', ['howdah-secret-parameter'])).rejects.toThrow();
-  const logs = async (query: string) => {
-    const { body } = await cloud.request('GET', `/services/${service.service_id}/logs?${query}`);
-    const entries: unknown = Reflect.get(Object(body), 'entries');
-    return Array.isArray(entries) ? entries : [];
-  };
   await expect.poll(async () => logs('search=HOWDAH_no_such_column&severities=ERROR'), { timeout: 30_000 }).toHaveLength(1);
   const [entry] = await logs('search=howdah_no_such_column');
   expect(entry).toEqual({
@@ -435,9 +437,9 @@ test('more than 500 entries come page by page, each once, newest first', async (
 });
 
 type Page = { entries: { message: string }[]; logs: string[]; last_cursor?: string; lastCursor?: string };
+const isPage = (candidate: unknown): candidate is Page =>
+  typeof candidate === 'object' && candidate !== null && 'entries' in candidate && 'logs' in candidate;
 function pageOf(body: unknown): Page {
-  const isPage = (candidate: unknown): candidate is Page =>
-    typeof candidate === 'object' && candidate !== null && 'entries' in candidate && 'logs' in candidate;
   if (!isPage(body)) throw new Error(`no page of logs: ${JSON.stringify(body)}`);
   return body;
 }

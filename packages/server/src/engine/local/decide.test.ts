@@ -56,6 +56,12 @@ const TABLE: [string, ServiceSpec, Observation, Step][] = [
     { ...WELL, server: { phase: 'ready', revisionCurrent: false }, filesCurrent: false },
     { kind: 'stop', mode: 'fast', why: 'for its new settings' },
   ],
+  [
+    'up with the settings of another size, and not watched',
+    spec(),
+    { ...WELL, server: { phase: 'ready', revisionCurrent: false }, connected: false },
+    { kind: 'stop', mode: 'fast', why: 'for its new settings' },
+  ],
   ['up and not watched', spec(), { ...WELL, connected: false }, { kind: 'connect' }],
   ['up, its certificate at its end', spec(), { ...WELL, certificateCurrent: false, filesCurrent: false }, { kind: 'renewCertificate' }],
   ['up, a file that needs no restart', spec(), { ...WELL, filesCurrent: false }, { kind: 'reload' }],
