@@ -4,7 +4,7 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     projects: [
-      { test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'] } },
+      { test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'], sequence: { groupOrder: 0 } } },
       {
         test: {
           name: 'system',
@@ -12,6 +12,7 @@ export default defineConfig({
           pool: 'forks',
           // Installations share the machine's cores: more at a time would only wait for each other.
           maxWorkers: 2,
+          sequence: { groupOrder: 1 },
           // Deadlines of last resort: no test measures time, and a slow machine must pass as well.
           testTimeout: 120_000,
           hookTimeout: 180_000,

@@ -14,7 +14,8 @@ const failed = [];
 for (const [name, command, args] of CHECKS) {
   const begun = performance.now();
   const { status } = spawnSync(command, args, { stdio: 'inherit' });
-  process.stdout.write(`${status === 0 ? 'ok    ' : 'FAILED'} ${name} (${((performance.now() - begun) / 1000).toFixed(1)} s)\n`);
+  const seconds = ((performance.now() - begun) / 1000).toFixed(1);
+  process.stdout.write(`${status === 0 ? 'ok    ' : 'FAILED'} ${String(name)} (${seconds} s)\n`);
   if (status !== 0) failed.push(name);
 }
 if (failed.length > 0) {

@@ -1,3 +1,6 @@
+/** Where the API begins on its host: clients of Tiger Cloud expect the version in it. */
+export const BASE_PATH = '/public/api/v1';
+
 /** What kind of database a service is; each type promises its extensions. */
 export const SERVICE_TYPES = ['TIMESCALEDB', 'POSTGRES', 'VECTOR'] as const;
 export type ServiceType = (typeof SERVICE_TYPES)[number];

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { BASE_PATH } from './api/app.ts';
+import { BASE_PATH } from '@howdah/contract';
 import { sha256 } from './api/auth.ts';
 import { isWildcard, type Config } from './config.ts';
 import { findProcess } from './engine/local/processes.ts';

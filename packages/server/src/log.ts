@@ -8,6 +8,7 @@ const ROTATE_BYTES = 20e6;
 export function openLog(home: string): { log: Logger; path: string } {
   const directory = join(home, 'logs');
   const path = join(directory, 'control.log');
+  mkdirSync(home, { recursive: true, mode: 0o755 });
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   if (existsSync(path) && statSync(path).size > ROTATE_BYTES) renameSync(path, `${path}.1`);
   const log = pino(

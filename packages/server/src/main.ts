@@ -9,7 +9,8 @@ import type { Config } from './config.ts';
 import { certificateHosts, createLocalEngine, LOOK_AGAIN_MS } from './engine/local/index.ts';
 import { prepareMachine, type Machine } from './engine/local/machine.ts';
 import { createMonitor } from './engine/local/monitor.ts';
-import { ensureStoreRunning, stopStore } from './engine/local/store-instance.ts';
+import { findServer } from './engine/local/server.ts';
+import { ensureStoreRunning, killStore, stopStore } from './engine/local/store-instance.ts';
 import { createTemplates, type Templates } from './engine/local/templates.ts';
 import { announceControl, apiUrl, ensureFirstKey, findControl, retractControl } from './installation.ts';
 import { createReconciler, type Reconciler } from './reconcile/reconciler.ts';
@@ -133,9 +134,13 @@ async function assemble(
   undo.push(async () => app.close());
   const watch = config.databaseUrl === null ? await watchStore(machine, templates, log) : null;
   undo.push(() => watch?.close());
+  await reconciler.start();
+  undo.push(
+    () => engine.close(),
+    () => reconciler?.close(),
+  );
   await timed('listen', () => app.listen({ host: config.host, port: config.port }));
   await announceControl(config);
-  await reconciler.start();
   sampler.start();
   refill();
 
@@ -161,11 +166,12 @@ async function connectionOf(config: Config, machine: Machine, templates: Templat
 /** Starts our own metadata database again whenever it dies. */
 async function watchStore(machine: Machine, templates: Templates, log: FastifyBaseLogger) {
   const id = `store-${randomUUID()}`;
-  const monitor = createMonitor(() => void revive());
+  const isFrozen = async (): Promise<boolean> => (await findServer(machine.layout.store))?.postmaster.frozen === true;
+  const monitor = createMonitor(() => void revive(), isFrozen);
   const revive = async (): Promise<void> => {
     try {
       log.warn({}, 'the records database died or hangs: starting it again');
-      if (monitor.isHung(id)) await stopStore(machine);
+      if (monitor.silentMs(id) !== null) await killStore(machine);
       await ensureStoreRunning(machine, templates);
       await monitor.connect(id, machine.layout.store, 5432);
     } catch (error) {

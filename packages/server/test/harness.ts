@@ -24,11 +24,16 @@ export type Answer = { status: number; body: unknown; headers: Headers };
 
 export type Installation = Awaited<ReturnType<typeof install>>;
 
+/** A directory for an installation, short and open: root's databases run as another user, who must get there. */
+export async function makeHome(): Promise<string> {
+  const home = await mkdtemp(join(tmpdir(), 'hd-'));
+  await chmod(home, 0o755);
+  return home;
+}
+
 /** Starts an installation. @param settings further settings of the environment, such as HOWDAH_SPARES */
 export async function install(settings: Record<string, string> = {}) {
-  const home = await mkdtemp(join(tmpdir(), 'hd-'));
-  // Root's databases run as another user, who must get here.
-  await chmod(home, 0o755);
+  const home = settings['HOWDAH_HOME'] ?? (await makeHome());
   const port = await freePorts();
   const env: Record<string, string> = {
     PATH: process.env['PATH'] ?? '',

@@ -1,6 +1,5 @@
 /** The HTTP face: Fastify with our errors, our limits and the routes. It knows services, never an engine's insides. */
-import { ApiError, NAMED_SCHEMAS } from '@howdah/contract';
-import type {} from '@fastify/swagger'; // what a schema may say for the OpenAPI document
+import { ApiError, BASE_PATH, NAMED_SCHEMAS } from '@howdah/contract';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, {
   LogController,
@@ -23,8 +22,6 @@ import { installationRoutes } from './routes/installation.ts';
 import { operationRoutes } from './routes/operations.ts';
 import { projectRoutes } from './routes/projects.ts';
 import { serviceRoutes } from './routes/services.ts';
-
-export const BASE_PATH = '/public/api/v1';
 
 /** What routes stand on. */
 export type ApiContext = {
@@ -57,7 +54,7 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
     bodyLimit: LIMITS.bodyLimit,
     requestTimeout: LIMITS.requestMs,
     keepAliveTimeout: LIMITS.keepAliveMs,
-    routerOptions: { maxParamLength: 512, ignoreTrailingSlash: true },
+    routerOptions: { maxParamLength: 512 },
     // A request without Host would be refused by Node itself, without a word; nothing here asks for it.
     http: {
       maxHeaderSize: LIMITS.headerBytes,
@@ -70,7 +67,7 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
     genReqId: () => randomUUID(),
     return503OnClosing: false,
     forceCloseConnections: 'idle',
-    frameworkErrors: (error, request, reply) => errorHandler(error, request, reply),
+    frameworkErrors: (error, request, reply) => void errorHandler(error, request, reply),
     clientErrorHandler: answerBrokenRequest,
   }).withTypeProvider<TypeBoxTypeProvider>();
 

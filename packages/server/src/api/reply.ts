@@ -1,4 +1,3 @@
-import { ERROR_CODES, ERROR_STATUS, ErrorBody, Ref } from '@howdah/contract';
 import type { FastifyReply } from 'fastify';
 
 /** Sends a document that is JSON text already, as the store keeps it. */
@@ -17,15 +16,3 @@ export function nameOperation(reply: FastifyReply, operationId: string | null): 
 }
 
 const asIs = (text: unknown): string => String(text);
-
-/** The answers of a route in the OpenAPI document: its own, and those that every route with a key can give. */
-export function answers<T extends Record<number, unknown>>(own: T, ...more: number[]): T {
-  const errors = [400, 401, 403, 404, 405, 413, 415, 500, 503, ...more].map(
-    (status) => [status, { description: describe(status), ...Ref(ErrorBody) }] as const,
-  );
-  return { ...Object.fromEntries(errors), ...own };
-}
-
-function describe(status: number): string {
-  return ERROR_CODES.filter((code) => ERROR_STATUS[code] === status).join(', ');
-}

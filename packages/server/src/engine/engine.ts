@@ -96,6 +96,8 @@ export interface Engine {
   supports(addons: readonly Addon[]): TypeCapability;
   /** Whether nothing else on the machine holds this port; asked before it is promised to a client. */
   portIsFree(port: number): Promise<boolean>;
+  /** Whether the process of a service is there: a cheap look, for many services at a time. */
+  runs(id: string): Promise<boolean>;
   /** One step toward the spec. */
   converge(spec: ServiceSpec, begin: BeginStep): Promise<Verdict>;
   /** One step toward nothing of the service being left; settled when nothing is. */

@@ -6,11 +6,11 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { OperationStep } from '@howdah/contract';
-import type { BeginStep, Engine, Verdict } from '../engine/engine.ts';
-import type { Store } from '../store/database.ts';
+import type { BeginStep, Engine, Seen, Verdict } from '../engine/engine.ts';
+import type { Store, Tx } from '../store/database.ts';
 import { claimService, dueServices, LEASE_MS, LeaseLost, lockLeased, makeAllDue, releaseService, renewLease } from '../store/leases.ts';
 import { beginOperation, endOperation, progressOperation, type OperationRow } from '../store/operations.ts';
-import { changeService, deleteService, specOf, type ServiceRow } from '../store/services.ts';
+import { changeService, deleteService, lockService, reachableServices, specOf, type ServiceRow } from '../store/services.ts';
 
 /** Services looked at side by side: about what two cores can start at a time (performance.md, section 1, parallel creates). */
 const PARALLEL_LOOKS = 8;
@@ -140,23 +140,17 @@ export function createReconciler({ store, engine, log, lookAgainMs, onSettled }:
     let show: NodeJS.Timeout | undefined;
     let shown: Promise<unknown> = Promise.resolve();
     const begin: BeginStep = async (name, seen) => {
-      // A service that runs by the records but not in truth: its users are told before it is mended.
-      if (
-        current.operation === null &&
-        current.service.project_id !== null &&
-        !current.service.deleting &&
-        current.service.power === 'running' &&
-        !seen.reachable
-      ) {
-        await openRepair(current, seen.reachable);
-      }
+      await announceFault(current, seen);
       current.steps.push({ name, started: new Date().toISOString(), finished: null, detail: null });
       show = setTimeout(() => {
         shown = save(current).catch((error: unknown) => log.warn({ service: current.id, err: error }, 'could not show a step'));
       }, SHOW_AFTER_MS);
     };
     try {
-      return current.service.deleting ? await engine.remove(current.id, begin) : await engine.converge(specOf(current.service), begin);
+      if (current.service.deleting) return await engine.remove(current.id, begin);
+      const verdict = await engine.converge(specOf(current.service), begin);
+      if (verdict.outcome !== 'settled') await announceFault(current, verdict.seen);
+      return verdict;
     } catch (error) {
       log.error({ service: current.id, err: error }, 'the engine failed in a way it does not know');
       const reason = error instanceof Error ? error.message : String(error);
@@ -173,16 +167,22 @@ export function createReconciler({ store, engine, log, lookAgainMs, onSettled }:
     }
   };
 
-  const openRepair = async (current: Work, reachable: boolean): Promise<void> =>
-    store.db.transaction().execute(async (tx) => {
-      const { service, operation } = await lockLeased(tx, current.id, current.token);
-      if (operation !== null) return;
-      const repair = await beginOperation(tx, service, 'repair', HOWDAH, null);
-      const begun = await progressOperation(tx, repair.id, [], null);
-      current.service = await changeService(tx, service, { reachable }, begun);
-      current.operation = begun;
-      log.warn({ service: current.id }, 'a service that shall run does not: repairing it');
+  /** A service that runs by the records but not in truth: its users are told before it is mended. */
+  const announceFault = async (current: Work, { reachable }: Seen): Promise<void> => {
+    const { service } = current;
+    if (current.operation !== null || service.project_id === null || service.deleting || service.power === 'paused' || reachable) return;
+    await store.db.transaction().execute(async (tx) => {
+      const locked = await lockLeased(tx, current.id, current.token);
+      if (locked.operation === null) Object.assign(current, await openRepair(tx, locked.service));
     });
+  };
+
+  const openRepair = async (tx: Tx, service: ServiceRow): Promise<{ service: ServiceRow; operation: OperationRow }> => {
+    const repair = await beginOperation(tx, service, 'repair', HOWDAH, null);
+    const operation = await progressOperation(tx, repair.id, [], null);
+    log.warn({ service: service.id }, 'a service that shall run does not: repairing it');
+    return { operation, service: await changeService(tx, service, { reachable: false }, operation) };
+  };
 
   /** Writes the steps so far, so that users see what is going on. */
   const save = async (current: Work): Promise<void> => {
@@ -209,12 +209,7 @@ export function createReconciler({ store, engine, log, lookAgainMs, onSettled }:
 
   type Recorded = { done: boolean; next: Work };
 
-  const recordIn = async (
-    tx: Parameters<typeof lockLeased>[0],
-    current: Work,
-    verdict: Verdict,
-    pastDeadline: boolean,
-  ): Promise<Recorded> => {
+  const recordIn = async (tx: Tx, current: Work, verdict: Verdict, pastDeadline: boolean): Promise<Recorded> => {
     const { service, operation } = await lockLeased(tx, current.id, current.token);
     const seen = { reachable: verdict.seen.reachable && service.power === 'running' };
     // Another wish was recorded meanwhile and has ended this one: what was seen counts, the rest is for the next round.
@@ -255,6 +250,19 @@ export function createReconciler({ store, engine, log, lookAgainMs, onSettled }:
     }
   };
 
+  /** A service that the records say can be reached and whose server is gone. */
+  const noticeDeath = async (id: string): Promise<void> => {
+    if (await engine.runs(id)) return;
+    await store.db.transaction().execute(async (tx) => {
+      const locked = await lockService(tx, id);
+      if (locked === null) return;
+      const { service, operation } = locked;
+      const owned = service.project_id !== null && operation === null && service.power === 'running';
+      if (owned) await openRepair(tx, service);
+      else await changeService(tx, service, { reachable: false }, operation);
+    });
+  };
+
   // ── life ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
   const tick = async (): Promise<void> => {
@@ -268,8 +276,9 @@ export function createReconciler({ store, engine, log, lookAgainMs, onSettled }:
 
   return {
     poke,
-    /** Looks at everything that shall run, and goes on from there. */
+    /** Tells of what died while nobody looked, before anybody is told otherwise; then looks at everything and goes on from there. */
     start: async (): Promise<void> => {
+      await Promise.all((await reachableServices(store.db)).map(noticeDeath));
       await makeAllDue(store.db);
       store.listen(poke);
       void tick();

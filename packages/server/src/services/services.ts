@@ -18,7 +18,6 @@ import {
   type LogEntry,
   type OperationKind,
   type SeriesBody,
-  type SeriesName,
   type Size,
   type SizeInput,
   SERIES_NAMES,

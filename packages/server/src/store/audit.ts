@@ -1,6 +1,6 @@
 /** What the audit reads of the records. */
 import type { LiveStatus } from '@howdah/contract';
-import { Pool, type ClientConfig } from 'pg';
+import { Client, type ClientConfig } from 'pg';
 
 export type AuditRecords = {
   services: { id: string; status: LiveStatus; port: number; power: 'running' | 'paused'; spare: boolean; operationId: string | null }[];
@@ -10,16 +10,18 @@ export type AuditRecords = {
 
 /** Reads the records of an installation, whether or not its control plane runs. */
 export async function readAuditRecords(connection: ClientConfig): Promise<AuditRecords> {
-  const pool = new Pool({ ...connection, max: 2, application_name: 'howdah audit' });
+  const client = new Client({ ...connection, application_name: 'howdah audit' });
+  client.on('error', () => undefined); // the statement under way is told
+  await client.connect();
   try {
-    const services = await pool.query<AuditRecords['services'][number]>(
+    const services = await client.query<AuditRecords['services'][number]>(
       `select id, status, port, power, project_id is null as spare, operation_id as "operationId"
        from services`,
     );
-    const contradictions = await pool.query<{ text: string }>(CONTRADICTIONS);
+    const contradictions = await client.query<{ text: string }>(CONTRADICTIONS);
     return { services: services.rows, contradictions: contradictions.rows.map(({ text }) => text) };
   } finally {
-    await pool.end();
+    await client.end();
   }
 }
 

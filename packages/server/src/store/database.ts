@@ -59,7 +59,7 @@ export interface Tables {
     kind: OperationKind;
     status: OperationStatus;
     requested_by: string;
-    steps: JSONColumnType<OperationStep[], string, string>;
+    steps: JSONColumnType<OperationStep[]>;
     error: string | null;
     created: Generated<Date>;
     finished: Moment | null;
@@ -105,6 +105,8 @@ export async function openStore(connection: ClientConfig, onError: (error: Error
   // Few connections win on few cores: statements queue here rather than compete there (performance.md, section 5).
   const pool = new Pool({ ...connection, max: 8, application_name: 'howdah control plane' });
   pool.on('error', onError);
+  // The pool looks after idle connections only; one in use whose server dies would end this process.
+  pool.on('connect', (client) => client.on('error', onError));
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
   let onPoke: (id: string) => void = () => undefined;
   let session = await openSession(connection, onError, (id) => onPoke(id));
@@ -175,7 +177,7 @@ export async function poke(tx: Db, id: string): Promise<void> {
 async function migrate(db: Db): Promise<void> {
   const migrator = new Migrator({ db, provider: { getMigrations } });
   const { error } = await migrator.migrateToLatest();
-  if (error !== undefined) throw error instanceof Error ? error : new Error(String(error));
+  if (error !== undefined) throw new Error('the tables of the records could not be brought up to date', { cause: error });
 }
 
 async function getMigrations() {

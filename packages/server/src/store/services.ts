@@ -313,6 +313,12 @@ export async function staleSpares(
   return rows.map(({ id }) => id).filter((id) => !kept.has(id));
 }
 
+/** Services that were last seen to accept connections, spares among them. */
+export async function reachableServices(db: Db): Promise<string[]> {
+  const rows = await db.selectFrom('services').select('id').where('reachable', '=', true).execute();
+  return rows.map(({ id }) => id);
+}
+
 /** Services that accept connections: those whose use is sampled. */
 export async function runningServices(db: Db): Promise<string[]> {
   const rows = await db.selectFrom('services').select('id').where('project_id', 'is not', null).where('status', '=', 'READY').execute();

@@ -1,8 +1,9 @@
 /** What belongs to the installation rather than to a project, and needs no key: health, metrics, the CA, the contract itself. */
 import { readFile } from 'node:fs/promises';
-import { ApiError } from '@howdah/contract';
+import Fastify, { type FastifyInstance } from 'fastify';
+import { ApiError, BASE_PATH } from '@howdah/contract';
 import { OPENAPI_FILE } from '../../paths.ts';
-import { BASE_PATH, type ApiContext, type App } from '../app.ts';
+import type { ApiContext, App } from '../app.ts';
 import type { Metrics } from '../metrics.ts';
 
 export function installationRoutes(app: App, { caPem, notReady }: ApiContext, metrics: Metrics): void {
@@ -27,11 +28,25 @@ export function installationRoutes(app: App, { caPem, notReady }: ApiContext, me
       .send(await readFile(OPENAPI_FILE, 'utf8')),
   );
 
-  void app.register(import('@scalar/fastify-api-reference'), {
-    routePrefix: `${BASE_PATH}/reference`,
+  // The page's script is 4 MB, which take a start longer than everything else of the API: loaded when somebody looks at it.
+  let reference: Promise<FastifyInstance> | undefined;
+  app.get(`${REFERENCE}/*`, open, async (request, reply) => {
+    reference ??= referencePage();
+    const page = await (await reference).inject({ url: request.url });
+    return reply.code(page.statusCode).headers(page.headers).serializer(String).send(page.body);
+  });
+  app.get(REFERENCE, open, async (_request, reply) => reply.redirect(`${REFERENCE}/`));
+}
+
+const REFERENCE = `${BASE_PATH}/reference`;
+
+async function referencePage(): Promise<FastifyInstance> {
+  const page = Fastify();
+  await page.register(import('@scalar/fastify-api-reference'), {
+    routePrefix: REFERENCE,
     configuration: {
       url: `${BASE_PATH}/openapi.json`,
-      title: 'Howdah API',
+      pageTitle: 'Howdah API',
       // No request to anywhere else.
       withDefaultFonts: false,
       telemetry: false,
@@ -41,4 +56,5 @@ export function installationRoutes(app: App, { caPem, notReady }: ApiContext, me
       hideClientButton: true,
     },
   });
+  return page;
 }

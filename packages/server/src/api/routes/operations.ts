@@ -2,7 +2,6 @@ import { ApiError, OperationSchema, Ref } from '@howdah/contract';
 import { Type } from 'typebox';
 import { findOperation, listOperations, operationDocument } from '../../store/operations.ts';
 import type { ApiContext, App } from '../app.ts';
-import { answers } from '../reply.ts';
 
 export function operationRoutes(api: App, { store }: ApiContext): void {
   api.get(
@@ -15,7 +14,7 @@ export function operationRoutes(api: App, { store }: ApiContext): void {
         tags: ['operations'],
         params: Type.Object({ project_id: Type.String() }),
         querystring: Type.Object({ service_id: Type.Optional(Type.String({ maxLength: 64 })) }),
-        response: answers({ 200: Type.Array(Ref(OperationSchema)) }),
+        response: { 200: Type.Array(Ref(OperationSchema)) },
       },
     },
     async (request) => (await listOperations(store.db, request.key.project_id, cleanId(request.query.service_id))).map(operationDocument),
@@ -29,7 +28,7 @@ export function operationRoutes(api: App, { store }: ApiContext): void {
         summary: 'Get an operation with its steps',
         tags: ['operations'],
         params: Type.Object({ project_id: Type.String(), operation_id: Type.String() }),
-        response: answers({ 200: Ref(OperationSchema) }),
+        response: { 200: Ref(OperationSchema) },
       },
     },
     async (request) => {

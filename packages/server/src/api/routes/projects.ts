@@ -2,7 +2,6 @@ import { ProjectSchema, Ref, RegionSchema } from '@howdah/contract';
 import { Type } from 'typebox';
 import { describeRegion } from '../../services/regions.ts';
 import type { ApiContext, App } from '../app.ts';
-import { answers } from '../reply.ts';
 
 export function projectRoutes(api: App, { region }: ApiContext): void {
   api.get(
@@ -12,7 +11,7 @@ export function projectRoutes(api: App, { region }: ApiContext): void {
         operationId: 'listProjects',
         summary: 'List the projects that the key reaches',
         tags: ['projects'],
-        response: answers({ 200: Type.Array(Ref(ProjectSchema)) }),
+        response: { 200: Type.Array(Ref(ProjectSchema)) },
       },
     },
     async ({ key }) => [{ id: key.project_id, name: key.project_name }],
@@ -26,7 +25,7 @@ export function projectRoutes(api: App, { region }: ApiContext): void {
         summary: 'List the regions with what they can run',
         tags: ['projects'],
         params: Type.Object({ project_id: Type.String() }),
-        response: answers({ 200: Type.Array(Ref(RegionSchema)) }),
+        response: { 200: Type.Array(Ref(RegionSchema)) },
       },
     },
     async () => [describeRegion(region)],

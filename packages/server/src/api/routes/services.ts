@@ -19,7 +19,7 @@ import { Type } from 'typebox';
 import { listDocs } from '../../store/services.ts';
 import { PRIMARY_NODE, type Caller } from '../../services/services.ts';
 import type { ApiContext, App } from '../app.ts';
-import { answers, nameOperation, sendNothing, sendText } from '../reply.ts';
+import { nameOperation, sendNothing, sendText } from '../reply.ts';
 
 const ofProject = Type.Object({ project_id: Type.String() });
 const ofService = Type.Object({ project_id: Type.String(), service_id: Type.String() });
@@ -49,7 +49,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         summary: 'List all services',
         tags: ['services'],
         params: ofProject,
-        response: answers({ 200: ServiceListSchema }),
+        response: { 200: ServiceListSchema },
       },
     },
     async (request, reply) => sendText(reply, 200, await listDocs(store.pool, request.key.project_id)),
@@ -65,7 +65,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         tags: ['services'],
         params: ofProject,
         body: Ref(CreateServiceBody),
-        response: answers({ 202: Ref(ServiceSchema) }, 422),
+        response: { 202: Ref(ServiceSchema) },
       },
     },
     async (request, reply) => {
@@ -84,7 +84,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         summary: 'Get a service',
         tags: ['services'],
         params: ofService,
-        response: answers({ 200: Ref(ServiceSchema) }),
+        response: { 200: Ref(ServiceSchema) },
       },
     },
     async (request, reply) => sendText(reply, 200, request.service.doc),
@@ -99,7 +99,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         summary: 'Delete a service',
         tags: ['services'],
         params: ofService,
-        response: answers({ 202: accepted }),
+        response: { 202: accepted },
       },
     },
     async (request, reply) => {
@@ -118,7 +118,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
           summary: `${action === 'start' ? 'Start' : 'Stop'} a service`,
           tags: ['services'],
           params: ofService,
-          response: answers({ 202: Ref(ServiceSchema) }),
+          response: { 202: Ref(ServiceSchema) },
         },
       },
       async (request, reply) => {
@@ -138,7 +138,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         tags: ['services'],
         params: ofService,
         body: Ref(ResizeBody),
-        response: answers({ 202: Ref(ServiceSchema) }),
+        response: { 202: Ref(ServiceSchema) },
       },
     },
     async (request, reply) => {
@@ -163,7 +163,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         tags: ['services'],
         params: ofService,
         body: Ref(UpdatePasswordBody),
-        response: answers({ 204: Type.Null({ description: 'the new password is live' }) }),
+        response: { 204: Type.Null({ description: 'the new password is live' }) },
       },
     },
     async (request, reply) => {
@@ -182,7 +182,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         tags: ['services'],
         params: ofService,
         body: Ref(SetEnvironmentBody),
-        response: answers({ 200: Ref(MessageBody) }),
+        response: { 200: Ref(MessageBody) },
       },
     },
     async (request, reply) => {
@@ -201,7 +201,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         tags: ['services'],
         params: ofService,
         body: Ref(RenameBody),
-        response: answers({ 200: Ref(ServiceSchema) }),
+        response: { 200: Ref(ServiceSchema) },
       },
     },
     async (request, reply) => {
@@ -220,7 +220,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         tags: ['services'],
         params: ofService,
         querystring: LogsQuery,
-        response: answers({ 200: Ref(LogsSchema) }),
+        response: { 200: Ref(LogsSchema) },
       },
     },
     async (request) => {
@@ -248,7 +248,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         summary: 'List the series that are kept',
         tags: ['metrics'],
         params: ofService,
-        response: answers({ 200: Type.Array(Type.String()) }),
+        response: { 200: Type.Array(Type.String()) },
       },
     },
     async () => [...SERIES_NAMES],
@@ -264,7 +264,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         tags: ['metrics'],
         params: ofService,
         body: Ref(SeriesBody),
-        response: answers({ 200: Type.Array(Ref(SeriesSchema)) }),
+        response: { 200: Type.Array(Ref(SeriesSchema)) },
       },
     },
     async (request) => services.series(request.service.key, request.body),

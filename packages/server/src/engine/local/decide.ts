@@ -8,8 +8,10 @@ export type Observation = {
   /** Whether its first password was set. */
   born: boolean;
   templateReady: boolean;
-  server: { phase: Phase; revisionCurrent: boolean } | null;
-  hung: boolean;
+  /** sizeCurrent: whether the server was started with the size that is wanted; only another size is worth a restart. */
+  server: { phase: Phase; sizeCurrent: boolean } | null;
+  /** For how long it has not answered; null: it answers. */
+  silentMs: number | null;
   connected: boolean;
   /** Whether the files on disk are those that the spec asks for. */
   filesCurrent: boolean;
@@ -18,7 +20,7 @@ export type Observation = {
 
 export type Step =
   | { kind: 'settled' }
-  | { kind: 'wait'; why: string }
+  | { kind: 'wait'; why: string; waitMs: number }
   | { kind: 'refuse'; why: string }
   | { kind: 'makeTemplate' }
   | { kind: 'clone' }
@@ -43,6 +45,12 @@ export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refus
   stop: 'stop PostgreSQL',
 };
 
+/**
+ * A server that does not answer may be on a machine that is short of CPU: it is given this long before it is killed, from
+ * which PostgreSQL recovers by its log, but every session is lost.
+ */
+export const KILL_AFTER_MS = 20_000;
+
 export function decide(spec: ServiceSpec, seen: Observation): Step {
   if (seen.directory === 'foreign') {
     return { kind: 'refuse', why: 'its directory exists and was not made by Howdah; move it out of the way' };
@@ -56,11 +64,16 @@ export function decide(spec: ServiceSpec, seen: Observation): Step {
 
 function decideRunning(spec: ServiceSpec, seen: Observation, server: NonNullable<Observation['server']>): Step {
   if (spec.power === 'paused') return { kind: 'stop', mode: 'fast', why: 'paused' };
-  // Nothing else is worth trying on a server that does not answer; PostgreSQL recovers from its log at the next start.
-  if (seen.hung) return { kind: 'stop', mode: 'kill', why: 'it did not answer' };
-  if (server.phase === 'stopping') return { kind: 'wait', why: 'the server is shutting down' };
-  if (server.phase === 'starting') return { kind: 'wait', why: 'the server is starting; after a crash it first recovers from its log' };
-  if (!server.revisionCurrent) return { kind: 'stop', mode: 'fast', why: 'for its new settings' };
+  if (seen.silentMs !== null && seen.silentMs >= KILL_AFTER_MS) {
+    return { kind: 'stop', mode: 'kill', why: `it had not answered for ${Math.round(seen.silentMs / 1000)} s` };
+  }
+  if (server.phase === 'stopping') return { kind: 'wait', why: 'the server is shutting down', waitMs: 20 };
+  if (server.phase === 'starting')
+    return { kind: 'wait', why: 'the server is starting; after a crash it first recovers from its log', waitMs: 20 };
+  if (seen.silentMs !== null && seen.connected) {
+    return { kind: 'wait', why: `the server does not answer; after ${KILL_AFTER_MS / 1000} s it is started anew`, waitMs: 500 };
+  }
+  if (!server.sizeCurrent) return { kind: 'stop', mode: 'fast', why: 'for its new size' };
   if (!seen.connected) return { kind: 'connect' };
   if (!seen.certificateCurrent) return { kind: 'renewCertificate' };
   if (!seen.filesCurrent) return { kind: 'reload' };

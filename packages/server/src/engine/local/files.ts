@@ -1,5 +1,4 @@
 /** The configuration files of one server, as pure functions of what they depend on. */
-import { createHash } from 'node:crypto';
 import type { Installation } from './installations.ts';
 import type { InstancePaths } from './layout.ts';
 import { quoted, serverSettings } from './settings.ts';
@@ -26,11 +25,6 @@ export type ConfigFiles = {
 /** Every configuration file of a server. They stand outside the data directory: a base backup must not carry them. */
 export function configFiles(input: ServerInput, controlUsers: readonly string[]): ConfigFiles {
   return { 'postgresql.conf': postgresqlConf(input), 'pg_hba.conf': HBA, 'pg_ident.conf': identConf(controlUsers) };
-}
-
-/** Tells two configurations apart that need a restart between them; it stands on the server's command line. */
-export function revisionOf(files: ConfigFiles): string {
-  return createHash('sha256').update(files['postgresql.conf']).digest('hex').slice(0, 12);
 }
 
 function postgresqlConf({ paths, installation, extensions, size, listen }: ServerInput): string {

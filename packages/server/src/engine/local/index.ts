@@ -2,7 +2,7 @@
 import { readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { ADDONS_OF_TYPE, ADMIN_ROLE, EXTENSION_OF_ADDON, SERVICE_TYPES, type Addon, type ServiceType } from '@howdah/contract';
+import { ADDONS_OF_TYPE, ADMIN_ROLE, EXTENSION_OF_ADDON, type Addon, type ServiceType } from '@howdah/contract';
 import { issueServerCertificate, needsRenewal, type CertificateAuthority } from '../../tls.ts';
 import { isWildcard } from '../../config.ts';
 import {
@@ -17,7 +17,7 @@ import {
 } from '../engine.ts';
 import { assertSpaceFor, cloneTree, removeTree } from './clone.ts';
 import { decide, STEP_NAME, type Observation, type Step } from './decide.ts';
-import { configFiles, revisionOf, type ConfigFiles } from './files.ts';
+import { configFiles, type ConfigFiles } from './files.ts';
 import { renewSystemIdentifier } from './identity.ts';
 import { installationFor, missingFor, type Installation } from './installations.ts';
 import { instancePaths, type InstancePaths } from './layout.ts';
@@ -33,6 +33,7 @@ import {
   makeInstanceDirectories,
   phaseOf,
   portIsFree,
+  sizeLabel,
   stopServer,
   waitUntilReady,
   whyItEnded,
@@ -68,7 +69,7 @@ type Marker = { id: string; installation: string; born: boolean };
 export function createLocalEngine(options: LocalEngineOptions): Engine {
   const { machine, templates, authority, changed } = options;
   const installations = machine.installations.usable;
-  const monitor = createMonitor(changed);
+  const monitor = createMonitor(changed, async (id) => (await findServer(machine.layout.service(id)))?.postmaster.frozen === true);
   const glances = new Map<string, Glance>();
 
   // ── observe ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -105,9 +106,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       directory: exists ? (ours ? 'ours' : 'foreign') : 'absent',
       born: ours && marker.born,
       templateReady: !exists && installation !== null && (await templates.isReady(installation, extensionsOf(spec.addons))),
-      server:
-        server === null ? null : { phase: await phaseOf(paths), revisionCurrent: files === null || server.revision === revisionOf(files) },
-      hung: monitor.isHung(spec.id),
+      server: server === null ? null : { phase: await phaseOf(paths), sizeCurrent: server.size === sizeLabel(spec.size) },
+      silentMs: monitor.silentMs(spec.id),
       connected: monitor.isConnected(spec.id),
       filesCurrent: !ours || files === null || (await filesAreCurrent(paths, files)),
       certificateCurrent: !ours || (await certificateIsCurrent(paths)),
@@ -207,9 +207,9 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const flushed = run('sync', ['-f', paths.data]);
     flushed.catch(() => undefined);
     const begun = Date.now();
-    await launch(machine, paths, installation.bin, revisionOf(files), cgroupFiles);
+    await launch(machine, paths, installation.bin, spec.size, cgroupFiles);
     const state = await waitUntilReady(paths, START_PATIENCE_MS);
-    if (state === 'ended') throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths)}`);
+    if (state === 'ended') throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths, begun)}`);
     await flushed;
     if (state === 'starting') return 'recovering from its log';
     await monitor.connect(spec.id, paths, port);
@@ -217,7 +217,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   };
 
   const stop = async (id: string, paths: InstancePaths, server: Server, mode: 'fast' | 'immediate' | 'kill'): Promise<void> => {
-    monitor.drop(id);
+    monitor.forget(id);
     if (await stopServer(machine, server, mode, mode === 'fast' ? STOP_PATIENCE_MS : 5000)) return;
     // Orderly ways come first; a server that refuses them is ended all the same and recovers from its log at the next start.
     if (await stopServer(machine, server, 'kill', 5000)) return;
@@ -244,7 +244,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
 
   const converge = async (spec: ServiceSpec, begin: BeginStep): Promise<Verdict> => {
     const { look: now, seen } = await look(spec);
-    const reachable = seen.server?.phase === 'ready' && seen.connected && !seen.hung;
+    // Not having connected yet, after a start of the control plane, is no fault of the service's.
+    const reachable = seen.server?.phase === 'ready' && seen.silentMs === null;
     const before: Seen = { reachable, present: seen.directory === 'ours' };
     const step = decide(spec, seen);
     switch (step.kind) {
@@ -252,7 +253,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         if (seen.directory === 'ours') await pruneLogs(now.paths.logs);
         return { did: null, detail: null, seen: before, outcome: 'settled' };
       case 'wait':
-        return { did: null, detail: step.why, seen: before, outcome: 'again', waitMs: 20 };
+        return { did: null, detail: step.why, seen: before, outcome: 'again', waitMs: step.waitMs };
       case 'refuse':
         return { did: null, detail: null, seen: before, outcome: 'failed', reason: `${now.paths.root}: ${step.why}` };
       default: {
@@ -273,7 +274,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const paths = machine.layout.service(id);
     const gone: Seen = { reachable: false, present: false };
     const [server, marker] = await Promise.all([findServer(paths), readMarker(paths)]);
-    monitor.drop(id);
+    monitor.forget(id);
     glances.delete(id);
     if (server !== null) {
       await begin('stop PostgreSQL', { reachable: false, present: true });
@@ -324,6 +325,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     capabilities,
     supports,
     portIsFree: (port) => portIsFree(options.listenAddress, port),
+    runs: async (id) => (await findServer(machine.layout.service(id))) !== null,
     converge,
     remove,
     setPassword: async (id, verifier) => {

@@ -7,20 +7,26 @@ import { CONTROL_ROLE } from './files.ts';
 import type { InstancePaths } from './layout.ts';
 
 export const HEARTBEAT_MS = 5000;
-/** A server that has not answered for this long hangs. */
+/** A server that has not answered for this long is reported; it may still come back by itself. */
 export const ANSWER_DEADLINE_MS = 5000;
 
-type Watch = { client: Client; hung: boolean; timer: NodeJS.Timeout };
+type Watch = { client: Client; timer: NodeJS.Timeout };
 
 /** A server that did not answer in time. */
 export class NoAnswer extends Error {}
 
-/** @param changed called when a watched server died or hangs, with its id */
-export function createMonitor(changed: (id: string) => void) {
+/**
+ * @param changed called when a watched server died, stopped answering or answers again, with its id
+ * @param isFrozen whether a server's first process was stopped by a signal: running sessions would answer, new ones could not begin
+ */
+export function createMonitor(changed: (id: string) => void, isFrozen: (id: string) => Promise<boolean>) {
   const watches = new Map<string, Watch>();
+  /** Since when a server has not answered, in ms since the epoch. */
+  const silentSince = new Map<string, number>();
 
   const connect = async (id: string, paths: InstancePaths, port: number): Promise<void> => {
     drop(id);
+    const begunMs = Date.now();
     const client = new Client({
       host: paths.socket,
       port,
@@ -31,28 +37,40 @@ export function createMonitor(changed: (id: string) => void) {
     });
     // Emitted when the server ends the connection, too; 'end' follows and is what we act on.
     client.on('error', () => undefined);
-    await client.connect();
+    try {
+      await client.connect();
+    } catch (error) {
+      if (Date.now() - begunMs >= ANSWER_DEADLINE_MS && !silentSince.has(id)) silentSince.set(id, begunMs);
+      throw error;
+    }
+    silentSince.delete(id);
     client.once('end', () => {
       if (watches.get(id)?.client !== client) return;
       drop(id);
       changed(id);
     });
     // A random first beat keeps the beats of many servers apart.
-    watches.set(id, { client, hung: false, timer: setTimeout(() => void beat(id, client), HEARTBEAT_MS * Math.random()) });
+    watches.set(id, { client, timer: setTimeout(() => void beat(id, client), HEARTBEAT_MS * Math.random()) });
   };
 
   const beat = async (id: string, client: Client): Promise<void> => {
     const watch = watches.get(id);
     if (watch?.client !== client) return;
-    try {
-      await inTime(client.query('select 1'));
-      watch.hung = false;
-      watch.timer = setTimeout(() => void beat(id, client), HEARTBEAT_MS);
-    } catch {
-      if (watches.get(id) !== watch) return;
-      watch.hung = true;
+    const begunMs = Date.now();
+    watch.timer = setTimeout(() => {
+      if (!silentSince.has(id)) silentSince.set(id, begunMs);
       changed(id);
+    }, ANSWER_DEADLINE_MS);
+    try {
+      // The answer to a late beat still counts: a machine that was busy is no server that hangs.
+      await client.query('select 1');
+      if (watches.get(id) !== watch || (await isFrozen(id))) return;
+    } catch {
+      return; // the connection broke: 'end' tells of it
     }
+    clearTimeout(watch.timer);
+    if (silentSince.delete(id)) changed(id);
+    watch.timer = setTimeout(() => void beat(id, client), HEARTBEAT_MS);
   };
 
   const drop = (id: string): void => {
@@ -73,10 +91,17 @@ export function createMonitor(changed: (id: string) => void) {
   return {
     connect,
     query,
-    /** Ends the watch without telling: before a server is stopped on purpose. */
-    drop,
+    /** Ends the watch without telling: before a server is stopped on purpose, or when it is gone. */
+    forget: (id: string): void => {
+      drop(id);
+      silentSince.delete(id);
+    },
     isConnected: (id: string) => watches.has(id),
-    isHung: (id: string) => watches.get(id)?.hung === true,
+    /** For how long a server has not answered, in ms; null: it answers. */
+    silentMs: (id: string): number | null => {
+      const since = silentSince.get(id);
+      return since === undefined ? null : Date.now() - since;
+    },
     close: () => [...watches.keys()].forEach(drop),
   };
 }

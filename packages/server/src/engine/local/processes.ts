@@ -6,7 +6,16 @@ import { readFile, readdir } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** A process that is there and no zombie. The start time tells it from a later one with the same pid. */
-export type Process = { pid: number; parentPid: number; command: string; startTicks: string; cpuTicks: number; childCpuTicks: number };
+export type Process = {
+  pid: number;
+  parentPid: number;
+  command: string;
+  startTicks: string;
+  /** Stopped by a signal or a debugger. */
+  frozen: boolean;
+  cpuTicks: number;
+  childCpuTicks: number;
+};
 
 /** Looks a process up; null when there is none, or only its zombie. */
 export async function findProcess(pid: number): Promise<Process | null> {
@@ -20,6 +29,7 @@ export async function findProcess(pid: number): Promise<Process | null> {
   return {
     pid,
     parentPid: Number(parent),
+    frozen: state === 'T' || state === 't',
     command: stat.slice(stat.indexOf('(') + 1, close),
     cpuTicks: Number(fields[11]) + Number(fields[12]),
     childCpuTicks: Number(fields[13]) + Number(fields[14]),

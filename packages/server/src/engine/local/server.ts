@@ -5,7 +5,9 @@ import { chown, mkdir, open, readdir, readlink, rm, writeFile } from 'node:fs/pr
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Size } from '@howdah/contract';
 import type { InstancePaths } from './layout.ts';
+import { readLogs } from './logs.ts';
 import { UNSHARE_AS_ROOT, UNSHARE_AS_USER, type Machine, type Owner } from './machine.ts';
 import { allPids, argumentsOf, childrenOf, findProcess, readOrNull, signal, waitUntilGone, type Process } from './processes.ts';
 import { lastLines } from './run.ts';
@@ -13,14 +15,23 @@ import { lastLines } from './run.ts';
 /** A server that runs. */
 export type Server = {
   postmaster: Process;
-  /** The configuration it was started with; see `revisionOf`. */
-  revision: string | null;
+  /** The size it was started with; see {@link sizeLabel}. */
+  size: string | null;
 };
 
 /** Where a running server is in its life, from its own pid file. */
 export type Phase = 'starting' | 'ready' | 'stopping';
 
-const REVISION_SETTING = 'howdah.revision=';
+/**
+ * On the command line of every server of ours: the size it was started with. A newer Howdah may write other settings for the same
+ * size; they wait for the next start, since an upgrade of the control plane must not end anybody's session.
+ */
+const SIZE_SETTING = 'howdah.size=';
+
+/** A size as it stands on a command line. */
+export function sizeLabel(size: Size): string {
+  return size === 'shared' ? 'shared' : `${size.cpuMillis}m-${size.memoryGbs}g`;
+}
 
 /**
  * Writes its own pid into the cgroups and the pid file, then becomes the server: no moment is left in which a server
@@ -40,7 +51,7 @@ export async function launch(
   machine: Machine,
   paths: InstancePaths,
   bin: string,
-  revision: string,
+  size: Size,
   cgroupFiles: readonly string[],
 ): Promise<void> {
   // A server that was killed leaves these; with nothing running they only mislead (reliability.md, trap 1).
@@ -54,7 +65,7 @@ export async function launch(
     '-c',
     `config_file=${join(paths.config, 'postgresql.conf')}`,
     '-c',
-    `${REVISION_SETTING}${revision}`,
+    `${SIZE_SETTING}${sizeLabel(size)}`,
   ];
   const command = [...namespace(machine), ...privileges(machine.owner), ...postgres];
   const log = await open(paths.startLog, 'w', 0o600);
@@ -118,8 +129,8 @@ async function serverAt(pid: number, paths: InstancePaths): Promise<Server | nul
     return null;
   const postmaster = await findProcess(pid);
   if (postmaster === null) return null;
-  const revision = rest.find((argument) => argument.startsWith(REVISION_SETTING))?.slice(REVISION_SETTING.length) ?? null;
-  return { postmaster, revision };
+  const size = rest.find((argument) => argument.startsWith(SIZE_SETTING))?.slice(SIZE_SETTING.length) ?? null;
+  return { postmaster, size };
 }
 
 /**
@@ -134,8 +145,7 @@ async function worksIn(pid: number, data: string): Promise<boolean> {
 export async function runningServers(): Promise<string[]> {
   const candidates = await Promise.all((await allPids()).map(async (pid) => ({ pid, args: await argumentsOf(pid) })));
   const servers = candidates.filter(
-    ({ args }) =>
-      args[0]?.endsWith('/postgres') === true && args[1] === '-D' && args.some((argument) => argument.startsWith(REVISION_SETTING)),
+    ({ args }) => args[0]?.endsWith('/postgres') === true && args[1] === '-D' && args.some((argument) => argument.startsWith(SIZE_SETTING)),
   );
   const pids = new Set(servers.map(({ pid }) => pid));
   const tops = await Promise.all(
@@ -190,22 +200,21 @@ export async function stopServer(machine: Machine, { postmaster }: Server, mode:
   return true;
 }
 
-/** Why a server ended: the end of what it said before its log collector took over, and of its log. */
-export async function whyItEnded(paths: InstancePaths): Promise<string> {
+/**
+ * Why a server ended: what it said before its log collector took over, or the last fatal entry of its log.
+ *
+ * @param launchedMs when it was launched, in ms since the epoch; what its predecessors said is none of its business
+ */
+export async function whyItEnded(paths: InstancePaths, launchedMs: number): Promise<string> {
   const started = (await readOrNull(paths.startLog)) ?? '';
-  const collected = await lastFatal(paths);
-  return collected ?? (lastLines(started) || 'it said nothing');
+  const early = started.split('\n').findLast((line) => /(FATAL|PANIC): /.test(line));
+  return early ?? (await lastFatal(paths, launchedMs)) ?? (lastLines(started) || 'it said nothing');
 }
 
-async function lastFatal(paths: InstancePaths): Promise<string | null> {
-  const newest = (await readdir(paths.logs).catch(() => []))
-    .filter((name) => name.endsWith('.json'))
-    .toSorted()
-    .at(-1);
-  if (newest === undefined) return null;
-  const lines = ((await readOrNull(join(paths.logs, newest))) ?? '').trim().split('\n').slice(-20);
-  const fatal = lines.toReversed().find((line) => line.includes('"error_severity":"FATAL"') || line.includes('"error_severity":"PANIC"'));
-  return fatal === undefined ? null : (/"message":"((?:[^"\\]|\\.)*)"/.exec(fatal)?.[1]?.replaceAll('\\"', '"') ?? null);
+async function lastFatal(paths: InstancePaths, launchedMs: number): Promise<string | null> {
+  const query = { sinceMs: launchedMs, untilMs: null, cursor: null, search: [], severities: ['FATAL', 'PANIC'], limit: 1 };
+  const { entries } = await readLogs(paths.logs, query).catch(() => ({ entries: [] }));
+  return entries[0]?.message.replaceAll('\n', '; ') ?? null;
 }
 
 /** Makes the directories of an instance, all but its data. Those that the server writes belong to its user. */

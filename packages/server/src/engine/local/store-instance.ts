@@ -2,7 +2,7 @@
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import type { ClientConfig } from 'pg';
 import { cloneTree, removeTree } from './clone.ts';
-import { configFiles, CONTROL_ROLE, revisionOf } from './files.ts';
+import { configFiles, CONTROL_ROLE } from './files.ts';
 import { renewSystemIdentifier } from './identity.ts';
 import { installationFor, missingFor, type Installation } from './installations.ts';
 import { instancePaths } from './layout.ts';
@@ -23,16 +23,17 @@ const SIZE = { cpuMillis: 500, memoryGbs: 2 } as const;
  */
 export async function ensureStoreRunning(machine: Machine, templates: Templates): Promise<ClientConfig> {
   const paths = machine.layout.store;
+  const begunMs = Date.now();
   const installation = await installationOfStore(machine, templates);
   const files = configFiles({ paths, installation, extensions: [], size: SIZE, listen: null }, machine.controlUsers);
   const running = await findServer(paths);
   if (running !== null && (await phaseOf(paths)) === 'stopping') await stopServer(machine, running, 'fast', START_DEADLINE_MS);
   if (running === null || (await findServer(paths)) === null) {
     await writeConfig(machine, paths, files);
-    await launch(machine, paths, installation.bin, revisionOf(files), []);
+    await launch(machine, paths, installation.bin, SIZE, []);
   }
   if ((await waitUntilReady(paths, START_DEADLINE_MS)) !== 'ready') {
-    throw new Error(`the control plane's own PostgreSQL in ${paths.root} does not start: ${await whyItEnded(paths)}`);
+    throw new Error(`the control plane's own PostgreSQL in ${paths.root} does not start: ${await whyItEnded(paths, begunMs)}`);
   }
   return storeConnection(machine);
 }
@@ -46,6 +47,12 @@ export function storeConnection({ layout }: Machine): ClientConfig {
 export async function stopStore(machine: Machine): Promise<void> {
   const running = await findServer(machine.layout.store);
   if (running !== null) await stopServer(machine, running, 'fast', 60_000);
+}
+
+/** Ends a metadata database that does not answer. */
+export async function killStore(machine: Machine): Promise<void> {
+  const running = await findServer(machine.layout.store);
+  if (running !== null) await stopServer(machine, running, 'kill', 10_000);
 }
 
 /** The installation that the records were made with; at the first start they are made. */

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { Client } from 'pg';
 import { ADMIN_ROLE, DATABASE_NAME, type AddonExtension } from '@howdah/contract';
 import { assertSpaceFor, makeCloneable, removeTree } from './clone.ts';
-import { CONTROL_ROLE, configFiles, revisionOf } from './files.ts';
+import { CONTROL_ROLE, configFiles } from './files.ts';
 import type { Installation } from './installations.ts';
 import { instancePaths, type InstancePaths } from './layout.ts';
 import type { Machine } from './machine.ts';
@@ -108,11 +108,12 @@ async function furnish(
 ): Promise<void> {
   const files = configFiles({ paths, installation, extensions, size: 'shared', listen: null }, machine.controlUsers);
   await writeConfig(machine, paths, files);
-  await launch(machine, paths, installation.bin, revisionOf(files), []);
+  const begunMs = Date.now();
+  await launch(machine, paths, installation.bin, 'shared', []);
   const state = await waitUntilReady(paths, 60_000);
   const server = await findServer(paths);
   if (state !== 'ready' || server === null)
-    throw new Error(`the template for ${installation.name} did not start: ${await whyItEnded(paths)}`);
+    throw new Error(`the template for ${installation.name} did not start: ${await whyItEnded(paths, begunMs)}`);
   try {
     await execute(paths, 'postgres', roleStatements());
     await execute(paths, DATABASE_NAME, databaseStatements(extensions));

@@ -1,0 +1,66 @@
+/** What changes when the control plane starts anew with other settings, or keeps its records elsewhere. */
+import { appendFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { connect } from 'node:tls';
+import { expect, test } from 'vitest';
+import { createLayout } from '../src/engine/local/layout.ts';
+import { connectTo, install } from './harness.ts';
+
+test('another public host and other settings for the same size reach a running server without ending a session', async () => {
+  const cloud = await install();
+  const service = await cloud.create({ name: 'stays', service_type: 'POSTGRES' });
+  const client = await connectTo(cloud, service, service.initial_password);
+  const { config } = createLayout(join(cloud.home, 'data')).service(service.service_id);
+  await cloud.stop('SIGTERM');
+  // As if an older release had written it.
+  await appendFile(join(config, 'postgresql.conf'), "log_min_duration_statement = '1s'\n");
+  cloud.env['HOWDAH_PUBLIC_HOST'] = 'db.example.test';
+  await cloud.up();
+  await expect
+    .poll(async () => (await client.query('show log_min_duration_statement')).rows[0], { timeout: 60_000 })
+    .toEqual({ log_min_duration_statement: '10s' });
+  // The endpoint is the one that was promised; the certificate covers the new name as well, for new sessions.
+  expect((await cloud.get(service.service_id)).endpoint).toEqual(service.endpoint);
+  await expect.poll(async () => certificateNames(service.endpoint.port), { timeout: 60_000 }).toContain('DNS:db.example.test');
+  await client.end();
+  expect(await cloud.destroy()).toEqual([]);
+});
+
+test('the records can stand in a database that is named, even one of a Howdah', async () => {
+  const below = await install();
+  const records = await below.create({ name: 'records', service_type: 'POSTGRES' });
+  const { host, port } = records.endpoint;
+  const ca = join(below.home, 'ca', 'ca.pem');
+  const url = `postgres://tsdbadmin:${records.initial_password}@${host}:${port}/tsdb?sslmode=verify-full&sslrootcert=${ca}`;
+  const above = await install({ DATABASE_URL: url });
+  const service = await above.create({ name: 'above', service_type: 'POSTGRES' });
+  await above.stop('SIGKILL');
+  await above.up();
+  expect((await above.get(service.service_id)).status).toBe('READY');
+  await (await connectTo(above, service, service.initial_password)).end();
+  // The records' own server restarts under it: requests fail for a moment and then work again.
+  await below.request('POST', `/services/${records.service_id}/resize`, { cpu_millis: 1000 });
+  await below.until(records.service_id, 'READY');
+  for (;;) {
+    const { status } = await above.request('POST', `/services/${service.service_id}/stop`);
+    if (status === 202) break;
+    expect(status).toBe(503);
+    await sleep(50);
+  }
+  await above.until(service.service_id, 'PAUSED');
+  expect(await above.destroy()).toEqual([]);
+  expect(await below.destroy()).toEqual([]);
+});
+
+/** The names in the certificate that a server shows a client that asks for TLS. */
+async function certificateNames(port: number): Promise<string> {
+  // PostgreSQL 17 and newer take TLS from the first byte, given this protocol name.
+  return new Promise((resolve, reject) => {
+    const socket = connect({ host: '127.0.0.1', port, rejectUnauthorized: false, ALPNProtocols: ['postgresql'] }, () => {
+      resolve(socket.getPeerCertificate().subjectaltname ?? '');
+      socket.destroy();
+    });
+    socket.on('error', reject);
+  });
+}
