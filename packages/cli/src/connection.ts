@@ -11,7 +11,7 @@ export type Credentials = { apiUrl: string; projectId: string; key: string };
 
 /** The installation's directory, without the checks of a start. */
 export function homeDirectory(): string {
-  return resolve(process.env['HOWDAH_HOME'] || join(homedir(), '.howdah'));
+  return resolve((process.env['HOWDAH_HOME'] || '~/.howdah').replace(/^~(?=\/|$)/, homedir()));
 }
 
 /** The credentials of the installation, where this user can read them. */

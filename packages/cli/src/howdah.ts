@@ -29,7 +29,7 @@ for (const add of [addUp, addDown, addStatus, addDoctor, addAudit, addEnv, addSe
 try {
   await program.parseAsync();
 } catch (error) {
-  if (error instanceof CommanderError) process.exitCode = error.exitCode;
+  if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2; // help and version end well; the rest was asked for wrongly
   else {
     process.stderr.write(`${pc.red('error')} ${error instanceof Error ? error.message : String(error)}\n`);
     process.exitCode = error instanceof Failure ? error.exitCode : 1;

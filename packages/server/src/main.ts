@@ -52,28 +52,43 @@ export async function startControlPlane(config: Config, log: FastifyBaseLogger, 
   const [machine, authority] = await timed('look over the machine', () =>
     Promise.all([prepareMachine(config.home), openCertificateAuthority(join(config.home, 'ca'))]),
   );
+  const closers: Closers = [];
   try {
-    return await serve(config, { machine, authority }, log, timed);
+    await assemble(config, { machine, authority }, log, timed, closers);
   } catch (error) {
-    // A start that failed leaves nothing running that was not running before, but for the databases.
-    if (config.databaseUrl === null && !(error instanceof AlreadyRunning)) await stopStore(machine);
+    await closeAll(closers);
     throw error;
   }
+  return { apiUrl: apiUrl(config), close: () => closeAll(closers) };
 }
 
 type Ground = { machine: Machine; authority: CertificateAuthority };
 
-async function serve(
+/** What ends each part that has begun, in the order of beginning; a stop, or a start that fails, runs them backwards. */
+type Closers = (() => Promise<unknown> | void)[];
+
+async function closeAll(closers: Closers): Promise<void> {
+  for (const close of closers.splice(0).toReversed()) await close();
+}
+
+async function assemble(
   config: Config,
   { machine, authority }: Ground,
   log: FastifyBaseLogger,
   timed: ReturnType<typeof timer>,
-): Promise<ControlPlane> {
+  closers: Closers,
+): Promise<void> {
   const templates = createTemplates(machine);
   const connection = await timed('start the records database', () => connectionOf(config, machine, templates));
+  if (config.databaseUrl === null) closers.push(() => stopStore(machine));
   const store = await timed('open the records', () =>
     openStore(connection, (error) => log.warn({ err: error }, 'a connection to the records broke')),
-  );
+  ).catch((error: unknown) => {
+    // The records are somebody's who is at work: not ours to stop.
+    if (error instanceof AlreadyRunning) closers.length = 0;
+    throw error;
+  });
+  closers.push(() => store.close());
   await ensureFirstKey(store, config);
   await insertRegion(store.db, LOCAL_REGION, config.portRange[0]);
 
@@ -116,29 +131,22 @@ async function serve(
     },
     log,
   );
-  const watch = config.databaseUrl === null ? await watchStore(machine, templates, log) : null;
-  const close = async (): Promise<void> => {
-    await app.close();
-    await Promise.all([reconciler.close(), sampler.close()]);
-    await engine.close();
-    watch?.close();
-    await store.close();
-    if (config.databaseUrl === null) await stopStore(machine);
-    await retractControl(config.home);
-  };
-  try {
-    await reconciler.start();
-    await timed('listen', () => app.listen({ host: config.host, port: config.port }));
-  } catch (error) {
-    // A port that is taken, above all: what has begun would work on, without an API, and keep the process alive.
-    await close();
-    throw error;
+  if (config.databaseUrl === null) {
+    const watch = await watchStore(machine, templates, log);
+    closers.push(() => watch.close());
   }
+  closers.push(() => engine.close());
+  await reconciler.start();
+  closers.push(
+    () => reconciler?.close(),
+    () => sampler.close(),
+    () => app.close(),
+  );
+  await timed('listen', () => app.listen({ host: config.host, port: config.port }));
   await announceControl(config);
+  closers.push(() => retractControl(config.home));
   sampler.start();
   refill();
-
-  return { apiUrl: apiUrl(config), close };
 }
 
 /** The records: in the database that was named, or in one of our own. */

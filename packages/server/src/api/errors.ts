@@ -15,6 +15,8 @@ export function errorHandler(error: unknown, request: FastifyRequest, reply: Fas
 }
 
 export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
+  // Said here too: what the router refuses passes no hook.
+  void reply.header('X-Request-Id', reply.request.id);
   if (error.code === 'UNAUTHORIZED') void reply.header('WWW-Authenticate', 'Bearer, Basic');
   if (error.code === 'UNAVAILABLE') void reply.header('Retry-After', '1');
   return reply.code(ERROR_STATUS[error.code]).type('application/json').serializer(JSON.stringify).send(errorBody(error, reply.request.id));

@@ -30,6 +30,8 @@ const DOWN: Observation = { ...WELL, server: null, connected: false };
 const NONE: Observation = { ...DOWN, directory: 'absent', born: false };
 const phase = (phase: 'starting' | 'stopping') => ({ server: { phase, sizeCurrent: true }, connected: false });
 
+const KILL: Step = { kind: 'stop', mode: 'kill', why: 'it had not answered for 20 s' };
+
 const TABLE: [string, ServiceSpec, Observation, Step][] = [
   ['nothing there, no template', spec(), NONE, { kind: 'makeTemplate' }],
   ['nothing there, a template', spec(), { ...NONE, templateReady: true }, { kind: 'clone' }],
@@ -40,21 +42,17 @@ const TABLE: [string, ServiceSpec, Observation, Step][] = [
   ['down, never born', spec(), { ...DOWN, born: false }, { kind: 'start' }],
   ['down, and it shall be', PAUSED, { ...DOWN, filesCurrent: false }, { kind: 'settled' }],
   ['up, and it shall not run', PAUSED, WELL, { kind: 'stop', mode: 'fast', why: 'paused' }],
-  ['up, silent, and it shall not run', PAUSED, { ...WELL, silentMs: 60_000 }, { kind: 'stop', mode: 'fast', why: 'paused' }],
+  ['silent, and it shall not run', PAUSED, { ...WELL, silentMs: KILL_AFTER_MS }, { kind: 'stop', mode: 'fast', why: 'paused' }],
+  ['silent for too long', spec(), { ...WELL, silentMs: KILL_AFTER_MS }, KILL],
+  ['silent for too long while it stops', spec(), { ...WELL, ...phase('stopping'), silentMs: KILL_AFTER_MS }, KILL],
+  ['silent for too long while it starts', spec(), { ...WELL, ...phase('starting'), silentMs: KILL_AFTER_MS }, KILL],
   [
     'silent for a while',
     spec(),
-    { ...WELL, silentMs: KILL_AFTER_MS - 1 },
+    { ...WELL, silentMs: KILL_AFTER_MS - 1, server: { phase: 'ready', sizeCurrent: false } },
     { kind: 'wait', why: 'the server does not answer; after 20 s it is started anew', waitMs: 500 },
   ],
-  ['silent for long', spec(), { ...WELL, silentMs: KILL_AFTER_MS }, { kind: 'stop', mode: 'kill', why: 'it had not answered for 20 s' }],
-  [
-    'silent for long while it stops',
-    spec(),
-    { ...WELL, ...phase('stopping'), silentMs: 30_000 },
-    { kind: 'stop', mode: 'kill', why: 'it had not answered for 30 s' },
-  ],
-  ['silent, and the watch is lost', spec(), { ...WELL, connected: false, silentMs: 5000 }, { kind: 'connect' }],
+  ['silent for a while and not watched any more', spec(), { ...WELL, silentMs: 1, connected: false }, { kind: 'connect' }],
   ['stopping', spec(), { ...WELL, ...phase('stopping') }, { kind: 'wait', why: 'the server is shutting down', waitMs: 20 }],
   [
     'starting or recovering',
@@ -63,9 +61,15 @@ const TABLE: [string, ServiceSpec, Observation, Step][] = [
     { kind: 'wait', why: 'the server is starting; after a crash it first recovers from its log', waitMs: 20 },
   ],
   [
-    'up with the settings of another size',
+    'up with another size',
     spec(),
     { ...WELL, server: { phase: 'ready', sizeCurrent: false }, filesCurrent: false },
+    { kind: 'stop', mode: 'fast', why: 'for its new size' },
+  ],
+  [
+    'up with another size, and not watched',
+    spec(),
+    { ...WELL, server: { phase: 'ready', sizeCurrent: false }, connected: false },
     { kind: 'stop', mode: 'fast', why: 'for its new size' },
   ],
   ['up and not watched', spec(), { ...WELL, connected: false }, { kind: 'connect' }],
@@ -125,11 +129,10 @@ function after(seen: Observation, step: Step, luck: boolean): Observation {
     case 'refuse':
       return seen;
     case 'wait':
+      if (seen.server?.phase === 'ready') return { ...seen, silentMs: luck ? null : (seen.silentMs ?? 0) + KILL_AFTER_MS };
       return luck && seen.server?.phase === 'starting'
         ? { ...seen, server: { ...seen.server, phase: 'ready' } }
-        : seen.server?.phase === 'ready'
-          ? { ...seen, silentMs: luck ? null : 2 * KILL_AFTER_MS }
-          : { ...seen, server: null, connected: false, silentMs: null };
+        : { ...seen, server: null, connected: false, silentMs: null };
     case 'makeTemplate':
       return { ...seen, templateReady: true };
     case 'clone':

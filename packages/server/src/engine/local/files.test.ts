@@ -37,3 +37,18 @@ test('without an address there is no TCP', () => {
   expect(conf).toContain("\nlisten_addresses = ''\n");
   expect(conf).not.toContain('ssl');
 });
+
+test('the same input makes the same files, and only what depends on it differs', () => {
+  expect(configFiles({ ...input }, ['root', 'we"ird'])).toEqual(files);
+  for (const other of [
+    { ...input, size: SERVICE_SIZES[1] },
+    { ...input, extensions: ['timescaledb' as const] },
+    { ...input, listen: { address: '0.0.0.0', port: 20001 } },
+    { ...input, listen: { address: '127.0.0.1', port: 20002 } },
+  ]) {
+    const made = configFiles(other, ['root', 'we"ird']);
+    expect(made['postgresql.conf']).not.toBe(files['postgresql.conf']);
+    expect(made['pg_hba.conf']).toBe(files['pg_hba.conf']);
+  }
+  expect(configFiles(input, ['howdah'])['postgresql.conf']).toBe(files['postgresql.conf']);
+});
