@@ -62,6 +62,9 @@ export async function startControlPlane(config: Config, log: FastifyBaseLogger, 
   return { apiUrl: apiUrl(config), close: () => closeAll(closers) };
 }
 
+/** Whoever asked for a service connects as soon as it is ready: what can wait leaves the machine to that for a moment. */
+const AFTER_FIRST_CONNECTION_MS = 200;
+
 type Ground = { machine: Machine; authority: CertificateAuthority };
 
 /** What ends each part that has begun, in the order of beginning; a stop, or a start that fails, runs them backwards. */
@@ -113,8 +116,10 @@ async function assemble(
     lookAgainMs: LOOK_AGAIN_MS,
     onSettled: (service) => {
       if (service.project_id === null) return;
-      refill();
-      if (service.reachable) sampler.sampleOne(service.id).catch((error: unknown) => log.warn({ err: error }, 'no first figures'));
+      setTimeout(() => {
+        refill();
+        if (service.reachable) sampler.sampleOne(service.id).catch((error: unknown) => log.warn({ err: error }, 'no first figures'));
+      }, AFTER_FIRST_CONNECTION_MS).unref();
     },
   });
   const app = await createApp(

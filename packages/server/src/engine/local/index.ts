@@ -3,7 +3,7 @@ import { readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { ADDONS_OF_TYPE, ADMIN_ROLE, EXTENSION_OF_ADDON, type Addon, type ServiceType } from '@howdah/contract';
-import { issueServerCertificate, needsRenewal, type CertificateAuthority } from '../../tls.ts';
+import { createIssuer, needsRenewal, type CertificateAuthority } from '../../tls.ts';
 import { isWildcard } from '../../config.ts';
 import {
   EngineUnavailable,
@@ -70,6 +70,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   const { machine, templates, authority, changed } = options;
   const installations = machine.installations.usable;
   const monitor = createMonitor(changed, async (id) => (await findServer(machine.layout.service(id)))?.postmaster.frozen === true);
+  const issuer = createIssuer(authority, options.certificateHosts);
   const glances = new Map<string, Glance>();
 
   // ── observe ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -102,15 +103,21 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const installation = installationOf(marker, spec.addons);
     const files = installation === null ? null : filesFor(spec, paths, installation);
     const ours = marker?.id === spec.id;
+    const [templateReady, phase, filesCurrent, certificateCurrent] = await Promise.all([
+      !exists && installation !== null && templates.isReady(installation, extensionsOf(spec.addons)),
+      phaseOf(paths),
+      !ours || files === null || filesAreCurrent(paths, files),
+      !ours || certificateIsCurrent(paths),
+    ]);
     const seen: Observation = {
       directory: exists ? (ours ? 'ours' : 'foreign') : 'absent',
       born: ours && marker.born,
-      templateReady: !exists && installation !== null && (await templates.isReady(installation, extensionsOf(spec.addons))),
-      server: server === null ? null : { phase: await phaseOf(paths), sizeCurrent: server.size === sizeLabel(spec.size) },
+      templateReady,
+      server: server === null ? null : { phase, sizeCurrent: server.size === sizeLabel(spec.size) },
       silentMs: monitor.silentMs(spec.id),
       connected: monitor.isConnected(spec.id),
-      filesCurrent: !ours || files === null || (await filesAreCurrent(paths, files)),
-      certificateCurrent: !ours || (await certificateIsCurrent(paths)),
+      filesCurrent,
+      certificateCurrent,
     };
     return { look: { paths, marker, server, installation, files }, seen };
   };
@@ -147,16 +154,15 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       case 'clone':
         return clone(spec, paths, installation, files);
       case 'writeFiles':
-        await writeConfig(machine, paths, files);
-        await writeCertificate(paths);
+        await writeConfig(machine, paths, { ...files, ...(await issueCertificate()) });
         return 'settings follow from the size';
       case 'start':
-        return start(spec, paths, installation);
+        return start(spec, paths, installation, marker);
       case 'connect':
         await monitor.connect(spec.id, paths, spec.endpoint.port);
         return 'over the Unix socket';
       case 'renewCertificate':
-        await writeCertificate(paths);
+        await writeConfig(machine, paths, await issueCertificate());
         await monitor.query(spec.id, 'select pg_reload_conf()');
         return 'running sessions keep the one they began with';
       case 'reload':
@@ -182,10 +188,12 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const begun = Date.now();
     try {
       await makeInstanceDirectories(machine, unfinished);
+      // Takes as long as a snapshot does: it is made meanwhile.
+      const certificate = issueCertificate();
+      certificate.catch(() => undefined);
       await cloneTree(data, unfinished.data, machine.cloneMethod, machine.owner);
       await renewSystemIdentifier(unfinished.data);
-      await writeConfig(machine, unfinished, files);
-      await writeCertificate(unfinished);
+      await writeConfig(machine, unfinished, { ...files, ...(await certificate) });
       await writeMarker(unfinished, { id: spec.id, installation: installation.name, born: false });
       await rename(unfinished.root, paths.root);
     } catch (error) {
@@ -195,7 +203,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     return `PostgreSQL ${installation.version} by ${machine.cloneMethod} in ${Date.now() - begun} ms`;
   };
 
-  const start = async (spec: ServiceSpec, paths: InstancePaths, installation: Installation): Promise<string> => {
+  const start = async (spec: ServiceSpec, paths: InstancePaths, installation: Installation, marker: Marker | null): Promise<string> => {
     const { port } = spec.endpoint;
     if (!(await portIsFree(options.listenAddress, port))) {
       throw new Error(
@@ -203,16 +211,18 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       );
     }
     const cgroupFiles = await setLimits(machine.limits, spec.id, spec.size);
-    // The clone's files reach the disk while the server starts; a crash of the machine afterwards finds them whole.
-    const flushed = run('sync', ['-f', paths.data]);
-    flushed.catch(() => undefined);
     const begun = Date.now();
     await launch(machine, paths, installation.bin, spec.size, cgroupFiles);
+    // A clone's files reach the disk while its server starts for the first time; a crash of the machine afterwards finds them whole.
+    const flushed = marker?.born === true ? Promise.resolve('') : run('sync', ['-f', paths.data]);
+    flushed.catch(() => undefined);
     const state = await waitUntilReady(paths, START_PATIENCE_MS);
     if (state === 'ended') throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths, begun)}`);
-    await flushed;
-    if (state === 'starting') return 'recovering from its log';
-    await monitor.connect(spec.id, paths, port);
+    if (state === 'starting') {
+      await flushed;
+      return 'recovering from its log';
+    }
+    await Promise.all([flushed, monitor.connect(spec.id, paths, port)]);
     return `accepting connections after ${Date.now() - begun} ms`;
   };
 
@@ -224,9 +234,9 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     throw new Error(`its server (pid ${server.postmaster.pid}) does not end, not even by SIGKILL: is ${paths.root} on a disk that hangs?`);
   };
 
-  const writeCertificate = async (paths: InstancePaths): Promise<void> => {
-    const { certificatePem, keyPem } = await issueServerCertificate(authority, options.certificateHosts);
-    await writeConfig(machine, paths, { 'server.crt': certificatePem, 'server.key': keyPem });
+  const issueCertificate = async (): Promise<Record<string, string>> => {
+    const { certificatePem, keyPem } = await issuer.take();
+    return { 'server.crt': certificatePem, 'server.key': keyPem };
   };
 
   const alterPassword = async (id: string, verifier: string): Promise<void> => {
@@ -361,10 +371,8 @@ function extensionsOf(addons: readonly Addon[]) {
 }
 
 async function filesAreCurrent(paths: InstancePaths, files: ConfigFiles): Promise<boolean> {
-  for (const [name, text] of Object.entries(files)) {
-    if ((await readOrNull(join(paths.config, name))) !== text) return false;
-  }
-  return true;
+  const found = await Promise.all(Object.keys(files).map((name) => readOrNull(join(paths.config, name))));
+  return Object.values(files).every((text, index) => found[index] === text);
 }
 
 async function directoryExists(path: string): Promise<boolean> {
