@@ -84,6 +84,7 @@ async function serve(
     authority,
     listenAddress: config.host,
     certificateHosts: certificateHosts(config.publicHost, config.host),
+    backups: config.backups,
     changed: (id) => reconciler?.poke(id),
   });
   const region: Region = { code: LOCAL_REGION, engine, portRange: config.portRange, host: config.publicHost };
@@ -96,6 +97,7 @@ async function serve(
     engine,
     log,
     lookAgainMs: LOOK_AGAIN_MS,
+    undeleteMs: config.undeleteMs,
     onSettled: (service) => {
       if (service.project_id === null) return;
       refill();
