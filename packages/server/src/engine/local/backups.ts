@@ -228,12 +228,17 @@ function recoveryConf(parent: InstancePaths, targetTime: string | null): string 
   const command = `cp "../../${id}/archive/%f" "%p" 2>/dev/null || cp "../../${id}/data/pg_wal/%f" "%p" 2>/dev/null`;
   return [
     `restore_command = ${quoted(command)}`,
-    ...(targetTime === null ? [] : [`recovery_target_time = ${quoted(targetTime)}`]),
+    ...(targetTime === null ? [] : [`recovery_target_time = ${quoted(numericOffset(targetTime))}`]),
     "recovery_target_action = 'promote'",
     // Nobody gets in before it is promoted.
     'hot_standby = off',
     '',
   ].join('\n');
+}
+
+/** Names of time zones, even Z, are not known yet when the server reads this. */
+function numericOffset(moment: string): string {
+  return moment.replace('T', ' ').replace(/Z$/, '+00:00');
 }
 
 const ENDED_EARLY = 'recovery ended before configured recovery target was reached';
