@@ -223,7 +223,9 @@ export const SeriesBody = Named(
       name: Type.String({ maxLength: 64, description: 'one of available-series' }),
       from: dateTime('begin, inclusive'),
       to: dateTime('end, exclusive'),
-      bucket_seconds: Type.Optional(Type.Integer({ minimum: 60, description: 'default 60' })),
+      bucket_seconds: Type.Optional(
+        Type.Integer({ minimum: 60, maximum: 2_592_000, description: 'default 60; at most the 30 days for which samples are kept' }),
+      ),
       fn: Type.Optional(StringEnum(SERIES_FUNCTIONS, { default: 'avg' })),
       filters: Type.Optional(
         Type.Array(Type.Object({ key: Type.String({ maxLength: 64 }), value: Type.String({ maxLength: 128 }) }, closed), { maxItems: 16 }),

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pc from 'picocolors';
 import { answered, connect, type Connection } from '../connection.ts';
 import { duration, Failure, say, table } from '../output.ts';
+import { addHistory } from './history.ts';
 
 type Service = Schemas['Service'];
 
@@ -110,6 +111,8 @@ export function addService(program: Command): void {
       );
       await follow(connection, response, wait);
     });
+
+  addHistory(service);
 }
 
 type CreateOptions = {

@@ -619,7 +619,7 @@ export interface components {
              * @description end, exclusive
              */
             to: string;
-            /** @description default 60 */
+            /** @description default 60; at most the 30 days for which samples are kept */
             bucket_seconds?: number;
             /**
              * @default avg

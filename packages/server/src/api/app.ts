@@ -66,6 +66,8 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
     clientErrorHandler: answerBrokenRequest,
   }).withTypeProvider<TypeBoxTypeProvider>();
 
+  // Node would answer a header Expect that it does not know by itself, without a body; it may be ignored (RFC 9110, 10.1.1).
+  app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
   app.setErrorHandler(errorHandler);
   acceptJson(app);
   refuseUnknownRoutes(app);

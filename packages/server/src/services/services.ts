@@ -283,7 +283,8 @@ export function createServices(store: Store, region: Region) {
     if (name === undefined)
       throw new ApiError('INVALID_REQUEST', `name: found ${JSON.stringify(body.name)}; allowed: ${SERIES_NAMES.join(', ')}`);
     const [fromMs, toMs, bucketSeconds] = [Date.parse(body.from), Date.parse(body.to), body.bucket_seconds ?? 60];
-    if (fromMs >= toMs) throw new ApiError('INVALID_REQUEST', `from: ${body.from} is not before to: ${body.to}`);
+    // A leap second is a date-time and no moment of a clock: it compares as neither before nor after.
+    if (!(fromMs < toMs)) throw new ApiError('INVALID_REQUEST', `from: ${body.from} is not before to: ${body.to}`);
     const buckets = Math.ceil((toMs - fromMs) / (bucketSeconds * 1000));
     if (buckets > MAX_BUCKETS) {
       const least = Math.ceil((toMs - fromMs) / 1000 / MAX_BUCKETS);

@@ -22,7 +22,7 @@ import { listDocs } from '../../store/services.ts';
 import { parseMoment } from '../../moment.ts';
 import { PRIMARY_NODE, type Caller } from '../../services/services.ts';
 import type { ApiContext, App } from '../app.ts';
-import { nameOperation, sendText } from '../reply.ts';
+import { nameOperation, sendNothing, sendText } from '../reply.ts';
 
 const ofProject = Type.Object({ project_id: Type.String() });
 const ofService = Type.Object({ project_id: Type.String(), service_id: Type.String() });
@@ -108,7 +108,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     async (request, reply) => {
       const { operationId } = await services.remove(callerOf(request), request.service.key);
       nameOperation(reply, operationId);
-      return reply.code(202).send(null);
+      return sendNothing(reply, 202);
     },
   );
 
@@ -226,7 +226,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     async (request, reply) => {
       const { operationId } = await services.updatePassword(callerOf(request), request.service.key, request.body.password);
       nameOperation(reply, operationId);
-      return reply.code(204).send(null);
+      return sendNothing(reply, 204);
     },
   );
 

@@ -171,7 +171,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         await writeCertificate(paths);
         return 'settings follow from the size';
       case 'start':
-        return start(spec, paths, marker?.born === true, installation, files);
+        return start(spec, paths, marker?.born === true, installation);
       case 'connect':
         await monitor.connect(spec.id, paths, spec.endpoint.port);
         return 'over the Unix socket';
@@ -249,13 +249,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     }
   };
 
-  const start = async (
-    spec: ServiceSpec,
-    paths: InstancePaths,
-    born: boolean,
-    installation: Installation,
-    files: ConfigFiles,
-  ): Promise<string> => {
+  const start = async (spec: ServiceSpec, paths: InstancePaths, born: boolean, installation: Installation): Promise<string> => {
     const { port } = spec.endpoint;
     if (!(await portIsFree(options.listenAddress, port))) {
       throw new Error(

@@ -1,0 +1,184 @@
+/**
+ * The floor: PostgreSQL servers made and run by hand, from the same template, with the same binaries, on the same file system as the
+ * services that are measured, and by nothing but the steps that cannot be left out (performance.md, recipe R1).
+ */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { chown, mkdir, mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { DEFAULT_SIZE } from '@howdah/contract';
+import { Client } from 'pg';
+import { configFiles } from '../../packages/server/src/engine/local/files.ts';
+import { writeSystemIdentifier } from '../../packages/server/src/engine/local/identity.ts';
+import { installationFor, type Installation } from '../../packages/server/src/engine/local/installations.ts';
+import { instancePaths, type InstancePaths } from '../../packages/server/src/engine/local/layout.ts';
+import { prepareMachine, type Machine } from '../../packages/server/src/engine/local/machine.ts';
+import { createTemplates } from '../../packages/server/src/engine/local/templates.ts';
+import { scramVerifier } from '../../packages/server/src/scram.ts';
+import { issueServerCertificate, openCertificateAuthority } from '../../packages/server/src/tls.ts';
+import { atEnd } from './cleanup.ts';
+import { selectOverTls, type Cloud } from './cloud.ts';
+import { stopwatch, type Sample } from './measure.ts';
+import { freePort, run } from './run.ts';
+
+/** What servers by hand are made of. */
+export type BareKit = {
+  machine: Machine;
+  installation: Installation;
+  template: string;
+  certificate: { certificatePem: string; keyPem: string };
+  ca: string;
+  /** Servers are made below it. */
+  directory: string;
+};
+
+/** ours: the very settings of a service of the default size; small: PostgreSQL's own, with shared_buffers=16MB. */
+export type BareSettings = 'ours' | 'small';
+
+export type BareServer = { paths: InstancePaths; port: number; process: ChildProcess | null };
+
+/** Takes the template of an installation that runs. */
+export async function bareKit(cloud: Cloud): Promise<BareKit> {
+  const machine = await prepareMachine(cloud.home);
+  const installation = installationFor(machine.installations.usable, []);
+  if (installation === null) throw new Error('no PostgreSQL');
+  const { data: template } = await createTemplates(machine).ensure(installation, []);
+  const authority = await openCertificateAuthority(join(cloud.home, 'ca'));
+  const certificate = await issueServerCertificate(authority, ['127.0.0.1', 'localhost']);
+  const directory = join(cloud.home, '..', 'bare');
+  await mkdir(directory, { recursive: true });
+  return { machine, installation, template, certificate, ca: cloud.ca, directory };
+}
+
+/** Clones the template, gives it an identity of its own, writes its files. */
+export async function makeBare(kit: BareKit, settings: BareSettings, lap: (part: string) => void = () => undefined): Promise<BareServer> {
+  const paths = instancePaths(await mkdtemp(join(kit.directory, 'b-')));
+  const port = await freePort();
+  const owner = kit.machine.owner;
+  for (const directory of [paths.config, paths.socket, paths.logs]) await mkdir(directory, { mode: 0o700 });
+  if (owner !== null) {
+    for (const directory of [paths.root, paths.config, paths.socket, paths.logs]) await chown(directory, owner.uid, owner.gid);
+  }
+  lap('directories');
+  await cloneByHand(kit, paths.data);
+  lap('clone');
+  await writeSystemIdentifier(paths.data);
+  for (const [name, text] of Object.entries(filesOf(kit, paths, port, settings))) {
+    await writeFile(join(paths.config, name), text, { mode: 0o600 });
+    if (owner !== null) await chown(join(paths.config, name), owner.uid, owner.gid);
+  }
+  lap('identity + files');
+  return { paths, port, process: null };
+}
+
+async function cloneByHand({ template, machine }: BareKit, to: string): Promise<void> {
+  switch (machine.cloneMethod) {
+    case 'subvolume':
+      await run('btrfs', ['subvolume', 'snapshot', template, to]);
+      return;
+    case 'reflink':
+      await run('cp', ['-a', '--reflink=always', template, to]);
+      return;
+    case 'copy':
+      await run('cp', ['-a', '--reflink=never', template, to]);
+  }
+}
+
+function filesOf(kit: BareKit, paths: InstancePaths, port: number, settings: BareSettings): Record<string, string> {
+  const listen = { address: '127.0.0.1', port };
+  const ours = configFiles({ paths, installation: kit.installation, extensions: [], size: DEFAULT_SIZE, listen }, kit.machine.controlUsers);
+  // The connection settings are ours in both; the others are PostgreSQL's defaults in the small one.
+  const connection =
+    /^(listen_addresses|port|unix_socket_directories|unix_socket_permissions|hba_file|ident_file|ssl|ssl_cert_file|ssl_key_file) = /;
+  const small = ours['postgresql.conf'].split('\n').filter((line) => connection.test(line));
+  return {
+    ...ours,
+    ...(settings === 'small' ? { 'postgresql.conf': `${small.join('\n')}\nshared_buffers = 16MB\n` } : {}),
+    'server.crt': kit.certificate.certificatePem,
+    'server.key': kit.certificate.keyPem,
+  };
+}
+
+/** Starts a server and waits until it says that it is ready. */
+export async function startBare(kit: BareKit, server: BareServer): Promise<void> {
+  const { paths } = server;
+  const owner = kit.machine.owner;
+  const log = await open(paths.startLog, 'a', 0o600);
+  const child = spawn(
+    join(kit.installation.bin, 'postgres'),
+    ['-D', paths.data, '-c', `config_file=${join(paths.config, 'postgresql.conf')}`],
+    {
+      cwd: '/',
+      env: { PATH: '/usr/bin:/bin', LANG: 'C.UTF-8' },
+      stdio: ['ignore', log.fd, log.fd],
+      // Not of our process group: Ctrl-C is for the bench, which then ends them.
+      detached: true,
+      ...(owner === null ? {} : { uid: owner.uid, gid: owner.gid }),
+    },
+  );
+  await log.close();
+  server.process = child;
+  const pidFile = join(paths.data, 'postmaster.pid');
+  while ((await readFile(pidFile, 'utf8').catch(() => '')).split('\n')[7]?.trim() !== 'ready') {
+    if (child.exitCode !== null) throw new Error(`a server made by hand ended: ${await readFile(paths.startLog, 'utf8')}`);
+    await sleep(1);
+  }
+}
+
+/** A fast stop; returns when the server is gone. */
+export async function stopBare(server: BareServer): Promise<void> {
+  const child = server.process;
+  if (child === null || child.exitCode !== null || child.signalCode !== null) return;
+  const gone = once(child, 'exit');
+  child.kill('SIGINT');
+  await gone;
+  server.process = null;
+}
+
+export async function removeBare(kit: BareKit, server: BareServer): Promise<void> {
+  await stopBare(server);
+  if (kit.machine.cloneMethod === 'subvolume') await run('btrfs', ['subvolume', 'delete', server.paths.data]);
+  await rm(server.paths.root, { recursive: true, force: true });
+}
+
+/** The admin connection over the Unix socket. The caller ends it. */
+export async function connectBare({ paths, port }: BareServer): Promise<Client> {
+  const client = new Client({ host: paths.socket, port, user: 'howdah', database: 'postgres' });
+  client.on('error', () => undefined);
+  await client.connect();
+  return client;
+}
+
+/** Sets a password of its own making over an admin connection. @returns it */
+export async function setPassword(admin: Client): Promise<string> {
+  const password = 'by hand';
+  await admin.query(`alter role tsdbadmin password '${await scramVerifier(password)}'`);
+  return password;
+}
+
+/** From nothing to the first row over TLS, by hand. The server is taken away afterwards. */
+export async function createBare(kit: BareKit, settings: BareSettings): Promise<Sample> {
+  const watch = stopwatch();
+  const server = await makeBare(kit, settings, watch.lap);
+  const forget = atEnd(() => removeBare(kit, server));
+  await startBare(kit, server);
+  watch.lap('start');
+  const admin = await connectBare(server);
+  const password = await setPassword(admin);
+  watch.lap('password');
+  await selectOverTls(kit.ca, server.port, password);
+  watch.lap('TLS + SELECT');
+  const sample = watch.sample();
+  admin.connection.stream.destroy();
+  await forget();
+  return sample;
+}
+
+/** An idle server by hand. */
+export async function idleBare(kit: BareKit, settings: BareSettings): Promise<{ server: BareServer; forget: () => Promise<void> }> {
+  const server = await makeBare(kit, settings);
+  const forget = atEnd(() => removeBare(kit, server));
+  await startBare(kit, server);
+  return { server, forget };
+}

@@ -1,0 +1,18 @@
+import type { FileSystem, Loop } from './filesystems.ts';
+import type { Row } from './table.ts';
+
+/** What a benchmark is given. */
+export type Context = {
+  /** A directory of the run, taken away at its end. */
+  temp: string;
+  /** Rounds, of which the first is dropped. */
+  rounds: number;
+  /** The file system of the temporary directory, as it is. */
+  here: FileSystem;
+  /** One in a loop file, made when first asked for; a string says why there is none. */
+  loop: (kind: Loop) => Promise<FileSystem | string>;
+  /** Tells how far it is. */
+  say: (text: string) => void;
+};
+
+export type Bench = { name: string; title: string; run: (context: Context) => Promise<Row[]> };

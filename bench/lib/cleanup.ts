@@ -1,0 +1,42 @@
+/** What a benchmark made and must take away again: run in reverse at its end, after an error and on Ctrl-C. */
+type Cleanup = () => Promise<unknown>;
+
+const pending: Cleanup[] = [];
+
+/** @returns ends the thing early; it is then forgotten here */
+export function atEnd(cleanup: Cleanup): () => Promise<void> {
+  pending.push(cleanup);
+  return async () => {
+    const index = pending.indexOf(cleanup);
+    if (index === -1) return;
+    pending.splice(index, 1);
+    await cleanup();
+  };
+}
+
+/** Takes everything away, the newest first. What cannot be is said and left. */
+export async function cleanUp(): Promise<void> {
+  for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
+    try {
+      await next();
+    } catch (error) {
+      process.stderr.write(`clean-up: ${error instanceof Error ? error.message : String(error)}\n`);
+    }
+  }
+}
+
+/** Cleans up before the process ends by a signal. */
+export function cleanUpOnSignals(): void {
+  let ending = false;
+  for (const [signal, code] of [
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ] as const) {
+    process.on(signal, () => {
+      if (ending) return;
+      ending = true;
+      process.stderr.write('\ncleaning up …\n');
+      void cleanUp().finally(() => process.exit(code));
+    });
+  }
+}

@@ -1,0 +1,33 @@
+/** What processes use, as the kernel counts it. */
+import { readFile } from 'node:fs/promises';
+import { childrenOf, proportionalBytes, readOrNull } from '../../packages/server/src/engine/local/processes.ts';
+
+/** A process and everything below it. */
+export async function treeOf(pid: number): Promise<number[]> {
+  const below = await Promise.all((await childrenOf(pid)).map(treeOf));
+  return [pid, ...below.flat()];
+}
+
+/** Memory of a tree, shared pages by their share, in MB. */
+export async function treeMegabytes(pid: number): Promise<number> {
+  const bytes = await Promise.all((await treeOf(pid)).map(proportionalBytes));
+  return bytes.reduce((sum, one) => sum + one, 0) / 1e6;
+}
+
+/** CPU time of a tree so far in ms, children that ended included. To the nanosecond where the kernel counts so. */
+export async function treeCpuMs(pid: number): Promise<number> {
+  const each = await Promise.all(
+    (await treeOf(pid)).map(async (one) => {
+      const nanoseconds = Number(((await readOrNull(`/proc/${one}/schedstat`)) ?? '0').split(' ')[0]);
+      const stat = (await readOrNull(`/proc/${one}/stat`)) ?? '';
+      const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+      return nanoseconds / 1e6 + (Number(fields[13] ?? 0) + Number(fields[14] ?? 0)) * 10;
+    }),
+  );
+  return each.reduce((sum, one) => sum + one, 0);
+}
+
+/** Resident memory of a process, in MB. */
+export async function residentMegabytes(pid: number): Promise<number> {
+  return (Number(/^VmRSS:\s+(\d+) kB/m.exec(await readFile(`/proc/${pid}/status`, 'utf8'))?.[1]) * 1024) / 1e6;
+}

@@ -1,0 +1,78 @@
+/** `npm run bench [name…] [-- --rounds N --patience SECONDS]`: measures and prints a table. bench/README.md says what each figure means. */
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { cpus, tmpdir, totalmem } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { crash } from './crash.ts';
+import { create } from './create.ts';
+import { get } from './get.ts';
+import type { Bench, Context } from './lib/bench.ts';
+import { atEnd, cleanUp, cleanUpOnSignals } from './lib/cleanup.ts';
+import { hereAsItIs, loopFileSystem, type FileSystem, type Loop } from './lib/filesystems.ts';
+import { setIdlePatience } from './lib/measure.ts';
+import { run } from './lib/run.ts';
+import { markdown, skipped, type Row } from './lib/table.ts';
+import { list } from './list.ts';
+import { many } from './many.ts';
+import { memory } from './memory.ts';
+import { power } from './power.ts';
+import { spare } from './spare.ts';
+import { up } from './up.ts';
+
+const BENCHES: readonly Bench[] = [up, create, spare, many, power, get, list, memory, crash];
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { rounds: { type: 'string', default: '10' }, patience: { type: 'string', default: '15' } },
+});
+const rounds = Number(values.rounds);
+const unknown = positionals.filter((name) => !BENCHES.some((bench) => bench.name === name));
+if (unknown.length > 0 || !Number.isInteger(rounds) || rounds < 2) {
+  process.stderr.write(`usage: npm run bench [name…] [-- --rounds N --patience SECONDS]\n`);
+  for (const { name, title } of BENCHES) process.stderr.write(`  ${name.padEnd(8)}${title}\n`);
+  process.exit(2);
+}
+
+setIdlePatience(Number(values.patience) * 1000);
+cleanUpOnSignals();
+const say = (text: string): void => void process.stderr.write(`${text}\n`);
+const temp = await mkdtemp(join(tmpdir(), 'hb-'));
+await chmod(temp, 0o755);
+atEnd(() => rm(temp, { recursive: true, force: true }));
+
+const rows: Row[] = [];
+try {
+  await run(process.execPath, ['tools/build/build.js'], { cwd: join(import.meta.dirname, '..') });
+  const loops = new Map<Loop, Promise<FileSystem | string>>();
+  const context: Context = {
+    temp,
+    rounds,
+    here: await hereAsItIs(temp),
+    loop: async (kind) => {
+      const known = loops.get(kind) ?? loopFileSystem(temp, kind);
+      loops.set(kind, known);
+      return known;
+    },
+    say,
+  };
+  for (const bench of BENCHES) {
+    if (positionals.length > 0 && !positionals.includes(bench.name)) continue;
+    say(`── ${bench.name}: ${bench.title}`);
+    try {
+      const found = await bench.run(context);
+      rows.push(...found);
+      say(markdown(found));
+    } catch (error) {
+      say(error instanceof Error ? (error.stack ?? error.message) : String(error));
+      rows.push(skipped(bench.name, bench.title, `failed: ${error instanceof Error ? error.message : String(error)}`));
+      process.exitCode = 1;
+    }
+  }
+} finally {
+  await cleanUp();
+}
+const [cpu] = cpus();
+process.stdout.write(
+  `${new Date().toISOString().slice(0, 10)}, ${cpus().length} × ${cpu?.model ?? 'CPU'}, ${Math.round(totalmem() / 1e9)} GB, Node ${process.version}; median (min–max)\n\n${markdown(rows)}\n`,
+);
+process.exit();
