@@ -308,6 +308,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     switch (step.kind) {
       case 'settled':
         if (seen.directory === 'ours') await pruneLogs(now.paths.logs);
+        // It was being made when it was deleted.
+        else await removeTree(instancePaths(`${now.paths.root}.new`).root, machine.cloneMethod);
         return { did: null, detail: null, seen: before, outcome: 'settled' };
       case 'wait':
         return { did: null, detail: step.why, seen: before, outcome: 'again', waitMs: step.waitMs };
