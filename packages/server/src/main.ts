@@ -87,6 +87,10 @@ async function assemble(
   const store = await timed('open the records', () =>
     openStore(connection, (error) => log.warn({ err: error }, 'a connection to the records broke')),
   ).catch((error: unknown) => {
+    if (config.databaseUrl !== null && !(error instanceof AlreadyRunning)) {
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new Error(`DATABASE_URL: the records in ${new URL(config.databaseUrl).host} cannot be opened: ${reason}`, { cause: error });
+    }
     // The records are somebody's who is at work: not ours to stop.
     if (error instanceof AlreadyRunning) closers.length = 0;
     throw error;
@@ -102,6 +106,7 @@ async function assemble(
     authority,
     listenAddress: config.host,
     certificateHosts: certificateHosts(config.publicHost, config.host),
+    backups: config.backups,
     changed: (id) => reconciler?.poke(id),
   });
   const region: Region = { code: LOCAL_REGION, engine, portRange: config.portRange, host: config.publicHost };
@@ -114,6 +119,7 @@ async function assemble(
     engine,
     log,
     lookAgainMs: LOOK_AGAIN_MS,
+    undeleteMs: config.undeleteMs,
     onSettled: (service) => {
       if (service.project_id === null) return;
       setTimeout(() => {
@@ -150,6 +156,12 @@ async function assemble(
   await timed('listen', () => app.listen({ host: config.host, port: config.port }));
   await announceControl(config);
   closers.push(() => retractControl(config.home));
+  const prepared = engine.prepare().catch((error: unknown) => log.warn({ err: error }, 'could not prepare everything ahead'));
+  // A template that is being made runs a server of its own: it is let finish.
+  closers.push(
+    () => engine.close(),
+    () => prepared,
+  );
   sampler.start();
   refill();
 }
