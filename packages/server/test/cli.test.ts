@@ -65,7 +65,7 @@ test('up said where everything is; the credentials are closed to others', async 
 
 test('the curl that up prints makes a database', async () => {
   const said = cloud.output.join('');
-  const lines = said.slice(said.indexOf('  eval "$(node'), said.indexOf('Ctrl-C'));
+  const lines = said.slice(said.indexOf('  eval "$('), said.indexOf('Ctrl-C'));
   expect(lines).toContain('curl');
   const shell = spawn('bash', ['-e', '-c', lines], { env: { PATH: process.env['PATH'] ?? '' }, stdio: ['ignore', 'pipe', 'inherit'] });
   let answer = '';
