@@ -1,7 +1,8 @@
+import { homedir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import pc from 'picocolors';
-import { homeDirectory } from '../connection.ts';
 import { duration, Failure, say } from '../output.ts';
 import { SETTINGS } from '@howdah/server/config';
 import { loadServer } from '../server.ts';
@@ -69,7 +70,8 @@ function readSettings(server: Awaited<ReturnType<typeof loadServer>>, options: R
 const LAUNCHER = fileURLToPath(new URL('../../../howdah', import.meta.url));
 
 function greet(apiUrl: string, home: string, paths: { credentials: string; log: string }): void {
-  const setting = home === homeDirectory() ? '' : `HOWDAH_HOME='${home}' `;
+  // Pasted into another terminal, which does not have this one's environment.
+  const setting = home === join(homedir(), '.howdah') ? '' : `HOWDAH_HOME='${home}' `;
   say(`
 ${pc.bold('Howdah is up.')}
   API          ${apiUrl}
