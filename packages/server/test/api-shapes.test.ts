@@ -91,7 +91,7 @@ async function callApi(
   if (text !== '') expect(response.headers.get('content-type')).toMatch(/^application\/json\b/);
   expect(response.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
   seen.add(`${route.operationId} ${response.status}`);
-  if (!(route.operationId === 'createService' && response.status === 202)) bodies.push(text);
+  if (!(['createService', 'forkService'].includes(route.operationId) && response.status === 202)) bodies.push(text);
   return { status: response.status, headers: response.headers, body: isBody(parsed) ? parsed : { value: parsed } };
 }
 const isBody = (value: unknown): value is Body => typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -476,6 +476,29 @@ test('list, rename, setEnvironment, updatePassword', async () => {
     if (typeof password === 'string') expect(refused.body['message']).not.toContain(password);
   }
   await Promise.all([remove(one.id), remove(two.id)]);
+});
+
+test('a fork is answered like a create, with its parent; backups and restore have their shapes', async () => {
+  const { id } = await create({ name: 'has a fork', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  const { body: backups } = await call('GET', `/services/${id}/backups`);
+  expect(backups).toMatchObject({ window: { earliest: expect.any(String), days: 3 }, snapshots: [{ kind: 'birth' }], problem: null });
+  const forked = await call('POST', `/services/${id}/forkService`, { fork_strategy: 'NOW' });
+  expect(forked).toMatchObject({
+    status: 202,
+    body: { name: 'has a fork-fork', status: 'QUEUED', forked_from: { service_id: id, project_id: cloud.projectId, is_standby: false } },
+  });
+  const fork = String(forked.body['service_id']);
+  passwords.push(String(forked.body['initial_password']));
+  expect((await call('GET', `/operations/${operationOf(forked)}`)).body).toMatchObject({ kind: 'fork' });
+  const ready = await reach(fork, 'READY', 'QUEUED', 'CONFIGURING');
+  expect(ready).not.toHaveProperty('initial_password');
+  expect(ready['endpoint']).toEqual(forked.body['endpoint']);
+  await remove(fork);
+  const restored = await call('POST', `/services/${fork}/restore`);
+  expect(restored).toMatchObject({ status: 202, body: { status: 'RESUMING', endpoint: forked.body['endpoint'] } });
+  await reach(fork, 'READY', 'RESUMING');
+  await Promise.all([remove(id), remove(fork)]);
 });
 
 test('logs and series have their shapes, and refuse what is none of them', async () => {

@@ -63,13 +63,15 @@ function isFastifyError(error: Error): error is FastifyError {
   return 'code' in error && typeof error.code === 'string' && error.code.startsWith('FST_');
 }
 
-/** SQLSTATE classes 08 and 57P0x, and what the operating system says of a socket that nobody answers. */
+/** What the driver says of a connection that broke, where it has no code for it. */
+const BROKEN_CONNECTION =
+  /Connection terminated|connection error and is not queryable|Client was closed|timeout exceeded when trying to connect/;
+
+/** SQLSTATE classes 08 and 57P0x, what the operating system says of a socket that nobody answers, and what the driver says. */
 function isConnectionLoss(error: Error): boolean {
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
   return (
-    /^(08|57P0)/.test(code) ||
-    ['ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE'].includes(code) ||
-    /Connection terminated|timeout exceeded when trying to connect/.test(error.message)
+    /^(08|57P0)/.test(code) || ['ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE'].includes(code) || BROKEN_CONNECTION.test(error.message)
   );
 }
 

@@ -10,10 +10,13 @@ const spec = (more: Partial<ServiceSpec> = {}): ServiceSpec => ({
   power: 'running',
   endpoint: { host: 'localhost', port: 20000 },
   firstVerifier: 'SCRAM',
+  origin: null,
   ...more,
 });
 const PAUSED = spec({ power: 'paused' });
 const SPARE = spec({ firstVerifier: null });
+const ORIGIN = { parent: 'jihgfedcba', strategy: 'NOW', targetTime: null } as const;
+const FORK = spec({ origin: ORIGIN });
 
 /** A service as it is when all is well. */
 const WELL: Observation = {
@@ -35,6 +38,7 @@ const KILL: Step = { kind: 'stop', mode: 'kill', why: 'it had not answered for 2
 const TABLE: [string, ServiceSpec, Observation, Step][] = [
   ['nothing there, no template', spec(), NONE, { kind: 'makeTemplate' }],
   ['nothing there, a template', spec(), { ...NONE, templateReady: true }, { kind: 'clone' }],
+  ['nothing there of a fork, which needs no template', FORK, NONE, { kind: 'fork', origin: ORIGIN }],
   ['nothing there, and it shall not run', PAUSED, NONE, { kind: 'settled' }],
   ['down, files of another size', spec(), { ...DOWN, filesCurrent: false }, { kind: 'writeFiles' }],
   ['down, an old certificate', spec(), { ...DOWN, certificateCurrent: false }, { kind: 'writeFiles' }],
@@ -98,7 +102,7 @@ test('a directory that is not ours is never touched', () => {
 
 // ── settling ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const anySpec = fc.constantFrom(spec(), PAUSED, SPARE);
+const anySpec = fc.constantFrom(spec(), PAUSED, SPARE, FORK);
 const anyServer = fc.option(
   fc.record({ phase: fc.constantFrom('starting' as const, 'ready' as const, 'stopping' as const), sizeCurrent: fc.boolean() }),
 );
@@ -136,6 +140,7 @@ function after(seen: Observation, step: Step, luck: boolean): Observation {
     case 'makeTemplate':
       return { ...seen, templateReady: true };
     case 'clone':
+    case 'fork':
       return { ...seen, directory: 'ours', born: false, filesCurrent: true, certificateCurrent: true };
     case 'writeFiles':
       return { ...seen, filesCurrent: true, certificateCurrent: true };
