@@ -55,8 +55,14 @@ test('up on a running installation says so and leaves it alone', async () => {
   expect(await (await fetch(`http://127.0.0.1:${cloud.port}/readyz`)).json()).toEqual({ status: 'ready' });
 });
 
+/** What `up` said when it was done, which it says a moment after it serves. */
+async function greeting(): Promise<string> {
+  await expect.poll(() => cloud.output.join(''), { timeout: 30_000 }).toContain('Ctrl-C stops');
+  return cloud.output.join('');
+}
+
 test('up said where everything is; the credentials are closed to others', async () => {
-  const said = cloud.output.join('');
+  const said = await greeting();
   for (const part of [cloud.apiUrl, `${cloud.apiUrl}/reference`, join(cloud.home, 'credentials.json'), 'control.log', 'curl'])
     expect(said).toContain(part);
   expect((await stat(join(cloud.home, 'credentials.json'))).mode & 0o777).toBe(0o600);
@@ -64,8 +70,8 @@ test('up said where everything is; the credentials are closed to others', async 
 });
 
 test('the curl that up prints makes a database', async () => {
-  const said = cloud.output.join('');
-  const lines = said.slice(said.indexOf('  eval "$('), said.indexOf('Ctrl-C'));
+  const said = await greeting();
+  const lines = said.slice(said.indexOf('Make a database:') + 'Make a database:'.length, said.indexOf('Ctrl-C'));
   expect(lines).toContain('curl');
   const shell = spawn('bash', ['-e', '-c', lines], { env: { PATH: process.env['PATH'] ?? '' }, stdio: ['ignore', 'pipe', 'inherit'] });
   let answer = '';
