@@ -138,7 +138,7 @@ test('a service from create to delete', async () => {
   expect(await cloud.get(id)).toMatchObject({ status: 'READY', resources: [{ spec: { cpu_millis: 1000, memory_gbs: 4 } }] });
   expect((await cloud.cli('service', 'resize', id, '--cpu-millis', '1000')).code).toBe(0);
   expect(await cloud.cli('service', 'resize', id, '--cpu-millis', '7')).toMatchObject({
-    code: 1,
+    code: 2,
     stderr: expect.stringContaining('500/2'),
   });
   expect(await cloud.cli('service', 'rename', id, 'other name')).toMatchObject({ code: 0, stdout: `${id} is now called other name\n` });
@@ -155,7 +155,7 @@ test('what is asked for wrongly ends with 2, what is not there with 3', async ()
     [['service', 'delete', 'nothing-like-it'], 3, 'nothing-like-it'],
     [['service', 'create', '--name', 'x', '--addons', 'sql'], 2, 'time-series, ai'],
     [['service', 'create', '--name', 'x', '--environment', 'prod'], 2, 'DEV, PROD'],
-    [['service', 'create', '--name', 'x', '--cpu-millis', '7'], 1, '500/2'],
+    [['service', 'create', '--name', 'x', '--cpu-millis', '7'], 2, '500/2'],
     [['service', 'create'], 2, '--name'],
     [['service', 'create', '--name', 'x', '--nmae', 'y'], 2, '--nmae'],
     [['service', 'frobnicate'], 2, 'frobnicate'],
