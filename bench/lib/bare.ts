@@ -10,7 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DEFAULT_SIZE } from '@howdah/contract';
 import { Client } from 'pg';
 import { configFiles } from '../../packages/server/src/engine/local/files.ts';
-import { renewSystemIdentifier } from '../../packages/server/src/engine/local/identity.ts';
+import { writeSystemIdentifier } from '../../packages/server/src/engine/local/identity.ts';
 import { installationFor, type Installation } from '../../packages/server/src/engine/local/installations.ts';
 import { instancePaths, type InstancePaths } from '../../packages/server/src/engine/local/layout.ts';
 import { prepareMachine, type Machine } from '../../packages/server/src/engine/local/machine.ts';
@@ -63,7 +63,7 @@ export async function makeBare(kit: BareKit, settings: BareSettings, lap: (part:
   lap('directories');
   await cloneByHand(kit, paths.data);
   lap('clone');
-  await renewSystemIdentifier(paths.data);
+  await writeSystemIdentifier(paths.data);
   for (const [name, text] of Object.entries(filesOf(kit, paths, port, settings))) {
     await writeFile(join(paths.config, name), text, { mode: 0o600 });
     if (owner !== null) await chown(join(paths.config, name), owner.uid, owner.gid);

@@ -6,13 +6,16 @@ import { Failure } from './output.ts';
 
 export type Connection = { client: HowdahClient; projectId: string; apiUrl: string };
 
+/** What `credentials.json` says. `key` is what `Authorization: Bearer` takes. */
+export type Credentials = { apiUrl: string; projectId: string; key: string };
+
 /** The installation's directory, without the checks of a start. */
 export function homeDirectory(): string {
-  return resolve(process.env['HOWDAH_HOME'] || join(homedir(), '.howdah'));
+  return resolve((process.env['HOWDAH_HOME'] || '~/.howdah').replace(/^~(?=\/|$)/, homedir()));
 }
 
-/** The API of the installation whose `credentials.json` this user can read. */
-export async function connect(): Promise<Connection> {
+/** The credentials of the installation, where this user can read them. */
+export async function credentials(): Promise<Credentials> {
   const path = join(homeDirectory(), 'credentials.json');
   const text = await readFile(path, 'utf8').catch(() => {
     throw new Failure(`${path} cannot be read: start an installation with howdah up, or name its directory in HOWDAH_HOME`);
@@ -23,12 +26,13 @@ export async function connect(): Promise<Connection> {
     if (typeof value !== 'string') throw new Failure(`${path}: ${name} is missing`);
     return value;
   };
-  const apiUrl = member('api_url');
-  return {
-    client: createClient({ apiUrl, key: `${member('public_key')}:${member('secret_key')}` }),
-    projectId: member('project_id'),
-    apiUrl,
-  };
+  return { apiUrl: member('api_url'), projectId: member('project_id'), key: `${member('public_key')}:${member('secret_key')}` };
+}
+
+/** The API of the installation whose `credentials.json` this user can read. */
+export async function connect(): Promise<Connection> {
+  const { apiUrl, projectId, key } = await credentials();
+  return { client: createClient({ apiUrl, key }), projectId, apiUrl };
 }
 
 /** Says in words what a call that got no answer means. */

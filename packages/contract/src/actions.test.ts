@@ -10,6 +10,8 @@ const TABLE: Record<Action, string> = {
   start: '| x | x | x | + | x | + | ~ | x | x |',
   stop: '| x | x | + | + | ~ | x | x | x | x |',
   resize: '| x | x | + | + | x | + | x | x | x |',
+  forkNow: '| x | x | + | x | x | + | x | x | x |',
+  forkPast: '| x | x | + | + | x | + | x | x | x |',
   updatePassword: '| x | x | + | x | x | x | x | x | x |',
   setEnvironment: '| + | + | + | + | + | + | + | + | x |',
   rename: '| + | + | + | + | + | + | + | + | x |',
@@ -26,7 +28,7 @@ test.each(ACTIONS)('%s is allowed as the contract prints it', (action) => {
 
 test('a refusal names the action, the state, where it is allowed and what is allowed now', () => {
   expect(refusal('start', 'READY')).toBe(
-    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, resize, updatePassword, setEnvironment, rename',
+    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, resize, forkNow, forkPast, updatePassword, setEnvironment, rename',
   );
   const refused = COLUMNS.flatMap((status) =>
     ACTIONS.filter((action) => ALLOWED[status][action] === 'refuse').map((action): [Action, LiveStatus] => [action, status]),

@@ -1,7 +1,17 @@
 import type { LiveStatus } from './status.ts';
 
 /** What can be done to a service and depends on its status. Reads (get, list, logs, operations, metrics) are always allowed. */
-export const ACTIONS = ['delete', 'start', 'stop', 'resize', 'updatePassword', 'setEnvironment', 'rename'] as const;
+export const ACTIONS = [
+  'delete',
+  'start',
+  'stop',
+  'resize',
+  'forkNow', // as it is at this moment
+  'forkPast', // from the last snapshot, or as it was at a point in time
+  'updatePassword',
+  'setEnvironment',
+  'rename',
+] as const;
 export type Action = (typeof ACTIONS)[number];
 
 /** accept; underway: the same goal is already being pursued (same answer, same operation); refuse: 400 INVALID_STATE. */
@@ -16,6 +26,8 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
     start: verdict('start'),
     stop: verdict('stop'),
     resize: verdict('resize'),
+    forkNow: verdict('forkNow'),
+    forkPast: verdict('forkPast'),
     updatePassword: verdict('updatePassword'),
     setEnvironment: verdict('setEnvironment'),
     rename: verdict('rename'),
@@ -26,10 +38,10 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
 export const ALLOWED: Record<LiveStatus, Row> = {
   QUEUED: row(['delete', 'setEnvironment', 'rename']),
   CONFIGURING: row(['delete', 'setEnvironment', 'rename']),
-  READY: row(['delete', 'stop', 'resize', 'updatePassword', 'setEnvironment', 'rename']),
-  UNSTABLE: row(['delete', 'start', 'stop', 'resize', 'setEnvironment', 'rename']),
+  READY: row(['delete', 'stop', 'resize', 'forkNow', 'forkPast', 'updatePassword', 'setEnvironment', 'rename']),
+  UNSTABLE: row(['delete', 'start', 'stop', 'resize', 'forkPast', 'setEnvironment', 'rename']),
   PAUSING: row(['delete', 'setEnvironment', 'rename'], ['stop']),
-  PAUSED: row(['delete', 'start', 'resize', 'setEnvironment', 'rename']),
+  PAUSED: row(['delete', 'start', 'resize', 'forkNow', 'forkPast', 'setEnvironment', 'rename']),
   RESUMING: row(['delete', 'setEnvironment', 'rename'], ['start']),
   UPGRADING: row(['delete', 'setEnvironment', 'rename']),
   DELETING: row([], ['delete']),

@@ -51,6 +51,12 @@ export const ServiceSchema = Named(
     created: dateTime('when the create was accepted'),
     endpoint: Ref(EndpointSchema),
     initial_password: Type.Optional(Type.String({ format: 'password', description: 'in the answer to create only' })),
+    forked_from: Type.Optional(
+      Type.Object(
+        { project_id: Type.String(), service_id: Type.String(), is_standby: Type.Boolean() },
+        { description: 'the parent of a fork' },
+      ),
+    ),
     ha_replicas: Type.Object({ replica_count: Type.Integer(), sync_replica_count: Type.Integer() }),
     metadata: Type.Object({ environment: StringEnum(ENVIRONMENTS) }),
     metrics: Type.Object({
@@ -93,6 +99,26 @@ export const CreateServiceBody = Named(
 );
 export type CreateServiceBody = Type.Static<typeof CreateServiceBody>;
 
+/** Which state of the parent a fork begins with. */
+export const FORK_STRATEGIES = ['NOW', 'LAST_SNAPSHOT', 'PITR'] as const;
+export type ForkStrategy = (typeof FORK_STRATEGIES)[number];
+
+export const ForkBody = Named(
+  'ForkService',
+  Type.Object(
+    {
+      fork_strategy: StringEnum(FORK_STRATEGIES, { description: 'NOW, LAST_SNAPSHOT or PITR' }),
+      target_time: Type.Optional(Type.String({ maxLength: 64, description: 'date-time, to the microsecond; for PITR, and only there' })),
+      name: Type.Optional(name('1 to 128 characters; default: the name of the parent and "-fork"')),
+      cpu_millis: Type.Optional(sizeInput('thousandths of a core, or "shared"; default: the size of the parent', true)),
+      memory_gbs: Type.Optional(sizeInput('gigabytes, or "shared"; default: the size of the parent', true)),
+      environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
+    },
+    closed,
+  ),
+);
+export type ForkBody = Type.Static<typeof ForkBody>;
+
 export const ResizeBody = Named(
   'ResizeInput',
   Type.Object(
@@ -119,6 +145,33 @@ export const UpdatePasswordBody = Named(
 );
 export const SetEnvironmentBody = Named('SetEnvironmentInput', Type.Object({ environment: StringEnum(ENVIRONMENTS) }, closed));
 export const RenameBody = Named('RenameService', Type.Object({ name: name('1 to 128 characters') }, closed));
+
+const moment = (description: string) => Type.Union([dateTime(description), Type.Null()]);
+
+export const BackupsSchema = Named(
+  'Backups',
+  Type.Object({
+    window: Type.Object({
+      earliest: moment('from this moment on the service can be forked at a point in time; null: not yet'),
+      latest: moment('up to this one'),
+      days: Type.Number({ description: 'for how long backups are kept' }),
+    }),
+    snapshots: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        taken: dateTime('its state is that of this moment'),
+        kind: StringEnum(['birth', 'scheduled']),
+        storage_mb: Type.Integer({
+          description: 'megabytes; on a file system that clones by reference most of them are shared with the service',
+        }),
+      }),
+      { description: 'newest first' },
+    ),
+    archive_mb: Type.Integer({ description: 'megabytes of archived WAL' }),
+    problem: Type.Union([Type.String(), Type.Null()], { description: 'why backups do not get on' }),
+  }),
+);
+export type Backups = Type.Static<typeof BackupsSchema>;
 
 export const OperationStepSchema = Type.Object({
   name: Type.String(),
@@ -170,7 +223,9 @@ export const SeriesBody = Named(
       name: Type.String({ maxLength: 64, description: 'one of available-series' }),
       from: dateTime('begin, inclusive'),
       to: dateTime('end, exclusive'),
-      bucket_seconds: Type.Optional(Type.Integer({ minimum: 60, description: 'default 60' })),
+      bucket_seconds: Type.Optional(
+        Type.Integer({ minimum: 60, maximum: 2_592_000, description: 'default 60; at most the 30 days for which samples are kept' }),
+      ),
       fn: Type.Optional(StringEnum(SERIES_FUNCTIONS, { default: 'avg' })),
       filters: Type.Optional(
         Type.Array(Type.Object({ key: Type.String({ maxLength: 64 }), value: Type.String({ maxLength: 128 }) }, closed), { maxItems: 16 }),
@@ -229,7 +284,9 @@ export const NAMED_SCHEMAS = [
   ReadReplicaSetSchema,
   ServiceSchema,
   CreateServiceBody,
+  ForkBody,
   ResizeBody,
+  BackupsSchema,
   UpdatePasswordBody,
   SetEnvironmentBody,
   RenameBody,

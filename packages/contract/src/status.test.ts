@@ -100,7 +100,9 @@ function move(facts: Facts, event: Event): Facts | null {
       case 'updatePassword':
       case 'setEnvironment':
       case 'rename':
-        return facts; // recorded beside whatever is under way
+      case 'forkNow':
+      case 'forkPast':
+        return facts; // recorded beside whatever is under way, or a service of its own
       default:
         return event.action satisfies never;
     }

@@ -34,6 +34,7 @@ export const IS_TRANSITIONAL: Record<LiveStatus, boolean> = {
 /** What an operation does. `repair` is begun by Howdah itself when a running service cannot be reached. */
 export const OPERATION_KINDS = [
   'create',
+  'fork',
   'start',
   'stop',
   'resize',
@@ -42,6 +43,7 @@ export const OPERATION_KINDS = [
   'rename',
   'repair',
   'delete',
+  'restore',
 ] as const;
 export type OperationKind = (typeof OPERATION_KINDS)[number];
 
@@ -68,12 +70,14 @@ export function statusOf(wanted: 'running' | 'paused', reachable: boolean, under
   if (underWay === null) return settled();
   if (underWay.kind === 'delete') return 'DELETING';
   // A paused service has nothing that could be unreachable, whatever becomes of its new size.
-  if (underWay.kind === 'resize' && wanted === 'paused') return 'PAUSED';
+  if ((underWay.kind === 'resize' || underWay.kind === 'restore') && wanted === 'paused') return 'PAUSED';
   if (underWay.failing) return 'UNSTABLE';
   switch (underWay.kind) {
     case 'create':
+    case 'fork':
       return underWay.begun ? 'CONFIGURING' : 'QUEUED';
     case 'start':
+    case 'restore':
       return 'RESUMING';
     case 'stop':
       return 'PAUSING';
@@ -98,5 +102,6 @@ export const TRANSITIONS: Record<LiveStatus, readonly LiveStatus[]> = {
   PAUSED: ['RESUMING', 'DELETING'],
   RESUMING: ['READY', 'UNSTABLE', 'DELETING'],
   UPGRADING: ['READY', 'UNSTABLE', 'DELETING'],
-  DELETING: [],
+  // A deleted service can be restored for a while; nobody sees it in between.
+  DELETING: ['RESUMING', 'PAUSED'],
 };

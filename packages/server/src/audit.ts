@@ -2,8 +2,9 @@
  * The invariants of an installation, checked: processes, ports, directories and limits on the one hand and records on the other,
  * both ways. Run by `howdah audit`, and after every test of the whole system.
  */
+import { basename } from 'node:path';
 import type { ClientConfig } from 'pg';
-import { IS_TRANSITIONAL } from '@howdah/contract';
+import { ID_LENGTH, IS_TRANSITIONAL } from '@howdah/contract';
 import type { Config } from './config.ts';
 import { takeInventory } from './engine/local/inventory.ts';
 import { prepareMachine } from './engine/local/machine.ts';
@@ -24,6 +25,7 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
   );
   const settledIds = new Set(settled.map(({ id }) => id));
   const knownIds = new Set([...before.services, ...after.services].map(({ id }) => id));
+  const onTheirWay = new Set([...knownIds].filter((id) => !settledIds.has(id)));
   const running = settled.filter(({ status }) => status === 'READY');
   const paused = settled.filter(({ status }) => status === 'PAUSED');
   const unknown = (kind: string, ids: readonly string[]) =>
@@ -39,7 +41,7 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
     ...unknown('directory', found.directories),
     ...unknown('process', found.processes),
     ...unknown('cgroup', found.groups),
-    ...found.leftovers.map((path) => `left over: ${path}`),
+    ...found.leftovers.filter((path) => !onTheirWay.has(basename(path).slice(0, ID_LENGTH))).map((path) => `left over: ${path}`),
     ...inBoth('process', new Set(found.processes)),
     ...settled.filter(({ id }) => !found.directories.includes(id)).map(({ id }) => `service ${id} has no directory`),
     ...running

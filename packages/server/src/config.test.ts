@@ -22,6 +22,8 @@ test('the defaults', () => {
     portRange: [20000, 29999],
     publicHost: '127.0.0.1',
     spares: 1,
+    backups: { windowMs: 3 * 86_400_000, snapshotEveryMs: 86_400_000 },
+    undeleteMs: 86_400_000,
     databaseUrl: null,
   });
   expect(Object.isFrozen(config)).toBe(true);

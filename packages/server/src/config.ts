@@ -18,9 +18,15 @@ export type Config = Readonly<{
   publicHost: string;
   /** Spare servers kept running, so that a create takes a fraction of the time. */
   spares: number;
+  backups: BackupPolicy;
+  /** How long a deleted service can be restored, in ms. */
+  undeleteMs: number;
   /** The metadata database; null: one of our own. */
   databaseUrl: string | null;
 }>;
+
+/** How backups are kept: a snapshot at least this often while something is written, and all that the window needs. */
+export type BackupPolicy = Readonly<{ windowMs: number; snapshotEveryMs: number }>;
 
 /** A setting that stops the start. */
 export class ConfigError extends Error {}
@@ -39,9 +45,19 @@ export const SETTINGS = {
     meaning: 'host name that endpoints and certificates carry',
   },
   HOWDAH_SPARES: { flag: '--spares', default: '1', meaning: 'running servers kept ready for the next create, 0 to 16' },
+  HOWDAH_BACKUP_DAYS: { flag: '--backup-days', default: '3', meaning: 'how far back a service can be forked at a point in time' },
+  HOWDAH_SNAPSHOT_HOURS: { flag: '--snapshot-hours', default: '24', meaning: 'hours between snapshots of a service that is written to' },
+  HOWDAH_UNDELETE_HOURS: {
+    flag: '--undelete-hours',
+    default: '24',
+    meaning: 'hours in which a deleted service can be restored; 0 for none',
+  },
   DATABASE_URL: { flag: '--database-url', default: 'a PostgreSQL of our own', meaning: 'where the control plane keeps its records' },
 } as const satisfies Record<string, Setting>;
 export type SettingName = keyof typeof SETTINGS;
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
 
 /** Environment variables of the launcher, which are not settings of the control plane. */
 const LAUNCHER_VARIABLES = ['HOWDAH_INSTALL'];
@@ -70,6 +86,11 @@ export function readConfig(env: NodeJS.ProcessEnv, flags: Partial<Record<Setting
     portRange,
     publicHost: hostName('HOWDAH_PUBLIC_HOST', value('HOWDAH_PUBLIC_HOST') ?? (isWildcard(host) ? 'localhost' : host)),
     spares: integer('HOWDAH_SPARES', value('HOWDAH_SPARES') ?? '1', 0, 16),
+    backups: Object.freeze({
+      windowMs: decimal('HOWDAH_BACKUP_DAYS', value('HOWDAH_BACKUP_DAYS') ?? '3', 0.001, 3650) * DAY_MS,
+      snapshotEveryMs: decimal('HOWDAH_SNAPSHOT_HOURS', value('HOWDAH_SNAPSHOT_HOURS') ?? '24', 0.001, 8760) * HOUR_MS,
+    }),
+    undeleteMs: decimal('HOWDAH_UNDELETE_HOURS', value('HOWDAH_UNDELETE_HOURS') ?? '24', 0, 87_600) * HOUR_MS,
     databaseUrl: databaseUrl(value('DATABASE_URL')),
   });
 }
@@ -102,6 +123,13 @@ function hostName(name: string, value: string): string {
 function integer(name: string, value: string, min: number, max: number): number {
   if (!/^[0-9]{1,9}$/.test(value) || Number(value) < min || Number(value) > max) {
     throw new ConfigError(`${name}: found ${JSON.stringify(value)}; allowed is a whole number from ${min} to ${max}`);
+  }
+  return Number(value);
+}
+
+function decimal(name: string, value: string, min: number, max: number): number {
+  if (!/^[0-9]{1,6}(\.[0-9]{1,6})?$/.test(value) || Number(value) < min || Number(value) > max) {
+    throw new ConfigError(`${name}: found ${JSON.stringify(value)}; allowed is a number from ${min} to ${max}`);
   }
   return Number(value);
 }

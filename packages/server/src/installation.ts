@@ -1,6 +1,6 @@
 /** What an installation keeps beside its records: the first key, and which control plane runs. */
 import { randomBytes } from 'node:crypto';
-import { readFile, rm } from 'node:fs/promises';
+import { readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BASE_PATH } from '@howdah/contract';
 import { sha256 } from './api/auth.ts';
@@ -33,6 +33,7 @@ export async function ensureFirstKey(store: Store, config: Config): Promise<void
     public_key: `HD${newId()}${newId()}`,
     secret_key: randomBytes(32).toString('base64url'),
   };
+  await keepFormerCredentials(config.home);
   // The file first: a start cut short between the two writes it anew with another key.
   await writeWhole(credentialsPath(config.home), `${JSON.stringify(credentials, null, 2)}\n`, 0o600);
   await store.db.transaction().execute(async (tx) => {
@@ -44,6 +45,15 @@ export async function ensureFirstKey(store: Store, config: Config): Promise<void
       name: 'first admin key',
       role: 'admin',
     });
+  });
+}
+
+/** Records that are empty may mean another DATABASE_URL: the key to the former ones is put aside, not overwritten. */
+async function keepFormerCredentials(home: string): Promise<void> {
+  const path = credentialsPath(home);
+  const aside = `${path}.until-${new Date().toISOString().replaceAll(/[-:.]/g, '')}`;
+  await rename(path, aside).catch((error: unknown) => {
+    if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
   });
 }
 

@@ -52,13 +52,14 @@ export async function startControlPlane(config: Config, log: FastifyBaseLogger, 
   const [machine, authority] = await timed('look over the machine', () =>
     Promise.all([prepareMachine(config.home), openCertificateAuthority(join(config.home, 'ca'))]),
   );
+  const closers: Closers = [];
   try {
-    return await serve(config, { machine, authority }, log, timed);
+    await assemble(config, { machine, authority }, log, timed, closers);
   } catch (error) {
-    // A start that failed leaves nothing running that was not running before, but for the databases.
-    if (config.databaseUrl === null && !(error instanceof AlreadyRunning)) await stopStore(machine);
+    await closeAll(closers);
     throw error;
   }
+  return { apiUrl: apiUrl(config), close: () => closeAll(closers) };
 }
 
 /** Whoever asked for a service connects as soon as it is ready: what can wait leaves the machine to that for a moment. */
@@ -66,17 +67,35 @@ const AFTER_FIRST_CONNECTION_MS = 200;
 
 type Ground = { machine: Machine; authority: CertificateAuthority };
 
-async function serve(
+/** What ends each part that has begun, in the order of beginning; a stop, or a start that fails, runs them backwards. */
+type Closers = (() => Promise<unknown> | void)[];
+
+async function closeAll(closers: Closers): Promise<void> {
+  for (const close of closers.splice(0).toReversed()) await close();
+}
+
+async function assemble(
   config: Config,
   { machine, authority }: Ground,
   log: FastifyBaseLogger,
   timed: ReturnType<typeof timer>,
-): Promise<ControlPlane> {
+  closers: Closers,
+): Promise<void> {
   const templates = createTemplates(machine);
   const connection = await timed('start the records database', () => connectionOf(config, machine, templates));
+  if (config.databaseUrl === null) closers.push(() => stopStore(machine));
   const store = await timed('open the records', () =>
     openStore(connection, (error) => log.warn({ err: error }, 'a connection to the records broke')),
-  );
+  ).catch((error: unknown) => {
+    if (config.databaseUrl !== null && !(error instanceof AlreadyRunning)) {
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new Error(`DATABASE_URL: the records in ${new URL(config.databaseUrl).host} cannot be opened: ${reason}`, { cause: error });
+    }
+    // The records are somebody's who is at work: not ours to stop.
+    if (error instanceof AlreadyRunning) closers.length = 0;
+    throw error;
+  });
+  closers.push(() => store.close());
   await ensureFirstKey(store, config);
   await insertRegion(store.db, LOCAL_REGION, config.portRange[0]);
 
@@ -87,6 +106,7 @@ async function serve(
     authority,
     listenAddress: config.host,
     certificateHosts: certificateHosts(config.publicHost, config.host),
+    backups: config.backups,
     changed: (id) => reconciler?.poke(id),
   });
   const region: Region = { code: LOCAL_REGION, engine, portRange: config.portRange, host: config.publicHost };
@@ -99,6 +119,7 @@ async function serve(
     engine,
     log,
     lookAgainMs: LOOK_AGAIN_MS,
+    undeleteMs: config.undeleteMs,
     onSettled: (service) => {
       if (service.project_id === null) return;
       setTimeout(() => {
@@ -121,25 +142,28 @@ async function serve(
     },
     log,
   );
-  const watch = config.databaseUrl === null ? await watchStore(machine, templates, log) : null;
+  if (config.databaseUrl === null) {
+    const watch = await watchStore(machine, templates, log);
+    closers.push(() => watch.close());
+  }
+  closers.push(() => engine.close());
   await reconciler.start();
+  closers.push(
+    () => reconciler?.close(),
+    () => sampler.close(),
+    () => app.close(),
+  );
   await timed('listen', () => app.listen({ host: config.host, port: config.port }));
   await announceControl(config);
+  closers.push(() => retractControl(config.home));
+  const prepared = engine.prepare().catch((error: unknown) => log.warn({ err: error }, 'could not prepare everything ahead'));
+  // A template that is being made runs a server of its own: it is let finish.
+  closers.push(
+    () => engine.close(),
+    () => prepared,
+  );
   sampler.start();
   refill();
-
-  return {
-    apiUrl: apiUrl(config),
-    close: async () => {
-      await app.close();
-      await Promise.all([reconciler.close(), sampler.close()]);
-      await engine.close();
-      watch?.close();
-      await store.close();
-      if (config.databaseUrl === null) await stopStore(machine);
-      await retractControl(config.home);
-    },
-  };
 }
 
 /** The records: in the database that was named, or in one of our own. */

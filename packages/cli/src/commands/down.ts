@@ -26,6 +26,6 @@ export function addDown(program: Command): void {
       }
       if (databases !== true) return;
       const stopped = await server.stopDatabases(home, (id) => say(`stopped ${id}`));
-      say(`${stopped.length} ${stopped.length === 1 ? 'database' : 'databases'} stopped. They start again with howdah up.`);
+      say(`${stopped} ${stopped === 1 ? 'database' : 'databases'} stopped. They start again with howdah up.`);
     });
 }

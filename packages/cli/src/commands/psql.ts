@@ -11,7 +11,8 @@ export function addPsql(program: Command): void {
     .command('psql')
     .description('Open psql on a service. The password comes from PGPASSWORD, ~/.pgpass or the prompt.')
     .argument('<service>', 'id or name')
-    .argument('[psql-options...]', 'handed to psql, after --')
+    .argument('[psql-options...]', 'handed to psql as they are')
+    .passThroughOptions()
     .action(async (name: string, psqlOptions: string[]) => {
       const connection = await connect();
       const service = await findService(connection, name);

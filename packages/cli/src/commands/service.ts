@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pc from 'picocolors';
 import { answered, connect, type Connection } from '../connection.ts';
 import { duration, Failure, say, table } from '../output.ts';
+import { addHistory } from './history.ts';
 
 type Service = Schemas['Service'];
 
@@ -97,6 +98,51 @@ export function addService(program: Command): void {
     });
 
   service
+    .command('fork')
+    .description('Fork a service: as it is now, as of its last snapshot, or as it was at a point in time.')
+    .argument('<service>', 'id or name')
+    .option('--name <name>', 'default: the name of the parent and "-fork"')
+    .option('--last-snapshot', 'from the last snapshot')
+    .option('--at <date-time>', 'as it was then, like 2026-01-31T12:00:00Z; howdah service backups shows how far back')
+    .option('--no-wait', 'do not wait until it is ready')
+    .action(async (name: string, options: ForkOptions) => fork(name, options));
+
+  service
+    .command('backups')
+    .description('Show the snapshots of a service and the window that can be reached.')
+    .argument('<service>', 'id or name')
+    .action(async (name: string) => {
+      const connection = await connect();
+      const { service_id } = await findService(connection, name);
+      const backups = await answered(
+        connection,
+        connection.client.GET('/projects/{project_id}/services/{service_id}/backups', { params: pathOf(connection, service_id) }),
+      );
+      say(
+        `any moment from ${backups.window.earliest ?? 'none yet'} to ${backups.window.latest ?? 'none yet'}; kept for ${backups.window.days} days`,
+      );
+      table(
+        ['SNAPSHOT', 'TAKEN', 'KIND', 'SIZE'],
+        backups.snapshots.map(({ id, taken, kind, storage_mb }) => [id, taken, kind, `${storage_mb} MB`]),
+      );
+      if (backups.problem !== null) throw new Failure(backups.problem);
+    });
+
+  service
+    .command('restore')
+    .description('Bring a deleted service back, with its id, endpoint, data and password.')
+    .argument('<service>', 'its id')
+    .option('--no-wait', 'do not wait until it is back')
+    .action(async (id: string, { wait }: { wait: boolean }) => {
+      const connection = await connect();
+      const { response } = await call(
+        connection,
+        connection.client.POST('/projects/{project_id}/services/{service_id}/restore', { params: pathOf(connection, id) }),
+      );
+      await follow(connection, response, wait);
+    });
+
+  service
     .command('delete')
     .description('Delete a service with all its data.')
     .argument('<service>', 'id or name')
@@ -110,6 +156,29 @@ export function addService(program: Command): void {
       );
       await follow(connection, response, wait);
     });
+
+  addHistory(service);
+}
+
+type ForkOptions = { name?: string; lastSnapshot?: true; at?: string; wait: boolean };
+
+async function fork(name: string, options: ForkOptions): Promise<void> {
+  const connection = await connect();
+  const { service_id } = await findService(connection, name);
+  if (options.at !== undefined && options.lastSnapshot === true) throw new Failure('--at and --last-snapshot: give one of them', 2);
+  const body = {
+    fork_strategy:
+      options.at !== undefined ? ('PITR' as const) : options.lastSnapshot === true ? ('LAST_SNAPSHOT' as const) : ('NOW' as const),
+    ...(options.at === undefined ? {} : { target_time: options.at }),
+    ...(options.name === undefined ? {} : { name: options.name }),
+  };
+  const { data, response } = await call(
+    connection,
+    connection.client.POST('/projects/{project_id}/services/{service_id}/forkService', { params: pathOf(connection, service_id), body }),
+  );
+  if (data === undefined) throw new Failure('the server answered without a body');
+  await follow(connection, response, options.wait);
+  sayHowToConnect(data);
 }
 
 type CreateOptions = {
@@ -144,6 +213,11 @@ async function create(options: CreateOptions): Promise<void> {
     return;
   }
   await follow(connection, response, options.wait);
+  sayHowToConnect(data);
+}
+
+/** The password is in the answer to create and fork, and nowhere else. */
+function sayHowToConnect(data: Service): void {
   const { host, port } = data.endpoint;
   say(`${data.service_type} ${pc.bold(data.service_id)} at ${host}:${port}. Its password is shown once, here:`);
   say(`  psql "postgres://tsdbadmin:${data.initial_password ?? ''}@${host}:${port}/tsdb?sslmode=require"`);
@@ -199,7 +273,9 @@ async function follow(connection: Connection, response: Response, wait: boolean,
     const finished = operation.steps.filter((step) => step.finished !== null);
     for (const step of finished.slice(shown)) {
       const ms = Date.parse(step.finished ?? step.started) - Date.parse(step.started);
-      if (!quiet) say(`${pc.green('✓')} ${step.name} ${pc.dim(`${duration(ms)}${step.detail === null ? '' : `, ${step.detail}`}`)}`);
+      // Of an operation that does not get on, the last step that ended is the one that did not work.
+      const mark = operation.error !== undefined && step === finished.at(-1) ? pc.red('✗') : pc.green('✓');
+      if (!quiet) say(`${mark} ${step.name} ${pc.dim(`${duration(ms)}${step.detail === null ? '' : `, ${step.detail}`}`)}`);
     }
     shown = Math.max(shown, finished.length);
     if (operation.status === 'succeeded') return;

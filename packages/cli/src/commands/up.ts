@@ -1,3 +1,6 @@
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import pc from 'picocolors';
 import { duration, Failure, say } from '../output.ts';
@@ -34,7 +37,7 @@ async function up(options: Record<string, string>): Promise<void> {
       throw error;
     });
   say(`${pc.green('✓')} serving ${pc.dim(`after ${duration(performance.now() - begun)}`)}`);
-  greet(plane.apiUrl, server.credentialsPath(config.home), logPath);
+  greet(plane.apiUrl, config.home, { credentials: server.credentialsPath(config.home), log: logPath });
 
   let stopping = false;
   const stop = async (): Promise<void> => {
@@ -63,18 +66,23 @@ function readSettings(server: Awaited<ReturnType<typeof loadServer>>, options: R
   }
 }
 
-function greet(apiUrl: string, credentials: string, logPath: string): void {
+/** The launcher of the clone that this bundle stands in: what is printed can be pasted in any directory. */
+const LAUNCHER = fileURLToPath(new URL('../../../howdah', import.meta.url));
+
+function greet(apiUrl: string, home: string, paths: { credentials: string; log: string }): void {
+  // For a shell that does not have this one's environment.
+  const setting = home === join(homedir(), '.howdah') ? '' : `HOWDAH_HOME='${home}' `;
   say(`
 ${pc.bold('Howdah is up.')}
   API          ${apiUrl}
   reference    ${apiUrl}/reference
-  credentials  ${credentials}
-  log          ${logPath}
+  credentials  ${paths.credentials}
+  log          ${paths.log}
 
 Make a database:
-  eval "$(node -e 'for (const [k, v] of Object.entries(JSON.parse(require("fs").readFileSync("${credentials}")))) console.log("HD_" + k + "=" + v)')"
-  curl -s -H "Authorization: Bearer $HD_public_key:$HD_secret_key" -H 'Content-Type: application/json' \\
-    -d '{"name": "first"}' "$HD_api_url/projects/$HD_project_id/services"
+  eval "$(${setting}${LAUNCHER} env)"
+  curl -s -H "Authorization: Bearer $HD_KEY" -H 'Content-Type: application/json' \\
+    -d '{"name": "first"}' "$HD_PROJECT/services"
 
 Ctrl-C stops the control plane; the databases go on.`);
 }

@@ -58,7 +58,12 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
     keepAliveTimeout: LIMITS.keepAliveMs,
     routerOptions: { maxParamLength: 512 },
     // A request without Host would be refused by Node itself, without a word; nothing here asks for it.
-    http: { maxHeaderSize: LIMITS.headerBytes, headersTimeout: LIMITS.headersMs, requireHostHeader: false },
+    http: {
+      maxHeaderSize: LIMITS.headerBytes,
+      headersTimeout: LIMITS.headersMs,
+      connectionsCheckingInterval: 2000,
+      requireHostHeader: false,
+    },
     // Fastify's own choice turns 5 and null into strings and drops fields that do not exist, all without telling anybody.
     ajv: { customOptions: { coerceTypes: false, removeAdditional: false, verbose: true } },
     genReqId: () => randomUUID(),
@@ -68,9 +73,12 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
     clientErrorHandler: answerBrokenRequest,
   }).withTypeProvider<TypeBoxTypeProvider>();
 
+  // Node would answer a header Expect that it does not know by itself, without a body; it may be ignored (RFC 9110, 10.1.1).
+  app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
   app.setErrorHandler(errorHandler);
   acceptJson(app);
   refuseUnknownRoutes(app);
+  endConnections(app);
   app.addHook('onSend', async (request, reply) => void reply.header('X-Request-Id', request.id));
   for (const schema of NAMED_SCHEMAS) app.addSchema(schema);
   await extend?.(app);
@@ -90,6 +98,24 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
     { prefix: BASE_PATH },
   );
   return app;
+}
+
+/** How long requests under way may go on when the control plane stops. */
+const STOP_GRACE_MS = 5000;
+
+/**
+ * Node closes the connections that are idle when a stop begins. One that becomes idle a moment later would be waited for as long as
+ * it is kept alive, and one on which nothing was ever sent for ever.
+ */
+function endConnections(app: App): void {
+  app.addHook('preClose', async () => {
+    const idle = setInterval(() => app.server.closeIdleConnections(), 50);
+    const all = setTimeout(() => app.server.closeAllConnections(), STOP_GRACE_MS);
+    app.server.once('close', () => {
+      clearInterval(idle);
+      clearTimeout(all);
+    });
+  });
 }
 
 /** Bodies are JSON; clients also send `Content-Type: application/json` with no body at all. */

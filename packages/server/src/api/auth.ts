@@ -17,6 +17,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** Answered without a key. */
     public?: boolean;
+    /** Reaches services that are deleted and can be restored. */
+    deletedToo?: boolean;
     /** A POST that changes nothing: viewers may. */
     readOnlyPost?: boolean;
     /** Refused to keys that are not admin while the service is PROD. */
@@ -63,7 +65,8 @@ export function createGuard(store: Store) {
     if (serviceId === undefined) return;
     // What is no id is nobody's, and the store cannot even be asked for a NUL.
     const service = isId(serviceId) ? await readDoc(serviceId) : null;
-    if (service === null || service.project_id !== projectId) throw serviceNotFound(serviceId);
+    if (service === null || service.project_id !== projectId || (service.deleted && config.deletedToo !== true))
+      throw serviceNotFound(serviceId);
     request.service = service;
     if (config.prodNeedsAdmin === true && service.environment === 'PROD')
       assertRole(request.key.role, ['admin'], 'do this to a PROD service');

@@ -15,6 +15,8 @@ export function errorHandler(error: unknown, request: FastifyRequest, reply: Fas
 }
 
 export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
+  // Said here too: what the router refuses passes no hook.
+  void reply.header('X-Request-Id', reply.request.id);
   if (error.code === 'UNAUTHORIZED') void reply.header('WWW-Authenticate', 'Bearer, Basic');
   if (error.code === 'UNAVAILABLE') void reply.header('Retry-After', '1');
   return reply.code(ERROR_STATUS[error.code]).type('application/json').serializer(JSON.stringify).send(errorBody(error, reply.request.id));
@@ -61,13 +63,15 @@ function isFastifyError(error: Error): error is FastifyError {
   return 'code' in error && typeof error.code === 'string' && error.code.startsWith('FST_');
 }
 
-/** SQLSTATE classes 08 and 57P0x, and what the operating system says of a socket that nobody answers. */
+/** What the driver says of a connection that broke, where it has no code for it. */
+const BROKEN_CONNECTION =
+  /Connection terminated|connection error and is not queryable|Client was closed|timeout exceeded when trying to connect/;
+
+/** SQLSTATE classes 08 and 57P0x, what the operating system says of a socket that nobody answers, and what the driver says. */
 function isConnectionLoss(error: Error): boolean {
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
   return (
-    /^(08|57P0)/.test(code) ||
-    ['ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE'].includes(code) ||
-    /Connection terminated|timeout exceeded when trying to connect/.test(error.message)
+    /^(08|57P0)/.test(code) || ['ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE'].includes(code) || BROKEN_CONNECTION.test(error.message)
   );
 }
 

@@ -5,6 +5,11 @@ export function sendText(reply: FastifyReply, status: number, json: string): Fas
   return reply.code(status).type('application/json').serializer(asIs).send(json);
 }
 
+/** Answers without a body: `send(null)` would say `null` in JSON. */
+export function sendNothing(reply: FastifyReply, status: number): FastifyReply {
+  return reply.code(status).send();
+}
+
 /** Names the operation that an accepted change is. */
 export function nameOperation(reply: FastifyReply, operationId: string | null): void {
   if (operationId !== null) void reply.header('Operation-Id', operationId);

@@ -5,7 +5,7 @@
  * takes one step towards it and says what it did. Every call may be repeated, cut short at any point and made again
  * after a crash. Long work is cut into steps that each end by themselves.
  */
-import type { Addon, LogEntry, ServiceType, Size } from '@howdah/contract';
+import type { Addon, Backups, ForkStrategy, LogEntry, ServiceType, Size } from '@howdah/contract';
 
 /** Everything an engine needs to know of a service. */
 export type ServiceSpec = {
@@ -21,7 +21,12 @@ export type ServiceSpec = {
    * Null for a spare, which is kept running and unborn until somebody claims it.
    */
   firstVerifier: string | null;
+  /** What it begins with; null: an empty database. */
+  origin: Origin | null;
 };
+
+/** What a fork begins with: the state of another service at this moment, of its last snapshot, or as it was at a point in time. */
+export type Origin = { parent: string; strategy: ForkStrategy; targetTime: string | null };
 
 export type Endpoint = { host: string; port: number };
 
@@ -70,6 +75,8 @@ export type Usage = {
   transactions: number;
 };
 
+export type DiskUsage = { totalBytes: number; freeBytes: number; usedPercent: number; path: string };
+
 export type LogQuery = {
   /** Only entries at or after, and before; milliseconds since the epoch. */
   sinceMs: number | null;
@@ -104,8 +111,16 @@ export interface Engine {
   remove(id: string, begin: BeginStep): Promise<Verdict>;
   /** Sets the admin role's password to a SCRAM verifier; live when it returns. */
   setPassword(id: string, verifier: string): Promise<void>;
+  /** Its snapshots, the archive, and the window between which it can be forked at a point in time. */
+  backups(id: string): Promise<Backups>;
+  /** Takes a snapshot of a running service if anything was written since the last one, and removes what the window needs no more. */
+  keepBackups(id: string): Promise<void>;
+  /** How full the disk is that services stand on. */
+  disk(): Promise<DiskUsage>;
   logs(id: string, query: LogQuery): Promise<LogPage>;
   usage(id: string): Promise<Usage>;
+  /** Does ahead what a first create of a type would wait for, and takes away what a crash left half deleted. */
+  prepare(): Promise<void>;
   /** Ends the control plane's own connections; services go on. */
   close(): Promise<void>;
 }

@@ -38,11 +38,13 @@ export type ReconcilerOptions = {
   log: Log;
   /** A settled service that runs is looked at again after this long. */
   lookAgainMs: number;
+  /** For how long a deleted service can be restored. */
+  undeleteMs: number;
   /** Called after a service settled, with its row. */
   onSettled: (service: ServiceRow) => void;
 };
 
-export function createReconciler({ store, engine, log, lookAgainMs, onSettled }: ReconcilerOptions) {
+export function createReconciler({ store, engine, log, lookAgainMs, undeleteMs, onSettled }: ReconcilerOptions) {
   const queue = new Set<string>();
   const looking = new Map<string, Promise<void>>();
   let timer: NodeJS.Timeout | undefined;
@@ -98,13 +100,9 @@ export function createReconciler({ store, engine, log, lookAgainMs, onSettled }:
       switch (verdict.outcome) {
         case 'settled':
           // A wish that came in meanwhile has made the service due; what settled was the one before it.
-          return work.service.deleting
-            ? null
-            : work.operation === null && work.service.power === 'running'
-              ? lookAgainMs
-              : work.operation === null
-                ? null
-                : 0;
+          if (work.service.deleting) return removalDueMs(work.service, undeleteMs);
+          if (work.operation !== null) return 0;
+          return work.service.power === 'running' ? lookAgainMs : null;
         case 'failed':
           return backoffMs(work.service.attempt);
         case 'again':
@@ -141,13 +139,16 @@ export function createReconciler({ store, engine, log, lookAgainMs, onSettled }:
     let shown: Promise<unknown> = Promise.resolve();
     const begin: BeginStep = async (name, seen) => {
       await announceFault(current, seen);
+      const open = current.steps.at(-1);
+      // Tried again after a wait: still the same step.
+      if (open?.name === name && open.finished === null) return;
       current.steps.push({ name, started: new Date().toISOString(), finished: null, detail: null });
       show = setTimeout(() => {
         shown = save(current).catch((error: unknown) => log.warn({ service: current.id, err: error }, 'could not show a step'));
       }, SHOW_AFTER_MS);
     };
     try {
-      if (current.service.deleting) return await engine.remove(current.id, begin);
+      if (isToBeRemoved(current.service, undeleteMs)) return await engine.remove(current.id, begin);
       const verdict = await engine.converge(specOf(current.service), begin);
       if (verdict.outcome !== 'settled') await announceFault(current, verdict.seen);
       return verdict;
@@ -222,9 +223,14 @@ export function createReconciler({ store, engine, log, lookAgainMs, onSettled }:
           await progressOperation(tx, operation.id, current.steps, null);
           await endOperation(tx, operation.id, 'succeeded', null);
         }
-        if (service.deleting) {
+        if (isToBeRemoved(service, undeleteMs)) {
           await deleteService(tx, service.id);
           return { done: true, next: { ...current, operation: null } };
+        }
+        if (service.deleting && service.deleted_at === null) {
+          // It has stopped. From here on nobody sees it; its data waits for a restore, or for the end of the time for one.
+          const row = await changeService(tx, service, { reachable: false, deleted_at: new Date(), attempt: 0 }, null);
+          return { done: true, next: work(current.id, current.token, row, null) };
         }
         const row = await changeService(tx, service, { ...seen, attempt: 0 }, null);
         return { done: true, next: work(current.id, current.token, row, null) };
@@ -293,6 +299,18 @@ export function createReconciler({ store, engine, log, lookAgainMs, onSettled }:
   };
 }
 export type Reconciler = ReturnType<typeof createReconciler>;
+
+/** Whether nothing of a service shall be left: spares at once, others when the time for a restore is over. */
+function isToBeRemoved({ deleting, deleted_at: deletedAt, project_id: projectId }: ServiceRow, undeleteMs: number): boolean {
+  if (!deleting) return false;
+  if (projectId === null || undeleteMs === 0) return true;
+  return deletedAt !== null && Date.now() - deletedAt.getTime() >= undeleteMs;
+}
+
+/** When a deleted service is to be removed, in ms from now; null: it is gone. */
+function removalDueMs({ deleted_at: deletedAt }: ServiceRow, undeleteMs: number): number | null {
+  return deletedAt === null ? null : Math.max(1000, deletedAt.getTime() + undeleteMs - Date.now());
+}
 
 /** Steps kept of an operation that is tried again and again: the last ones. */
 const MAX_STEPS = 100;

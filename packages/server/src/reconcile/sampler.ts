@@ -43,6 +43,14 @@ export function createSampler(store: Store, engine: Engine, log: Log) {
       await changeService(tx, locked.service, figures, locked.operation);
     });
 
+  const keepBackups = async (id: string): Promise<void> => {
+    try {
+      await engine.keepBackups(id);
+    } catch (error) {
+      log.warn({ service: id, err: error }, 'backups of a service do not get on; trying again in a minute');
+    }
+  };
+
   const sampleAll = async (): Promise<void> => {
     const ids = await runningServices(store.db);
     const found: Sample[] = [];
@@ -53,6 +61,7 @@ export function createSampler(store: Store, engine: Engine, log: Log) {
       if (taken === null) continue;
       found.push(taken);
       await show(taken);
+      await keepBackups(id);
     }
     await insertSamples(store.db, found);
     for (const id of transactions.keys()) if (!ids.includes(id)) transactions.delete(id);
@@ -74,6 +83,7 @@ export function createSampler(store: Store, engine: Engine, log: Log) {
       if (taken === null) return;
       await show(taken);
       await insertSamples(store.db, [taken]);
+      await keepBackups(id);
     },
     close: async (): Promise<void> => {
       closing = true;

@@ -29,6 +29,7 @@ export async function keepSpares(store: Store, region: Region, wanted: number): 
         serviceType: typeOfAddons(addons),
         addons,
         size: DEFAULT_SIZE,
+        origin: null,
         host: region.host,
         port,
       });

@@ -15,6 +15,8 @@ import {
   type Addon,
   type CreateServiceBody,
   type Environment,
+  type ForkBody,
+  NAME_MAX_CHARACTERS,
   type LogEntry,
   type OperationKind,
   type SeriesBody,
@@ -22,7 +24,8 @@ import {
   type SizeInput,
   SERIES_NAMES,
 } from '@howdah/contract';
-import { BadCursor, EngineUnavailable, type LogQuery } from '../engine/engine.ts';
+import { parseMoment } from '../moment.ts';
+import { BadCursor, EngineUnavailable, type LogQuery, type Origin } from '../engine/engine.ts';
 import { newPassword } from '../ids.ts';
 import { scramVerifier } from '../scram.ts';
 import type { Store, Tx } from '../store/database.ts';
@@ -78,7 +81,7 @@ export function createServices(store: Store, region: Region) {
       first_verifier: verifier,
     };
     const accepted = await store.db.transaction().execute(async (tx) => {
-      const fresh = (await takeSpare(tx, { region: region.code, addons, size })) ?? (await reserve(tx, addons, size));
+      const fresh = (await takeSpare(tx, { region: region.code, addons, size })) ?? (await reserve(tx, addons, size, null));
       const operation = await beginOperation(tx, { id: fresh.id, project_id: caller.projectId }, 'create', caller.publicKey, null);
       const row = await changeService(tx, fresh, change, operation);
       await makeDue(tx, row.id);
@@ -88,7 +91,7 @@ export function createServices(store: Store, region: Region) {
   };
 
   /** A service with a port of its own: not promised to another service, and not held by another program. */
-  const reserve = async (tx: Tx, addons: readonly Addon[], size: Size): Promise<ServiceRow> => {
+  const reserve = async (tx: Tx, addons: readonly Addon[], size: Size, origin: Origin | null): Promise<ServiceRow> => {
     let port = await nextPort(tx, region.code, region.portRange, null);
     const first = port;
     while (port !== null && !(await region.engine.portIsFree(port))) {
@@ -101,7 +104,7 @@ export function createServices(store: Store, region: Region) {
         `no port is left: all of HOWDAH_PORT_RANGE ${region.portRange.join('-')} are taken; delete services or widen the range`,
       );
     }
-    return insertSpare(tx, { region: region.code, serviceType: typeOfAddons(addons), addons, size, host: region.host, port });
+    return insertSpare(tx, { region: region.code, serviceType: typeOfAddons(addons), addons, size, host: region.host, port, origin });
   };
 
   const addonsOf = (body: CreateServiceBody): readonly Addon[] => {
@@ -115,6 +118,89 @@ export function createServices(store: Store, region: Region) {
     return body.addons?.toSorted().toReversed() ?? defaultAddons(region.engine);
   };
 
+  // ── fork, restore ──────────────────────────────────────────────────────────────────────────────────────────────
+
+  const fork = async (caller: Caller, parentId: string, body: ForkBody): Promise<Accepted & { initialPassword: string }> => {
+    const origin: Origin = { parent: parentId, strategy: body.fork_strategy, targetTime: await targetTimeOf(parentId, body) };
+    await refuseFullDisk();
+    const initialPassword = newPassword();
+    const verifier = await scramVerifier(initialPassword);
+    const accepted = await store.db.transaction().execute(async (tx) => {
+      const { service: parent } = await lockOwn(tx, caller, parentId);
+      const action = body.fork_strategy === 'NOW' ? 'forkNow' : 'forkPast';
+      if (ALLOWED[parent.status][action] !== 'accept') throw new ApiError('INVALID_STATE', refusal(action, parent.status));
+      const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, { fallback: sizeOf(parent), sharedAllowed: true });
+      const fresh = await reserve(tx, parent.addons, size, origin);
+      const operation = await beginOperation(tx, { id: fresh.id, project_id: caller.projectId }, 'fork', caller.publicKey, null);
+      const name = body.name ?? `${[...parent.name].slice(0, NAME_MAX_CHARACTERS - FORK_SUFFIX.length).join('')}${FORK_SUFFIX}`;
+      const change = {
+        project_id: caller.projectId,
+        name,
+        environment: body.environment_tag ?? 'DEV',
+        created: new Date(),
+        first_verifier: verifier,
+      };
+      const row = await changeService(tx, fresh, change, operation);
+      await makeDue(tx, row.id);
+      return { doc: row.doc, operationId: operation.id };
+    });
+    return { ...accepted, initialPassword };
+  };
+
+  /** The point in time of a fork, if it has one, inside the window that its parent's backups reach. */
+  const targetTimeOf = async (parentId: string, body: ForkBody): Promise<string | null> => {
+    if (body.fork_strategy !== 'PITR') {
+      if (body.target_time === undefined) return null;
+      throw new ApiError('INVALID_REQUEST', `target_time: found with the strategy ${body.fork_strategy}; it goes with PITR only`);
+    }
+    const moment = parseMoment(body.target_time ?? '');
+    if (moment === null) {
+      throw new ApiError(
+        'INVALID_REQUEST',
+        `target_time: found ${JSON.stringify(body.target_time ?? null)}; PITR takes a date-time with an offset, like 2026-01-31T12:00:00.123456Z`,
+      );
+    }
+    const { window } = await region.engine.backups(parentId);
+    const [earliestMs, latestMs] = [Date.parse(window.earliest ?? ''), Date.parse(window.latest ?? '')];
+    // A clock that is a little ahead of ours means now.
+    if (!(moment.ms >= earliestMs && moment.ms <= latestMs + CLOCK_SKEW_MS)) {
+      const reachable = window.earliest === null ? 'none yet' : `${window.earliest} to ${window.latest}`;
+      throw new ApiError('INVALID_REQUEST', `target_time: ${body.target_time} is outside the window that can be reached: ${reachable}`, {
+        window,
+      });
+    }
+    return moment.ms > latestMs ? window.latest : moment.text;
+  };
+
+  /** A disk that is nearly full is kept for the services that are there. */
+  const refuseFullDisk = async (): Promise<void> => {
+    const { usedPercent, freeBytes, totalBytes, path } = await region.engine.disk();
+    if (usedPercent < DISK_FULL_PERCENT) return;
+    const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
+    throw new ApiError(
+      'LIMIT_EXCEEDED',
+      `the disk of ${path} is ${usedPercent.toFixed(1)} % full (${gb(freeBytes)} of ${gb(totalBytes)} GB free); no forks are made from ${DISK_FULL_PERCENT} % on: delete services or make room`,
+    );
+  };
+
+  /** Brings a deleted service back as it was, within the time for it. */
+  const restore = async (caller: Caller, id: string): Promise<Accepted> =>
+    store.db.transaction().execute(async (tx) => {
+      const locked = await lockService(tx, id);
+      if (locked === null || locked.service.project_id !== caller.projectId) throw serviceNotFound(id);
+      const { service, operation } = locked;
+      if (operation?.kind === 'restore') return { doc: service.doc, operationId: operation.id };
+      if (service.deleted_at === null)
+        throw new ApiError(
+          'INVALID_STATE',
+          `cannot restore a service that is ${service.status}: restore is for deleted ones${service.deleting ? ', once its processes have stopped' : ''}`,
+        );
+      const next = await beginOperation(tx, service, 'restore', caller.publicKey, null);
+      const row = await changeService(tx, service, { deleting: false, deleted_at: null, attempt: 0 }, next);
+      await makeDue(tx, id);
+      return { doc: row.doc, operationId: next.id };
+    });
+
   // ── changes of what is there ───────────────────────────────────────────────────────────────────────────────────
 
   /**
@@ -126,7 +212,7 @@ export function createServices(store: Store, region: Region) {
     id: string,
     action: Action,
     decide: (service: ServiceRow) => ServiceChange | null,
-    kind: OperationKind = action,
+    kind: OperationKind,
   ): Promise<Accepted> =>
     store.db.transaction().execute(async (tx) => {
       const { service, operation } = await lockOwn(tx, caller, id);
@@ -158,13 +244,13 @@ export function createServices(store: Store, region: Region) {
 
   const lockOwn = async (tx: Tx, caller: Caller, id: string): Promise<{ service: ServiceRow; operation: OperationRow | null }> => {
     const locked = await lockService(tx, id);
-    if (locked === null || locked.service.project_id !== caller.projectId) throw serviceNotFound(id);
+    if (locked === null || locked.service.project_id !== caller.projectId || locked.service.deleted_at !== null) throw serviceNotFound(id);
     return locked;
   };
 
   const resize = (caller: Caller, id: string, cpuMillis: SizeInput, memoryGbs: SizeInput): Promise<Accepted> => {
     const size = sizeOrRefuse(cpuMillis, memoryGbs, { fallback: null, sharedAllowed: false });
-    return change(caller, id, 'resize', (service) => (sameSize(sizeOf(service), size) ? null : sizeColumns(size)));
+    return change(caller, id, 'resize', (service) => (sameSize(sizeOf(service), size) ? null : sizeColumns(size)), 'resize');
   };
 
   const updatePassword = async (caller: Caller, id: string, password: string): Promise<Accepted> => {
@@ -197,7 +283,8 @@ export function createServices(store: Store, region: Region) {
     if (name === undefined)
       throw new ApiError('INVALID_REQUEST', `name: found ${JSON.stringify(body.name)}; allowed: ${SERIES_NAMES.join(', ')}`);
     const [fromMs, toMs, bucketSeconds] = [Date.parse(body.from), Date.parse(body.to), body.bucket_seconds ?? 60];
-    if (fromMs >= toMs) throw new ApiError('INVALID_REQUEST', `from: ${body.from} is not before to: ${body.to}`);
+    // A leap second is a date-time and no moment of a clock: it compares as neither before nor after.
+    if (!(fromMs < toMs)) throw new ApiError('INVALID_REQUEST', `from: ${body.from} is not before to: ${body.to}`);
     const buckets = Math.ceil((toMs - fromMs) / (bucketSeconds * 1000));
     if (buckets > MAX_BUCKETS) {
       const least = Math.ceil((toMs - fromMs) / 1000 / MAX_BUCKETS);
@@ -221,10 +308,13 @@ export function createServices(store: Store, region: Region) {
 
   return {
     create,
-    start: (caller: Caller, id: string) => change(caller, id, 'start', () => ({ power: 'running' })),
-    stop: (caller: Caller, id: string) => change(caller, id, 'stop', () => ({ power: 'paused' })),
+    fork,
+    restore,
+    backups: (id: string) => region.engine.backups(id),
+    start: (caller: Caller, id: string) => change(caller, id, 'start', () => ({ power: 'running' }), 'start'),
+    stop: (caller: Caller, id: string) => change(caller, id, 'stop', () => ({ power: 'paused' }), 'stop'),
     resize,
-    remove: (caller: Caller, id: string) => change(caller, id, 'delete', () => ({ deleting: true })),
+    remove: (caller: Caller, id: string) => change(caller, id, 'delete', () => ({ deleting: true }), 'delete'),
     rename: (caller: Caller, id: string, name: string) => note(caller, id, 'rename', { name }),
     setEnvironment: (caller: Caller, id: string, environment: Environment) => note(caller, id, 'setEnvironment', { environment }),
     updatePassword,
@@ -233,6 +323,12 @@ export function createServices(store: Store, region: Region) {
   };
 }
 export type Services = ReturnType<typeof createServices>;
+
+const FORK_SUFFIX = '-fork';
+/** From here on no forks are made. */
+const DISK_FULL_PERCENT = 95;
+/** By how much a client's clock may be ahead when it asks for now. */
+const CLOCK_SKEW_MS = 5000;
 
 /** Points of one series; more are refused rather than computed. */
 const MAX_BUCKETS = 11_000;

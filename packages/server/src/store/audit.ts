@@ -36,10 +36,10 @@ const CONTRADICTIONS = `
   union all
   select format('service %s is %s with no operation under way', id, status)
   from services
-  where operation_id is null and project_id is not null and status not in ('READY', 'PAUSED', 'UNSTABLE')
+  where operation_id is null and project_id is not null and deleted_at is null and status not in ('READY', 'PAUSED', 'UNSTABLE')
   union all
   select format('service %s has no operation that created it', id) from services s
-  where project_id is not null and not exists (select from operations o where o.service_id = s.id and o.kind = 'create')
+  where project_id is not null and not exists (select from operations o where o.service_id = s.id and o.kind in ('create', 'fork'))
   union all
   select format('the document of service %s says another status or port than its record', id)
   from services

@@ -3,6 +3,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Addon, Environment, OperationKind, OperationStatus, OperationStep, Role, ServiceType, LiveStatus } from '@howdah/contract';
+import type { Origin } from '../engine/engine.ts';
 import { Kysely, Migrator, PostgresDialect, sql, type ColumnType, type Generated, type JSONColumnType, type Transaction } from 'kysely';
 import { Client, Pool, type ClientConfig } from 'pg';
 import { MIGRATIONS_DIRECTORY } from '../paths.ts';
@@ -40,6 +41,8 @@ export interface Tables {
     power: 'running' | 'paused';
     deleting: Generated<boolean>;
     first_verifier: string | null;
+    origin: ColumnType<Origin | null, string | null, string | null>;
+    deleted_at: Moment | null;
     reachable: Generated<boolean>;
     memory_mb: number | null;
     milli_cpu: number | null;

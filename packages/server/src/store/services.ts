@@ -11,7 +11,7 @@ import {
 } from '@howdah/contract';
 import { sql, type Selectable } from 'kysely';
 import type { Pool } from 'pg';
-import type { ServiceSpec } from '../engine/engine.ts';
+import type { Origin, ServiceSpec } from '../engine/engine.ts';
 import type { Db, Tables, Tx } from './database.ts';
 import type { OperationRow } from './operations.ts';
 import { newId } from '../ids.ts';
@@ -31,6 +31,7 @@ export type ServiceChange = Partial<
     | 'memory_gbs'
     | 'power'
     | 'deleting'
+    | 'deleted_at'
     | 'first_verifier'
     | 'reachable'
     | 'memory_mb'
@@ -46,14 +47,14 @@ export class UnknownMove extends Error {}
 
 // ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export type ServiceDoc = { key: string; project_id: string; status: LiveStatus; environment: Environment; doc: string };
+export type ServiceDoc = { key: string; project_id: string; status: LiveStatus; environment: Environment; doc: string; deleted: boolean };
 
 /** Looks finished documents up by service id, whatever the project; spares are nobody's and not found. */
 export function docReader(pool: Pool): (id: string) => Promise<ServiceDoc | null> {
   return coalesced<ServiceDoc>(
     pool,
     'service_docs',
-    'select id as key, project_id, status, environment, doc from services where id = any($1) and project_id is not null',
+    'select id as key, project_id, status, environment, doc, deleted_at is not null as deleted from services where id = any($1) and project_id is not null',
   );
 }
 
@@ -61,7 +62,7 @@ export function docReader(pool: Pool): (id: string) => Promise<ServiceDoc | null
 export async function listDocs(pool: Pool, projectId: string): Promise<string> {
   const { rows } = await pool.query<{ docs: string | null }>({
     name: 'service_list',
-    text: "select string_agg(doc, ',' order by created, id) as docs from services where project_id = $1",
+    text: "select string_agg(doc, ',' order by created, id) as docs from services where project_id = $1 and deleted_at is null",
     values: [projectId],
   });
   return `[${rows[0]?.docs ?? ''}]`;
@@ -89,9 +90,11 @@ export function specOf(row: ServiceRow): ServiceSpec {
     id: row.id,
     addons: row.addons,
     size: sizeOf(row),
-    power: row.power,
+    // What is deleted stops; what it shall do after a restore is not forgotten.
+    power: row.deleting ? 'paused' : row.power,
     endpoint: { host: row.host, port: row.port },
     firstVerifier: row.first_verifier,
+    origin: row.origin,
   };
 }
 
@@ -119,11 +122,9 @@ export async function changeService(
   operation: OperationRow | null,
 ): Promise<ServiceRow> {
   const changed = { ...before, ...change, operation_id: operation?.id ?? null };
-  const status = statusOf(
-    changed.power,
-    changed.reachable,
-    operation === null ? null : { kind: operation.kind, begun: operation.status === 'running', failing: operation.error !== null },
-  );
+  const underWay =
+    operation === null ? null : { kind: operation.kind, begun: operation.status === 'running', failing: operation.error !== null };
+  const status = changed.deleting ? 'DELETING' : statusOf(changed.power, changed.reachable, underWay);
   if (status !== before.status && before.project_id !== null && !TRANSITIONS[before.status].includes(status)) {
     throw new UnknownMove(`service ${before.id}: ${before.status} → ${status} is no move of the contract`);
   }
@@ -149,6 +150,7 @@ export function documentOf(row: ServiceRow): Service {
     region_code: row.region_code,
     created: row.created.toISOString(),
     endpoint: { host: row.host, port: row.port },
+    ...(row.origin === null ? {} : { forked_from: { project_id: row.project_id ?? '', service_id: row.origin.parent, is_standby: false } }),
     ha_replicas: { replica_count: 0, sync_replica_count: 0 },
     metadata: { environment: row.environment },
     metrics: { memory_mb: row.memory_mb, milli_cpu: row.milli_cpu, storage_mb: row.storage_mb },
@@ -172,6 +174,7 @@ export type NewService = {
   size: Size;
   host: string;
   port: number;
+  origin: Origin | null;
 };
 
 /** Inserts a service that nobody owns yet: a spare. {@link changeService} makes it somebody's. */
@@ -192,6 +195,8 @@ export async function insertSpare(tx: Tx, spare: NewService): Promise<ServiceRow
       ...sizeColumns(spare.size),
       power: 'running',
       first_verifier: null,
+      origin: spare.origin === null ? null : JSON.stringify(spare.origin),
+      deleted_at: null,
       memory_mb: null,
       milli_cpu: null,
       storage_mb: null,
@@ -285,6 +290,7 @@ export async function statusCounts(db: Db): Promise<{ status: LiveStatus; count:
     .selectFrom('services')
     .select(['status', sql<number>`count(*)::int`.as('count')])
     .where('project_id', 'is not', null)
+    .where('deleted_at', 'is', null)
     .groupBy('status')
     .execute();
 }

@@ -1,6 +1,7 @@
 import { AnalyticsSchema, AuthInfoSchema, Ref } from '@howdah/contract';
 import { Type } from 'typebox';
 import type { ApiContext, App } from '../app.ts';
+import { sendNothing } from '../reply.ts';
 
 /** Old decoders refuse an address without a dotted domain. */
 const OWNER = { id: 'owner', name: 'Owner of this installation', email: 'owner@howdah.local' } as const;
@@ -33,7 +34,7 @@ export function authRoutes(api: App, _context: ApiContext): void {
         response: { 204: Type.Null({ description: 'done' }) },
       },
     },
-    async (_request, reply) => reply.code(204).send(null),
+    async (_request, reply) => sendNothing(reply, 204),
   );
 
   for (const call of ['identify', 'track'] as const) {

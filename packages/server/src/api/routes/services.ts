@@ -1,5 +1,7 @@
 import {
+  BackupsSchema,
   CreateServiceBody,
+  ForkBody,
   LogsSchema,
   MessageBody,
   Ref,
@@ -17,9 +19,10 @@ import {
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { listDocs } from '../../store/services.ts';
+import { parseMoment } from '../../moment.ts';
 import { PRIMARY_NODE, type Caller } from '../../services/services.ts';
 import type { ApiContext, App } from '../app.ts';
-import { nameOperation, sendText } from '../reply.ts';
+import { nameOperation, sendNothing, sendText } from '../reply.ts';
 
 const ofProject = Type.Object({ project_id: Type.String() });
 const ofService = Type.Object({ project_id: Type.String(), service_id: Type.String() });
@@ -105,7 +108,61 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     async (request, reply) => {
       const { operationId } = await services.remove(callerOf(request), request.service.key);
       nameOperation(reply, operationId);
-      return reply.code(202).send(null);
+      return sendNothing(reply, 202);
+    },
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/forkService',
+    {
+      schema: {
+        operationId: 'forkService',
+        summary: 'Fork a service',
+        description: 'The answer holds the final endpoint and, here and nowhere else, the initial password of the fork.',
+        tags: ['backups'],
+        params: ofService,
+        body: Ref(ForkBody),
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) => {
+      const { doc, operationId, initialPassword } = await services.fork(callerOf(request), request.service.key, request.body);
+      nameOperation(reply, operationId);
+      return sendText(reply, 202, `${doc.slice(0, -1)},"initial_password":${JSON.stringify(initialPassword)}}`);
+    },
+  );
+
+  api.get(
+    '/projects/:project_id/services/:service_id/backups',
+    {
+      schema: {
+        operationId: 'getBackups',
+        summary: 'Snapshots, and the window that can be reached',
+        tags: ['backups'],
+        params: ofService,
+        response: { 200: Ref(BackupsSchema) },
+      },
+    },
+    async (request) => services.backups(request.service.key),
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/restore',
+    {
+      config: { deletedToo: true },
+      schema: {
+        operationId: 'restoreService',
+        summary: 'Bring a deleted service back',
+        description: 'With its id, endpoint, data and password, for a day after it was deleted, or as long as the installation keeps them.',
+        tags: ['backups'],
+        params: ofService,
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) => {
+      const { doc, operationId } = await services.restore(callerOf(request), request.service.key);
+      nameOperation(reply, operationId);
+      return sendText(reply, 202, doc);
     },
   );
 
@@ -169,7 +226,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     async (request, reply) => {
       const { operationId } = await services.updatePassword(callerOf(request), request.service.key, request.body.password);
       nameOperation(reply, operationId);
-      return reply.code(204).send(null);
+      return sendNothing(reply, 204);
     },
   );
 
@@ -271,16 +328,14 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
   );
 }
 
-/** A date-time of a query in ms since the epoch; clients send nanoseconds and offsets. A `+` that was not escaped arrives as a space. */
 function momentOf(name: string, text: string | undefined): number | null {
   if (text === undefined || text === '') return null;
-  const match = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|[+ -]\d\d:?\d\d)$/i.exec(text);
-  const atMs =
-    match === null ? Number.NaN : Date.parse(`${match[1]}${(match[2] ?? '').slice(0, 4)}${match[3]?.replace(' ', '+').toUpperCase()}`);
-  if (Number.isNaN(atMs))
+  const moment = parseMoment(text);
+  if (moment === null) {
     throw new ApiError(
       'INVALID_REQUEST',
       `${name}: found ${JSON.stringify(text.slice(0, 64))}; expected a date-time like 2026-01-31T12:00:00Z`,
     );
-  return atMs;
+  }
+  return moment.ms;
 }

@@ -55,13 +55,33 @@ export async function makeCloneable(path: string, method: CloneMethod): Promise<
   else await mkdir(path, { recursive: true, mode: 0o700 });
 }
 
-/** Clones a tree into a directory that does not exist yet, owners and modes with it. Sockets and pipes are left out. */
-export async function cloneTree(from: string, to: string, method: CloneMethod, owner: { uid: number; gid: number } | null): Promise<void> {
+/** What a clone leaves out, by paths relative to the top. */
+export type Exclusions = {
+  /** Directories whose contents stay behind; the directories themselves are there, empty. */
+  contentsOf: readonly string[];
+  files: readonly string[];
+};
+const NOTHING: Exclusions = { contentsOf: [], files: [] };
+
+/**
+ * Clones a tree into a directory that does not exist yet. Sockets and pipes are left out, and files that vanish meanwhile.
+ *
+ * @param owner who owns the clone; null: this process' user
+ */
+export async function cloneTree(
+  from: string,
+  to: string,
+  method: CloneMethod,
+  owner: { uid: number; gid: number } | null,
+  exclude = NOTHING,
+): Promise<void> {
   if (method === 'subvolume') {
     await run('btrfs', ['subvolume', 'snapshot', from, to]);
+    for (const directory of exclude.contentsOf) await emptyDirectory(join(to, directory));
+    for (const file of exclude.files) await rm(join(to, file), { force: true });
     return;
   }
-  const { directories, files } = await listTree(from);
+  const { directories, files } = await listTree(from, exclude);
   const mode = method === 'reflink' ? constants.COPYFILE_FICLONE_FORCE : constants.COPYFILE_FICLONE;
   const own = async (path: string) => (owner === null ? undefined : chown(path, owner.uid, owner.gid));
   for (const directory of ['', ...directories]) {
@@ -71,11 +91,20 @@ export async function cloneTree(from: string, to: string, method: CloneMethod, o
   const queue = files[Symbol.iterator]();
   const copyOne = async () => {
     for (const file of queue) {
-      await copyFile(join(from, file), join(to, file), mode);
+      try {
+        await copyFile(join(from, file), join(to, file), mode);
+      } catch (error) {
+        if (isErrno(error, 'ENOENT')) continue; // dropped by the running server
+        throw error;
+      }
       await own(join(to, file));
     }
   };
   await Promise.all(Array.from({ length: PARALLEL_FILES }, copyOne));
+}
+
+async function emptyDirectory(path: string): Promise<void> {
+  for (const entry of await readdir(path)) await rm(join(path, entry), { recursive: true, force: true });
 }
 
 /** Takes a tree away, subvolumes among it. One that is not there is no error. */
@@ -89,10 +118,16 @@ export async function removeTree(path: string, method: CloneMethod): Promise<voi
 /** Inode number of the top of every btrfs subvolume. */
 const SUBVOLUME_INODE = 256n;
 
+/** The `data` of each snapshot of an instance. */
+async function snapshotData(path: string): Promise<string[]> {
+  const entries = await readdir(join(path, 'snapshots')).catch(() => []);
+  return entries.map((entry) => join(path, 'snapshots', entry, 'data'));
+}
+
 async function subvolumesBelow(path: string): Promise<string[]> {
   const found: string[] = [];
   // Subvolumes of ours are instance directories' `data` and templates: the first two levels.
-  for (const candidate of [join(path, 'data'), path]) {
+  for (const candidate of [...(await snapshotData(path)), join(path, 'data'), path]) {
     const info = await stat(candidate, { bigint: true }).catch(() => null);
     if (info?.ino === SUBVOLUME_INODE && info.isDirectory()) found.push(candidate);
   }
@@ -112,7 +147,7 @@ export async function assertSpaceFor(bytes: number, directory: string): Promise<
 }
 
 /** What a tree holds, relative to its top. */
-export async function listTree(top: string): Promise<{ directories: string[]; files: string[] }> {
+export async function listTree(top: string, exclude = NOTHING): Promise<{ directories: string[]; files: string[] }> {
   const directories: string[] = [];
   const files: string[] = [];
   const visit = async (relative: string): Promise<void> => {
@@ -120,10 +155,18 @@ export async function listTree(top: string): Promise<{ directories: string[]; fi
       const path = relative === '' ? entry.name : `${relative}/${entry.name}`;
       if (entry.isDirectory()) {
         directories.push(path);
-        await visit(path);
-      } else if (entry.isFile()) files.push(path);
+        if (!exclude.contentsOf.includes(path)) await visit(path);
+      } else if (entry.isFile() && !exclude.files.includes(path)) files.push(path);
     }
   };
   await visit('');
   return { directories, files };
+}
+
+/** Bytes on disk below a directory; files that vanish while it is walked count nothing. */
+export async function bytesBelow(top: string): Promise<number> {
+  const { files } = await listTree(top);
+  let bytes = 0;
+  for (const file of files) bytes += ((await stat(join(top, file)).catch(() => null))?.blocks ?? 0) * 512;
+  return bytes;
 }

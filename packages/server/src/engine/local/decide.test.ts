@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { ServiceSpec } from '../engine.ts';
-import { decide, STEP_NAME, type Observation, type Step } from './decide.ts';
+import { decide, KILL_AFTER_MS, STEP_NAME, type Observation, type Step } from './decide.ts';
 
 const spec = (more: Partial<ServiceSpec> = {}): ServiceSpec => ({
   id: 'abcdefghij',
@@ -10,29 +10,35 @@ const spec = (more: Partial<ServiceSpec> = {}): ServiceSpec => ({
   power: 'running',
   endpoint: { host: 'localhost', port: 20000 },
   firstVerifier: 'SCRAM',
+  origin: null,
   ...more,
 });
 const PAUSED = spec({ power: 'paused' });
 const SPARE = spec({ firstVerifier: null });
+const ORIGIN = { parent: 'jihgfedcba', strategy: 'NOW', targetTime: null } as const;
+const FORK = spec({ origin: ORIGIN });
 
 /** A service as it is when all is well. */
 const WELL: Observation = {
   directory: 'ours',
   born: true,
   templateReady: false,
-  server: { phase: 'ready', revisionCurrent: true },
-  hung: false,
+  server: { phase: 'ready', sizeCurrent: true },
+  silentMs: null,
   connected: true,
   filesCurrent: true,
   certificateCurrent: true,
 };
 const DOWN: Observation = { ...WELL, server: null, connected: false };
 const NONE: Observation = { ...DOWN, directory: 'absent', born: false };
-const phase = (phase: 'starting' | 'stopping') => ({ server: { phase, revisionCurrent: true }, connected: false });
+const phase = (phase: 'starting' | 'stopping') => ({ server: { phase, sizeCurrent: true }, connected: false });
+
+const KILL: Step = { kind: 'stop', mode: 'kill', why: 'it had not answered for 20 s' };
 
 const TABLE: [string, ServiceSpec, Observation, Step][] = [
   ['nothing there, no template', spec(), NONE, { kind: 'makeTemplate' }],
   ['nothing there, a template', spec(), { ...NONE, templateReady: true }, { kind: 'clone' }],
+  ['nothing there of a fork, which needs no template', FORK, NONE, { kind: 'fork', origin: ORIGIN }],
   ['nothing there, and it shall not run', PAUSED, NONE, { kind: 'settled' }],
   ['down, files of another size', spec(), { ...DOWN, filesCurrent: false }, { kind: 'writeFiles' }],
   ['down, an old certificate', spec(), { ...DOWN, certificateCurrent: false }, { kind: 'writeFiles' }],
@@ -40,21 +46,35 @@ const TABLE: [string, ServiceSpec, Observation, Step][] = [
   ['down, never born', spec(), { ...DOWN, born: false }, { kind: 'start' }],
   ['down, and it shall be', PAUSED, { ...DOWN, filesCurrent: false }, { kind: 'settled' }],
   ['up, and it shall not run', PAUSED, WELL, { kind: 'stop', mode: 'fast', why: 'paused' }],
-  ['up, hung, and it shall not run', PAUSED, { ...WELL, hung: true }, { kind: 'stop', mode: 'fast', why: 'paused' }],
-  ['hung', spec(), { ...WELL, hung: true }, { kind: 'stop', mode: 'kill', why: 'it did not answer' }],
-  ['hung while it stops', spec(), { ...WELL, ...phase('stopping'), hung: true }, { kind: 'stop', mode: 'kill', why: 'it did not answer' }],
-  ['stopping', spec(), { ...WELL, ...phase('stopping') }, { kind: 'wait', why: 'the server is shutting down' }],
+  ['silent, and it shall not run', PAUSED, { ...WELL, silentMs: KILL_AFTER_MS }, { kind: 'stop', mode: 'fast', why: 'paused' }],
+  ['silent for too long', spec(), { ...WELL, silentMs: KILL_AFTER_MS }, KILL],
+  ['silent for too long while it stops', spec(), { ...WELL, ...phase('stopping'), silentMs: KILL_AFTER_MS }, KILL],
+  ['silent for too long while it starts', spec(), { ...WELL, ...phase('starting'), silentMs: KILL_AFTER_MS }, KILL],
+  [
+    'silent for a while',
+    spec(),
+    { ...WELL, silentMs: KILL_AFTER_MS - 1, server: { phase: 'ready', sizeCurrent: false } },
+    { kind: 'wait', why: 'the server does not answer; after 20 s it is started anew', waitMs: 500 },
+  ],
+  ['silent for a while and not watched any more', spec(), { ...WELL, silentMs: 1, connected: false }, { kind: 'connect' }],
+  ['stopping', spec(), { ...WELL, ...phase('stopping') }, { kind: 'wait', why: 'the server is shutting down', waitMs: 20 }],
   [
     'starting or recovering',
     spec(),
     { ...WELL, ...phase('starting') },
-    { kind: 'wait', why: 'the server is starting; after a crash it first recovers from its log' },
+    { kind: 'wait', why: 'the server is starting; after a crash it first recovers from its log', waitMs: 20 },
   ],
   [
-    'up with the settings of another size',
+    'up with another size',
     spec(),
-    { ...WELL, server: { phase: 'ready', revisionCurrent: false }, filesCurrent: false },
-    { kind: 'stop', mode: 'fast', why: 'for its new settings' },
+    { ...WELL, server: { phase: 'ready', sizeCurrent: false }, filesCurrent: false },
+    { kind: 'stop', mode: 'fast', why: 'for its new size' },
+  ],
+  [
+    'up with another size, and not watched',
+    spec(),
+    { ...WELL, server: { phase: 'ready', sizeCurrent: false }, connected: false },
+    { kind: 'stop', mode: 'fast', why: 'for its new size' },
   ],
   ['up and not watched', spec(), { ...WELL, connected: false }, { kind: 'connect' }],
   ['up, its certificate at its end', spec(), { ...WELL, certificateCurrent: false, filesCurrent: false }, { kind: 'renewCertificate' }],
@@ -82,9 +102,9 @@ test('a directory that is not ours is never touched', () => {
 
 // ── settling ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const anySpec = fc.constantFrom(spec(), PAUSED, SPARE);
+const anySpec = fc.constantFrom(spec(), PAUSED, SPARE, FORK);
 const anyServer = fc.option(
-  fc.record({ phase: fc.constantFrom('starting' as const, 'ready' as const, 'stopping' as const), revisionCurrent: fc.boolean() }),
+  fc.record({ phase: fc.constantFrom('starting' as const, 'ready' as const, 'stopping' as const), sizeCurrent: fc.boolean() }),
 );
 const anyObservation: fc.Arbitrary<Observation> = fc
   .record({
@@ -92,7 +112,7 @@ const anyObservation: fc.Arbitrary<Observation> = fc
     born: fc.boolean(),
     templateReady: fc.boolean(),
     server: anyServer,
-    hung: fc.boolean(),
+    silentMs: fc.option(fc.nat({ max: 2 * KILL_AFTER_MS })),
     connected: fc.boolean(),
     filesCurrent: fc.boolean(),
     certificateCurrent: fc.boolean(),
@@ -103,7 +123,7 @@ const anyObservation: fc.Arbitrary<Observation> = fc
     server: seen.directory === 'absent' ? null : seen.server,
     born: seen.directory !== 'absent' && seen.born,
     connected: seen.connected && seen.server !== null && seen.directory !== 'absent',
-    hung: seen.hung && seen.connected && seen.server !== null && seen.directory !== 'absent',
+    silentMs: seen.server !== null && seen.directory !== 'absent' ? seen.silentMs : null,
   }));
 
 /** What a step makes of what was there. @param luck whether a start gets through at once, and recovery ends well */
@@ -113,19 +133,21 @@ function after(seen: Observation, step: Step, luck: boolean): Observation {
     case 'refuse':
       return seen;
     case 'wait':
+      if (seen.server?.phase === 'ready') return { ...seen, silentMs: luck ? null : (seen.silentMs ?? 0) + KILL_AFTER_MS };
       return luck && seen.server?.phase === 'starting'
         ? { ...seen, server: { ...seen.server, phase: 'ready' } }
-        : { ...seen, server: null, connected: false };
+        : { ...seen, server: null, connected: false, silentMs: null };
     case 'makeTemplate':
       return { ...seen, templateReady: true };
     case 'clone':
+    case 'fork':
       return { ...seen, directory: 'ours', born: false, filesCurrent: true, certificateCurrent: true };
     case 'writeFiles':
       return { ...seen, filesCurrent: true, certificateCurrent: true };
     case 'start':
-      return { ...seen, server: { phase: luck ? 'ready' : 'starting', revisionCurrent: true }, connected: luck, hung: false };
+      return { ...seen, server: { phase: luck ? 'ready' : 'starting', sizeCurrent: true }, connected: luck, silentMs: null };
     case 'connect':
-      return { ...seen, connected: true, hung: false };
+      return { ...seen, connected: true, silentMs: null };
     case 'renewCertificate':
       return { ...seen, certificateCurrent: true };
     case 'reload':
@@ -133,7 +155,7 @@ function after(seen: Observation, step: Step, luck: boolean): Observation {
     case 'setFirstPassword':
       return { ...seen, born: true };
     case 'stop':
-      return { ...seen, server: null, connected: false, hung: false };
+      return { ...seen, server: null, connected: false, silentMs: null };
     default:
       return step satisfies never;
   }
@@ -155,9 +177,9 @@ test('from anything that can be seen, step by step, it settles as it shall be', 
       else
         expect(seen).toMatchObject({
           directory: 'ours',
-          server: { phase: 'ready', revisionCurrent: true },
+          server: { phase: 'ready', sizeCurrent: true },
           connected: true,
-          hung: false,
+          silentMs: null,
           filesCurrent: true,
           certificateCurrent: true,
           ...(wanted.firstVerifier === null ? {} : { born: true }),

@@ -1,5 +1,5 @@
 /** What to do next for a service, as a pure function of what is wanted and what was observed. `apply` in index.ts does it. */
-import type { ServiceSpec } from '../engine.ts';
+import type { Origin, ServiceSpec } from '../engine.ts';
 import type { Phase, StopMode } from './server.ts';
 
 export type Observation = {
@@ -24,6 +24,7 @@ export type Step =
   | { kind: 'refuse'; why: string }
   | { kind: 'makeTemplate' }
   | { kind: 'clone' }
+  | { kind: 'fork'; origin: Origin }
   | { kind: 'writeFiles' }
   | { kind: 'start' }
   | { kind: 'connect' }
@@ -36,6 +37,7 @@ export type Step =
 export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refuse'>, string> = {
   makeTemplate: 'make template',
   clone: 'clone template',
+  fork: 'clone parent',
   writeFiles: 'write configuration',
   start: 'start PostgreSQL',
   connect: 'connect',
@@ -57,6 +59,7 @@ export function decide(spec: ServiceSpec, seen: Observation): Step {
   }
   if (seen.server !== null) return decideRunning(spec, seen, seen.server);
   if (spec.power === 'paused') return { kind: 'settled' };
+  if (seen.directory === 'absent' && spec.origin !== null) return { kind: 'fork', origin: spec.origin };
   if (seen.directory === 'absent') return seen.templateReady ? { kind: 'clone' } : { kind: 'makeTemplate' };
   if (!seen.filesCurrent || !seen.certificateCurrent) return { kind: 'writeFiles' };
   return { kind: 'start' };

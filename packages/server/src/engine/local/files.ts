@@ -40,6 +40,10 @@ function postgresqlConf({ paths, installation, extensions, size, listen }: Serve
     ...(listen === null
       ? {}
       : {
+          // [PG] 26.3.1: the module writes a file under another name, flushes it and renames it.
+          archive_mode: 'on',
+          archive_library: quoted('basic_archive'),
+          'basic_archive.archive_directory': quoted(paths.archive),
           ssl: 'on',
           ssl_cert_file: quoted(`${paths.config}/server.crt`),
           ssl_key_file: quoted(`${paths.config}/server.key`),

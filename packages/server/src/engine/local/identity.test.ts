@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { crc32c, findCrcOffset, renewSystemIdentifier } from './identity.ts';
+import { crc32c, findCrcOffset, writeSystemIdentifier } from './identity.ts';
 
 /** RFC 3720 appendix B.4, and the check value of the catalogue of CRCs. */
 const VECTORS: [string, Uint8Array, number][] = [
@@ -53,9 +53,9 @@ test('a new identifier goes into the control file and every segment, and nothing
     await writeFile(join(directory, 'global', 'pg_control'), before);
     for (const name of [...segments, '00000002.history']) await writeFile(join(directory, 'pg_wal', name), segment);
 
-    const now = Date.UTC(2026, 0, 31, 12);
-    const identifier = await renewSystemIdentifier(directory, now);
-    expect(identifier >> 32n).toBe(BigInt(now / 1000));
+    const begunMs = Date.now();
+    const identifier = await writeSystemIdentifier(directory);
+    expect(Number(identifier >> 32n)).toBeGreaterThanOrEqual(Math.floor(begunMs / 1000));
     const after = await readFile(join(directory, 'global', 'pg_control'));
     expect(after.readBigUInt64LE(0)).toBe(identifier);
     expect(after.readUInt32LE(296)).toBe(crc32c(after.subarray(0, 296)));
@@ -68,10 +68,12 @@ test('a new identifier goes into the control file and every segment, and nothing
       expect(written.subarray(32)).toEqual(segment.subarray(32));
     }
     expect(await readFile(join(directory, 'pg_wal', '00000002.history'))).toEqual(segment);
-    expect(await renewSystemIdentifier(directory, now)).not.toBe(identifier);
+    expect(await writeSystemIdentifier(directory)).not.toBe(identifier);
+    expect(await writeSystemIdentifier(directory, 42n)).toBe(42n);
+    expect((await readFile(join(directory, 'global', 'pg_control'))).readBigUInt64LE(0)).toBe(42n);
 
     await writeFile(join(directory, 'global', 'pg_control'), randomBytes(8192));
-    await expect(renewSystemIdentifier(directory)).rejects.toThrow(/pg_control: no checksum/);
+    await expect(writeSystemIdentifier(directory)).rejects.toThrow(/pg_control: no checksum/);
   } finally {
     await rm(directory, { recursive: true });
   }

@@ -20,8 +20,7 @@ const CONTROL_CONTENTS_MAX_BYTES = 512;
  * @returns the identifier, as `pg_control_system()` will show it
  * @throws Error when the control file is not one whose checksum this code can find
  */
-export async function renewSystemIdentifier(dataDirectory: string, now = Date.now()): Promise<bigint> {
-  const identifier = newIdentifier(now);
+export async function writeSystemIdentifier(dataDirectory: string, identifier = newIdentifier(Date.now())): Promise<bigint> {
   await edit(join(dataDirectory, 'global', 'pg_control'), CONTROL_CONTENTS_MAX_BYTES, (contents) => rewriteControl(contents, identifier));
   const wal = join(dataDirectory, 'pg_wal');
   for (const segment of (await readdir(wal)).filter((name) => /^[0-9A-F]{24}$/.test(name))) {

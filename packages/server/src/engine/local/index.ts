@@ -1,24 +1,36 @@
 /** The engine that runs services as PostgreSQL servers on this machine: observe, decide, apply. */
-import { readdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rename, statfs, writeFile } from 'node:fs/promises';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { ADDONS_OF_TYPE, ADMIN_ROLE, EXTENSION_OF_ADDON, type Addon, type ServiceType } from '@howdah/contract';
+import { ADDONS_OF_TYPE, ADMIN_ROLE, EXTENSION_OF_ADDON, SERVICE_TYPES, type Addon, type ServiceType } from '@howdah/contract';
 import { createIssuer, needsRenewal, type CertificateAuthority } from '../../tls.ts';
-import { isWildcard } from '../../config.ts';
+import { isWildcard, type BackupPolicy } from '../../config.ts';
 import {
   EngineUnavailable,
   type BeginStep,
   type Capabilities,
   type Engine,
+  type Origin,
   type Seen,
   type ServiceSpec,
   type TypeCapability,
   type Verdict,
 } from '../engine.ts';
+import {
+  describeBackups,
+  forgetRecovery,
+  forkData,
+  listSnapshots,
+  noteBirth,
+  NotYet,
+  pruneBackups,
+  recoverToTheEnd,
+  takeSnapshot,
+} from './backups.ts';
 import { assertSpaceFor, cloneTree, removeTree } from './clone.ts';
 import { decide, STEP_NAME, type Observation, type Step } from './decide.ts';
 import { configFiles, type ConfigFiles } from './files.ts';
-import { renewSystemIdentifier } from './identity.ts';
+import { writeSystemIdentifier } from './identity.ts';
 import { installationFor, missingFor, type Installation } from './installations.ts';
 import { instancePaths, type InstancePaths } from './layout.ts';
 import { limitsNote, limitsPresent, removeLimits, setLimits } from './limits.ts';
@@ -51,6 +63,7 @@ export type LocalEngineOptions = {
   listenAddress: string;
   /** The names and addresses that certificates carry. */
   certificateHosts: readonly string[];
+  backups: BackupPolicy;
   /** Called when something watched changed by itself, with the service's id. */
   changed: (id: string) => void;
 };
@@ -64,14 +77,17 @@ export const LOOK_AGAIN_MS = 3_600_000;
 const CLONE_BYTES = 80e6;
 
 /** What an instance's marker says. */
-type Marker = { id: string; installation: string; born: boolean };
+type Marker = { id: string; installation: string; born: boolean; parent: string | null };
 
 export function createLocalEngine(options: LocalEngineOptions): Engine {
   const { machine, templates, authority, changed } = options;
   const installations = machine.installations.usable;
   const monitor = createMonitor(changed, async (id) => (await findServer(machine.layout.service(id)))?.postmaster.frozen === true);
   const issuer = createIssuer(authority, options.certificateHosts);
+  let closing = false;
   const glances = new Map<string, Glance>();
+  /** Why a service's backups do not get on. */
+  const problems = new Map<string, string>();
 
   // ── observe ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -100,7 +116,9 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   const look = async (spec: ServiceSpec): Promise<{ look: Look; seen: Observation }> => {
     const paths = machine.layout.service(spec.id);
     const [marker, server, exists] = await Promise.all([readMarker(paths), findServer(paths), directoryExists(paths.root)]);
-    const installation = installationOf(marker, spec.addons);
+    // A fork runs on what its parent runs on.
+    const made = marker === null && spec.origin !== null ? await readMarker(machine.layout.service(spec.origin.parent)) : marker;
+    const installation = installationOf(made, spec.addons);
     const files = installation === null ? null : filesFor(spec, paths, installation);
     const ours = marker?.id === spec.id;
     const [templateReady, phase, filesCurrent, certificateCurrent] = await Promise.all([
@@ -153,11 +171,14 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         return `for PostgreSQL ${installation.version}, once for all services like this one`;
       case 'clone':
         return clone(spec, paths, installation, files);
+      case 'fork':
+        return fork(spec, step.origin, paths, installation, files);
       case 'writeFiles':
+        await makeInstanceDirectories(machine, paths);
         await writeConfig(machine, paths, { ...files, ...(await issueCertificate()) });
         return 'settings follow from the size';
       case 'start':
-        return start(spec, paths, installation, marker);
+        return start(spec, paths, marker?.born === true, installation);
       case 'connect':
         await monitor.connect(spec.id, paths, spec.endpoint.port);
         return 'over the Unix socket';
@@ -166,12 +187,14 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         await monitor.query(spec.id, 'select pg_reload_conf()');
         return 'running sessions keep the one they began with';
       case 'reload':
+        await makeInstanceDirectories(machine, paths);
         await writeConfig(machine, paths, files);
         await monitor.query(spec.id, 'select pg_reload_conf()');
         return 'without a restart';
       case 'setFirstPassword':
         await alterPassword(spec.id, step.verifier);
-        await writeMarker(paths, { id: spec.id, installation: marker?.installation ?? installation.name, born: true });
+        if (spec.origin !== null) await forgetRecovery(machine, paths);
+        await writeMarker(paths, { id: spec.id, installation: marker?.installation ?? installation.name, born: true, parent: null });
         return `for ${ADMIN_ROLE}`;
       case 'stop':
         if (server !== null) await stop(spec.id, paths, server, step.mode);
@@ -180,47 +203,82 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   };
 
   const clone = async (spec: ServiceSpec, paths: InstancePaths, installation: Installation, files: ConfigFiles): Promise<string> => {
-    const { data } = await templates.ensure(installation, extensionsOf(spec.addons));
-    // Made under another name and renamed: a clone that was cut short is never taken for a service.
-    const unfinished = instancePaths(`${paths.root}.new`);
-    await removeTree(unfinished.root, machine.cloneMethod);
+    const template = await templates.ensure(installation, extensionsOf(spec.addons));
     await assertSpaceFor(machine.cloneMethod === 'copy' ? CLONE_BYTES : CLONE_BYTES / 8, machine.layout.services);
     const begun = Date.now();
+    await make(spec, paths, installation, files, async (unfinished) => {
+      await cloneTree(template.data, unfinished.data, machine.cloneMethod, machine.owner);
+      await noteBirth(unfinished, template.name, await writeSystemIdentifier(unfinished.data));
+    });
+    return `PostgreSQL ${installation.version} by ${machine.cloneMethod} in ${Date.now() - begun} ms`;
+  };
+
+  const fork = async (
+    spec: ServiceSpec,
+    origin: Origin,
+    paths: InstancePaths,
+    installation: Installation,
+    files: ConfigFiles,
+  ): Promise<string> => {
+    const parent = machine.layout.service(origin.parent);
+    if ((await readMarker(parent)) === null) throw new Error(`its parent ${origin.parent} is no longer there`);
+    // A commit of the parent's that no user sees, so that a recovery that goes up to now has one to stop at.
+    const writeMark = async (): Promise<void> => {
+      if (monitor.isConnected(origin.parent)) await monitor.query(origin.parent, "select pg_logical_emit_message(true, 'howdah', 'fork')");
+    };
+    let detail = '';
+    await make(spec, paths, installation, files, async (unfinished) => {
+      detail = await forkData(machine, parent, unfinished.data, origin, writeMark);
+    });
+    return detail;
+  };
+
+  /** Makes an instance under another name and renames it: one that was cut short is never taken for a service. */
+  const make = async (
+    spec: ServiceSpec,
+    paths: InstancePaths,
+    installation: Installation,
+    files: ConfigFiles,
+    fill: (unfinished: InstancePaths) => Promise<void>,
+  ): Promise<void> => {
+    const unfinished = instancePaths(`${paths.root}.new`);
+    await removeTree(unfinished.root, machine.cloneMethod);
     try {
       await makeInstanceDirectories(machine, unfinished);
       // Takes as long as a snapshot does: it is made meanwhile.
       const certificate = issueCertificate();
       certificate.catch(() => undefined);
-      await cloneTree(data, unfinished.data, machine.cloneMethod, machine.owner);
-      await renewSystemIdentifier(unfinished.data);
+      await fill(unfinished);
       await writeConfig(machine, unfinished, { ...files, ...(await certificate) });
-      await writeMarker(unfinished, { id: spec.id, installation: installation.name, born: false });
+      await writeMarker(unfinished, { id: spec.id, installation: installation.name, born: false, parent: spec.origin?.parent ?? null });
       await rename(unfinished.root, paths.root);
     } catch (error) {
       await removeTree(unfinished.root, machine.cloneMethod);
       throw error;
     }
-    return `PostgreSQL ${installation.version} by ${machine.cloneMethod} in ${Date.now() - begun} ms`;
   };
 
-  const start = async (spec: ServiceSpec, paths: InstancePaths, installation: Installation, marker: Marker | null): Promise<string> => {
+  const start = async (spec: ServiceSpec, paths: InstancePaths, born: boolean, installation: Installation): Promise<string> => {
     const { port } = spec.endpoint;
     if (!(await portIsFree(options.listenAddress, port))) {
       throw new Error(
         `port ${port} of ${options.listenAddress} is held by another program; end it (ss -ltnp 'sport = :${port}' shows it), the start is tried again`,
       );
     }
+    if (spec.origin !== null && !born) {
+      await recoverToTheEnd(machine, paths, machine.layout.service(spec.origin.parent), await whyItEnded(paths, 0));
+    }
     const cgroupFiles = await setLimits(machine.limits, spec.id, spec.size);
     const begun = Date.now();
     await launch(machine, paths, installation.bin, spec.size, cgroupFiles);
     // A clone's files reach the disk while its server starts for the first time; a crash of the machine afterwards finds them whole.
-    const flushed = marker?.born === true ? Promise.resolve('') : run('sync', ['-f', paths.data]);
+    const flushed = born ? Promise.resolve('') : run('sync', ['-f', paths.data]);
     flushed.catch(() => undefined);
     const state = await waitUntilReady(paths, START_PATIENCE_MS);
     if (state === 'ended') throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths, begun)}`);
     if (state === 'starting') {
       await flushed;
-      return 'recovering from its log';
+      return 'recovering from its log, which goes on';
     }
     await Promise.all([flushed, monitor.connect(spec.id, paths, port)]);
     return `accepting connections after ${Date.now() - begun} ms`;
@@ -261,6 +319,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     switch (step.kind) {
       case 'settled':
         if (seen.directory === 'ours') await pruneLogs(now.paths.logs);
+        // It was being made when it was deleted.
+        else await removeTree(instancePaths(`${now.paths.root}.new`).root, machine.cloneMethod);
         return { did: null, detail: null, seen: before, outcome: 'settled' };
       case 'wait':
         return { did: null, detail: step.why, seen: before, outcome: 'again', waitMs: step.waitMs };
@@ -274,6 +334,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
           return { did, detail, seen: { reachable: monitor.isConnected(spec.id), present: true }, outcome: 'again', waitMs: 0 };
         } catch (error) {
           const reason = error instanceof Error ? error.message : String(error);
+          if (error instanceof NotYet) return { did: null, detail: reason, seen: before, outcome: 'again', waitMs: 100 };
           return { did, detail: reason, seen: { ...before, reachable: false }, outcome: 'failed', reason: `${did}: ${reason}` };
         }
       }
@@ -284,8 +345,19 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const paths = machine.layout.service(id);
     const gone: Seen = { reachable: false, present: false };
     const [server, marker] = await Promise.all([findServer(paths), readMarker(paths)]);
+    const children = await unbornForksOf(id);
+    if (children.length > 0) {
+      return {
+        did: null,
+        detail: `waiting for ${children.join(', ')}, being forked from it`,
+        seen: { reachable: false, present: true },
+        outcome: 'again',
+        waitMs: 500,
+      };
+    }
     monitor.forget(id);
     glances.delete(id);
+    problems.delete(id);
     if (server !== null) {
       await begin('stop PostgreSQL', { reachable: false, present: true });
       // Immediately rather than at once: the server gives its shared memory back.
@@ -302,6 +374,49 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     }
     if (await limitsPresent(machine.limits, id)) await removeLimits(machine.limits, id);
     return { did: null, detail: null, seen: gone, outcome: 'settled' };
+  };
+
+  /** Forks that are being made of a service, whose archive and snapshots they may still need. */
+  const unbornForksOf = async (id: string): Promise<string[]> => {
+    const entries = await readdir(machine.layout.services);
+    const markers = await Promise.all(entries.map((entry) => readMarker(machine.layout.service(entry))));
+    return markers
+      .filter((marker) => marker !== null)
+      .filter((marker) => marker.parent === id && !marker.born)
+      .map((marker) => marker.id);
+  };
+
+  const keepBackups = async (id: string): Promise<void> => {
+    const paths = machine.layout.service(id);
+    try {
+      const [row] = await monitor.query<{ wal: string; failing: boolean; file: string | null }>(
+        id,
+        `select pg_current_wal_insert_lsn()::text as wal, last_failed_wal as file,
+                last_failed_time is not null and last_failed_time > coalesce(last_archived_time, '-infinity') as failing
+         from pg_stat_archiver`,
+      );
+      const [newest] = await listSnapshots(paths);
+      const due = newest === undefined || Date.now() - newest.takenMs >= options.backups.snapshotEveryMs;
+      if (due && row !== undefined && (newest === undefined || (await writtenSince(id, newest.walPosition))))
+        await takeSnapshot(machine, paths);
+      if ((await unbornForksOf(id)).length === 0) await pruneBackups(machine, paths, options.backups);
+      if (row?.failing === true) problems.set(id, `WAL file ${row.file ?? ''} cannot be archived to ${paths.archive}: is the disk full?`);
+      else problems.delete(id);
+    } catch (error) {
+      problems.set(id, `no snapshot could be taken: ${error instanceof Error ? error.message : String(error)}`);
+      throw error;
+    }
+  };
+
+  /** A checkpoint and the like write a little even when nobody does. */
+  const writtenSince = async (id: string, walPosition: string): Promise<boolean> => {
+    if (walPosition === '') return true;
+    const [row] = await monitor.query<{ written: boolean }>(
+      id,
+      'select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn) > 8192 as written',
+      [walPosition],
+    );
+    return row?.written === true;
   };
 
   const supports = (addons: readonly Addon[]): TypeCapability => {
@@ -356,7 +471,30 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       }
     },
     usage,
-    close: async () => monitor.close(),
+    backups: (id) => describeBackups(machine.layout.service(id), options.backups, problems.get(id) ?? null),
+    keepBackups,
+    prepare: async () => {
+      for (const entry of await readdir(machine.layout.trash)) await removeTree(join(machine.layout.trash, entry), machine.cloneMethod);
+      for (const type of SERVICE_TYPES) {
+        const installation = installationFor(installations, ADDONS_OF_TYPE[type]);
+        if (installation !== null && !closing) await templates.ensure(installation, extensionsOf(ADDONS_OF_TYPE[type]));
+      }
+    },
+    disk: async () => {
+      const { blocks, bavail, bfree, bsize } = await statfs(machine.layout.services);
+      // As df reckons it: of what is not reserved for root.
+      const usable = blocks - bfree + bavail;
+      return {
+        totalBytes: usable * bsize,
+        freeBytes: bavail * bsize,
+        usedPercent: usable === 0 ? 100 : ((usable - bavail) / usable) * 100,
+        path: machine.layout.services,
+      };
+    },
+    close: async () => {
+      closing = true;
+      monitor.close();
+    },
   };
 }
 
@@ -395,5 +533,10 @@ async function readMarker(paths: InstancePaths): Promise<Marker | null> {
     throw error;
   }
   if (typeof marker !== 'object' || marker === null || !('id' in marker) || !('installation' in marker) || !('born' in marker)) return null;
-  return { id: String(marker.id), installation: String(marker.installation), born: marker.born === true };
+  return {
+    id: String(marker.id),
+    installation: String(marker.installation),
+    born: marker.born === true,
+    parent: 'parent' in marker && typeof marker.parent === 'string' ? marker.parent : null,
+  };
 }

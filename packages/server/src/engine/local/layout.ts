@@ -10,6 +10,10 @@ export type InstancePaths = {
   config: string;
   socket: string;
   logs: string;
+  /** WAL files that PostgreSQL has archived. */
+  archive: string;
+  /** One directory a snapshot. */
+  snapshots: string;
   /** The pid of what was started: the server, or `unshare` around it. */
   pidFile: string;
   /** What the server said before its log collector ran, and why it could not start. */
@@ -27,6 +31,8 @@ export function instancePaths(root: string): InstancePaths {
     config: join(root, 'config'),
     socket: join(root, 'run'),
     logs: join(root, 'logs'),
+    archive: join(root, 'archive'),
+    snapshots: join(root, 'snapshots'),
     pidFile: join(root, 'pid'),
     startLog: join(root, 'start.log'),
   };

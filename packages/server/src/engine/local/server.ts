@@ -220,15 +220,21 @@ async function lastFatal(paths: InstancePaths, launchedMs: number): Promise<stri
 /** Makes the directories of an instance, all but its data. Those that the server writes belong to its user. */
 export async function makeInstanceDirectories(machine: Machine, paths: InstancePaths): Promise<void> {
   await mkdir(paths.root, { recursive: true, mode: 0o710 });
-  await mkdir(paths.config, { mode: 0o750 });
-  await mkdir(paths.socket, { mode: 0o700 });
-  await mkdir(paths.logs, { mode: 0o700 });
+  const made = [
+    [paths.config, 0o750],
+    [paths.socket, 0o700],
+    [paths.logs, 0o700],
+    [paths.archive, 0o700],
+    [paths.snapshots, 0o710],
+  ] as const;
+  for (const [path, mode] of made) await mkdir(path, { recursive: true, mode });
   if (machine.owner === null) return;
   const { uid, gid } = machine.owner;
   await chown(paths.root, 0, gid);
   await chown(paths.config, 0, gid);
   await chown(paths.socket, uid, gid);
   await chown(paths.logs, uid, gid);
+  await chown(paths.archive, uid, gid);
 }
 
 /** Writes configuration files: root's, readable by the server's group (PostgreSQL takes a key of root's at 0640). */

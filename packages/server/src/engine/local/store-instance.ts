@@ -3,7 +3,7 @@ import { readFile, rename, writeFile } from 'node:fs/promises';
 import type { ClientConfig } from 'pg';
 import { cloneTree, removeTree } from './clone.ts';
 import { configFiles, CONTROL_ROLE } from './files.ts';
-import { renewSystemIdentifier } from './identity.ts';
+import { writeSystemIdentifier } from './identity.ts';
 import { installationFor, missingFor, type Installation } from './installations.ts';
 import { instancePaths } from './layout.ts';
 import type { Machine } from './machine.ts';
@@ -75,7 +75,7 @@ async function installationOfStore(machine: Machine, templates: Templates): Prom
   await removeTree(unfinished.root, machine.cloneMethod);
   await makeInstanceDirectories(machine, unfinished);
   await cloneTree(template.data, unfinished.data, machine.cloneMethod, machine.owner);
-  await renewSystemIdentifier(unfinished.data);
+  await writeSystemIdentifier(unfinished.data);
   await writeFile(unfinished.marker, JSON.stringify({ id: 'store', installation: chosen.name }), { flush: true });
   await run('sync', ['-f', unfinished.data]);
   await rename(unfinished.root, paths.root);

@@ -3,7 +3,7 @@
  * database and extensions are in it already, so that a create runs no initdb (7 to 9 times the whole create).
  */
 import { chown, readFile, rename, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { Client } from 'pg';
 import { ADMIN_ROLE, DATABASE_NAME, type AddonExtension } from '@howdah/contract';
 import { assertSpaceFor, makeCloneable, removeTree } from './clone.ts';
@@ -19,16 +19,17 @@ import { findServer, launch, makeInstanceDirectories, stopServer, waitUntilReady
 const TEMPLATE_BYTES = 120e6;
 
 /** Raised when the contents change, so that templates of older releases are made anew. */
-const TEMPLATE_EDITION = 1;
+const TEMPLATE_EDITION = 2;
 
-export type Template = { data: string };
+export type Template = { name: string; data: string };
 
 /** The templates of this machine; each is made at the first need, once. */
 export function createTemplates(machine: Machine) {
   const made = new Map<string, Promise<Template>>();
 
   const pathsOf = (installation: Installation, extensions: readonly AddonExtension[]): InstancePaths => {
-    const name = [installation.name, ...extensions.toSorted(), `e${TEMPLATE_EDITION}`].join('-');
+    // By full version: snapshots of services' births are made from the very template they were cloned from.
+    const name = [installation.version, installation.source, ...extensions.toSorted(), `e${TEMPLATE_EDITION}`].join('-');
     return instancePaths(join(machine.layout.templates, name));
   };
 
@@ -57,7 +58,7 @@ async function openOrMake(
   installation: Installation,
   extensions: readonly AddonExtension[],
 ): Promise<Template> {
-  if ((await readMarker(paths)) === installation.version) return { data: paths.data };
+  if ((await readMarker(paths)) === installation.version) return { name: basename(paths.root), data: paths.data };
   await removeTree(paths.root, machine.cloneMethod);
   await assertSpaceFor(TEMPLATE_BYTES, machine.layout.templates);
   // Made under another name: what was cut short is never taken for a template.
@@ -73,7 +74,7 @@ async function openOrMake(
   await run('sync', ['-f', unfinished.data]);
   await rename(unfinished.root, paths.root);
   await writeFile(paths.marker, JSON.stringify({ template: installation.version }), { flush: true });
-  return { data: paths.data };
+  return { name: basename(paths.root), data: paths.data };
 }
 
 async function readMarker(paths: InstancePaths): Promise<string | null> {
@@ -133,7 +134,8 @@ function roleStatements(): string[] {
     `create role ${admin} login createrole replication`,
     // A role that tsdbadmin makes is one it may become and whose sessions it may end.
     `alter role ${admin} set createrole_self_grant = 'set, inherit'`,
-    `grant pg_read_all_stats, pg_read_all_settings, pg_stat_scan_tables, pg_read_all_data, pg_write_all_data to ${admin} with admin option`,
+    // Not pg_write_all_data: it writes extensions' tables too, and TimescaleDB runs what stands in its table of jobs as their owner.
+    `grant pg_read_all_stats, pg_read_all_settings, pg_stat_scan_tables, pg_read_all_data to ${admin} with admin option`,
     `create database ${DATABASE_NAME} owner ${admin}`,
     'revoke all on database postgres, template1 from public',
   ];

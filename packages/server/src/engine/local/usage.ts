@@ -1,8 +1,6 @@
 /** What a running server uses, as the kernel and PostgreSQL count it. */
-import { stat } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { Usage } from '../engine.ts';
-import { listTree } from './clone.ts';
+import { bytesBelow } from './clone.ts';
 import type { InstancePaths } from './layout.ts';
 import type { Monitor } from './monitor.ts';
 import { childrenOf, findProcess, proportionalBytes, type Process } from './processes.ts';
@@ -48,12 +46,4 @@ export async function measure(
     },
     glance: { atMs, cpuTicks, startTicks: postmaster.startTicks, walPosition, storageBytes },
   };
-}
-
-/** Bytes on disk below a directory; files that vanish while it is walked count nothing. */
-async function bytesBelow(top: string): Promise<number> {
-  const { files } = await listTree(top);
-  let bytes = 0;
-  for (const file of files) bytes += ((await stat(join(top, file)).catch(() => null))?.blocks ?? 0) * 512;
-  return bytes;
 }

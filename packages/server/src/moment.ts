@@ -1,0 +1,13 @@
+/**
+ * Reads a date-time with an offset: clients send up to nanoseconds, and a `+` that was not escaped in a query arrives as a space.
+ *
+ * @returns ms since the epoch, and the text to the microsecond, which is as fine as PostgreSQL's clock; null when it is none
+ */
+export function parseMoment(text: string): { ms: number; text: string } | null {
+  const match = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|[+ -]\d\d:?\d\d)$/i.exec(text);
+  if (match === null) return null;
+  const [, seconds = '', fraction = '', zone = ''] = match;
+  const offset = zone.replace(' ', '+').toUpperCase();
+  const ms = Date.parse(`${seconds}${fraction.slice(0, 4)}${offset}`);
+  return Number.isNaN(ms) ? null : { ms, text: `${seconds.toUpperCase()}${fraction.slice(0, 7)}${offset}` };
+}

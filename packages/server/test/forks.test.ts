@@ -1,0 +1,253 @@
+/** Forks of now, of the last snapshot and of a point in time; backups and their window; restore of what was deleted. */
+import { readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Client } from 'pg';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createLayout } from '../src/engine/local/layout.ts';
+import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
+
+let cloud: Installation;
+beforeAll(async () => {
+  // A snapshot is due every 3.6 s of writing.
+  cloud = await install({ HOWDAH_SNAPSHOT_HOURS: '0.001' });
+});
+afterAll(async () => {
+  expect(await cloud.destroy()).toEqual([]);
+});
+
+type Born = Service & { initial_password: string };
+
+function bornOf({ status, body }: Answer): { service_id: string; initial_password: string } {
+  expect(status, JSON.stringify(body)).toBe(202);
+  if (typeof body === 'object' && body !== null && 'service_id' in body && 'initial_password' in body) {
+    return { service_id: String(body.service_id), initial_password: String(body.initial_password) };
+  }
+  throw new Error(`no service in ${JSON.stringify(body)}`);
+}
+
+async function fork(parent: Service, body: object): Promise<Born> {
+  const { service_id, initial_password } = bornOf(await cloud.request('POST', `/services/${parent.service_id}/forkService`, body));
+  return { ...(await cloud.until(service_id, 'READY')), initial_password };
+}
+
+async function withClient<T>(service: Born, use: (client: Client) => Promise<T>): Promise<T> {
+  const client = await connectTo(cloud, service, service.initial_password);
+  try {
+    return await use(client);
+  } finally {
+    await client.end();
+  }
+}
+
+const namesIn = (service: Born): Promise<string[]> =>
+  withClient(service, async (client) =>
+    (await client.query<{ name: string }>('select name from t order by n')).rows.map(({ name }) => name),
+  );
+
+const insert = (service: Born, name: string): Promise<string> =>
+  withClient(service, async (client) => {
+    await client.query('create table if not exists t (n int generated always as identity primary key, name text)');
+    await client.query('insert into t (name) values ($1)', [name]);
+    const { rows } = await client.query<{ now: string }>(
+      `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
+    );
+    return rows[0]?.now ?? '';
+  });
+
+describe('a fork of now', () => {
+  test('has the data, roles and type of its parent, its own password and port, and goes its own way', async () => {
+    const parent = await cloud.create({ name: 'parent', service_type: 'POSTGRES' });
+    await insert(parent, 'before');
+    await withClient(parent, (client) =>
+      client.query(
+        `create role app login password 'app-password'; grant select on t to app; create sequence s; alter role app set work_mem = '5MB'`,
+      ),
+    );
+    const child = await fork(parent, { fork_strategy: 'NOW' });
+    expect(child).toMatchObject({
+      name: 'parent-fork',
+      service_type: 'POSTGRES',
+      forked_from: { project_id: cloud.projectId, service_id: parent.service_id, is_standby: false },
+      resources: [{ spec: { cpu_millis: 500, memory_gbs: 2 } }],
+      metadata: { environment: 'DEV' },
+    });
+    expect(child.endpoint.port).not.toBe(parent.endpoint.port);
+    expect(await namesIn(child)).toEqual(['before']);
+    await insert(parent, 'in the parent');
+    await insert(child, 'in the child');
+    expect(await namesIn(parent)).toEqual(['before', 'in the parent']);
+    expect(await namesIn(child)).toEqual(['before', 'in the child']);
+    const app = await connectTo(cloud, child, 'app-password', { user: 'app' });
+    expect((await app.query('show work_mem')).rows).toEqual([{ work_mem: '5MB' }]);
+    await app.end();
+    await expect(connectTo(cloud, child, parent.initial_password)).rejects.toThrow(/password authentication failed/);
+    const [operation] = await cloud.operations(child.service_id);
+    expect(operation).toMatchObject({ kind: 'fork', status: 'succeeded' });
+    expect(operation?.steps.map(({ name }) => name)).toEqual(['clone parent', 'start PostgreSQL', 'set password']);
+  });
+
+  test('of a paused parent, with a size and a name of its own; and a fork of the fork', async () => {
+    const parent = await cloud.create({ name: 'sleeps', service_type: 'POSTGRES' });
+    await insert(parent, 'asleep');
+    await cloud.request('POST', `/services/${parent.service_id}/stop`);
+    await cloud.until(parent.service_id, 'PAUSED');
+    const child = await fork(parent, { fork_strategy: 'NOW', name: 'awake', cpu_millis: '1000', environment_tag: 'PROD' });
+    expect(child).toMatchObject({ name: 'awake', resources: [{ spec: { cpu_millis: 1000 } }], metadata: { environment: 'PROD' } });
+    expect(await namesIn(child)).toEqual(['asleep']);
+    const grandchild = await fork(child, { fork_strategy: 'LAST_SNAPSHOT' });
+    expect(await namesIn(grandchild)).toEqual(['asleep']);
+    expect((await cloud.get(parent.service_id)).status).toBe('PAUSED');
+  });
+
+  test('does not fail a transaction of its parent, and is consistent in itself, ten times under load', async () => {
+    const parent = await cloud.create({ name: 'busy', service_type: 'POSTGRES' });
+    await withClient(parent, (client) =>
+      client.query('create table a (v bigint); create table b (v bigint); insert into a values (0); insert into b values (0)'),
+    );
+    let writing = true;
+    const writes = withClient(parent, async (client) => {
+      let count = 0;
+      while (writing) {
+        await client.query('begin; update a set v = v + 1; update b set v = v - 1; commit');
+        count += 1;
+      }
+      return count;
+    });
+    const children: Born[] = [];
+    for (let round = 0; round < 5; round++) {
+      children.push(...(await Promise.all([fork(parent, { fork_strategy: 'NOW' }), fork(parent, { fork_strategy: 'NOW' })])));
+    }
+    writing = false;
+    expect(await writes).toBeGreaterThan(0);
+    for (const child of children) {
+      const sums = await withClient(
+        child,
+        async (client) => (await client.query('select (select sum(v) from a) + (select sum(v) from b) as sum')).rows,
+      );
+      expect(sums).toEqual([{ sum: '0' }]);
+    }
+    for (const { service_id } of [...children, parent]) await cloud.request('DELETE', `/services/${service_id}`);
+  });
+});
+
+describe('the past', () => {
+  test('LAST_SNAPSHOT works right after birth, and then from the newest snapshot', async () => {
+    const parent = await cloud.create({ name: 'snaps', service_type: 'POSTGRES' });
+    const empty = await fork(parent, { fork_strategy: 'LAST_SNAPSHOT' });
+    expect((await withClient(empty, (client) => client.query("select to_regclass('t') as t"))).rows).toEqual([{ t: null }]);
+    expect(await backupsOf(parent)).toMatchObject({ snapshots: [{ kind: 'birth' }], problem: null });
+  });
+
+  test('a point in time is met to the transaction, also after the last write, and with the parent paused', async () => {
+    const parent = await cloud.create({ name: 'times', service_type: 'POSTGRES' });
+    const first = await insert(parent, 'one');
+    await sleep(20);
+    const second = await insert(parent, 'two');
+    await sleep(20);
+    await insert(parent, 'three');
+    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: first }))).toEqual(['one']);
+    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: second }))).toEqual(['one', 'two']);
+    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: new Date().toISOString() }))).toEqual([
+      'one',
+      'two',
+      'three',
+    ]);
+    await sleep(20);
+    await cloud.request('POST', `/services/${parent.service_id}/stop`);
+    await cloud.until(parent.service_id, 'PAUSED');
+    const { window } = await backupsOf(parent);
+    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: window.latest ?? '' }))).toEqual(['one', 'two', 'three']);
+    const child = await fork(parent, { fork_strategy: 'PITR', target_time: second });
+    expect(await namesIn(child)).toEqual(['one', 'two']);
+    // It has left its parent's history behind, and has one of its own, which begins with its first snapshot.
+    await expect.poll(async () => (await backupsOf(child)).snapshots.length, { timeout: 60_000 }).toBeGreaterThan(0);
+    const later = await insert(child, 'its own');
+    await sleep(20);
+    await insert(child, 'too late');
+    expect(await namesIn(await fork(child, { fork_strategy: 'PITR', target_time: later }))).toEqual(['one', 'two', 'its own']);
+  });
+
+  test('a point outside the window, a missing or needless target_time, a bad one: 400, and the window is named', async () => {
+    const parent = await cloud.create({ name: 'bounds', service_type: 'POSTGRES' });
+    const refused = async (body: object) => {
+      const { status, body: answer } = await cloud.request('POST', `/services/${parent.service_id}/forkService`, body);
+      expect(status).toBe(400);
+      return JSON.stringify(answer);
+    };
+    const { window } = await backupsOf(parent);
+    expect(await refused({ fork_strategy: 'PITR', target_time: '2001-01-01T00:00:00Z' })).toContain(
+      `outside the window that can be reached: ${window.earliest} to `,
+    );
+    expect(await refused({ fork_strategy: 'PITR', target_time: '2101-01-01T00:00:00Z' })).toContain('outside the window');
+    expect(await refused({ fork_strategy: 'PITR' })).toContain('target_time: found null');
+    expect(await refused({ fork_strategy: 'PITR', target_time: 'yesterday' })).toContain('target_time: found \\"yesterday\\"');
+    expect(await refused({ fork_strategy: 'NOW', target_time: '2026-01-01T00:00:00Z' })).toContain('it goes with PITR only');
+    expect(await refused({ fork_strategy: 'LATER' })).toContain('allowed: NOW, LAST_SNAPSHOT, PITR');
+    expect(await refused({ fork_strategy: 'NOW', cpu_millis: '7' })).toContain('allowed pairs');
+  });
+
+  test('across a hole in the archive nothing is forked', async () => {
+    const parent = await cloud.create({ name: 'hole', service_type: 'POSTGRES' });
+    await insert(parent, 'before the hole');
+    const { archive } = createLayout(join(cloud.home, 'data')).service(parent.service_id);
+    // Three more WAL files, all archived and gone from where they were written.
+    for (let file = 0; file < 4; file++) {
+      await withClient(parent, (client) =>
+        client.query('create table filler as select repeat(md5(g::text), 100) from generate_series(1, 9000) g; drop table filler'),
+      );
+    }
+    await expect
+      .poll(async () => (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).length, { timeout: 60_000 })
+      .toBeGreaterThan(2);
+    const [, lost] = (await readdir(archive)).toSorted();
+    await rm(join(archive, lost ?? ''));
+    await rm(join(archive, '..', 'data', 'pg_wal', lost ?? ''), { force: true });
+    const { problem } = await backupsOf(parent);
+    expect(problem).toContain(`WAL file ${lost} is missing from the archive`);
+  });
+});
+
+describe('undelete', () => {
+  test('a deleted service is gone at once, and comes back with its id, endpoint, data and password', async () => {
+    const service = await cloud.create({ name: 'phoenix', service_type: 'POSTGRES' });
+    await insert(service, 'ashes');
+    expect(await cloud.request('POST', `/services/${service.service_id}/restore`)).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_STATE' },
+    });
+    await cloud.request('DELETE', `/services/${service.service_id}`);
+    await expect.poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, { timeout: 60_000 }).toBe(404);
+    expect(JSON.stringify((await cloud.request('GET', '/services')).body)).not.toContain(service.service_id);
+    await expect(connectTo(cloud, service, service.initial_password)).rejects.toThrow(/ECONNREFUSED/);
+    expect(await cloud.request('POST', `/services/${service.service_id}/forkService`, { fork_strategy: 'NOW' })).toMatchObject({
+      status: 404,
+    });
+    expect(await cloud.request('POST', `/services/${service.service_id}/restore`)).toMatchObject({
+      status: 202,
+      body: { status: 'RESUMING', endpoint: service.endpoint },
+    });
+    await cloud.until(service.service_id, 'READY');
+    expect(await namesIn(service)).toEqual(['ashes']);
+  });
+
+  test('a paused one comes back paused', async () => {
+    const service = await cloud.create({ name: 'dormant', service_type: 'POSTGRES' });
+    await cloud.request('POST', `/services/${service.service_id}/stop`);
+    await cloud.until(service.service_id, 'PAUSED');
+    await cloud.request('DELETE', `/services/${service.service_id}`);
+    await expect.poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, { timeout: 60_000 }).toBe(404);
+    await cloud.request('POST', `/services/${service.service_id}/restore`);
+    expect((await cloud.until(service.service_id, 'PAUSED')).status).toBe('PAUSED');
+  });
+});
+
+type BackupsBody = { window: { earliest: string | null; latest: string | null }; snapshots: { kind: string }[]; problem: string | null };
+
+async function backupsOf(service: Service): Promise<BackupsBody> {
+  const { data } = await cloud.client.GET('/projects/{project_id}/services/{service_id}/backups', {
+    params: { path: { project_id: cloud.projectId, service_id: service.service_id } },
+  });
+  if (data === undefined) throw new Error('no backups');
+  return data;
+}
