@@ -62,8 +62,9 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
       connectionsCheckingInterval: 2000,
       requireHostHeader: false,
     },
-    // Fastify's own choice turns 5 and null into strings and drops fields that do not exist, all without telling anybody.
-    ajv: { customOptions: { coerceTypes: false, removeAdditional: false, verbose: true } },
+    // Fastify's own choice turns 5 and null into strings and drops fields that do not exist, all without telling anybody. The schemas
+    // are our own and checked by our types: holding each against the meta-schema would be a tenth of a start (25 ms).
+    ajv: { customOptions: { coerceTypes: false, removeAdditional: false, verbose: true, validateSchema: false } },
     genReqId: () => randomUUID(),
     return503OnClosing: false,
     forceCloseConnections: 'idle',

@@ -4,6 +4,9 @@
  */
 import type { Pool, QueryResultRow } from 'pg';
 
+/** Batches on their way at a time. More are smaller, and compete for the cores: with 8 p99 is twice as long, with 1 the rate is lower. */
+const BATCHES = 2;
+
 /**
  * @param name of the prepared statement
  * @param text with `$1` as a text array of keys; its rows carry their key as `key`
@@ -16,6 +19,19 @@ export function coalesced<Row extends QueryResultRow & { key: string }>(
 ): (key: string) => Promise<Row | null> {
   type Waiter = { resolve: (row: Row | null) => void; reject: (error: unknown) => void };
   let waiting = new Map<string, Waiter[]>();
+  let underWay = 0;
+  let scheduled = false;
+
+  /** Begins a batch with all that waits, unless as many as may be are under way: the next one then takes what has come together. */
+  const pump = (): void => {
+    scheduled = false;
+    if (waiting.size === 0 || underWay === BATCHES) return;
+    underWay++;
+    void flush().finally(() => {
+      underWay--;
+      pump();
+    });
+  };
 
   const flush = async (): Promise<void> => {
     const batch = waiting;
@@ -31,7 +47,10 @@ export function coalesced<Row extends QueryResultRow & { key: string }>(
 
   return (key) =>
     new Promise((resolve, reject) => {
-      if (waiting.size === 0) setImmediate(() => void flush());
+      if (!scheduled && underWay < BATCHES) {
+        scheduled = true;
+        setImmediate(pump);
+      }
       const waiters = waiting.get(key);
       if (waiters === undefined) waiting.set(key, [{ resolve, reject }]);
       else waiters.push({ resolve, reject });
