@@ -88,6 +88,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   const glances = new Map<string, Glance>();
   /** Why a service's backups do not get on. */
   const problems = new Map<string, string>();
+  /** Services whose backups are being seen to. */
+  const keeping = new Set<string>();
 
   // ── observe ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -387,6 +389,9 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   };
 
   const keepBackups = async (id: string): Promise<void> => {
+    // One at a time: another would take a snapshot that is being made for one that was cut short.
+    if (keeping.has(id)) return;
+    keeping.add(id);
     const paths = machine.layout.service(id);
     try {
       const [row] = await monitor.query<{ wal: string; failing: boolean; file: string | null }>(
@@ -405,6 +410,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     } catch (error) {
       problems.set(id, `no snapshot could be taken: ${error instanceof Error ? error.message : String(error)}`);
       throw error;
+    } finally {
+      keeping.delete(id);
     }
   };
 
