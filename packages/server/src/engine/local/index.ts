@@ -183,6 +183,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         return start(spec, paths, marker?.born === true, installation);
       case 'connect':
         await monitor.connect(spec.id, paths, spec.endpoint.port);
+        await setLimits(machine.limits, spec.id, spec.size);
         return 'over the Unix socket';
       case 'renewCertificate':
         await writeConfig(machine, paths, await issueCertificate());
@@ -270,7 +271,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     if (spec.origin !== null && !born) {
       await recoverToTheEnd(machine, paths, machine.layout.service(spec.origin.parent), await whyItEnded(paths, 0));
     }
-    const cgroupFiles = await setLimits(machine.limits, spec.id, spec.size);
+    // The start itself is not held to the size: half a core would double the time for which nobody can connect.
+    const cgroupFiles = await setLimits(machine.limits, spec.id, 'shared');
     const begun = Date.now();
     await launch(machine, paths, installation.bin, spec.size, cgroupFiles);
     // A clone's files reach the disk while its server starts for the first time; a crash of the machine afterwards finds them whole.
@@ -283,6 +285,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       return 'recovering from its log, which goes on';
     }
     await Promise.all([flushed, monitor.connect(spec.id, paths, port)]);
+    await setLimits(machine.limits, spec.id, spec.size);
     return `accepting connections after ${Date.now() - begun} ms`;
   };
 
