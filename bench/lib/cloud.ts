@@ -21,7 +21,8 @@ export async function openCloud(directory: string, settings: Record<string, stri
   const home = await mkdtemp(join(directory, 'hd-'));
   // Root's databases run as another user, who must get there.
   await chmod(home, 0o755);
-  const installation = await install({ HOWDAH_HOME: home, ...settings });
+  // What a round deletes is gone: a disk of benchmarks has no room for restores.
+  const installation = await install({ HOWDAH_HOME: home, HOWDAH_UNDELETE_HOURS: '0', ...settings });
   const end = atEnd(async () => {
     const problems = await installation.destroy();
     for (const problem of problems) process.stderr.write(`audit: ${problem}\n`);

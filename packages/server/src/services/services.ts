@@ -101,7 +101,7 @@ export function createServices(store: Store, region: Region) {
     if (port === null) {
       throw new ApiError(
         'LIMIT_EXCEEDED',
-        `no port is left: all of HOWDAH_PORT_RANGE ${region.portRange.join('-')} are taken; delete services or widen the range`,
+        `no port is left: all of HOWDAH_PORT_RANGE ${region.portRange.join('-')} are taken; widen the range, or delete services and wait: deleted ones keep theirs for HOWDAH_UNDELETE_HOURS`,
       );
     }
     return insertSpare(tx, { region: region.code, serviceType: typeOfAddons(addons), addons, size, host: region.host, port, origin });
