@@ -1,4 +1,5 @@
 /** `howdah …`: the command line. Each command is a short file; all but up, down and doctor are thin over the API. */
+import { HowdahError } from '@howdah/client';
 import { Command, CommanderError } from 'commander';
 import pc from 'picocolors';
 import { addAudit } from './commands/audit.ts';
@@ -32,6 +33,12 @@ try {
   if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2; // help and version end well; the rest was asked for wrongly
   else {
     process.stderr.write(`${pc.red('error')} ${error instanceof Error ? error.message : String(error)}\n`);
-    process.exitCode = error instanceof Failure ? error.exitCode : 1;
+    process.exitCode = error instanceof Failure ? error.exitCode : error instanceof HowdahError ? exitCodeOf(error) : 1;
   }
+}
+
+/** What the API refused, as {@link Failure} numbers it. */
+function exitCodeOf({ code }: HowdahError): number {
+  if (code === 'NOT_FOUND') return 3;
+  return code === 'INVALID_REQUEST' ? 2 : 1;
 }

@@ -1,6 +1,6 @@
 /** What dies, hangs, is in the way or runs full: users are told why, nothing is lost, and it heals by itself. */
 import { randomBytes } from 'node:crypto';
-import { mkdir, readFile, rename, rm, statfs, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, statfs, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { once } from 'node:events';
@@ -261,11 +261,20 @@ describe('the records database', () => {
 describe.runIf(process.getuid?.() === 0)('a full disk', () => {
   test('is said with its figures, leaves nothing half made, and the create goes on once there is room', async () => {
     const disk = await makeHome();
-    await run('mount', ['-t', 'tmpfs', '-o', 'size=600m,mode=0755', 'howdah-test', disk]);
+    await run('mount', ['-t', 'tmpfs', '-o', 'size=1g,mode=0755', 'howdah-test', disk]);
     const full = await install({ HOWDAH_HOME: join(disk, 'home') });
     try {
       const first = await full.create({ name: 'has room', service_type: 'POSTGRES' });
       const client = await connectTo(full, first, first.initial_password);
+      // What is made ahead would take of the room that is counted.
+      const { data: regions } = await full.client.GET('/projects/{project_id}/regions', {
+        params: { path: { project_id: full.projectId } },
+      });
+      const types = regions?.[0]?.service_types.filter(({ available }) => available).length;
+      const templates = () => readdir(join(full.home, 'data', 'templates'));
+      await expect
+        .poll(async () => (await templates()).filter((name) => !name.endsWith('.new') && !name.startsWith('.')).length, { timeout: 60_000 })
+        .toBe(types);
       const { bavail, bsize } = await statfs(disk);
       await writeFile(join(disk, 'filler'), Buffer.alloc(bavail * bsize - 30e6));
       const { body } = await full.request('POST', '/services', { name: 'has none', service_type: 'POSTGRES' });

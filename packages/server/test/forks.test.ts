@@ -2,7 +2,7 @@
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Client } from 'pg';
+import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createLayout } from '../src/engine/local/layout.ts';
 import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
@@ -190,21 +190,28 @@ describe('the past', () => {
   test('across a hole in the archive nothing is forked', async () => {
     const parent = await cloud.create({ name: 'hole', service_type: 'POSTGRES' });
     await insert(parent, 'before the hole');
-    const { archive } = createLayout(join(cloud.home, 'data')).service(parent.service_id);
-    // Three more WAL files, all archived and gone from where they were written.
+    const { archive, socket } = createLayout(join(cloud.home, 'data')).service(parent.service_id);
+    // More WAL files, all archived.
+    const control = new Client({ host: socket, port: parent.endpoint.port, user: 'howdah', database: 'postgres' });
+    await control.connect();
     for (let file = 0; file < 4; file++) {
-      await withClient(parent, (client) =>
-        client.query('create table filler as select repeat(md5(g::text), 100) from generate_series(1, 9000) g; drop table filler'),
-      );
+      await insert(parent, `file ${file}`);
+      await control.query('select pg_switch_wal()');
     }
+    await control.end();
     await expect
       .poll(async () => (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).length, { timeout: 60_000 })
       .toBeGreaterThan(2);
     const [, lost] = (await readdir(archive)).toSorted();
     await rm(join(archive, lost ?? ''));
     await rm(join(archive, '..', 'data', 'pg_wal', lost ?? ''), { force: true });
-    const { problem } = await backupsOf(parent);
+    const { problem, window } = await backupsOf(parent);
     expect(problem).toContain(`WAL file ${lost} is missing from the archive`);
+    const beyond = await cloud.request('POST', `/services/${parent.service_id}/forkService`, {
+      fork_strategy: 'PITR',
+      target_time: new Date(Date.parse(window.latest ?? '') + 60_000).toISOString(),
+    });
+    expect(beyond).toMatchObject({ status: 400, body: { message: expect.stringContaining('outside the window') } });
   });
 });
 

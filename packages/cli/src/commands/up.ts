@@ -70,7 +70,7 @@ function readSettings(server: Awaited<ReturnType<typeof loadServer>>, options: R
 const LAUNCHER = fileURLToPath(new URL('../../../howdah', import.meta.url));
 
 function greet(apiUrl: string, home: string, paths: { credentials: string; log: string }): void {
-  // For a shell that does not have this one's environment.
+  // Pasted into another terminal, which does not have this one's environment.
   const setting = home === join(homedir(), '.howdah') ? '' : `HOWDAH_HOME='${home}' `;
   say(`
 ${pc.bold('Howdah is up.')}

@@ -117,7 +117,7 @@ function endConnections(app: App): void {
   });
 }
 
-/** Bodies are JSON; clients also send `Content-Type: application/json` with no body at all. */
+/** Bodies are JSON; clients also send a Content-Type of any kind with no body at all (`curl -d ''`). */
 function acceptJson(app: App): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
@@ -128,6 +128,15 @@ function acceptJson(app: App): void {
     } catch (error) {
       return done(error instanceof Error ? error : new Error(String(error)));
     }
+  });
+  app.addContentTypeParser('*', { parseAs: 'string' }, (request, body, done) => {
+    if (String(body) === '') return done(null, undefined);
+    return done(
+      new ApiError(
+        'UNSUPPORTED_MEDIA_TYPE',
+        `Content-Type: found ${request.headers['content-type']}; a body must be sent as application/json`,
+      ),
+    );
   });
 }
 

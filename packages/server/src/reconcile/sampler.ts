@@ -1,4 +1,4 @@
-/** Samples what running services use: into the series, and as the current figures on the service. */
+/** Once a minute: samples of what running services use, into the series and as current figures on the service; and their backups. */
 import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
 import { deleteOldSamples, insertSamples, type Sample } from '../store/samples.ts';
@@ -15,6 +15,7 @@ export function createSampler(store: Store, engine: Engine, log: Log) {
   let rounds = 0;
   let closing = false;
   let running: Promise<void> = Promise.resolve();
+  let backups: Promise<void> | undefined;
 
   /** One look at one service; null when it stopped meanwhile. */
   const sample = async (id: string): Promise<Sample | null> => {
@@ -51,6 +52,14 @@ export function createSampler(store: Store, engine: Engine, log: Log) {
     }
   };
 
+  const keepAllBackups = async (): Promise<void> => {
+    try {
+      for (const id of await runningServices(store.db)) if (!closing) await keepBackups(id);
+    } catch (error) {
+      log.warn({ err: error }, 'could not ask which services run');
+    }
+  };
+
   const sampleAll = async (): Promise<void> => {
     const ids = await runningServices(store.db);
     const found: Sample[] = [];
@@ -61,7 +70,6 @@ export function createSampler(store: Store, engine: Engine, log: Log) {
       if (taken === null) continue;
       found.push(taken);
       await show(taken);
-      await keepBackups(id);
     }
     await insertSamples(store.db, found);
     for (const id of transactions.keys()) if (!ids.includes(id)) transactions.delete(id);
@@ -69,6 +77,10 @@ export function createSampler(store: Store, engine: Engine, log: Log) {
   };
 
   const round = async (): Promise<void> => {
+    // A snapshot may be a long copy: figures do not wait for it, and no second round begins before it is done.
+    backups ??= keepAllBackups().finally(() => {
+      backups = undefined;
+    });
     running = sampleAll().catch((error: unknown) => log.warn({ err: error }, 'a round of samples was cut short'));
     await running;
     if (!closing) timer = setTimeout(() => void round(), SAMPLE_MS);
@@ -88,6 +100,7 @@ export function createSampler(store: Store, engine: Engine, log: Log) {
     close: async (): Promise<void> => {
       closing = true;
       clearTimeout(timer);
+      // A snapshot under way is left: it is made anew, and what there is of it removed.
       await running;
     },
   };

@@ -20,10 +20,12 @@ export async function keepSpares(store: Store, region: Region, wanted: number): 
     });
   }
   const missing = wanted - ((await countSpares(store.db, region.code)).get(addons.join('+')) ?? 0);
-  for (let made = 0; made < missing; made++) {
+  for (let attempt = 0; attempt < missing; attempt++) {
     await store.db.transaction().execute(async (tx) => {
+      // Locks the region: of two who count at the same time, the second counts what the first has made.
       const port = await nextPort(tx, region.code, region.portRange, null);
       if (port === null || !(await region.engine.portIsFree(port))) return;
+      if (((await countSpares(tx, region.code)).get(addons.join('+')) ?? 0) >= wanted) return;
       const spare = await insertSpare(tx, {
         region: region.code,
         serviceType: typeOfAddons(addons),

@@ -88,6 +88,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   const glances = new Map<string, Glance>();
   /** Why a service's backups do not get on. */
   const problems = new Map<string, string>();
+  /** Services whose backups are being seen to. */
+  const keeping = new Set<string>();
 
   // ── observe ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -181,6 +183,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         return start(spec, paths, marker?.born === true, installation);
       case 'connect':
         await monitor.connect(spec.id, paths, spec.endpoint.port);
+        await setLimits(machine.limits, spec.id, spec.size);
         return 'over the Unix socket';
       case 'renewCertificate':
         await writeConfig(machine, paths, await issueCertificate());
@@ -268,7 +271,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     if (spec.origin !== null && !born) {
       await recoverToTheEnd(machine, paths, machine.layout.service(spec.origin.parent), await whyItEnded(paths, 0));
     }
-    const cgroupFiles = await setLimits(machine.limits, spec.id, spec.size);
+    // The start itself is not held to the size: half a core would double the time for which nobody can connect.
+    const cgroupFiles = await setLimits(machine.limits, spec.id, 'shared');
     const begun = Date.now();
     await launch(machine, paths, installation.bin, spec.size, cgroupFiles);
     // A clone's files reach the disk while its server starts for the first time; a crash of the machine afterwards finds them whole.
@@ -281,6 +285,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       return 'recovering from its log, which goes on';
     }
     await Promise.all([flushed, monitor.connect(spec.id, paths, port)]);
+    await setLimits(machine.limits, spec.id, spec.size);
     return `accepting connections after ${Date.now() - begun} ms`;
   };
 
@@ -387,6 +392,9 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   };
 
   const keepBackups = async (id: string): Promise<void> => {
+    // One at a time: another would take a snapshot that is being made for one that was cut short.
+    if (keeping.has(id)) return;
+    keeping.add(id);
     const paths = machine.layout.service(id);
     try {
       const [row] = await monitor.query<{ wal: string; failing: boolean; file: string | null }>(
@@ -405,6 +413,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     } catch (error) {
       problems.set(id, `no snapshot could be taken: ${error instanceof Error ? error.message : String(error)}`);
       throw error;
+    } finally {
+      keeping.delete(id);
     }
   };
 

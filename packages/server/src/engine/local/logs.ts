@@ -6,6 +6,8 @@ import { BadCursor, type LogPage, type LogQuery } from '../engine.ts';
 
 /** Logs kept for a server: the newest files up to this many bytes. */
 const KEPT_BYTES = 200e6;
+/** By how much entries of several processes may stand out of order. */
+const OUT_OF_ORDER_MS = 10_000;
 const CHUNK_BYTES = 256 * 1024;
 /** Lines looked at for one page; a search that finds little in them hands out a cursor to go on from. */
 const LINES_PER_PAGE = 200_000;
@@ -23,7 +25,8 @@ export async function readLogs(directory: string, query: LogQuery): Promise<LogP
     for await (const { line, startByte } of linesBackwards(join(directory, file), from?.file === file ? from.endByte : null)) {
       const entry = parseLine(line);
       looked += 1;
-      if (entry !== null && query.sinceMs !== null && Date.parse(entry.timestamp) < query.sinceMs) return { entries, cursor: null };
+      if (entry !== null && query.sinceMs !== null && Date.parse(entry.timestamp) < query.sinceMs - OUT_OF_ORDER_MS)
+        return { entries, cursor: null };
       if (entry !== null && matches(entry, query)) entries.push(entry);
       if (entries.length === query.limit || looked === LINES_PER_PAGE) {
         const more = startByte > 0 || file !== files.at(-1);

@@ -159,10 +159,10 @@ export async function runningServers(): Promise<string[]> {
   return tops.filter((directory) => directory !== undefined);
 }
 
-/** How far a running server is; crash recovery counts as starting. */
+/** How far a running server is; recovery counts as starting, of a fork too (which the file calls `standby` from its first moment). */
 export async function phaseOf(paths: InstancePaths): Promise<Phase> {
   const line = ((await readOrNull(join(paths.data, 'postmaster.pid'))) ?? '').split('\n')[7]?.trim();
-  return line === 'ready' || line === 'standby' ? 'ready' : line === 'stopping' ? 'stopping' : 'starting';
+  return line === 'ready' || line === 'stopping' ? line : 'starting';
 }
 
 /** Waits until a server that was just launched, or found running, is ready, has ended, or the time is up. */
