@@ -2,9 +2,10 @@
  * Copying a directory tree as cheaply as the file system can: a btrfs subvolume snapshot, reflinks (XFS, btrfs), or bytes.
  * Which one is found out by trying, once, in the directory itself.
  */
-import { constants } from 'node:fs';
+import { constants, statSync } from 'node:fs';
 import { chown, copyFile, mkdir, mkdtemp, readdir, rm, stat, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isErrno } from './processes.ts';
 import { run } from './run.ts';
 
@@ -167,6 +168,10 @@ export async function listTree(top: string, exclude = NOTHING): Promise<{ direct
 export async function bytesBelow(top: string): Promise<number> {
   const { files } = await listTree(top);
   let bytes = 0;
-  for (const file of files) bytes += ((await stat(join(top, file)).catch(() => null))?.blocks ?? 0) * 512;
+  for (const [index, file] of files.entries()) {
+    // One by one in threads they take five times the CPU of the control plane (35 ms for a thousand files); others get their turn.
+    if (index % 200 === 199) await nextTurn();
+    bytes += (statSync(join(top, file), { throwIfNoEntry: false })?.blocks ?? 0) * 512;
+  }
   return bytes;
 }
