@@ -107,7 +107,13 @@ function idleCpu(ours: number[], same: number[], planeMs: number[]): Row[] {
       bound: null,
       limit: 'PostgreSQL’s own idle processes; of ours a heartbeat every 5 s and a look at its figures every 60 s',
     }),
-    bounded({ ...row, what: 'CPU of an idle service', ours: mean(ours), bound: { atMost: 0.2 }, limit: 'a server by hand takes as much (the row above)' }),
+    bounded({
+      ...row,
+      what: 'CPU of an idle service',
+      ours: mean(ours),
+      bound: { atMost: 0.2 },
+      limit: 'a server by hand takes as much (the row above)',
+    }),
     bounded({
       ...row,
       what: `CPU of the control plane, for each of ${SERVICES} idle services`,

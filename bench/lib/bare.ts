@@ -58,7 +58,8 @@ export async function makeBare(kit: BareKit, settings: BareSettings, lap: (part:
   const owner = kit.machine.owner;
   for (const directory of [paths.config, paths.socket, paths.logs, paths.archive]) await mkdir(directory, { mode: 0o700 });
   if (owner !== null) {
-    for (const directory of [paths.root, paths.config, paths.socket, paths.logs, paths.archive]) await chown(directory, owner.uid, owner.gid);
+    for (const directory of [paths.root, paths.config, paths.socket, paths.logs, paths.archive])
+      await chown(directory, owner.uid, owner.gid);
   }
   lap('directories');
   await cloneByHand(kit, paths.data);

@@ -54,6 +54,7 @@ export async function launch(
   size: Size,
   cgroupFiles: readonly string[],
 ): Promise<void> {
+  if (machine.namespaces === 'none') await endOrphans(paths);
   // A server that was killed leaves these; with nothing running they only mislead (reliability.md, trap 1).
   await rm(join(paths.data, 'postmaster.pid'), { force: true });
   await rm(paths.pidFile, { force: true });
@@ -82,6 +83,21 @@ export async function launch(
     await log.close();
   }
 }
+
+/**
+ * Ends the backends that a killed server left behind: a busy one outlives it for as long as it likes, holds its shared memory, and
+ * no new server can start (performance.md, section 3). In a PID namespace they went with it.
+ */
+async function endOrphans(paths: InstancePaths): Promise<void> {
+  for (const pid of await allPids()) {
+    if (!(await worksIn(pid, paths.data))) continue;
+    const orphan = await findProcess(pid);
+    if (orphan?.command !== 'postgres') continue;
+    signal(pid, 'SIGKILL');
+    await waitUntilGone(orphan, ORPHAN_DEADLINE_MS);
+  }
+}
+const ORPHAN_DEADLINE_MS = 5000;
 
 function namespace(machine: Machine): string[] {
   switch (machine.namespaces) {
