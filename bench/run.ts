@@ -1,35 +1,70 @@
-/** `npm run bench [name…] [-- --rounds N --patience SECONDS]`: measures and prints a table. bench/README.md says what each figure means. */
+/** `npm run bench [name…] [-- --rounds N --patience SECONDS --sizes MB,… --on NAME,…]`: measures and prints a table. bench/README.md says what each figure means. */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { cpus, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { crash } from './crash.ts';
 import { create } from './create.ts';
+import { fleet } from './fleet.ts';
+import { fork } from './fork.ts';
+import { forkLoad } from './fork-load.ts';
+import { forkTables } from './fork-tables.ts';
+import { failover } from './failover.ts';
+
 import { get } from './get.ts';
 import type { Bench, Context } from './lib/bench.ts';
 import { atEnd, cleanUp, cleanUpOnSignals } from './lib/cleanup.ts';
-import { hereAsItIs, loopFileSystem, type FileSystem, type Loop } from './lib/filesystems.ts';
+import { hereAsItIs, isLoop, loopFileSystem, type FileSystem, type Loop } from './lib/filesystems.ts';
 import { setIdlePatience } from './lib/measure.ts';
 import { run } from './lib/run.ts';
 import { markdown, skipped, type Row } from './lib/table.ts';
 import { list } from './list.ts';
 import { many } from './many.ts';
 import { memory } from './memory.ts';
+import { pitr } from './pitr.ts';
+import { pooler } from './pooler.ts';
 import { power } from './power.ts';
 import { spare } from './spare.ts';
 import { up } from './up.ts';
 
-const BENCHES: readonly Bench[] = [up, create, spare, many, power, get, list, memory, crash];
+const BENCHES: readonly Bench[] = [
+  up,
+  create,
+  spare,
+  many,
+  power,
+  fork,
+  forkTables,
+  forkLoad,
+  pitr,
+  get,
+  list,
+  fleet,
+  memory,
+  crash,
+  pooler,
+  failover,
+];
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { rounds: { type: 'string', default: '10' }, patience: { type: 'string', default: '15' } },
+  options: {
+    rounds: { type: 'string', default: '10' },
+    patience: { type: 'string', default: '15' },
+    sizes: { type: 'string', default: '10,100,1000' },
+    on: { type: 'string', default: 'here,xfs,btrfs' },
+  },
 });
 const rounds = Number(values.rounds);
+const sizesMb = values.sizes.split(',').map(Number);
+const on = values.on.split(',');
 const unknown = positionals.filter((name) => !BENCHES.some((bench) => bench.name === name));
-if (unknown.length > 0 || !Number.isInteger(rounds) || rounds < 2) {
-  process.stderr.write(`usage: npm run bench [name…] [-- --rounds N --patience SECONDS]\n`);
-  for (const { name, title } of BENCHES) process.stderr.write(`  ${name.padEnd(8)}${title}\n`);
+const bad = !Number.isInteger(rounds) || rounds < 2 || !sizesMb.every((size) => Number.isInteger(size) && size >= 0);
+if (unknown.length > 0 || bad || !on.every((name) => name === 'here' || isLoop(name))) {
+  process.stderr.write(
+    'usage: npm run bench [name…] [-- --rounds N --patience SECONDS --sizes 10,100,1000 (MB of sources of forks) --on here,xfs,btrfs]\n',
+  );
+  for (const { name, title } of BENCHES) process.stderr.write(`  ${name.padEnd(12)}${title}\n`);
   process.exit(2);
 }
 
@@ -44,17 +79,14 @@ const rows: Row[] = [];
 try {
   await run(process.execPath, ['tools/build/build.js'], { cwd: join(import.meta.dirname, '..') });
   const loops = new Map<Loop, Promise<FileSystem | string>>();
-  const context: Context = {
-    temp,
-    rounds,
-    here: await hereAsItIs(temp),
-    loop: async (kind) => {
-      const known = loops.get(kind) ?? loopFileSystem(temp, kind);
-      loops.set(kind, known);
-      return known;
-    },
-    say,
+  const here = await hereAsItIs(temp);
+  const loop = async (kind: Loop): Promise<FileSystem | string> => {
+    const known = loops.get(kind) ?? loopFileSystem(temp, kind);
+    loops.set(kind, known);
+    return known;
   };
+  const fileSystems = () => Promise.all(on.map(async (name) => (isLoop(name) ? loop(name) : here)));
+  const context: Context = { temp, rounds, sizesMb, here, loop, fileSystems, say };
   for (const bench of BENCHES) {
     if (positionals.length > 0 && !positionals.includes(bench.name)) continue;
     say(`── ${bench.name}: ${bench.title}`);

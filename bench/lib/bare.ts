@@ -4,11 +4,12 @@
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { chown, mkdir, mkdtemp, open, readFile, rm, writeFile } from 'node:fs/promises';
+import { chown, mkdir, mkdtemp, open, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DEFAULT_SIZE } from '@howdah/contract';
 import { Client } from 'pg';
+import { removeTree } from '../../packages/server/src/engine/local/clone.ts';
 import { configFiles } from '../../packages/server/src/engine/local/files.ts';
 import { writeSystemIdentifier } from '../../packages/server/src/engine/local/identity.ts';
 import { installationFor, type Installation } from '../../packages/server/src/engine/local/installations.ts';
@@ -53,6 +54,18 @@ export async function bareKit(cloud: Cloud): Promise<BareKit> {
 
 /** Clones the template, gives it an identity of its own, writes its files. */
 export async function makeBare(kit: BareKit, settings: BareSettings, lap: (part: string) => void = () => undefined): Promise<BareServer> {
+  const server = await makeDirectories(kit);
+  lap('directories');
+  await cloneByHand(kit, server.paths.data);
+  lap('clone');
+  await writeSystemIdentifier(server.paths.data);
+  await writeFiles(kit, server, settings);
+  lap('identity + files');
+  return server;
+}
+
+/** The directories of a server, without its data. */
+export async function makeDirectories(kit: BareKit): Promise<BareServer> {
   const paths = instancePaths(await mkdtemp(join(kit.directory, 'b-')));
   const port = await freePort();
   const owner = kit.machine.owner;
@@ -61,16 +74,16 @@ export async function makeBare(kit: BareKit, settings: BareSettings, lap: (part:
     for (const directory of [paths.root, paths.config, paths.socket, paths.logs, paths.archive])
       await chown(directory, owner.uid, owner.gid);
   }
-  lap('directories');
-  await cloneByHand(kit, paths.data);
-  lap('clone');
-  await writeSystemIdentifier(paths.data);
+  return { paths, port, process: null };
+}
+
+/** The configuration files of a server. */
+export async function writeFiles(kit: BareKit, { paths, port }: BareServer, settings: BareSettings): Promise<void> {
+  const owner = kit.machine.owner;
   for (const [name, text] of Object.entries(filesOf(kit, paths, port, settings))) {
     await writeFile(join(paths.config, name), text, { mode: 0o600 });
     if (owner !== null) await chown(join(paths.config, name), owner.uid, owner.gid);
   }
-  lap('identity + files');
-  return { paths, port, process: null };
 }
 
 async function cloneByHand({ template, machine }: BareKit, to: string): Promise<void> {
@@ -88,7 +101,10 @@ async function cloneByHand({ template, machine }: BareKit, to: string): Promise<
 
 function filesOf(kit: BareKit, paths: InstancePaths, port: number, settings: BareSettings): Record<string, string> {
   const listen = { address: '127.0.0.1', port };
-  const ours = configFiles({ paths, installation: kit.installation, extensions: [], size: DEFAULT_SIZE, listen }, kit.machine.controlUsers);
+  const ours = configFiles(
+    { paths, installation: kit.installation, extensions: [], size: DEFAULT_SIZE, listen, admitted: null },
+    kit.machine.controlUsers,
+  );
   // The connection settings are ours in both; the others are PostgreSQL's defaults in the small one.
   const connection =
     /^(listen_addresses|port|unix_socket_directories|unix_socket_permissions|hba_file|ident_file|ssl|ssl_cert_file|ssl_key_file) = /;
@@ -101,14 +117,14 @@ function filesOf(kit: BareKit, paths: InstancePaths, port: number, settings: Bar
   };
 }
 
-/** Starts a server and waits until it says that it is ready. */
-export async function startBare(kit: BareKit, server: BareServer): Promise<void> {
+/** Starts a server and waits until it says that it is ready. @param more further arguments of the server */
+export async function startBare(kit: BareKit, server: BareServer, more: readonly string[] = []): Promise<void> {
   const { paths } = server;
   const owner = kit.machine.owner;
   const log = await open(paths.startLog, 'a', 0o600);
   const child = spawn(
     join(kit.installation.bin, 'postgres'),
-    ['-D', paths.data, '-c', `config_file=${join(paths.config, 'postgresql.conf')}`],
+    ['-D', paths.data, '-c', `config_file=${join(paths.config, 'postgresql.conf')}`, ...more],
     {
       cwd: '/',
       env: { PATH: '/usr/bin:/bin', LANG: 'C.UTF-8' },
@@ -139,8 +155,7 @@ export async function stopBare(server: BareServer): Promise<void> {
 
 export async function removeBare(kit: BareKit, server: BareServer): Promise<void> {
   await stopBare(server);
-  if (kit.machine.cloneMethod === 'subvolume') await run('btrfs', ['subvolume', 'delete', server.paths.data]);
-  await rm(server.paths.root, { recursive: true, force: true });
+  await removeTree(server.paths.root, kit.machine.cloneMethod);
 }
 
 /** The admin connection over the Unix socket. The caller ends it. */

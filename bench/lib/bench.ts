@@ -7,10 +7,14 @@ export type Context = {
   temp: string;
   /** Rounds, of which the first is dropped. */
   rounds: number;
+  /** Of the databases that are forked, in MB. */
+  sizesMb: readonly number[];
   /** The file system of the temporary directory, as it is. */
   here: FileSystem;
   /** One in a loop file, made when first asked for; a string says why there is none. */
   loop: (kind: Loop) => Promise<FileSystem | string>;
+  /** Those that forks are measured on. */
+  fileSystems: () => Promise<(FileSystem | string)[]>;
   /** Tells how far it is. */
   say: (text: string) => void;
 };

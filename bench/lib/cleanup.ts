@@ -14,8 +14,18 @@ export function atEnd(cleanup: Cleanup): () => Promise<void> {
   };
 }
 
-/** Takes everything away, the newest first. What cannot be is said and left. */
+let last = Promise.resolve();
+
+/**
+ * Takes everything away, the newest first. What cannot be is said and left. Ctrl-C ends what is being measured, whose own clean-up then
+ * waits for that of the signal: a disk is not to be unmounted while servers on it are still being stopped.
+ */
 export async function cleanUp(): Promise<void> {
+  last = last.then(takeAllAway);
+  return last;
+}
+
+async function takeAllAway(): Promise<void> {
   for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
     try {
       await next();

@@ -9,13 +9,17 @@ import { has, run } from './run.ts';
 
 export type FileSystem = { name: string; directory: string };
 
-const IMAGE_BYTES = 16 * 1024 ** 3;
+const IMAGE_BYTES = 64 * 1024 ** 3;
 
 const KINDS = {
   xfs: { mkfs: 'mkfs.xfs', options: ['-q', '-m', 'reflink=1'], package: 'xfsprogs' },
   btrfs: { mkfs: 'mkfs.btrfs', options: ['-q'], package: 'btrfs-progs' },
 } as const;
 export type Loop = keyof typeof KINDS;
+
+export function isLoop(name: string): name is Loop {
+  return name in KINDS;
+}
 
 /** The file system that the temporary directory stands on. */
 export async function hereAsItIs(temp: string): Promise<FileSystem> {

@@ -1,6 +1,7 @@
 /** How everything here is measured: interleaved, on an idle machine, the first round dropped, medians with their range. */
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { run } from './run.ts';
 
 /** One measurement: a value, and parts of it or figures beside it. */
 export type Sample = { value: number; parts: Record<string, number> };
@@ -22,10 +23,14 @@ export function measured(take: () => Promise<Sample | number>): Case {
   };
 }
 
-/** Takes a sample of each case in turn, `rounds` times over, so that whatever else the machine does hits all of them alike. */
+/**
+ * Takes a sample of each case in turn, `rounds` times over, so that whatever else the machine does hits all of them alike. What the
+ * one before it left to be written is written first: nobody pays for another's disk work.
+ */
 export async function interleave(rounds: number, cases: readonly Case[]): Promise<void> {
   for (let round = 0; round < rounds; round++) {
     for (const one of cases) {
+      await run('sync', []);
       await idle();
       const sample = await one.take();
       if (round > 0) one.samples.push(sample);

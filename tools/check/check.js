@@ -6,6 +6,7 @@ const CHECKS = [
   ['format', 'oxfmt', ['--check', '.']],
   ['lint', 'oxlint', ['--type-aware', '--deny-warnings', '.']],
   ['types', 'tsc', ['-p', '.']],
+  ['types of the console', 'tsc', ['-p', 'packages/console']],
   ['generated files', 'npm', ['run', '--silent', 'generate', '-w', '@howdah/codegen', '--', '--check']],
   ['unit tests', 'vitest', ['run', '--project', 'unit']],
 ];

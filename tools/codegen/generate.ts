@@ -9,7 +9,8 @@ const check = process.argv.includes('--check');
 
 const document = await createOpenApiDocument();
 const json = `${JSON.stringify(document, null, 2)}\n`;
-const types = `// Generated from openapi/openapi.json by \`npm run generate\`.\n${astToString(await openapiTS(json, { defaultNonNullable: false }))}`;
+const typed = JSON.stringify(await createOpenApiDocument({ dryRuns: false }));
+const types = `// Generated from openapi/openapi.json by \`npm run generate\`.\n${astToString(await openapiTS(typed, { defaultNonNullable: false }))}`;
 
 let stale = false;
 for (const [path, text] of [

@@ -1,49 +1,81 @@
-import { createClient, type HowdahClient } from '@howdah/client';
+import { createClient, type ClientOptions, type HowdahClient } from '@howdah/client';
+import { findSettings, type Settings } from '@howdah/client/node';
+import { existsSync } from 'node:fs';
+import type { IncomingMessage } from 'node:http';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { readFile } from 'node:fs/promises';
-import { Failure } from './output.ts';
+import { Readable } from 'node:stream';
+import { Failure } from './exit.ts';
 
-export type Connection = { client: HowdahClient; projectId: string; apiUrl: string };
-
-/** What `credentials.json` says. `key` is what `Authorization: Bearer` takes. */
-export type Credentials = { apiUrl: string; projectId: string; key: string };
+export type Connection = Settings & { client: HowdahClient };
 
 /** The installation's directory, without the checks of a start. */
 export function homeDirectory(): string {
   return resolve((process.env['HOWDAH_HOME'] || '~/.howdah').replace(/^~(?=\/|$)/, homedir()));
 }
 
-/** The credentials of the installation, where this user can read them. */
-export async function credentials(): Promise<Credentials> {
-  const path = join(homeDirectory(), 'credentials.json');
-  const text = await readFile(path, 'utf8').catch(() => {
-    throw new Failure(`${path} cannot be read: start an installation with howdah up, or name its directory in HOWDAH_HOME`);
-  });
-  const parsed: unknown = JSON.parse(text);
-  const member = (name: string): string => {
-    const value: unknown = typeof parsed === 'object' && parsed !== null ? Reflect.get(parsed, name) : undefined;
-    if (typeof value !== 'string') throw new Failure(`${path}: ${name} is missing`);
-    return value;
+/** What the installation of this machine wrote for its owner, whatever the environment says. @throws SettingsError */
+export async function credentials(): Promise<Settings> {
+  return findSettings({}, { HOWDAH_HOME: homeDirectory() });
+}
+
+/** The API that the environment names, else that of the installation on this machine. @throws SettingsError */
+export async function connect({ dryRun = false, retries = 4 }: Pick<ClientOptions, 'dryRun' | 'retries'> = {}): Promise<Connection> {
+  const found = await access();
+  return { ...found, client: createClient({ ...found, dryRun, retries }) };
+}
+
+/** What a client of it is made with. @throws SettingsError */
+export async function access(): Promise<ClientOptions & Settings> {
+  const found = await findSettings();
+  return found.apiUrl.startsWith('https:') ? { ...found, fetch: await makeFetchByTls() } : found;
+}
+
+/** The body of an answer that has one. */
+export async function answered<T>(call: Promise<{ data?: T }>): Promise<T> {
+  const { data } = await call;
+  if (data === undefined) throw new Failure('the server answered without a body');
+  return data;
+}
+
+/** The certificate of the authority that signs for the databases; null: the API is not the one of this machine. */
+export async function findCa(apiUrl: string): Promise<string | null> {
+  const path = join(homeDirectory(), 'ca', 'ca.pem');
+  if (!existsSync(path)) return null;
+  // Credentials that are there and cannot be read are an error: taken for absent, they would weaken how connections are checked.
+  const own = existsSync(join(homeDirectory(), 'credentials.json')) ? await credentials() : null;
+  return own?.apiUrl === apiUrl ? path : null;
+}
+
+/** Whom the command line believes: the installation's own CA, and those that everybody does. */
+async function authorities(): Promise<string[]> {
+  const { rootCertificates } = await import('node:tls');
+  const path = join(homeDirectory(), 'ca', 'ca.pem');
+  // An API elsewhere may have a certificate of the world's.
+  if (!existsSync(path)) return [...rootCertificates];
+  return [await readFile(path, 'utf8'), ...rootCertificates];
+}
+
+/** The platform's fetch cannot be told of an authority while it runs. */
+async function makeFetchByTls(): Promise<(request: Request) => Promise<Response>> {
+  const { request: httpsRequest } = await import('node:https');
+  const ca = await authorities();
+  return async (request) => {
+    const body = Buffer.from(await request.arrayBuffer());
+    const headers = Object.fromEntries(request.headers);
+    const incoming = await new Promise<IncomingMessage>((resolve, reject) => {
+      httpsRequest(request.url, { method: request.method, headers, ca, signal: request.signal }, resolve)
+        .on('error', (cause) => reject(new TypeError(`fetch failed: ${cause.message}`, { cause })))
+        .end(body);
+    });
+    const status = incoming.statusCode ?? 0;
+    const answered = Object.entries(incoming.headers).flatMap(([name, value]): [string, string][] =>
+      [value ?? []].flat().map((one) => [name, one]),
+    );
+    // An answer without a body must not have one, not even an empty one; but its connection waits until it is read.
+    const isEmpty = status === 204 || status === 304;
+    if (isEmpty) incoming.resume();
+    return new Response(isEmpty ? null : Readable.toWeb(incoming), { status, headers: answered });
   };
-  return { apiUrl: member('api_url'), projectId: member('project_id'), key: `${member('public_key')}:${member('secret_key')}` };
-}
-
-/** The API of the installation whose `credentials.json` this user can read. */
-export async function connect(): Promise<Connection> {
-  const { apiUrl, projectId, key } = await credentials();
-  return { client: createClient({ apiUrl, key }), projectId, apiUrl };
-}
-
-/** Says in words what a call that got no answer means. */
-export async function answered<T>(connection: Connection, call: Promise<{ data?: T }>): Promise<T> {
-  try {
-    const { data } = await call;
-    if (data === undefined) throw new Failure('the server answered without a body');
-    return data;
-  } catch (error) {
-    if (error instanceof TypeError)
-      throw new Failure(`no answer from ${connection.apiUrl}: is the control plane up? (howdah status, howdah up)`);
-    throw error;
-  }
 }

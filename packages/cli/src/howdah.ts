@@ -1,16 +1,9 @@
-/** `howdah …`: the command line. Each command is a short file; all but up, down and doctor are thin over the API. */
-import { HowdahError } from '@howdah/client';
-import { Command, CommanderError } from 'commander';
-import pc from 'picocolors';
-import { addAudit } from './commands/audit.ts';
-import { addDoctor } from './commands/doctor.ts';
-import { addDown } from './commands/down.ts';
-import { addEnv } from './commands/env.ts';
-import { addPsql } from './commands/psql.ts';
-import { addService } from './commands/service.ts';
-import { addStatus } from './commands/status.ts';
-import { addUp } from './commands/up.ts';
-import { Failure } from './output.ts';
+/** `howdah …`: the command line. */
+import { DryRunError, NoAnswerError, type Schemas } from '@howdah/client';
+import { CommanderError } from 'commander';
+import { EXIT_CODES, exitOf } from './exit.ts';
+import { FORMATS, note, paintNote, say, showAs } from './output.ts';
+import { createProgram } from './program.ts';
 
 // A reader that has seen enough (`howdah service logs first | head`) is no error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -18,27 +11,33 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   throw error;
 });
 
-const program = new Command('howdah')
-  .description('Your own Postgres cloud.')
-  .version('0.1.0')
-  .exitOverride()
-  .enablePositionalOptions()
-  .showHelpAfterError('(howdah help shows the commands)');
-
-for (const add of [addUp, addDown, addStatus, addDoctor, addAudit, addEnv, addService, addPsql]) add(program);
+let asked: Record<string, unknown> = {};
+const program = createProgram().hook('preAction', (_program, command) => {
+  asked = command.opts();
+});
 
 try {
   await program.parseAsync();
 } catch (error) {
-  if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2; // help and version end well; the rest was asked for wrongly
+  if (error instanceof DryRunError && asked['dryRun'] === true) await showPlan(error.answer);
   else {
-    process.stderr.write(`${pc.red('error')} ${error instanceof Error ? error.message : String(error)}\n`);
-    process.exitCode = error instanceof Failure ? error.exitCode : error instanceof HowdahError ? exitCodeOf(error) : 1;
+    if (!(error instanceof CommanderError)) note(`${paintNote.red('error')} ${messageOf(error)}`);
+    process.exitCode = EXIT_CODES[exitOf(error)];
   }
 }
 
-/** What the API refused, as {@link Failure} numbers it. */
-function exitCodeOf({ code }: HowdahError): number {
-  if (code === 'NOT_FOUND') return 3;
-  return code === 'INVALID_REQUEST' ? 2 : 1;
+/** What `--dry-run` found: the one way in which every command ends that was only asked about. */
+async function showPlan(plan: Schemas['DryRun']): Promise<void> {
+  const format = FORMATS.find((known) => known === asked['output']) ?? 'table';
+  await showAs(format, plan, 'plan', () => {
+    const { operation } = plan;
+    if (operation === null) return say('Nothing was done. There would be no operation.');
+    say(`Nothing was done. It would ${operation.kind}${operation.service_id === null ? '' : ` ${operation.service_id}`}:`);
+    for (const step of operation.steps) say(`  ${step}`);
+  });
+}
+
+function messageOf(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error);
+  return error instanceof NoAnswerError ? `${message} (howdah status, howdah up)` : message;
 }

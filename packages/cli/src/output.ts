@@ -1,16 +1,23 @@
-/** An error whose exit code scripts rely on: 1 it failed, 2 it was asked for wrongly, 3 not found. */
-export class Failure extends Error {
-  readonly exitCode: number;
+/** What is printed, and how: data to stdout in the format that was asked for, everything else to stderr. */
+import { isatty } from 'node:tty';
+import pc from 'picocolors';
 
-  constructor(message: string, exitCode = 1) {
-    super(message);
-    this.exitCode = exitCode;
-  }
-}
+export const FORMATS = ['table', 'json', 'yaml', 'env'] as const;
+export type Format = (typeof FORMATS)[number];
+
+/** Colours of a stream, by its number: none where it is no terminal, whatever picocolors thinks of `CI`. */
+const paintOf = (fd: 1 | 2) => pc.createColors(isatty(fd) && process.env['TERM'] !== 'dumb' && (process.env['NO_COLOR'] ?? '') === '');
+export const paint = paintOf(1);
+export const paintNote = paintOf(2);
 
 /** Prints a line. */
 export function say(line = ''): void {
   process.stdout.write(`${line}\n`);
+}
+
+/** Prints a line that is no data. */
+export function note(line: string): void {
+  process.stderr.write(`${line}\n`);
 }
 
 /** Prints rows as aligned columns under a header. */
@@ -28,4 +35,89 @@ export function table(header: readonly string[], rows: readonly (readonly string
 /** How long something took, for people. */
 export function duration(ms: number): string {
   return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}
+
+/** Variables of a shell, by their names. */
+export type Variables = Readonly<Record<string, string>>;
+
+/** How things of one kind are shown. */
+export type View<T> = {
+  /** What the names of variables begin with: `vpc` makes VPC_ID. */
+  noun: string;
+  /** Of a list the columns; of one thing the lines, where a cell that is empty is left out. */
+  columns: readonly (readonly [title: string, cell: (thing: T) => string])[];
+  /** Lines of one thing only. */
+  details?: readonly (readonly [title: string, cell: (thing: T) => string])[];
+  /** In place of a variable for each of its fields. */
+  variables?: (thing: T) => Variables;
+};
+
+/** Prints one thing, as the API answered it. */
+export async function show<T>(format: Format, answer: T, view: View<T>): Promise<void> {
+  const lines = () => {
+    const all = [...view.columns, ...(view.details ?? [])].map(([title, cell]) => [title, cell(answer)] as const);
+    const width = Math.max(...all.map(([title]) => title.length));
+    for (const [title, text] of all) if (text !== '') say(`${title.padEnd(width)}  ${text}`);
+  };
+  await showAs(format, answer, view.noun, lines, view.variables?.(answer));
+}
+
+/** Prints a list, as the API answered it. */
+export async function showList<T>(format: Format, answer: readonly T[], { noun, columns }: View<T>): Promise<void> {
+  const rows = () =>
+    table(
+      columns.map(([title]) => title),
+      answer.map((thing) => columns.map(([, cell]) => cell(thing))),
+    );
+  await showAs(format, answer, noun, rows);
+}
+
+/** Prints what a change has made of a thing: the API's answer to the change, or the thing as it is `now`. */
+export async function showChanged<T>(format: Format, answer: unknown, view: View<T>, now: () => Promise<T>): Promise<void> {
+  if (isForPrograms(format)) await showAs(format, answer, view.noun, () => undefined);
+  else await show(format, await now(), view);
+}
+
+/** Whether it is the answer of the API that is printed, not what is made of it. */
+export function isForPrograms(format: Format): boolean {
+  return format === 'json' || format === 'yaml';
+}
+
+/**
+ * Prints an answer of the API.
+ *
+ * @param asTable prints it for people
+ * @param variables in place of a variable for each of its fields
+ */
+export async function showAs(format: Format, answer: unknown, noun: string, asTable: () => void, variables?: Variables): Promise<void> {
+  switch (format) {
+    case 'table':
+      return asTable();
+    case 'json':
+      return say(JSON.stringify(answer, null, 2));
+    case 'yaml': {
+      const { stringify } = await import('yaml');
+      // Many still read YAML 1.1, to which `no` and times are no strings.
+      return say(stringify(answer, { lineWidth: 0, compat: 'yaml-1.1' }).trimEnd());
+    }
+    case 'env':
+      for (const [name, value] of Object.entries(variables ?? variablesOf(noun, answer))) say(`${name}=${quoted(value)}`);
+  }
+}
+
+/** A word of a POSIX shell, whatever is in it. */
+export function quoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** A variable for each value, named after the way to it: of lists the place and, as `…_COUNT`, how long they are. What is null is empty. */
+function variablesOf(name: string, value: unknown): Variables {
+  const prefix = name
+    .replaceAll(/([a-z])([A-Z])/g, '$1_$2')
+    .replaceAll(/[^A-Za-z0-9]/g, '_')
+    .toUpperCase();
+  if (value === null || value === undefined) return { [prefix]: '' };
+  if (typeof value !== 'object') return { [prefix]: typeof value === 'string' ? value : JSON.stringify(value) };
+  const counted: Variables = Array.isArray(value) ? { [`${prefix}_COUNT`]: String(value.length) } : {};
+  return Object.assign({}, counted, ...Object.entries(value).map(([key, part]) => variablesOf(`${prefix}_${key}`, part)));
 }

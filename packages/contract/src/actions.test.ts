@@ -12,9 +12,21 @@ const TABLE: Record<Action, string> = {
   resize: '| x | x | + | + | x | + | x | x | x |',
   forkNow: '| x | x | + | x | x | + | x | x | x |',
   forkPast: '| x | x | + | + | x | + | x | x | x |',
+  enablePooler: '| x | x | + | + | x | + | x | x | x |',
+  disablePooler: '| x | x | + | + | x | + | x | x | x |',
   updatePassword: '| x | x | + | x | x | x | x | x | x |',
+  setHA: '| x | x | + | x | x | x | x | x | x |',
+  switchover: '| x | x | + | x | x | x | x | x | x |',
+  drill: '| x | x | + | x | x | x | x | x | x |',
+  attachToVPC: '| x | x | + | + | x | + | x | x | x |',
+  detachFromVPC: '| x | x | + | + | x | + | x | x | x |',
   setEnvironment: '| + | + | + | + | + | + | + | + | x |',
   rename: '| + | + | + | + | + | + | + | + | x |',
+  verifyBackup: '| x | x | + | + | x | + | x | x | x |',
+  createReplicaSet: '| x | x | + | x | x | x | x | x | x |',
+  changeReplicaSet: '| x | x | + | + | x | x | x | x | x |',
+  query: '| x | x | + | x | x | x | x | x | x |',
+  deleteReplicaSet: '| x | + | + | + | + | + | + | + | ~ |',
 };
 const SIGN: Record<Verdict, string> = { accept: '+', underway: '~', refuse: 'x' };
 
@@ -28,7 +40,7 @@ test.each(ACTIONS)('%s is allowed as the contract prints it', (action) => {
 
 test('a refusal names the action, the state, where it is allowed and what is allowed now', () => {
   expect(refusal('start', 'READY')).toBe(
-    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, resize, forkNow, forkPast, updatePassword, setEnvironment, rename',
+    'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, resize, forkNow, forkPast, enablePooler, disablePooler, setHA, switchover, drill, attachToVPC, detachFromVPC, updatePassword, setEnvironment, rename, verifyBackup, createReplicaSet, changeReplicaSet, deleteReplicaSet, query',
   );
   const refused = COLUMNS.flatMap((status) =>
     ACTIONS.filter((action) => ALLOWED[status][action] === 'refuse').map((action): [Action, LiveStatus] => [action, status]),

@@ -8,9 +8,21 @@ export const ACTIONS = [
   'resize',
   'forkNow', // as it is at this moment
   'forkPast', // from the last snapshot, or as it was at a point in time
+  'enablePooler',
+  'disablePooler',
+  'setHA',
+  'switchover',
+  'drill',
+  'attachToVPC',
+  'detachFromVPC',
   'updatePassword',
   'setEnvironment',
   'rename',
+  'verifyBackup',
+  'createReplicaSet',
+  'changeReplicaSet', // its size, its pooler
+  'deleteReplicaSet',
+  'query',
 ] as const;
 export type Action = (typeof ACTIONS)[number];
 
@@ -28,23 +40,83 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
     resize: verdict('resize'),
     forkNow: verdict('forkNow'),
     forkPast: verdict('forkPast'),
+    enablePooler: verdict('enablePooler'),
+    disablePooler: verdict('disablePooler'),
+    setHA: verdict('setHA'),
+    switchover: verdict('switchover'),
+    drill: verdict('drill'),
+    attachToVPC: verdict('attachToVPC'),
+    detachFromVPC: verdict('detachFromVPC'),
     updatePassword: verdict('updatePassword'),
     setEnvironment: verdict('setEnvironment'),
     rename: verdict('rename'),
+    verifyBackup: verdict('verifyBackup'),
+    createReplicaSet: verdict('createReplicaSet'),
+    changeReplicaSet: verdict('changeReplicaSet'),
+    deleteReplicaSet: verdict('deleteReplicaSet'),
+    query: verdict('query'),
   };
 };
+
+/** Of a service that is paused: it takes effect at the start. */
+const POOLER = ['enablePooler', 'disablePooler'] as const;
+const VPC = ['attachToVPC', 'detachFromVPC'] as const;
 
 /** What each status allows: the table of the contract, read by the API, the CLI, the console and the tests. */
 export const ALLOWED: Record<LiveStatus, Row> = {
   QUEUED: row(['delete', 'setEnvironment', 'rename']),
-  CONFIGURING: row(['delete', 'setEnvironment', 'rename']),
-  READY: row(['delete', 'stop', 'resize', 'forkNow', 'forkPast', 'updatePassword', 'setEnvironment', 'rename']),
-  UNSTABLE: row(['delete', 'start', 'stop', 'resize', 'forkPast', 'setEnvironment', 'rename']),
-  PAUSING: row(['delete', 'setEnvironment', 'rename'], ['stop']),
-  PAUSED: row(['delete', 'start', 'resize', 'forkNow', 'forkPast', 'setEnvironment', 'rename']),
-  RESUMING: row(['delete', 'setEnvironment', 'rename'], ['start']),
-  UPGRADING: row(['delete', 'setEnvironment', 'rename']),
-  DELETING: row([], ['delete']),
+  CONFIGURING: row(['delete', 'setEnvironment', 'rename', 'deleteReplicaSet']),
+  READY: row([
+    'delete',
+    'stop',
+    'resize',
+    'forkNow',
+    'forkPast',
+    ...POOLER,
+    'setHA',
+    'switchover',
+    'drill',
+    ...VPC,
+    'updatePassword',
+    'setEnvironment',
+    'rename',
+    'verifyBackup',
+    'createReplicaSet',
+    'changeReplicaSet',
+    'deleteReplicaSet',
+    'query',
+  ]),
+  UNSTABLE: row([
+    'delete',
+    'start',
+    'stop',
+    'resize',
+    'forkPast',
+    ...POOLER,
+    ...VPC,
+    'setEnvironment',
+    'rename',
+    'verifyBackup',
+    'changeReplicaSet',
+    'deleteReplicaSet',
+  ]),
+  PAUSING: row(['delete', 'setEnvironment', 'rename', 'deleteReplicaSet'], ['stop']),
+  PAUSED: row([
+    'delete',
+    'start',
+    'resize',
+    'forkNow',
+    'forkPast',
+    ...POOLER,
+    ...VPC,
+    'setEnvironment',
+    'rename',
+    'verifyBackup',
+    'deleteReplicaSet',
+  ]),
+  RESUMING: row(['delete', 'setEnvironment', 'rename', 'deleteReplicaSet'], ['start']),
+  UPGRADING: row(['delete', 'setEnvironment', 'rename', 'deleteReplicaSet']),
+  DELETING: row([], ['delete', 'deleteReplicaSet']),
 };
 
 /** The sentence for an action that the status refuses: names the state, and in which states it would be allowed. */

@@ -4,6 +4,7 @@
  */
 export * from './actions.ts';
 export * from './errors.ts';
+export * from './events.ts';
 export * from './ids.ts';
 export * from './schema.ts';
 export * from './schemas.ts';

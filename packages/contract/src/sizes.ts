@@ -14,6 +14,9 @@ export const SERVICE_SIZES = [
   { cpuMillis: 64000, memoryGbs: 256 },
 ] as const satisfies readonly Exclude<Size, 'shared'>[];
 
+/** The sizes of a node of a read replica set, smallest first. */
+export const NODE_SIZES = [{ cpuMillis: 250, memoryGbs: 1 }, ...SERVICE_SIZES] as const satisfies readonly Exclude<Size, 'shared'>[];
+
 export const DEFAULT_SIZE: Size = SERVICE_SIZES[0];
 
 /** A number of a request: digits as a string or an integer; `shared` on create and fork. */
@@ -21,20 +24,24 @@ export type SizeInput = string | number | undefined;
 
 export type SizeResult = { size: Size } | { problem: string };
 
-const allowedSizes = SERVICE_SIZES.map((size) => `${size.cpuMillis}/${size.memoryGbs}`).join(', ');
-
 /**
  * Reads the pair `cpu_millis`, `memory_gbs` of a request.
  *
  * @param fallback the size when neither is given; null where one must be given (resize)
  * @param sharedAllowed whether `shared` is a choice here (create and fork, never resize)
+ * @param sizes those that are allowed
  */
 export function parseSize(
   cpuMillis: SizeInput,
   memoryGbs: SizeInput,
-  { fallback, sharedAllowed }: { fallback: Size | null; sharedAllowed: boolean },
+  {
+    fallback,
+    sharedAllowed,
+    sizes = SERVICE_SIZES,
+  }: { fallback: Size | null; sharedAllowed: boolean; sizes?: readonly Exclude<Size, 'shared'>[] },
 ): SizeResult {
-  const allowed = `allowed pairs cpu_millis/memory_gbs: ${sharedAllowed ? 'shared/shared, ' : ''}${allowedSizes}`;
+  const pairs = sizes.map((size) => `${size.cpuMillis}/${size.memoryGbs}`).join(', ');
+  const allowed = `allowed pairs cpu_millis/memory_gbs: ${sharedAllowed ? 'shared/shared, ' : ''}${pairs}`;
   if (cpuMillis === undefined && memoryGbs === undefined) {
     return fallback === null ? { problem: `cpu_millis: missing; ${allowed}` } : { size: fallback };
   }
@@ -42,7 +49,7 @@ export function parseSize(
     const both = (cpuMillis ?? 'shared') === 'shared' && (memoryGbs ?? 'shared') === 'shared';
     return both && sharedAllowed ? { size: 'shared' } : { problem: found(cpuMillis, memoryGbs, allowed) };
   }
-  const size = SERVICE_SIZES.find(
+  const size = sizes.find(
     (candidate) =>
       (cpuMillis === undefined || sameNumber(cpuMillis, candidate.cpuMillis)) &&
       (memoryGbs === undefined || sameNumber(memoryGbs, candidate.memoryGbs)),

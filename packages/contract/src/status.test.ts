@@ -5,8 +5,12 @@ import {
   IS_TRANSITIONAL,
   LIVE_STATUSES,
   OPERATION_KINDS,
+  REPLICA_SET_STATUS,
+  REPLICA_SET_STATUSES,
+  REPLICA_SET_TRANSITIONS,
   SERVICE_STATUSES,
   statusOf,
+  statusOfReplicaSet,
   TRANSITIONS,
   type LiveStatus,
   type OperationKind,
@@ -41,7 +45,14 @@ test('an operation that gets on shows its transitional status whatever was seen'
       expect(statusOf('paused', reachable, operation('stop', { begun }))).toBe('PAUSING');
       expect(statusOf('running', reachable, operation('resize', { begun }))).toBe('UPGRADING');
       expect(statusOf('paused', reachable, operation('resize', { begun }))).toBe('PAUSED');
+      for (const kind of ['enablePooler', 'disablePooler', 'attachToVPC', 'detachFromVPC'] as const) {
+        expect(statusOf('running', reachable, operation(kind, { begun }))).toBe('CONFIGURING');
+        expect(statusOf('paused', reachable, operation(kind, { begun }))).toBe('PAUSED');
+      }
       expect(statusOf('running', reachable, operation('repair', { begun }))).toBe('UNSTABLE');
+      expect(statusOf('running', reachable, operation('failover', { begun }))).toBe('UNSTABLE');
+      for (const kind of ['setHA', 'switchover', 'drill'] as const)
+        expect(statusOf('running', reachable, operation(kind, { begun }))).toBe('CONFIGURING');
     }
   }
 });
@@ -54,14 +65,14 @@ test('delete wins over everything, failing or not', () => {
 });
 
 test('an operation that does not get on makes a service unstable, but not one that is paused and stays so', () => {
-  for (const kind of ['create', 'start', 'resize', 'repair'] as const)
+  for (const kind of ['create', 'start', 'resize', 'repair', 'enablePooler'] as const)
     expect(statusOf('running', false, operation(kind, { failing: true }))).toBe('UNSTABLE');
   expect(statusOf('paused', false, operation('stop', { failing: true }))).toBe('UNSTABLE');
   expect(statusOf('paused', false, operation('resize', { failing: true }))).toBe('PAUSED');
 });
 
 test('changes that need no engine show the settled status', () => {
-  for (const kind of ['updatePassword', 'setEnvironment', 'rename'] as const)
+  for (const kind of ['updatePassword', 'setEnvironment', 'rename', 'verifyBackup'] as const)
     expect(statusOf('running', true, operation(kind))).toBe('READY');
 });
 
@@ -95,6 +106,14 @@ function move(facts: Facts, event: Event): Facts | null {
         return begin('stop', 'paused');
       case 'resize':
         return begin('resize');
+      case 'enablePooler':
+      case 'disablePooler':
+      case 'setHA':
+      case 'switchover':
+      case 'drill':
+      case 'attachToVPC':
+      case 'detachFromVPC':
+        return begin(event.action);
       case 'delete':
         return begin('delete');
       case 'updatePassword':
@@ -102,6 +121,11 @@ function move(facts: Facts, event: Event): Facts | null {
       case 'rename':
       case 'forkNow':
       case 'forkPast':
+      case 'verifyBackup':
+      case 'createReplicaSet':
+      case 'changeReplicaSet':
+      case 'deleteReplicaSet':
+      case 'query':
         return facts; // recorded beside whatever is under way, or a service of its own
       default:
         return event.action satisfies never;
@@ -179,8 +203,33 @@ test('the documented sequences', () => {
   expect(path([...stop, user('resize'), engine('begun'), engine('settled')])).toMatch(/→PAUSED$/);
   expect(path([...ready, user('resize'), engine('begun', true), engine('again'), engine('settled')])).toMatch(/→READY→UPGRADING→READY$/);
   expect(path([...ready, engine('begun'), engine('again'), engine('settled')])).toMatch(/→READY→UNSTABLE→READY$/);
+  expect(path([...ready, user('enablePooler'), engine('begun', true), engine('settled')])).toMatch(/→READY→CONFIGURING→READY$/);
+  expect(path([...stop, user('disablePooler'), engine('begun'), engine('settled')])).toMatch(/→PAUSED$/);
   expect(path([...ready, user('delete'), engine('begun'), engine('settled')])).toMatch(/→READY→DELETING$/);
   expect(path([engine('begun'), engine('failed'), engine('again'), engine('settled')])).toBe(
     'QUEUED→CONFIGURING→UNSTABLE→CONFIGURING→READY',
   );
+});
+
+test('a read replica set is creating, active, resizing, deleting or in error', () => {
+  const shown = (underWay: UnderWay | null, reachable = true, wanted: 'running' | 'paused' = 'running') =>
+    REPLICA_SET_STATUS[statusOfReplicaSet(wanted, reachable, underWay)];
+  expect(REPLICA_SET_STATUSES).toEqual(['creating', 'active', 'resizing', 'deleting', 'error']);
+  expect(shown(null)).toBe('active');
+  expect(shown(null, false)).toBe('error');
+  expect(statusOfReplicaSet('running', false, operation('create', { begun: false }))).toBe('CONFIGURING');
+  expect(shown(operation('create'), false)).toBe('creating');
+  expect(shown(operation('create', { failing: true }), false)).toBe('error');
+  expect(shown(operation('resize'))).toBe('resizing');
+  expect(shown(operation('delete'))).toBe('deleting');
+  expect(shown(operation('enablePooler'))).toBe('active');
+  expect(shown(operation('enablePooler', { failing: true }))).toBe('error');
+  expect(shown(null, false, 'paused')).toBe('active');
+  // Its service can be stopped whatever becomes of it, and whatever is seen is a move of the table.
+  for (const kind of ['create', 'start', 'resize', 'repair', 'enablePooler'] as const)
+    for (const reachable of [true, false]) {
+      const before = statusOfReplicaSet('running', reachable, operation(kind));
+      expect(REPLICA_SET_TRANSITIONS[before]).toContain(statusOfReplicaSet('paused', reachable, operation('stop')));
+      expect(REPLICA_SET_TRANSITIONS[before]).toContain('DELETING');
+    }
 });

@@ -31,21 +31,60 @@ export const IS_TRANSITIONAL: Record<LiveStatus, boolean> = {
   DELETING: true,
 };
 
-/** What an operation does. `repair` is begun by Howdah itself when a running service cannot be reached. */
+/**
+ * What an operation does. Two are begun by Howdah itself: `repair` when a running service cannot be reached, `failover` when the primary
+ * of a service with replicas died. `verifyBackup` goes on beside whatever else is done to a service, and changes nothing of it.
+ */
 export const OPERATION_KINDS = [
   'create',
   'fork',
   'start',
   'stop',
   'resize',
+  'enablePooler',
+  'disablePooler',
   'updatePassword',
   'setEnvironment',
   'rename',
+  'setHA',
+  'switchover',
+  'drill',
+  'attachToVPC',
+  'detachFromVPC',
   'repair',
+  'failover',
   'delete',
   'restore',
+  'verifyBackup',
 ] as const;
 export type OperationKind = (typeof OPERATION_KINDS)[number];
+
+/**
+ * Whether an operation can be cancelled: as long as it goes on, before it has begun, or not, with what to do in its place. Safe is what leaves the
+ * service as it was. Everything else goes on to its end, whatever dies meanwhile: half of it can be taken back by nobody.
+ */
+export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }> = {
+  create: { no: 'delete the service' },
+  fork: { no: 'delete the fork' },
+  start: { no: 'stop the service once it runs' },
+  stop: { no: 'start the service once it has stopped' },
+  resize: { no: 'resize again once it is done' },
+  enablePooler: { no: 'disable the pooler once it is done' },
+  disablePooler: { no: 'enable the pooler once it is done' },
+  updatePassword: { no: 'it was done when it was answered: set another password' },
+  setEnvironment: { no: 'it was done when it was answered: set it again' },
+  rename: { no: 'it was done when it was answered: rename it again' },
+  setHA: { no: 'set it again once it is done' },
+  switchover: 'queued',
+  drill: 'queued',
+  attachToVPC: { no: 'detach the service once it is done' },
+  detachFromVPC: { no: 'attach the service once it is done' },
+  repair: { no: 'the service would stay unreachable; stop it, or delete it' },
+  failover: { no: 'the service would stay without a primary' },
+  delete: { no: 'restore the service once it is deleted' },
+  restore: { no: 'delete the service again' },
+  verifyBackup: 'always',
+};
 
 export const OPERATION_STATUSES = ['queued', 'running', 'succeeded', 'failed'] as const;
 export type OperationStatus = (typeof OPERATION_STATUSES)[number];
@@ -59,6 +98,8 @@ export type UnderWay = {
   failing: boolean;
 };
 
+const STAYS_PAUSED: readonly OperationKind[] = ['resize', 'restore', 'enablePooler', 'disablePooler', 'attachToVPC', 'detachFromVPC'];
+
 /**
  * The status a user sees: one pure function of what is wanted, what was seen and what is under way.
  *
@@ -69,8 +110,8 @@ export function statusOf(wanted: 'running' | 'paused', reachable: boolean, under
   const settled = (): LiveStatus => (wanted === 'paused' ? 'PAUSED' : reachable ? 'READY' : 'UNSTABLE');
   if (underWay === null) return settled();
   if (underWay.kind === 'delete') return 'DELETING';
-  // A paused service has nothing that could be unreachable, whatever becomes of its new size.
-  if ((underWay.kind === 'resize' || underWay.kind === 'restore') && wanted === 'paused') return 'PAUSED';
+  // A paused service has nothing that could be unreachable, whatever becomes of its new size, its pooler or its VPC.
+  if (wanted === 'paused' && STAYS_PAUSED.includes(underWay.kind)) return 'PAUSED';
   if (underWay.failing) return 'UNSTABLE';
   switch (underWay.kind) {
     case 'create':
@@ -83,13 +124,47 @@ export function statusOf(wanted: 'running' | 'paused', reachable: boolean, under
       return 'PAUSING';
     case 'resize':
       return 'UPGRADING';
+    case 'enablePooler':
+    case 'disablePooler':
+    case 'setHA':
+    case 'switchover':
+    case 'drill':
+    case 'attachToVPC':
+    case 'detachFromVPC':
+      return 'CONFIGURING';
     case 'repair':
+    case 'failover':
       return 'UNSTABLE';
     case 'updatePassword':
     case 'setEnvironment':
     case 'rename':
+    case 'verifyBackup':
       return settled();
   }
+}
+
+/** The statuses of a read replica set. */
+export const REPLICA_SET_STATUSES = ['creating', 'active', 'resizing', 'deleting', 'error'] as const;
+export type ReplicaSetStatus = (typeof REPLICA_SET_STATUSES)[number];
+
+/** A set is a service of its own kind, and its status that of a service. One of a paused service is active, and paused as a service. */
+export const REPLICA_SET_STATUS: Record<LiveStatus, ReplicaSetStatus> = {
+  QUEUED: 'creating',
+  CONFIGURING: 'creating',
+  READY: 'active',
+  UNSTABLE: 'error',
+  PAUSING: 'active',
+  PAUSED: 'active',
+  RESUMING: 'creating',
+  UPGRADING: 'resizing',
+  DELETING: 'deleting',
+};
+
+/** {@link statusOf} for a read replica set: it is being made from the first moment on, and stays what it is while its pooler comes or goes. */
+export function statusOfReplicaSet(wanted: 'running' | 'paused', reachable: boolean, underWay: UnderWay | null): LiveStatus {
+  if (underWay?.kind === 'create') return statusOf(wanted, reachable, { ...underWay, begun: true });
+  const quiet = underWay !== null && !underWay.failing && (underWay.kind === 'enablePooler' || underWay.kind === 'disablePooler');
+  return statusOf(wanted, reachable, quiet ? null : underWay);
 }
 
 /** The moves between statuses that may be seen; every sequence a client sees is a path of this table. */
@@ -104,4 +179,12 @@ export const TRANSITIONS: Record<LiveStatus, readonly LiveStatus[]> = {
   UPGRADING: ['READY', 'UNSTABLE', 'DELETING'],
   // A deleted service can be restored for a while; nobody sees it in between.
   DELETING: ['RESUMING', 'PAUSED'],
+};
+
+/** Those of a read replica set: its service is stopped whatever becomes of it. */
+export const REPLICA_SET_TRANSITIONS: Record<LiveStatus, readonly LiveStatus[]> = {
+  ...TRANSITIONS,
+  CONFIGURING: [...TRANSITIONS.CONFIGURING, 'PAUSING'],
+  RESUMING: [...TRANSITIONS.RESUMING, 'PAUSING'],
+  UPGRADING: [...TRANSITIONS.UPGRADING, 'PAUSING'],
 };

@@ -36,8 +36,34 @@ export type Role = (typeof ROLES)[number];
 /** The database of every service, and the role its owner logs in with. */
 export const DATABASE_NAME = 'tsdb';
 export const ADMIN_ROLE = 'tsdbadmin';
+/** The name under which a pooler offers the same database, pooling by transaction. */
+export const TRANSACTION_POOL_NAME = 'tsdb_transaction';
+
+/** The most HA replicas of a service. */
+export const MAX_REPLICAS = 2;
+
+/** How a VPC keeps others out: by a network of its own, or by rules on the addresses that clients come from. */
+export const VPC_WAYS = ['bridge', 'address'] as const;
+export type VpcWay = (typeof VPC_WAYS)[number];
+
+/**
+ * A peering waits for the other side (pending), is being made (approved) and holds (active); or it never will (invalid), nobody answered
+ * it (timeout), or the other side has ended it (disabled).
+ */
+export const PEERING_STATUSES = ['pending', 'approved', 'active', 'invalid', 'timeout', 'disabled'] as const;
+export type PeeringStatus = (typeof PEERING_STATUSES)[number];
+
+/** The most peerings of one VPC. */
+export const MAX_PEERINGS = 50;
+
+/** The most nodes of a read replica set, and of all sets of a service: each takes one of the connections by which the primary is followed. */
+export const MAX_NODES = 10;
+export const MAX_NODES_OF_SERVICE = 20;
 
 /** Bounds of names (services, projects, keys), in characters. */
 export const NAME_MAX_CHARACTERS = 128;
 /** Bounds of a password given to updatePassword, in characters. */
 export const PASSWORD_CHARACTERS = { min: 8, max: 128 } as const;
+
+/** A header that the web console sends with each request: a page of anybody else cannot, so a session is good for the console alone. */
+export const CONSOLE_HEADER = 'x-howdah-console';

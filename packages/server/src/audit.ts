@@ -6,17 +6,25 @@ import { basename } from 'node:path';
 import type { ClientConfig } from 'pg';
 import { ID_LENGTH, IS_TRANSITIONAL } from '@howdah/contract';
 import type { Config } from './config.ts';
-import { takeInventory } from './engine/local/inventory.ts';
-import { prepareMachine } from './engine/local/machine.ts';
+import { takeInventory, type Inventory } from './engine/local/inventory.ts';
+import { memberKey, partsOfKey } from './engine/local/layout.ts';
+import { findSite } from './engine/local/machine.ts';
 import { storeConnection } from './engine/local/store-instance.ts';
-import { readAuditRecords } from './store/audit.ts';
+import { addressAt, ROUTER_HOST, trustedCidr } from './cidr.ts';
+import { readAuditRecords, type AuditRecords } from './store/audit.ts';
 
-/** @returns a sentence for everything that is not as it must be; none: all is well */
+/**
+ * Changes nothing.
+ *
+ * @returns a sentence for everything that is not as it must be; none: all is well
+ * @throws Error when there is no installation
+ */
 export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promise<string[]> {
-  const machine = await prepareMachine(config.home);
-  const connection: ClientConfig = config.databaseUrl === null ? storeConnection(machine) : { connectionString: config.databaseUrl };
+  const site = await findSite(config.home);
+  if (site === null) throw new Error(`no installation in ${config.home}: howdah up makes one, or mounts the store of one that is stopped`);
+  const connection: ClientConfig = config.databaseUrl === null ? storeConnection(site) : { connectionString: config.databaseUrl };
   const before = await readAuditRecords(connection);
-  const found = await takeInventory(machine);
+  const found = await takeInventory(site);
   const after = await readAuditRecords(connection);
   // What changed while it was looked at, or is on its way, is judged by the next audit.
   const settled = after.services.filter(
@@ -25,7 +33,7 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
   );
   const settledIds = new Set(settled.map(({ id }) => id));
   const knownIds = new Set([...before.services, ...after.services].map(({ id }) => id));
-  const onTheirWay = new Set([...knownIds].filter((id) => !settledIds.has(id)));
+  const onTheirWay = new Set([...[...knownIds].filter((id) => !settledIds.has(id)), ...before.verifying, ...after.verifying]);
   const running = settled.filter(({ status }) => status === 'READY');
   const paused = settled.filter(({ status }) => status === 'PAUSED');
   const unknown = (kind: string, ids: readonly string[]) =>
@@ -34,25 +42,141 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
     ...running.filter(({ id }) => !ids.has(id)).map(({ id }) => `service ${id} is READY and has no ${kind}`),
     ...paused.filter(({ id }) => ids.has(id)).map(({ id }) => `service ${id} is PAUSED and has a ${kind}`),
   ];
-  const listening = new Set(found.ports);
-  const promised = new Set(after.services.map(({ port }) => port));
+  const isOpen = hearing(found);
+  const promised = new Set(after.services.flatMap(({ port, members }) => [port, ...members.map((member) => member.port)]));
+  const members = new Set(
+    after.services.flatMap((service) =>
+      service.members.length === 0 ? [service.id] : service.members.map(({ n }) => memberKey(service.id, n)),
+    ),
+  );
   return [
     ...after.contradictions.filter((text) => before.contradictions.includes(text)),
     ...unknown('directory', found.directories),
-    ...unknown('process', found.processes),
-    ...unknown('cgroup', found.groups),
+    ...unknown('process', found.processes.map(serviceOf)),
+    ...found.daemons.flatMap(({ id, name }) => unknown(name, [id])),
+    ...unknown('cgroup', found.groups.map(serviceOf)),
     ...found.leftovers.filter((path) => !onTheirWay.has(basename(path).slice(0, ID_LENGTH))).map((path) => `left over: ${path}`),
-    ...inBoth('process', new Set(found.processes)),
+    ...inBoth('process', new Set(found.processes.map(serviceOf))),
+    ...found.processes
+      .filter((key) => settledIds.has(serviceOf(key)) && !members.has(key))
+      .map((key) => `server ${key} is of no member of its service`),
     ...settled.filter(({ id }) => !found.directories.includes(id)).map(({ id }) => `service ${id} has no directory`),
     ...running
-      .filter(({ port }) => !listening.has(port))
+      .filter((service) => !isOpen(service, service.port))
       .map(({ id, port }) => `service ${id} is READY and nothing listens on its port ${port}`),
     ...paused
-      .filter(({ port }) => listening.has(port))
+      .filter((service) => isOpen(service, service.port))
       .map(({ id, port }) => `service ${id} is PAUSED and something listens on its port ${port}`),
     ...found.processPorts.filter((port) => !promised.has(port)).map((port) => `a server listens on port ${port}, which no record promises`),
-    ...[...settledIds]
-      .filter((id) => found.processes.filter((process) => process === id).length > 1)
-      .map((id) => `service ${id} has more than one server`),
+    ...settled
+      .filter(({ port, vpcAddress }) => vpcAddress !== null && found.ports.includes(port))
+      .map(({ id, port, vpcId }) => `service ${id} is in VPC ${vpcId} and something listens on its public port ${port}`),
+    ...poolersAmiss(settled, found),
+    ...networksAmiss(before.vpcs, after.vpcs, found),
+    ...listenersAmiss(settled, found),
+    ...setsAmiss(settled, found),
+    ...[...new Set(found.processes)]
+      .filter((key) => found.processes.filter((process) => process === key).length > 1)
+      .map((key) => `${key} has more than one server`),
+  ];
+}
+
+/** What is wrong about read replica sets: a gateway or a node that does not run, or one that runs and shall not. */
+function setsAmiss(settled: readonly AuditRecords['services'][number][], found: Inventory): string[] {
+  return settled
+    .filter(({ parentId, status }) => parentId !== null && status !== 'UNSTABLE')
+    .flatMap(({ id, status, members }) => {
+      const gateways = found.daemons.filter((daemon) => daemon.id === id && daemon.name === 'haproxy').length;
+      const missing = members.map(({ n }) => memberKey(id, n)).filter((key) => !found.processes.includes(key));
+      return [
+        ...(gateways === (status === 'READY' ? 1 : 0) ? [] : [`read replica set ${id} is ${status} and ${gateways} of its gateway run`]),
+        ...(status === 'READY' ? missing.map((key) => `server ${key} of read replica set ${id} does not run`) : []),
+      ];
+    });
+}
+
+function serviceOf(key: string): string {
+  return partsOfKey(key).id;
+}
+
+/** What is wrong about connection poolers: one that does not run, or one that runs and shall not. */
+function poolersAmiss(settled: readonly ServiceFacts[], found: Inventory): string[] {
+  const isOpen = hearing(found);
+  return settled
+    .filter(({ status }) => status !== 'UNSTABLE')
+    .flatMap((service) => {
+      const { id, status, pooler, poolerPort } = service;
+      const count = found.daemons.filter((daemon) => daemon.id === id && daemon.name === 'pooler').length;
+      const listening = poolerPort !== null && isOpen(service, poolerPort);
+      const wanted = pooler && status === 'READY';
+      return [
+        ...(count === (wanted ? 1 : 0)
+          ? []
+          : [`service ${id} is ${status} ${pooler ? 'with' : 'without'} a pooler, and ${count} of it run`]),
+        ...(wanted && !listening ? [`service ${id} is READY and nothing listens on its pooler's port ${poolerPort}`] : []),
+        ...(!wanted && listening ? [`something listens on port ${poolerPort}, the pooler's of service ${id}, which shall not run`] : []),
+      ];
+    });
+}
+
+type ServiceFacts = AuditRecords['services'][number];
+
+/** Whether something listens for a service on a port: in its VPC where that is a network of its own, else on the machine's. */
+function hearing(found: Inventory): (service: ServiceFacts, port: number) => boolean {
+  return ({ vpcId, vpcAddress }, port) => {
+    if (vpcAddress === null) return found.ports.includes(port);
+    const network = found.networks.find((candidate) => candidate.vpcId === vpcId);
+    return network?.listening.some((one) => one.address === vpcAddress && one.port === port) === true;
+  };
+}
+
+/** What listens for a service in a VPC that it is not in. */
+function listenersAmiss(settled: readonly ServiceFacts[], { networks }: Inventory): string[] {
+  const owners = new Map(
+    settled.flatMap((service) =>
+      [service.port, service.poolerPort ?? service.port, ...service.members.map(({ port }) => port)].map(
+        (port) => [port, service] as const,
+      ),
+    ),
+  );
+  return networks.flatMap(({ vpcId, listening }) =>
+    listening.flatMap(({ address, port }) => {
+      const service = owners.get(port);
+      if (service === undefined || (service.vpcId === vpcId && service.vpcAddress !== null)) return [];
+      return [`something listens in VPC ${vpcId} at ${address}:${port}, a port of service ${service.id}, which is not in there`];
+    }),
+  );
+}
+
+/** What is wrong about the networks of VPCs: their being there, their addresses, and whom they reach. One that is being changed is passed over. */
+function networksAmiss(before: AuditRecords['vpcs'], vpcs: AuditRecords['vpcs'], found: Inventory): string[] {
+  const { networks } = found;
+  // Where VPCs are kept apart by rules alone there are none.
+  const have = networks.length > 0 || vpcs.some(({ addresses }) => addresses.length > 0);
+  const settled = vpcs.filter(
+    ({ id, wanted, made, deleting }) => have && !deleting && wanted === made && before.some((one) => one.id === id && one.made === made),
+  );
+  const known = new Set([...before, ...vpcs].map(({ id }) => id));
+  return [
+    ...networks.filter(({ vpcId }) => !known.has(vpcId)).map(({ vpcId }) => `network of VPC ${vpcId}, of which there is no record`),
+    ...settled.flatMap((vpc) => {
+      const network = networks.find(({ vpcId }) => vpcId === vpc.id);
+      if (network === undefined) return [`VPC ${vpc.id} has no network`];
+      const cidr = trustedCidr(vpc.cidr);
+      const addresses = [addressAt(cidr, ROUTER_HOST), ...vpc.addresses].map((address) => `${address}/${cidr.bits}`);
+      const peers = vpc.peers.map((peer) => `${peer.id} by ${peer.cidr}`);
+      const differs = (what: string, wanted: readonly string[], seen: readonly string[]) =>
+        wanted.toSorted().join() === seen.toSorted().join()
+          ? []
+          : [`VPC ${vpc.id} has the ${what} ${seen.join(', ') || 'none'} instead of ${wanted.join(', ') || 'none'}`];
+      return [
+        ...differs('addresses', addresses, network.addresses),
+        ...differs(
+          'peers',
+          peers,
+          network.peers.map((peer) => `${peer.id} by ${peer.cidr ?? 'no route'}`),
+        ),
+      ];
+    }),
   ];
 }

@@ -22,9 +22,18 @@ test('the defaults', () => {
     portRange: [20000, 29999],
     publicHost: '127.0.0.1',
     spares: 1,
-    backups: { windowMs: 3 * 86_400_000, snapshotEveryMs: 86_400_000 },
+    backups: { windowMs: 3 * 86_400_000, snapshotEveryMs: 86_400_000, verifyEveryMs: 86_400_000 },
+    heartbeatMs: 1000,
+    failover: { restMs: 30_000, lagLimitBytes: 1_048_576 },
+    readLagLimit: { bytes: 134_217_728, seconds: 60 },
+    historyMs: 365 * 86_400_000,
     undeleteMs: 86_400_000,
+    webhookNetworks: [],
     databaseUrl: null,
+    tls: { on: false, files: null },
+    trustedProxies: [],
+    connectionsPerAddress: 512,
+    failedKeysPerMinute: 100,
   });
   expect(Object.isFrozen(config)).toBe(true);
 });
@@ -34,6 +43,7 @@ const GOOD: [SettingName, string, Partial<Config>][] = [
   ['HOWDAH_HOME', '~/cloud', { home: join(homedir(), 'cloud') }],
   ['HOWDAH_HOME', '~', { home: homedir() }],
   ['HOWDAH_HOME', '~other', { home: join(process.cwd(), '~other') }],
+  ['HOWDAH_WEBHOOK_NETWORKS', '127.0.0.1, 10.0.0.0/8', { webhookNetworks: ['127.0.0.1', '10.0.0.0/8'] }],
   ['HOWDAH_HOST', '0.0.0.0', { host: '0.0.0.0', publicHost: 'localhost' }],
   ['HOWDAH_HOST', '::', { host: '::', publicHost: 'localhost' }],
   ['HOWDAH_HOST', '::1', { host: '::1', publicHost: '::1' }],
@@ -46,6 +56,14 @@ const GOOD: [SettingName, string, Partial<Config>][] = [
   ['HOWDAH_PUBLIC_HOST', '192.0.2.7', { publicHost: '192.0.2.7' }],
   ['HOWDAH_SPARES', '0', { spares: 0 }],
   ['HOWDAH_SPARES', '16', { spares: 16 }],
+  ['HOWDAH_HOST', '192.0.2.7', { tls: { on: true, files: null } }],
+  ['HOWDAH_HOST', '0.0.0.0', { tls: { on: true, files: null } }],
+  ['HOWDAH_HOST', '127.0.0.2', { tls: { on: false, files: null } }],
+  ['HOWDAH_TLS', 'on', { tls: { on: true, files: null } }],
+  ['HOWDAH_TRUSTED_PROXIES', 'none', { trustedProxies: [] }],
+  ['HOWDAH_TRUSTED_PROXIES', '192.0.2.7, 10.0.0.0/8,2001:db8::/32', { trustedProxies: ['192.0.2.7', '10.0.0.0/8', '2001:db8::/32'] }],
+  ['HOWDAH_CONNECTIONS_PER_ADDRESS', '1', { connectionsPerAddress: 1 }],
+  ['HOWDAH_FAILED_KEYS_PER_MINUTE', '0', { failedKeysPerMinute: 0 }],
   ['DATABASE_URL', 'postgres://u:p@h:5432/d', { databaseUrl: 'postgres://u:p@h:5432/d' }],
   ['DATABASE_URL', 'postgresql://h/d', { databaseUrl: 'postgresql://h/d' }],
 ];
@@ -137,4 +155,16 @@ test('every setting has a flag of its own, named after it', () => {
 test('wildcards', () => {
   expect(['0.0.0.0', '::'].every(isWildcard)).toBe(true);
   expect(['127.0.0.1', '::1', 'localhost'].some(isWildcard)).toBe(false);
+});
+
+test('TLS beyond this machine, unless somebody says otherwise', () => {
+  expect(readConfig({ HOWDAH_HOST: '0.0.0.0', HOWDAH_TLS: 'off' }).tls).toEqual({ on: false, files: null });
+  const files = { HOWDAH_TLS_CERT: '/etc/a.pem', HOWDAH_TLS_KEY: '/etc/a.key' };
+  expect(readConfig(files).tls).toEqual({ on: true, files: { certificate: '/etc/a.pem', key: '/etc/a.key' } });
+  expect(problem({ HOWDAH_TLS_CERT: '/etc/a.pem' })).toContain('HOWDAH_TLS_KEY: missing');
+  expect(problem({ HOWDAH_TLS_KEY: '/etc/a.key' })).toContain('HOWDAH_TLS_CERT: missing');
+  expect(problem({ ...files, HOWDAH_TLS: 'off' })).toContain('HOWDAH_TLS: found off');
+  expect(problem({ HOWDAH_TLS: 'yes' })).toContain('allowed: auto, on, off');
+  for (const wrong of ['proxy.example', '10.0.0.0/33', '::/129', '10.0.0.1,', '10.0.0.0/8/8'])
+    expect(problem({ HOWDAH_TRUSTED_PROXIES: wrong }), wrong).toContain('HOWDAH_TRUSTED_PROXIES');
 });

@@ -19,14 +19,37 @@ export type Config = Readonly<{
   /** Spare servers kept running, so that a create takes a fraction of the time. */
   spares: number;
   backups: BackupPolicy;
+  /** After how long without an answer a member of a service with replicas is taken to hang, once a signal has stopped it; in ms. */
+  heartbeatMs: number;
+  failover: FailoverPolicy;
+  readLagLimit: ReadLagLimit;
   /** How long a deleted service can be restored, in ms. */
   undeleteMs: number;
+  /** How long operations that have ended and entries of the audit log are kept, in ms. */
+  historyMs: number;
+  /** Private addresses and networks that webhooks may be delivered to. */
+  webhookNetworks: readonly string[];
   /** The metadata database; null: one of our own. */
   databaseUrl: string | null;
+  /** Whether the API speaks TLS, and with which files; null: with a certificate of our own CA. */
+  tls: Readonly<{ on: boolean; files: Readonly<{ certificate: string; key: string }> | null }>;
+  /** Addresses and networks whose word about a client's address (X-Forwarded-For) is taken. */
+  trustedProxies: readonly string[];
+  connectionsPerAddress: number;
+  failedKeysPerMinute: number;
 }>;
 
-/** How backups are kept: a snapshot at least this often while something is written, and all that the window needs. */
-export type BackupPolicy = Readonly<{ windowMs: number; snapshotEveryMs: number }>;
+/** How backups are kept: a snapshot at least this often while something is written, all that the window needs, and proved this often. */
+export type BackupPolicy = Readonly<{ windowMs: number; snapshotEveryMs: number; verifyEveryMs: number }>;
+
+/**
+ * When another member takes over by itself: not sooner after the last time than `restMs`, and without synchronous replicas only one that
+ * lacks at most `lagLimitBytes` of the log.
+ */
+export type FailoverPolicy = Readonly<{ restMs: number; lagLimitBytes: number }>;
+
+/** How far behind a node of a read replica set may be and be led to: both count. */
+export type ReadLagLimit = Readonly<{ bytes: number; seconds: number }>;
 
 /** A setting that stops the start. */
 export class ConfigError extends Error {}
@@ -47,10 +70,72 @@ export const SETTINGS = {
   HOWDAH_SPARES: { flag: '--spares', default: '1', meaning: 'running servers kept ready for the next create, 0 to 16' },
   HOWDAH_BACKUP_DAYS: { flag: '--backup-days', default: '3', meaning: 'how far back a service can be forked at a point in time' },
   HOWDAH_SNAPSHOT_HOURS: { flag: '--snapshot-hours', default: '24', meaning: 'hours between snapshots of a service that is written to' },
+  HOWDAH_VERIFY_HOURS: {
+    flag: '--verify-hours',
+    default: '24',
+    meaning: 'hours between proofs of the newest backup of a running service',
+  },
   HOWDAH_UNDELETE_HOURS: {
     flag: '--undelete-hours',
     default: '24',
     meaning: 'hours in which a deleted service can be restored; 0 for none',
+  },
+  HOWDAH_HISTORY_DAYS: {
+    flag: '--history-days',
+    default: '365',
+    meaning: 'days for which operations that have ended and entries of the audit log are kept',
+  },
+  HOWDAH_HEARTBEAT_MS: {
+    flag: '--heartbeat-ms',
+    default: '1000',
+    meaning: 'milliseconds after which the stopped primary of a service with replicas is ended and replaced',
+  },
+  HOWDAH_FAILOVER_REST_SECONDS: {
+    flag: '--failover-rest-seconds',
+    default: '30',
+    meaning: 'seconds after a failover in which a primary that dies is restarted in place',
+  },
+  HOWDAH_LAG_LIMIT_BYTES: {
+    flag: '--lag-limit-bytes',
+    default: '1048576',
+    meaning: 'the most of the log that an asynchronous replica may lack when it takes over by itself',
+  },
+  HOWDAH_TLS: {
+    flag: '--tls',
+    default: 'auto',
+    meaning: 'whether the API speaks TLS: on, off (behind a proxy that does), or auto: on where HOWDAH_HOST is more than this machine',
+  },
+  HOWDAH_TLS_CERT: { flag: '--tls-cert', default: 'one of our own CA', meaning: 'file with the certificate of the API and its chain, PEM' },
+  HOWDAH_TLS_KEY: { flag: '--tls-key', default: 'one of our own CA', meaning: 'file with the key of that certificate, PEM' },
+  HOWDAH_TRUSTED_PROXIES: {
+    flag: '--trusted-proxies',
+    default: 'none',
+    meaning: 'addresses or networks whose X-Forwarded-For is believed, separated by commas',
+  },
+  HOWDAH_CONNECTIONS_PER_ADDRESS: {
+    flag: '--connections-per-address',
+    default: '512',
+    meaning: 'open connections to the API that one address may have; trusted proxies may have any number',
+  },
+  HOWDAH_FAILED_KEYS_PER_MINUTE: {
+    flag: '--failed-keys-per-minute',
+    default: '100',
+    meaning: 'wrong keys a minute from one address, after which they are answered with 429; valid ones never are',
+  },
+  HOWDAH_WEBHOOK_NETWORKS: {
+    flag: '--webhook-networks',
+    default: 'none',
+    meaning: 'private networks that webhooks may be delivered to, like 127.0.0.0/8,10.0.0.0/8',
+  },
+  HOWDAH_READ_LAG_BYTES: {
+    flag: '--read-lag-bytes',
+    default: '134217728',
+    meaning: 'the most of the log that a node of a read replica set may not have replayed and still get connections',
+  },
+  HOWDAH_READ_LAG_SECONDS: {
+    flag: '--read-lag-seconds',
+    default: '60',
+    meaning: 'the most seconds that what such a node shows may be old',
   },
   DATABASE_URL: { flag: '--database-url', default: 'a PostgreSQL of our own', meaning: 'where the control plane keeps its records' },
 } as const satisfies Record<string, Setting>;
@@ -89,15 +174,73 @@ export function readConfig(env: NodeJS.ProcessEnv, flags: Partial<Record<Setting
     backups: Object.freeze({
       windowMs: decimal('HOWDAH_BACKUP_DAYS', value('HOWDAH_BACKUP_DAYS') ?? '3', 0.001, 3650) * DAY_MS,
       snapshotEveryMs: decimal('HOWDAH_SNAPSHOT_HOURS', value('HOWDAH_SNAPSHOT_HOURS') ?? '24', 0.001, 8760) * HOUR_MS,
+      verifyEveryMs: decimal('HOWDAH_VERIFY_HOURS', value('HOWDAH_VERIFY_HOURS') ?? '24', 0.001, 8760) * HOUR_MS,
+    }),
+    heartbeatMs: integer('HOWDAH_HEARTBEAT_MS', value('HOWDAH_HEARTBEAT_MS') ?? '1000', 100, 60_000),
+    failover: Object.freeze({
+      restMs: integer('HOWDAH_FAILOVER_REST_SECONDS', value('HOWDAH_FAILOVER_REST_SECONDS') ?? '30', 0, 86_400) * 1000,
+      lagLimitBytes: integer('HOWDAH_LAG_LIMIT_BYTES', value('HOWDAH_LAG_LIMIT_BYTES') ?? '1048576', 0, 999_999_999),
+    }),
+    readLagLimit: Object.freeze({
+      bytes: integer('HOWDAH_READ_LAG_BYTES', value('HOWDAH_READ_LAG_BYTES') ?? '134217728', 0, 999_999_999),
+      seconds: decimal('HOWDAH_READ_LAG_SECONDS', value('HOWDAH_READ_LAG_SECONDS') ?? '60', 0, 86_400),
     }),
     undeleteMs: decimal('HOWDAH_UNDELETE_HOURS', value('HOWDAH_UNDELETE_HOURS') ?? '24', 0, 87_600) * HOUR_MS,
+    historyMs: decimal('HOWDAH_HISTORY_DAYS', value('HOWDAH_HISTORY_DAYS') ?? '365', 0.001, 36_500) * DAY_MS,
+    webhookNetworks: networks('HOWDAH_WEBHOOK_NETWORKS', value('HOWDAH_WEBHOOK_NETWORKS') ?? 'none'),
     databaseUrl: databaseUrl(value('DATABASE_URL')),
+    tls: Object.freeze(tls(host, value('HOWDAH_TLS') ?? 'auto', value('HOWDAH_TLS_CERT'), value('HOWDAH_TLS_KEY'))),
+    trustedProxies: Object.freeze(networks('HOWDAH_TRUSTED_PROXIES', value('HOWDAH_TRUSTED_PROXIES') ?? 'none')),
+    connectionsPerAddress: integer('HOWDAH_CONNECTIONS_PER_ADDRESS', value('HOWDAH_CONNECTIONS_PER_ADDRESS') ?? '512', 1, 1_000_000),
+    failedKeysPerMinute: integer('HOWDAH_FAILED_KEYS_PER_MINUTE', value('HOWDAH_FAILED_KEYS_PER_MINUTE') ?? '100', 0, 1_000_000),
   });
 }
 
 /** Whether an address means every address of the machine. */
 export function isWildcard(host: string): boolean {
   return host === '0.0.0.0' || host === '::';
+}
+
+/** Whether an address can be reached from this machine only. */
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || host.startsWith('127.');
+}
+
+/** Whether the API can be reached from elsewhere without TLS, as somebody asked for. */
+export function isInTheClear({ host, tls }: Pick<Config, 'host' | 'tls'>): boolean {
+  return !tls.on && !isLoopback(host);
+}
+
+/** Beyond this machine keys travel in the clear only where somebody says so. */
+function tls(host: string, mode: string, certificate: string | undefined, key: string | undefined): Config['tls'] {
+  if (mode !== 'auto' && mode !== 'on' && mode !== 'off')
+    throw new ConfigError(`HOWDAH_TLS: found ${JSON.stringify(mode)}; allowed: auto, on, off`);
+  if ((certificate === undefined) !== (key === undefined))
+    throw new ConfigError(
+      `${certificate === undefined ? 'HOWDAH_TLS_CERT' : 'HOWDAH_TLS_KEY'}: missing; a certificate and its key go together`,
+    );
+  const files = certificate === undefined || key === undefined ? null : { certificate: resolve(certificate), key: resolve(key) };
+  if (mode === 'off' && files !== null)
+    throw new ConfigError('HOWDAH_TLS: found off together with HOWDAH_TLS_CERT; leave one of them away');
+  return { on: mode === 'on' || (mode === 'auto' && (files !== null || !isLoopback(host))), files };
+}
+
+function networks(name: string, value: string): string[] {
+  if (value === 'none') return [];
+  const found = value.split(',').map((one) => one.trim());
+  const isNetwork = (text: string): boolean => {
+    const [address = '', bits, more] = text.split('/');
+    const family = isIP(address);
+    return (
+      family !== 0 && more === undefined && (bits === undefined || (/^[0-9]{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128)))
+    );
+  };
+  const wrong = found.find((one) => !isNetwork(one));
+  if (wrong !== undefined)
+    throw new ConfigError(
+      `${name}: found ${JSON.stringify(wrong)}; allowed are addresses and networks like 192.0.2.7 or 10.0.0.0/8, separated by commas`,
+    );
+  return found;
 }
 
 function directory(name: string, value: string): string {

@@ -1,36 +1,37 @@
 /** Looks the machine over: what is there, what is missing, and the command that adds it. */
-import { SERVICE_TYPES, ADDONS_OF_TYPE } from '@howdah/contract';
-import { CLONE_COST } from './engine/local/clone.ts';
-import { installationFor, missingFor, OLDEST_MAJOR } from './engine/local/installations.ts';
-import { limitsNote } from './engine/local/limits.ts';
-import { prepareMachine } from './engine/local/machine.ts';
-import { run } from './engine/local/run.ts';
+import { statfs } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { ADDONS_OF_TYPE, SERVICE_TYPES, type Finding } from '@howdah/contract';
+import { CLONE_COST, probeCloneMethod } from './engine/local/clone.ts';
+import {
+  fileSystemOf,
+  findImage,
+  gigabytes,
+  imagePaths,
+  missingBytes,
+  SMALLEST_STORE_BYTES,
+  type ImageFacts,
+  type ImagePaths,
+} from './engine/local/image.ts';
+import { findProgram, PROGRAMS, type ProgramName } from './engine/local/daemon.ts';
+import { findInstallations, installationFor, missingFor, OLDEST_MAJOR } from './engine/local/installations.ts';
+import { foreseeLimits, limitsNote } from './engine/local/limits.ts';
+import { dataDirectory, findServerUser, probeNamespaces, SERVER_USER } from './engine/local/machine.ts';
+import { probeNetworks, strayNetworks } from './engine/local/networks.ts';
+import { exists, isErrno } from './engine/local/processes.ts';
 
-/** One thing looked at. `mend` is the command that adds what is missing. */
-export type Finding = { what: string; state: 'ok' | 'missing' | 'note'; found: string; mend?: string };
-
+/** Changes nothing, but for a probe of the file system that is gone when it returns. */
 export async function doctor(home: string): Promise<Finding[]> {
-  const machine = await prepareMachine(home);
-  const { usable, tooOld } = machine.installations;
+  const [data, namespaces, limits] = await Promise.all([dataDirectory(home), probeNamespaces(), foreseeLimits('howdah')]);
+  const { usable, tooOld } = await findInstallations(null);
   return [
     { what: 'Node', state: 'ok', found: process.version },
-    machine.owner === null
-      ? {
-          what: 'privileges',
-          state: 'note',
-          found: 'not root: databases run as this user',
-          mend: 'as root, databases run as a user of their own and limits can be enforced',
-        }
-      : { what: 'privileges', state: 'ok', found: `root; databases run as the user ${machine.owner.name}` },
-    machine.namespaces === 'none'
+    await privileges(),
+    namespaces === 'none'
       ? { what: 'PID namespaces', state: 'note', found: 'not allowed here: a busy backend may outlive its killed server for a while' }
-      : { what: 'PID namespaces', state: 'ok', found: `one per server, ${machine.namespaces}` },
-    {
-      what: 'file system',
-      state: machine.cloneMethod === 'copy' ? 'note' : 'ok',
-      found: `${machine.layout.root}: ${CLONE_COST[machine.cloneMethod]}`,
-    },
-    { what: 'size limits', state: machine.limits.kind === 'none' ? 'note' : 'ok', found: limitsNote(machine.limits) },
+      : { what: 'PID namespaces', state: 'ok', found: `one per server, ${namespaces}` },
+    ...(await disk(imagePaths(data))),
+    { what: 'size limits', state: limits.kind === 'none' ? 'note' : 'ok', found: limitsNote(limits) },
     ...usable.map(({ version, source, bin, extensions }): Finding => ({
       what: `PostgreSQL ${version}`,
       state: 'ok',
@@ -47,18 +48,101 @@ export async function doctor(home: string): Promise<Finding[]> {
         ? { what: `type ${type}`, state: 'missing', found: 'cannot be had', mend: missingFor(usable, ADDONS_OF_TYPE[type]) }
         : { what: `type ${type}`, state: 'ok', found: `on PostgreSQL ${installation.version} (${installation.source})` };
     }),
-    await program('PgBouncer', 'pgbouncer', ['--version'], 'apt-get install pgbouncer'),
-    await program('HAProxy', 'haproxy', ['-v'], 'apt-get install haproxy'),
+    await program('pgbouncer'),
+    await program('haproxy'),
+    await vpcs(),
+    ...(await strays()),
   ];
 }
 
-async function program(what: string, command: string, args: string[], mend: string): Promise<Finding> {
-  for (const path of [command, `/usr/sbin/${command}`]) {
-    try {
-      return { what, state: 'ok', found: (await run(path, args)).split('\n')[0] ?? '' };
-    } catch {
-      continue; // looked for in the next place
-    }
+async function privileges(): Promise<Finding> {
+  const what = 'privileges';
+  if (process.getuid?.() !== 0) {
+    const mend = 'as root, databases run as a user of their own and limits can be enforced';
+    return { what, state: 'note', found: 'not root: databases run as this user', mend };
   }
-  return { what, state: 'missing', found: 'not installed', mend };
+  const user = await findServerUser(SERVER_USER);
+  return {
+    what,
+    state: 'ok',
+    found:
+      user === null
+        ? `root; databases run as the user ${SERVER_USER}, whom the first start makes`
+        : `root; databases run as the user ${user.name}`,
+  };
+}
+
+/** What forks cost where the data is, or will be, and whether a store can have what it promises. */
+async function disk(paths: ImagePaths): Promise<Finding[]> {
+  const image = await findImage(paths);
+  const store = image === null ? [] : [storeFinding(image)];
+  const what = 'file system';
+  if (image?.mounted === false) {
+    return [
+      { what, state: 'note', found: `${paths.data} is in the store ${image.path}, which is not mounted`, mend: 'howdah up mounts it' },
+      ...store,
+    ];
+  }
+  const directory = await nearestDirectory(paths.data);
+  const place = `${paths.data}, on ${await fileSystemOf(directory)}`;
+  const method = await probeCloneMethod(directory).catch((error: unknown) => {
+    if (isErrno(error, 'EACCES', 'EPERM', 'EROFS', 'ENOSPC')) return null;
+    throw error;
+  });
+  if (method === null)
+    return [
+      { what, state: 'note', found: `${place}: what forks cost is found out by trying, and ${directory} cannot be written` },
+      ...store,
+    ];
+  return method === 'copy'
+    ? [{ what, state: 'note', found: `${place}: ${CLONE_COST.copy}`, mend: await howToClone(directory) }, ...store]
+    : [{ what, state: 'ok', found: `${place}: ${CLONE_COST[method]}` }, ...store];
+}
+
+/** The command that makes a store of half of what is free. */
+async function howToClone(directory: string): Promise<string> {
+  const { bavail, bsize } = await statfs(directory);
+  const sizeBytes = Math.max(Math.floor((bavail * bsize) / 2 / 1024 ** 3) * 1024 ** 3, SMALLEST_STORE_BYTES);
+  return `as root: howdah store create --size ${gigabytes(sizeBytes)}, with the databases stopped (howdah down --databases); btrfs for forks, --fs xfs for many writes`;
+}
+
+function storeFinding(image: ImageFacts): Finding {
+  const taken = `${image.path} takes ${gigabytes(image.diskBytes)} of the disk and may take ${gigabytes(image.sizeBytes)}`;
+  const missing = missingBytes(image);
+  if (missing === 0) return { what: 'store', state: 'ok', found: `${taken}; ${gigabytes(image.diskFreeBytes)} are free there` };
+  return {
+    what: 'store',
+    state: 'note',
+    found: `${taken}, but only ${gigabytes(image.diskFreeBytes)} are free there: when they are used up, every database in the store stops`,
+    mend: `make ${gigabytes(missing)} of room on the disk of ${image.path}`,
+  };
+}
+
+async function nearestDirectory(path: string): Promise<string> {
+  return (await exists(path)) ? path : nearestDirectory(dirname(path));
+}
+
+/** How VPCs keep others out here. */
+async function vpcs(): Promise<Finding> {
+  const { way, note } = await probeNetworks();
+  return { what: 'VPCs', state: way === 'bridge' ? 'ok' : 'note', found: note };
+}
+
+/** Networks that an installation has left which is gone. */
+async function strays(): Promise<Finding[]> {
+  if (process.getuid?.() !== 0) return [];
+  return (await strayNetworks(exists)).map(({ name, home }) => ({
+    what: 'network',
+    state: 'note',
+    found: `${name} is of an installation that is gone${home === '' ? '' : `; its data was in ${home}`}`,
+    mend: `ip netns del ${name}`,
+  }));
+}
+
+async function program(name: ProgramName): Promise<Finding> {
+  const { what, mend } = PROGRAMS[name];
+  const found = await findProgram(name);
+  return found === null
+    ? { what, state: 'missing', found: 'not installed', mend }
+    : { what, state: 'ok', found: `${found.version}, ${found.path}` };
 }

@@ -1,22 +1,25 @@
 /** What an installation keeps beside its records: the first key, and which control plane runs. */
-import { randomBytes } from 'node:crypto';
 import { readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BASE_PATH } from '@howdah/contract';
-import { sha256 } from './api/auth.ts';
+import { issueToken, linkPath } from './api/console.ts';
 import { isWildcard, type Config } from './config.ts';
 import { findProcess } from './engine/local/processes.ts';
 import { newId } from './ids.ts';
+import { sha256 } from './secret.ts';
+import { newPublicKey, newSecret } from './services/projects.ts';
 import type { Store } from './store/database.ts';
-import { anyProject, insertKey, insertProject } from './store/keys.ts';
+import { insertKey, isKey } from './store/keys.ts';
+import { anyProject, insertProject } from './store/projects.ts';
 import { writeWhole } from './tls.ts';
 
 /** What `credentials.json` holds: enough for a client to begin with. */
 export type Credentials = { api_url: string; project_id: string; public_key: string; secret_key: string };
 
-export function apiUrl(config: Pick<Config, 'host' | 'port'>): string {
-  const host = isWildcard(config.host) ? '127.0.0.1' : config.host;
-  return `http://${host.includes(':') ? `[${host}]` : host}:${config.port}${BASE_PATH}`;
+export function apiUrl(config: Pick<Config, 'host' | 'publicHost' | 'port' | 'tls'>): string {
+  // A certificate from somewhere else carries the name that clients use, not an address.
+  const host = config.tls.files !== null ? config.publicHost : isWildcard(config.host) ? '127.0.0.1' : config.host;
+  return `${config.tls.on ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${config.port}${BASE_PATH}`;
 }
 
 export const credentialsPath = (home: string): string => join(home, 'credentials.json');
@@ -30,14 +33,14 @@ export async function ensureFirstKey(store: Store, config: Config): Promise<void
   const credentials: Credentials = {
     api_url: apiUrl(config),
     project_id: newId(),
-    public_key: `HD${newId()}${newId()}`,
-    secret_key: randomBytes(32).toString('base64url'),
+    public_key: newPublicKey(),
+    secret_key: newSecret(),
   };
   await keepFormerCredentials(config.home);
   // The file first: a start cut short between the two writes it anew with another key.
   await writeWhole(credentialsPath(config.home), `${JSON.stringify(credentials, null, 2)}\n`, 0o600);
   await store.db.transaction().execute(async (tx) => {
-    await insertProject(tx, { id: credentials.project_id, name: 'default' });
+    await insertProject(tx, { id: credentials.project_id, name: 'default', operator: true });
     await insertKey(tx, {
       publicKey: credentials.public_key,
       secretHash: sha256(credentials.secret_key),
@@ -75,6 +78,14 @@ export async function readCredentials(home: string): Promise<Credentials | null>
   return api_url === null || project_id === null || public_key === null || secret_key === null
     ? null
     : { api_url, project_id, public_key, secret_key };
+}
+
+/** A link that opens the web console once, with the key of `credentials.json`; where that is no more, the console's address. */
+export async function consoleLink(store: Store, config: Config): Promise<string> {
+  const credentials = await readCredentials(config.home);
+  const known = credentials !== null && (await isKey(store.db, credentials.public_key));
+  const path = known ? linkPath((await issueToken(store, 'link', credentials.public_key)).token) : '/';
+  return new URL(path, apiUrl(config)).href;
 }
 
 /** A control plane that runs: which process, and where it listens. */

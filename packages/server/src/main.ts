@@ -5,34 +5,57 @@ import { join } from 'node:path';
 import type { FastifyBaseLogger } from 'fastify';
 import type { ClientConfig } from 'pg';
 import { createApp } from './api/app.ts';
+import { openApiTls } from './api/tls.ts';
 import type { Config } from './config.ts';
+import { doctor } from './doctor.ts';
 import { certificateHosts, createLocalEngine, LOOK_AGAIN_MS } from './engine/local/index.ts';
 import { prepareMachine, type Machine } from './engine/local/machine.ts';
+import { gatewayCapability } from './engine/local/gateway.ts';
 import { createMonitor } from './engine/local/monitor.ts';
 import { findServer } from './engine/local/server.ts';
 import { ensureStoreRunning, killStore, stopStore } from './engine/local/store-instance.ts';
 import { createTemplates, type Templates } from './engine/local/templates.ts';
-import { announceControl, apiUrl, ensureFirstKey, findControl, retractControl } from './installation.ts';
+import { createDispatcher } from './events/dispatcher.ts';
+import { createEventHub } from './events/hub.ts';
+import { blockListOf } from './events/networks.ts';
+import { openSealer } from './events/sealer.ts';
+import { announceControl, apiUrl, consoleLink, ensureFirstKey, findControl, retractControl } from './installation.ts';
+import { createMemberRecords } from './reconcile/failovers.ts';
+import { createHistory } from './reconcile/history.ts';
 import { createReconciler, type Reconciler } from './reconcile/reconciler.ts';
 import { createSampler } from './reconcile/sampler.ts';
 import { keepSpares } from './reconcile/spares.ts';
+import { createVerifier } from './reconcile/verifier.ts';
+import { createVpcs } from './reconcile/vpcs.ts';
+import { createWatch } from './reconcile/warnings.ts';
+import { createPeerings, ownProjects } from './services/peerings.ts';
+import { createProjects } from './services/projects.ts';
+import { createOperations } from './services/operations.ts';
+import { createReplicaSetCalls } from './services/replica-sets.ts';
 import { createServices } from './services/services.ts';
+import { createVpcServices } from './services/vpcs.ts';
+import { createWebhooks } from './services/webhooks.ts';
 import { LOCAL_REGION, type Region } from './services/regions.ts';
-import { AlreadyRunning, openStore } from './store/database.ts';
+import { AlreadyRunning, openStore, type Store } from './store/database.ts';
 import { insertRegion } from './store/services.ts';
 import { openCertificateAuthority, type CertificateAuthority } from './tls.ts';
 
-export { readConfig, ConfigError, SETTINGS, type Config, type SettingName } from './config.ts';
+export { readConfig, isInTheClear, ConfigError, SETTINGS, type Config, type SettingName } from './config.ts';
 export { AlreadyRunning } from './store/database.ts';
 export { findControl, readCredentials, credentialsPath, type Credentials } from './installation.ts';
 export { openLog } from './log.ts';
 export { audit } from './audit.ts';
-export { doctor, type Finding } from './doctor.ts';
+export { backupControl, restoreControl } from './control-backup.ts';
+export { doctor } from './doctor.ts';
+export { createStore, describeData, resizeStore } from './data-place.ts';
+export { gigabytes } from './engine/local/image.ts';
 export { stopDatabases } from './engine/local/stop-databases.ts';
 export { findProcess, signal, waitUntilGone } from './engine/local/processes.ts';
 
 export type ControlPlane = {
   apiUrl: string;
+  /** A new link that opens the web console once, with the key of `credentials.json`; its address where that key is no more. */
+  consoleLink: () => Promise<string>;
   /** Ends the control plane. The databases go on. */
   close: () => Promise<void>;
 };
@@ -53,13 +76,21 @@ export async function startControlPlane(config: Config, log: FastifyBaseLogger, 
     Promise.all([prepareMachine(config.home), openCertificateAuthority(join(config.home, 'ca'))]),
   );
   const closers: Closers = [];
-  try {
-    await assemble(config, { machine, authority }, log, timed, closers);
-  } catch (error) {
+  const store = await assemble(config, { machine, authority }, log, timed, closers).catch(async (error: unknown) => {
     await closeAll(closers);
     throw error;
+  });
+  return { apiUrl: apiUrl(config), consoleLink: () => linkOr(store, config, log), close: () => closeAll(closers) };
+}
+
+/** A link into the console; while the records are away, the address that asks for a key. They come back, and serving goes on. */
+async function linkOr(store: Store, config: Config, log: FastifyBaseLogger): Promise<string> {
+  try {
+    return await consoleLink(store, config);
+  } catch (error) {
+    log.warn({ err: error }, 'no link into the console');
+    return new URL('/', apiUrl(config)).href;
   }
-  return { apiUrl: apiUrl(config), close: () => closeAll(closers) };
 }
 
 /** Whoever asked for a service connects as soon as it is ready: what can wait leaves the machine to that for a moment. */
@@ -80,7 +111,7 @@ async function assemble(
   log: FastifyBaseLogger,
   timed: ReturnType<typeof timer>,
   closers: Closers,
-): Promise<void> {
+): Promise<Store> {
   const templates = createTemplates(machine);
   const connection = await timed('start the records database', () => connectionOf(config, machine, templates));
   if (config.databaseUrl === null) closers.push(() => stopStore(machine));
@@ -99,18 +130,27 @@ async function assemble(
   await ensureFirstKey(store, config);
   await insertRegion(store.db, LOCAL_REGION, config.portRange[0]);
 
+  const hosts = certificateHosts(config.publicHost, config.host);
   let reconciler: Reconciler | undefined;
   const engine = createLocalEngine({
     machine,
     templates,
     authority,
     listenAddress: config.host,
-    certificateHosts: certificateHosts(config.publicHost, config.host),
+    certificateHosts: hosts,
     backups: config.backups,
+    gateway: await gatewayCapability(),
+    // Asked so often that one which was stopped right after an answer is told of in time.
+    heartbeat: { everyMs: config.heartbeatMs / 4, deadlineMs: (config.heartbeatMs * 3) / 4 },
+    failover: config.failover,
+    readLagLimit: config.readLagLimit,
+    records: createMemberRecords(store, log),
     changed: (id) => reconciler?.poke(id),
   });
   const region: Region = { code: LOCAL_REGION, engine, portRange: config.portRange, host: config.publicHost };
   const sampler = createSampler(store, engine, log);
+  const warnings = createWatch(store, engine, log);
+  const verifier = createVerifier({ store, engine, log, everyMs: config.backups.verifyEveryMs, ended: warnings.look });
   const refill = (): void => {
     keepSpares(store, region, config.spares).catch((error: unknown) => log.warn({ err: error }, 'could not keep spares'));
   };
@@ -124,16 +164,39 @@ async function assemble(
       if (service.project_id === null) return;
       setTimeout(() => {
         refill();
-        if (service.reachable) sampler.sampleOne(service.id).catch((error: unknown) => log.warn({ err: error }, 'no first figures'));
+        // Which of its nodes are missing is said of the service that they follow.
+        if (service.parent_id !== null)
+          warnings.look(service.parent_id).catch((error: unknown) => log.warn({ err: error }, 'could not look for what to warn of'));
+        if (service.reachable) sampler.sampleOne(service).catch((error: unknown) => log.warn({ err: error }, 'no first figures'));
       }, AFTER_FIRST_CONNECTION_MS).unref();
     },
   });
+  const apiTls = config.tls.on ? await openApiTls(config.tls, hosts, authority) : null;
+  const sealer = await openSealer(join(config.home, 'secrets.key'));
+  const allowed = blockListOf(config.webhookNetworks);
+  const events = createEventHub(store);
+  const dispatcher = createDispatcher({ store, log, sealer, allowed });
+  const history = createHistory(store, log, config.historyMs);
   const app = await createApp(
     {
       store,
       region,
       services: createServices(store, region),
+      vpcs: createVpcServices(store, region),
+      peerings: createPeerings(store, [ownProjects]),
+      projects: createProjects(store),
+      http: {
+        certificate: apiTls?.current() ?? null,
+        trustedProxies: config.trustedProxies,
+        connectionsPerAddress: config.connectionsPerAddress,
+        failedKeysPerMinute: config.failedKeysPerMinute,
+      },
+      operations: createOperations(store),
+      webhooks: createWebhooks(store, sealer, allowed),
+      events,
+      replicaSets: createReplicaSetCalls(store, region),
       caPem: authority.certificatePem,
+      doctor: shared(() => doctor(config.home)),
       notReady: async () =>
         await store.pool.query('select 1').then(
           () => null,
@@ -142,16 +205,25 @@ async function assemble(
     },
     log,
   );
+  if (apiTls !== null) closers.push(apiTls.keepCurrent(app.server, log));
   if (config.databaseUrl === null) {
     const watch = await watchStore(machine, templates, log);
     closers.push(() => watch.close());
   }
   closers.push(() => engine.close());
+  const vpcs = createVpcs({ store, engine, log, pokeService: (id) => reconciler?.poke(id) });
+  await vpcs.start();
+  closers.push(() => vpcs.close());
   await reconciler.start();
   closers.push(
     () => reconciler?.close(),
     () => sampler.close(),
+    () => warnings.close(),
+    () => verifier.close(),
+    () => dispatcher.close(),
+    () => history.close(),
     () => app.close(),
+    () => events.close(),
   );
   await timed('listen', () => app.listen({ host: config.host, port: config.port }));
   await announceControl(config);
@@ -163,7 +235,21 @@ async function assemble(
     () => prepared,
   );
   sampler.start();
+  warnings.start();
+  verifier.start();
+  dispatcher.start();
+  history.start();
   refill();
+  return store;
+}
+
+/** Those who ask while an answer is on its way get that one. */
+function shared<T>(ask: () => Promise<T>): () => Promise<T> {
+  let asked: Promise<T> | null = null;
+  return () =>
+    (asked ??= ask().finally(() => {
+      asked = null;
+    }));
 }
 
 /** The records: in the database that was named, or in one of our own. */
@@ -175,8 +261,14 @@ async function connectionOf(config: Config, machine: Machine, templates: Templat
 async function watchStore(machine: Machine, templates: Templates, log: FastifyBaseLogger) {
   const id = `store-${randomUUID()}`;
   const isFrozen = async (): Promise<boolean> => (await findServer(machine.layout.store))?.postmaster.frozen === true;
-  const monitor = createMonitor(() => void revive(), isFrozen);
-  const revive = async (): Promise<void> => {
+  const monitor = createMonitor(() => revive(), isFrozen);
+  let closing = false;
+  let timer: NodeJS.Timeout | undefined;
+  let reviving: Promise<void> = Promise.resolve();
+  const revive = (): void => {
+    if (!closing) reviving = tryToRevive();
+  };
+  const tryToRevive = async (): Promise<void> => {
     try {
       log.warn({}, 'the records database died or hangs: starting it again');
       if (monitor.silentMs(id) !== null) await killStore(machine);
@@ -184,11 +276,19 @@ async function watchStore(machine: Machine, templates: Templates, log: FastifyBa
       await monitor.connect(id, machine.layout.store, 5432);
     } catch (error) {
       log.error({ err: error }, 'the records database does not start; trying again');
-      setTimeout(() => void revive(), 1000);
+      timer = setTimeout(revive, 1000);
     }
   };
   await monitor.connect(id, machine.layout.store, 5432);
-  return monitor;
+  return {
+    /** From here on it stays as it is: a stop ends it. */
+    close: async (): Promise<void> => {
+      closing = true;
+      await reviving;
+      clearTimeout(timer);
+      monitor.close();
+    },
+  };
 }
 
 function timer(progress: Progress) {

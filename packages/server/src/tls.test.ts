@@ -9,6 +9,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import {
   issueServerCertificate,
   LEAF_DAYS,
+  isPair,
   needsRenewal,
   openCertificateAuthority,
   RENEW_BEFORE_DAYS,
@@ -84,6 +85,14 @@ test('renewal: in the last 30 days, for another host, for another authority', ()
   expect(at(Date.now(), authority, [...HOSTS, 'new.example.com'])).toBe(true);
   expect(at(Date.now(), authority, [...HOSTS, '192.0.2.1'])).toBe(true);
   expect(at(Date.now(), other)).toBe(true);
+});
+
+test('a certificate without its own key, or half written, is none', async () => {
+  const another = await issueServerCertificate(authority, HOSTS);
+  expect(isPair(leaf)).toBe(true);
+  expect(isPair({ certificatePem: another.certificatePem, keyPem: leaf.keyPem })).toBe(false);
+  expect(isPair({ ...leaf, certificatePem: leaf.certificatePem.slice(0, 100) })).toBe(false);
+  expect(isPair({ ...leaf, keyPem: '' })).toBe(false);
 });
 
 test('the authority is made once, its key closed to others', async () => {

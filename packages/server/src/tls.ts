@@ -2,7 +2,7 @@
  * The installation's certificate authority and the server certificates it signs. Keys are P-256, files 0600.
  * The library and its polyfill take a tenth of a second to load, so they are loaded when the first certificate is made.
  */
-import { randomBytes, webcrypto, X509Certificate } from 'node:crypto';
+import { createPrivateKey, randomBytes, webcrypto, X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -87,13 +87,25 @@ export function createIssuer(authority: CertificateAuthority, hosts: readonly st
 
   makeAheadSoon();
   return {
-    take: async (): Promise<ServerCertificate> => {
+    /** @param more names and addresses that this one carries beside the usual */
+    take: async (more: readonly string[] = []): Promise<ServerCertificate> => {
+      if (more.length > 0) return issueServerCertificate(authority, [...hosts, ...more]);
       const made = ahead;
       ahead = null;
       makeAheadSoon();
       return made !== null && Date.now() - made.madeMs < AHEAD_MS ? made.certificate : issueServerCertificate(authority, hosts);
     },
   };
+}
+export type CertificateIssuer = ReturnType<typeof createIssuer>;
+
+/** Whether a certificate and a key are whole and belong together: a crash between the two files leaves others. */
+export function isPair({ certificatePem, keyPem }: ServerCertificate): boolean {
+  try {
+    return new X509Certificate(certificatePem).checkPrivateKey(createPrivateKey(keyPem));
+  } catch {
+    return false; // one of them was cut short
+  }
 }
 
 /** Whether a certificate must be made anew: soon at its end, signed by another CA, or not for these hosts. */
@@ -109,6 +121,27 @@ export function needsRenewal(
   return (
     endMs - nowMs < RENEW_BEFORE_DAYS * DAY_MS || !covers || !certificate.verify(new X509Certificate(authority.certificatePem).publicKey)
   );
+}
+
+/** A pair that was found current is so for another hour: parsing and verifying it is most of what a look at a service costs. */
+const CURRENT_FOR_MS = 3_600_000;
+
+/** Whether pairs are whole, and need no renewal for a while. */
+export function createCertificateCheck(authority: CertificateAuthority, hosts: readonly string[]) {
+  const found = new Map<string, { pair: string; untilMs: number }>();
+  return {
+    /** @param place where the pair was read; @param more names and addresses that it has to carry beside the usual */
+    isCurrent: (place: string, { certificatePem, keyPem }: ServerCertificate, more: readonly string[] = []): boolean => {
+      const pair = [certificatePem, keyPem, ...more].join('\n');
+      const before = found.get(place);
+      if (before?.pair === pair && Date.now() < before.untilMs) return true;
+      found.delete(place);
+      if (!isPair({ certificatePem, keyPem }) || needsRenewal(certificatePem, authority, [...hosts, ...more])) return false;
+      found.set(place, { pair, untilMs: Date.now() + CURRENT_FOR_MS });
+      return true;
+    },
+    forget: (place: string): void => void found.delete(place),
+  };
 }
 
 async function makeAuthority(): Promise<CertificateAuthority> {

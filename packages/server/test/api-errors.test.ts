@@ -4,9 +4,10 @@ import { access } from 'node:fs/promises';
 import { connect } from 'node:net';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { sha256 } from '../src/api/auth.ts';
 import { newId } from '../src/ids.ts';
-import { insertKey, insertProject } from '../src/store/keys.ts';
+import { sha256 } from '../src/secret.ts';
+import { insertKey } from '../src/store/keys.ts';
+import { insertProject } from '../src/store/projects.ts';
 import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
 import { openRecords } from './records.ts';
 
@@ -15,10 +16,13 @@ type Records = Awaited<ReturnType<typeof openRecords>>;
 let cloud: Installation;
 let records: Records;
 let service: Service & { initial_password: string };
+let vpc: string;
 beforeAll(async () => {
   cloud = await install();
   records = await openRecords(cloud.home);
   service = await cloud.create({ name: 'target', service_type: 'POSTGRES' });
+  const { body } = await cloud.request('POST', '/vpcs', { name: 'target', cidr: '10.1.0.0/16', region_code: 'local' });
+  vpc = String(Reflect.get(Object(body), 'id'));
 });
 afterAll(async () => {
   await records?.close();
@@ -65,6 +69,7 @@ async function send(method: string, path: string, headers: Record<string, string
 const bearer = (key: string) => ({ Authorization: `Bearer ${key}` });
 const json = { 'Content-Type': 'application/json' };
 const at = (path: string) => `/projects/${cloud.projectId}${path}`;
+const ofVpc = (path: string) => at(`/vpcs/${vpc}${path}`);
 const ofTarget = (path: string) => at(`/services/${service.service_id}${path}`);
 
 async function newKey(more: { role?: 'admin' | 'developer' | 'viewer'; projectId?: string; expiresAt?: Date }): Promise<string> {
@@ -169,7 +174,18 @@ test('keys note when they were used', async () => {
 test('a viewer reads and changes nothing', async () => {
   const viewer = bearer(await newKey({ role: 'viewer' }));
   const series = JSON.stringify({ name: 'connections', from: '2026-01-01T00:00:00Z', to: '2026-01-01T01:00:00Z' });
-  for (const path of ['/projects', '/auth/info', at('/services'), ofTarget(''), ofTarget('/logs'), at('/operations'), at('/regions')])
+  for (const path of [
+    '/projects',
+    '/auth/info',
+    at('/services'),
+    ofTarget(''),
+    ofTarget('/logs'),
+    at('/operations'),
+    at('/regions'),
+    at('/vpcs'),
+    ofVpc(''),
+    ofVpc('/peerings'),
+  ])
     expect((await send('GET', path, viewer)).status, path).toBe(200);
   expect((await send('POST', ofTarget('/metrics/series'), { ...viewer, ...json }, series)).status).toBe(200);
   expect((await send('POST', '/auth/logout', viewer)).status).toBe(204);
@@ -178,7 +194,26 @@ test('a viewer reads and changes nothing', async () => {
   for (const [method, path] of [
     ['POST', at('/services')],
     ['DELETE', ofTarget('')],
-    ...['start', 'stop', 'resize', 'updatePassword', 'setEnvironment', 'rename'].map((action) => ['POST', ofTarget(`/${action}`)] as const),
+    ['POST', at('/vpcs')],
+    ['DELETE', ofVpc('')],
+    ['POST', ofVpc('/rename')],
+    ['POST', ofVpc('/peerings')],
+    ...[
+      'start',
+      'stop',
+      'resize',
+      'enablePooler',
+      'disablePooler',
+      'setHA',
+      'switchover',
+      'drill',
+      'attachToVPC',
+      'detachFromVPC',
+      'updatePassword',
+      'setEnvironment',
+      'rename',
+      'backups/verify',
+    ].map((action) => ['POST', ofTarget(`/${action}`)] as const),
   ] as const)
     expectError(await send(method, path, viewer), 403, 'viewer');
   expect(await cloud.operations()).toHaveLength(before);
@@ -200,8 +235,20 @@ test('a key of another project finds nothing of this one, by any path', async ()
   const other = await newProject();
   const stranger = { ...bearer(await newKey({ projectId: other })), ...json };
   const operation = (await cloud.operations(service.service_id))[0]?.id ?? '';
-  for (const path of [at('/services'), ofTarget(''), at('/operations'), at(`/operations/${operation}`), at('/regions')])
+  for (const path of [
+    at('/services'),
+    ofTarget(''),
+    at('/operations'),
+    at(`/operations/${operation}`),
+    at('/regions'),
+    at('/vpcs'),
+    ofVpc(''),
+  ])
     expectError(await send('GET', path, stranger), 403);
+  for (const path of ['', '/peerings']) expectError(await send('GET', `/projects/${other}/vpcs/${vpc}${path}`, stranger), 404);
+  for (const path of ['/rename', '/peerings'])
+    expectError(await send('POST', `/projects/${other}/vpcs/${vpc}${path}`, stranger, '{}'), 404);
+  expectError(await send('DELETE', `/projects/${other}/vpcs/${vpc}`, stranger), 404);
   const own = (path: string) => `/projects/${other}${path}`;
   for (const path of ['', '/logs', '/metrics/available-series'])
     expectError(await send('GET', own(`/services/${service.service_id}${path}`), stranger), 404);
@@ -209,7 +256,21 @@ test('a key of another project finds nothing of this one, by any path', async ()
   expect((await send('GET', own(`/operations?service_id=${service.service_id}`), stranger)).body).toEqual([]);
   expect((await send('GET', own('/services'), stranger)).body).toEqual([]);
   expect((await send('GET', '/projects', stranger)).body).toEqual([{ id: other, name: 'another' }]);
-  for (const action of ['start', 'stop', 'rename', 'resize', 'updatePassword', 'setEnvironment'])
+  for (const action of [
+    'start',
+    'stop',
+    'rename',
+    'resize',
+    'enablePooler',
+    'disablePooler',
+    'setHA',
+    'switchover',
+    'drill',
+    'attachToVPC',
+    'detachFromVPC',
+    'updatePassword',
+    'setEnvironment',
+  ])
     expectError(await send('POST', own(`/services/${service.service_id}/${action}`), stranger, '{}'), 404);
   expectError(await send('DELETE', own(`/services/${service.service_id}`), stranger), 404);
   expect((await cloud.get(service.service_id)).status).toBe('READY');
@@ -247,10 +308,10 @@ test('bodies that are none', async () => {
 
 test('paths and methods that are none', async () => {
   const key = bearer(cloud.key);
-  for (const path of ['/nothing', '/projects/x/y/z', at('/vpcs'), ofTarget('/nothing'), ofTarget('/start/now'), '//projects', '/.env'])
+  for (const path of ['/nothing', '/projects/x/y/z', at('/vpc'), ofTarget('/nothing'), ofTarget('/start/now'), '//projects', '/.env'])
     expectError(await send('GET', path, key), 404);
   for (const [method, path, allow] of [
-    ['PUT', '/projects', 'GET, HEAD'],
+    ['PUT', '/projects', 'GET, HEAD, POST'],
     ['DELETE', at('/services'), 'GET, HEAD, POST'],
     ['PATCH', ofTarget(''), 'GET, HEAD, DELETE'],
     ['GET', ofTarget('/start'), 'POST'],
@@ -416,7 +477,11 @@ test('what is no HTTP is told so', async () => {
     Buffer.from([0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc, 0x03, 0x03]),
   ])
     expectError(parseAnswer(await sendRaw(garbage)), 400);
-  expectError(parseAnswer(await sendRaw(`GET /healthz HTTP/1.1\r\nHost: x\r\nX: ${'a'.repeat(9000)}\r\n\r\n`)), 431, '8 KiB');
+  expectError(
+    parseAnswer(await sendRaw(`GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: ${'a'.repeat(9000)}\r\n\r\n`)),
+    431,
+    '8 KiB',
+  );
   expectError(parseAnswer(await sendRaw(`GET /${'a'.repeat(20_000)} HTTP/1.1\r\nHost: x\r\n\r\n`)), 431);
 });
 
@@ -448,6 +513,12 @@ const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`;
 test('pipelined requests are answered in their order', async () => {
   const text = await sendRaw(['/healthz', '/nothing', '/healthz', '/readyz'].map(get).join(''), (seen) => seen.includes('"ready"'));
   expect([...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map((match) => match[1])).toEqual(['200', '404', '200', '200']);
+});
+
+test('16 requests may wait for their answers on one connection; one more ends it', async () => {
+  const ok = (text: string): number => [...text.matchAll(/HTTP\/1\.1 200/g)].length;
+  expect(ok(await sendRaw(get('/healthz').repeat(16), (seen) => ok(seen) === 16))).toBe(16);
+  expect(ok(await sendRaw(get('/healthz').repeat(200)))).toBeLessThan(200);
 });
 
 test('200 senders of garbage at once, and the API goes on', async () => {

@@ -6,11 +6,15 @@ import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { findProgram } from '../src/engine/local/daemon.ts';
 import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
 import { openRecords } from './records.ts';
 
 type Body = Record<string, unknown>;
 type Records = Awaited<ReturnType<typeof openRecords>>;
+
+const pgbouncer = await findProgram('pgbouncer');
+const haproxy = await findProgram('haproxy');
 
 let cloud: Installation;
 let records: Records;
@@ -141,6 +145,13 @@ test('create answers 202 with everything a client prints, and stays QUEUED until
       ['start'],
       ['stop'],
       ['resize', { cpu_millis: 1000 }],
+      ['enablePooler'],
+      ['disablePooler'],
+      ['setHA', { replica_count: 1 }],
+      ['switchover'],
+      ['drill', { kind: 'switchover' }],
+      ['attachToVPC', { vpc_id: '1' }],
+      ['detachFromVPC'],
       ['updatePassword', { password: 'long-enough' }],
     ] as const) {
       const refused = await call('POST', `/services/${created.id}/${action}`, body);
@@ -270,6 +281,11 @@ test('every change answers a transitional status at once, then only statuses on 
     ['POST', '/start', undefined],
     ['POST', '/stop', undefined],
     ['POST', '/resize', { cpu_millis: 500 }],
+    ['POST', '/enablePooler', undefined],
+    ['POST', '/disablePooler', undefined],
+    ['POST', '/setHA', { replica_count: 1 }],
+    ['POST', '/switchover', undefined],
+    ['POST', '/drill', { kind: 'switchover' }],
     ['POST', '/rename', { name: 'x' }],
     ['POST', '/setEnvironment', { environment: 'DEV' }],
     ['POST', '/updatePassword', { password: 'long-enough' }],
@@ -400,7 +416,7 @@ test('create refuses what it cannot keep', async () => {
     [{ name: 'x', cpu_millis: '500', memory_gbs: '4' }, 400, 'INVALID_REQUEST', '64000/256'],
     [{ name: 'x', cpu_millis: 'shared', memory_gbs: '2' }, 400, 'INVALID_REQUEST', 'shared/shared'],
     [{ name: 'x', replica_count: -1 }, 400, 'INVALID_REQUEST', 'replica_count'],
-    [{ name: 'x', replica_count: 1 }, 422, 'UNAVAILABLE_HERE', 'replica_count'],
+    [{ name: 'x', replica_count: 3 }, 400, 'INVALID_REQUEST', 'replica_count'],
     [{ name: 'x', nmae: 'y' }, 400, 'INVALID_REQUEST', 'nmae'],
     [{ name: 5 }, 400, 'INVALID_REQUEST', 'found 5'],
     [{ name: null }, 400, 'INVALID_REQUEST', 'name'],
@@ -478,11 +494,60 @@ test('list, rename, setEnvironment, updatePassword', async () => {
   await Promise.all([remove(one.id), remove(two.id)]);
 });
 
+test.runIf(haproxy !== null)('replicas are set, swapped and rehearsed with; each is accepted, CONFIGURING, then READY', async () => {
+  const { id, answer } = await create({ name: 'available', service_type: 'POSTGRES', replica_count: 0 });
+  expect(answer.body).toMatchObject({ ha_replicas: { replica_count: 0, sync_replica_count: 0 } });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  for (const [action, body] of [
+    ['setHA', { replica_count: 1 }],
+    ['setHA', { sync_replica_count: 1 }],
+    ['switchover'],
+    ['drill', { kind: 'switchover' }],
+  ] as const) {
+    const changed = await call('POST', `/services/${id}/${action}`, body);
+    expect(changed).toMatchObject({ status: 202, body: { status: 'CONFIGURING', endpoint: answer.body['endpoint'] } });
+    await reach(id, 'READY', 'CONFIGURING');
+    expect((await call('GET', `/operations/${operationOf(changed)}`)).body).toMatchObject({ kind: action, status: 'succeeded' });
+  }
+  expect((await call('GET', `/services/${id}`)).body).toMatchObject({ ha_replicas: { replica_count: 1, sync_replica_count: 1 } });
+  await remove(id);
+});
+
+test('a pooler is enabled and disabled when that is answered; its endpoint is there while it is', async () => {
+  const { id, answer } = await create({ name: 'pooled', service_type: 'POSTGRES', enable_pooler: false });
+  expect(answer.body).not.toHaveProperty('connection_pooler');
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  expect(await call('POST', `/services/${id}/disablePooler`)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
+  if (pgbouncer !== null) {
+    const enabled = await call('POST', `/services/${id}/enablePooler`);
+    expect(enabled).toMatchObject({ status: 200, body: { message: expect.any(String) } });
+    expect((await call('GET', `/operations/${operationOf(enabled)}`)).body).toMatchObject({ kind: 'enablePooler', status: 'succeeded' });
+    expect((await call('GET', `/services/${id}`)).body).toMatchObject({
+      status: 'READY',
+      connection_pooler: { endpoint: { host: '127.0.0.1', port: expect.any(Number) } },
+    });
+    expect((await call('POST', `/services/${id}/disablePooler`)).status).toBe(200);
+    expect((await call('GET', `/services/${id}`)).body).not.toHaveProperty('connection_pooler');
+  }
+  for (const bad of ['yes', 1, null])
+    expect(await call('POST', '/services', { name: 'x', enable_pooler: bad })).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_REQUEST' },
+    });
+  await remove(id);
+});
+
 test('a fork is answered like a create, with its parent; backups and restore have their shapes', async () => {
   const { id } = await create({ name: 'has a fork', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
   const { body: backups } = await call('GET', `/services/${id}/backups`);
   expect(backups).toMatchObject({ window: { earliest: expect.any(String), days: 3 }, snapshots: [{ kind: 'birth' }], problem: null });
+  const asked = await call('POST', `/services/${id}/backups/verify`);
+  expect(asked).toMatchObject({ status: 202, body: { message: expect.stringContaining(operationOf(asked)) } });
+  await expect
+    .poll(async () => (await call('GET', `/operations/${operationOf(asked)}`)).body, { timeout: 60_000 })
+    .toMatchObject({ kind: 'verifyBackup', service_id: id, status: 'succeeded' });
+  expect((await call('GET', `/services/${id}/backups`)).body).toMatchObject({ last_verification: { succeeded: true } });
   const forked = await call('POST', `/services/${id}/forkService`, { fork_strategy: 'NOW' });
   expect(forked).toMatchObject({
     status: 202,
@@ -532,7 +597,15 @@ test('logs and series have their shapes, and refuse what is none of them', async
     });
 
   const names = (await call('GET', `/services/${id}/metrics/available-series`)).body['value'];
-  expect(names).toEqual(['cpu_millis', 'memory_bytes', 'storage_bytes', 'connections', 'transactions_per_second']);
+  expect(names).toEqual([
+    'cpu_millis',
+    'memory_bytes',
+    'storage_bytes',
+    'connections',
+    'transactions_per_second',
+    'lag_bytes',
+    'lag_seconds',
+  ]);
   const span = { from: '2026-01-01T00:00:00Z', to: '2026-01-01T01:00:30Z' };
   for (const [query, points] of [
     [{ name: 'connections', ...span }, 61],
@@ -600,11 +673,42 @@ test('auth/info in both spellings, by both schemes; projects; logout; analytics'
   expect(bodies.join('')).not.toContain(secret);
 });
 
+test('projects and keys', async () => {
+  const project = await callApi('POST', '/projects', { name: 'another', limits: { services: 1, memory_gbs: null } });
+  expect(project).toMatchObject({ status: 201, body: { name: 'another', operator: false, limits: { services: 1, memory_gbs: null } } });
+  const at = (path: string) => `/projects/${String(project.body['id'])}${path}`;
+  expect(await callApi('POST', at('/rename'), { name: 'renamed' })).toMatchObject({ status: 200, body: { name: 'renamed' } });
+  expect(await callApi('POST', at('/setLimits'), { cpu_millis: 4000 })).toMatchObject({
+    status: 200,
+    body: { limits: { services: 1, replica_sets: null, cpu_millis: 4000, memory_gbs: null } },
+  });
+  expect((await callApi('GET', at(''))).body).toMatchObject({
+    name: 'renamed',
+    used: { services: 0, replica_sets: 0, cpu_millis: 0, memory_gbs: 0 },
+  });
+  expect((await callApi('GET', '/projects?all=true')).body['value']).toHaveLength(2);
+  const key = await callApi('POST', at('/keys'), { name: 'reader', role: 'viewer', expires_at: '2099-01-01T00:00:00+01:00' });
+  expect(key).toMatchObject({
+    status: 201,
+    body: { role: 'viewer', expires_at: '2098-12-31T23:00:00.000Z', secret_key: expect.stringMatching(/^[\w-]{43}$/) },
+  });
+  const { secret_key: _, ...told } = key.body;
+  expect((await callApi('GET', at('/keys'))).body['value']).toEqual([told]);
+  const one = at(`/keys/${String(key.body['public_key'])}`);
+  expect((await callApi('GET', one)).body).toEqual(told);
+  expect((await callApi('DELETE', one)).status).toBe(204);
+  expect((await callApi('GET', one)).body['revoked_at']).toEqual(expect.any(String));
+});
+
 test('regions say what can be had, and what cannot, why', async () => {
   const { body } = await callApi('GET', `/projects/${cloud.projectId}/regions`);
   expect(body['value']).toHaveLength(1);
   const [region]: Body[] = Array.isArray(body['value']) ? body['value'] : [];
   expect(region).toMatchObject({ code: 'local', engine: 'local', limits_enforced: expect.any(Boolean) });
+  expect(region).toMatchObject({
+    clone_method: expect.stringMatching(/^(subvolume|reflink|copy)$/),
+    fork_cost: expect.stringContaining('forks are'),
+  });
   expect(region?.['sizes']).toHaveLength(9);
   const types = region?.['service_types'];
   expect(types).toHaveLength(3);
@@ -612,6 +716,23 @@ test('regions say what can be had, and what cannot, why', async () => {
     if (type.available === true) expect(type.version).toMatch(/^\d+\.\d+$/);
     else expect(type.reason).toContain('apt-get install');
   }
+  expect(region?.['pooler']).toEqual(
+    pgbouncer === null
+      ? { available: false, reason: expect.stringContaining('apt-get install pgbouncer') }
+      : { available: true, version: pgbouncer.version },
+  );
+});
+
+test('doctor: the machine as the command line sees it', async () => {
+  const { status, body } = await callApi('GET', '/doctor');
+  expect(status).toBe(200);
+  const found = body['value'];
+  expect(found).toContainEqual({ what: 'Node', state: 'ok', found: process.version });
+  expect(found).toContainEqual(
+    pgbouncer === null
+      ? { what: 'PgBouncer', state: 'missing', found: 'not installed', mend: expect.stringContaining('apt-get install pgbouncer') }
+      : { what: 'PgBouncer', state: 'ok', found: `${pgbouncer.version}, ${pgbouncer.path}` },
+  );
 });
 
 test('health, metrics and the CA need no key', async () => {
@@ -652,11 +773,136 @@ test('the reference page comes from here alone', async () => {
   }
 });
 
+test('VPCs and peerings, and a service that goes in and out', async () => {
+  const make = (name: string, cidr: string) => call('POST', '/vpcs', { name, cidr, region_code: 'local' });
+  const [one, two] = [await make('one', '10.1.0.0/16'), await make('two', '10.2.0.0/16')];
+  expect([one.status, two.status]).toEqual([201, 201]);
+  const [id, other] = [String(one.body['id']), String(two.body['id'])];
+  expect(one.body).toEqual({ id, name: 'one', cidr: '10.1.0.0/16', region_code: 'local' });
+  expect((await call('GET', '/vpcs')).body['value']).toEqual([one.body, two.body]);
+  expect((await call('GET', `/vpcs/${id}`)).body).toEqual(one.body);
+  expect((await call('POST', `/vpcs/${id}/rename`, { name: 'first' })).body).toMatchObject({ name: 'first', message: expect.any(String) });
+  const asked = { peer_account_id: cloud.projectId, peer_region_code: 'local', peer_vpc_id: other };
+  const peering = await call('POST', `/vpcs/${id}/peerings`, asked);
+  expect(peering).toMatchObject({ status: 201, body: { ...asked, status: 'active', provisioned_id: expect.any(String) } });
+  const path = `/vpcs/${id}/peerings/${String(peering.body['id'])}`;
+  expect((await call('GET', path)).body).toEqual(peering.body);
+  expect((await call('GET', `/vpcs/${id}/peerings`)).body['value']).toEqual([peering.body]);
+  expect((await call('DELETE', path)).status).toBe(204);
+
+  const { id: service } = await create({ name: 'in and out', service_type: 'POSTGRES' });
+  const { endpoint } = await reach(service, 'READY', 'QUEUED', 'CONFIGURING');
+  const attached = await call('POST', `/services/${service}/attachToVPC`, { vpc_id: id });
+  expect(attached).toMatchObject({ status: 202, body: { message: expect.stringContaining(id) } });
+  const inside = await reach(service, 'READY', 'CONFIGURING');
+  expect(inside).toMatchObject({ endpoint, vpc_endpoint: { vpc_id: id, port: portOf(inside) } });
+  expect(inside['vpcEndpoint']).toEqual(inside['vpc_endpoint']);
+  expect((await call('POST', `/services/${service}/detachFromVPC`, '')).status).toBe(202);
+  expect(
+    Object.keys(await reach(service, 'READY', 'CONFIGURING'))
+      .toSorted()
+      .join(' '),
+  ).toBe(SERVICE_KEYS);
+  await remove(service);
+  for (const vpc of [id, other]) expect((await call('DELETE', `/vpcs/${vpc}`)).status).toBe(204);
+});
+
 // ── at the end ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+test('a statement that reads is answered in rows of text', async () => {
+  const { id } = await create({ name: 'asked', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  expect(
+    await call('POST', `/services/${id}/query`, { sql: 'select $1::int + 1 as n, null as nothing', parameters: ['41'] }),
+  ).toMatchObject({
+    status: 200,
+    body: {
+      columns: [
+        { name: 'n', type: 'integer' },
+        { name: 'nothing', type: 'text' },
+      ],
+      rows: [['42', null]],
+      row_count: 1,
+      truncated: false,
+    },
+  });
+  await remove(id);
+});
+
+test('a service lists its members; once deleted it is among the deleted ones; a verification is cancelled', async () => {
+  const { id } = await create({ name: 'listed', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  expect((await call('GET', `/services/${id}/members`)).body['value']).toMatchObject([{ role: 'primary', state: 'running' }]);
+  const cancelled = await records.holdingReconciler(async () => {
+    const verifying = await call('POST', `/services/${id}/backups/verify`);
+    return call('POST', `/operations/${operationOf(verifying)}/cancel`);
+  });
+  expect(cancelled).toMatchObject({ status: 200, body: { status: 'failed' } });
+  await remove(id);
+  expect((await call('GET', '/deletedServices')).body['value']).toEqual(
+    expect.arrayContaining([expect.objectContaining({ service_id: id })]),
+  );
+});
+
+test('a session of the console begins with a key, or with a link that is used up by it', async () => {
+  expect((await callApi('POST', '/auth/sessions')).headers.get('set-cookie')).toMatch(/HttpOnly/);
+  const link = await callApi('POST', '/auth/links');
+  const [, token] = /#(.+)$/.exec(String(link.body['path'])) ?? [];
+  expect((await callApi('POST', '/auth/sessions/open', { token })).status).toBe(204);
+  expect((await callApi('POST', '/auth/sessions/open', { token })).status).toBe(401);
+});
+
+test('webhooks and what was delivered to them; the audit log', async () => {
+  const made = await call('POST', '/webhooks', { url: 'https://receiver.invalid/' });
+  expect(made.status).toBe(201);
+  const path = `/webhooks/${String(made.body['id'])}`;
+  expect((await call('GET', '/webhooks')).body['value']).toHaveLength(1);
+  expect((await call('POST', `${path}/test`)).status).toBe(200);
+  const { id } = await create({ name: 'told of', service_type: 'POSTGRES' });
+  const deliveries = async () => [(await call('GET', `${path}/deliveries`)).body['value']].flat().filter(isBody);
+  await expect.poll(deliveries, { timeout: 60_000 }).not.toEqual([]);
+  const deliveryId = String((await deliveries())[0]?.['id']);
+  expect((await call('POST', `${path}/deliveries/${deliveryId}/redeliver`)).status).toBe(202);
+  expect((await call('DELETE', path)).status).toBe(204);
+  expect((await call('GET', '/audit?limit=5')).body['value']).toHaveLength(5);
+  await remove(id);
+});
+
+test.runIf(haproxy !== null)('a read replica set: its life', async () => {
+  const { id } = await create({ name: 'read from', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  const sets = `/services/${id}/replicaSets`;
+  const made = await call('POST', sets, { name: 'readers', nodes: 1, cpu_millis: 500, memory_gbs: 2 });
+  expect(made).toMatchObject({ status: 202, body: { name: 'readers', nodes: 1 } });
+  const path = `${sets}/${String(made.body['id'])}`;
+  const ready = () => expect.poll(async () => (await call('GET', path)).body['status'], { timeout: 120_000 }).toBe('active');
+  await ready();
+  expect((await call('GET', sets)).body['value']).toHaveLength(1);
+  expect((await call('POST', `${path}/setEnvironment`, { environment: 'PROD' })).status).toBe(200);
+  if (pgbouncer !== null) expect((await call('POST', `${path}/enablePooler`)).status).toBe(200);
+  await ready();
+  expect((await call('POST', `${path}/disablePooler`)).status).toBe(200);
+  await ready();
+  expect((await call('POST', `${path}/resize`, { cpu_millis: 1000, memory_gbs: 4 })).status).toBe(202);
+  await ready();
+  expect((await call('DELETE', path)).status).toBe(202);
+  await expect.poll(async () => (await call('GET', path)).status, { timeout: 120_000 }).toBe(404);
+  await remove(id);
+});
+
+/** What is answered by a stream, which events.test.ts and audit-log.test.ts read. */
+const STREAMS = ['streamEvents', 'exportAudit'];
+/** What only an installation with HAProxy answers well. */
+const needsHaproxy = (id: string): boolean =>
+  ['switchover', 'drill'].includes(id) || (id.includes('ReplicaSet') && id !== 'listReplicaSets');
 
 test('every call of the document was made and answered as it says', () => {
   const successes = [...seen].filter((entry) => / 20\d$/.test(entry)).map((entry) => entry.replace(/ .*/, ''));
-  expect(successes.toSorted()).toEqual(routes.map(({ operationId }) => operationId).toSorted());
+  const possible = routes
+    .map(({ operationId }) => operationId)
+    .filter((id) => (pgbouncer !== null || !id.startsWith('enablePooler')) && (haproxy !== null || !needsHaproxy(id)))
+    .filter((id) => !STREAMS.includes(id));
+  expect(successes.toSorted()).toEqual(possible.toSorted());
 });
 
 test('no password is in any answer but that to create, nor in any file or record of the installation', async () => {

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { findProgram } from '../src/engine/local/daemon.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 
 const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));
@@ -108,26 +109,44 @@ test('status and doctor', async () => {
   }
 });
 
+test('without an installation, doctor looks, audit says so, down has nothing to do, and none makes anything', async () => {
+  const home = join(cloud.home, 'none');
+  const before = cloud.env['HOWDAH_HOME'] ?? '';
+  cloud.env['HOWDAH_HOME'] = home;
+  try {
+    const doctor = await cloud.cli('doctor');
+    expect(doctor).toMatchObject({ code: 0, stderr: '' });
+    expect(doctor.stdout).toMatch(/file system: .*none\/data, on .*: forks are /);
+    expect(await cloud.cli('audit')).toMatchObject({ code: 1, stderr: expect.stringContaining(`no installation in ${home}: howdah up`) });
+    expect(await cloud.cli('down', '--databases')).toMatchObject({ code: 0, stderr: '' });
+    expect((await cloud.cli('store', 'show')).stdout).toContain('Nothing yet');
+    expect(await readdir(cloud.home)).not.toContain('none');
+    // Neither a directory nor a probe of the file system beside it.
+    expect((await readdir(cloud.home)).filter((name) => name.startsWith('.probe-'))).toEqual([]);
+  } finally {
+    cloud.env['HOWDAH_HOME'] = before;
+  }
+});
+
 test('a service from create to delete', async () => {
   const created = await cloud.cli('service', 'create', '--name', 'by hand', '--addons', 'none', '--memory-gbs', '2');
-  expect(created).toMatchObject({ code: 0, stderr: '' });
+  expect(created).toMatchObject({ code: 0, stderr: expect.stringContaining('✓ clone template') });
   const [, password = '', port = ''] =
-    /postgres:\/\/tsdbadmin:([A-Za-z0-9_-]{32})@127\.0\.0\.1:(\d+)\/tsdb\?sslmode=require/.exec(created.stdout) ?? [];
+    /postgres:\/\/tsdbadmin:([A-Za-z0-9_-]{32})@127\.0\.0\.1:(\d+)\/tsdb\?sslmode=verify-full/.exec(created.stdout) ?? [];
   const client = await connectTo(cloud, { endpoint: { host: '127.0.0.1', port: Number(port) } }, password);
   await client.end();
-  expect(created.stdout).toContain('clone template');
 
   const listed = await cloud.cli('service', 'list');
   expect(listed.stdout).toMatch(
     /^ID +NAME +TYPE +STATUS +CPU +MEMORY +ENDPOINT\n[a-z0-9]{10} +by hand +POSTGRES +READY +0\.5 +2 GB +127\.0\.0\.1:\d+\n$/,
   );
-  const [service]: { service_id: string }[] = JSON.parse((await cloud.cli('service', 'list', '--json')).stdout);
+  const [service]: { service_id: string }[] = JSON.parse((await cloud.cli('service', 'list', '-o', 'json')).stdout);
   const id = service?.service_id ?? '';
   for (const name of [id, 'by hand'])
-    expect(JSON.parse((await cloud.cli('service', 'get', name)).stdout)).toMatchObject({ service_id: id, status: 'READY' });
+    expect(JSON.parse((await cloud.cli('service', 'get', name, '-o', 'json')).stdout)).toMatchObject({ service_id: id, status: 'READY' });
 
   expect(await cloud.cli('service', 'start', id)).toMatchObject({
-    code: 1,
+    code: 5,
     stderr: expect.stringContaining('cannot start a service that is READY'),
   });
   expect((await cloud.cli('service', 'stop', id)).code).toBe(0);
@@ -141,11 +160,32 @@ test('a service from create to delete', async () => {
     code: 2,
     stderr: expect.stringContaining('500/2'),
   });
-  expect(await cloud.cli('service', 'rename', id, 'other name')).toMatchObject({ code: 0, stdout: `${id} is now called other name\n` });
+  expect(await cloud.cli('service', 'rename', id, 'other name')).toMatchObject({
+    code: 0,
+    stdout: expect.stringMatching(/^NAME +other name$/m),
+  });
   expect((await cloud.cli('service', 'delete', 'other name')).code).toBe(0);
   expect(await cloud.cli('service', 'get', id)).toMatchObject({ code: 3, stderr: expect.stringContaining('howdah service list') });
   expect((await cloud.request('GET', `/services/${id}`)).status).toBe(404);
   expect((await cloud.cli('audit')).stdout).toBe('All is as it must be.\n');
+});
+
+test.runIf((await findProgram('pgbouncer')) !== null)('a connection pooler, from its birth and later', async () => {
+  const created = await cloud.cli('service', 'create', '--name', 'pooled', '--addons', 'none', '--pooler');
+  expect(created.code, created.stderr).toBe(0);
+  const id = /POSTGRES ([a-z0-9]{10}) at/.exec(created.stdout)?.[1] ?? '';
+  const { connection_pooler: pooler } = await cloud.get(id);
+  const endpoint = `127.0.0.1:${pooler?.endpoint.port}`;
+  expect(created.stdout).toContain(`by transaction: ${endpoint}/tsdb_transaction?sslmode=require`);
+  expect(JSON.parse((await cloud.cli('service', 'get', 'pooled', '-o', 'json')).stdout)).toMatchObject({ connection_pooler: pooler });
+  const disabled = await cloud.cli('service', 'disable-pooler', id);
+  expect([disabled.code, disabled.stdout.includes('POOLER')]).toEqual([0, false]);
+  expect(await cloud.get(id)).not.toHaveProperty('connection_pooler');
+  expect(await cloud.cli('psql', '--pooler', id)).toMatchObject({ code: 2, stderr: expect.stringContaining(`enable-pooler ${id}`) });
+  const enabled = await cloud.cli('service', 'enable-pooler', 'pooled');
+  expect(enabled.code).toBe(0);
+  expect(enabled.stdout).toMatch(new RegExp(`^POOLER +${endpoint}$`, 'm'));
+  expect((await cloud.cli('service', 'delete', id)).code).toBe(0);
 });
 
 test('what is asked for wrongly ends with 2, what is not there with 3', async () => {
@@ -209,7 +249,7 @@ test('a taken port is said to be, and leaves nothing running', async () => {
     squatter.close();
     expect(outcome).toMatchObject({ code: 1, stderr: expect.stringContaining(`port ${port} of 127.0.0.1 is taken`) });
     expect((await howdah(['down', '--databases'], { HOWDAH_HOME: home })).stdout).toContain('0 databases stopped');
-    expect(await howdah(['status'], { HOWDAH_HOME: home })).toMatchObject({ code: 1, stderr: expect.stringContaining('howdah up') });
+    expect(await howdah(['status'], { HOWDAH_HOME: home })).toMatchObject({ code: 8, stderr: expect.stringContaining('howdah up') });
   });
 });
 
@@ -217,7 +257,7 @@ test('without an installation, commands say how to get one', async () => {
   await withHome(async (home) => {
     for (const args of [['status'], ['service', 'list'], ['psql', 'x']])
       expect(await howdah(args, { HOWDAH_HOME: join(home, 'none') })).toMatchObject({
-        code: 1,
+        code: 8,
         stderr: expect.stringContaining('howdah up'),
       });
     expect(await howdah(['down'], { HOWDAH_HOME: join(home, 'none') })).toMatchObject({
@@ -243,8 +283,8 @@ test('down stops the control plane and not the databases; down --databases stops
   expect(down).toMatchObject({ code: 0, stdout: 'The control plane has stopped; the databases go on.\n', stderr: '' });
   expect((await client.query('select 1 as one')).rows).toEqual([{ one: 1 }]);
   await expect(fetch(`http://127.0.0.1:${cloud.port}/healthz`)).rejects.toThrow();
-  expect((await cloud.cli('status')).code).toBe(1);
-  expect(await cloud.cli('service', 'list')).toMatchObject({ code: 1, stderr: expect.stringContaining('howdah up') });
+  expect((await cloud.cli('status')).code).toBe(8);
+  expect(await cloud.cli('service', 'list')).toMatchObject({ code: 8, stderr: expect.stringContaining('howdah up') });
   expect(await cloud.cli('down')).toMatchObject({ code: 0, stdout: 'The control plane is not running.\n' });
 
   await cloud.up();

@@ -10,6 +10,7 @@ import { findServer, runningServers } from '../src/engine/local/server.ts';
 import { childrenOf, findProcess, signal } from '../src/engine/local/processes.ts';
 import { createLayout, type InstancePaths } from '../src/engine/local/layout.ts';
 import { run } from '../src/engine/local/run.ts';
+import { randomFrom } from './crash.ts';
 import { connectTo, install, makeHome, type Installation, type Service } from './harness.ts';
 
 let cloud: Installation;
@@ -139,6 +140,17 @@ describe('something in the way', () => {
     const second = await cloud.create({ name: 'after', service_type: 'POSTGRES' });
     expect(second.endpoint.port).toBe(first.endpoint.port + 2);
     squatter.close();
+  });
+
+  test("another server's key beside a certificate, as a crash between the two files leaves it: both are made anew", async () => {
+    const [service, other] = await Promise.all(['torn', 'whole'].map((name) => cloud.create({ name, service_type: 'POSTGRES' })));
+    if (service === undefined || other === undefined) throw new Error('two services');
+    await cloud.request('POST', `/services/${service.service_id}/stop`);
+    await cloud.until(service.service_id, 'PAUSED');
+    await writeFile(join(pathsOf(service).config, 'server.key'), await readFile(join(pathsOf(other).config, 'server.key')));
+    await cloud.request('POST', `/services/${service.service_id}/start`);
+    await cloud.until(service.service_id, 'READY');
+    await (await connectTo(cloud, service, service.initial_password)).end();
   });
 
   test('a directory that is not ours is not touched', async () => {
@@ -326,15 +338,4 @@ async function listenOn(port: number): Promise<Server> {
   const server = createServer().listen(port, '127.0.0.1');
   await once(server, 'listening');
   return server;
-}
-
-/** mulberry32: small, seeded, good enough to explore orderings. */
-function randomFrom(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }

@@ -100,6 +100,16 @@ describe('a fork of now', () => {
     expect((await cloud.get(parent.service_id)).status).toBe('PAUSED');
   });
 
+  test('has what its parent committed without waiting for the disk', async () => {
+    const parent = await cloud.create({ name: 'hasty', service_type: 'POSTGRES' });
+    await insert(parent, 'slow');
+    const child = await withClient(parent, async (client) => {
+      await client.query(`set synchronous_commit = off; insert into t (name) values ('fast')`);
+      return fork(parent, { fork_strategy: 'NOW' });
+    });
+    expect(await namesIn(child)).toEqual(['slow', 'fast']);
+  });
+
   test('does not fail a transaction of its parent, and is consistent in itself, ten times under load', async () => {
     const parent = await cloud.create({ name: 'busy', service_type: 'POSTGRES' });
     await withClient(parent, (client) =>

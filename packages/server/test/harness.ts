@@ -4,8 +4,9 @@
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { get } from 'node:https';
 import { chmod, mkdtemp, readFile, readlink, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -15,9 +16,10 @@ import { Client } from 'pg';
 import { audit } from '../src/audit.ts';
 import { readCredentials } from '../src/installation.ts';
 
-const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));
+/** The command line, as it was built. */
+export const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));
 /** Ports of one installation: the API's, then those for databases. */
-const PORTS = 64;
+const PORTS = 128;
 
 export type Service = Schemas['Service'];
 export type Answer = { status: number; body: unknown; headers: Headers };
@@ -31,10 +33,15 @@ export async function makeHome(): Promise<string> {
   return home;
 }
 
-/** Starts an installation. @param settings further settings of the environment, such as HOWDAH_SPARES */
-export async function install(settings: Record<string, string> = {}) {
+/**
+ * Starts an installation.
+ *
+ * @param settings further settings of the environment, such as HOWDAH_SPARES
+ * @param within a command that runs the control plane in turn: with fewer privileges
+ */
+export async function install(settings: Record<string, string> = {}, within: readonly string[] = []) {
   const home = settings['HOWDAH_HOME'] ?? (await makeHome());
-  const port = await freePorts();
+  const port = await claimPorts();
   const env: Record<string, string> = {
     PATH: process.env['PATH'] ?? '',
     HOWDAH_HOME: home,
@@ -47,12 +54,14 @@ export async function install(settings: Record<string, string> = {}) {
   const output: string[] = [];
 
   const up = async (): Promise<void> => {
-    const child = spawn(process.execPath, [HOWDAH, 'up'], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const [program, ...words] = [...within, process.execPath, HOWDAH, 'up'] as const;
+    const child = spawn(program, words, { env, stdio: ['ignore', 'pipe', 'pipe'] });
     plane = child;
     child.stdout.setEncoding('utf8').on('data', (text: string) => output.push(text));
     child.stderr.setEncoding('utf8').on('data', (text: string) => output.push(text));
     while (!(await isReady(port))) {
-      if (child.exitCode !== null) throw new Error(`howdah up ended with ${child.exitCode}: ${output.join('')}`);
+      if (child.exitCode !== null || child.signalCode !== null)
+        throw new Error(`howdah up ended with ${child.exitCode ?? child.signalCode}: ${output.join('')}`);
       await sleep(20);
     }
   };
@@ -83,7 +92,24 @@ export async function install(settings: Record<string, string> = {}) {
     return { status: response.status, body: parseMaybe(await response.text()), headers: response.headers };
   };
 
-  const get = async (id: string): Promise<Service> => {
+  /** A list, page after page. A thing that comes a second time ends it: pages that repeat what was there may have no end. */
+  const pages = async <T>(path: string, idOf: (one: T) => string): Promise<{ all: T[]; pages: number }> => {
+    const found = new Map<string, T>();
+    let count = 0;
+    for (let next: string | undefined = path; next !== undefined; count++) {
+      const { status, body, headers } = await request('GET', next);
+      if (status !== 200 || !Array.isArray(body)) throw new Error(`${next} answered ${status}: ${JSON.stringify(body)}`);
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the answer's schema is checked elsewhere
+      for (const one of body as T[]) {
+        if (found.has(idOf(one))) throw new Error(`${next} repeats ${idOf(one)}`);
+        found.set(idOf(one), one);
+      }
+      next = /projects\/[a-z0-9]+(\/[^>]+)>; rel="next"/.exec(headers.get('Link') ?? '')?.[1];
+    }
+    return { all: [...found.values()], pages: count };
+  };
+
+  const getService = async (id: string): Promise<Service> => {
     const { data } = await client.GET('/projects/{project_id}/services/{service_id}', {
       params: { path: { project_id: projectId, service_id: id } },
     });
@@ -94,7 +120,7 @@ export async function install(settings: Record<string, string> = {}) {
   /** Waits until a service has a status; the test's own time limit is the deadline. */
   const until = async (id: string, status: Service['status']): Promise<Service> => {
     for (;;) {
-      const service = await get(id);
+      const service = await getService(id);
       if (service.status === status) return service;
       await sleep(20);
     }
@@ -153,7 +179,8 @@ export async function install(settings: Record<string, string> = {}) {
     stop,
     planePid: () => plane?.pid,
     request,
-    get,
+    pages,
+    get: getService,
     until,
     create,
     operations,
@@ -188,21 +215,43 @@ async function isReady(port: number): Promise<boolean> {
   try {
     return (await fetch(`http://127.0.0.1:${port}/readyz`)).ok;
   } catch {
-    return false; // not listening yet
+    return isReadyByTls(port); // or not listening yet
   }
 }
 
-/** A block of ports below the range from which the system takes its own, whose first is free now. */
-async function freePorts(): Promise<number> {
+/** Whose certificate it is, is the matter of the tests of TLS. */
+async function isReadyByTls(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    get({ host: '127.0.0.1', port, path: '/readyz', rejectUnauthorized: false, agent: false }, (response) => {
+      response.resume();
+      resolve(response.statusCode === 200);
+    }).on('error', () => resolve(false));
+  });
+}
+
+/**
+ * A block of ports below the range from which the system takes its own, for as long as this process lives: other installations of tests
+ * leave it alone even while nothing listens there, as between two control planes. The first port is free now.
+ */
+async function claimPorts(): Promise<number> {
   for (;;) {
-    const first = 10_000 + Math.floor(Math.random() * 330) * PORTS;
+    const block = Math.floor(Math.random() * 165);
+    const first = 10_000 + block * PORTS;
+    // The name of a socket that is in no directory goes with the process that listens on it.
+    if (!(await listens(createServer().unref(), `\0howdah-test-ports-${block}`))) continue;
     const probe = createServer();
-    const free = await new Promise<boolean>((resolve) => {
-      probe.once('error', () => resolve(false));
-      probe.listen(first, '127.0.0.1', () => probe.close(() => resolve(true)));
-    });
-    if (free) return first;
+    if (!(await listens(probe, first))) continue;
+    await new Promise((resolve) => probe.close(resolve));
+    return first;
   }
+}
+
+function listens(server: Server, at: string | number): Promise<boolean> {
+  return new Promise((resolve) => {
+    server.once('error', () => resolve(false)).once('listening', () => resolve(true));
+    if (typeof at === 'string') server.listen(at);
+    else server.listen(at, '127.0.0.1');
+  });
 }
 
 function parseMaybe(text: string): unknown {

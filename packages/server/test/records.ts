@@ -10,15 +10,15 @@ export async function openRecords(home: string) {
   pool.on('error', () => undefined);
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
 
-  /**
-   * Keeps the reconciler from beginning to look at any service while `work` runs, so that what a request recorded stays as it is:
-   * taking a lease waits. Nothing else is locked.
-   */
-  const holdingReconciler = async <T>(work: () => Promise<T>): Promise<T> => {
+  /** Has statements of a kind wait while `work` runs. Nothing else is locked. */
+  const holding = async <T>(table: string, column: string, work: () => Promise<T>): Promise<T> => {
     const holder = await pool.connect();
     try {
       await holder.query(HOLD);
-      await holder.query('select pg_advisory_lock(7)');
+      await holder.query(
+        `create or replace trigger hold_${table} before update of ${column} on ${table} for each statement execute function hold()`,
+      );
+      await holder.query(`select pg_advisory_lock(hashtext('hold_${table}'))`);
       return await work();
     } finally {
       await holder.query('select pg_advisory_unlock_all()');
@@ -26,10 +26,23 @@ export async function openRecords(home: string) {
     }
   };
 
-  return { db, holdingReconciler, close: () => db.destroy() };
+  /**
+   * Keeps the reconciler from beginning to look at any service while `work` runs, so that what a request recorded stays as it is:
+   * taking a lease waits.
+   */
+  const holdingReconciler = <T>(work: () => Promise<T>): Promise<T> => holding('services', 'lease_token', work);
+
+  /** Keeps answers to calls with an Idempotency-Key from being kept while `work` runs. */
+  const holdingAnswers = <T>(work: () => Promise<T>): Promise<T> => holding('kept_answers', 'sealed', work);
+
+  /** Whether anybody waits for what is held. */
+  const isAwaited = async (): Promise<boolean> =>
+    (await pool.query(`select from pg_locks where locktype = 'advisory' and not granted`)).rows.length > 0;
+
+  return { db, holdingReconciler, holdingAnswers, isAwaited, close: () => db.destroy() };
 }
 
 /** A trigger for each statement runs before any row is locked. */
 const HOLD = `
-  create or replace function hold_lease() returns trigger language plpgsql as 'begin perform pg_advisory_xact_lock_shared(7); return null; end';
-  create or replace trigger hold_lease before update of lease_token on services for each statement execute function hold_lease()`;
+  create or replace function hold() returns trigger language plpgsql as
+  'begin perform pg_advisory_xact_lock_shared(hashtext(tg_name)); return null; end'`;

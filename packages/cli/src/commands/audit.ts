@@ -1,23 +1,23 @@
 import type { Command } from 'commander';
+import { verb } from '../command.ts';
 import { homeDirectory } from '../connection.ts';
-import { Failure, say } from '../output.ts';
+import { Failure } from '../exit.ts';
+import { say } from '../output.ts';
 import { loadServer } from '../server.ts';
 
 export function addAudit(program: Command): void {
-  program
-    .command('audit')
-    .description('Compare the records with the machine: processes, ports, directories, limits, operations.')
-    .action(async () => {
-      const server = await loadServer();
-      const home = homeDirectory();
-      const problems = await server.audit({ home, databaseUrl: process.env['DATABASE_URL'] || null }).catch((error: unknown) => {
-        const refused = error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ECONNREFUSED');
-        if (!refused) throw error;
-        throw new Failure(`the records of ${home} do not answer: they run with the control plane, which howdah up starts`);
-      });
-      for (const problem of problems) say(problem);
-      if (problems.length > 0)
-        throw new Failure(`${problems.length} ${problems.length === 1 ? 'thing is' : 'things are'} not as they must be`);
-      say('All is as it must be.');
+  const does = 'Compare the records with the machine: processes, ports, directories, limits, operations.';
+  verb(program, 'audit', { does, example: 'howdah audit' }).action(async () => {
+    const server = await loadServer();
+    const home = homeDirectory();
+    const problems = await server.audit({ home, databaseUrl: process.env['DATABASE_URL'] || null }).catch((error: unknown) => {
+      const refused = error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ECONNREFUSED');
+      if (!refused) throw error;
+      throw new Failure(`the records of ${home} do not answer: they run with the control plane, which howdah up starts`);
     });
+    for (const problem of problems) say(problem);
+    if (problems.length > 0)
+      throw new Failure(`${problems.length} ${problems.length === 1 ? 'thing is' : 'things are'} not as they must be`);
+    say('All is as it must be.');
+  });
 }

@@ -1,15 +1,16 @@
 import type { Command } from 'commander';
+import { verb } from '../command.ts';
 import { homeDirectory } from '../connection.ts';
-import { Failure, say } from '../output.ts';
+import { Failure } from '../exit.ts';
+import { say } from '../output.ts';
 import { loadServer } from '../server.ts';
 
 /** What an orderly stop may take: steps under way end first. */
 const STOP_DEADLINE_MS = 60_000;
 
 export function addDown(program: Command): void {
-  program
-    .command('down')
-    .description('Stop the control plane; the databases go on unless --databases is given.')
+  const does = 'Stop the control plane; the databases go on unless --databases is given.';
+  verb(program, 'down', { does, example: 'howdah down --databases' })
     .option('--databases', 'stop the databases as well')
     .action(async ({ databases }: { databases?: true }) => {
       const server = await loadServer();

@@ -1,15 +1,16 @@
 import type { Command } from 'commander';
+import { verb } from '../command.ts';
 import { credentials } from '../connection.ts';
-import { say } from '../output.ts';
+import { quoted, say } from '../output.ts';
 
 export function addEnv(program: Command): void {
-  program
-    .command('env')
-    .description('Print the API, the project and the key as shell variables: eval "$(howdah env)"')
-    .action(async () => {
-      const { apiUrl, projectId, key } = await credentials();
-      // Not HOWDAH_…: those are settings of the next start.
-      const variables = { HD_API: apiUrl, HD_PROJECT: `${apiUrl}/projects/${projectId}`, HD_KEY: key };
-      for (const [name, value] of Object.entries(variables)) say(`export ${name}='${value.replaceAll("'", "'\\''")}'`);
-    });
+  verb(program, 'env', {
+    does: 'Print the API, the project and the key as shell variables. Clients and commands find the API by them, too.',
+    example: 'eval "$(howdah env)"',
+  }).action(async () => {
+    const { apiUrl, projectId, key } = await credentials();
+    // Not HOWDAH_…: those are settings of the next start.
+    const variables = { HD_API: apiUrl, HD_PROJECT: `${apiUrl}/projects/${projectId}`, HD_KEY: key };
+    for (const [name, value] of Object.entries(variables)) say(`export ${name}=${quoted(value)}`);
+  });
 }

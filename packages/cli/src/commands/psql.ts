@@ -1,24 +1,29 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { join } from 'node:path';
+import type { Schemas } from '@howdah/client';
+import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract/types';
 import type { Command } from 'commander';
-import { connect, homeDirectory } from '../connection.ts';
-import { Failure } from '../output.ts';
-import { findService } from './service.ts';
+import { endpointOf, poolerOf, urlOf, variablesOf } from '../address.ts';
+import { verb, type Printing } from '../command.ts';
+import { connect, findCa } from '../connection.ts';
+import { Failure } from '../exit.ts';
+import { findService } from '../find.ts';
+import { say, showAs } from '../output.ts';
 
 export function addPsql(program: Command): void {
-  program
-    .command('psql')
-    .description('Open psql on a service. The password comes from PGPASSWORD, ~/.pgpass or the prompt.')
-    .argument('<service>', 'id or name')
-    .argument('[psql-options...]', 'handed to psql as they are')
+  verb(program, 'psql <service> [psql-options...]', {
+    does: 'Open psql on a service. The password comes from PGPASSWORD, ~/.pgpass or the prompt.',
+    example: "howdah psql orders -c 'select version()'",
+  })
+    .option('--pooler', 'through its connection pooler; before the name of the service')
     .passThroughOptions()
-    .action(async (name: string, psqlOptions: string[]) => {
+    .action(async (name: string, psqlOptions: string[], { pooler }: { pooler?: true }) => {
       const connection = await connect();
-      const service = await findService(connection, name);
-      const caPath = join(homeDirectory(), 'ca', 'ca.pem');
-      const url = `host=${service.endpoint.host} port=${service.endpoint.port} user=tsdbadmin dbname=tsdb sslmode=verify-full sslrootcert=${caPath}`;
-      const child = spawn('psql', [url, ...psqlOptions], { stdio: 'inherit' });
+      const { host, port } = askedFor(await findService(connection, name), pooler);
+      const ca = await findCa(connection.apiUrl);
+      const mode = ca === null ? 'sslmode=require' : `sslmode=verify-full sslrootcert='${ca.replaceAll(/['\\]/g, '\\$&')}'`;
+      const words = `host=${host} port=${port} user=${ADMIN_ROLE} dbname=${DATABASE_NAME} ${mode}`;
+      const child = spawn('psql', [words, ...psqlOptions], { stdio: 'inherit' });
       const [code] = await Promise.race([
         once(child, 'exit'),
         once(child, 'error').then(() => {
@@ -27,4 +32,28 @@ export function addPsql(program: Command): void {
       ]);
       process.exitCode = typeof code === 'number' ? code : 1;
     });
+}
+
+export function addUrl(program: Command): void {
+  verb(program, 'url <service>', {
+    does: 'Print the connection string of a service, without its password, which nobody keeps; env: the variables of libpq.',
+    example: 'pg_dump "$(howdah url orders)"',
+    takes: ['output'],
+  })
+    .option('--pooler', 'through its connection pooler')
+    .action(async (name: string, { output, pooler }: Printing & { pooler?: true }) => {
+      const connection = await connect();
+      const service = await findService(connection, name);
+      const address = { ...askedFor(service, pooler), ca: await findCa(connection.apiUrl) };
+      await showAs(output, service, 'service', () => say(urlOf(address)), variablesOf(address));
+    });
+}
+
+/** The endpoint of a service, or that of its pooler. @throws Failure usage when it has none */
+function askedFor(service: Schemas['Service'], pooler = false): Schemas['Endpoint'] {
+  if (!pooler) return endpointOf(service);
+  const { name, service_id: id } = service;
+  const found = poolerOf(service);
+  if (found === undefined) throw new Failure(`${name} has no connection pooler: howdah service enable-pooler ${id}`, 'usage');
+  return found;
 }

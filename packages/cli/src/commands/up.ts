@@ -2,15 +2,17 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
-import pc from 'picocolors';
-import { duration, Failure, say } from '../output.ts';
+import { Failure } from '../exit.ts';
+import { duration, paint, say } from '../output.ts';
+import { verb } from '../command.ts';
 import { SETTINGS } from '@howdah/server/config';
 import { loadServer } from '../server.ts';
 
 export function addUp(program: Command): void {
-  const command = program
-    .command('up')
-    .description('Start the cloud on this machine, in the foreground. Ctrl-C stops the control plane; the databases go on.');
+  const command = verb(program, 'up', {
+    does: 'Start the cloud on this machine, in the foreground. Ctrl-C stops the control plane; the databases go on.',
+    example: 'howdah up --port 8090',
+  });
   for (const [name, { flag, meaning, default: fallback }] of Object.entries(SETTINGS)) {
     command.option(`${flag} <value>`, `${meaning} (${name}; default ${fallback})`);
   }
@@ -28,16 +30,21 @@ async function up(options: Record<string, string>): Promise<void> {
   }
   const { log, path: logPath } = server.openLog(config.home);
   const plane = await server
-    .startControlPlane(config, log, (step, ms) => say(`${pc.green('✓')} ${step} ${pc.dim(duration(ms))}`))
+    .startControlPlane(config, log, (step, ms) => say(`${paint.green('✓')} ${step} ${paint.dim(duration(ms))}`))
     .catch((error: unknown) => {
       log.error({ err: error }, 'the start failed');
+      if (error instanceof server.ConfigError) throw new Failure(error.message, 'usage');
       if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') {
         throw new Failure(`port ${config.port} of ${config.host} is taken by another program: end it, or choose another with --port`);
       }
       throw error;
     });
-  say(`${pc.green('✓')} serving ${pc.dim(`after ${duration(performance.now() - begun)}`)}`);
-  greet(plane.apiUrl, config.home, { credentials: server.credentialsPath(config.home), log: logPath });
+  say(`${paint.green('✓')} serving ${paint.dim(`after ${duration(performance.now() - begun)}`)}`);
+  if (server.isInTheClear(config))
+    say(
+      `${paint.yellow('warning')} HOWDAH_TLS is off: keys and passwords travel in the clear to whoever reaches ${config.host}:${config.port}`,
+    );
+  greet(plane.apiUrl, config.home, await plane.consoleLink(), { credentials: server.credentialsPath(config.home), log: logPath });
 
   let stopping = false;
   const stop = async (): Promise<void> => {
@@ -61,7 +68,7 @@ function readSettings(server: Awaited<ReturnType<typeof loadServer>>, options: R
     );
     return server.readConfig(process.env, flags);
   } catch (error) {
-    if (error instanceof server.ConfigError) throw new Failure(error.message, 2);
+    if (error instanceof server.ConfigError) throw new Failure(error.message, 'usage');
     throw error;
   }
 }
@@ -69,11 +76,13 @@ function readSettings(server: Awaited<ReturnType<typeof loadServer>>, options: R
 /** The launcher of the clone that this bundle stands in: what is printed can be pasted in any directory. */
 const LAUNCHER = fileURLToPath(new URL('../../../howdah', import.meta.url));
 
-function greet(apiUrl: string, home: string, paths: { credentials: string; log: string }): void {
+function greet(apiUrl: string, home: string, consoleUrl: string, paths: { credentials: string; log: string }): void {
   // Pasted into another terminal, which does not have this one's environment.
   const setting = home === join(homedir(), '.howdah') ? '' : `HOWDAH_HOME='${home}' `;
+  const ca = apiUrl.startsWith('https:') ? ` --cacert '${join(home, 'ca', 'ca.pem')}'` : '';
   say(`
-${pc.bold('Howdah is up.')}
+${paint.bold('Howdah is up.')}
+  console      ${paint.cyan(consoleUrl)}
   API          ${apiUrl}
   reference    ${apiUrl}/reference
   credentials  ${paths.credentials}
@@ -81,7 +90,7 @@ ${pc.bold('Howdah is up.')}
 
 Make a database:
   eval "$(${setting}${LAUNCHER} env)"
-  curl -s -H "Authorization: Bearer $HD_KEY" -H 'Content-Type: application/json' \\
+  curl -s${ca} -H "Authorization: Bearer $HD_KEY" -H 'Content-Type: application/json' \\
     -d '{"name": "first"}' "$HD_PROJECT/services"
 
 Ctrl-C stops the control plane; the databases go on.`);

@@ -1,37 +1,81 @@
 /** The HTTP face: Fastify with our errors, our limits and the routes. It knows services, never an engine's insides. */
-import { ApiError, BASE_PATH, NAMED_SCHEMAS } from '@howdah/contract';
+import { ApiError, BASE_PATH, NAMED_SCHEMAS, type Finding } from '@howdah/contract';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, {
   LogController,
   type FastifyBaseLogger,
   type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
   type RawReplyDefaultExpression,
   type RawRequestDefaultExpression,
   type RawServerDefault,
 } from 'fastify';
 import { randomUUID } from 'node:crypto';
+import { createServer as createHttpServer, type RequestListener, type ServerOptions } from 'node:http';
+import { createServer as createHttpsServer } from 'node:https';
 import type { Socket } from 'node:net';
+import { AnsweredBefore, DryRun } from '../services/change.ts';
+import type { Peerings } from '../services/peerings.ts';
+import type { Projects } from '../services/projects.ts';
+import type { EventHub } from '../events/hub.ts';
+import type { Operations } from '../services/operations.ts';
 import type { Region } from '../services/regions.ts';
+import type { ReplicaSetCalls } from '../services/replica-sets.ts';
 import type { Services } from '../services/services.ts';
+import type { VpcServices } from '../services/vpcs.ts';
+import type { Webhooks } from '../services/webhooks.ts';
 import type { Store } from '../store/database.ts';
+import type { ServerCertificate } from '../tls.ts';
+import { auditCalls } from './audit-log.ts';
 import { createGuard } from './auth.ts';
+import { answerAgain, answerDryRun, answerKept } from './changes.ts';
+import { limitConnections, limitPipelining } from './connections.ts';
+import { consolePages, consoleSessions, createSessions } from './console.ts';
 import { errorBody, errorHandler, sendError } from './errors.ts';
 import { createMetrics } from './metrics.ts';
+import { auditLogRoutes } from './routes/audit-log.ts';
 import { authRoutes } from './routes/auth.ts';
+import { eventRoutes } from './routes/events.ts';
 import { installationRoutes } from './routes/installation.ts';
+import { keyRoutes } from './routes/keys.ts';
+import { memberRoutes } from './routes/members.ts';
 import { operationRoutes } from './routes/operations.ts';
 import { projectRoutes } from './routes/projects.ts';
+import { replicaSetRoutes } from './routes/replica-sets.ts';
 import { serviceRoutes } from './routes/services.ts';
+import { vpcRoutes } from './routes/vpcs.ts';
+import { webhookRoutes } from './routes/webhooks.ts';
 
 /** What routes stand on. */
 export type ApiContext = {
   store: Store;
   region: Region;
   services: Services;
+  projects: Projects;
+  vpcs: VpcServices;
+  peerings: Peerings;
+  http: HttpSettings;
+  operations: Operations;
+  webhooks: Webhooks;
+  events: EventHub;
+  replicaSets: ReplicaSetCalls;
   /** The certificate of our CA. */
   caPem: string;
+  /** Looks the machine over. */
+  doctor: () => Promise<Finding[]>;
   /** Whether the control plane does its work; null when it does, else why not. */
   notReady: () => Promise<string | null>;
+};
+
+/** How the API is reached, and what whoever reaches it may do at most. */
+export type HttpSettings = {
+  /** What it shows whoever connects by TLS; null: it speaks plain HTTP. */
+  certificate: ServerCertificate | null;
+  /** Addresses and networks whose word about the client's address is taken. */
+  trustedProxies: readonly string[];
+  connectionsPerAddress: number;
+  failedKeysPerMinute: number;
 };
 
 export type App = FastifyInstance<
@@ -52,16 +96,9 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
     // One line a request would be most of the log; errors are logged where they are answered.
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: LIMITS.bodyLimit,
-    requestTimeout: LIMITS.requestMs,
-    keepAliveTimeout: LIMITS.keepAliveMs,
     routerOptions: { maxParamLength: 512 },
-    // A request without Host would be refused by Node itself, without a word; nothing here asks for it.
-    http: {
-      maxHeaderSize: LIMITS.headerBytes,
-      headersTimeout: LIMITS.headersMs,
-      connectionsCheckingInterval: 2000,
-      requireHostHeader: false,
-    },
+    trustProxy: context.http.trustedProxies.length === 0 ? false : [...context.http.trustedProxies],
+    serverFactory: (handler) => createServer(limitPipelining(handler), context.http),
     // Fastify's own choice turns 5 and null into strings and drops fields that do not exist, all without telling anybody. The schemas
     // are our own and checked by our types: holding each against the meta-schema would be a tenth of a start (25 ms).
     ajv: { customOptions: { coerceTypes: false, removeAdditional: false, verbose: true, validateSchema: false } },
@@ -74,29 +111,74 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
 
   // Node would answer a header Expect that it does not know by itself, without a body; it may be ignored (RFC 9110, 10.1.1).
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
-  app.setErrorHandler(errorHandler);
+  app.setErrorHandler((error, request, reply) => {
+    if (error instanceof DryRun) return answerDryRun(reply, error, context.region.engine);
+    if (error instanceof AnsweredBefore) return againOrRefuse(error, request, reply);
+    return errorHandler(error, request, reply);
+  });
   acceptJson(app);
   refuseUnknownRoutes(app);
   endConnections(app);
+  limitConnections(app.server, context.http);
   app.addHook('onSend', async (request, reply) => void reply.header('X-Request-Id', request.id));
   for (const schema of NAMED_SCHEMAS) app.addSchema(schema);
   await extend?.(app);
 
   const metrics = createMetrics(app, context);
   installationRoutes(app, context, metrics);
+  const sessions = createSessions(context.store);
+  consolePages(app);
   await app.register(
     async (api: App) => {
       api.decorateRequest('key');
       api.decorateRequest('service');
-      api.addHook('onRequest', createGuard(context.store));
-      authRoutes(api, context);
+      api.decorateRequest('vpc');
+      api.decorateRequest('peering');
+      api.decorateRequest('change');
+      auditCalls(api, context.store, log);
+      api.addHook('onRequest', createGuard(context.store, context.http.failedKeysPerMinute, sessions.find));
+      api.addHook('preValidation', answerAgain);
+      authRoutes(api, sessions);
+      consoleSessions(api, sessions);
       projectRoutes(api, context);
+      keyRoutes(api, context);
       serviceRoutes(api, context);
+      vpcRoutes(api, context);
+      replicaSetRoutes(api, context);
       operationRoutes(api, context);
+      eventRoutes(api, context);
+      webhookRoutes(api, context);
+      auditLogRoutes(api, context);
+      memberRoutes(api, context);
     },
     { prefix: BASE_PATH },
   );
   return app;
+}
+
+/** By TLS where there is a certificate. */
+function createServer(handler: RequestListener, { certificate }: HttpSettings): RawServerDefault {
+  const options: ServerOptions = {
+    maxHeaderSize: LIMITS.headerBytes,
+    headersTimeout: LIMITS.headersMs,
+    requestTimeout: LIMITS.requestMs,
+    keepAliveTimeout: LIMITS.keepAliveMs,
+    connectionsCheckingInterval: 2000,
+    // A request without Host would be refused by Node itself, without a word; nothing here asks for it.
+    requireHostHeader: false,
+  };
+  if (certificate === null) return createHttpServer(options, handler);
+  const { certificatePem: cert, keyPem: key } = certificate;
+  return createHttpsServer({ ...options, cert, key, minVersion: 'TLSv1.2', handshakeTimeout: LIMITS.headersMs }, handler);
+}
+
+/** Of two calls with the same Idempotency-Key at the same time: the one that came second. */
+function againOrRefuse({ answer }: AnsweredBefore, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  try {
+    return answerKept(reply, answer);
+  } catch (error) {
+    return errorHandler(error, request, reply);
+  }
 }
 
 /** How long requests under way may go on when the control plane stops. */
@@ -108,6 +190,8 @@ const STOP_GRACE_MS = 5000;
  */
 function endConnections(app: App): void {
   app.addHook('preClose', async () => {
+    // One that never listened ends by itself only when it is asked to, which Fastify leaves to whoever made it.
+    if (!app.server.listening) return void app.server.close();
     const idle = setInterval(() => app.server.closeIdleConnections(), 50);
     const all = setTimeout(() => app.server.closeAllConnections(), STOP_GRACE_MS);
     app.server.once('close', () => {
@@ -150,7 +234,8 @@ function refuseUnknownRoutes(app: App): void {
   app.setNotFoundHandler((request, reply) => {
     const path = request.url.split('?')[0] ?? '';
     const methods = [...new Set(routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method))];
-    if (methods.length > 0) {
+    // The patterns allow a slash at the end, which no route has: its own method does not make it one.
+    if (methods.length > 0 && !methods.includes(request.method)) {
       void reply.header('Allow', methods.join(', '));
       return sendError(
         reply,

@@ -1,6 +1,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { parseAuthorization, sha256 } from './auth.ts';
+import { sha256 } from '../secret.ts';
+import { parseAuthorization } from './auth.ts';
 
 const basic = (text: string): string => `Basic ${Buffer.from(text).toString('base64')}`;
 

@@ -1,11 +1,19 @@
 /** Who asks, and whether they may: key, then project, then resource. Bodies are not even read before that. */
-import { createHash, timingSafeEqual } from 'node:crypto';
 import { ApiError, isId, type Role } from '@howdah/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { isSecret } from '../secret.ts';
+import { peeringNotFound } from '../services/peerings.ts';
+import { projectNotFound } from '../services/projects.ts';
+import { replicaSetNotFound } from '../services/replica-sets.ts';
 import { serviceNotFound } from '../services/services.ts';
+import { vpcNotFound } from '../services/vpcs.ts';
 import type { Store } from '../store/database.ts';
 import { keyReader, touchKey, type KeyRow } from '../store/keys.ts';
 import { docReader, type ServiceDoc } from '../store/services.ts';
+import { findPeering, findVpc, type PeeringRow, type VpcRow } from '../store/vpcs.ts';
+import { beginChange } from './changes.ts';
+import type { Session } from './console.ts';
+import { createFailures } from './failures.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -13,6 +21,10 @@ declare module 'fastify' {
     key: KeyRow;
     /** The service that the path names, of the caller's project. */
     service: ServiceDoc;
+    /** The VPC that the path names, of the caller's project. */
+    vpc: VpcRow;
+    /** The peering that the path names, of that VPC. */
+    peering: PeeringRow;
   }
   interface FastifyContextConfig {
     /** Answered without a key. */
@@ -21,8 +33,20 @@ declare module 'fastify' {
     deletedToo?: boolean;
     /** A POST that changes nothing: viewers may. */
     readOnlyPost?: boolean;
+    /** Reads what is in a database, which is a secret: keys that may change things may, and not those that may only ask what would be done. */
+    readsData?: boolean;
+    /** Answers for read replica sets as well, each by its own id. */
+    setsToo?: boolean;
     /** Refused to keys that are not admin while the service is PROD. */
     prodNeedsAdmin?: boolean;
+    /** A change that takes an admin key. */
+    adminOnly?: boolean;
+    /** Takes an admin key of the operator project. */
+    operatorOnly?: boolean;
+    /** Admin keys of the operator project reach every project here. */
+    operatorToo?: boolean;
+    /** Makes a fork: fork_only keys may. */
+    forks?: boolean;
   }
 }
 
@@ -30,24 +54,34 @@ declare module 'fastify' {
 const TOUCH_EVERY_MS = 60_000;
 const READ_METHODS: readonly string[] = ['GET', 'HEAD'];
 
-export function createGuard(store: Store) {
+/** Whether calls of a route change something. */
+export function isChange(method: string, config: { readOnlyPost?: boolean; public?: boolean }): boolean {
+  return !READ_METHODS.includes(method) && config.readOnlyPost !== true && config.public !== true;
+}
+
+/** @param findSession the session of the web console that a request carries; null: none */
+export function createGuard(store: Store, failedKeysPerMinute: number, findSession: (request: FastifyRequest) => Promise<Session | null>) {
   const readKey = keyReader(store.pool);
   const readDoc = docReader(store.pool);
+  const failures = createFailures(failedKeysPerMinute);
 
-  const authenticate = async (header: string | undefined): Promise<KeyRow> => {
-    const presented = parseAuthorization(header);
+  const authenticate = async (presented: PresentedKey | null, request: FastifyRequest): Promise<KeyRow> => {
     if (presented === null) {
-      throw new ApiError(
-        'UNAUTHORIZED',
-        `Authorization: ${header === undefined ? 'missing' : 'not understood'}; send "Bearer <public_key>:<secret_key>", or Basic with the two halves`,
-      );
+      const found = request.headers.authorization === undefined ? 'missing' : 'not understood';
+      throw new ApiError('UNAUTHORIZED', `Authorization: ${found}; send "Bearer <public_key>:<secret_key>", or Basic with the two halves`);
     }
     const row = await readKey(presented.publicKey);
     // A key that does not exist is compared too, so that an answer's time does not tell which keys there are.
-    const matches = timingSafeEqual(sha256(presented.secretKey), row?.secret_hash ?? NO_HASH);
-    if (row === null || !matches || !row.valid)
+    const matches = isSecret(presented.secretKey, row?.secret_hash ?? NO_HASH);
+    if (row === null || !matches || !row.valid) {
+      // A good key is let through whatever others do from the same address.
+      if (!failures.note(request.ip))
+        throw new ApiError(
+          'RATE_LIMITED',
+          `Authorization: more than ${failedKeysPerMinute} keys from ${request.ip} were wrong within a minute; wait a minute, and use a valid key`,
+        );
       throw new ApiError('UNAUTHORIZED', 'Authorization: no valid key: unknown, revoked, expired or a wrong secret');
-    if (row.last_used === null || Date.now() - row.last_used.getTime() > TOUCH_EVERY_MS) await touchKey(store.db, row.key);
+    }
     return row;
   };
 
@@ -55,22 +89,79 @@ export function createGuard(store: Store) {
   return async (request: FastifyRequest, _reply: FastifyReply): Promise<void> => {
     const { config } = request.routeOptions;
     if (config.public === true) return;
-    request.key = await authenticate(request.headers.authorization);
-    const { project_id: projectId, service_id: serviceId } = parametersOf(request.params);
-    if (projectId !== undefined && projectId !== request.key.project_id) {
-      throw new ApiError('FORBIDDEN', 'this key does not reach that project; GET /projects lists those it does');
+    const {
+      project_id: projectId,
+      service_id: serviceId,
+      vpc_id: vpcId,
+      peering_id: peeringId,
+      replica_set_id: setId,
+    } = parametersOf(request.params);
+    // Read beside the key, since each is a round trip; nothing of it is told before the key has been checked. What is no id is
+    // nobody's, and the store cannot even be asked for a NUL.
+    const reading = serviceId !== undefined && isId(serviceId) ? readDoc(serviceId) : Promise.resolve(null);
+    reading.catch(() => undefined);
+    const readingSet = setId !== undefined && isId(setId) ? readDoc(setId) : Promise.resolve(null);
+    readingSet.catch(() => undefined);
+    const presented = parseAuthorization(request.headers.authorization);
+    const session = request.headers.authorization === undefined ? await findSession(request) : null;
+    const key = session?.key ?? (await authenticate(presented, request));
+    if (isUseNews(key)) await touchKey(store.db, key.key);
+    request.key = key;
+    const operates = key.operator && key.role === 'admin';
+    if (config.operatorOnly === true && !operates)
+      throw new ApiError('FORBIDDEN', 'it takes an admin key of the operator project: the one that howdah up made');
+    if (projectId !== undefined && projectId !== key.project_id) {
+      if (!(config.operatorToo === true && operates))
+        throw new ApiError('FORBIDDEN', 'this key does not reach that project; GET /projects lists those it does');
+      // The store cannot even be asked for a NUL.
+      if (!isId(projectId)) throw projectNotFound(projectId);
     }
-    if (!READ_METHODS.includes(request.method) && config.readOnlyPost !== true)
-      assertRole(request.key.role, ['admin', 'developer'], 'change anything');
-    if (serviceId === undefined) return;
-    // What is no id is nobody's, and the store cannot even be asked for a NUL.
-    const service = isId(serviceId) ? await readDoc(serviceId) : null;
-    if (service === null || service.project_id !== projectId || (service.deleted && config.deletedToo !== true))
-      throw serviceNotFound(serviceId);
-    request.service = service;
-    if (config.prodNeedsAdmin === true && service.environment === 'PROD')
-      assertRole(request.key.role, ['admin'], 'do this to a PROD service');
+    const changes = isChange(request.method, config);
+    if (changes) assertRole(key.role, config.adminOnly === true ? ['admin'] : ['admin', 'developer'], 'do this');
+    if (config.readsData === true) assertMayReadData(key);
+    if (changes) await beginChange(store, request, session?.token ?? presented?.secretKey ?? '');
+    // What was answered before is answered again, whatever has become of the service since.
+    if (request.change?.kept != null) return;
+    const service = serviceId === undefined ? null : await reading;
+    if (serviceId !== undefined) {
+      if (service === null || service.project_id !== projectId || (service.deleted && config.deletedToo !== true))
+        throw serviceNotFound(serviceId);
+      const { parent_id: parent } = service;
+      if (parent !== null && config.setsToo !== true)
+        throw new ApiError(
+          'INVALID_REQUEST',
+          `${serviceId} is a read replica set of ${parent}: what can be done to it is below /projects/{project_id}/services/${parent}/replicaSets/${serviceId}`,
+        );
+      if (setId !== undefined && (await readingSet)?.parent_id !== serviceId) throw replicaSetNotFound(setId);
+      request.service = service;
+    }
+    const ofForks = (changes && config.forks !== true) || config.readsData === true;
+    if (ofForks && key.fork_only && service?.created_by !== key.key)
+      throw new ApiError(
+        'FORBIDDEN',
+        changes
+          ? 'this key is fork_only: it reads, forks, and changes nothing but forks that it made'
+          : 'this key is fork_only: it sees the data of forks that it made only; fork the service first (POST …/forkService)',
+      );
+    if (vpcId !== undefined) await findVpcIn(store, request, vpcId, peeringId);
+    if (config.prodNeedsAdmin === true && service?.environment === 'PROD') assertRole(key.role, ['admin'], 'do this to a PROD service');
   };
+}
+
+/** Notes the VPC that a path names, and its peering. */
+async function findVpcIn(store: Store, request: FastifyRequest, vpcId: string, peeringId: string | undefined): Promise<void> {
+  const vpc = await findVpc(store.db, vpcId);
+  if (vpc === null || vpc.project_id !== request.key.project_id) throw vpcNotFound(vpcId);
+  request.vpc = vpc;
+  if (peeringId === undefined) return;
+  const peering = await findPeering(store.db, vpcId, peeringId);
+  if (peering === null) throw peeringNotFound(peeringId);
+  request.peering = peering;
+}
+
+/** Whether when the key was used last is to be noted anew. */
+function isUseNews({ last_used: lastUsed }: KeyRow): boolean {
+  return lastUsed === null || Date.now() - lastUsed.getTime() > TOUCH_EVERY_MS;
 }
 
 function assertRole(role: Role, allowed: readonly Role[], what: string): void {
@@ -78,8 +169,16 @@ function assertRole(role: Role, allowed: readonly Role[], what: string): void {
     throw new ApiError('FORBIDDEN', `a key with the role ${role} may not ${what}; it takes a key with the role ${allowed.join(' or ')}`);
 }
 
+function assertMayReadData(key: KeyRow): void {
+  assertRole(key.role, ['admin', 'developer'], 'read what is in a database');
+  if (key.dry_run_only)
+    throw new ApiError('FORBIDDEN', 'this key is dry_run_only: it is told what would be done, and reads nothing of what is in a database');
+}
+
+type PresentedKey = { publicKey: string; secretKey: string };
+
 /** The two halves of the key in an Authorization header; null when there are none. */
-export function parseAuthorization(header: string | undefined): { publicKey: string; secretKey: string } | null {
+export function parseAuthorization(header: string | undefined): PresentedKey | null {
   const [, scheme, value] = /^(Bearer|Basic) +([^ ]+) *$/i.exec(header ?? '') ?? [];
   if (scheme === undefined || value === undefined) return null;
   const pair = scheme.toLowerCase() === 'basic' ? Buffer.from(value, 'base64').toString('utf8') : value;
@@ -90,19 +189,13 @@ export function parseAuthorization(header: string | undefined): { publicKey: str
   return { publicKey, secretKey: pair.slice(colon + 1) };
 }
 
-/** What is stored of a key's secret half. */
-export function sha256(secret: string): Buffer {
-  return createHash('sha256').update(secret).digest();
-}
-
 const NO_HASH = Buffer.alloc(32);
 
-function parametersOf(params: unknown): { project_id?: string; service_id?: string } {
+const PARAMETERS = ['project_id', 'service_id', 'vpc_id', 'peering_id', 'replica_set_id'] as const;
+
+/** The project, and what else of ours, that a path names. */
+export function parametersOf(params: unknown): Partial<Record<(typeof PARAMETERS)[number], string>> {
   if (typeof params !== 'object' || params === null) return {};
-  const text = (name: string): string | undefined => {
-    const value: unknown = Reflect.get(params, name);
-    return typeof value === 'string' ? value : undefined;
-  };
-  const [projectId, serviceId] = [text('project_id'), text('service_id')];
-  return { ...(projectId === undefined ? {} : { project_id: projectId }), ...(serviceId === undefined ? {} : { service_id: serviceId }) };
+  const entries = PARAMETERS.map((name) => [name, Reflect.get(params, name)] as const);
+  return Object.fromEntries(entries.filter(([, value]) => typeof value === 'string'));
 }

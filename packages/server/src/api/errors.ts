@@ -1,5 +1,5 @@
 /** Every error as the API answers it: one translation, for what our code throws, what Fastify refuses and what the database says. */
-import { ApiError, ERROR_STATUS, type ErrorCode } from '@howdah/contract';
+import { ApiError, CONSOLE_HEADER, ERROR_STATUS, type ErrorCode } from '@howdah/contract';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 
 type ValidationProblem = NonNullable<FastifyError['validation']>[number] & {
@@ -17,8 +17,11 @@ export function errorHandler(error: unknown, request: FastifyRequest, reply: Fas
 export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
   // Said here too: what the router refuses passes no hook.
   void reply.header('X-Request-Id', reply.request.id);
-  if (error.code === 'UNAUTHORIZED') void reply.header('WWW-Authenticate', 'Bearer, Basic');
+  // The console asks for a key itself; a browser would at this header.
+  if (error.code === 'UNAUTHORIZED' && reply.request.headers[CONSOLE_HEADER] === undefined)
+    void reply.header('WWW-Authenticate', 'Bearer, Basic');
   if (error.code === 'UNAVAILABLE') void reply.header('Retry-After', '1');
+  if (error.code === 'RATE_LIMITED') void reply.header('Retry-After', '60');
   return reply.code(ERROR_STATUS[error.code]).type('application/json').serializer(JSON.stringify).send(errorBody(error, reply.request.id));
 }
 

@@ -1,10 +1,14 @@
 /** The OpenAPI document, made from the routes. Generated and committed; the server serves the committed file. */
-import { BASE_PATH, ERROR_CODES, ERROR_STATUS, ErrorBody, Ref } from '@howdah/contract';
+import { BASE_PATH, DryRunSchema, ERROR_CODES, ERROR_STATUS, ErrorBody, Ref } from '@howdah/contract';
 import swagger from '@fastify/swagger';
 import { pino } from 'pino';
 import { createApp, type ApiContext } from './app.ts';
+import { isChange } from './auth.ts';
 
-export async function createOpenApiDocument(): Promise<object> {
+/**
+ * @param dryRuns false: without the answers to dry runs, which no typed client sees: it makes the calls that it is asked to
+ */
+export async function createOpenApiDocument({ dryRuns = true } = {}): Promise<object> {
   const app = await createApp(withoutBackend, pino({ enabled: false }), async (instance) => {
     await instance.register(swagger, {
       openapi: {
@@ -28,7 +32,16 @@ export async function createOpenApiDocument(): Promise<object> {
       },
       stripBasePath: true,
       // Every call can be answered by an error; routes declare only their own answers.
-      transform: ({ schema, url }) => ({ url, schema: { ...schema, response: { ...ERROR_ANSWERS, ...responsesOf(schema) } } }),
+      transform: ({ schema, url, route }) => {
+        const changes = [route.method].flat().some((method) => isChange(method, route.config ?? {}));
+        const responses = { ...ERROR_ANSWERS, ...responsesOf(schema) };
+        return {
+          url,
+          schema: changes
+            ? { ...schema, ...ofChange(schema, route.method === 'POST'), response: dryRuns ? withDryRun(responses) : responses }
+            : { ...schema, response: responses },
+        };
+      },
     });
   });
   await app.ready();
@@ -37,9 +50,22 @@ export async function createOpenApiDocument(): Promise<object> {
   return document;
 }
 
+const PARTS: readonly (string | symbol)[] = [
+  'store',
+  'region',
+  'services',
+  'projects',
+  'vpcs',
+  'peerings',
+  'replicaSets',
+] satisfies (keyof ApiContext)[];
+
 /** Routes are declared, never called: whatever they would stand on is not there. */
 const withoutBackend: ApiContext = new Proxy<ApiContext>(Object.create(null), {
-  get: (_target, name) => (name === 'store' || name === 'region' || name === 'services' ? {} : undefined),
+  get: (_target, name) => {
+    if (name === 'http') return { certificate: null, trustedProxies: [], connectionsPerAddress: 1, failedKeysPerMinute: 1 };
+    return PARTS.includes(name) ? {} : undefined;
+  },
 });
 
 /** The errors by status, each with the codes it can carry. */
@@ -50,6 +76,38 @@ const ERROR_ANSWERS = Object.fromEntries(
   }),
 );
 
-function responsesOf(schema: { response?: unknown }): object {
-  return typeof schema.response === 'object' && schema.response !== null ? schema.response : {};
+/** What every call that changes something takes besides. */
+function ofChange(schema: object, isPost: boolean): object {
+  const querystring = {
+    type: 'object',
+    properties: {
+      dry_run: { type: 'string', enum: ['true', 'false'], description: 'true: nothing is done, and what would be is answered' },
+    },
+  };
+  const headers = {
+    type: 'object',
+    properties: {
+      'Idempotency-Key': {
+        type: 'string',
+        minLength: 1,
+        maxLength: 255,
+        description: 'the same with the same call within 24 hours: it is made once, and answered the same',
+      },
+    },
+  };
+  return { ...schema, querystring, ...(isPost ? { headers } : {}) };
+}
+
+/** A dry run is answered with 200, where other answers may have that too. */
+function withDryRun(responses: Record<string, unknown>): object {
+  const success = responses[200];
+  const dryRun = Ref(DryRunSchema);
+  return {
+    ...responses,
+    200: { description: 'done; or what would be', ...(success === undefined ? dryRun : { anyOf: [success, dryRun] }) },
+  };
+}
+
+function responsesOf(schema: { response?: unknown }): Record<string, unknown> {
+  return typeof schema.response === 'object' && schema.response !== null ? { ...schema.response } : {};
 }

@@ -1,8 +1,14 @@
 import type { FastifyReply } from 'fastify';
+import type { Readable } from 'node:stream';
 
 /** Sends a document that is JSON text already, as the store keeps it. */
 export function sendText(reply: FastifyReply, status: number, json: string): FastifyReply {
   return reply.code(status).type('application/json').serializer(asIs).send(json);
+}
+
+/** Sends text as it comes, no faster than it is read. */
+export function sendStream(reply: FastifyReply, type: string, stream: Readable): FastifyReply {
+  return reply.type(type).send(stream);
 }
 
 /** Answers without a body: `send(null)` would say `null` in JSON. */

@@ -5,7 +5,25 @@
  * takes one step towards it and says what it did. Every call may be repeated, cut short at any point and made again
  * after a crash. Long work is cut into steps that each end by themselves.
  */
-import type { Addon, Backups, ForkStrategy, LogEntry, ServiceType, Size } from '@howdah/contract';
+import type {
+  Addon,
+  Backups,
+  CloneMethod,
+  DrillKind,
+  ForkStrategy,
+  LogEntry,
+  Member as MemberState,
+  OperationKind,
+  OperationStep,
+  QueryResult,
+  ReplicaState,
+  ServiceType,
+  Size,
+  Verification,
+  VpcWay,
+  Warning,
+} from '@howdah/contract';
+import type { ReadLagLimit } from '../config.ts';
 
 /** Everything an engine needs to know of a service. */
 export type ServiceSpec = {
@@ -23,10 +41,66 @@ export type ServiceSpec = {
   firstVerifier: string | null;
   /** What it begins with; null: an empty database. */
   origin: Origin | null;
+  /** Where its connection pooler listens, on the host of the endpoint; null: it has none. */
+  pooler: { port: number } | null;
+  /** Its members; null: one server, which listens on the endpoint's port itself. */
+  ha: HighAvailability | null;
+  /** The VPC that it is in; null: its endpoint is open to all. */
+  vpc: ServiceVpc | null;
+  /** Of a read replica set: whom it follows, and its nodes; null: it is a service of its own. */
+  set: { parent: string; nodes: readonly Member[] } | null;
+};
+
+/** A service in a VPC: its listeners stand there, each on the port that it has anyway. */
+export type ServiceVpc = {
+  id: string;
+  /** Its own address in the VPC, by which all its listeners are reached; null: that of its endpoint, under rules on its clients' addresses. */
+  address: string | null;
+  /** The networks whose clients are let in: the VPC's own, and those that it is peered with. */
+  admitted: readonly string[];
+};
+
+/** A VPC as an engine makes it true. */
+export type VpcSpec = {
+  id: string;
+  /** 10.1.0.0/16 */
+  cidr: string;
+  /** Those that services have in it. */
+  addresses: readonly string[];
+  /** The networks that reach it and that it reaches. */
+  peers: readonly { id: string; cidr: string }[];
+};
+
+/** A server of a service, by its number, with a port of the loopback address of its own. */
+export type Member = { n: number; port: number };
+
+/** Several servers, of which one takes writes and the others follow it, behind a gateway on the endpoint's port. */
+export type HighAvailability = {
+  members: readonly Member[];
+  /** The member that takes writes, as the records have it. */
+  primary: number;
+  /** How many of the others have every write before it is acknowledged. */
+  sync: number;
+  /** A member that shall no longer be the primary; null: whichever is may stay. */
+  leave: number | null;
+  /** A drill that was asked for. */
+  drill: DrillKind | null;
 };
 
 /** What a fork begins with: the state of another service at this moment, of its last snapshot, or as it was at a point in time. */
 export type Origin = { parent: string; strategy: ForkStrategy; targetTime: string | null };
+
+/** What an engine has the records do at once, without waiting for the next look. */
+export type MemberRecords = {
+  /** Tells users that the primary died, and that another is about to take over. */
+  begin: (id: string) => Promise<void>;
+  /** Makes another member the primary. @returns false when somebody else is the primary by now */
+  promote: (id: string, from: number, to: number) => Promise<boolean>;
+  /** Tells users what was done; the service takes writes again. */
+  end: (id: string, steps: readonly OperationStep[]) => Promise<void>;
+  /** Takes up a drill that was asked for. @returns whether there was one */
+  takeDrill: (id: string) => Promise<boolean>;
+};
 
 export type Endpoint = { host: string; port: number };
 
@@ -47,6 +121,9 @@ export type Verdict = {
 /** Called before a step that changes something, with its name and what was seen; awaited, so that the change is announced first. */
 export type BeginStep = (step: string, seen: Seen) => Promise<void>;
 
+/** Does a part of longer work and shows it: its name, and in the end the line that it returns, or why it failed, which it throws on. */
+export type RunStep = (name: string, work: () => Promise<string>) => Promise<void>;
+
 /** What was seen of a service, as far as anybody outside the engine is concerned. */
 export type Seen = {
   /** Whether it accepts connections. */
@@ -60,19 +137,32 @@ export type Capabilities = {
   engine: string;
   /** For each set of add-ons: the PostgreSQL version that runs it, or why none here does and the command that adds it. */
   types: Record<ServiceType, TypeCapability>;
+  /** The version of PgBouncer, or that there is none and the command that adds it. */
+  pooler: TypeCapability;
+  /** What stands before the members of a service. */
+  gateway: TypeCapability;
+  /** How VPCs keep others out, in words too. */
+  vpc: { way: VpcWay; note: string };
   limitsEnforced: boolean;
   limitsNote: string;
+  /** How forks and snapshots are made, and in words what that costs. */
+  cloneMethod: CloneMethod;
+  forkCost: string;
 };
 export type TypeCapability = { version: string } | { missing: string };
 
-/** One look at what a running service uses. */
+/** One look at what a running server of a service uses. */
 export type Usage = {
+  /** The member, or the node. */
+  node: number;
   cpuMillis: number;
   memoryBytes: number;
   storageBytes: number;
   connections: number;
   /** Commits and rollbacks since the statistics began; the sampler turns them into a rate. */
   transactions: number;
+  /** Of one that follows. */
+  lag: { bytes: number; seconds: number } | null;
 };
 
 export type DiskUsage = { totalBytes: number; freeBytes: number; usedPercent: number; path: string };
@@ -91,8 +181,34 @@ export type LogQuery = {
 };
 export type LogPage = { entries: LogEntry[]; cursor: string | null };
 
-/** Thrown by {@link Engine.setPassword}, logs and usage when the service does not answer; the message says why. */
+/** Thrown by {@link Engine.setPassword}, query, logs and usage when the service does not answer; the message says why. */
 export class EngineUnavailable extends Error {}
+
+/** One statement that only reads. */
+export type ReadStatement = {
+  sql: string;
+  /** PostgreSQL's text of each, or null. */
+  parameters: readonly (string | null)[];
+  maxRows: number;
+  timeoutMs: number;
+};
+
+/** Thrown by {@link Engine.query} for what PostgreSQL says of the statement, in its words. */
+export class StatementRefused extends Error {
+  readonly sqlstate: string;
+  /** In characters of the statement, from 1; null: of none. */
+  readonly position: number | null;
+  readonly detail: string | null;
+  readonly hint: string | null;
+
+  constructor(message: string, facts: { sqlstate: string; position?: number | null; detail?: string | null; hint?: string | null }) {
+    super(message);
+    this.sqlstate = facts.sqlstate;
+    this.position = facts.position ?? null;
+    this.detail = facts.detail ?? null;
+    this.hint = facts.hint ?? null;
+  }
+}
 
 /** Thrown for a log cursor that is none of ours. */
 export class BadCursor extends Error {}
@@ -105,20 +221,54 @@ export interface Engine {
   portIsFree(port: number): Promise<boolean>;
   /** Whether the process of a service is there: a cheap look, for many services at a time. */
   runs(id: string): Promise<boolean>;
+  /** The steps of a change when nothing is in the way. @param running whether its server runs already */
+  plan(kind: OperationKind, spec: ServiceSpec, running: boolean): string[];
   /** One step toward the spec. */
   converge(spec: ServiceSpec, begin: BeginStep): Promise<Verdict>;
-  /** One step toward nothing of the service being left; settled when nothing is. */
-  remove(id: string, begin: BeginStep): Promise<Verdict>;
+  /** One step toward nothing of the service being left; settled when nothing is. @param parent of a read replica set, whom it follows */
+  remove(id: string, parent: string | null, begin: BeginStep): Promise<Verdict>;
+  /**
+   * Makes all VPCs of the region as they shall be, and takes away what belongs to none of them.
+   *
+   * @returns the ids of those whose network was not there
+   */
+  convergeVpcs(specs: readonly VpcSpec[]): Promise<string[]>;
   /** Sets the admin role's password to a SCRAM verifier; live when it returns. */
   setPassword(id: string, verifier: string): Promise<void>;
+  /**
+   * Runs one statement as a role that may only read, in a transaction that cannot write and is rolled back.
+   *
+   * @param parent of a read replica set, whom it follows
+   * @throws EngineUnavailable, StatementRefused
+   */
+  query(id: string, parent: string | null, statement: ReadStatement): Promise<QueryResult>;
   /** Its snapshots, the archive, and the window between which it can be forked at a point in time. */
-  backups(id: string): Promise<Backups>;
+  backups(id: string): Promise<Omit<Backups, 'storage'>>;
+  /** What its data takes of the disk, and how much of that it shares with clones; null where it cannot be told. Not always fresh. */
+  storage(id: string): Promise<Backups['storage']>;
   /** Takes a snapshot of a running service if anything was written since the last one, and removes what the window needs no more. */
   keepBackups(id: string): Promise<void>;
+  /**
+   * Proves the newest snapshot of a service, running or not, by restoring it beside it; what became of that stands on the snapshot. One at a
+   * time. Nothing is left of it, whatever happens.
+   *
+   * @throws what `signal` was aborted with; Error when there is nothing to restore
+   */
+  verifyBackup(spec: ServiceSpec, runStep: RunStep, signal: AbortSignal): Promise<Verification>;
+  /** What does not get on with the backups of a service, and which of its replicas are missing. */
+  warnings(id: string): Promise<Warning[]>;
   /** How full the disk is that services stand on. */
   disk(): Promise<DiskUsage>;
-  logs(id: string, query: LogQuery): Promise<LogPage>;
-  usage(id: string): Promise<Usage>;
+  /** @param node the member whose logs are read; null: the one that takes writes */
+  logs(id: string, node: number | null, query: LogQuery): Promise<LogPage>;
+  /** Of each server of a service that runs; the first is the one that takes writes, or a set's first node. */
+  usage(id: string): Promise<Usage[]>;
+  /** What each that follows does: members of a service, nodes of a read replica set. */
+  replicas(id: string): Promise<ReplicaState[]>;
+  /** How far behind a node of a read replica set may be and be led to. */
+  readonly readLagLimit: ReadLagLimit;
+  /** The servers of a service, by number, and how they follow the one that takes writes. */
+  members(id: string): Promise<MemberState[]>;
   /** Does ahead what a first create of a type would wait for, and takes away what a crash left half deleted. */
   prepare(): Promise<void>;
   /** Ends the control plane's own connections; services go on. */

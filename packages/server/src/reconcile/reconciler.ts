@@ -7,13 +7,27 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { OperationStep } from '@howdah/contract';
 import type { BeginStep, Engine, Seen, Verdict } from '../engine/engine.ts';
-import type { Store, Tx } from '../store/database.ts';
+import { commitWithoutFlush, type Store, type Tx } from '../store/database.ts';
 import { claimService, dueServices, LEASE_MS, LeaseLost, lockLeased, makeAllDue, releaseService, renewLease } from '../store/leases.ts';
-import { beginOperation, endOperation, progressOperation, type OperationRow } from '../store/operations.ts';
-import { changeService, deleteService, lockService, reachableServices, specOf, type ServiceRow } from '../store/services.ts';
+import { beginOperation, endOperation, HOWDAH, progressOperation, type OperationRow } from '../store/operations.ts';
+import {
+  changeService,
+  deleteService,
+  lockService,
+  reachableServices,
+  removeSets,
+  setsGoOn,
+  specOf,
+  type ServiceRow,
+} from '../store/services.ts';
+import { giveAddressesBack } from '../store/vpcs.ts';
 
 /** Services looked at side by side: about what two cores can start at a time (performance.md, section 1, parallel creates). */
 const PARALLEL_LOOKS = 8;
+/** How often records that are away are tried again. */
+const RECORDS_AGAIN_MS = 500;
+/** A look that has nothing to do but wait gives its place up after this long: what it waits for may need one. */
+const GIVE_WAY_AFTER_MS = 3000;
 /** How often the timer asks for services that are due. */
 const TIMER_MS = 1000;
 /** A step that takes longer is shown while it is going on. */
@@ -23,9 +37,6 @@ const OPERATION_DEADLINE_MS = 600_000;
 /** Waits between attempts double up to this. */
 const MAX_BACKOFF_MS = 30_000;
 const FIRST_BACKOFF_MS = 500;
-/** Who asked for a repair. */
-const HOWDAH = 'howdah';
-
 export type Log = {
   info: (facts: object, message: string) => void;
   warn: (facts: object, message: string) => void;
@@ -44,7 +55,8 @@ export type ReconcilerOptions = {
   onSettled: (service: ServiceRow) => void;
 };
 
-export function createReconciler({ store, engine, log, lookAgainMs, undeleteMs, onSettled }: ReconcilerOptions) {
+export function createReconciler(options: ReconcilerOptions) {
+  const { store, engine, log, undeleteMs, onSettled } = options;
   const queue = new Set<string>();
   const looking = new Map<string, Promise<void>>();
   let timer: NodeJS.Timeout | undefined;
@@ -63,7 +75,11 @@ export function createReconciler({ store, engine, log, lookAgainMs, undeleteMs, 
       if (looking.has(id)) continue;
       queue.delete(id);
       const done = look(id)
-        .catch((error: unknown) => log.error({ service: id, err: error }, 'a look ended in an error; it is repeated'))
+        .catch((error: unknown) => {
+          log.error({ service: id, err: error }, 'a look ended in an error; it is repeated');
+          // Where the records could not be asked, they do not know that anybody wanted it.
+          setTimeout(() => poke(id), RECORDS_AGAIN_MS).unref();
+        })
         .finally(() => {
           looking.delete(id);
           pump();
@@ -74,40 +90,43 @@ export function createReconciler({ store, engine, log, lookAgainMs, undeleteMs, 
 
   const look = async (id: string): Promise<void> => {
     const token = randomUUID();
-    if (!(await claimService(store.db, id, token))) return;
+    const begun = await openWork(id, token);
+    if (begun === null) return;
     const heartbeat = setInterval(() => {
       renewLease(store.db, id, token).catch((error: unknown) => log.warn({ service: id, err: error }, 'could not renew a lease'));
     }, LEASE_MS / 3);
     try {
-      const lookAgain = await convergeUntilSettled(id, token);
-      await releaseService(store.db, id, token, lookAgain);
+      await convergeUntilReleased(begun);
     } catch (error) {
       if (error instanceof LeaseLost) return;
-      await releaseService(store.db, id, token, MAX_BACKOFF_MS / 10);
+      await giveBack(id, token);
       throw error;
     } finally {
       clearInterval(heartbeat);
     }
   };
 
-  /** @returns when to look again, in ms; null: when poked */
-  const convergeUntilSettled = async (id: string, token: string): Promise<number | null> => {
-    let work = await openWork(id, token);
-    for (;;) {
-      const verdict = await takeStep(work);
-      work = await record(work, verdict);
-      if (closing) return 0;
-      switch (verdict.outcome) {
-        case 'settled':
-          // A wish that came in meanwhile has made the service due; what settled was the one before it.
-          if (work.service.deleting) return removalDueMs(work.service, undeleteMs);
-          if (work.operation !== null) return 0;
-          return work.service.power === 'running' ? lookAgainMs : null;
-        case 'failed':
-          return backoffMs(work.service.attempt);
-        case 'again':
-          if (verdict.waitMs > 0) await sleep(verdict.waitMs);
+  /** Gives a lease back after an error; while the records are away again and again, until it has ended by itself. */
+  const giveBack = async (id: string, token: string): Promise<void> => {
+    for (const endMs = Date.now() + LEASE_MS; Date.now() < endMs; await sleep(RECORDS_AGAIN_MS)) {
+      try {
+        return await releaseService(store.db, id, token, MAX_BACKOFF_MS / 10);
+      } catch (error) {
+        log.warn({ service: id, err: error }, 'could not give a lease back');
+        if (closing) return;
       }
+    }
+  };
+
+  /** Step by step, until there is nothing to do now. */
+  const convergeUntilReleased = async (begun: Work): Promise<void> => {
+    let work: Work | null = begun;
+    const patientUntilMs = Date.now() + GIVE_WAY_AFTER_MS;
+    while (work !== null) {
+      const verdict = await takeStep(work);
+      const waitMs = verdict.outcome === 'again' ? verdict.waitMs : 0;
+      work = await record(work, verdict, waitMs > 0 && Date.now() > patientUntilMs);
+      if (work !== null && waitMs > 0) await sleep(waitMs);
     }
   };
 
@@ -116,10 +135,16 @@ export function createReconciler({ store, engine, log, lookAgainMs, undeleteMs, 
   /** The service as the records have it, the operation worked on, and its steps so far. */
   type Work = { id: string; token: string; service: ServiceRow; operation: OperationRow | null; steps: OperationStep[]; savedAtMs: number };
 
-  /** Takes the work up: an operation that was waiting has begun. */
-  const openWork = async (id: string, token: string): Promise<Work> =>
+  /** Takes the lease and the work up: an operation that was waiting has begun. Null when somebody else is at it. */
+  const openWork = async (id: string, token: string): Promise<Work | null> =>
     store.db.transaction().execute(async (tx) => {
-      const { service, operation } = await lockLeased(tx, id, token);
+      const claimed = await claimService(tx, id, token);
+      if (claimed === null) return null;
+      const { service, operation } = claimed;
+      // Nobody's from here on, for certain: a restore finds nothing any more, however long the removal takes.
+      if (restoreIsOver(service, undeleteMs)) return work(id, token, await changeService(tx, service, { project_id: null }, null), null);
+      // What is taken up can be taken up again: the disk need not have it first.
+      await commitWithoutFlush(tx);
       if (operation === null || operation.status === 'running') return work(id, token, service, operation);
       const begun = await progressOperation(tx, operation.id, operation.steps, null);
       return work(id, token, await changeService(tx, service, {}, begun), begun);
@@ -148,8 +173,11 @@ export function createReconciler({ store, engine, log, lookAgainMs, undeleteMs, 
       }, SHOW_AFTER_MS);
     };
     try {
-      if (isToBeRemoved(current.service, undeleteMs)) return await engine.remove(current.id, begin);
+      if (await waitsForSets(current.service)) return SETS_FIRST;
+      if (isToBeRemoved(current.service, undeleteMs)) return await engine.remove(current.id, current.service.parent_id, begin);
       const verdict = await engine.converge(specOf(current.service), begin);
+      if (verdict.outcome === 'settled' && (await waitsForMoves(current)))
+        return { ...verdict, detail: 'its read replica sets are on their way', outcome: 'again', waitMs: WITH_SETS_MS };
       if (verdict.outcome !== 'settled') await announceFault(current, verdict.seen);
       return verdict;
     } catch (error) {
@@ -167,6 +195,20 @@ export function createReconciler({ store, engine, log, lookAgainMs, undeleteMs, 
       await shown;
     }
   };
+
+  /** The read replica sets of a service stop, or are removed, before it is. */
+  const waitsForSets = async (service: ServiceRow): Promise<boolean> => {
+    const { id, power, deleting, read_replica_sets: sets } = service;
+    if (sets.length === 0 || (power === 'running' && !deleting)) return false;
+    if (isToBeRemoved(service, undeleteMs)) await store.db.transaction().execute((tx) => removeSets(tx, id));
+    return setsGoOn(store.db, id);
+  };
+
+  /** A service has moved into its VPC, or out of one, once its read replica sets have: its address is theirs too. */
+  const waitsForMoves = async ({ id, service, operation }: Work): Promise<boolean> =>
+    service.read_replica_sets.length > 0 &&
+    (operation?.kind === 'attachToVPC' || operation?.kind === 'detachFromVPC') &&
+    setsGoOn(store.db, id);
 
   /** A service that runs by the records but not in truth: its users are told before it is mended. */
   const announceFault = async (current: Work, { reachable }: Seen): Promise<void> => {
@@ -196,44 +238,70 @@ export function createReconciler({ store, engine, log, lookAgainMs, undeleteMs, 
     current.savedAtMs = Date.now();
   };
 
-  /** Records a verdict, and reads anew what is wanted. Steps that went well and fast are written with the last one. */
-  const record = async (current: Work, verdict: Verdict): Promise<Work> => {
+  /**
+   * Records a verdict, and reads anew what is wanted. Steps that went well and fast are written with the last one.
+   *
+   * @param giveWay whether to go on later
+   * @returns what to go on with; null: the lease was given back
+   */
+  const record = async (current: Work, verdict: Verdict, giveWay: boolean): Promise<Work | null> => {
     const open = current.steps.at(-1);
     if (verdict.did !== null && open?.finished === null)
       Object.assign(open, { finished: new Date().toISOString(), detail: verdict.detail });
     const pastDeadline = current.operation !== null && Date.now() - current.operation.created.getTime() > OPERATION_DEADLINE_MS;
-    if (verdict.outcome === 'again' && !pastDeadline && Date.now() - current.savedAtMs < SHOW_AFTER_MS) return current;
-    const { done, next } = await store.db.transaction().execute((tx) => recordIn(tx, current, verdict, pastDeadline));
-    if (done) onSettled(next.service);
-    return next;
+    const fast = verdict.outcome === 'again' && !pastDeadline && Date.now() - current.savedAtMs < SHOW_AFTER_MS;
+    if (fast && !closing && !giveWay) return current;
+    const { settled, next, lookAgainMs } = await store.db.transaction().execute(async (tx) => {
+      const recorded = await recordIn(tx, current, verdict, pastDeadline);
+      const leave = closing || giveWay ? 0 : recorded.lookAgainMs;
+      if (leave !== undefined) await releaseService(tx, current.id, current.token, leave);
+      return { ...recorded, lookAgainMs: leave };
+    });
+    if (settled) onSettled(next.service);
+    return lookAgainMs === undefined ? next : null;
   };
 
-  type Recorded = { done: boolean; next: Work };
+  /** lookAgainMs: when to look again; null: when poked; undefined: there is more to do now. */
+  type Recorded = { settled: boolean; next: Work; lookAgainMs: number | null | undefined };
 
-  const recordIn = async (tx: Tx, current: Work, verdict: Verdict, pastDeadline: boolean): Promise<Recorded> => {
+  const recordIn = async (tx: Tx, current: Work, found: Verdict, pastDeadline: boolean): Promise<Recorded> => {
     const { service, operation } = await lockLeased(tx, current.id, current.token);
+    // Of a read replica set: its service has taken it along meanwhile.
+    const elsewhere = found.outcome === 'settled' && service.vpc_id !== current.service.vpc_id;
+    const verdict: Verdict = elsewhere ? { ...found, outcome: 'again', waitMs: 0 } : found;
     const seen = { reachable: verdict.seen.reachable && service.power === 'running' };
-    // Another wish was recorded meanwhile and has ended this one: what was seen counts, the rest is for the next round.
+    // Another wish was recorded meanwhile and has ended this one: what was seen counts, then it goes on with the new one.
     if (operation?.id !== current.operation?.id) {
-      return { done: false, next: work(current.id, current.token, await changeService(tx, service, seen, operation), operation) };
+      const row = await changeService(tx, service, seen, operation);
+      return { settled: false, next: work(current.id, current.token, row, operation), lookAgainMs: undefined };
     }
     switch (verdict.outcome) {
       case 'settled': {
-        if (operation !== null) {
-          await progressOperation(tx, operation.id, current.steps, null);
-          await endOperation(tx, operation.id, 'succeeded', null);
-        }
+        if (operation !== null) await endOperation(tx, operation.id, 'succeeded', null, current.steps);
         if (isToBeRemoved(service, undeleteMs)) {
-          await deleteService(tx, service.id);
-          return { done: true, next: { ...current, operation: null } };
+          await giveAddressesBack(tx, service.id, null);
+          await deleteService(tx, service);
+          return { settled: true, next: { ...current, operation: null }, lookAgainMs: null };
         }
-        if (service.deleting && service.deleted_at === null) {
+        if (service.deleting) {
           // It has stopped. From here on nobody sees it; its data waits for a restore, or for the end of the time for one.
-          const row = await changeService(tx, service, { reachable: false, deleted_at: new Date(), attempt: 0 }, null);
-          return { done: true, next: work(current.id, current.token, row, null) };
+          await giveAddressesBack(tx, service.id, service.vpc_id);
+          const row = await changeService(
+            tx,
+            service,
+            { reachable: false, deleted_at: service.deleted_at ?? new Date(), attempt: 0 },
+            null,
+          );
+          return { settled: true, next: work(current.id, current.token, row, null), lookAgainMs: removalDueMs(row, undeleteMs) };
         }
+        // Whatever it was told to do, it is where it shall be, and nowhere else any more.
+        if (operation !== null && operation.kind !== 'create') await giveAddressesBack(tx, service.id, service.vpc_id);
         const row = await changeService(tx, service, { ...seen, attempt: 0 }, null);
-        return { done: true, next: work(current.id, current.token, row, null) };
+        return {
+          settled: true,
+          next: work(current.id, current.token, row, null),
+          lookAgainMs: row.power === 'running' ? options.lookAgainMs : null,
+        };
       }
       case 'again': {
         const error = pastDeadline
@@ -241,7 +309,7 @@ export function createReconciler({ store, engine, log, lookAgainMs, undeleteMs, 
           : null;
         const progressed = operation === null ? null : await progressOperation(tx, operation.id, current.steps, error);
         const row = await changeService(tx, service, seen, progressed);
-        return { done: false, next: work(current.id, current.token, row, progressed) };
+        return { settled: false, next: work(current.id, current.token, row, progressed), lookAgainMs: undefined };
       }
       case 'failed': {
         log.warn(
@@ -251,7 +319,7 @@ export function createReconciler({ store, engine, log, lookAgainMs, undeleteMs, 
         const steps = current.steps.slice(-MAX_STEPS);
         const failing = operation === null ? null : await progressOperation(tx, operation.id, steps, verdict.reason);
         const row = await changeService(tx, service, { ...seen, attempt: service.attempt + 1 }, failing);
-        return { done: false, next: work(current.id, current.token, row, failing) };
+        return { settled: false, next: work(current.id, current.token, row, failing), lookAgainMs: backoffMs(row.attempt) };
       }
     }
   };
@@ -286,7 +354,8 @@ export function createReconciler({ store, engine, log, lookAgainMs, undeleteMs, 
     start: async (): Promise<void> => {
       await Promise.all((await reachableServices(store.db)).map(noticeDeath));
       await makeAllDue(store.db);
-      store.listen(poke);
+      // What a lost notification asked for, the timer finds.
+      store.listen('howdah_poke', (id) => (id === null ? undefined : poke(id)));
       void tick();
     },
     /** Lets the steps under way end. */
@@ -300,17 +369,30 @@ export function createReconciler({ store, engine, log, lookAgainMs, undeleteMs, 
 }
 export type Reconciler = ReturnType<typeof createReconciler>;
 
-/** Whether nothing of a service shall be left: spares at once, others when the time for a restore is over. */
-function isToBeRemoved({ deleting, deleted_at: deletedAt, project_id: projectId }: ServiceRow, undeleteMs: number): boolean {
-  if (!deleting) return false;
-  if (projectId === null || undeleteMs === 0) return true;
-  return deletedAt !== null && Date.now() - deletedAt.getTime() >= undeleteMs;
+/** Whether a service that was deleted can be brought back no more. */
+function restoreIsOver({ project_id: projectId, deleted_at: deletedAt, parent_id: parentId }: ServiceRow, undeleteMs: number): boolean {
+  return parentId === null && projectId !== null && deletedAt !== null && Date.now() - deletedAt.getTime() >= undeleteMs;
+}
+
+/** Whether nothing of a service shall be left: spares and read replica sets at once, as are those that can be brought back no more. */
+function isToBeRemoved({ deleting, project_id: projectId, parent_id: parentId }: ServiceRow, undeleteMs: number): boolean {
+  return deleting && (projectId === null || parentId !== null || undeleteMs === 0);
 }
 
 /** When a deleted service is to be removed, in ms from now; null: it is gone. */
 function removalDueMs({ deleted_at: deletedAt }: ServiceRow, undeleteMs: number): number | null {
   return deletedAt === null ? null : Math.max(1000, deletedAt.getTime() + undeleteMs - Date.now());
 }
+
+/** How often a service that waits for its sets looks at them. */
+const WITH_SETS_MS = 50;
+const SETS_FIRST: Verdict = {
+  did: null,
+  detail: 'its read replica sets go first',
+  seen: { reachable: false, present: true },
+  outcome: 'again',
+  waitMs: WITH_SETS_MS,
+};
 
 /** Steps kept of an operation that is tried again and again: the last ones. */
 const MAX_STEPS = 100;

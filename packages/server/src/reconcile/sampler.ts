@@ -2,7 +2,7 @@
 import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
 import { deleteOldSamples, insertSamples, type Sample } from '../store/samples.ts';
-import { changeService, lockService, runningServices } from '../store/services.ts';
+import { changeService, lockService, runningServices, type ServiceRow } from '../store/services.ts';
 import type { Log } from './reconciler.ts';
 
 /** The finest bucket of a series is a minute; one sample falls into each. */
@@ -17,28 +17,40 @@ export function createSampler(store: Store, engine: Engine, log: Log) {
   let running: Promise<void> = Promise.resolve();
   let backups: Promise<void> | undefined;
 
-  /** One look at one service; null when it stopped meanwhile. */
-  const sample = async (id: string): Promise<Sample | null> => {
+  /** One look at each server of a service; none when it stopped meanwhile. */
+  const sample = async (id: string): Promise<Sample[]> => {
     try {
-      const usage = await engine.usage(id);
+      const used = await engine.usage(id);
       const atMs = Date.now();
-      const before = transactions.get(id);
-      transactions.set(id, { atMs, count: usage.transactions });
-      const rate =
-        before === undefined || usage.transactions < before.count ? 0 : ((usage.transactions - before.count) / (atMs - before.atMs)) * 1000;
-      return { serviceId: id, at: new Date(atMs), transactionsPerSecond: rate, ...usage };
+      return used.map((usage) => {
+        const key = `${id} ${usage.node}`;
+        const before = transactions.get(key);
+        transactions.set(key, { atMs, count: usage.transactions });
+        const rate =
+          before === undefined || usage.transactions < before.count
+            ? 0
+            : ((usage.transactions - before.count) / (atMs - before.atMs)) * 1000;
+        return { serviceId: id, at: new Date(atMs), transactionsPerSecond: rate, ...usage };
+      });
     } catch (error) {
       log.info({ service: id, err: error }, 'no figures of a service this time');
-      return null;
+      return [];
     }
   };
 
-  const show = async (found: Sample): Promise<void> =>
+  /** What a service uses is what the server uses that takes writes; of a read replica set, what all its nodes use. */
+  const show = async (samples: readonly Sample[]): Promise<void> =>
     store.db.transaction().execute(async (tx) => {
-      const locked = await lockService(tx, found.serviceId);
+      const locked = samples[0] === undefined ? null : await lockService(tx, samples[0].serviceId);
       if (locked === null || locked.service.status !== 'READY') return;
+      const counted = locked.service.parent_id === null ? samples.slice(0, 1) : samples;
+      const sum = (figure: (one: Sample) => number) => counted.reduce((total, one) => total + figure(one), 0);
       const mb = (bytes: number) => Math.round(bytes / 1e6);
-      const figures = { memory_mb: mb(found.memoryBytes), milli_cpu: found.cpuMillis, storage_mb: mb(found.storageBytes) };
+      const figures = {
+        memory_mb: mb(sum(({ memoryBytes }) => memoryBytes)),
+        milli_cpu: sum(({ cpuMillis }) => cpuMillis),
+        storage_mb: mb(sum(({ storageBytes }) => storageBytes)),
+      };
       const { memory_mb, milli_cpu, storage_mb } = locked.service;
       if (memory_mb === figures.memory_mb && milli_cpu === figures.milli_cpu && storage_mb === figures.storage_mb) return;
       await changeService(tx, locked.service, figures, locked.operation);
@@ -61,18 +73,17 @@ export function createSampler(store: Store, engine: Engine, log: Log) {
   };
 
   const sampleAll = async (): Promise<void> => {
-    const ids = await runningServices(store.db);
+    const ids = await runningServices(store.db, 'with sets');
     const found: Sample[] = [];
     // One after the other: figures are not worth competing with the services' own work.
     for (const id of ids) {
       if (closing) return;
       const taken = await sample(id);
-      if (taken === null) continue;
-      found.push(taken);
+      found.push(...taken);
       await show(taken);
     }
     await insertSamples(store.db, found);
-    for (const id of transactions.keys()) if (!ids.includes(id)) transactions.delete(id);
+    for (const key of transactions.keys()) if (!ids.includes(key.split(' ')[0] ?? '')) transactions.delete(key);
     if (rounds++ % PRUNE_EVERY === 0) await deleteOldSamples(store.db);
   };
 
@@ -89,13 +100,13 @@ export function createSampler(store: Store, engine: Engine, log: Log) {
   return {
     start: () => void round(),
     /** The first figures of a service that has just become ready. */
-    sampleOne: async (id: string): Promise<void> => {
+    sampleOne: async ({ id, parent_id: parent }: Pick<ServiceRow, 'id' | 'parent_id'>): Promise<void> => {
       if (closing) return;
       const taken = await sample(id);
-      if (taken === null) return;
+      if (taken.length === 0) return;
       await show(taken);
-      await insertSamples(store.db, [taken]);
-      await keepBackups(id);
+      await insertSamples(store.db, taken);
+      if (parent === null) await keepBackups(id);
     },
     close: async (): Promise<void> => {
       closing = true;

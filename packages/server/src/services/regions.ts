@@ -1,7 +1,7 @@
 /** The region of this installation: what services and the API know of the engine behind it. */
 import { ADDONS_OF_TYPE, SERVICE_SIZES, SERVICE_TYPES, type Addon } from '@howdah/contract';
 import type { Config } from '../config.ts';
-import type { Engine } from '../engine/engine.ts';
+import type { Engine, TypeCapability } from '../engine/engine.ts';
 
 /** The code of the local engine's region. */
 export const LOCAL_REGION = 'local';
@@ -20,12 +20,16 @@ export function describeRegion({ code, engine }: Region) {
     engine: capabilities.engine,
     limits_enforced: capabilities.limitsEnforced,
     limits_note: capabilities.limitsNote,
+    clone_method: capabilities.cloneMethod,
+    fork_cost: capabilities.forkCost,
     sizes: SERVICE_SIZES.map(({ cpuMillis, memoryGbs }) => ({ cpu_millis: cpuMillis, memory_gbs: memoryGbs })),
-    service_types: SERVICE_TYPES.map((type) => {
-      const capability = capabilities.types[type];
-      return 'version' in capability
-        ? { service_type: type, available: true, version: capability.version }
-        : { service_type: type, available: false, reason: capability.missing };
-    }),
+    service_types: SERVICE_TYPES.map((type) => ({ service_type: type, ...availability(capabilities.types[type]) })),
+    high_availability: availability(capabilities.gateway),
+    pooler: availability(capabilities.pooler),
+    vpc: capabilities.vpc,
   };
+}
+
+function availability(capability: TypeCapability) {
+  return 'version' in capability ? { available: true, version: capability.version } : { available: false, reason: capability.missing };
 }

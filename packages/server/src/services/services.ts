@@ -7,17 +7,21 @@ import {
   ALLOWED,
   ApiError,
   DEFAULT_SIZE,
-  parseSize,
+  MAX_REPLICAS,
   refusal,
   sameSize,
   typeOfAddons,
   type Action,
   type Addon,
+  type Backups,
   type CreateServiceBody,
+  type DrillKind,
   type Environment,
   type ForkBody,
   NAME_MAX_CHARACTERS,
   type LogEntry,
+  type QueryBody,
+  type QueryResult,
   type OperationKind,
   type SeriesBody,
   type Size,
@@ -25,36 +29,38 @@ import {
   SERIES_NAMES,
 } from '@howdah/contract';
 import { parseMoment } from '../moment.ts';
-import { BadCursor, EngineUnavailable, type LogQuery, type Origin } from '../engine/engine.ts';
+import { BadCursor, EngineUnavailable, StatementRefused, type LogQuery, type Member, type Origin } from '../engine/engine.ts';
 import { newPassword } from '../ids.ts';
 import { scramVerifier } from '../scram.ts';
 import type { Store, Tx } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
-import { beginOperation, recordOperation, type OperationRow } from '../store/operations.ts';
+import { beginOperation, recordOperation, verificationUnderWay } from '../store/operations.ts';
 import { readSeries } from '../store/samples.ts';
 import {
   changeService,
   insertSpare,
   lockService,
-  nextPort,
   sizeColumns,
   sizeOf,
   takeSpare,
+  type Locked,
   type ServiceChange,
+  type ServiceDoc,
   type ServiceRow,
 } from '../store/services.ts';
+import { amendAnswer, makeChange, type Caller, type Outcome } from './change.ts';
+import { keepWithinLimits, weightOf } from './limits.ts';
+import { refuseFullDisk, refuseWithoutPooler, reservePort, sizeOrRefuse, untilDone, type Done } from './common.ts';
 import { defaultAddons, type Region } from './regions.ts';
-
-/** Who asks: the public half of a key. */
-export type Caller = { publicKey: string; projectId: string };
+import { joinVpc, LEFT } from './vpcs.ts';
 
 /** An accepted change: the service's document as it is now, and the operation that makes it true, where there is anything to do. */
-export type Accepted = { doc: string; operationId: string | null };
+export type Accepted = Outcome & { doc: string };
 
 export function createServices(store: Store, region: Region) {
   // ── create ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  const create = async (caller: Caller, body: CreateServiceBody): Promise<Accepted & { initialPassword: string }> => {
+  const create = async (caller: Caller, body: CreateServiceBody): Promise<Accepted> => {
     const addons = addonsOf(body);
     const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, { fallback: DEFAULT_SIZE, sharedAllowed: true });
     if (body.region_code !== undefined && body.region_code !== region.code) {
@@ -63,14 +69,10 @@ export function createServices(store: Store, region: Region) {
         `region_code: found ${JSON.stringify(body.region_code)}; allowed: ${region.code} (GET /projects/{project_id}/regions)`,
       );
     }
-    if ((body.replica_count ?? 0) > 0) {
-      throw new ApiError(
-        'UNAVAILABLE_HERE',
-        `replica_count: found ${body.replica_count}; this release runs services without HA replicas, allowed is 0`,
-      );
-    }
+    const replicas = replicasOf(body.replica_count ?? 0, body.sync_replica_count ?? 0);
     const capability = region.engine.supports(addons);
     if ('missing' in capability) throw new ApiError('UNAVAILABLE_HERE', `${typeOfAddons(addons)}: ${capability.missing}`);
+    if (body.enable_pooler === true) refuseWithoutPooler(region);
     const initialPassword = newPassword();
     const verifier = await scramVerifier(initialPassword);
     const change = {
@@ -78,32 +80,28 @@ export function createServices(store: Store, region: Region) {
       name: body.name,
       environment: body.environment_tag ?? 'DEV',
       created: new Date(),
+      created_by: caller.publicKey,
       first_verifier: verifier,
     };
-    const accepted = await store.db.transaction().execute(async (tx) => {
-      const fresh = (await takeSpare(tx, { region: region.code, addons, size })) ?? (await reserve(tx, addons, size, null));
-      const operation = await beginOperation(tx, { id: fresh.id, project_id: caller.projectId }, 'create', caller.publicKey, null);
-      const row = await changeService(tx, fresh, change, operation);
+    return makeChange(store, caller, async (tx) => {
+      await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, replicas.replica_count + 1) });
+      const highlyAvailable = replicas.replica_count > 0;
+      // A spare stands outside of any VPC.
+      const spare = highlyAvailable || body.vpc_id !== undefined ? null : await takeSpare(tx, { region: region.code, addons, size });
+      const fresh = spare ?? (await reserve(tx, addons, size, null));
+      const operation = await beginOperation(tx, { id: fresh.id, project_id: caller.projectId }, 'create', caller, null);
+      const pooler = body.enable_pooler === true ? { pooler: true, pooler_port: await reservePort(tx, region) } : {};
+      const ha = highlyAvailable ? { ...replicas, members: await membersFor(tx, { ...fresh, ...pooler }, replicas.replica_count) } : {};
+      const vpc = body.vpc_id === undefined ? {} : await joinVpc(tx, region, caller.projectId, fresh, body.vpc_id);
+      const row = await changeService(tx, fresh, { ...change, ...pooler, ...ha, ...vpc }, operation);
       await makeDue(tx, row.id);
-      return { doc: row.doc, operationId: operation.id };
+      return { doc: row.doc, operationId: operation.id, initialPassword };
     });
-    return { ...accepted, initialPassword };
   };
 
-  /** A service with a port of its own: not promised to another service, and not held by another program. */
+  /** A service with a port of its own. */
   const reserve = async (tx: Tx, addons: readonly Addon[], size: Size, origin: Origin | null): Promise<ServiceRow> => {
-    let port = await nextPort(tx, region.code, region.portRange, null);
-    const first = port;
-    while (port !== null && !(await region.engine.portIsFree(port))) {
-      port = await nextPort(tx, region.code, region.portRange, port);
-      if (port === first) port = null;
-    }
-    if (port === null) {
-      throw new ApiError(
-        'LIMIT_EXCEEDED',
-        `no port is left: all of HOWDAH_PORT_RANGE ${region.portRange.join('-')} are taken; widen the range, or delete services and wait: deleted ones keep theirs for HOWDAH_UNDELETE_HOURS`,
-      );
-    }
+    const port = await reservePort(tx, region);
     return insertSpare(tx, { region: region.code, serviceType: typeOfAddons(addons), addons, size, host: region.host, port, origin });
   };
 
@@ -120,31 +118,34 @@ export function createServices(store: Store, region: Region) {
 
   // ── fork, restore ──────────────────────────────────────────────────────────────────────────────────────────────
 
-  const fork = async (caller: Caller, parentId: string, body: ForkBody): Promise<Accepted & { initialPassword: string }> => {
+  const fork = async (caller: Caller, parentId: string, body: ForkBody): Promise<Accepted> => {
     const origin: Origin = { parent: parentId, strategy: body.fork_strategy, targetTime: await targetTimeOf(parentId, body) };
-    await refuseFullDisk();
+    await refuseFullDisk(region, 'forks');
     const initialPassword = newPassword();
     const verifier = await scramVerifier(initialPassword);
-    const accepted = await store.db.transaction().execute(async (tx) => {
+    return makeChange(store, caller, async (tx) => {
       const { service: parent } = await lockOwn(tx, caller, parentId);
       const action = body.fork_strategy === 'NOW' ? 'forkNow' : 'forkPast';
       if (ALLOWED[parent.status][action] !== 'accept') throw new ApiError('INVALID_STATE', refusal(action, parent.status));
       const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, { fallback: sizeOf(parent), sharedAllowed: true });
+      await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
       const fresh = await reserve(tx, parent.addons, size, origin);
-      const operation = await beginOperation(tx, { id: fresh.id, project_id: caller.projectId }, 'fork', caller.publicKey, null);
+      const operation = await beginOperation(tx, { id: fresh.id, project_id: caller.projectId }, 'fork', caller, null);
       const name = body.name ?? `${[...parent.name].slice(0, NAME_MAX_CHARACTERS - FORK_SUFFIX.length).join('')}${FORK_SUFFIX}`;
       const change = {
         project_id: caller.projectId,
         name,
         environment: body.environment_tag ?? 'DEV',
         created: new Date(),
+        created_by: caller.publicKey,
         first_verifier: verifier,
       };
-      const row = await changeService(tx, fresh, change, operation);
+      // What was kept from others stays so in a copy.
+      const vpc = parent.vpc_id === null ? {} : await joinVpc(tx, region, caller.projectId, fresh, parent.vpc_id);
+      const row = await changeService(tx, fresh, { ...change, ...vpc }, operation);
       await makeDue(tx, row.id);
-      return { doc: row.doc, operationId: operation.id };
+      return { doc: row.doc, operationId: operation.id, initialPassword };
     });
-    return { ...accepted, initialPassword };
   };
 
   /** The point in time of a fork, if it has one, inside the window that its parent's backups reach. */
@@ -172,20 +173,9 @@ export function createServices(store: Store, region: Region) {
     return moment.ms > latestMs ? window.latest : moment.text;
   };
 
-  /** A disk that is nearly full is kept for the services that are there. */
-  const refuseFullDisk = async (): Promise<void> => {
-    const { usedPercent, freeBytes, totalBytes, path } = await region.engine.disk();
-    if (usedPercent < DISK_FULL_PERCENT) return;
-    const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
-    throw new ApiError(
-      'LIMIT_EXCEEDED',
-      `the disk of ${path} is ${usedPercent.toFixed(1)} % full (${gb(freeBytes)} of ${gb(totalBytes)} GB free); no forks are made from ${DISK_FULL_PERCENT} % on: delete services or make room`,
-    );
-  };
-
   /** Brings a deleted service back as it was, within the time for it. */
   const restore = async (caller: Caller, id: string): Promise<Accepted> =>
-    store.db.transaction().execute(async (tx) => {
+    makeChange(store, caller, async (tx) => {
       const locked = await lockService(tx, id);
       if (locked === null || locked.service.project_id !== caller.projectId) throw serviceNotFound(id);
       const { service, operation } = locked;
@@ -195,11 +185,93 @@ export function createServices(store: Store, region: Region) {
           'INVALID_STATE',
           `cannot restore a service that is ${service.status}: restore is for deleted ones${service.deleting ? ', once its processes have stopped' : ''}`,
         );
-      const next = await beginOperation(tx, service, 'restore', caller.publicKey, null);
+      const own = weightOf(sizeOf(service), service.replica_count + 1);
+      const sets = service.read_replica_sets;
+      await keepWithinLimits(tx, caller.projectId, {
+        services: 1,
+        replica_sets: sets.length,
+        cpu_millis: sets.reduce((sum, { nodes, cpu_millis: each }) => sum + nodes * each, own.cpu_millis),
+        memory_gbs: sets.reduce((sum, { nodes, memory_gbs: each }) => sum + nodes * each, own.memory_gbs),
+      });
+      const next = await beginOperation(tx, service, 'restore', caller, null);
       const row = await changeService(tx, service, { deleting: false, deleted_at: null, attempt: 0 }, next);
       await makeDue(tx, id);
       return { doc: row.doc, operationId: next.id };
     });
+
+  // ── high availability ──────────────────────────────────────────────────────────────────────────────────────────
+
+  /** The counts of a request, as this installation can have them. */
+  const replicasOf = (replicaCount: number, syncReplicaCount: number): { replica_count: number; sync_replica_count: number } => {
+    if (syncReplicaCount > replicaCount) {
+      throw new ApiError(
+        'INVALID_REQUEST',
+        `sync_replica_count: found ${syncReplicaCount} of ${replicaCount} replicas; allowed: 0 to replica_count`,
+      );
+    }
+    const { gateway } = region.engine.capabilities;
+    if (replicaCount > 0 && 'missing' in gateway) throw new ApiError('UNAVAILABLE_HERE', `replica_count: ${gateway.missing}`);
+    return { replica_count: replicaCount, sync_replica_count: syncReplicaCount };
+  };
+
+  /**
+   * The members of a service with so many replicas: those that are there, and new ones with ports of their own. One that
+   * goes is never the primary. A service that had replicas once keeps its gateway, and so a member.
+   */
+  const membersFor = async (tx: Tx, service: ServiceRow, replicaCount: number): Promise<Member[]> => {
+    const there = service.members.map(({ n }) => n);
+    const others = Array.from({ length: MAX_REPLICAS + 1 }, (_, n) => n).filter((n) => !there.includes(n));
+    const wanted = [...new Set([service.primary_member, ...there, ...others])].slice(0, replicaCount + 1);
+    const members: Member[] = [];
+    for (const n of wanted.toSorted((a, b) => a - b)) {
+      const besides = [...members.map(({ port }) => port), service.pooler_port ?? 0];
+      members.push(service.members.find((member) => member.n === n) ?? { n, port: await reservePort(tx, region, besides) });
+    }
+    return members;
+  };
+
+  const setHA = async (caller: Caller, id: string, body: { replica_count?: number; sync_replica_count?: number }): Promise<Accepted> => {
+    if (body.replica_count === undefined && body.sync_replica_count === undefined)
+      throw new ApiError('INVALID_REQUEST', 'replica_count, sync_replica_count: both missing; send at least one of them');
+    const decide = async (service: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
+      const replicas = replicasOf(body.replica_count ?? service.replica_count, body.sync_replica_count ?? service.sync_replica_count);
+      if (replicas.replica_count === service.replica_count && replicas.sync_replica_count === service.sync_replica_count) return null;
+      await keepWithinLimits(tx, caller.projectId, weightOf(sizeOf(service), replicas.replica_count - service.replica_count));
+      return { ...replicas, members: await membersFor(tx, service, replicas.replica_count) };
+    };
+    return change(caller, id, 'setHA', decide, 'setHA');
+  };
+
+  const needsReplicas = (service: ServiceRow, action: 'switchover' | 'drill'): void => {
+    if (service.replica_count === 0)
+      throw new ApiError('INVALID_STATE', `cannot ${action} a service without replicas: give it one first (setHA with replica_count 1)`);
+  };
+
+  const switchover = (caller: Caller, id: string): Promise<Accepted> =>
+    change(
+      caller,
+      id,
+      'switchover',
+      (service) => {
+        needsReplicas(service, 'switchover');
+        return { leave_member: service.primary_member };
+      },
+      'switchover',
+    );
+
+  const drill = (caller: Caller, id: string, body: { kind: DrillKind; confirm?: string }): Promise<Accepted> =>
+    change(
+      caller,
+      id,
+      'drill',
+      (service) => {
+        needsReplicas(service, 'drill');
+        if (body.kind === 'failover' && service.environment === 'PROD' && body.confirm !== service.name)
+          throw new ApiError('INVALID_REQUEST', `confirm: the primary of a PROD service is killed only with its name: ${service.name}`);
+        return { drill: body.kind };
+      },
+      'drill',
+    );
 
   // ── changes of what is there ───────────────────────────────────────────────────────────────────────────────────
 
@@ -211,17 +283,17 @@ export function createServices(store: Store, region: Region) {
     caller: Caller,
     id: string,
     action: Action,
-    decide: (service: ServiceRow) => ServiceChange | null,
+    decide: (service: ServiceRow, tx: Tx) => ServiceChange | null | Promise<ServiceChange | null>,
     kind: OperationKind,
   ): Promise<Accepted> =>
-    store.db.transaction().execute(async (tx) => {
+    makeChange(store, caller, async (tx) => {
       const { service, operation } = await lockOwn(tx, caller, id);
       const verdict = ALLOWED[service.status][action];
       if (verdict === 'refuse') throw new ApiError('INVALID_STATE', refusal(action, service.status));
       if (verdict === 'underway') return { doc: service.doc, operationId: operation?.id ?? null };
-      const changed = decide(service);
+      const changed = await decide(service, tx);
       if (changed === null) return { doc: service.doc, operationId: null };
-      const next = await beginOperation(tx, service, kind, caller.publicKey, operation);
+      const next = await beginOperation(tx, service, kind, caller, operation);
       const row = await changeService(tx, service, { ...changed, attempt: 0 }, next);
       await makeDue(tx, id);
       return { doc: row.doc, operationId: next.id };
@@ -233,35 +305,113 @@ export function createServices(store: Store, region: Region) {
     id: string,
     action: Extract<Action, 'rename' | 'setEnvironment'>,
     changed: ServiceChange,
-  ): Promise<Accepted> =>
-    store.db.transaction().execute(async (tx) => {
+    message?: string,
+  ): Promise<Outcome> =>
+    makeChange(store, caller, async (tx) => {
       const { service, operation } = await lockOwn(tx, caller, id);
       if (ALLOWED[service.status][action] !== 'accept') throw new ApiError('INVALID_STATE', refusal(action, service.status));
-      const operationId = await recordOperation(tx, service, action, caller.publicKey);
+      const operationId = await recordOperation(tx, service, action, caller);
       const row = await changeService(tx, service, changed, operation);
-      return { doc: row.doc, operationId };
+      return message === undefined ? { doc: row.doc, operationId } : { message, operationId };
     });
 
-  const lockOwn = async (tx: Tx, caller: Caller, id: string): Promise<{ service: ServiceRow; operation: OperationRow | null }> => {
+  const lockOwn = async (tx: Tx, caller: Caller, id: string): Promise<Locked> => {
     const locked = await lockService(tx, id);
     if (locked === null || locked.service.project_id !== caller.projectId || locked.service.deleted_at !== null) throw serviceNotFound(id);
     return locked;
   };
 
+  /** Proves the newest backup beside whatever else is done to the service. Asked for again meanwhile it is the same operation. */
+  const verifyBackup = async (caller: Caller, id: string): Promise<Done> =>
+    makeChange(store, caller, async (tx) => {
+      const { service } = await lockOwn(tx, caller, id);
+      const underWay = await verificationUnderWay(tx, id);
+      if (underWay === null && ALLOWED[service.status].verifyBackup !== 'accept')
+        throw new ApiError('INVALID_STATE', refusal('verifyBackup', service.status));
+      const operation = underWay ?? (await beginOperation(tx, service, 'verifyBackup', caller, null));
+      return { message: `the newest backup is being restored beside the service: operation ${operation.id}`, operationId: operation.id };
+    });
+
   const resize = (caller: Caller, id: string, cpuMillis: SizeInput, memoryGbs: SizeInput): Promise<Accepted> => {
     const size = sizeOrRefuse(cpuMillis, memoryGbs, { fallback: null, sharedAllowed: false });
-    return change(caller, id, 'resize', (service) => (sameSize(sizeOf(service), size) ? null : sizeColumns(size)), 'resize');
+    const decide = async (service: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
+      if (sameSize(sizeOf(service), size)) return null;
+      const [before, after] = [sizeOf(service), size].map((one) => weightOf(one, service.replica_count + 1));
+      const more = (limit: 'cpu_millis' | 'memory_gbs'): number => (after?.[limit] ?? 0) - (before?.[limit] ?? 0);
+      await keepWithinLimits(tx, caller.projectId, { cpu_millis: more('cpu_millis'), memory_gbs: more('memory_gbs') });
+      return sizeColumns(size);
+    };
+    return change(caller, id, 'resize', decide, 'resize');
   };
+
+  // ── VPC ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  const attachToVPC = async (caller: Caller, id: string, vpcId: string): Promise<Done> => {
+    const decide = async (service: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
+      if (service.vpc_id === vpcId) return null;
+      if (service.vpc_id !== null)
+        throw new ApiError('CONFLICT', `the service is in the VPC ${service.vpc_id}; detach it first (detachFromVPC)`);
+      return joinVpc(tx, region, caller.projectId, service, vpcId);
+    };
+    const { operationId } = await change(caller, id, 'attachToVPC', decide, 'attachToVPC');
+    return tell(
+      caller,
+      operationId,
+      operationId === null ? `the service is in the VPC ${vpcId}` : `the service is being attached to the VPC ${vpcId}`,
+    );
+  };
+
+  const detachFromVPC = async (caller: Caller, id: string, vpcId: string | null): Promise<Done> => {
+    const decide = (service: ServiceRow): ServiceChange | null => {
+      if (service.vpc_id === null) return null;
+      if (vpcId !== null && service.vpc_id !== vpcId)
+        throw new ApiError('CONFLICT', `vpc_id: found ${JSON.stringify(vpcId)}; the service is in the VPC ${service.vpc_id}`);
+      return LEFT;
+    };
+    const { operationId } = await change(caller, id, 'detachFromVPC', decide, 'detachFromVPC');
+    return tell(caller, operationId, operationId === null ? 'the service is in no VPC' : 'the service is being detached from its VPC');
+  };
+
+  /** Answers in words what was changed, now and when the same call is made again. */
+  const tell = async (caller: Caller, operationId: string | null, message: string): Promise<Done> => {
+    const done = { message, operationId };
+    await amendAnswer(store, caller, done);
+    return done;
+  };
+
+  // ── pooler ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  const enablePooler = async (caller: Caller, id: string): Promise<Done> => {
+    refuseWithoutPooler(region);
+    const decide = (service: ServiceRow, tx: Tx) => (service.pooler ? null : withPooler(service, tx));
+    return untilDone(store, caller, await change(caller, id, 'enablePooler', decide, 'enablePooler'), 'the connection pooler is enabled');
+  };
+
+  const disablePooler = async (caller: Caller, id: string): Promise<Done> => {
+    const decide = (service: ServiceRow) => (service.pooler ? { pooler: false } : null);
+    return untilDone(
+      store,
+      caller,
+      await change(caller, id, 'disablePooler', decide, 'disablePooler'),
+      'the connection pooler is disabled',
+    );
+  };
+
+  /** The port that it had before, or one of its own from now on. */
+  const withPooler = async (service: ServiceRow, tx: Tx): Promise<ServiceChange> => ({
+    pooler: true,
+    pooler_port: service.pooler_port ?? (await reservePort(tx, region)),
+  });
 
   const updatePassword = async (caller: Caller, id: string, password: string): Promise<Accepted> => {
     const verifier = await scramVerifier(password);
     // The row stays locked until the password is live: a stop or a delete waits for its turn.
-    return store.db.transaction().execute(async (tx) => {
+    return makeChange(store, caller, async (tx) => {
       const { service, operation } = await lockOwn(tx, caller, id);
       if (ALLOWED[service.status].updatePassword !== 'accept')
         throw new ApiError('INVALID_STATE', refusal('updatePassword', service.status));
-      await reachEngine(() => region.engine.setPassword(id, verifier));
-      const operationId = await recordOperation(tx, service, 'updatePassword', caller.publicKey);
+      if (!caller.dryRun) await reachEngine(() => region.engine.setPassword(id, verifier));
+      const operationId = await recordOperation(tx, service, 'updatePassword', caller);
       const row = await changeService(tx, service, {}, operation);
       return { doc: row.doc, operationId };
     });
@@ -269,16 +419,31 @@ export function createServices(store: Store, region: Region) {
 
   // ── reads that ask the engine ──────────────────────────────────────────────────────────────────────────────────
 
-  const logs = async (id: string, query: LogQuery): Promise<{ entries: LogEntry[]; cursor: string | null }> => {
+  const logs = async (id: string, node: number | null, query: LogQuery): Promise<{ entries: LogEntry[]; cursor: string | null }> => {
     try {
-      return await region.engine.logs(id, query);
+      return await region.engine.logs(id, node, query);
     } catch (error) {
       if (error instanceof BadCursor) throw new ApiError('INVALID_REQUEST', error.message);
       throw error;
     }
   };
 
-  const series = async (id: string, body: SeriesBody) => {
+  const query = async ({ key: id, parent_id: parent, status }: ServiceDoc, body: QueryBody): Promise<QueryResult> => {
+    if (ALLOWED[status].query !== 'accept') throw new ApiError('INVALID_STATE', refusal('query', status));
+    const { sql, parameters = [], max_rows: maxRows = 100, timeout_ms: timeoutMs = 10_000 } = body;
+    // PostgreSQL's own protocol ends a text with one.
+    if ([sql, ...parameters].some((text) => text?.includes('\0') === true))
+      throw new ApiError('INVALID_REQUEST', 'sql, parameters: found a NUL character, which no text of PostgreSQL can hold');
+    try {
+      return await reachEngine(() => region.engine.query(id, parent, { sql, parameters, maxRows, timeoutMs }));
+    } catch (error) {
+      if (error instanceof StatementRefused) throw refusedStatement(error);
+      throw error;
+    }
+  };
+
+  /** @param firstNode whose series there is before any figure was taken */
+  const series = async (id: string, firstNode: number, body: SeriesBody) => {
     const name = SERIES_NAMES.find((candidate) => candidate === body.name);
     if (name === undefined)
       throw new ApiError('INVALID_REQUEST', `name: found ${JSON.stringify(body.name)}; allowed: ${SERIES_NAMES.join(', ')}`);
@@ -293,48 +458,55 @@ export function createServices(store: Store, region: Region) {
         `bucket_seconds: found ${bucketSeconds}, which makes ${buckets} points; at most ${MAX_BUCKETS} are answered: take ${least} or more`,
       );
     }
-    // The only label is the node; a filter for another one, or by another key, finds nothing.
-    const matches = (body.filters ?? []).every(({ key, value }) => key === 'node' && value === PRIMARY_NODE);
-    const values = matches
-      ? await readSeries(store.db, id, { name, from: new Date(fromMs), to: new Date(toMs), bucketSeconds, fn: body.fn ?? 'avg' })
-      : null;
-    if (values === null) return [];
-    const data = Array.from({ length: buckets }, (_, index) => ({
-      time: new Date(fromMs + index * bucketSeconds * 1000).toISOString(),
-      value: values.get(index) ?? null,
-    }));
-    return [{ labels: { node: PRIMARY_NODE }, data }];
+    const span = { name, from: new Date(fromMs), to: new Date(toMs), bucketSeconds, fn: body.fn ?? 'avg' };
+    const found = await readSeries(store.db, id, span);
+    const times = Array.from({ length: buckets }, (_, index) => new Date(fromMs + index * bucketSeconds * 1000).toISOString());
+    // The only label is the node; a filter by another key finds nothing. Of one that was never looked at there is a series too.
+    const matches = (node: string) => (body.filters ?? []).every(({ key, value }) => key === 'node' && value === node);
+    const nodes = found.size === 0 ? [firstNode] : [...found.keys()];
+    return nodes
+      .filter((node) => matches(String(node)))
+      .map((node) => ({
+        labels: { node: String(node) },
+        data: times.map((time, index) => ({ time, value: found.get(node)?.get(index) ?? null })),
+      }));
   };
 
   return {
     create,
     fork,
     restore,
-    backups: (id: string) => region.engine.backups(id),
+    backups: async (id: string): Promise<Backups> => ({ ...(await region.engine.backups(id)), storage: await region.engine.storage(id) }),
+    verifyBackup,
     start: (caller: Caller, id: string) => change(caller, id, 'start', () => ({ power: 'running' }), 'start'),
     stop: (caller: Caller, id: string) => change(caller, id, 'stop', () => ({ power: 'paused' }), 'stop'),
     resize,
+    enablePooler,
+    disablePooler,
     remove: (caller: Caller, id: string) => change(caller, id, 'delete', () => ({ deleting: true }), 'delete'),
     rename: (caller: Caller, id: string, name: string) => note(caller, id, 'rename', { name }),
-    setEnvironment: (caller: Caller, id: string, environment: Environment) => note(caller, id, 'setEnvironment', { environment }),
+    attachToVPC,
+    detachFromVPC,
+    setEnvironment: (caller: Caller, id: string, environment: Environment) =>
+      note(caller, id, 'setEnvironment', { environment }, `the environment is ${environment}`),
+    setHA,
+    switchover,
+    drill,
     updatePassword,
     logs,
     series,
+    query,
+    members: (id: string) => reachEngine(() => region.engine.members(id)),
   };
 }
 export type Services = ReturnType<typeof createServices>;
 
 const FORK_SUFFIX = '-fork';
-/** From here on no forks are made. */
-const DISK_FULL_PERCENT = 95;
 /** By how much a client's clock may be ahead when it asks for now. */
 const CLOCK_SKEW_MS = 5000;
 
 /** Points of one series; more are refused rather than computed. */
 const MAX_BUCKETS = 11_000;
-/** The node whose figures a service's series are. */
-export const PRIMARY_NODE = '0';
-
 /** The answer for a service that is not there, not yet or no more, or somebody else's. Old clients look for the first words. */
 export function serviceNotFound(id: string): ApiError {
   return new ApiError(
@@ -343,10 +515,15 @@ export function serviceNotFound(id: string): ApiError {
   );
 }
 
-function sizeOrRefuse(cpuMillis: SizeInput, memoryGbs: SizeInput, rules: Parameters<typeof parseSize>[2]): Size {
-  const parsed = parseSize(cpuMillis, memoryGbs, rules);
-  if ('problem' in parsed) throw new ApiError('INVALID_REQUEST', parsed.problem);
-  return parsed.size;
+/** What PostgreSQL said of a statement, as the API answers it. */
+function refusedStatement({ message, sqlstate, position, detail, hint }: StatementRefused): ApiError {
+  const where = position === null ? '' : `, at character ${position}`;
+  return new ApiError('INVALID_REQUEST', `sql: ${message} (SQLSTATE ${sqlstate}${where})${hint === null ? '' : `; ${hint}`}`, {
+    sqlstate,
+    ...(position === null ? {} : { position }),
+    ...(detail === null ? {} : { detail }),
+    ...(hint === null ? {} : { hint }),
+  });
 }
 
 async function reachEngine<T>(call: () => Promise<T>): Promise<T> {

@@ -2,8 +2,24 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Addon, Environment, OperationKind, OperationStatus, OperationStep, Role, ServiceType, LiveStatus } from '@howdah/contract';
-import type { Origin } from '../engine/engine.ts';
+import type {
+  Addon,
+  DeliveryStatus,
+  DrillKind,
+  Environment,
+  ErrorCode,
+  EventType,
+  LiveStatus,
+  OperationKind,
+  OperationStatus,
+  OperationStep,
+  PeeringStatus,
+  ReadReplicaSet,
+  Role,
+  ServiceType,
+  Warning,
+} from '@howdah/contract';
+import type { Member, Origin } from '../engine/engine.ts';
 import { Kysely, Migrator, PostgresDialect, sql, type ColumnType, type Generated, type JSONColumnType, type Transaction } from 'kysely';
 import { Client, Pool, type ClientConfig } from 'pg';
 import { MIGRATIONS_DIRECTORY } from '../paths.ts';
@@ -11,19 +27,35 @@ import { MIGRATIONS_DIRECTORY } from '../paths.ts';
 type Moment = ColumnType<Date, Date | string, Date | string>;
 
 export interface Tables {
-  projects: { id: string; name: string; created: Generated<Date> };
+  projects: {
+    id: string;
+    name: string;
+    created: Generated<Date>;
+    operator: Generated<boolean>;
+    max_services: Generated<number | null>;
+    max_replica_sets: Generated<number | null>;
+    max_cpu_millis: Generated<number | null>;
+    max_memory_gbs: Generated<number | null>;
+  };
+  project_usage: { project_id: string; services: number; replica_sets: number; cpu_millis: number; memory_gbs: number };
   api_keys: {
     public_key: string;
     project_id: string;
     name: string;
     role: Role;
     secret_hash: Buffer;
+    dry_run_only: Generated<boolean>;
+    fork_only: Generated<boolean>;
+    created_by: Generated<string | null>;
     created: Generated<Date>;
     expires_at: Moment | null;
     revoked_at: Moment | null;
     last_used: Moment | null;
   };
+  kept_answers: { public_key: string; lookup: Buffer; request: Buffer; sealed: Buffer; created: Generated<Date> };
+  console_tokens: { token_hash: string; kind: 'link' | 'session'; public_key: string; expires_at: Moment };
   regions: { code: string; last_port: number };
+  promised_ports: { region_code: string; port: number; holder: string };
   services: {
     id: string;
     project_id: string | null;
@@ -33,6 +65,7 @@ export interface Tables {
     addons: Addon[];
     environment: Environment;
     created: Generated<Date>;
+    created_by: Generated<string | null>;
     host: string;
     port: number;
     resource_id: string;
@@ -43,10 +76,24 @@ export interface Tables {
     first_verifier: string | null;
     origin: ColumnType<Origin | null, string | null, string | null>;
     deleted_at: Moment | null;
+    pooler: Generated<boolean>;
+    pooler_port: Generated<number | null>;
+    replica_count: Generated<number>;
+    sync_replica_count: Generated<number>;
+    leave_member: number | null;
+    drill: DrillKind | null;
+    members: ColumnType<Member[], string | undefined, string>;
+    primary_member: Generated<number>;
+    vpc_id: string | null;
+    vpc_address: string | null;
+    admitted: string[] | null;
+    parent_id: Generated<string | null>;
+    read_replica_sets: ColumnType<ReadReplicaSet[], string | undefined, string>;
     reachable: Generated<boolean>;
     memory_mb: number | null;
     milli_cpu: number | null;
     storage_mb: number | null;
+    warnings: ColumnType<Warning[], string | undefined, string>;
     operation_id: string | null;
     status: LiveStatus;
     doc: string;
@@ -67,14 +114,84 @@ export interface Tables {
     created: Generated<Date>;
     finished: Moment | null;
   };
+  vpcs: {
+    /** Digits, as are all ids of these two tables: a bigint is read as text. */
+    id: Generated<string>;
+    project_id: string;
+    region_code: string;
+    name: string;
+    cidr: string;
+    created: Generated<Date>;
+    last_host: Generated<number>;
+    deleting: Generated<boolean>;
+    wanted: Generated<number>;
+    made: Generated<number>;
+  };
+  peerings: {
+    id: Generated<string>;
+    vpc_id: string;
+    peer_account_id: string;
+    peer_region_code: string;
+    peer_vpc_id: string;
+    asked: boolean;
+    status: PeeringStatus;
+    error_message: string | null;
+    provisioned_id: string | null;
+    created: Generated<Date>;
+  };
+  vpc_addresses: { vpc_id: string; address: string; service_id: string };
+  events: { seq: ColumnType<string, never, never>; project_id: string; at: Date; type: EventType; doc: string };
+  event_horizon: { pruned: ColumnType<string, number, number> };
+  webhooks: {
+    id: string;
+    project_id: string;
+    url: string;
+    types: EventType[];
+    secret: Buffer;
+    created: Generated<Date>;
+    fanned_out: ColumnType<string, string, string>;
+    lease_until: Moment | null;
+  };
+  deliveries: {
+    id: ColumnType<string, never, never>;
+    webhook_id: string;
+    message_id: string;
+    type: EventType;
+    body: string;
+    status: Generated<DeliveryStatus>;
+    attempts: Generated<number>;
+    next_at: Generated<Date>;
+    response_status: number | null;
+    error: string | null;
+    created: Generated<Date>;
+    finished: Moment | null;
+  };
+  audit_log: {
+    id: ColumnType<string, never, never>;
+    at: Generated<Date>;
+    project_id: string;
+    public_key: string | null;
+    address: string;
+    call: string;
+    method: string;
+    path: string;
+    service_id: string | null;
+    operation_id: string | null;
+    status: number;
+    code: ErrorCode | null;
+    request_id: string;
+  };
   samples: {
     service_id: string;
+    node: number;
     at: Moment;
     cpu_millis: number;
     memory_bytes: ColumnType<string, number, number>;
     storage_bytes: ColumnType<string, number, number>;
     connections: number;
     transactions_per_second: number;
+    lag_bytes: ColumnType<string | null, number | null, number | null>;
+    lag_seconds: number | null;
   };
 }
 
@@ -86,12 +203,19 @@ export type Store = {
   db: Db;
   /** For the few statements that are prepared by name and read by many requests at once; see `read.ts`. */
   pool: Pool;
-  /** Calls back with the id of each service that anybody changed; see {@link poke}. Ends with the store. */
-  listen: (onPoke: (id: string) => void) => void;
+  /**
+   * Calls back with what each notification of a channel names; with null when some may have been lost, since the connection that hears
+   * them broke. Ends with the store.
+   */
+  listen: (channel: Channel, listener: Listener) => void;
   close: () => Promise<void>;
 };
 
-const POKE_CHANNEL = 'howdah_poke';
+/** What is told to every control plane: a service that wants a look (its id), VPCs that changed, new events (of a project), a key that changed (its public half). */
+const CHANNELS = ['howdah_poke', 'howdah_vpcs', 'howdah_event', 'howdah_key'] as const;
+export type Channel = (typeof CHANNELS)[number];
+export type Listener = (payload: string | null) => void;
+
 /** "howdah" as a number: the key of the lock that the control plane holds while it runs. */
 const CONTROL_LOCK = 0x686f77646168n;
 
@@ -111,8 +235,11 @@ export async function openStore(connection: ClientConfig, onError: (error: Error
   // The pool looks after idle connections only; one in use whose server dies would end this process.
   pool.on('connect', (client) => client.on('error', onError));
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
-  let onPoke: (id: string) => void = () => undefined;
-  let session = await openSession(connection, onError, (id) => onPoke(id));
+  const listeners: [Channel, Listener][] = [];
+  const onNotification = (channel: string, payload: string): void => {
+    for (const [wanted, listener] of listeners) if (wanted === channel) listener(payload);
+  };
+  let session = await openSession(connection, onError, onNotification);
   let closing = false;
 
   const keepSession = (current: Client): void => {
@@ -121,8 +248,9 @@ export async function openStore(connection: ClientConfig, onError: (error: Error
   const reconnect = async (): Promise<void> => {
     while (!closing) {
       try {
-        session = await openSession(connection, onError, (id) => onPoke(id));
+        session = await openSession(connection, onError, onNotification);
         keepSession(session);
+        for (const [, listener] of listeners) listener(null);
         return;
       } catch (error) {
         onError(error instanceof Error ? error : new Error(String(error)));
@@ -142,9 +270,7 @@ export async function openStore(connection: ClientConfig, onError: (error: Error
   return {
     db,
     pool,
-    listen: (listener) => {
-      onPoke = listener;
-    },
+    listen: (channel, listener) => void listeners.push([channel, listener]),
     close: async () => {
       closing = true;
       await session.end();
@@ -155,16 +281,20 @@ export async function openStore(connection: ClientConfig, onError: (error: Error
 
 const RECONNECT_MS = 500;
 
-/** The connection that holds the control plane's lock and hears of pokes. */
-async function openSession(connection: ClientConfig, onError: (error: Error) => void, onPoke: (id: string) => void): Promise<Client> {
+/** The connection that holds the control plane's lock and hears of notifications. */
+async function openSession(
+  connection: ClientConfig,
+  onError: (error: Error) => void,
+  onNotification: (channel: string, payload: string) => void,
+): Promise<Client> {
   const session = new Client({ ...connection, application_name: 'howdah control plane, notifications' });
   session.on('error', onError);
-  session.on('notification', ({ payload }) => onPoke(payload ?? ''));
+  session.on('notification', ({ channel, payload }) => onNotification(channel, payload ?? ''));
   await session.connect();
   try {
     const { rows } = await session.query<{ locked: boolean }>('select pg_try_advisory_lock($1) as locked', [String(CONTROL_LOCK)]);
     if (rows[0]?.locked !== true) throw new AlreadyRunning('another control plane is using these records; stop it first (howdah down)');
-    await session.query(`listen ${POKE_CHANNEL}`);
+    for (const channel of CHANNELS) await session.query(`listen ${channel}`);
     return session;
   } catch (error) {
     await session.end();
@@ -172,9 +302,22 @@ async function openSession(connection: ClientConfig, onError: (error: Error) => 
   }
 }
 
+/**
+ * Lets a transaction commit without waiting for the disk: for what is found out again when a crash of the records takes it back.
+ * A later commit that does wait makes it durable too.
+ */
+export async function commitWithoutFlush(tx: Tx): Promise<void> {
+  await sql`set local synchronous_commit = off`.execute(tx);
+}
+
 /** Asks for a look at a service, when the transaction commits. A hint: a lost one is made up for by the timer. */
 export async function poke(tx: Db, id: string): Promise<void> {
-  await sql`select pg_notify(${POKE_CHANNEL}, ${id})`.execute(tx);
+  await sql`select pg_notify('howdah_poke', ${id})`.execute(tx);
+}
+
+/** Asks for a look at the VPCs, when the transaction commits. A hint, too. */
+export async function pokeVpcs(tx: Db): Promise<void> {
+  await sql`notify howdah_vpcs`.execute(tx);
 }
 
 async function migrate(db: Db): Promise<void> {

@@ -1,15 +1,20 @@
-import type { Role } from '@howdah/contract';
+import type { Key, Role } from '@howdah/contract';
+import { sql, type Selectable } from 'kysely';
 import type { Pool } from 'pg';
 import { coalesced } from './read.ts';
-import type { Db } from './database.ts';
+import type { Db, Tables, Tx } from './database.ts';
 
 /** A key as the authentication sees it. */
 export type KeyRow = {
   key: string;
   project_id: string;
   project_name: string;
+  /** Whether its project is the one whose admin keys manage projects. */
+  operator: boolean;
   name: string;
   role: Role;
+  dry_run_only: boolean;
+  fork_only: boolean;
   secret_hash: Buffer;
   created: Date;
   last_used: Date | null;
@@ -17,23 +22,35 @@ export type KeyRow = {
   valid: boolean;
 };
 
+/** The columns of a {@link KeyRow} but its `key`, of the tables `api_keys k` and `projects p`. */
+export const KEY_COLUMNS = `k.project_id, p.name as project_name, p.operator, k.name, k.role, k.dry_run_only, k.fork_only, k.secret_hash,
+            k.created, k.last_used, k.revoked_at is null and (k.expires_at is null or k.expires_at > now()) as valid`;
+
 /** Looks keys up by their public half. */
 export function keyReader(pool: Pool): (publicKey: string) => Promise<KeyRow | null> {
   return coalesced<KeyRow>(
     pool,
     'keys',
-    `select k.public_key as key, k.project_id, p.name as project_name, k.name, k.role, k.secret_hash, k.created, k.last_used,
-            k.revoked_at is null and (k.expires_at is null or k.expires_at > now()) as valid
+    `select k.public_key as key, ${KEY_COLUMNS}
      from api_keys k join projects p on p.id = k.project_id
      where k.public_key = any($1)`,
   );
 }
 
-export async function insertKey(
-  db: Db,
-  key: { publicKey: string; secretHash: Buffer; projectId: string; name: string; role: Role; expiresAt?: Date },
-): Promise<void> {
-  await db
+export type NewKey = {
+  publicKey: string;
+  secretHash: Buffer;
+  projectId: string;
+  name: string;
+  role: Role;
+  expiresAt?: Date;
+  dryRunOnly?: boolean;
+  forkOnly?: boolean;
+  createdBy?: string;
+};
+
+export async function insertKey(db: Db, key: NewKey): Promise<Key> {
+  const row = await db
     .insertInto('api_keys')
     .values({
       public_key: key.publicKey,
@@ -41,11 +58,87 @@ export async function insertKey(
       project_id: key.projectId,
       name: key.name,
       role: key.role,
+      dry_run_only: key.dryRunOnly ?? false,
+      fork_only: key.forkOnly ?? false,
+      created_by: key.createdBy ?? null,
       expires_at: key.expiresAt ?? null,
       revoked_at: null,
       last_used: null,
     })
+    .returningAll()
+    .executeTakeFirstOrThrow();
+  return keyDocument(row);
+}
+
+/** A key as the API answers it. */
+function keyDocument(row: Selectable<Tables['api_keys']>): Key {
+  const moment = (at: Date | null) => at?.toISOString() ?? null;
+  return {
+    public_key: row.public_key,
+    name: row.name,
+    role: row.role,
+    dry_run_only: row.dry_run_only,
+    fork_only: row.fork_only,
+    created: row.created.toISOString(),
+    created_by: row.created_by,
+    expires_at: moment(row.expires_at),
+    revoked_at: moment(row.revoked_at),
+    last_used: moment(row.last_used),
+  };
+}
+
+/** The keys of a project, oldest first, revoked and expired ones too. */
+export async function listKeys(db: Db, projectId: string): Promise<Key[]> {
+  const rows = await db
+    .selectFrom('api_keys')
+    .selectAll()
+    .where('project_id', '=', projectId)
+    .orderBy('created')
+    .orderBy('public_key')
     .execute();
+  return rows.map(keyDocument);
+}
+
+export async function findKey(db: Db, projectId: string, publicKey: string): Promise<Key | null> {
+  const row = await db
+    .selectFrom('api_keys')
+    .selectAll()
+    .where('project_id', '=', projectId)
+    .where('public_key', '=', publicKey)
+    .executeTakeFirst();
+  return row === undefined ? null : keyDocument(row);
+}
+
+/** Ends a key, for every process at once: each request reads its key. One that is revoked already stays so since then. */
+export async function revokeKey(tx: Tx, publicKey: string): Promise<void> {
+  await tx
+    .updateTable('api_keys')
+    .set({ revoked_at: sql<Date>`clock_timestamp()` })
+    .where('public_key', '=', publicKey)
+    .where('revoked_at', 'is', null)
+    .execute();
+}
+
+/** Whether a project has an admin key besides this one that can manage keys, now and by itself for ever. */
+export async function hasAnotherAdminKey(tx: Tx, projectId: string, publicKey: string): Promise<boolean> {
+  const row = await tx
+    .selectFrom('api_keys')
+    .select('public_key')
+    .where('project_id', '=', projectId)
+    .where('public_key', '<>', publicKey)
+    .where('role', '=', 'admin')
+    .where('dry_run_only', '=', false)
+    .where('fork_only', '=', false)
+    .where('revoked_at', 'is', null)
+    .where('expires_at', 'is', null)
+    .limit(1)
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
+/** Whether there is such a key, whatever it may. */
+export async function isKey(db: Db, publicKey: string): Promise<boolean> {
+  return (await db.selectFrom('api_keys').select('public_key').where('public_key', '=', publicKey).executeTakeFirst()) !== undefined;
 }
 
 /** Notes that a key was used. */
@@ -53,10 +146,14 @@ export async function touchKey(db: Db, publicKey: string): Promise<void> {
   await db.updateTable('api_keys').set({ last_used: new Date() }).where('public_key', '=', publicKey).execute();
 }
 
-export async function insertProject(db: Db, project: { id: string; name: string }): Promise<void> {
-  await db.insertInto('projects').values(project).execute();
-}
-
-export async function anyProject(db: Db): Promise<boolean> {
-  return (await db.selectFrom('projects').select('id').limit(1).executeTakeFirst()) !== undefined;
+/** Whether a key is neither revoked nor expired. */
+export async function isKeyValid(db: Db, publicKey: string): Promise<boolean> {
+  const row = await db
+    .selectFrom('api_keys')
+    .select('public_key')
+    .where('public_key', '=', publicKey)
+    .where('revoked_at', 'is', null)
+    .where((where) => where.or([where('expires_at', 'is', null), where('expires_at', '>', sql<Date>`now()`)]))
+    .executeTakeFirst();
+  return row !== undefined;
 }

@@ -4,8 +4,7 @@
  */
 import { sql } from 'kysely';
 import { poke, type Db, type Tx } from './database.ts';
-import type { OperationRow } from './operations.ts';
-import { lockService, type ServiceRow } from './services.ts';
+import { lockService, operationUnderWay, type Locked } from './services.ts';
 
 /** The lease of a reconciler has passed to another: what it found out is old and must not be written. */
 export class LeaseLost extends Error {}
@@ -35,16 +34,25 @@ export async function makeAllDue(db: Db): Promise<void> {
     .execute();
 }
 
-/** Takes the lease of a service that is due. One statement: of two who try, one gets it. */
-export async function claimService(db: Db, id: string, token: string): Promise<boolean> {
-  const result = await db
+/**
+ * Takes the lease of a service, whose row it locks: of two who try, one gets it.
+ *
+ * @returns null when somebody else has it, or the service is gone
+ */
+export async function claimService(tx: Tx, id: string, token: string): Promise<Locked | null> {
+  const service = await tx
     .updateTable('services')
-    .set({ lease_token: token, lease_until: sql<Date>`now() + ${`${LEASE_MS} ms`}::interval`, due_at: null })
+    .set({ lease_token: token, lease_until: sql<Date>`clock_timestamp() + ${`${LEASE_MS} ms`}::interval`, due_at: null })
     .where('id', '=', id)
-    .where((where) => where.or([where('lease_until', 'is', null), where('lease_until', '<', sql<Date>`now()`)]))
+    .where((where) => where.or([where('lease_until', 'is', null), where('lease_until', '<', sql<Date>`clock_timestamp()`)]))
+    // Of a read replica set, the parent is locked first; see lockRow.
+    .where((where) => where.or([where('parent_id', 'is', null), PARENT_IS_LOCKED]))
+    .returningAll()
     .executeTakeFirst();
-  return result.numUpdatedRows > 0n;
+  return service === undefined ? null : { service, operation: await operationUnderWay(tx, service) };
 }
+
+const PARENT_IS_LOCKED = sql<boolean>`(select p.id from services p where p.id = services.parent_id for update) is not null`;
 
 export async function renewLease(db: Db, id: string, token: string): Promise<void> {
   await db
@@ -56,7 +64,7 @@ export async function renewLease(db: Db, id: string, token: string): Promise<voi
 }
 
 /** Gives the lease back. @param lookAgainMs when to look again; null: when poked */
-export async function releaseService(db: Db, id: string, token: string, lookAgainMs: number | null): Promise<void> {
+export async function releaseService(db: Db | Tx, id: string, token: string, lookAgainMs: number | null): Promise<void> {
   const again = lookAgainMs === null ? null : `${lookAgainMs} ms`;
   await db
     .updateTable('services')
@@ -68,7 +76,7 @@ export async function releaseService(db: Db, id: string, token: string, lookAgai
 }
 
 /** The service under a lease, locked. @throws LeaseLost when the lease is somebody else's or the service is gone */
-export async function lockLeased(tx: Tx, id: string, token: string): Promise<{ service: ServiceRow; operation: OperationRow | null }> {
+export async function lockLeased(tx: Tx, id: string, token: string): Promise<Locked> {
   const locked = await lockService(tx, id);
   if (locked === null || locked.service.lease_token !== token) throw new LeaseLost(`service ${id}: the lease is lost`);
   return locked;

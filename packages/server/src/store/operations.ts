@@ -1,36 +1,105 @@
 /** The records of operations: what was asked for, by whom, how far it is and how it ended. */
-import type { Operation, OperationKind, OperationStep } from '@howdah/contract';
+import { OPERATION_KINDS, type Operation, type OperationKind, type OperationStatus, type OperationStep } from '@howdah/contract';
 import { sql, type Selectable } from 'kysely';
 import { newId } from '../ids.ts';
+import type { AuditNote } from './audit-log.ts';
 import type { Db, Tables, Tx } from './database.ts';
 import type { ServiceRow } from './services.ts';
 
+/** Who asks for what nobody asked for: repairs, failovers. */
+export const HOWDAH = 'howdah';
+
 export type OperationRow = Selectable<Tables['operations']>;
 
-/** Begins an operation; one that is under way is ended as superseded by it. */
+/** Who asks for an operation: the caller of a request, whose entry in the audit log is written with it, or a name. */
+export type Requester = string | { publicKey: string; audit: AuditNote | null };
+
+/** Begins an operation; one that is under way is ended as superseded by it, by a delete what goes on beside it as well. */
 export async function beginOperation(
   tx: Tx,
   service: Pick<ServiceRow, 'id' | 'project_id'>,
   kind: OperationKind,
-  requestedBy: string,
+  requester: Requester,
   current: OperationRow | null,
 ): Promise<OperationRow> {
   if (current !== null) await endOperation(tx, current.id, 'failed', `superseded by ${kind}`);
-  return tx
+  const beside = kind === 'delete' ? await verificationUnderWay(tx, service.id) : null;
+  if (beside !== null) await endOperation(tx, beside.id, 'failed', `superseded by ${kind}`);
+  return insertOperation(tx, service, requester, { kind, status: 'queued', steps: '[]', finished: null });
+}
+
+/** One statement for both records: what was accepted is audited, for no round trip more. */
+async function insertOperation(
+  tx: Tx,
+  service: Pick<ServiceRow, 'id' | 'project_id'>,
+  requester: Requester,
+  operation: { kind: OperationKind; status: 'queued' | 'succeeded'; steps: string; finished: Date | null },
+): Promise<OperationRow> {
+  const id = newId();
+  const row = {
+    ...operation,
+    id,
+    project_id: service.project_id,
+    service_id: service.id,
+    requested_by: typeof requester === 'string' ? requester : requester.publicKey,
+    error: null,
+  };
+  const audit = typeof requester === 'string' ? null : requester.audit;
+  if (audit === null) return tx.insertInto('operations').values(row).returningAll().executeTakeFirstOrThrow();
+  const inserted = await tx
+    .with('audited', (db) => db.insertInto('audit_log').values({ ...audit.facts, service_id: service.id, operation_id: id }))
     .insertInto('operations')
-    .values({
-      id: newId(),
-      project_id: service.project_id,
-      service_id: service.id,
-      kind,
-      status: 'queued',
-      requested_by: requestedBy,
-      steps: '[]',
-      error: null,
-      finished: null,
-    })
+    .values(row)
     .returningAll()
     .executeTakeFirstOrThrow();
+  audit.recorded = true;
+  return inserted;
+}
+
+/** The verification of a service's backup that is under way; null: none. */
+export async function verificationUnderWay(db: Db, serviceId: string): Promise<OperationRow | null> {
+  const row = await db
+    .selectFrom('operations')
+    .selectAll()
+    .where('service_id', '=', serviceId)
+    .where('kind', '=', 'verifyBackup')
+    .where('finished', 'is', null)
+    .executeTakeFirst();
+  return row ?? null;
+}
+
+/** The verification to work on next: the oldest that has not ended; null: none is under way. */
+export async function nextVerification(db: Db): Promise<OperationRow | null> {
+  const row = await db
+    .selectFrom('operations')
+    .selectAll()
+    .where('kind', '=', 'verifyBackup')
+    .where('finished', 'is', null)
+    .orderBy('created')
+    .limit(1)
+    .executeTakeFirst();
+  return row ?? null;
+}
+
+/** The running service whose last verification, or birth, is the longest ago and longer than this; null: none is due. */
+export async function dueForVerification(db: Db, everyMs: number): Promise<string | null> {
+  const { rows } = await sql<{ id: string }>`
+    select s.id
+    from services s
+    cross join lateral (
+      select coalesce(max(o.created), s.created) as at from operations o where o.service_id = s.id and o.kind = 'verifyBackup'
+    ) as last
+    where s.project_id is not null and s.parent_id is null and s.deleted_at is null and s.status = 'READY' and last.at < now() - ${`${everyMs} ms`}::interval
+    order by last.at
+    limit 1`.execute(db);
+  return rows[0]?.id ?? null;
+}
+
+/** Whether an operation has not ended. */
+export async function isUnderWay(db: Db, id: string): Promise<boolean> {
+  return (
+    (await db.selectFrom('operations').select('id').where('id', '=', id).where('finished', 'is', null).executeTakeFirst()) !== undefined
+  );
 }
 
 /** Records an operation that is done when its request is answered. */
@@ -38,38 +107,51 @@ export async function recordOperation(
   tx: Tx,
   service: Pick<ServiceRow, 'id' | 'project_id'>,
   kind: OperationKind,
-  requestedBy: string,
+  requester: Requester,
+  steps: readonly OperationStep[] = [],
 ): Promise<string> {
-  const id = newId();
-  await tx
-    .insertInto('operations')
-    .values({
-      id,
-      project_id: service.project_id,
-      service_id: service.id,
-      kind,
-      status: 'succeeded',
-      requested_by: requestedBy,
-      steps: '[]',
-      error: null,
-      finished: new Date(),
-    })
-    .execute();
-  return id;
+  const row = await insertOperation(tx, service, requester, {
+    kind,
+    status: 'succeeded',
+    steps: JSON.stringify(steps),
+    finished: new Date(),
+  });
+  return row.id;
 }
 
-export async function endOperation(tx: Tx, id: string, status: 'succeeded' | 'failed', error: string | null): Promise<void> {
-  await tx
+/** @param steps what was done, where more was than is noted */
+export async function endOperation(
+  db: Db,
+  id: string,
+  status: 'succeeded' | 'failed',
+  error: string | null,
+  steps?: readonly OperationStep[],
+): Promise<void> {
+  await db
     .updateTable('operations')
-    .set({ status, error, finished: sql<Date>`clock_timestamp()` })
+    .set({ status, error, finished: sql<Date>`clock_timestamp()`, ...(steps === undefined ? {} : { steps: JSON.stringify(steps) }) })
     .where('id', '=', id)
     .where('finished', 'is', null)
     .execute();
 }
 
+/** Thrown away at a time. */
+const PRUNE_BATCH = 10_000;
+
+/** Throws operations away that ended before so long, but those that made a service which is still known. @returns whether there may be more */
+export async function pruneOperations(db: Db, keptMs: number): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    delete from operations where id in (
+      select o.id from operations o
+      where o.kind = any(${[...OPERATION_KINDS]}::text[]) and o.finished < now() - ${`${keptMs} ms`}::interval
+        and not (o.kind in ('create', 'fork') and exists (select from services s where s.id = o.service_id))
+      limit ${PRUNE_BATCH})`.execute(db);
+  return numAffectedRows === BigInt(PRUNE_BATCH);
+}
+
 /** Notes how far an operation is. @param error why its last attempt failed, null where it goes well */
-export async function progressOperation(tx: Tx, id: string, steps: readonly OperationStep[], error: string | null): Promise<OperationRow> {
-  return tx
+export async function progressOperation(db: Db, id: string, steps: readonly OperationStep[], error: string | null): Promise<OperationRow> {
+  return db
     .updateTable('operations')
     .set({ status: 'running', steps: JSON.stringify(steps), error })
     .where('id', '=', id)
@@ -78,8 +160,14 @@ export async function progressOperation(tx: Tx, id: string, steps: readonly Oper
     .executeTakeFirstOrThrow();
 }
 
-/** An operation as the API answers it. */
-export function operationDocument(row: OperationRow): Operation {
+/** How an operation goes. failing: its last attempt did not work, or another has superseded it. */
+export async function howItGoes(db: Db, id: string): Promise<'underway' | 'failing' | 'done'> {
+  const { status, error } = await db.selectFrom('operations').select(['status', 'error']).where('id', '=', id).executeTakeFirstOrThrow();
+  return status === 'succeeded' ? 'done' : error === null ? 'underway' : 'failing';
+}
+
+/** An operation as the API answers it. @param remainingSeconds about how long it will still take; null: nobody can tell */
+export function operationDocument(row: OperationRow, remainingSeconds: number | null = null): Operation {
   return {
     id: row.id,
     kind: row.kind,
@@ -90,18 +178,67 @@ export function operationDocument(row: OperationRow): Operation {
     ...(row.error === null ? {} : { error: row.error }),
     created: row.created.toISOString(),
     finished: row.finished === null ? null : row.finished.toISOString(),
+    ...(remainingSeconds === null ? {} : { remaining_seconds: remainingSeconds }),
   };
 }
 
-/** A project's operations, newest first, of one service or of all. */
-export async function listOperations(db: Db, projectId: string, serviceId: string | null): Promise<OperationRow[]> {
-  let query = db.selectFrom('operations').selectAll().where('project_id', '=', projectId);
-  if (serviceId !== null) query = query.where('service_id', '=', serviceId);
-  return query.orderBy('created', 'desc').orderBy('id').limit(1000).execute();
+export type OperationFilter = { serviceId?: string; kind?: OperationKind; status?: OperationStatus };
+/** An operation with where it stands in the list. */
+export type ListedOperation = OperationRow & { position: string };
+
+/**
+ * A page of a project's operations, newest first.
+ *
+ * @param after the position of the last one before the page: microseconds since the epoch, and an id
+ */
+export async function listOperations(
+  db: Db,
+  projectId: string,
+  filter: OperationFilter,
+  after: string | null,
+  limit: number,
+): Promise<ListedOperation[]> {
+  let query = db
+    .selectFrom('operations')
+    .selectAll()
+    .select(sql<string>`(extract(epoch from created) * 1000000)::bigint || '-' || id`.as('position'))
+    .where('project_id', '=', projectId);
+  if (filter.serviceId !== undefined) query = query.where('service_id', '=', filter.serviceId);
+  if (filter.kind !== undefined) query = query.where('kind', '=', filter.kind);
+  if (filter.status !== undefined) query = query.where('status', '=', filter.status);
+  // What follows from the status says by which index they are found.
+  if (filter.status === 'failed') query = query.where('error', 'is not', null);
+  if (filter.status === 'queued' || filter.status === 'running') query = query.where('finished', 'is', null);
+  if (after !== null) {
+    const [micros = '', id = ''] = after.split('-');
+    const moment = sql<Date>`'epoch'::timestamptz + ${micros}::bigint * interval '1 microsecond'`;
+    query = query.where('created', '<=', moment).where((where) => where.or([where('created', '<', moment), where('id', '>', id)]));
+  }
+  return query.orderBy('created', 'desc').orderBy('id').limit(limit).execute();
+}
+
+/** An operation that is known to be there. */
+export async function readOperation(db: Db, id: string): Promise<OperationRow> {
+  return db.selectFrom('operations').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
 }
 
 export async function findOperation(db: Db, projectId: string, id: string): Promise<OperationRow | null> {
   return (
     (await db.selectFrom('operations').selectAll().where('project_id', '=', projectId).where('id', '=', id).executeTakeFirst()) ?? null
   );
+}
+
+/** How many past runs tell how long the next one takes. */
+const PAST_RUNS = 20;
+
+/** How long the last operations of a kind took that went well, in seconds: half of them less than `median`, all of them at most `longest`. */
+export async function pastDurations(db: Db, kind: OperationKind): Promise<{ median: number; longest: number } | null> {
+  const { rows } = await sql<{ median: number | null; longest: number }>`
+    select percentile_cont(0.5) within group (order by seconds) as median, max(seconds)::float8 as longest
+    from (
+      select extract(epoch from finished - created)::float8 as seconds from operations
+      where kind = ${kind} and finished is not null and status = 'succeeded' order by finished desc limit ${PAST_RUNS}
+    ) as past`.execute(db);
+  const [row] = rows;
+  return row === undefined || row.median === null ? null : { median: row.median, longest: row.longest };
 }

@@ -7,12 +7,15 @@ export const KEPT_DAYS = 30;
 
 export type Sample = {
   serviceId: string;
+  /** The member, or the node. */
+  node: number;
   at: Date;
   cpuMillis: number;
   memoryBytes: number;
   storageBytes: number;
   connections: number;
   transactionsPerSecond: number;
+  lag: { bytes: number; seconds: number } | null;
 };
 
 export async function insertSamples(db: Db, samples: readonly Sample[]): Promise<void> {
@@ -22,16 +25,31 @@ export async function insertSamples(db: Db, samples: readonly Sample[]): Promise
     .values(
       samples.map((sample) => ({
         service_id: sample.serviceId,
+        node: sample.node,
         at: sample.at,
         cpu_millis: sample.cpuMillis,
         memory_bytes: sample.memoryBytes,
         storage_bytes: sample.storageBytes,
         connections: sample.connections,
         transactions_per_second: sample.transactionsPerSecond,
+        lag_bytes: sample.lag?.bytes ?? null,
+        lag_seconds: sample.lag?.seconds ?? null,
       })),
     )
     .onConflict((conflict) => conflict.doNothing())
     .execute();
+}
+
+/** The last figures of each server of the services that run, if they are not older than two rounds of the sampler. */
+export async function latestSamples(db: Db): Promise<Omit<Sample, 'at' | 'lag'>[]> {
+  const { rows } = await sql<Omit<Sample, 'at' | 'lag'>>`
+    select distinct on (s.service_id, s.node)
+           s.service_id as "serviceId", s.node, s.cpu_millis as "cpuMillis", s.memory_bytes::float8 as "memoryBytes",
+           s.storage_bytes::float8 as "storageBytes", s.connections, s.transactions_per_second as "transactionsPerSecond"
+    from samples s join services v on v.id = s.service_id
+    where s.at > now() - interval '150 seconds' and v.status = 'READY' and v.project_id is not null and v.deleted_at is null
+    order by s.service_id, s.node, s.at desc`.execute(db);
+  return rows;
 }
 
 export async function deleteOldSamples(db: Db): Promise<void> {
@@ -49,17 +67,19 @@ const AGGREGATE: Record<SeriesFunction, (column: ReturnType<typeof sql.ref>) => 
   last: (column) => sql`(array_agg(${column} order by at desc))[1]`,
 };
 
-/** A value for every bucket of a span that has samples; buckets begin at whole multiples of their length since `from`. */
+/** By node: a value for every bucket of a span that has samples; buckets begin at whole multiples of their length since `from`. */
 export async function readSeries(
   db: Db,
   serviceId: string,
   query: { name: SeriesName; from: Date; to: Date; bucketSeconds: number; fn: SeriesFunction },
-): Promise<Map<number, number>> {
-  const { rows } = await sql<{ bucket: number; value: number }>`
-    select floor(extract(epoch from at - ${query.from}::timestamptz) / ${query.bucketSeconds})::int as bucket,
+): Promise<Map<number, Map<number, number | null>>> {
+  const { rows } = await sql<{ node: number; bucket: number; value: number | null }>`
+    select node, floor(extract(epoch from at - ${query.from}::timestamptz) / ${query.bucketSeconds})::int as bucket,
            ${AGGREGATE[query.fn](sql.ref(query.name))}::float8 as value
     from samples
     where service_id = ${serviceId} and at >= ${query.from} and at < ${query.to}
-    group by bucket`.execute(db);
-  return new Map(rows.map(({ bucket, value }) => [bucket, value]));
+    group by node, bucket order by node`.execute(db);
+  const series = new Map<number, Map<number, number | null>>();
+  for (const { node, bucket, value } of rows) series.set(node, (series.get(node) ?? new Map<number, number | null>()).set(bucket, value));
+  return series;
 }

@@ -1,12 +1,13 @@
 import { AnalyticsSchema, AuthInfoSchema, Ref } from '@howdah/contract';
 import { Type } from 'typebox';
-import type { ApiContext, App } from '../app.ts';
+import type { App } from '../app.ts';
+import type { Sessions } from '../console.ts';
 import { sendNothing } from '../reply.ts';
 
 /** Old decoders refuse an address without a dotted domain. */
 const OWNER = { id: 'owner', name: 'Owner of this installation', email: 'owner@howdah.local' } as const;
 
-export function authRoutes(api: App, _context: ApiContext): void {
+export function authRoutes(api: App, sessions: Sessions): void {
   api.get(
     '/auth/info',
     { schema: { operationId: 'getAuthInfo', summary: 'Who the key is', tags: ['auth'], response: { 200: Ref(AuthInfoSchema) } } },
@@ -14,6 +15,7 @@ export function authRoutes(api: App, _context: ApiContext): void {
       const info = {
         public_key: key.key,
         name: key.name,
+        role: key.role,
         created: key.created.toISOString(),
         project: { id: key.project_id, name: key.project_name, plan_type: 'self-hosted' },
         issuing_user: OWNER,
@@ -29,12 +31,15 @@ export function authRoutes(api: App, _context: ApiContext): void {
       schema: {
         operationId: 'logout',
         summary: 'Forget the session',
-        description: 'Keys hold no session: there is nothing to forget.',
+        description: 'Ends the session of the web console that the request carries. A key has none: there is nothing to forget.',
         tags: ['auth'],
         response: { 204: Type.Null({ description: 'done' }) },
       },
     },
-    async (_request, reply) => sendNothing(reply, 204),
+    async (request, reply) => {
+      await sessions.end(request, reply);
+      return sendNothing(reply, 204);
+    },
   );
 
   for (const call of ['identify', 'track'] as const) {

@@ -1,23 +1,47 @@
-import { ApiError, OperationSchema, Ref } from '@howdah/contract';
+import { OPERATION_KINDS, OPERATION_STATUSES, OperationSchema, Ref, StringEnum } from '@howdah/contract';
 import { Type } from 'typebox';
-import { findOperation, listOperations, operationDocument } from '../../store/operations.ts';
+import { listOperations, operationDocument } from '../../store/operations.ts';
 import type { ApiContext, App } from '../app.ts';
+import { answer, callerOf } from '../changes.ts';
+import { pageOf, paging, sendList } from '../paging.ts';
 
-export function operationRoutes(api: App, { store }: ApiContext): void {
+const ofOperation = Type.Object({ project_id: Type.String(), operation_id: Type.String() });
+
+export function operationRoutes(api: App, { store, operations }: ApiContext): void {
   api.get(
     '/projects/:project_id/operations',
     {
       schema: {
         operationId: 'listOperations',
         summary: 'List operations, newest first',
-        description: 'Every accepted change is an operation. At most the newest 1000.',
+        description: 'Every accepted change is an operation.',
         tags: ['operations'],
         params: Type.Object({ project_id: Type.String() }),
-        querystring: Type.Object({ service_id: Type.Optional(Type.String({ maxLength: 64 })) }),
+        querystring: Type.Object({
+          ...paging,
+          service_id: Type.Optional(Type.String({ maxLength: 64 })),
+          kind: Type.Optional(StringEnum(OPERATION_KINDS)),
+          status: Type.Optional(StringEnum(OPERATION_STATUSES)),
+        }),
         response: { 200: Type.Array(Ref(OperationSchema)) },
       },
     },
-    async (request) => (await listOperations(store.db, request.key.project_id, cleanId(request.query.service_id))).map(operationDocument),
+    async (request, reply) => {
+      const { service_id: serviceId, kind, status } = request.query;
+      const filter = {
+        ...(serviceId === undefined || serviceId === '' ? {} : { serviceId: cleanId(serviceId) }),
+        ...(kind === undefined ? {} : { kind }),
+        ...(status === undefined ? {} : { status }),
+      };
+      return sendList(request, reply, 'position', async (after, limit) =>
+        pageOf(
+          await listOperations(store.db, request.key.project_id, filter, after, limit + 1),
+          limit,
+          (row) => operationDocument(row),
+          (row) => row.position,
+        ),
+      );
+    },
   );
 
   api.get(
@@ -26,21 +50,33 @@ export function operationRoutes(api: App, { store }: ApiContext): void {
       schema: {
         operationId: 'getOperation',
         summary: 'Get an operation with its steps',
+        description: 'Of one that goes on, remaining_seconds says about how long it will still take.',
         tags: ['operations'],
-        params: Type.Object({ project_id: Type.String(), operation_id: Type.String() }),
+        params: ofOperation,
         response: { 200: Ref(OperationSchema) },
       },
     },
-    async (request) => {
-      const { operation_id: id } = request.params;
-      const found = id.includes('\0') ? null : await findOperation(store.db, request.key.project_id, id);
-      if (found === null) throw new ApiError('NOT_FOUND', `no operation with that id exists: ${JSON.stringify(id.slice(0, 64))}`);
-      return operationDocument(found);
+    async (request) => operations.describe(await operations.find(request.key.project_id, request.params.operation_id)),
+  );
+
+  api.post(
+    '/projects/:project_id/operations/:operation_id/cancel',
+    {
+      schema: {
+        operationId: 'cancelOperation',
+        summary: 'Cancel an operation',
+        description:
+          'Where that is safe: verifyBackup as long as it goes on, drill and switchover before they have begun. Others go on to their end; the answer says what to do in their place. A cancelled operation has failed, and its error says who cancelled it.',
+        tags: ['operations'],
+        params: ofOperation,
+        response: { 200: Ref(OperationSchema) },
+      },
     },
+    async (request, reply) => answer(reply, await operations.cancel(callerOf(request), request.params.operation_id)),
   );
 }
 
 /** The store cannot be asked for a NUL; nothing has an id with one. */
-function cleanId(id: string | undefined): string | null {
-  return id === undefined || id === '' ? null : id.replaceAll('\0', '?');
+function cleanId(id: string): string {
+  return id.replaceAll('\0', '?');
 }

@@ -1,9 +1,22 @@
-import { ProjectSchema, Ref, RegionSchema } from '@howdah/contract';
+import {
+  ApiError,
+  CreateProjectBody,
+  FindingSchema,
+  ProjectDetailsSchema,
+  ProjectLimitsSchema,
+  ProjectSchema,
+  Ref,
+  RegionSchema,
+  RenameProjectBody,
+} from '@howdah/contract';
 import { Type } from 'typebox';
 import { describeRegion } from '../../services/regions.ts';
 import type { ApiContext, App } from '../app.ts';
+import { answer, callerOf } from '../changes.ts';
 
-export function projectRoutes(api: App, { region }: ApiContext): void {
+const ofProject = Type.Object({ project_id: Type.String() });
+
+export function projectRoutes(api: App, { region, projects, doctor }: ApiContext): void {
   api.get(
     '/projects',
     {
@@ -11,10 +24,83 @@ export function projectRoutes(api: App, { region }: ApiContext): void {
         operationId: 'listProjects',
         summary: 'List the projects that the key reaches',
         tags: ['projects'],
+        querystring: Type.Object({
+          all: Type.Optional(Type.String({ pattern: '^(true|false)$', description: 'true: every project; takes an operator’s key' })),
+        }),
         response: { 200: Type.Array(Ref(ProjectSchema)) },
       },
     },
-    async ({ key }) => [{ id: key.project_id, name: key.project_name }],
+    async ({ key, query }) => {
+      if (query.all !== 'true') return [{ id: key.project_id, name: key.project_name }];
+      if (!(key.operator && key.role === 'admin'))
+        throw new ApiError('FORBIDDEN', 'all: true takes an admin key of the operator project: the one that howdah up made');
+      return projects.list();
+    },
+  );
+
+  api.post(
+    '/projects',
+    {
+      config: { operatorOnly: true },
+      schema: {
+        operationId: 'createProject',
+        summary: 'Make a project',
+        description: 'Takes an admin key of the operator project. Its first key: POST /projects/{project_id}/keys with the same key.',
+        tags: ['projects'],
+        body: Ref(CreateProjectBody),
+        response: { 201: Ref(ProjectDetailsSchema) },
+      },
+    },
+    async (request, reply) => answer(reply, await projects.create(callerOf(request), request.body)),
+  );
+
+  api.get(
+    '/projects/:project_id',
+    {
+      config: { operatorToo: true },
+      schema: {
+        operationId: 'getProject',
+        summary: 'Get a project: what it may have and what it has',
+        tags: ['projects'],
+        params: ofProject,
+        response: { 200: Ref(ProjectDetailsSchema) },
+      },
+    },
+    async (request) => projects.get(request.params.project_id),
+  );
+
+  api.post(
+    '/projects/:project_id/rename',
+    {
+      config: { adminOnly: true, operatorToo: true },
+      schema: {
+        operationId: 'renameProject',
+        summary: 'Rename a project',
+        description: 'Takes an admin key.',
+        tags: ['projects'],
+        params: ofProject,
+        body: Ref(RenameProjectBody),
+        response: { 200: Ref(ProjectDetailsSchema) },
+      },
+    },
+    async (request, reply) => answer(reply, await projects.change(callerOf(request), request.params.project_id, request.body)),
+  );
+
+  api.post(
+    '/projects/:project_id/setLimits',
+    {
+      config: { operatorOnly: true, operatorToo: true },
+      schema: {
+        operationId: 'setProjectLimits',
+        summary: 'Set what a project may have at most',
+        description: 'Takes an admin key of the operator project. What the project has already stays, also above a limit.',
+        tags: ['projects'],
+        params: ofProject,
+        body: Ref(ProjectLimitsSchema),
+        response: { 200: Ref(ProjectDetailsSchema) },
+      },
+    },
+    async (request, reply) => answer(reply, await projects.change(callerOf(request), request.params.project_id, { limits: request.body })),
   );
 
   api.get(
@@ -24,10 +110,26 @@ export function projectRoutes(api: App, { region }: ApiContext): void {
         operationId: 'listRegions',
         summary: 'List the regions with what they can run',
         tags: ['projects'],
-        params: Type.Object({ project_id: Type.String() }),
+        params: ofProject,
         response: { 200: Type.Array(Ref(RegionSchema)) },
       },
     },
     async () => [describeRegion(region)],
+  );
+
+  api.get(
+    '/doctor',
+    {
+      config: { operatorOnly: true },
+      schema: {
+        operationId: 'getDoctor',
+        summary: 'Look over the machine that this installation runs on',
+        description:
+          'What is there, what is missing, and the command that adds it: the same as `howdah doctor`. It names paths of the machine, so it takes an admin key of the operator project.',
+        tags: ['projects'],
+        response: { 200: Type.Array(Ref(FindingSchema)) },
+      },
+    },
+    async () => doctor(),
   );
 }

@@ -1,28 +1,38 @@
 import {
+  AttachBody,
   BackupsSchema,
   CreateServiceBody,
+  DetachBody,
+  DrillBody,
   ForkBody,
   LogsSchema,
+  MAX_NODES,
+  MAX_REPLICAS,
   MessageBody,
+  QueryBody,
+  QueryResultSchema,
   Ref,
   RenameBody,
   ResizeBody,
   SeriesBody,
   SeriesSchema,
   SERIES_NAMES,
+  SERVICE_STATUSES,
   ServiceListSchema,
   ServiceSchema,
   SetEnvironmentBody,
+  SetHABody,
+  StringEnum,
   UpdatePasswordBody,
   ApiError,
 } from '@howdah/contract';
-import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { listDocs } from '../../store/services.ts';
+import { listDocs, type ServiceDoc } from '../../store/services.ts';
 import { parseMoment } from '../../moment.ts';
-import { PRIMARY_NODE, type Caller } from '../../services/services.ts';
 import type { ApiContext, App } from '../app.ts';
-import { nameOperation, sendNothing, sendText } from '../reply.ts';
+import { answer, callerOf } from '../changes.ts';
+import { paging, sendList } from '../paging.ts';
+import { sendText } from '../reply.ts';
 
 const ofProject = Type.Object({ project_id: Type.String() });
 const ofService = Type.Object({ project_id: Type.String(), service_id: Type.String() });
@@ -41,7 +51,10 @@ const LogsQuery = Type.Object({
 });
 const LOG_PAGE = 500;
 
-const callerOf = ({ key }: FastifyRequest): Caller => ({ publicKey: key.key, projectId: key.project_id });
+const ServicesQuery = Type.Object({
+  ...paging,
+  status: Type.Optional(StringEnum(SERVICE_STATUSES, { description: 'only those with this status' })),
+});
 
 export function serviceRoutes(api: App, { store, services }: ApiContext): void {
   api.get(
@@ -49,13 +62,17 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     {
       schema: {
         operationId: 'listServices',
-        summary: 'List all services',
+        summary: 'List all services, oldest first',
         tags: ['services'],
         params: ofProject,
+        querystring: ServicesQuery,
         response: { 200: ServiceListSchema },
       },
     },
-    async (request, reply) => sendText(reply, 200, await listDocs(store.pool, request.key.project_id)),
+    async (request, reply) =>
+      sendList(request, reply, 'position', (after, limit) =>
+        listDocs(store.pool, request.key.project_id, request.query.status ?? null, after, limit),
+      ),
   );
 
   api.post(
@@ -71,17 +88,13 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 202: Ref(ServiceSchema) },
       },
     },
-    async (request, reply) => {
-      const { doc, operationId, initialPassword } = await services.create(callerOf(request), request.body);
-      nameOperation(reply, operationId);
-      // The document is an object: the password goes in as its last member.
-      return sendText(reply, 202, `${doc.slice(0, -1)},"initial_password":${JSON.stringify(initialPassword)}}`);
-    },
+    async (request, reply) => answer(reply, await services.create(callerOf(request), request.body)),
   );
 
   api.get(
     '/projects/:project_id/services/:service_id',
     {
+      config: { setsToo: true },
       schema: {
         operationId: 'getService',
         summary: 'Get a service',
@@ -105,16 +118,13 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 202: accepted },
       },
     },
-    async (request, reply) => {
-      const { operationId } = await services.remove(callerOf(request), request.service.key);
-      nameOperation(reply, operationId);
-      return sendNothing(reply, 202);
-    },
+    async (request, reply) => answer(reply, await services.remove(callerOf(request), request.service.key)),
   );
 
   api.post(
     '/projects/:project_id/services/:service_id/forkService',
     {
+      config: { forks: true },
       schema: {
         operationId: 'forkService',
         summary: 'Fork a service',
@@ -125,11 +135,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 202: Ref(ServiceSchema) },
       },
     },
-    async (request, reply) => {
-      const { doc, operationId, initialPassword } = await services.fork(callerOf(request), request.service.key, request.body);
-      nameOperation(reply, operationId);
-      return sendText(reply, 202, `${doc.slice(0, -1)},"initial_password":${JSON.stringify(initialPassword)}}`);
-    },
+    async (request, reply) => answer(reply, await services.fork(callerOf(request), request.service.key, request.body)),
   );
 
   api.get(
@@ -147,6 +153,22 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
   );
 
   api.post(
+    '/projects/:project_id/services/:service_id/backups/verify',
+    {
+      schema: {
+        operationId: 'verifyBackup',
+        summary: 'Prove the newest backup by restoring it',
+        description:
+          'Beside the service, which goes on, and beside other operations on it. Asked for again while it is under way, the same operation is named.',
+        tags: ['backups'],
+        params: ofService,
+        response: { 202: Ref(MessageBody) },
+      },
+    },
+    async (request, reply) => answer(reply, await services.verifyBackup(callerOf(request), request.service.key)),
+  );
+
+  api.post(
     '/projects/:project_id/services/:service_id/restore',
     {
       config: { deletedToo: true },
@@ -159,17 +181,14 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 202: Ref(ServiceSchema) },
       },
     },
-    async (request, reply) => {
-      const { doc, operationId } = await services.restore(callerOf(request), request.service.key);
-      nameOperation(reply, operationId);
-      return sendText(reply, 202, doc);
-    },
+    async (request, reply) => answer(reply, await services.restore(callerOf(request), request.service.key)),
   );
 
   for (const action of ['start', 'stop'] as const) {
     api.post(
       `/projects/:project_id/services/:service_id/${action}`,
       {
+        config: { prodNeedsAdmin: action === 'stop' },
         schema: {
           operationId: `${action}Service`,
           summary: `${action === 'start' ? 'Start' : 'Stop'} a service`,
@@ -178,11 +197,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
           response: { 202: Ref(ServiceSchema) },
         },
       },
-      async (request, reply) => {
-        const { doc, operationId } = await services[action](callerOf(request), request.service.key);
-        nameOperation(reply, operationId);
-        return sendText(reply, 202, doc);
-      },
+      async (request, reply) => answer(reply, await services[action](callerOf(request), request.service.key)),
     );
   }
 
@@ -198,16 +213,108 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 202: Ref(ServiceSchema) },
       },
     },
-    async (request, reply) => {
-      const { doc, operationId } = await services.resize(
-        callerOf(request),
-        request.service.key,
-        request.body.cpu_millis,
-        request.body.memory_gbs,
-      );
-      nameOperation(reply, operationId);
-      return sendText(reply, 202, doc);
+    async (request, reply) =>
+      answer(reply, await services.resize(callerOf(request), request.service.key, request.body.cpu_millis, request.body.memory_gbs)),
+  );
+
+  for (const action of ['enablePooler', 'disablePooler'] as const) {
+    api.post(
+      `/projects/:project_id/services/:service_id/${action}`,
+      {
+        schema: {
+          operationId: action,
+          summary: `${action === 'enablePooler' ? 'Enable' : 'Disable'} the connection pooler`,
+          description: 'PgBouncer in front of the service, on a port of its own, which it keeps. For a paused service, from its start on.',
+          tags: ['services'],
+          params: ofService,
+          response: { 200: Ref(MessageBody) },
+        },
+      },
+      async (request, reply) => answer(reply, await services[action](callerOf(request), request.service.key)),
+    );
+  }
+
+  api.post(
+    '/projects/:project_id/services/:service_id/attachToVPC',
+    {
+      schema: {
+        operationId: 'attachToVPC',
+        summary: 'Attach a service to a VPC',
+        description:
+          'From then on only clients inside the VPC and those that it is peered with get in. The public endpoint stays reserved.',
+        tags: ['VPCs'],
+        params: ofService,
+        body: Ref(AttachBody),
+        response: { 202: Ref(MessageBody) },
+      },
     },
+    async (request, reply) => answer(reply, await services.attachToVPC(callerOf(request), request.service.key, request.body.vpc_id)),
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/detachFromVPC',
+    {
+      // Whoever has nothing to say may send nothing.
+      preValidation: async (request) => void (request.body = request.body === undefined ? {} : request.body),
+      schema: {
+        operationId: 'detachFromVPC',
+        summary: 'Detach a service from its VPC',
+        description: 'Its public endpoint, the same as before, is open to all again.',
+        tags: ['VPCs'],
+        params: ofService,
+        body: Ref(DetachBody),
+        response: { 202: Ref(MessageBody) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await services.detachFromVPC(callerOf(request), request.service.key, request.body.vpc_id ?? null)),
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/setHA',
+    {
+      schema: {
+        operationId: 'setHA',
+        summary: 'Set how many replicas stand by',
+        description: 'What is left out stays as it is. Synchronous replicas have every write before it is acknowledged.',
+        tags: ['high availability'],
+        params: ofService,
+        body: Ref(SetHABody),
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) => answer(reply, await services.setHA(callerOf(request), request.service.key, request.body)),
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/switchover',
+    {
+      schema: {
+        operationId: 'switchover',
+        summary: 'Make a replica the primary',
+        description: 'In order: nothing that was acknowledged is lost. Sessions end; new ones wait for a moment.',
+        tags: ['high availability'],
+        params: ofService,
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) => answer(reply, await services.switchover(callerOf(request), request.service.key)),
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/drill',
+    {
+      schema: {
+        operationId: 'drill',
+        summary: 'Rehearse a failover or a switchover',
+        description: 'Under a writer of our own: the operation says for how long writes were not possible, and how many were lost.',
+        tags: ['high availability'],
+        params: ofService,
+        body: Ref(DrillBody),
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) => answer(reply, await services.drill(callerOf(request), request.service.key, request.body)),
   );
 
   api.post(
@@ -223,11 +330,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 204: Type.Null({ description: 'the new password is live' }) },
       },
     },
-    async (request, reply) => {
-      const { operationId } = await services.updatePassword(callerOf(request), request.service.key, request.body.password);
-      nameOperation(reply, operationId);
-      return sendNothing(reply, 204);
-    },
+    async (request, reply) => answer(reply, await services.updatePassword(callerOf(request), request.service.key, request.body.password)),
   );
 
   api.post(
@@ -242,11 +345,8 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 200: Ref(MessageBody) },
       },
     },
-    async (request, reply) => {
-      const { operationId } = await services.setEnvironment(callerOf(request), request.service.key, request.body.environment);
-      nameOperation(reply, operationId);
-      return { message: `the environment is ${request.body.environment}` };
-    },
+    async (request, reply) =>
+      answer(reply, await services.setEnvironment(callerOf(request), request.service.key, request.body.environment)),
   );
 
   api.post(
@@ -261,16 +361,13 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 200: Ref(ServiceSchema) },
       },
     },
-    async (request, reply) => {
-      const { doc, operationId } = await services.rename(callerOf(request), request.service.key, request.body.name);
-      nameOperation(reply, operationId);
-      return sendText(reply, 200, doc);
-    },
+    async (request, reply) => answer(reply, await services.rename(callerOf(request), request.service.key, request.body.name)),
   );
 
   api.get(
     '/projects/:project_id/services/:service_id/logs',
     {
+      config: { setsToo: true },
       schema: {
         operationId: 'getServiceLogs',
         summary: 'Read the logs, newest first',
@@ -282,9 +379,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     },
     async (request) => {
       const { node, since, until, cursor, search, severities } = request.query;
-      if (node !== undefined && node !== '' && node !== PRIMARY_NODE)
-        throw new ApiError('INVALID_REQUEST', `node: found ${JSON.stringify(node)}; this service has the node ${PRIMARY_NODE}`);
-      const { entries, cursor: next } = await services.logs(request.service.key, {
+      const { entries, cursor: next } = await services.logs(request.service.key, nodeOf(node, request.service), {
         sinceMs: momentOf('since', since),
         untilMs: momentOf('until', until),
         cursor: cursor === undefined || cursor === '' ? null : cursor,
@@ -300,6 +395,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
   api.get(
     '/projects/:project_id/services/:service_id/metrics/available-series',
     {
+      config: { setsToo: true },
       schema: {
         operationId: 'listSeries',
         summary: 'List the series that are kept',
@@ -314,7 +410,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
   api.post(
     '/projects/:project_id/services/:service_id/metrics/series',
     {
-      config: { readOnlyPost: true },
+      config: { readOnlyPost: true, setsToo: true },
       schema: {
         operationId: 'querySeries',
         summary: 'Read a series',
@@ -324,8 +420,37 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 200: Type.Array(Ref(SeriesSchema)) },
       },
     },
-    async (request) => services.series(request.service.key, request.body),
+    async (request) => services.series(request.service.key, request.service.parent_id === null ? 0 : 1, request.body),
   );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/query',
+    {
+      config: { readOnlyPost: true, readsData: true, setsToo: true },
+      schema: {
+        operationId: 'queryService',
+        summary: 'Run one statement that only reads',
+        description:
+          'As a role that may read everything and write nothing, in a transaction that cannot write. Of a read replica set, on one of its nodes.',
+        tags: ['services'],
+        params: ofService,
+        body: Ref(QueryBody),
+        response: { 200: Ref(QueryResultSchema) },
+      },
+    },
+    async (request, reply) => sendText(reply, 200, JSON.stringify(await services.query(request.service, request.body))),
+  );
+}
+
+/** The number of a member, or of a node of a read replica set; null: the one that takes writes, or the first. */
+function nodeOf(node: string | undefined, { parent_id: parent }: ServiceDoc): number | null {
+  if (node === undefined || node === '') return null;
+  const [least, most, whose] =
+    parent === null ? [0, MAX_REPLICAS, 'the members of a service'] : [1, MAX_NODES, 'the nodes of a read replica set'];
+  const n = /^[0-9]{1,2}$/.test(node) ? Number(node) : most + 1;
+  if (n < least || n > most)
+    throw new ApiError('INVALID_REQUEST', `node: found ${JSON.stringify(node)}; allowed: ${least} to ${most}, ${whose}`);
+  return n;
 }
 
 function momentOf(name: string, text: string | undefined): number | null {

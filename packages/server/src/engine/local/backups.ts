@@ -1,21 +1,26 @@
 /**
  * Snapshots, the WAL archive, and what is made of them: forks of now, of the last snapshot, of a point in time.
  *
- * A snapshot is a clone of the data directory under pg_backup_start/stop with the WAL that makes it consistent: it starts by itself.
+ * A snapshot is a clone of the data directory that starts by itself: of one moment where the file system can, else taken under
+ * pg_backup_start/stop, with the WAL that makes it consistent.
  * The first one costs nothing: at birth a service is its template with another system identifier, which is all that is noted.
  */
-import { chown, copyFile, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { chown, copyFile, lstat, mkdir, readdir, readFile, realpath, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises';
+import { join, relative } from 'node:path';
 import { Client } from 'pg';
-import type { Backups } from '@howdah/contract';
+import type { Backups, Verification } from '@howdah/contract';
 import type { BackupPolicy } from '../../config.ts';
 import { EngineUnavailable, type Origin } from '../engine.ts';
 import { assertSpaceFor, bytesBelow, cloneTree, removeTree, type Exclusions } from './clone.ts';
 import { CONTROL_ROLE } from './files.ts';
 import { writeSystemIdentifier } from './identity.ts';
 import { instancePaths, type InstancePaths } from './layout.ts';
+import { readLogs } from './logs.ts';
 import type { Machine } from './machine.ts';
+import { ANSWER_DEADLINE_MS } from './monitor.ts';
 import { isErrno, readOrNull } from './processes.ts';
+import { parseLsn, walFileName } from './replication.ts';
 import { quoted } from './settings.ts';
 import { run } from './run.ts';
 import { findServer, phaseOf } from './server.ts';
@@ -39,6 +44,12 @@ export type Snapshot = {
   systemIdentifier: string | null;
 };
 
+/** A snapshot that is there. */
+export type KeptSnapshot = Snapshot & {
+  /** What became of restoring it the last time; null: nobody has tried. */
+  verification: Verification | null;
+};
+
 /** What a clone of a data directory leaves behind: what belongs to the running server ([PG] 26.3.4). */
 const OF_THE_SERVER: Exclusions = {
   contentsOf: [
@@ -52,12 +63,18 @@ const OF_THE_SERVER: Exclusions = {
     'pg_wal/archive_status',
   ],
   files: ['postmaster.pid', 'postmaster.opts', 'backup_label.old', 'recovery.signal', 'standby.signal', 'postgresql.auto.conf'],
+  vanished: false,
 };
-const OF_THE_SERVER_AND_WAL: Exclusions = { ...OF_THE_SERVER, contentsOf: [...OF_THE_SERVER.contentsOf, 'pg_wal'] };
+/** Of a server that runs. */
+const OF_THE_SERVER_AND_WAL: Exclusions = { ...OF_THE_SERVER, contentsOf: [...OF_THE_SERVER.contentsOf, 'pg_wal'], vanished: true };
 
 // ── taking ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Notes the birth of a service as its first snapshot. @param unfinished the instance being made */
+/**
+ * Notes the birth of a service as its first snapshot. The disk has it before the service is READY, with all of the clone.
+ *
+ * @param unfinished the instance being made
+ */
 export async function noteBirth(unfinished: InstancePaths, template: string, systemIdentifier: bigint): Promise<void> {
   const wal = (await readdir(join(unfinished.data, 'pg_wal'))).filter(isWalFile).toSorted();
   const takenMs = Date.now();
@@ -80,10 +97,11 @@ export async function takeSnapshot(machine: Machine, paths: InstancePaths): Prom
   const id = snapshotId(Date.now());
   const unfinished = join(paths.snapshots, `${id}.new`);
   await removeTree(unfinished, machine.cloneMethod);
-  await mkdir(unfinished, { recursive: true, mode: 0o710 });
+  await mkdir(unfinished, { mode: 0o710 });
   if (machine.owner !== null) await chown(unfinished, 0, machine.owner.gid);
   try {
-    const taken = await cloneRunning(machine, paths, join(unfinished, 'data'));
+    // Begun anew from a checkpoint, it needs nothing of the archive from before: there may be a hole in it.
+    const taken = await cloneRunning(machine, paths, join(unfinished, 'data'), true);
     const snapshot: Snapshot = {
       id,
       kind: 'scheduled',
@@ -106,33 +124,75 @@ export async function takeSnapshot(machine: Machine, paths: InstancePaths): Prom
 
 type Taken = { endedMs: number; firstWal: string; walPosition: string };
 
-/** Clones the data directory of a running server so that the clone recovers to the end of the backup by itself. */
-async function cloneRunning(machine: Machine, paths: InstancePaths, target: string): Promise<Taken> {
+/**
+ * Clones the data directory of a running server so that the clone recovers to this moment, or a later one, by itself.
+ *
+ * @param atCheckpoint whether its recovery begins with a checkpoint made for it, where it could do with an older one
+ */
+export async function cloneRunning(machine: Machine, paths: InstancePaths, target: string, atCheckpoint = false): Promise<Taken> {
   const client = new Client({
     host: paths.socket,
     port: await portOf(paths),
     user: CONTROL_ROLE,
     database: 'postgres',
     application_name: 'howdah backup',
+    connectionTimeoutMillis: ANSWER_DEADLINE_MS,
   });
   client.on('error', () => undefined); // the statement under way is told
-  await client.connect();
+  await client.connect().catch((error: unknown) => {
+    throw new EngineUnavailable(`no connection to the server of ${paths.root}: ${error instanceof Error ? error.message : String(error)}`, {
+      cause: error,
+    });
+  });
   try {
-    await assertSpace(machine, paths);
-    await client.query("select pg_backup_start('howdah', fast => true)");
-    await cloneTree(paths.data, target, machine.cloneMethod, machine.owner, OF_THE_SERVER_AND_WAL);
-    const { rows } = await client.query<{ labelfile: string; lsn: string; wal: string }>(
-      'select labelfile, lsn::text as lsn, pg_walfile_name(lsn) as wal from pg_backup_stop(wait_for_archive => false)',
-    );
-    const [stopped] = rows;
-    const firstWal = /\(file ([0-9A-F]{24})\)/.exec(stopped?.labelfile ?? '')?.[1];
-    if (stopped === undefined || firstWal === undefined) throw new Error('pg_backup_stop answered without a label');
-    for (let wal = firstWal; wal <= stopped.wal; wal = nextWalFile(wal)) await copyWal(machine, paths, wal, target);
-    await writeOwned(machine, join(target, 'backup_label'), stopped.labelfile);
-    return { endedMs: Date.now(), firstWal, walPosition: stopped.lsn };
+    return machine.cloneMethod === 'subvolume'
+      ? await cloneAtOnce(client, machine, paths, target, atCheckpoint)
+      : await cloneDuringBackup(client, machine, paths, target);
   } finally {
     await client.end();
   }
+}
+
+/** With more WAL than this since its last checkpoint, a server is given one before it is cloned: the clone's recovery would take longer. */
+const REPLAY_MAX_BYTES = 64 * 1024 ** 2;
+
+/**
+ * All files at the same moment: what a crash of the machine would leave, less what the server has not written yet. The clone recovers as
+ * after one ([PG] 25.2: a consistent snapshot of the file system); it needs no backup, and the parent mostly not even a checkpoint.
+ */
+async function cloneAtOnce(client: Client, machine: Machine, paths: InstancePaths, target: string, atCheckpoint: boolean): Promise<Taken> {
+  // On the timeline of a checkpoint from before its promotion, a server's log cannot be followed from file to file.
+  const { rows } = await client.query<{ old: boolean }>(
+    `select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn) > $1
+            or left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) <> left(redo_wal_file, 8) as old
+     from pg_control_checkpoint()`,
+    [REPLAY_MAX_BYTES],
+  );
+  if (atCheckpoint || rows[0]?.old !== false) await client.query('checkpoint');
+  // Its commit brings what others have committed without waiting for the disk into the WAL files.
+  await client.query("select pg_logical_emit_message(true, 'howdah', 'clone')");
+  const state = await client.query<{ first: string; lsn: string }>(
+    'select redo_wal_file as first, pg_current_wal_flush_lsn()::text as lsn from pg_control_checkpoint()',
+  );
+  await cloneTree(paths.data, target, machine.cloneMethod, machine.owner, OF_THE_SERVER);
+  const [{ first, lsn } = { first: '', lsn: '' }] = state.rows;
+  return { endedMs: Date.now(), firstWal: first, walPosition: lsn };
+}
+
+/** File by file while the server writes: the WAL of that time makes them fit together. */
+async function cloneDuringBackup(client: Client, machine: Machine, paths: InstancePaths, target: string): Promise<Taken> {
+  await assertSpace(machine, paths);
+  await client.query("select pg_backup_start('howdah', fast => true)");
+  await cloneTree(paths.data, target, machine.cloneMethod, machine.owner, OF_THE_SERVER_AND_WAL);
+  const { rows } = await client.query<{ labelfile: string; lsn: string; wal: string }>(
+    'select labelfile, lsn::text as lsn, pg_walfile_name(lsn) as wal from pg_backup_stop(wait_for_archive => false)',
+  );
+  const [stopped] = rows;
+  const firstWal = /\(file ([0-9A-F]{24})\)/.exec(stopped?.labelfile ?? '')?.[1];
+  if (stopped === undefined || firstWal === undefined) throw new Error('pg_backup_stop answered without a label');
+  for (let wal = firstWal; wal <= stopped.wal; wal = nextWalFile(wal)) await copyWal(machine, paths, wal, target);
+  await writeOwned(machine, join(target, 'backup_label'), stopped.labelfile);
+  return { endedMs: Date.now(), firstWal, walPosition: stopped.lsn };
 }
 
 /** A WAL file that is still in place, or has been archived meanwhile. */
@@ -184,7 +244,7 @@ export async function forkData(
     throw new Error(`WAL file ${hole} is missing from the archive: nothing after ${new Date(latestMs).toISOString()} can be reached`);
   }
   await materialise(machine, parent, base, target);
-  await writeOwned(machine, join(target, 'postgresql.auto.conf'), recoveryConf(parent, targetTime));
+  await writeOwned(machine, join(target, 'postgresql.auto.conf'), recoveryConf(parent, target, targetTime));
   await writeOwned(machine, join(target, 'recovery.signal'), '');
   return `snapshot of ${new Date(base.takenMs).toISOString()}, by ${machine.cloneMethod}, to be rolled forward to ${targetTime}`;
 }
@@ -194,7 +254,11 @@ async function forkNow(machine: Machine, parent: InstancePaths, target: string):
   const server = await findServer(parent);
   if (server === null) {
     await assertSpace(machine, parent);
+    const before = await readControl(parent);
     await cloneTree(parent.data, target, machine.cloneMethod, machine.owner, OF_THE_SERVER);
+    // Every start and every end of a server is noted in its control file.
+    const lay = (await findServer(parent)) === null && (await readControl(parent)).equals(before);
+    if (!lay) throw new NotYet('its parent was started meanwhile');
     await writeOwned(machine, join(target, 'postgresql.auto.conf'), '');
     return `by ${machine.cloneMethod} of the paused parent in ${Date.now() - begun} ms`;
   }
@@ -211,8 +275,10 @@ async function forkNow(machine: Machine, parent: InstancePaths, target: string):
   return `by ${machine.cloneMethod} of the running parent in ${Date.now() - begun} ms`;
 }
 
+const readControl = (paths: InstancePaths): Promise<Buffer> => readFile(join(paths.data, 'global', 'pg_control'));
+
 /** Makes a data directory of a snapshot. */
-async function materialise(machine: Machine, paths: InstancePaths, snapshot: Snapshot, target: string): Promise<void> {
+export async function materialise(machine: Machine, paths: InstancePaths, snapshot: Snapshot, target: string): Promise<void> {
   if (snapshot.template === null) {
     await cloneTree(join(paths.snapshots, snapshot.id, 'data'), target, machine.cloneMethod, machine.owner);
   } else {
@@ -222,10 +288,17 @@ async function materialise(machine: Machine, paths: InstancePaths, snapshot: Sna
   await writeOwned(machine, join(target, 'postgresql.auto.conf'), '');
 }
 
-/** Rolls forward from the parent's archive, then from the WAL it has not archived yet; the fork's directory stands beside the parent's. */
-function recoveryConf(parent: InstancePaths, targetTime: string | null): string {
-  const id = parent.root.split('/').at(-1) ?? '';
-  const command = `cp "../../${id}/archive/%f" "%p" 2>/dev/null || cp "../../${id}/data/pg_wal/%f" "%p" 2>/dev/null`;
+/**
+ * Rolls forward from the parent's archive, then from the WAL it has not archived yet. A file that was archived while it was copied may
+ * have been written over meanwhile: then, and when it is gone, the archive is asked once more.
+ *
+ * @param data the data directory that rolls forward; commands run in it, and relative paths need no quoting
+ */
+export function recoveryConf(parent: InstancePaths, data: string, targetTime: string | null): string {
+  const archived = `"${relative(data, parent.archive)}/%f"`;
+  const inPlace = `"${relative(data, parent.data)}/pg_wal/%f"`;
+  const quiet = '2>/dev/null';
+  const command = `cp ${archived} "%p" ${quiet} || { cp ${inPlace} "%p" ${quiet} && test ! -e ${archived}; } || cp ${archived} "%p" ${quiet}`;
   return [
     `restore_command = ${quoted(command)}`,
     ...(targetTime === null ? [] : [`recovery_target_time = ${quoted(numericOffset(targetTime))}`]),
@@ -245,11 +318,32 @@ const ENDED_EARLY = 'recovery ended before configured recovery target was reache
 
 /**
  * Called when the recovery of a fork ended because its parent had written nothing after the point in time (it was paused then):
- * all there is belongs to the fork. Without a hole in the archive, which was looked for, nothing can be missing.
+ * all there was belongs to the fork, and nothing that the parent has written since. Without a hole in the archive, which was looked for,
+ * nothing can be missing.
  */
 export async function recoverToTheEnd(machine: Machine, paths: InstancePaths, parent: InstancePaths, lastFatal: string): Promise<void> {
   if (!lastFatal.includes(ENDED_EARLY)) return;
-  await writeOwned(machine, join(paths.data, 'postgresql.auto.conf'), recoveryConf(parent, null));
+  const query = { sinceMs: null, untilMs: null, cursor: null, search: ['redo done at'], severities: ['LOG'], limit: 1 };
+  const [entry] = (await readLogs(paths.logs, query)).entries;
+  const end = /redo done at ([0-9A-F]+\/[0-9A-F]+)/.exec(entry?.message ?? '')?.[1];
+  const target = end === undefined ? '' : `recovery_target_lsn = ${quoted(end)}\n`;
+  await writeOwned(machine, join(paths.data, 'postgresql.auto.conf'), recoveryConf(parent, paths.data, null) + target);
+}
+
+/**
+ * Archives what a primary that died had written whole and not archived yet: those who follow it take it for archived. To be done before its
+ * data is taken away.
+ */
+export async function archiveLeftovers(machine: Machine, { data, archive }: InstancePaths): Promise<void> {
+  const status = await readdir(join(data, 'pg_wal', 'archive_status')).catch(() => []);
+  for (const name of status.filter((entry) => entry.endsWith('.ready')).map((entry) => entry.slice(0, -'.ready'.length))) {
+    if (existsSync(join(archive, name))) continue;
+    const unfinished = join(archive, `${name}.new`);
+    await copyFile(join(data, 'pg_wal', name), unfinished);
+    if (machine.owner !== null) await chown(unfinished, machine.owner.uid, machine.owner.gid);
+    await run('sync', [unfinished]);
+    await rename(unfinished, join(archive, name));
+  }
 }
 
 /** Takes away what a fork needed to recover: it archives for itself now. */
@@ -259,11 +353,16 @@ export async function forgetRecovery(machine: Machine, paths: InstancePaths): Pr
 
 // ── the window ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What the API shows of a service's backups. */
-export async function describeBackups(paths: InstancePaths, policy: BackupPolicy, problem: string | null): Promise<Backups> {
+/** What the API shows of a service's backups. @param problem why they do not get on; null: they do */
+export async function describeBackups(
+  paths: InstancePaths,
+  policy: BackupPolicy,
+  problem: string | null,
+): Promise<Omit<Backups, 'storage'>> {
   const snapshots = await listSnapshots(paths);
   const oldest = snapshots.at(-1);
-  const { hole, latestMs } = oldest === undefined ? { hole: null, latestMs: 0 } : await reach(paths, oldest);
+  const latestMs = oldest === undefined ? 0 : (await reach(paths, oldest)).latestMs;
+  const last = lastVerification(snapshots);
   const iso = (ms: number) => new Date(ms).toISOString();
   return {
     window: {
@@ -271,28 +370,44 @@ export async function describeBackups(paths: InstancePaths, policy: BackupPolicy
       latest: oldest === undefined ? null : iso(latestMs),
       days: policy.windowMs / 86_400_000,
     },
-    snapshots: snapshots.map(({ id, takenMs, kind, storageBytes }) => ({
+    snapshots: snapshots.map(({ id, takenMs, kind, storageBytes, verification }) => ({
       id,
       taken: iso(takenMs),
       kind,
       storage_mb: Math.ceil(storageBytes / 1e6),
+      ...(verification === null ? {} : { verification }),
     })),
-    archive_mb: Math.ceil((await bytesBelow(paths.archive)) / 1e6),
-    problem:
-      hole === null
-        ? problem
-        : `WAL file ${hole} is missing from the archive: nothing after ${iso(latestMs)} can be reached from the snapshots before it`,
+    archive_mb: Math.ceil((await archiveBytes(paths)) / 1e6),
+    ...(last === null ? {} : { last_verification: last }),
+    problem,
   };
 }
 
-/** How far a snapshot can be rolled forward: to now, or to where a file is missing. */
-async function reach(paths: InstancePaths, snapshot: Snapshot): Promise<{ hole: string | null; latestMs: number }> {
-  const archived = new Set((await readdir(paths.archive)).filter(isWalFile));
-  const inPlace = new Set((await readdir(join(paths.data, 'pg_wal'))).filter(isWalFile));
-  const all = [...archived, ...inPlace].toSorted();
-  const newest = all.at(-1) ?? snapshot.firstWal;
+/** The archive may be on a disk that is not there at the moment. */
+async function archiveBytes(paths: InstancePaths): Promise<number> {
+  return bytesBelow(paths.archive).catch((error: unknown) => {
+    if (isErrno(error, 'ENOENT', 'ENOTDIR')) return 0;
+    throw error;
+  });
+}
+
+/** What became of the last attempt to prove any of these snapshots; null: nobody has tried. */
+export function lastVerification(snapshots: readonly KeptSnapshot[]): Verification | null {
+  const made = snapshots.flatMap(({ verification }) => (verification === null ? [] : [verification]));
+  return made.toSorted((a, b) => Date.parse(b.at) - Date.parse(a.at))[0] ?? null;
+}
+
+/** How far a snapshot can be rolled forward: over so many WAL files, to now, or to where one is missing. */
+export type Reach = { hole: string | null; latestMs: number; files: number };
+
+export async function reach(paths: InstancePaths, snapshot: Snapshot): Promise<Reach> {
+  const archived = await walFilesIn(paths.archive);
+  const inPlace = await walFilesIn(join(paths.data, 'pg_wal'));
+  const newest = [...archived, ...inPlace].toSorted().at(-1) ?? snapshot.firstWal;
+  const history = await timelineHistory(paths, newest);
   let before: string | null = null;
-  for (let wal = snapshot.firstWal; wal <= newest; wal = nextWalFile(wal)) {
+  let files = 0;
+  for (let wal = onItsTimeline(snapshot.firstWal, history); wal <= newest; wal = followingWalFile(wal, history), files++) {
     if (archived.has(wal) || inPlace.has(wal)) {
       before = wal;
       continue;
@@ -302,15 +417,97 @@ async function reach(paths: InstancePaths, snapshot: Snapshot): Promise<{ hole: 
       before === null
         ? snapshot.takenMs
         : (await stat(join(archived.has(before) ? paths.archive : join(paths.data, 'pg_wal'), before))).mtimeMs;
-    return { hole: wal, latestMs: Math.max(lostMs, snapshot.takenMs) };
+    return { hole: wal, latestMs: Math.max(lostMs, snapshot.takenMs), files };
   }
-  if ((await findServer(paths)) !== null) return { hole: null, latestMs: Date.now() };
+  if ((await findServer(paths)) !== null) return { hole: null, latestMs: Date.now(), files };
   const stoppedMs = (await stat(join(paths.data, 'global', 'pg_control'))).mtimeMs;
-  return { hole: null, latestMs: Math.max(stoppedMs, snapshot.takenMs) };
+  return { hole: null, latestMs: Math.max(stoppedMs, snapshot.takenMs), files };
+}
+
+async function walFilesIn(directory: string): Promise<Set<string>> {
+  return new Set((await entriesOf(directory)).filter(isWalFile));
+}
+
+/** Why the archive of a service does not get on; null: it does. */
+export async function archiveProblem(paths: InstancePaths): Promise<string | null> {
+  if ((await entriesOf(paths.root)).length === 0) return null; // it is being made
+  const unreadable = await readdir(paths.archive).then(
+    () => null,
+    (error: unknown) => (error instanceof Error ? error.message : String(error)),
+  );
+  const stays = 'WAL stays in pg_wal meanwhile, which grows until this is mended or the disk is full';
+  if (unreadable !== null) return `the archive ${paths.archive} cannot be read: ${unreadable}; ${stays}`;
+  const waiting = await oldestWaiting(paths);
+  if (waiting !== null && Date.now() - waiting.sinceMs > ARCHIVE_PATIENCE_MS) {
+    const query = { sinceMs: waiting.sinceMs, untilMs: null, cursor: null, search: [paths.archive], severities: ['ERROR'], limit: 1 };
+    const { entries } = await readLogs(paths.logs, query).catch(() => ({ entries: [] }));
+    const reason = entries[0]?.message.split('\n')[0] ?? 'archiving does not keep up';
+    return `WAL file ${waiting.wal} has not been archived to ${paths.archive} since ${new Date(waiting.sinceMs).toISOString()}: ${reason}; ${stays}`;
+  }
+  const oldest = (await listSnapshots(paths)).at(-1);
+  const reached = oldest === undefined ? null : await reach(paths, oldest);
+  if (reached?.hole === undefined || reached.hole === null) return null;
+  return `WAL file ${reached.hole} is missing from the archive: nothing after ${new Date(reached.latestMs).toISOString()} can be reached from the snapshots before it`;
+}
+
+/** How long a WAL file may wait to be archived before it is said; PostgreSQL tries a few times within seconds, then once a minute. */
+const ARCHIVE_PATIENCE_MS = 15_000;
+
+/** The WAL file that has waited the longest to be archived. */
+async function oldestWaiting(paths: InstancePaths): Promise<{ wal: string; sinceMs: number } | null> {
+  const directory = join(paths.data, 'pg_wal', 'archive_status');
+  const [first] = (await entriesOf(directory)).filter((name) => name.endsWith('.ready')).toSorted();
+  // It may be archived at this moment.
+  const noted = first === undefined ? null : await stat(join(directory, first)).catch(nothingThere);
+  return first === undefined || noted === null ? null : { wal: first.replace(/\.ready$/, ''), sinceMs: noted.mtimeMs };
+}
+
+/** What a directory holds; nothing where there is none. */
+async function entriesOf(directory: string): Promise<string[]> {
+  return (await readdir(directory).catch(nothingThere)) ?? [];
+}
+
+/** Null for the error of looking at what is not there; any other goes on. */
+function nothingThere(error: unknown): null {
+  if (isErrno(error, 'ENOENT', 'ENOTDIR')) return null;
+  throw error;
+}
+
+/** Where each timeline before the newest ended: its number, as in the names of its files, and the file in which the next one begins. */
+type History = { timeline: string; nextBegins: string }[];
+
+/** What the history file of the newest timeline says; a service that never failed over has none. */
+async function timelineHistory(paths: InstancePaths, newest: string): Promise<History> {
+  const name = `${newest.slice(0, 8)}.history`;
+  const text = (await readOrNull(join(paths.archive, name))) ?? (await readOrNull(join(paths.data, 'pg_wal', name))) ?? '';
+  const lines = text.split('\n').flatMap((line) => /^\s*(\d+)\s+([0-9A-F]+\/[0-9A-F]+)/.exec(line) ?? []);
+  const entries = Array.from({ length: lines.length / 3 }, (_, index) => ({
+    timeline: Number(lines[index * 3 + 1]),
+    end: lines[index * 3 + 2] ?? '',
+  }));
+  return entries.map(({ timeline, end }, index) => ({
+    timeline: walFileName(timeline, 0n).slice(0, 8),
+    nextBegins: walFileName(entries[index + 1]?.timeline ?? Number.parseInt(newest.slice(0, 8), 16), parseLsn(end)),
+  }));
+}
+
+/** The file after this one, of the timeline that the service went on with ([PG] 26.3.6). */
+export function followingWalFile(wal: string, history: History): string {
+  return onItsTimeline(nextWalFile(wal), history);
+}
+
+/** A timeline that ended in this file has no whole one of it: the next one's begins with the same contents. */
+function onItsTimeline(wal: string, history: History): string {
+  const ended = history.find(({ timeline }) => timeline === wal.slice(0, 8));
+  return ended !== undefined && wal.slice(8) >= ended.nextBegins.slice(8) ? onItsTimeline(ended.nextBegins, history) : wal;
 }
 
 /** Removes snapshots and archived WAL that no point inside the window needs. At least one snapshot stays. */
-export async function pruneBackups(machine: Machine, paths: InstancePaths, { windowMs }: BackupPolicy): Promise<void> {
+export async function pruneBackups(
+  { cloneMethod }: Pick<Machine, 'cloneMethod'>,
+  paths: InstancePaths,
+  { windowMs }: Pick<BackupPolicy, 'windowMs'>,
+): Promise<void> {
   const snapshots = await listSnapshots(paths);
   const beginMs = Date.now() - windowMs;
   // The newest snapshot from before the window is what its earliest point is reached from.
@@ -320,26 +517,44 @@ export async function pruneBackups(machine: Machine, paths: InstancePaths, { win
     // Renamed first: one that is half removed is never taken for whole.
     const going = join(paths.snapshots, `${id}.new`);
     await rename(join(paths.snapshots, id), going);
-    await removeTree(going, machine.cloneMethod);
+    await removeTree(going, cloneMethod);
   }
   for (const entry of await readdir(paths.snapshots)) {
-    if (entry.endsWith('.new')) await removeTree(join(paths.snapshots, entry), machine.cloneMethod);
+    if (entry.endsWith('.new')) await removeTree(join(paths.snapshots, entry), cloneMethod);
   }
   const oldestKept = snapshots[dropped.length === 0 ? snapshots.length - 1 : base];
   if (oldestKept === undefined) return;
   for (const wal of await readdir(paths.archive)) {
-    if (isWalFile(wal) && wal < oldestKept.firstWal) await rm(join(paths.archive, wal), { force: true });
+    // What a timeline had begun when the next one took over is archived as partial: the next one's file has it too.
+    if (isWalFile(wal.replace(/\.partial$/, '')) && wal < oldestKept.firstWal) await rm(join(paths.archive, wal), { force: true });
   }
 }
 
+/**
+ * Removes an archive that the operator has put on another disk: what PostgreSQL wrote there, and the directory, if nothing else stands
+ * in it. What lies below the service's own directory goes with that.
+ */
+export async function removeLinkedArchive(paths: InstancePaths): Promise<void> {
+  const info = await lstat(paths.archive).catch(nothingThere);
+  if (info?.isSymbolicLink() !== true) return;
+  const target = await realpath(paths.archive).catch(nothingThere);
+  if (target === null) return; // a disk that is not there
+  for (const name of await entriesOf(target)) {
+    if (isWalFile(name.slice(0, 24)) || /^[0-9A-F]{8}\.history$|^archtemp\./.test(name)) await rm(join(target, name), { force: true });
+  }
+  await rmdir(target).catch((error: unknown) => {
+    if (!isErrno(error, 'ENOTEMPTY', 'EBUSY', 'ENOENT')) throw error;
+  });
+}
+
 /** Newest first. */
-export async function listSnapshots(paths: InstancePaths): Promise<Snapshot[]> {
-  const entries = (await readdir(paths.snapshots)).filter((entry) => !entry.endsWith('.new'));
+export async function listSnapshots(paths: InstancePaths): Promise<KeptSnapshot[]> {
+  const entries = (await entriesOf(paths.snapshots)).filter((entry) => !entry.endsWith('.new'));
   const read = await Promise.all(entries.map((entry) => readSnapshot(paths, entry)));
   return read.filter((snapshot) => snapshot !== null).toSorted((a, b) => b.takenMs - a.takenMs);
 }
 
-async function readSnapshot(paths: InstancePaths, id: string): Promise<Snapshot | null> {
+async function readSnapshot(paths: InstancePaths, id: string): Promise<KeptSnapshot | null> {
   const text = await readOrNull(join(paths.snapshots, id, 'snapshot.json'));
   if (text === null) return null;
   const parsed: unknown = JSON.parse(text);
@@ -355,11 +570,45 @@ async function readSnapshot(paths: InstancePaths, id: string): Promise<Snapshot 
     storageBytes: Number(member('storageBytes')),
     template: textOrNull('template'),
     systemIdentifier: textOrNull('systemIdentifier'),
+    verification: await readVerification(paths, id),
   };
 }
 
+async function readVerification(paths: InstancePaths, id: string): Promise<Verification | null> {
+  const text = await readOrNull(join(paths.snapshots, id, VERIFICATION_FILE));
+  return text === null ? null : parseVerification(JSON.parse(text));
+}
+
+function parseVerification(parsed: unknown): Verification | null {
+  const member = (of: unknown, name: string): unknown => (typeof of === 'object' && of !== null ? Reflect.get(of, name) : undefined);
+  const [at, checks] = [member(parsed, 'at'), member(parsed, 'checks')];
+  if (typeof at !== 'string' || !Array.isArray(checks)) return null;
+  const [seconds, point, problem] = [member(parsed, 'recovery_seconds'), member(parsed, 'recovery_point'), member(parsed, 'problem')];
+  return {
+    at,
+    succeeded: member(parsed, 'succeeded') === true,
+    recovery_seconds: typeof seconds === 'number' ? seconds : null,
+    recovery_point: typeof point === 'string' ? point : null,
+    checks: checks.map((check: unknown) => ({
+      name: String(member(check, 'name')),
+      succeeded: member(check, 'succeeded') === true,
+      detail: String(member(check, 'detail')),
+    })),
+    ...(typeof problem === 'string' ? { problem } : {}),
+  };
+}
+
+/** Notes beside a snapshot what became of restoring it. */
+export async function writeVerification(paths: InstancePaths, id: string, verification: Verification): Promise<void> {
+  const path = join(paths.snapshots, id, VERIFICATION_FILE);
+  await writeFile(`${path}.new`, JSON.stringify(verification), { flush: true });
+  await rename(`${path}.new`, path);
+}
+
+const VERIFICATION_FILE = 'verification.json';
+
 async function writeSnapshot(paths: InstancePaths, snapshot: Snapshot): Promise<void> {
-  await writeFile(join(paths.snapshots, snapshot.id, 'snapshot.json'), JSON.stringify(snapshot), { flush: true });
+  await writeFile(join(paths.snapshots, snapshot.id, 'snapshot.json'), JSON.stringify(snapshot));
 }
 
 // ── small things ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -385,7 +634,7 @@ async function portOf(paths: InstancePaths): Promise<number> {
   return Number(port);
 }
 
-async function writeOwned(machine: Machine, path: string, text: string): Promise<void> {
+export async function writeOwned(machine: Machine, path: string, text: string): Promise<void> {
   await writeFile(path, text, { mode: 0o600, flush: true });
   if (machine.owner !== null) await chown(path, machine.owner.uid, machine.owner.gid);
 }

@@ -1,49 +1,71 @@
-/** What to do next for a service, as a pure function of what is wanted and what was observed. `apply` in index.ts does it. */
+/** What to do next for a service, as a pure function of what is wanted and what was observed. apply.ts does it. */
 import type { Origin, ServiceSpec } from '../engine.ts';
+import type { PoolerSeen } from './pooler.ts';
 import type { Phase, StopMode } from './server.ts';
 
 export type Observation = {
-  /** foreign: something stands where the service's directory belongs that lacks our marker with its id. */
-  directory: 'absent' | 'foreign' | 'ours';
+  /**
+   * foreign: something stands where the service's directory belongs that lacks our marker with its id. torn: it was made, and not born,
+   * before the machine went down.
+   */
+  directory: 'absent' | 'foreign' | 'torn' | 'ours';
   /** Whether its first password was set. */
   born: boolean;
   templateReady: boolean;
-  /** sizeCurrent: whether the server was started with the size that is wanted; only another size is worth a restart. */
-  server: { phase: Phase; sizeCurrent: boolean } | null;
+  /** placed: whether it stands where it shall: in its VPC, or in none. sizeCurrent: whether the server was started with the size that is wanted; only another size is worth a restart. */
+  server: { phase: Phase; sizeCurrent: boolean; placed: boolean } | null;
   /** For how long it has not answered; null: it answers. */
   silentMs: number | null;
   connected: boolean;
+  /** Whether nothing is known to be in the way of holding it to its size. */
+  limited: boolean;
   /** Whether the files on disk are those that the spec asks for. */
   filesCurrent: boolean;
   certificateCurrent: boolean;
+  /** Its connection pooler, if one runs. */
+  pooler: PoolerSeen | null;
+  /** Sessions of clients that would not be let in now. */
+  strangers: number;
 };
 
 export type Step =
   | { kind: 'settled' }
   | { kind: 'wait'; why: string; waitMs: number }
   | { kind: 'refuse'; why: string }
+  | { kind: 'discard' }
   | { kind: 'makeTemplate' }
   | { kind: 'clone' }
   | { kind: 'fork'; origin: Origin }
   | { kind: 'writeFiles' }
   | { kind: 'start' }
   | { kind: 'connect' }
+  | { kind: 'limit' }
   | { kind: 'renewCertificate' }
   | { kind: 'reload' }
+  | { kind: 'endSessions' }
   | { kind: 'setFirstPassword'; verifier: string }
+  | { kind: 'startPooler' }
+  | { kind: 'reloadPooler' }
+  | { kind: 'stopPooler'; why: string }
   | { kind: 'stop'; mode: StopMode; why: string };
 
 /** The name of each step as a user reads it. */
 export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refuse'>, string> = {
+  discard: 'discard unfinished data',
   makeTemplate: 'make template',
   clone: 'clone template',
   fork: 'clone parent',
   writeFiles: 'write configuration',
   start: 'start PostgreSQL',
   connect: 'connect',
+  limit: 'enforce size',
   renewCertificate: 'renew certificate',
   reload: 'reload configuration',
+  endSessions: 'end sessions of clients that are let in no more',
   setFirstPassword: 'set password',
+  startPooler: 'start connection pooler',
+  reloadPooler: 'reload connection pooler',
+  stopPooler: 'stop connection pooler',
   stop: 'stop PostgreSQL',
 };
 
@@ -57,8 +79,14 @@ export function decide(spec: ServiceSpec, seen: Observation): Step {
   if (seen.directory === 'foreign') {
     return { kind: 'refuse', why: 'its directory exists and was not made by Howdah; move it out of the way' };
   }
+  if (seen.pooler !== null && (spec.pooler === null || spec.power === 'paused')) {
+    return { kind: 'stopPooler', why: spec.pooler === null ? 'disabled' : 'paused' };
+  }
+  // Nobody gets in any more the old way before anything else is done.
+  if (seen.pooler?.placed === false) return { kind: 'stopPooler', why: placeWhy(spec) };
   if (seen.server !== null) return decideRunning(spec, seen, seen.server);
   if (spec.power === 'paused') return { kind: 'settled' };
+  if (seen.directory === 'torn') return { kind: 'discard' };
   if (seen.directory === 'absent' && spec.origin !== null) return { kind: 'fork', origin: spec.origin };
   if (seen.directory === 'absent') return seen.templateReady ? { kind: 'clone' } : { kind: 'makeTemplate' };
   if (!seen.filesCurrent || !seen.certificateCurrent) return { kind: 'writeFiles' };
@@ -76,10 +104,26 @@ function decideRunning(spec: ServiceSpec, seen: Observation, server: NonNullable
   if (seen.silentMs !== null && seen.connected) {
     return { kind: 'wait', why: `the server does not answer; after ${KILL_AFTER_MS / 1000} s it is started anew`, waitMs: 500 };
   }
+  if (!server.placed) return { kind: 'stop', mode: 'fast', why: placeWhy(spec) };
   if (!server.sizeCurrent) return { kind: 'stop', mode: 'fast', why: 'for its new size' };
   if (!seen.connected) return { kind: 'connect' };
   if (!seen.certificateCurrent) return { kind: 'renewCertificate' };
   if (!seen.filesCurrent) return { kind: 'reload' };
+  if (seen.strangers > 0) return { kind: 'endSessions' };
+  if (!seen.limited) return { kind: 'limit' };
   if (!seen.born && spec.firstVerifier !== null) return { kind: 'setFirstPassword', verifier: spec.firstVerifier };
-  return { kind: 'settled' };
+  return spec.pooler === null ? { kind: 'settled' } : decidePooler(seen.pooler);
+}
+
+/** Why something is moved to where it shall stand. */
+export function placeWhy({ vpc }: ServiceSpec): string {
+  return vpc === null ? 'to leave its VPC' : `to move into the VPC ${vpc.id}`;
+}
+
+/** Of a pooler that is wanted, before a server that is ready. */
+export function decidePooler(seen: Observation['pooler']): Step {
+  if (seen === null) return { kind: 'startPooler' };
+  if (seen.frozen) return { kind: 'stopPooler', why: 'a signal had stopped it' };
+  if (!seen.watched || !seen.current) return { kind: 'reloadPooler' };
+  return seen.strangers > 0 ? { kind: 'stopPooler', why: 'with clients that are let in no more' } : { kind: 'settled' };
 }

@@ -9,6 +9,7 @@ const input: ServerInput = {
   extensions: [],
   size: SERVICE_SIZES[0],
   listen: { address: '127.0.0.1', port: 20001 },
+  admitted: null,
 };
 const files = configFiles(input, ['root', 'we"ird']);
 const lines = (text: string) => text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
@@ -25,11 +26,20 @@ test('every setting stands once, on a line of its own', () => {
 
 test('who gets in: we by the socket, users by TLS and SCRAM into their database', () => {
   expect(lines(files['pg_hba.conf']).map((line) => line.split(/\s+/))).toEqual([
-    ['local', 'all', 'howdah', 'peer', 'map=control'],
-    ['hostssl', 'all', 'howdah', 'all', 'reject'],
+    ['local', 'all,replication', 'howdah', 'peer', 'map=control'],
+    ['local', 'tsdb', 'howdah_pooler,howdah_reader', 'peer', 'map=control'],
+    ['local', 'tsdb', 'all', 'scram-sha-256'],
+    ['hostssl', 'all', 'howdah,howdah_pooler,howdah_reader', 'all', 'reject'],
     ['hostssl', 'tsdb', 'all', 'all', 'scram-sha-256'],
   ]);
-  expect(lines(files['pg_ident.conf'])).toEqual(['control "root" howdah', 'control "we""ird" howdah']);
+  expect(lines(files['pg_ident.conf'])).toEqual([
+    'control "root" howdah',
+    'control "root" howdah_pooler',
+    'control "root" howdah_reader',
+    'control "we""ird" howdah',
+    'control "we""ird" howdah_pooler',
+    'control "we""ird" howdah_reader',
+  ]);
 });
 
 test('without an address there is no TCP', () => {

@@ -1,59 +1,54 @@
-/** The engine that runs services as PostgreSQL servers on this machine: observe, decide, apply. */
-import { readdir, readFile, rename, statfs, writeFile } from 'node:fs/promises';
-import { randomBytes } from 'node:crypto';
-import { join } from 'node:path';
-import { ADDONS_OF_TYPE, ADMIN_ROLE, EXTENSION_OF_ADDON, SERVICE_TYPES, type Addon, type ServiceType } from '@howdah/contract';
-import { createIssuer, needsRenewal, type CertificateAuthority } from '../../tls.ts';
-import { isWildcard, type BackupPolicy } from '../../config.ts';
+/** The engine that runs services as PostgreSQL servers on this machine: observe, {@link decide}, apply. */
+import { existsSync } from 'node:fs';
+import { readdir, statfs } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { ADDONS_OF_TYPE, SERVICE_TYPES, type Addon, type ReplicaState, type ServiceType } from '@howdah/contract';
+import { createCertificateCheck, createIssuer, type CertificateAuthority } from '../../tls.ts';
+import { isWildcard, type BackupPolicy, type FailoverPolicy, type ReadLagLimit } from '../../config.ts';
 import {
   EngineUnavailable,
   type BeginStep,
   type Capabilities,
+  type DiskUsage,
   type Engine,
-  type Origin,
+  type MemberRecords,
   type Seen,
   type ServiceSpec,
   type TypeCapability,
+  type Usage,
   type Verdict,
 } from '../engine.ts';
-import {
-  describeBackups,
-  forgetRecovery,
-  forkData,
-  listSnapshots,
-  noteBirth,
-  NotYet,
-  pruneBackups,
-  recoverToTheEnd,
-  takeSnapshot,
-} from './backups.ts';
-import { assertSpaceFor, cloneTree, removeTree } from './clone.ts';
-import { decide, STEP_NAME, type Observation, type Step } from './decide.ts';
+import { createHands, type Found } from './apply.ts';
+import { describeBackups, NotYet, removeLinkedArchive } from './backups.ts';
+import { CLONE_COST, discard, removeTree } from './clone.ts';
+import { capLog, findDaemon } from './daemon.ts';
+import { decide, STEP_NAME, type Observation } from './decide.ts';
+import { planOf } from './plan.ts';
 import { configFiles, type ConfigFiles } from './files.ts';
-import { writeSystemIdentifier } from './identity.ts';
+import { doorOf, hostsOf, standsAt, type Door } from './door.ts';
+import { findImage, imagePaths } from './image.ts';
 import { installationFor, missingFor, type Installation } from './installations.ts';
-import { instancePaths, type InstancePaths } from './layout.ts';
-import { limitsNote, limitsPresent, removeLimits, setLimits } from './limits.ts';
+import { createKeeper, unbornForksOf } from './keeper.ts';
+import { instancePaths, memberKey, partsOfKey, type InstancePaths } from './layout.ts';
+import { groupIds, limitsNote, removeLimits } from './limits.ts';
 import { readLogs, pruneLogs } from './logs.ts';
 import type { Machine } from './machine.ts';
-import { createMonitor, NoAnswer } from './monitor.ts';
+import { currentBoot, readMarker, type Marker } from './marker.ts';
+import { memberStates } from './member-states.ts';
+import { createMembers, memberNumbers, setPassword } from './members.ts';
+import { makeNetworks } from './networks.ts';
+import { countStrangers } from './strangers.ts';
+import { CALM, createMonitor, NoAnswer, type Beats } from './monitor.ts';
+import { createPoolers, MISSING_POOLER, poolerConf, type PoolerPlan } from './pooler.ts';
+import { createReader } from './reader.ts';
+import { createReplicaSets } from './replica-sets.ts';
 import { isErrno, readOrNull } from './processes.ts';
-import { run } from './run.ts';
-import {
-  findServer,
-  launch,
-  makeInstanceDirectories,
-  phaseOf,
-  portIsFree,
-  sizeLabel,
-  stopServer,
-  waitUntilReady,
-  whyItEnded,
-  writeConfig,
-  type Server,
-} from './server.ts';
-import type { Templates } from './templates.ts';
+import { serverSettings } from './settings.ts';
+import { findServer, phaseOf, portIsFree, sizeLabel } from './server.ts';
+import { createStorageMeter } from './storage.ts';
+import { extensionsOf, type Templates } from './templates.ts';
 import { measure, type Glance } from './usage.ts';
+import { createVerifications } from './verify.ts';
 
 export type LocalEngineOptions = {
   machine: Machine;
@@ -64,42 +59,60 @@ export type LocalEngineOptions = {
   /** The names and addresses that certificates carry. */
   certificateHosts: readonly string[];
   backups: BackupPolicy;
+  gateway: TypeCapability;
+  /** How members of services with replicas are watched, and when one of them takes over. */
+  heartbeat: Beats;
+  failover: FailoverPolicy;
+  readLagLimit: ReadLagLimit;
+  records: MemberRecords;
   /** Called when something watched changed by itself, with the service's id. */
   changed: (id: string) => void;
 };
 
-/** How long a server may take to be ready before its start is reported as going on. */
-const START_PATIENCE_MS = 3000;
-const STOP_PATIENCE_MS = 60_000;
+/** Where the members of a service listen, behind its gateway. */
+const LOOPBACK = '127.0.0.1';
+
+/** When those are looked for who were let in as the rules changed; a login takes a minute at most. */
+const LATE_COMERS_MS = [1000, 10_000, 61_000];
+
 /** A settled service is looked at again after this long, for its certificate and its logs. */
 export const LOOK_AGAIN_MS = 3_600_000;
-/** A clone of a template takes at most this much. */
-const CLONE_BYTES = 80e6;
-
-/** What an instance's marker says. */
-type Marker = { id: string; installation: string; born: boolean; parent: string | null };
 
 export function createLocalEngine(options: LocalEngineOptions): Engine {
-  const { machine, templates, authority, changed } = options;
+  const { machine, templates, authority } = options;
   const installations = machine.installations.usable;
-  const monitor = createMonitor(changed, async (id) => (await findServer(machine.layout.service(id)))?.postmaster.frozen === true);
+  const pathsOf = (key: string): InstancePaths => {
+    const { id, n } = partsOfKey(key);
+    return machine.layout.member(id, n);
+  };
+  const monitor = createMonitor(
+    (key) => void members.noticed(key),
+    async (key) => (await findServer(pathsOf(key)))?.postmaster.frozen === true,
+  );
+  const poolers = createPoolers(machine, options.changed);
   const issuer = createIssuer(authority, options.certificateHosts);
+  const doorFor = ({ vpc }: Pick<ServiceSpec, 'vpc'>): Door => doorOf(vpc, options.listenAddress, machine.networkPrefix);
+  const hands = createHands({ machine, templates, monitor, issuer, poolers });
+  const keeper = createKeeper(machine, monitor, options.backups);
+  const verifications = createVerifications(machine, monitor);
+  const reader = createReader(monitor);
+  const meter = createStorageMeter(machine.cloneMethod);
+  const members = createMembers({ ...options, doorFor, hands, monitor, poolers, look: (spec, n) => look(spec, n) });
+  const sets = createReplicaSets({
+    ...options,
+    doorFor,
+    hands,
+    monitor,
+    poolers,
+    look: (spec, n) => look(spec, n),
+    planPooler: (spec, server, port, { door, installation }) => poolerPlan(spec, server, port, door, installation),
+  });
+  const primaryPaths = (id: string): InstancePaths => machine.layout.member(id, machine.layout.primaryOf(id));
+  const certificates = createCertificateCheck(authority, options.certificateHosts);
   let closing = false;
   const glances = new Map<string, Glance>();
-  /** Why a service's backups do not get on. */
-  const problems = new Map<string, string>();
-  /** Services whose backups are being seen to. */
-  const keeping = new Set<string>();
 
   // ── observe ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-  type Look = {
-    paths: InstancePaths;
-    marker: Marker | null;
-    server: Server | null;
-    installation: Installation | null;
-    files: ConfigFiles | null;
-  };
 
   /** The installation of a service: the one it was made with, or its like of the same major; for a new one the preferred. */
   const installationOf = (marker: Marker | null, addons: readonly Addon[]): Installation | null => {
@@ -115,207 +128,116 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     );
   };
 
-  const look = async (spec: ServiceSpec): Promise<{ look: Look; seen: Observation }> => {
-    const paths = machine.layout.service(spec.id);
-    const [marker, server, exists] = await Promise.all([readMarker(paths), findServer(paths), directoryExists(paths.root)]);
+  const look = async (spec: ServiceSpec, n = 0): Promise<{ look: Found; seen: Observation }> => {
+    const paths = machine.layout.member(spec.id, n);
+    const key = memberKey(spec.id, n);
+    const door = doorFor(spec);
+    const listen = listenOf(spec, n);
+    const [marker, server] = await Promise.all([readMarker(paths), findServer(paths)]);
+    const exists = existsSync(n === 0 ? paths.root : paths.data);
     // A fork runs on what its parent runs on.
     const made = marker === null && spec.origin !== null ? await readMarker(machine.layout.service(spec.origin.parent)) : marker;
     const installation = installationOf(made, spec.addons);
-    const files = installation === null ? null : filesFor(spec, paths, installation);
+    const files = installation === null ? null : filesFor(spec, paths, listen, door, installation);
     const ours = marker?.id === spec.id;
-    const [templateReady, phase, filesCurrent, certificateCurrent] = await Promise.all([
+    const torn = server === null && ours && !marker.born && marker.madeIn !== (await currentBoot());
+    // That of a set stands before all of its nodes.
+    const before = spec.set === null && (spec.ha === null || n === machine.layout.primaryOf(spec.id));
+    const plan = before ? await poolerPlan(spec, paths, listen.port, door, installation) : null;
+    const [templateReady, phase, filesCurrent, certificateCurrent, pooler, placed, strangers] = await Promise.all([
       !exists && installation !== null && templates.isReady(installation, extensionsOf(spec.addons)),
       phaseOf(paths),
       !ours || files === null || filesAreCurrent(paths, files),
-      !ours || certificateIsCurrent(paths),
+      !ours || certificateIsCurrent(paths, door),
+      before ? poolers.look(machine.layout.service(spec.id), plan, door) : null,
+      server === null || standsAt(server.postmaster.pid, door),
+      // Behind a gateway it is the gateway that lets them in.
+      spec.ha === null && spec.set === null ? countStrangers(monitor, key, door.admitted) : 0,
     ]);
     const seen: Observation = {
-      directory: exists ? (ours ? 'ours' : 'foreign') : 'absent',
+      directory: !exists ? 'absent' : !ours ? 'foreign' : torn ? 'torn' : 'ours',
       born: ours && marker.born,
       templateReady,
-      server: server === null ? null : { phase, sizeCurrent: server.size === sizeLabel(spec.size) },
-      silentMs: monitor.silentMs(spec.id),
-      connected: monitor.isConnected(spec.id),
+      server: server === null ? null : { phase, sizeCurrent: server.size === sizeLabel(spec.size), placed },
+      silentMs: monitor.silentMs(key),
+      connected: monitor.isConnected(key),
+      limited: hands.isLimited(key),
       filesCurrent,
       certificateCurrent,
+      pooler,
+      strangers,
     };
-    return { look: { paths, marker, server, installation, files }, seen };
+    const beats = spec.ha === null && spec.set === null ? CALM : options.heartbeat;
+    return { look: { key, paths, listen, door, beats, marker, server, installation, files, pooler: plan }, seen };
   };
 
-  const filesFor = (spec: ServiceSpec, paths: InstancePaths, installation: Installation): ConfigFiles =>
+  /** Where a server listens: a single one on the service's port, several behind the gateway. */
+  const listenOf = ({ ha, set, endpoint, vpc }: ServiceSpec, n: number): Found['listen'] => {
+    const members = ha?.members ?? set?.nodes ?? null;
+    return members === null
+      ? { address: doorFor({ vpc }).address, port: endpoint.port }
+      : { address: LOOPBACK, port: members.find((member) => member.n === n)?.port ?? endpoint.port };
+  };
+
+  const filesFor = (
+    spec: ServiceSpec,
+    paths: InstancePaths,
+    listen: Found['listen'],
+    door: Door,
+    installation: Installation,
+  ): ConfigFiles =>
     configFiles(
       {
         paths,
         installation,
         extensions: extensionsOf(spec.addons),
         size: spec.size,
-        listen: { address: options.listenAddress, port: spec.endpoint.port },
+        listen,
+        admitted: spec.ha === null && spec.set === null ? door.admitted : null,
+        replicated: spec.ha !== null || spec.set !== null,
       },
       machine.controlUsers,
     );
 
-  const certificateIsCurrent = async (paths: InstancePaths): Promise<boolean> => {
-    const pem = await readOrNull(join(paths.config, 'server.crt'));
-    return pem !== null && !needsRenewal(pem, authority, options.certificateHosts);
-  };
-
-  // ── apply ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-  const apply = async (
-    spec: ServiceSpec,
-    step: Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>,
-    { paths, marker, server, installation, files }: Look,
-  ): Promise<string> => {
-    if (installation === null || files === null) throw new Error(missingFor(installations, spec.addons));
-    switch (step.kind) {
-      case 'makeTemplate':
-        await templates.ensure(installation, extensionsOf(spec.addons));
-        return `for PostgreSQL ${installation.version}, once for all services like this one`;
-      case 'clone':
-        return clone(spec, paths, installation, files);
-      case 'fork':
-        return fork(spec, step.origin, paths, installation, files);
-      case 'writeFiles':
-        await makeInstanceDirectories(machine, paths);
-        await writeConfig(machine, paths, { ...files, ...(await issueCertificate()) });
-        return 'settings follow from the size';
-      case 'start':
-        return start(spec, paths, marker?.born === true, installation);
-      case 'connect':
-        await monitor.connect(spec.id, paths, spec.endpoint.port);
-        await setLimits(machine.limits, spec.id, spec.size);
-        return 'over the Unix socket';
-      case 'renewCertificate':
-        await writeConfig(machine, paths, await issueCertificate());
-        await monitor.query(spec.id, 'select pg_reload_conf()');
-        return 'running sessions keep the one they began with';
-      case 'reload':
-        await makeInstanceDirectories(machine, paths);
-        await writeConfig(machine, paths, files);
-        await monitor.query(spec.id, 'select pg_reload_conf()');
-        return 'without a restart';
-      case 'setFirstPassword':
-        await alterPassword(spec.id, step.verifier);
-        if (spec.origin !== null) await forgetRecovery(machine, paths);
-        await writeMarker(paths, { id: spec.id, installation: marker?.installation ?? installation.name, born: true, parent: null });
-        return `for ${ADMIN_ROLE}`;
-      case 'stop':
-        if (server !== null) await stop(spec.id, paths, server, step.mode);
-        return step.why;
-    }
-  };
-
-  const clone = async (spec: ServiceSpec, paths: InstancePaths, installation: Installation, files: ConfigFiles): Promise<string> => {
-    const template = await templates.ensure(installation, extensionsOf(spec.addons));
-    await assertSpaceFor(machine.cloneMethod === 'copy' ? CLONE_BYTES : CLONE_BYTES / 8, machine.layout.services);
-    const begun = Date.now();
-    await make(spec, paths, installation, files, async (unfinished) => {
-      await cloneTree(template.data, unfinished.data, machine.cloneMethod, machine.owner);
-      await noteBirth(unfinished, template.name, await writeSystemIdentifier(unfinished.data));
-    });
-    return `PostgreSQL ${installation.version} by ${machine.cloneMethod} in ${Date.now() - begun} ms`;
-  };
-
-  const fork = async (
-    spec: ServiceSpec,
-    origin: Origin,
-    paths: InstancePaths,
-    installation: Installation,
-    files: ConfigFiles,
-  ): Promise<string> => {
-    const parent = machine.layout.service(origin.parent);
-    if ((await readMarker(parent)) === null) throw new Error(`its parent ${origin.parent} is no longer there`);
-    // A commit of the parent's that no user sees, so that a recovery that goes up to now has one to stop at.
-    const writeMark = async (): Promise<void> => {
-      if (monitor.isConnected(origin.parent)) await monitor.query(origin.parent, "select pg_logical_emit_message(true, 'howdah', 'fork')");
-    };
-    let detail = '';
-    await make(spec, paths, installation, files, async (unfinished) => {
-      detail = await forkData(machine, parent, unfinished.data, origin, writeMark);
-    });
-    return detail;
-  };
-
-  /** Makes an instance under another name and renames it: one that was cut short is never taken for a service. */
-  const make = async (
+  /** The pooler that a service shall have; null: none, or none can be had. */
+  const poolerPlan = async (
     spec: ServiceSpec,
     paths: InstancePaths,
-    installation: Installation,
-    files: ConfigFiles,
-    fill: (unfinished: InstancePaths) => Promise<void>,
-  ): Promise<void> => {
-    const unfinished = instancePaths(`${paths.root}.new`);
-    await removeTree(unfinished.root, machine.cloneMethod);
-    try {
-      await makeInstanceDirectories(machine, unfinished);
-      // Takes as long as a snapshot does: it is made meanwhile.
-      const certificate = issueCertificate();
-      certificate.catch(() => undefined);
-      await fill(unfinished);
-      await writeConfig(machine, unfinished, { ...files, ...(await certificate) });
-      await writeMarker(unfinished, { id: spec.id, installation: installation.name, born: false, parent: spec.origin?.parent ?? null });
-      await rename(unfinished.root, paths.root);
-    } catch (error) {
-      await removeTree(unfinished.root, machine.cloneMethod);
-      throw error;
-    }
+    serverPort: number,
+    door: Door,
+    installation: Installation | null,
+  ): Promise<PoolerPlan | null> => {
+    const program = machine.pgbouncer;
+    const certificatePem = spec.pooler === null ? null : await readOrNull(join(paths.config, 'server.crt'));
+    if (spec.pooler === null || program === null || installation === null || certificatePem === null) return null;
+    const { max_connections: maxConnections } = serverSettings({
+      size: spec.size,
+      major: installation.major,
+      extensions: extensionsOf(spec.addons),
+    });
+    const { port } = spec.pooler;
+    const conf = poolerConf({
+      paths: machine.layout.service(spec.id),
+      version: program.version,
+      listen: { address: door.address, port },
+      admitted: door.admitted,
+      server: { paths, port: serverPort, maxConnections: Number(maxConnections) },
+      certificatePem,
+    });
+    return { program, port, conf, door };
   };
 
-  const start = async (spec: ServiceSpec, paths: InstancePaths, born: boolean, installation: Installation): Promise<string> => {
-    const { port } = spec.endpoint;
-    if (!(await portIsFree(options.listenAddress, port))) {
-      throw new Error(
-        `port ${port} of ${options.listenAddress} is held by another program; end it (ss -ltnp 'sport = :${port}' shows it), the start is tried again`,
-      );
-    }
-    if (spec.origin !== null && !born) {
-      await recoverToTheEnd(machine, paths, machine.layout.service(spec.origin.parent), await whyItEnded(paths, 0));
-    }
-    // The start itself is not held to the size: half a core would double the time for which nobody can connect.
-    const cgroupFiles = await setLimits(machine.limits, spec.id, 'shared');
-    const begun = Date.now();
-    await launch(machine, paths, installation.bin, spec.size, cgroupFiles);
-    // A clone's files reach the disk while its server starts for the first time; a crash of the machine afterwards finds them whole.
-    const flushed = born ? Promise.resolve('') : run('sync', ['-f', paths.data]);
-    flushed.catch(() => undefined);
-    const state = await waitUntilReady(paths, START_PATIENCE_MS);
-    if (state === 'ended') throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths, begun)}`);
-    if (state === 'starting') {
-      await flushed;
-      return 'recovering from its log, which goes on';
-    }
-    await Promise.all([flushed, monitor.connect(spec.id, paths, port)]);
-    await setLimits(machine.limits, spec.id, spec.size);
-    return `accepting connections after ${Date.now() - begun} ms`;
-  };
-
-  const stop = async (id: string, paths: InstancePaths, server: Server, mode: 'fast' | 'immediate' | 'kill'): Promise<void> => {
-    monitor.forget(id);
-    if (await stopServer(machine, server, mode, mode === 'fast' ? STOP_PATIENCE_MS : 5000)) return;
-    // Orderly ways come first; a server that refuses them is ended all the same and recovers from its log at the next start.
-    if (await stopServer(machine, server, 'kill', 5000)) return;
-    throw new Error(`its server (pid ${server.postmaster.pid}) does not end, not even by SIGKILL: is ${paths.root} on a disk that hangs?`);
-  };
-
-  const issueCertificate = async (): Promise<Record<string, string>> => {
-    const { certificatePem, keyPem } = await issuer.take();
-    return { 'server.crt': certificatePem, 'server.key': keyPem };
-  };
-
-  const alterPassword = async (id: string, verifier: string): Promise<void> => {
-    // The verifier is of our own making: base64 and the punctuation of SCRAM, nothing that could leave the literal.
-    if (!/^SCRAM-SHA-256\$[0-9]+:[A-Za-z0-9+/=]+\$[A-Za-z0-9+/=]+:[A-Za-z0-9+/=]+$/.test(verifier)) throw new Error('not a SCRAM verifier');
-    await monitor.query(id, `alter role ${ADMIN_ROLE} password '${verifier}'`);
-  };
-
-  const writeMarker = async (paths: InstancePaths, marker: Marker): Promise<void> => {
-    await writeFile(`${paths.marker}.new`, JSON.stringify(marker), { flush: true });
-    await rename(`${paths.marker}.new`, paths.marker);
+  const certificateIsCurrent = async (paths: InstancePaths, door: Door): Promise<boolean> => {
+    const [pem, key] = await Promise.all(['server.crt', 'server.key'].map((name) => readOrNull(join(paths.config, name))));
+    if (typeof pem !== 'string' || typeof key !== 'string') return false;
+    return certificates.isCurrent(paths.config, { certificatePem: pem, keyPem: key }, hostsOf(door));
   };
 
   // ── the interface ──────────────────────────────────────────────────────────────────────────────────────────────
 
   const converge = async (spec: ServiceSpec, begin: BeginStep): Promise<Verdict> => {
+    if (spec.set !== null) return sets.converge(spec, spec.set, begin);
+    if (spec.ha !== null) return members.converge(spec, spec.ha, begin);
     const { look: now, seen } = await look(spec);
     // Not having connected yet, after a start of the control plane, is no fault of the service's.
     const reachable = seen.server?.phase === 'ready' && seen.silentMs === null;
@@ -323,7 +245,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const step = decide(spec, seen);
     switch (step.kind) {
       case 'settled':
-        if (seen.directory === 'ours') await pruneLogs(now.paths.logs);
+        if (seen.directory === 'ours') await Promise.all([pruneLogs(now.paths.logs), capLog(now.paths.pooler)]);
         // It was being made when it was deleted.
         else await removeTree(instancePaths(`${now.paths.root}.new`).root, machine.cloneMethod);
         return { did: null, detail: null, seen: before, outcome: 'settled' };
@@ -335,7 +257,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         const did = STEP_NAME[step.kind];
         await begin(did, before);
         try {
-          const detail = await apply(spec, step, now);
+          const detail = await hands.apply(spec, step, now);
+          if (step.kind === 'reload' && now.door.admitted !== null) lookForLateComers(spec.id);
           return { did, detail, seen: { reachable: monitor.isConnected(spec.id), present: true }, outcome: 'again', waitMs: 0 };
         } catch (error) {
           const reason = error instanceof Error ? error.message : String(error);
@@ -346,11 +269,17 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     }
   };
 
-  const remove = async (id: string, begin: BeginStep): Promise<Verdict> => {
+  /** A client that was about to log in when the rules changed gets in by the old ones, up to the server's authentication_timeout later. */
+  const lookForLateComers = (id: string): void => {
+    for (const ms of LATE_COMERS_MS) setTimeout(() => options.changed(id), ms).unref();
+  };
+
+  const remove: Engine['remove'] = async (id, parent, begin) => {
+    sets.forget(id);
     const paths = machine.layout.service(id);
     const gone: Seen = { reachable: false, present: false };
     const [server, marker] = await Promise.all([findServer(paths), readMarker(paths)]);
-    const children = await unbornForksOf(id);
+    const children = await unbornForksOf(machine, id);
     if (children.length > 0) {
       return {
         did: null,
@@ -360,73 +289,44 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         waitMs: 500,
       };
     }
-    monitor.forget(id);
-    glances.delete(id);
-    problems.delete(id);
+    for (const n of await memberNumbers(machine, id)) {
+      monitor.forget(memberKey(id, n));
+      glances.delete(memberKey(id, n));
+    }
+    keeper.forget(id);
+    for (const n of await memberNumbers(machine, id)) {
+      const { data, config } = machine.layout.member(id, n);
+      meter.forget(data);
+      certificates.forget(config);
+    }
+    await poolers.stop(paths);
+    if (await members.end(id)) {
+      return { did: null, detail: null, seen: { reachable: false, present: true }, outcome: 'again', waitMs: 0 };
+    }
     if (server !== null) {
       await begin('stop PostgreSQL', { reachable: false, present: true });
       // Immediately rather than at once: the server gives its shared memory back.
-      await stop(id, paths, server, 'immediate');
+      await hands.stop(id, paths, server, 'immediate');
       return { did: 'stop PostgreSQL', detail: null, seen: { reachable: false, present: true }, outcome: 'again', waitMs: 0 };
+    }
+    if (parent !== null) {
+      try {
+        await sets.dropSlots(id, parent);
+      } catch (error) {
+        if (!(error instanceof NotYet)) throw error;
+        return { did: null, detail: error.message, seen: { reachable: false, present: true }, outcome: 'again', waitMs: 100 };
+      }
     }
     await removeTree(instancePaths(`${paths.root}.new`).root, machine.cloneMethod);
     if (marker?.id === id) {
       await begin('remove data', { reachable: false, present: true });
-      const trash = join(machine.layout.trash, `${id}-${randomBytes(4).toString('hex')}`);
-      await rename(paths.root, trash);
-      await removeTree(trash, machine.cloneMethod);
+      await removeLinkedArchive(paths);
+      await discard(machine, id, paths.root);
       return { did: 'remove data', detail: null, seen: gone, outcome: 'again', waitMs: 0 };
     }
-    if (await limitsPresent(machine.limits, id)) await removeLimits(machine.limits, id);
+    for (const key of (await groupIds(machine.limits)).filter((group) => partsOfKey(group).id === id))
+      await removeLimits(machine.limits, key);
     return { did: null, detail: null, seen: gone, outcome: 'settled' };
-  };
-
-  /** Forks that are being made of a service, whose archive and snapshots they may still need. */
-  const unbornForksOf = async (id: string): Promise<string[]> => {
-    const entries = await readdir(machine.layout.services);
-    const markers = await Promise.all(entries.map((entry) => readMarker(machine.layout.service(entry))));
-    return markers
-      .filter((marker) => marker !== null)
-      .filter((marker) => marker.parent === id && !marker.born)
-      .map((marker) => marker.id);
-  };
-
-  const keepBackups = async (id: string): Promise<void> => {
-    // One at a time: another would take a snapshot that is being made for one that was cut short.
-    if (keeping.has(id)) return;
-    keeping.add(id);
-    const paths = machine.layout.service(id);
-    try {
-      const [row] = await monitor.query<{ wal: string; failing: boolean; file: string | null }>(
-        id,
-        `select pg_current_wal_insert_lsn()::text as wal, last_failed_wal as file,
-                last_failed_time is not null and last_failed_time > coalesce(last_archived_time, '-infinity') as failing
-         from pg_stat_archiver`,
-      );
-      const [newest] = await listSnapshots(paths);
-      const due = newest === undefined || Date.now() - newest.takenMs >= options.backups.snapshotEveryMs;
-      if (due && row !== undefined && (newest === undefined || (await writtenSince(id, newest.walPosition))))
-        await takeSnapshot(machine, paths);
-      if ((await unbornForksOf(id)).length === 0) await pruneBackups(machine, paths, options.backups);
-      if (row?.failing === true) problems.set(id, `WAL file ${row.file ?? ''} cannot be archived to ${paths.archive}: is the disk full?`);
-      else problems.delete(id);
-    } catch (error) {
-      problems.set(id, `no snapshot could be taken: ${error instanceof Error ? error.message : String(error)}`);
-      throw error;
-    } finally {
-      keeping.delete(id);
-    }
-  };
-
-  /** A checkpoint and the like write a little even when nobody does. */
-  const writtenSince = async (id: string, walPosition: string): Promise<boolean> => {
-    if (walPosition === '') return true;
-    const [row] = await monitor.query<{ written: boolean }>(
-      id,
-      'select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn) > 8192 as written',
-      [walPosition],
-    );
-    return row?.written === true;
   };
 
   const supports = (addons: readonly Addon[]): TypeCapability => {
@@ -443,37 +343,77 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   const capabilities: Capabilities = {
     engine: 'local',
     types: typeCapabilities(),
+    pooler: machine.pgbouncer === null ? { missing: MISSING_POOLER } : { version: machine.pgbouncer.version },
+    gateway: options.gateway,
+    vpc: machine.networks,
     limitsEnforced: machine.limits.kind !== 'none',
     limitsNote: limitsNote(machine.limits),
+    cloneMethod: machine.cloneMethod,
+    forkCost: CLONE_COST[machine.cloneMethod],
   };
 
   const usage: Engine['usage'] = async (id) => {
-    const paths = machine.layout.service(id);
-    const server = await findServer(paths);
-    if (server === null) throw new EngineUnavailable('the server is not running');
-    const { usage: used, glance } = await measure(paths, id, server.postmaster, monitor, glances.get(id) ?? null);
-    glances.set(id, glance);
+    const first = machine.layout.primaryOf(id);
+    const numbers = (await memberNumbers(machine, id)).toSorted((a, b) => Number(b === first) - Number(a === first) || a - b);
+    const lags = new Map((await replicas(id)).map(({ node, lag_bytes: bytes, lag_seconds: seconds }) => [node, { bytes, seconds }]));
+    const used: Usage[] = [];
+    for (const n of numbers) {
+      const [paths, key] = [machine.layout.member(id, n), memberKey(id, n)];
+      const server = await findServer(paths);
+      if (server === null || !monitor.isConnected(key)) continue;
+      const { usage: own, glance } = await measure(paths, key, server.postmaster, monitor, glances.get(key) ?? null);
+      glances.set(key, glance);
+      const { bytes, seconds } = lags.get(n) ?? { bytes: null, seconds: null };
+      used.push({ ...own, node: n, lag: bytes === null || seconds === null ? null : { bytes, seconds } });
+    }
+    if (used.length === 0) throw new EngineUnavailable('the server is not running');
     return used;
   };
+
+  const replicas = async (id: string): Promise<ReplicaState[]> => sets.states(id) ?? members.states(id);
+
+  /** Whose log is a service's: the one that takes writes, or a set's first node. */
+  const firstNode = async (id: string): Promise<number> => {
+    const primary = machine.layout.primaryOf(id);
+    const numbers = await memberNumbers(machine, id);
+    return numbers.includes(primary) ? primary : Math.min(...numbers, 1);
+  };
+
+  /** Whether the process that clients reach is there: of a set its gateway. */
+  const runs = async (id: string): Promise<boolean> =>
+    (await findServer(primaryPaths(id))) !== null ||
+    (!existsSync(primaryPaths(id).data) && (await findDaemon(machine.layout.gateway(id))) !== null);
 
   return {
     capabilities,
     supports,
     portIsFree: (port) => portIsFree(options.listenAddress, port),
-    runs: async (id) => (await findServer(machine.layout.service(id))) !== null,
+    runs,
+    plan: planOf,
+    replicas,
+    readLagLimit: options.readLagLimit,
     converge,
     remove,
+    convergeVpcs: (specs) =>
+      machine.networks.way === 'bridge' ? makeNetworks(machine.networkPrefix, machine.layout.root, specs) : Promise.resolve([]),
     setPassword: async (id, verifier) => {
       try {
-        await alterPassword(id, verifier);
+        await setPassword(primaryPaths(id), hands.alterPassword(verifier));
       } catch (error) {
         if (error instanceof NoAnswer) throw new EngineUnavailable(error.message, { cause: error });
         throw error;
       }
     },
-    logs: async (id, query) => {
+    query: async (id, parent, statement) => {
+      const primary = parent ?? id;
+      const home = { key: memberKey(primary, machine.layout.primaryOf(primary)), paths: primaryPaths(primary) };
+      const node = parent === null ? null : await firstNode(id);
+      const place = node === null ? home : { key: memberKey(id, node), paths: machine.layout.member(id, node) };
+      return reader.read(place, home, statement);
+    },
+    logs: async (id, node, query) => {
       try {
-        return await readLogs(machine.layout.service(id).logs, query);
+        return await readLogs(machine.layout.member(id, node ?? (await firstNode(id))).logs, query);
       } catch (error) {
         // Nothing was logged before there is a directory.
         if (isErrno(error, 'ENOENT')) return { entries: [], cursor: null };
@@ -481,9 +421,21 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       }
     },
     usage,
-    backups: (id) => describeBackups(machine.layout.service(id), options.backups, problems.get(id) ?? null),
-    keepBackups,
+    members: (id) => memberStates(machine, monitor, id),
+    backups: async (id) => {
+      const problems = (await keeper.warnings(id)).map(({ message }) => message);
+      return describeBackups(primaryPaths(id), options.backups, problems.length === 0 ? null : problems.join('\n'));
+    },
+    storage: (id) => meter.measure(primaryPaths(id).data),
+    keepBackups: keeper.keep,
+    verifyBackup: async (spec, runStep, signal) => {
+      const installation = installationOf(await readMarker(machine.layout.service(spec.id)), spec.addons);
+      if (installation === null) throw new Error(missingFor(installations, spec.addons));
+      return keeper.holding(spec.id, () => verifications.verify(spec, installation, runStep, signal));
+    },
+    warnings: async (id) => [...(await keeper.warnings(id)), ...(await members.warnings(id)), ...sets.warnings(id)],
     prepare: async () => {
+      await verifications.sweep();
       for (const entry of await readdir(machine.layout.trash)) await removeTree(join(machine.layout.trash, entry), machine.cloneMethod);
       for (const type of SERVICE_TYPES) {
         const installation = installationFor(installations, ADDONS_OF_TYPE[type]);
@@ -491,19 +443,20 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       }
     },
     disk: async () => {
-      const { blocks, bavail, bfree, bsize } = await statfs(machine.layout.services);
-      // As df reckons it: of what is not reserved for root.
-      const usable = blocks - bfree + bavail;
-      return {
-        totalBytes: usable * bsize,
-        freeBytes: bavail * bsize,
-        usedPercent: usable === 0 ? 100 : ((usable - bavail) / usable) * 100,
-        path: machine.layout.services,
-      };
+      const { services, root } = machine.layout;
+      const inside = await diskUsage(services);
+      const store = await findImage(imagePaths(root));
+      // A store that is half empty is no use on a disk that is full.
+      const outside = store === null ? inside : await diskUsage(dirname(store.path));
+      return outside.usedPercent > inside.usedPercent ? outside : inside;
     },
     close: async () => {
       closing = true;
+      sets.close();
+      members.close();
       monitor.close();
+      reader.close();
+      poolers.close();
     },
   };
 }
@@ -514,39 +467,19 @@ export function certificateHosts(publicHost: string, listenAddress: string): str
   return [...new Set([publicHost, ...listen, 'localhost', '127.0.0.1', '::1'])];
 }
 
-function extensionsOf(addons: readonly Addon[]) {
-  return addons.map((addon) => EXTENSION_OF_ADDON[addon]);
+async function diskUsage(path: string): Promise<DiskUsage> {
+  const { blocks, bavail, bfree, bsize } = await statfs(path);
+  // As df reckons it: of what is not reserved for root.
+  const usable = blocks - bfree + bavail;
+  return {
+    totalBytes: usable * bsize,
+    freeBytes: bavail * bsize,
+    usedPercent: usable === 0 ? 100 : ((usable - bavail) / usable) * 100,
+    path,
+  };
 }
 
 async function filesAreCurrent(paths: InstancePaths, files: ConfigFiles): Promise<boolean> {
   const found = await Promise.all(Object.keys(files).map((name) => readOrNull(join(paths.config, name))));
   return Object.values(files).every((text, index) => found[index] === text);
-}
-
-async function directoryExists(path: string): Promise<boolean> {
-  try {
-    await readdir(path);
-    return true;
-  } catch (error) {
-    if (isErrno(error, 'ENOENT')) return false;
-    if (isErrno(error, 'ENOTDIR')) return true;
-    throw error;
-  }
-}
-
-async function readMarker(paths: InstancePaths): Promise<Marker | null> {
-  let marker: unknown;
-  try {
-    marker = JSON.parse(await readFile(paths.marker, 'utf8'));
-  } catch (error) {
-    if (isErrno(error, 'ENOENT', 'ENOTDIR') || error instanceof SyntaxError) return null;
-    throw error;
-  }
-  if (typeof marker !== 'object' || marker === null || !('id' in marker) || !('installation' in marker) || !('born' in marker)) return null;
-  return {
-    id: String(marker.id),
-    installation: String(marker.installation),
-    born: marker.born === true,
-    parent: 'parent' in marker && typeof marker.parent === 'string' ? marker.parent : null,
-  };
 }

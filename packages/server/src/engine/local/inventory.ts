@@ -1,53 +1,78 @@
 /** What of an installation is on the machine: directories, processes, ports, limits, leftovers. */
 import { readdir } from 'node:fs/promises';
-import { join } from 'node:path';
-import type { Machine } from './machine.ts';
+import { basename, dirname, join } from 'node:path';
+import { runningDaemons } from './daemon.ts';
+import { memberKey } from './layout.ts';
+import type { Site } from './machine.ts';
+import { imagePaths, unfinishedMove } from './image.ts';
 import { groupIds } from './limits.ts';
+import { findNetworks, type NetworkSeen } from './networks.ts';
 import { readOrNull } from './processes.ts';
 import { runningServers } from './server.ts';
 
 export type Inventory = {
   /** Ids of services that have a directory. */
   directories: string[];
-  /** The id of each server that runs, once for each. */
+  /** The key of each server that runs, once for each: see memberKey. */
   processes: string[];
-  /** All ports that something listens on. */
+  /** Programs beside the servers that run, once for each: whose, and what its directory is called. */
+  daemons: { id: string; name: string }[];
+  /** All ports that something listens on, in the machine's own network. */
   ports: number[];
   /** Ports of our servers, by their configuration. */
   processPorts: number[];
-  /** Ids of services that have a cgroup. */
+  /** The networks of VPCs. */
+  networks: NetworkSeen[];
+  /** Keys of servers that have a cgroup. */
   groups: string[];
   /** Paths of what was being made or deleted and is not being worked on. */
   leftovers: string[];
 };
 
-export async function takeInventory(machine: Machine): Promise<Inventory> {
-  const { services, trash, templates } = machine.layout;
-  const [entries, deleted, made, servers, groups, ports] = await Promise.all([
+export async function takeInventory({ layout, limits, networkPrefix }: Site): Promise<Inventory> {
+  const { services, trash, templates, scratch } = layout;
+  const [entries, deleted, copies, made, half, servers, daemons, groups, ports, networks] = await Promise.all([
     readdir(services),
     readdir(trash),
+    readdir(scratch),
     readdir(templates),
+    unfinishedMove(imagePaths(layout.root)),
     runningServers(),
-    groupIds(machine.limits),
+    runningDaemons(),
+    groupIds(limits),
     listeningPorts(),
+    findNetworks(networkPrefix),
   ]);
   const ours = servers.filter((directory) => directory.startsWith(`${services}/`));
-  const ids = ours.map((directory) => directory.slice(services.length + 1).split('/')[0] ?? '');
+  const keys = ours.map((directory) => keyOf(directory.slice(services.length + 1)));
+  const beside = daemons
+    .filter(({ root }) => root.startsWith(`${services}/`))
+    .map(({ root }) => ({ id: basename(dirname(root)), name: basename(root) }));
   const configured = await Promise.all(
-    [...new Set(ids)].map(async (id) => portOf((await readOrNull(join(services, id, 'config', 'postgresql.conf'))) ?? '')),
+    [...new Set(ours)].map(async (data) => portOf((await readOrNull(join(data, '..', 'config', 'postgresql.conf'))) ?? '')),
   );
   return {
     directories: entries.filter((entry) => !entry.endsWith('.new')),
-    processes: ids,
+    processes: keys,
+    daemons: beside,
     ports,
     processPorts: configured.filter((port) => port !== null),
+    networks,
     groups,
     leftovers: [
       ...entries.filter((entry) => entry.endsWith('.new')).map((entry) => join(services, entry)),
       ...deleted.map((entry) => join(trash, entry)),
+      ...copies.map((entry) => join(scratch, entry)),
+      ...half,
       ...made.filter((entry) => entry.startsWith('.probe-')).map((entry) => join(templates, entry)),
     ],
   };
+}
+
+/** From "ID/data", or "ID/members/N/data". */
+function keyOf(path: string): string {
+  const [id = '', , n = '0'] = path.split('/');
+  return memberKey(id, Number(n));
 }
 
 function portOf(conf: string): number | null {

@@ -1,4 +1,5 @@
 /** Where the local engine keeps what, below its data directory. The one place that knows. */
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 export type InstancePaths = {
@@ -18,9 +19,26 @@ export type InstancePaths = {
   pidFile: string;
   /** What the server said before its log collector ran, and why it could not start. */
   startLog: string;
+  /** Its connection pooler. */
+  pooler: DaemonPaths;
 };
 
-/** The longest path of a Unix socket that Linux takes is 107 bytes; PostgreSQL's file name takes 15 of them. */
+/** Where a program beside the servers is; see daemon.ts. */
+export type DaemonPaths = {
+  /** Its directory, its own user's. It stands in it, by which it is known. */
+  root: string;
+  pidFile: string;
+  /** A pipe that it holds open for as long as it lives. */
+  lifeline: string;
+  /** What it says. */
+  log: string;
+};
+
+export function daemonPaths(root: string): DaemonPaths {
+  return { root, pidFile: join(root, 'pid'), lifeline: join(root, 'lifeline'), log: join(root, 'log') };
+}
+
+/** The longest path of a Unix socket that Linux takes is 107 bytes; PostgreSQL's file name takes 15 of them. A pooler's is shorter. */
 const SOCKET_DIRECTORY_MAX_BYTES = 107 - '/.s.PGSQL.65535'.length;
 
 export function instancePaths(root: string): InstancePaths {
@@ -35,6 +53,7 @@ export function instancePaths(root: string): InstancePaths {
     snapshots: join(root, 'snapshots'),
     pidFile: join(root, 'pid'),
     startLog: join(root, 'start.log'),
+    pooler: daemonPaths(join(root, 'pooler')),
   };
 }
 
@@ -46,28 +65,65 @@ export type Layout = {
   installations: string;
   /** What is being deleted. */
   trash: string;
+  /** Copies of snapshots that are being verified, by the service's id. */
+  scratch: string;
   /** The metadata database. */
   store: InstancePaths;
   service: (id: string) => InstancePaths;
+  /** A server of a service: member 0 stands in the service's own directory, others below it. The archive and the snapshots are the service's. */
+  member: (id: string, n: number) => InstancePaths;
+  /** The file that says which member of a service takes writes, as the records have it; missing: member 0. */
+  primaryFile: (id: string) => string;
+  /** Which member takes writes. */
+  primaryOf: (id: string) => number;
+  /** What stands before the members of a service. */
+  gateway: (id: string) => DaemonPaths;
 };
+
+/** By what the monitor, the limits and the audit know a server. */
+export function memberKey(id: string, n: number): string {
+  return n === 0 ? id : `${id}-${n}`;
+}
+
+/** Reads a {@link memberKey}. */
+export function partsOfKey(key: string): { id: string; n: number } {
+  const [id = '', n = '0'] = key.split('-');
+  return { id, n: Number(n) };
+}
 
 /** @throws Error when the data directory's path is too long for the sockets below it */
 export function createLayout(root: string): Layout {
   const services = join(root, 'services');
-  const longest = instancePaths(join(services, 'abcdefghij.new')).socket;
+  const longest = instancePaths(join(services, 'abcdefghij', 'members', '10')).socket;
   const excess = Buffer.byteLength(longest) - SOCKET_DIRECTORY_MAX_BYTES;
   if (excess > 0) {
     throw new Error(
       `HOWDAH_HOME: its path is ${excess} bytes too long: the Unix sockets below ${root} would exceed the 107 bytes that Linux allows; choose a shorter one`,
     );
   }
+  const service = (id: string): InstancePaths => instancePaths(join(services, id));
+  const primaryFile = (id: string): string => join(services, id, 'primary');
   return {
     root,
     services,
     templates: join(root, 'templates'),
     installations: join(root, 'postgres'),
     trash: join(root, 'trash'),
+    scratch: join(root, 'scratch'),
     store: instancePaths(join(root, 'store')),
-    service: (id) => instancePaths(join(services, id)),
+    service,
+    member: (id, n) => {
+      const { root: top, marker, archive, snapshots } = service(id);
+      return n === 0 ? service(id) : { ...instancePaths(join(top, 'members', String(n))), marker, archive, snapshots };
+    },
+    primaryFile,
+    primaryOf: (id) => {
+      try {
+        return Number(readFileSync(primaryFile(id), 'utf8'));
+      } catch {
+        return 0; // no other was ever promoted
+      }
+    },
+    gateway: (id) => daemonPaths(join(services, id, 'haproxy')),
   };
 }

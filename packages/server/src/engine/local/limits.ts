@@ -3,7 +3,7 @@ import { access, constants, mkdir, readdir, readFile, rmdir, writeFile } from 'n
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Size } from '@howdah/contract';
-import { isErrno, readOrNull } from './processes.ts';
+import { childrenOf, exists, isErrno, readOrNull } from './processes.ts';
 
 /** How sizes are enforced here. */
 export type Limits = { kind: 'v2'; root: string } | { kind: 'v1'; cpu: string; memory: string } | { kind: 'none'; why: string };
@@ -15,10 +15,26 @@ const MOUNT = '/sys/fs/cgroup';
 
 /** Finds out how sizes can be enforced, by making the group that all servers' groups stand below. */
 export async function probeLimits(group: string): Promise<Limits> {
+  return firstOf([async () => makeV2(await lookV2(group)), async () => makeV1(await lookV1(group))]);
+}
+
+/** What {@link probeLimits} would find, as far as can be told without making anything. */
+export async function foreseeLimits(group: string): Promise<Limits> {
+  return firstOf([async () => (await lookV2(group)).limits, () => lookV1(group)]);
+}
+
+/** The group that {@link probeLimits} made, where it did. */
+export async function findLimits(group: string): Promise<Limits> {
+  const foreseen = await foreseeLimits(group);
+  const roots = rootsOf(foreseen);
+  return (await Promise.all(roots.map(exists))).every(Boolean) ? foreseen : { kind: 'none', why: 'no server has run since the last start' };
+}
+
+async function firstOf(attempts: (() => Promise<Limits>)[]): Promise<Limits> {
   const problems: string[] = [];
-  for (const attempt of [probeV2, probeV1]) {
+  for (const attempt of attempts) {
     try {
-      return await attempt(group);
+      return await attempt();
     } catch (error) {
       problems.push(error instanceof Error ? error.message : String(error));
     }
@@ -38,28 +54,42 @@ export function limitsNote(limits: Limits): string {
   }
 }
 
-/** Sets a server's limits and returns the files into which its pid must be written before it starts; none where nothing is enforced. */
-export async function setLimits(limits: Limits, id: string, size: Size): Promise<string[]> {
+/**
+ * Holds a running server to its size. Its first process joins before the others are counted, so that none is missed: what it starts
+ * from then on is in the group by birth.
+ *
+ * Done when the server is ready, not before it starts: joining a group waits for all cores to pass a quiet point, 10 ms each time,
+ * and half a core would double the time of the start. What it took of memory until then stays uncounted.
+ */
+export async function enforceLimits(limits: Limits, id: string, size: Size, postmaster: number): Promise<void> {
+  await setLimits(limits, id, size);
+  await joinGroups(limits, id, [postmaster]);
+  await joinGroups(limits, id, await childrenOf(postmaster));
+}
+
+async function setLimits(limits: Limits, id: string, size: Size): Promise<void> {
   const quotaUs = size === 'shared' ? null : Math.round((size.cpuMillis / 1000) * PERIOD_US);
   const memoryBytes = size === 'shared' ? null : size.memoryGbs * GIB;
+  for (const group of groupsOf(limits, id)) await mkdir(group, { recursive: true });
   switch (limits.kind) {
     case 'none':
-      return [];
-    case 'v2': {
-      const group = join(limits.root, id);
-      await mkdir(group, { recursive: true });
-      await writeFile(join(group, 'cpu.max'), `${quotaUs ?? 'max'} ${PERIOD_US}`);
-      await writeFile(join(group, 'memory.max'), String(memoryBytes ?? 'max'));
-      return [join(group, 'cgroup.procs')];
-    }
-    case 'v1': {
-      const cpu = join(limits.cpu, id);
-      const memory = join(limits.memory, id);
-      await mkdir(cpu, { recursive: true });
-      await mkdir(memory, { recursive: true });
-      await writeFile(join(cpu, 'cpu.cfs_quota_us'), String(quotaUs ?? -1));
-      await writeFile(join(memory, 'memory.limit_in_bytes'), String(memoryBytes ?? -1));
-      return [join(cpu, 'cgroup.procs'), join(memory, 'cgroup.procs')];
+      return;
+    case 'v2':
+      await writeFile(join(limits.root, id, 'cpu.max'), `${quotaUs ?? 'max'} ${PERIOD_US}`);
+      await writeFile(join(limits.root, id, 'memory.max'), String(memoryBytes ?? 'max'));
+      return;
+    case 'v1':
+      await writeFile(join(limits.cpu, id, 'cpu.cfs_quota_us'), String(quotaUs ?? -1));
+      await writeFile(join(limits.memory, id, 'memory.limit_in_bytes'), String(memoryBytes ?? -1));
+  }
+}
+
+async function joinGroups(limits: Limits, id: string, pids: readonly number[]): Promise<void> {
+  for (const group of groupsOf(limits, id)) {
+    for (const pid of pids) {
+      await writeFile(join(group, 'cgroup.procs'), String(pid)).catch((error: unknown) => {
+        if (!isErrno(error, 'ESRCH')) throw error; // it has ended
+      });
     }
   }
 }
@@ -83,8 +113,7 @@ export async function removeLimits(limits: Limits, id: string): Promise<void> {
 /** Takes the groups away that all servers' groups stand below; what is still in use stays. */
 export async function removeLimitsRoot(limits: Limits): Promise<void> {
   for (const id of await groupIds(limits)) await removeLimits(limits, id);
-  const roots = limits.kind === 'v2' ? [limits.root] : limits.kind === 'v1' ? [limits.cpu, limits.memory] : [];
-  for (const root of roots) await rmdir(root);
+  for (const root of rootsOf(limits)) await rmdir(root);
 }
 
 /** Whether any group of a server is there still. */
@@ -97,8 +126,7 @@ export async function limitsPresent(limits: Limits, id: string): Promise<boolean
 
 /** Ids of all servers that have a group. */
 export async function groupIds(limits: Limits): Promise<string[]> {
-  const parents = limits.kind === 'v2' ? [limits.root] : limits.kind === 'v1' ? [limits.cpu, limits.memory] : [];
-  const entries = await Promise.all(parents.map((parent) => readdir(parent, { withFileTypes: true })));
+  const entries = await Promise.all(rootsOf(limits).map((parent) => readdir(parent, { withFileTypes: true })));
   return [
     ...new Set(
       entries
@@ -109,35 +137,48 @@ export async function groupIds(limits: Limits): Promise<string[]> {
   ];
 }
 
-function groupsOf(limits: Limits, id: string): string[] {
+/** The groups that all servers' groups stand below. */
+function rootsOf(limits: Limits): string[] {
   switch (limits.kind) {
     case 'none':
       return [];
     case 'v2':
-      return [join(limits.root, id)];
+      return [limits.root];
     case 'v1':
-      return [join(limits.cpu, id), join(limits.memory, id)];
+      return [limits.cpu, limits.memory];
   }
 }
 
-async function probeV2(group: string): Promise<Limits> {
+const groupsOf = (limits: Limits, id: string): string[] => rootsOf(limits).map((root) => join(root, id));
+
+type V2 = { parent: string; limits: Limits & { kind: 'v2' } };
+
+async function lookV2(group: string): Promise<V2> {
   const controllers = await readOrNull(join(MOUNT, 'cgroup.controllers'));
   if (controllers === null) throw new Error('no cgroup v2 at /sys/fs/cgroup');
   // As root the group stands at the top; else below the group this process was delegated, if it was.
   const own = /^0::(.*)$/m.exec((await readOrNull('/proc/self/cgroup')) ?? '')?.[1] ?? '/';
   const parent = process.getuid?.() === 0 ? MOUNT : join(MOUNT, own);
-  const root = join(parent, group);
+  await access(parent, constants.W_OK).catch(notDelegated);
+  return { parent, limits: { kind: 'v2', root: join(parent, group) } };
+}
+
+async function makeV2({ parent, limits }: V2): Promise<Limits> {
   try {
     await enable(parent);
-    await mkdir(root, { recursive: true });
-    await enable(root);
+    await mkdir(limits.root, { recursive: true });
+    await enable(limits.root);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new Error(`cgroup v2 is not delegated to this user (${why}); as root or in a systemd unit with Delegate=yes it is`, {
-      cause: error,
-    });
+    notDelegated(error);
   }
-  return { kind: 'v2', root };
+  return limits;
+}
+
+function notDelegated(error: unknown): never {
+  const why = error instanceof Error ? error.message : String(error);
+  throw new Error(`cgroup v2 is not delegated to this user (${why}); as root or in a systemd unit with Delegate=yes it is`, {
+    cause: error,
+  });
 }
 
 async function enable(group: string): Promise<void> {
@@ -146,16 +187,24 @@ async function enable(group: string): Promise<void> {
   if (wanted.length > 0) await writeFile(join(group, 'cgroup.subtree_control'), wanted.map((controller) => `+${controller}`).join(' '));
 }
 
-async function probeV1(group: string): Promise<Limits> {
-  const cpu = join(MOUNT, 'cpu', group);
-  const memory = join(MOUNT, 'memory', group);
+async function lookV1(group: string): Promise<Limits & { kind: 'v1' }> {
+  const [cpu, memory] = [join(MOUNT, 'cpu'), join(MOUNT, 'memory')];
+  for (const parent of [cpu, memory]) await access(parent, constants.W_OK).catch(noV1);
+  return { kind: 'v1', cpu: join(cpu, group), memory: join(memory, group) };
+}
+
+async function makeV1(limits: Limits & { kind: 'v1' }): Promise<Limits> {
   try {
-    await mkdir(cpu, { recursive: true });
-    await mkdir(memory, { recursive: true });
-    await access(join(cpu, 'cpu.cfs_quota_us'), constants.W_OK);
-    await access(join(memory, 'memory.limit_in_bytes'), constants.W_OK);
+    await mkdir(limits.cpu, { recursive: true });
+    await mkdir(limits.memory, { recursive: true });
+    await access(join(limits.cpu, 'cpu.cfs_quota_us'), constants.W_OK);
+    await access(join(limits.memory, 'memory.limit_in_bytes'), constants.W_OK);
   } catch (error) {
-    throw new Error('no writable cgroup v1 either', { cause: error });
+    noV1(error);
   }
-  return { kind: 'v1', cpu, memory };
+  return limits;
+}
+
+function noV1(error: unknown): never {
+  throw new Error('no writable cgroup v1 either', { cause: error });
 }

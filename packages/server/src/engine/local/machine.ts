@@ -1,13 +1,17 @@
-/** What this machine can do, found out by trying; `howdah doctor` prints it, the local engine works by it. */
+/** What this machine can do, found out by trying; the local engine works by it. `howdah doctor` looks without making anything. */
 import { createHash } from 'node:crypto';
-import { lstat, mkdir, readlink, realpath, rm, stat, symlink } from 'node:fs/promises';
+import { mkdir, readdir, readlink, realpath, rm, stat, symlink } from 'node:fs/promises';
 import { userInfo } from 'node:os';
-import { dirname, join } from 'node:path';
-import { probeCloneMethod, type CloneMethod } from './clone.ts';
+import { basename, dirname, join, resolve } from 'node:path';
+import type { CloneMethod } from '@howdah/contract';
+import { probeCloneMethod } from './clone.ts';
+import { findProgram, type Program } from './daemon.ts';
+import { attachImage, imagePaths } from './image.ts';
 import { findInstallations, type Found } from './installations.ts';
 import { createLayout, type Layout } from './layout.ts';
-import { probeLimits, type Limits } from './limits.ts';
-import { isErrno } from './processes.ts';
+import { findLimits, probeLimits, type Limits } from './limits.ts';
+import { probeNetworks, type NetworkAbility } from './networks.ts';
+import { exists, isErrno } from './processes.ts';
 import { run } from './run.ts';
 
 export type Owner = { name: string; uid: number; gid: number };
@@ -15,39 +19,68 @@ export type Owner = { name: string; uid: number; gid: number };
 /** A PID namespace per server, the certain fence: when its first process is gone, so are all others. */
 export type Namespaces = 'as root' | 'as user' | 'none';
 
-export type Machine = {
+/** What of an installation is on a machine. */
+export type Site = {
   layout: Layout;
+  limits: Limits;
+  /** What the names of its network namespaces begin with. */
+  networkPrefix: string;
+};
+
+export type Machine = Site & {
   /** The user that servers run as when the control plane is root; null: its own user. */
   owner: Owner | null;
   /** Operating system users that may be our superuser over the Unix socket. */
   controlUsers: readonly string[];
   namespaces: Namespaces;
   cloneMethod: CloneMethod;
-  limits: Limits;
   installations: Found;
+  /** For connection poolers; null: not installed. */
+  pgbouncer: Program | null;
+  /** Whether VPCs can be networks of their own. */
+  networks: NetworkAbility;
 };
 
 /** The system user that servers run as; made at the first start as root. */
-const SERVER_USER = 'howdah';
+export const SERVER_USER = 'howdah';
+/** One of the system's own takes its place where it cannot be made. */
+const SERVER_USERS = [SERVER_USER, 'postgres', 'nobody'];
 
 /** Looks the machine over and makes the data directory ready. */
 export async function prepareMachine(home: string): Promise<Machine> {
   const owner = process.getuid?.() === 0 ? await serverUser() : null;
-  await mkdir(home, { recursive: true, mode: 0o755 });
-  const root = await dataDirectory(home, owner);
-  await mkdir(root, { recursive: true, mode: 0o711 });
-  const layout = createLayout(await realpath(root));
-  for (const directory of [layout.services, layout.templates, layout.trash]) {
+  const data = await makeDataDirectory(home);
+  await attachImage(imagePaths(data));
+  await mkdir(data, { recursive: true, mode: 0o711 });
+  const layout = createLayout(await realpath(data));
+  for (const directory of [layout.services, layout.templates, layout.trash, layout.scratch]) {
     await mkdir(directory, { recursive: true, mode: 0o711 });
   }
-  const [namespaces, cloneMethod, limits, installations] = await Promise.all([
+  // A start that was cut short leaves its probe.
+  for (const entry of await readdir(layout.templates)) {
+    if (entry.startsWith('.probe-')) await rm(join(layout.templates, entry), { recursive: true, force: true });
+  }
+  const group = await groupName(layout.root);
+  const networkPrefix = `${group}-`;
+  const [namespaces, cloneMethod, limits, installations, pgbouncer, networks] = await Promise.all([
     probeNamespaces(),
     probeCloneMethod(layout.templates),
-    probeLimits(await groupName(layout.root)),
+    probeLimits(group),
     findInstallations(layout.installations),
+    findProgram('pgbouncer'),
+    probeNetworks(),
   ]);
   const controlUsers = [...new Set([userInfo().username, owner?.name ?? userInfo().username])];
-  return { layout, owner, controlUsers, namespaces, cloneMethod, limits, installations };
+  return { layout, owner, controlUsers, namespaces, cloneMethod, limits, installations, pgbouncer, networks, networkPrefix };
+}
+
+/** What of an installation is here; null: nothing, or only a store that is not mounted. Changes nothing. */
+export async function findSite(home: string): Promise<Site | null> {
+  const data = await dataDirectory(home);
+  if (!(await exists(join(data, 'services')))) return null;
+  const layout = createLayout(await realpath(data));
+  const group = await groupName(layout.root);
+  return { layout, limits: await findLimits(group), networkPrefix: `${group}-` };
 }
 
 /** A cgroup of this data directory's own: another one in a chroot may have the same path. */
@@ -72,8 +105,7 @@ export const UNSHARE_AS_USER = ['--user', '--map-current-user', ...UNSHARE_AS_RO
 
 /** PostgreSQL refuses to run as root: a system user of our own, else one that is there. */
 async function serverUser(): Promise<Owner> {
-  const candidates = [SERVER_USER, 'postgres', 'nobody'];
-  const known = await lookUp(SERVER_USER);
+  const known = await findServerUser(SERVER_USER);
   if (known !== null) return known;
   try {
     await run('useradd', [
@@ -89,13 +121,19 @@ async function serverUser(): Promise<Owner> {
   } catch (error) {
     process.emitWarning(`no system user ${SERVER_USER} could be made, servers run as another: ${String(error)}`);
   }
+  const found = await findServerUser(...SERVER_USERS);
+  if (found !== null) return found;
+  throw new Error(
+    `PostgreSQL cannot run as root, and this machine has none of the users ${SERVER_USERS.join(', ')}: useradd --system ${SERVER_USER}`,
+  );
+}
+/** The first of these users that is there. */
+export async function findServerUser(...candidates: readonly string[]): Promise<Owner | null> {
   for (const candidate of candidates) {
     const found = await lookUp(candidate);
     if (found !== null) return found;
   }
-  throw new Error(
-    `PostgreSQL cannot run as root, and this machine has none of the users ${candidates.join(', ')}: useradd --system ${SERVER_USER}`,
-  );
+  return null;
 }
 
 async function lookUp(name: string): Promise<Owner | null> {
@@ -108,29 +146,35 @@ async function lookUp(name: string): Promise<Owner | null> {
 }
 
 /**
- * `HOME/data`; where the user that servers run as cannot get there (root's home is closed to others), a directory
- * below /var/lib/howdah to which `HOME/data` is then a link.
+ * Where the data is, or will be: `HOME/data`; where the user that servers run as cannot get there (root's home is closed to others),
+ * a directory below /var/lib/howdah to which `HOME/data` is then a link. Changes nothing.
  */
-async function dataDirectory(home: string, owner: Owner | null): Promise<string> {
+export async function dataDirectory(home: string): Promise<string> {
   const inside = join(home, 'data');
   const link = await readlink(inside).catch((error: unknown) => {
     if (isErrno(error, 'ENOENT', 'EINVAL')) return null;
     throw error;
   });
-  if (link !== null) return link;
-  if (owner === null || (await exists(inside)) || (await isOpenToOthers(home))) return inside;
-  const outside = join('/var/lib/howdah', createHash('sha256').update(home).digest('hex').slice(0, 8));
-  await mkdir(outside, { recursive: true, mode: 0o711 });
-  await rm(inside, { force: true });
-  await symlink(outside, inside);
-  return outside;
+  if (link !== null) return resolve(home, link);
+  if (process.getuid?.() !== 0 || (await exists(inside)) || (await exists(imagePaths(inside).checked))) return inside;
+  if (await isOpenToOthers(home)) return inside;
+  return join('/var/lib/howdah', createHash('sha256').update(home).digest('hex').slice(0, 8));
 }
 
-async function exists(path: string): Promise<boolean> {
-  return (await lstat(path).catch(() => null)) !== null;
+/** Makes what the data directory stands in, and the link to it. @returns its path without links; itself it may still be missing */
+export async function makeDataDirectory(home: string): Promise<string> {
+  await mkdir(home, { recursive: true, mode: 0o755 });
+  const data = await dataDirectory(home);
+  await mkdir(dirname(data), { recursive: true, mode: 0o711 });
+  if (dirname(data) !== home && !(await exists(join(home, 'data')))) await symlink(data, join(home, 'data'));
+  return join(await realpath(dirname(data)), basename(data));
 }
 
+/** Whether others get through a directory; one that is missing will be made so. */
 async function isOpenToOthers(path: string): Promise<boolean> {
-  const { mode } = await stat(path);
+  const { mode } = await stat(path).catch((error: unknown) => {
+    if (isErrno(error, 'ENOENT')) return { mode: 0o755 };
+    throw error;
+  });
   return (mode & 0o001) !== 0 && (path === '/' || isOpenToOthers(dirname(path)));
 }

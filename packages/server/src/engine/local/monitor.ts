@@ -2,15 +2,31 @@
  * One connection to every running server: it runs our statements, its closing tells of a death within milliseconds whoever
  * started the server, and a heartbeat on it tells of a hang (performance.md, section 9.7).
  */
-import { Client, type QueryResultRow } from 'pg';
+import { Client, type ClientConfig, type QueryResultRow } from 'pg';
 import { CONTROL_ROLE } from './files.ts';
 import type { InstancePaths } from './layout.ts';
 
-export const HEARTBEAT_MS = 5000;
-/** A server that has not answered for this long is reported; it may still come back by itself. */
+/** A statement of ours that takes longer is given up. */
 export const ANSWER_DEADLINE_MS = 5000;
 
-type Watch = { client: Client; timer: NodeJS.Timeout };
+/** How often a server is asked, and after how long without an answer it is reported; it may still come back by itself. */
+export type Beats = { everyMs: number; deadlineMs: number };
+export const CALM: Beats = { everyMs: 5000, deadlineMs: 5000 };
+
+/** How to connect to a server as our own role. What it commits there waits for nobody: it must not hang where users' writes wait. */
+export function controlConnection(paths: InstancePaths, port: number, name: string): ClientConfig {
+  return {
+    host: paths.socket,
+    port,
+    user: CONTROL_ROLE,
+    database: 'postgres',
+    application_name: name,
+    connectionTimeoutMillis: ANSWER_DEADLINE_MS,
+    options: '-c synchronous_commit=local',
+  };
+}
+
+type Watch = { client: Client; beats: Beats; timer: NodeJS.Timeout };
 
 /** A server that did not answer in time. */
 export class NoAnswer extends Error {}
@@ -21,26 +37,19 @@ export class NoAnswer extends Error {}
  */
 export function createMonitor(changed: (id: string) => void, isFrozen: (id: string) => Promise<boolean>) {
   const watches = new Map<string, Watch>();
-  /** Since when a server has not answered, in ms since the epoch. */
+  /** Since when a server has not answered, by a clock that stands still while the machine sleeps. */
   const silentSince = new Map<string, number>();
 
-  const connect = async (id: string, paths: InstancePaths, port: number): Promise<void> => {
+  const connect = async (id: string, paths: InstancePaths, port: number, beats = CALM): Promise<void> => {
     drop(id);
-    const begunMs = Date.now();
-    const client = new Client({
-      host: paths.socket,
-      port,
-      user: CONTROL_ROLE,
-      database: 'postgres',
-      application_name: 'howdah',
-      connectionTimeoutMillis: ANSWER_DEADLINE_MS,
-    });
+    const begunMs = performance.now();
+    const client = new Client(controlConnection(paths, port, 'howdah'));
     // Emitted when the server ends the connection, too; 'end' follows and is what we act on.
     client.on('error', () => undefined);
     try {
       await client.connect();
     } catch (error) {
-      if (Date.now() - begunMs >= ANSWER_DEADLINE_MS && !silentSince.has(id)) silentSince.set(id, begunMs);
+      if (performance.now() - begunMs >= ANSWER_DEADLINE_MS && !silentSince.has(id)) silentSince.set(id, begunMs);
       throw error;
     }
     silentSince.delete(id);
@@ -50,17 +59,17 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
       changed(id);
     });
     // A random first beat keeps the beats of many servers apart.
-    watches.set(id, { client, timer: setTimeout(() => void beat(id, client), HEARTBEAT_MS * Math.random()) });
+    watches.set(id, { client, beats, timer: setTimeout(() => void beat(id, client), beats.everyMs * Math.random()) });
   };
 
   const beat = async (id: string, client: Client): Promise<void> => {
     const watch = watches.get(id);
     if (watch?.client !== client) return;
-    const begunMs = Date.now();
+    const begunMs = performance.now();
     watch.timer = setTimeout(() => {
       if (!silentSince.has(id)) silentSince.set(id, begunMs);
       changed(id);
-    }, ANSWER_DEADLINE_MS);
+    }, watch.beats.deadlineMs);
     try {
       // The answer to a late beat still counts: a machine that was busy is no server that hangs.
       await client.query('select 1');
@@ -70,7 +79,7 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
     }
     clearTimeout(watch.timer);
     if (silentSince.delete(id)) changed(id);
-    watch.timer = setTimeout(() => void beat(id, client), HEARTBEAT_MS);
+    watch.timer = setTimeout(() => void beat(id, client), watch.beats.everyMs);
   };
 
   const drop = (id: string): void => {
@@ -100,7 +109,7 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
     /** For how long a server has not answered, in ms; null: it answers. */
     silentMs: (id: string): number | null => {
       const since = silentSince.get(id);
-      return since === undefined ? null : Date.now() - since;
+      return since === undefined ? null : performance.now() - since;
     },
     close: () => [...watches.keys()].forEach(drop),
   };

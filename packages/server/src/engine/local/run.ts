@@ -12,7 +12,7 @@ export class RunError extends Error {}
  * @throws RunError when it cannot be started, ends with a code other than 0, or is still running at the deadline (default 60 s)
  */
 export async function run(program: string, args: readonly string[], options: RunOptions = {}): Promise<string> {
-  const { deadlineMs = 60_000, ...spawnOptions } = options;
+  const { deadlineMs = 60_000, ...spawnOptions } = { env: environment(), ...options };
   return new Promise((resolve, reject) => {
     const child = spawn(program, args, { cwd: '/', ...spawnOptions, stdio: ['ignore', 'pipe', 'pipe'] });
     const out: string[] = [];
@@ -30,6 +30,11 @@ export async function run(program: string, args: readonly string[], options: Run
       else reject(new RunError(`${program} ended with ${signalName ?? `code ${code}`}: ${lastLines(err.join('') || out.join(''))}`));
     });
   });
+}
+
+/** Administrators' programs are looked for as well: a shell by `su` has a user's PATH. */
+function environment(): NodeJS.ProcessEnv {
+  return { ...process.env, PATH: `${process.env['PATH'] ?? '/usr/bin:/bin'}:/usr/sbin:/sbin` };
 }
 
 /** The end of what a program said, on one line. */

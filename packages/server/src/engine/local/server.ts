@@ -1,20 +1,23 @@
 /** Starting, finding and ending the processes of one PostgreSQL server. */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { chown, mkdir, open, readdir, readlink, rm, writeFile } from 'node:fs/promises';
+import { readlinkSync } from 'node:fs';
+import { chown, lstat, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Size } from '@howdah/contract';
+import { launchDetached } from './detached.ts';
+import { NO_DOOR, wayTo } from './door.ts';
 import type { InstancePaths } from './layout.ts';
 import { readLogs } from './logs.ts';
-import { UNSHARE_AS_ROOT, UNSHARE_AS_USER, type Machine, type Owner } from './machine.ts';
-import { allPids, argumentsOf, childrenOf, findProcess, readOrNull, signal, waitUntilGone, type Process } from './processes.ts';
+import { UNSHARE_AS_ROOT, UNSHARE_AS_USER, type Machine } from './machine.ts';
+import { allPids, argumentsOf, childrenOf, findProcess, pauseMs, readOrNull, signal, waitUntilGone, type Process } from './processes.ts';
 import { lastLines } from './run.ts';
 
 /** A server that runs. */
 export type Server = {
   postmaster: Process;
+  /** The port it listens on, by its own pid file; null: it has only just begun. */
+  port: number | null;
   /** The size it was started with; see {@link sizeLabel}. */
   size: string | null;
 };
@@ -34,26 +37,10 @@ export function sizeLabel(size: Size): string {
 }
 
 /**
- * Writes its own pid into the cgroups and the pid file, then becomes the server: no moment is left in which a server
- * runs that nobody could find again. Arguments: pid file, cgroup files, `--`, the command.
- */
-const LAUNCH_SCRIPT = `umask 077
-pid_file=$1; shift
-while [ "$1" != -- ]; do echo $$ > "$1" || exit 1; shift; done; shift
-echo $$ > "$pid_file"
-exec "$@"`;
-
-/**
  * Starts a server, detached: it outlives the control plane. Returns at once; ask {@link findServer} and {@link phaseOf}.
  * The caller made sure that none runs.
  */
-export async function launch(
-  machine: Machine,
-  paths: InstancePaths,
-  bin: string,
-  size: Size,
-  cgroupFiles: readonly string[],
-): Promise<void> {
+export async function launch(machine: Machine, paths: InstancePaths, bin: string, size: Size, door = NO_DOOR): Promise<void> {
   if (machine.namespaces === 'none') await endOrphans(paths);
   // A server that was killed leaves these; with nothing running they only mislead (reliability.md, trap 1).
   await rm(join(paths.data, 'postmaster.pid'), { force: true });
@@ -68,34 +55,51 @@ export async function launch(
     '-c',
     `${SIZE_SETTING}${sizeLabel(size)}`,
   ];
-  const command = [...namespace(machine), ...privileges(machine.owner), ...postgres];
-  const log = await open(paths.startLog, 'w', 0o600);
-  try {
-    const child = spawn('/bin/sh', ['-c', LAUNCH_SCRIPT, 'howdah', paths.pidFile, ...cgroupFiles, '--', ...command], {
-      cwd: '/',
-      env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C.UTF-8' },
-      detached: true,
-      stdio: ['ignore', log.fd, log.fd],
-    });
-    await Promise.race([once(child, 'spawn'), once(child, 'error').then(([error]) => Promise.reject(error))]);
-    child.unref();
-  } finally {
-    await log.close();
-  }
+  const { within, environment } = wayTo(door);
+  await launchDetached({
+    command: postgres,
+    owner: machine.owner,
+    cwd: '/',
+    pidFile: paths.pidFile,
+    log: paths.startLog,
+    within: [...within, ...namespace(machine)],
+    environment,
+  });
+}
+
+/**
+ * Ends whatever works on an instance's data, and sees it gone: the fence. A server that is dead already may have backends that go on
+ * acknowledging for some 15 ms (performance.md, section 3); in a PID namespace `unshare`, which is the last to go, tells that none is left.
+ *
+ * @returns whether nothing is left
+ */
+export async function fence(paths: InstancePaths): Promise<boolean> {
+  const launched = await findProcess(Number((await readOrNull(paths.pidFile)) ?? '0'));
+  const ours = launched !== null && (await isOf(launched.pid, paths));
+  const server = await findServer(paths);
+  if (server !== null) signal(server.postmaster.pid, 'SIGKILL');
+  if (ours && !(await waitUntilGone(launched, ORPHAN_DEADLINE_MS))) return false;
+  return endOrphans(paths);
+}
+
+/** Whether a process is what {@link launch} began for an instance. Its pid may be somebody else's by now. */
+async function isOf(pid: number, paths: InstancePaths): Promise<boolean> {
+  return (await argumentsOf(pid)).includes(paths.data);
 }
 
 /**
  * Ends the backends that a killed server left behind: a busy one outlives it for as long as it likes, holds its shared memory, and
  * no new server can start (performance.md, section 3). In a PID namespace they went with it.
  */
-async function endOrphans(paths: InstancePaths): Promise<void> {
+async function endOrphans(paths: InstancePaths): Promise<boolean> {
   for (const pid of await allPids()) {
     if (!(await worksIn(pid, paths.data))) continue;
     const orphan = await findProcess(pid);
     if (orphan?.command !== 'postgres') continue;
     signal(pid, 'SIGKILL');
-    await waitUntilGone(orphan, ORPHAN_DEADLINE_MS);
+    if (!(await waitUntilGone(orphan, ORPHAN_DEADLINE_MS))) return false;
   }
+  return true;
 }
 const ORPHAN_DEADLINE_MS = 5000;
 
@@ -108,20 +112,6 @@ function namespace(machine: Machine): string[] {
     case 'none':
       return [];
   }
-}
-
-function privileges(owner: Owner | null): string[] {
-  if (owner === null) return [];
-  return [
-    'setpriv',
-    `--reuid=${owner.uid}`,
-    `--regid=${owner.gid}`,
-    '--clear-groups',
-    '--no-new-privs',
-    '--inh-caps=-all',
-    '--bounding-set=-all',
-    '--',
-  ];
 }
 
 /** The server of an instance, if one runs: by the pid file, or, where that leads nowhere, by looking at every process. */
@@ -146,7 +136,8 @@ async function serverAt(pid: number, paths: InstancePaths): Promise<Server | nul
   const postmaster = await findProcess(pid);
   if (postmaster === null) return null;
   const size = rest.find((argument) => argument.startsWith(SIZE_SETTING))?.slice(SIZE_SETTING.length) ?? null;
-  return { postmaster, size };
+  const port = Number(((await readOrNull(join(paths.data, 'postmaster.pid'))) ?? '').split('\n')[3] ?? '0');
+  return { postmaster, size, port: port === 0 ? null : port };
 }
 
 /**
@@ -154,7 +145,11 @@ async function serverAt(pid: number, paths: InstancePaths): Promise<Server | nul
  * A server that has just begun stands elsewhere still, and is seen a moment later.
  */
 async function worksIn(pid: number, data: string): Promise<boolean> {
-  return (await readlink(`/proc/${pid}/cwd`).catch(() => null)) === data;
+  try {
+    return readlinkSync(`/proc/${pid}/cwd`) === data;
+  } catch {
+    return false; // gone, or another user's
+  }
 }
 
 /** The data directory of every server on the machine that Howdah started, whoever's; once for each server. */
@@ -183,13 +178,14 @@ export async function phaseOf(paths: InstancePaths): Promise<Phase> {
 
 /** Waits until a server that was just launched, or found running, is ready, has ended, or the time is up. */
 export async function waitUntilReady(paths: InstancePaths, deadlineMs: number): Promise<'ready' | 'starting' | 'ended'> {
-  const end = Date.now() + deadlineMs;
+  const begun = Date.now();
+  const end = begun + deadlineMs;
   for (;;) {
     if ((await phaseOf(paths)) === 'ready') return 'ready';
     const launched = Number((await readOrNull(paths.pidFile)) ?? '0');
     if (launched !== 0 && (await findProcess(launched)) === null) return 'ended';
     if (Date.now() > end) return launched === 0 ? 'ended' : 'starting';
-    await sleep(3);
+    await sleep(pauseMs(begun));
   }
 }
 
@@ -203,8 +199,13 @@ export type StopMode = keyof typeof STOP_SIGNAL;
  *
  * @returns whether it was gone before the deadline
  */
-export async function stopServer(machine: Machine, { postmaster }: Server, mode: StopMode, deadlineMs: number): Promise<boolean> {
-  const backends = machine.namespaces === 'none' ? await childrenOf(postmaster.pid) : [];
+export async function stopServer(
+  { namespaces }: Pick<Machine, 'namespaces'>,
+  { postmaster }: Server,
+  mode: StopMode,
+  deadlineMs: number,
+): Promise<boolean> {
+  const backends = namespaces === 'none' ? await childrenOf(postmaster.pid) : [];
   signal(postmaster.pid, STOP_SIGNAL[mode]);
   if (!(await waitUntilGone(postmaster, deadlineMs))) return false;
   for (const pid of backends) {
@@ -236,31 +237,36 @@ async function lastFatal(paths: InstancePaths, launchedMs: number): Promise<stri
 /** Makes the directories of an instance, all but its data. Those that the server writes belong to its user. */
 export async function makeInstanceDirectories(machine: Machine, paths: InstancePaths): Promise<void> {
   await mkdir(paths.root, { recursive: true, mode: 0o710 });
+  // A link of the operator's to another disk is left as it is: a disk that is not there must not keep a server from starting.
+  const ownArchive = (await lstat(paths.archive).catch(() => null))?.isDirectory() ?? true;
   const made = [
     [paths.config, 0o750],
     [paths.socket, 0o700],
     [paths.logs, 0o700],
-    [paths.archive, 0o700],
+    ...(ownArchive ? ([[paths.archive, 0o700]] as const) : []),
     [paths.snapshots, 0o710],
   ] as const;
-  for (const [path, mode] of made) await mkdir(path, { recursive: true, mode });
+  await Promise.all(made.map(([path, mode]) => mkdir(path, { recursive: true, mode })));
   if (machine.owner === null) return;
   const { uid, gid } = machine.owner;
-  await chown(paths.root, 0, gid);
-  await chown(paths.config, 0, gid);
-  await chown(paths.socket, uid, gid);
-  await chown(paths.logs, uid, gid);
-  await chown(paths.archive, uid, gid);
+  await Promise.all([
+    chown(paths.root, 0, gid),
+    chown(paths.config, 0, gid),
+    chown(paths.socket, uid, gid),
+    chown(paths.logs, uid, gid),
+    ...(ownArchive ? [chown(paths.archive, uid, gid)] : []),
+  ]);
 }
 
 /** Writes configuration files: root's, readable by the server's group (PostgreSQL takes a key of root's at 0640). */
 export async function writeConfig(machine: Machine, paths: InstancePaths, files: Readonly<Record<string, string>>): Promise<void> {
   const mode = machine.owner === null ? 0o600 : 0o640;
-  for (const [name, text] of Object.entries(files)) {
+  const write = async ([name, text]: [string, string]): Promise<void> => {
     const path = join(paths.config, name);
     await writeFile(path, text, { mode });
     if (machine.owner !== null) await chown(path, 0, machine.owner.gid);
-  }
+  };
+  await Promise.all(Object.entries(files).map(write));
 }
 
 /** Whether nothing listens on a port of this address. */

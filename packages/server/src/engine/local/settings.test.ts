@@ -48,6 +48,8 @@ const BOUNDS: Record<string, [number, number]> = {
   max_parallel_workers_per_gather: [0, 1024],
   max_parallel_maintenance_workers: [0, 1024],
   autovacuum_max_workers: [1, 262143],
+  max_wal_senders: [0, 262143],
+  max_replication_slots: [0, 262143],
   'timescaledb.max_background_workers': [0, 1000],
   random_page_cost: [0, 1e300],
   log_parameter_max_length: [-1, 2 ** 30],

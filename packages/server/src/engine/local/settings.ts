@@ -56,6 +56,9 @@ export function serverSettings({ size, major, extensions }: SettingsInput): Reco
     ...(major >= 18 && cores < 2 ? { io_method: 'sync' } : {}),
     // [TC] users replicate logically; the manual asks for this level.
     wal_level: 'logical',
+    // [H] two replicas, twenty nodes of read replica sets, and what the default leaves to users.
+    max_wal_senders: '32',
+    max_replication_slots: '32',
     // [H] a slot that nobody reads must not fill the disk (reliability.md, trap 7).
     max_slot_wal_keep_size: `${Math.max(1024, memoryMb)}MB`,
     // [PG] 20.5: a clone's first start after a crash of the machine flushes one file system, not each file.

@@ -25,12 +25,12 @@ export async function ensureStoreRunning(machine: Machine, templates: Templates)
   const paths = machine.layout.store;
   const begunMs = Date.now();
   const installation = await installationOfStore(machine, templates);
-  const files = configFiles({ paths, installation, extensions: [], size: SIZE, listen: null }, machine.controlUsers);
+  const files = configFiles({ paths, installation, extensions: [], size: SIZE, listen: null, admitted: null }, machine.controlUsers);
   const running = await findServer(paths);
   if (running !== null && (await phaseOf(paths)) === 'stopping') await stopServer(machine, running, 'fast', START_DEADLINE_MS);
   if (running === null || (await findServer(paths)) === null) {
     await writeConfig(machine, paths, files);
-    await launch(machine, paths, installation.bin, SIZE, []);
+    await launch(machine, paths, installation.bin, SIZE);
   }
   if ((await waitUntilReady(paths, START_DEADLINE_MS)) !== 'ready') {
     throw new Error(`the control plane's own PostgreSQL in ${paths.root} does not start: ${await whyItEnded(paths, begunMs)}`);
@@ -39,7 +39,7 @@ export async function ensureStoreRunning(machine: Machine, templates: Templates)
 }
 
 /** How to connect to the metadata database. */
-export function storeConnection({ layout }: Machine): ClientConfig {
+export function storeConnection({ layout }: Pick<Machine, 'layout'>): ClientConfig {
   return { host: layout.store.socket, port: 5432, user: CONTROL_ROLE, database: 'postgres' };
 }
 

@@ -5,7 +5,7 @@
 import { chown, readFile, rename, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { Client } from 'pg';
-import { ADMIN_ROLE, DATABASE_NAME, type AddonExtension } from '@howdah/contract';
+import { ADMIN_ROLE, DATABASE_NAME, EXTENSION_OF_ADDON, type Addon, type AddonExtension } from '@howdah/contract';
 import { assertSpaceFor, makeCloneable, removeTree } from './clone.ts';
 import { CONTROL_ROLE, configFiles } from './files.ts';
 import type { Installation } from './installations.ts';
@@ -22,6 +22,11 @@ const TEMPLATE_BYTES = 120e6;
 const TEMPLATE_EDITION = 2;
 
 export type Template = { name: string; data: string };
+
+/** The extensions that add-ons stand for. */
+export function extensionsOf(addons: readonly Addon[]): AddonExtension[] {
+  return addons.map((addon) => EXTENSION_OF_ADDON[addon]);
+}
 
 /** The templates of this machine; each is made at the first need, once. */
 export function createTemplates(machine: Machine) {
@@ -107,10 +112,10 @@ async function furnish(
   installation: Installation,
   extensions: readonly AddonExtension[],
 ): Promise<void> {
-  const files = configFiles({ paths, installation, extensions, size: 'shared', listen: null }, machine.controlUsers);
+  const files = configFiles({ paths, installation, extensions, size: 'shared', listen: null, admitted: null }, machine.controlUsers);
   await writeConfig(machine, paths, files);
   const begunMs = Date.now();
-  await launch(machine, paths, installation.bin, 'shared', []);
+  await launch(machine, paths, installation.bin, 'shared');
   const state = await waitUntilReady(paths, 60_000);
   const server = await findServer(paths);
   if (state !== 'ready' || server === null)

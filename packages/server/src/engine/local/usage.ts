@@ -18,7 +18,7 @@ export async function measure(
   postmaster: Process,
   monitor: Monitor,
   before: Glance | null,
-): Promise<{ usage: Usage; glance: Glance }> {
+): Promise<{ usage: Omit<Usage, 'node' | 'lag'>; glance: Glance }> {
   const pids = [postmaster.pid, ...(await childrenOf(postmaster.pid))];
   const processes = (await Promise.all(pids.map(findProcess))).filter((found) => found !== null);
   const memory = await Promise.all(pids.map(proportionalBytes));
@@ -29,7 +29,7 @@ export async function measure(
     id,
     `select (select count(*)::int from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()) as connections,
             (select sum(xact_commit + xact_rollback)::text from pg_stat_database where datname = 'tsdb') as transactions,
-            pg_current_wal_insert_lsn()::text as wal`,
+            case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_insert_lsn() end::text as wal`,
   );
   const walPosition = row?.wal ?? '';
   const storageBytes = before?.walPosition === walPosition ? before.storageBytes : await bytesBelow(paths.data);

@@ -1,0 +1,218 @@
+/**
+ * The peer of `failover`: pg_auto_failover from Debian's packages, a monitor and a synchronous pair as its defaults make one. Its servers
+ * show the certificate of a service, so that a session costs its clients what one of ours costs.
+ */
+import { spawn } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
+import { chown, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { userInfo } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
+import { writeOwned } from '../../packages/server/src/engine/local/backups.ts';
+import { findProcess, signal, waitUntilGone } from '../../packages/server/src/engine/local/processes.ts';
+import { setPassword, type BareKit } from './bare.ts';
+import { atEnd } from './cleanup.ts';
+import { debianMajor } from './copies.ts';
+import { treeOf } from './processes.ts';
+import { freePort, has } from './run.ts';
+
+export const AUTO_FAILOVER_MISSING = "pg_auto_failover is missing (apt-get install pg-auto-failover-cli 'postgresql-*-auto-failover')";
+
+/** A PostgreSQL server, and the process of the keeper that started it and leads its process group. */
+export type Node = { data: string; port: number; keeper: number };
+
+export type AutoFailover = {
+  major: string;
+  /** Holds data, configuration, logs and sockets of all. */
+  directory: string;
+  pair: Node[];
+  /** The monitor's records. */
+  records: Client;
+  /** Of the user tsdbadmin. */
+  password: string;
+};
+
+/** The newest major of Debian's that pg_auto_failover can run; null: there is none. */
+export async function autoFailoverMajor(): Promise<string | null> {
+  return (await has('pg_autoctl')) ? debianMajor('bin/pg_rewind', 'lib/pgautofailover.so') : null;
+}
+
+/** Makes a monitor and a synchronous pair with a table `t` to write to, and takes them away at the end. */
+export async function startAutoFailover(kit: BareKit, major: string): Promise<{ peer: AutoFailover; end: () => Promise<void> }> {
+  const { machine, certificate, ca } = kit;
+  const directory = await mkdtemp(join(kit.directory, 'af-'));
+  if (machine.owner !== null) await chown(directory, machine.owner.uid, machine.owner.gid);
+  const files = { 'ca.pem': ca, 'server.crt': certificate.certificatePem, 'server.key': certificate.keyPem };
+  for (const [name, text] of Object.entries(files)) await writeOwned(machine, join(directory, name), text);
+  const nodes: Node[] = [];
+  const end = atEnd(async () => {
+    const pids = nodes.map(({ keeper }) => keeper);
+    const trees = (await Promise.all(pids.map(treeOf))).flat();
+    const found = (await Promise.all(trees.map(findProcess))).filter((one) => one !== null);
+    for (const pid of pids) signal(-pid, 'SIGKILL');
+    for (const { pid } of found) signal(pid, 'SIGKILL');
+    for (const one of found) await waitUntilGone(one, 10_000);
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
+  });
+  const tls = ['--ssl-mode', 'verify-full', '--ssl-ca-file', join(directory, 'ca.pem')];
+  const shared = [...tls, '--server-cert', join(directory, 'server.crt'), '--server-key', join(directory, 'server.key')];
+  const make = async (kind: 'monitor' | 'postgres', name: string, more: readonly string[]): Promise<Node> => {
+    const [data, port] = [join(directory, name), await freePort()];
+    const at = ['--pgdata', data, '--pgport', String(port), '--hostname', '127.0.0.1', '--auth', 'trust'];
+    const node = { data, port, keeper: launch(kit, major, directory, ['create', kind, '--run', ...at, ...shared, ...more]) };
+    nodes.push(node);
+    return node;
+  };
+
+  const monitor = await make('monitor', 'monitor', []);
+  const records = await eventually('the monitor of pg_auto_failover', async () => {
+    const client = await connectAsOwner(kit, directory, monitor.port, 'pg_auto_failover');
+    await client.query('select from pgautofailover.node').catch(async (error: unknown) => {
+      await client.end();
+      throw error;
+    });
+    return client;
+  });
+  const address = `postgres://autoctl_node@127.0.0.1:${monitor.port}/pg_auto_failover?sslmode=verify-full&sslrootcert=${join(directory, 'ca.pem')}`;
+  const member = ['--pghost', directory, '--listen', '127.0.0.1', '--dbname', 'tsdb', '--monitor', address];
+  const first = await make('postgres', 'first', member);
+  await eventually('the first node of pg_auto_failover', async () => {
+    const { rows } = await records.query(`select from pgautofailover.node where reportedstate = 'single' and health = 1`);
+    if (rows.length === 0) throw new Error('it is not in charge yet');
+  });
+  const password = await prepareUser(kit, directory, first);
+  const second = await make('postgres', 'second', member);
+  const peer = { major, directory, pair: [first, second], records, password };
+  await untilPaired(peer);
+  return { peer, end };
+}
+
+/** Makes the user of the measurements, who is asked for a password as one of ours is, and the table. The second node copies all of it. */
+async function prepareUser(kit: BareKit, directory: string, node: Node): Promise<string> {
+  const rules = join(node.data, 'pg_hba.conf');
+  const before = await readFile(rules, 'utf8');
+  await writeFile(rules, `hostssl tsdb tsdbadmin 127.0.0.1/32 scram-sha-256\n${before}`);
+  const admin = await connectAsOwner(kit, directory, node.port, 'tsdb');
+  await admin.query('select pg_reload_conf()');
+  await admin.query('create role tsdbadmin login');
+  const password = await setPassword(admin);
+  await admin.query('create table t (n int)');
+  await admin.query('grant insert on t to tsdbadmin');
+  await admin.end();
+  return password;
+}
+
+/** What the monitor takes its time by, at its shortest: keepers report once a second. In ms. */
+const TUNED_MONITOR = {
+  'pgautofailover.health_check_period': 200,
+  'pgautofailover.health_check_timeout': 1000,
+  'pgautofailover.health_check_max_retries': 1,
+  'pgautofailover.health_check_retry_delay': 100,
+  'pgautofailover.node_considered_unhealthy_timeout': 1000,
+  'pgautofailover.primary_demote_timeout': 1000,
+  'pgautofailover.startup_grace_period': 1000,
+};
+/** A standby that lost its primary tries each 5 s otherwise, and as long no synchronous write of a restarted one is acknowledged. */
+const TUNED_NODE = { wal_retrieve_retry_interval: 10 };
+
+/** Sets what the next failover goes by. */
+export async function tune(kit: BareKit, { directory, records, pair }: AutoFailover, settings: 'defaults' | 'tuned'): Promise<void> {
+  const apply = async (client: Client, tuned: Record<string, number>): Promise<void> => {
+    for (const [name, value] of Object.entries(tuned))
+      await client.query(settings === 'tuned' ? `alter system set ${name} = ${value}` : `alter system reset ${name}`);
+    await client.query('select pg_reload_conf()');
+  };
+  await apply(records, TUNED_MONITOR);
+  for (const { port } of pair) {
+    const client = await connectAsOwner(kit, directory, port, 'tsdb');
+    await apply(client, TUNED_NODE);
+    await client.end();
+  }
+}
+
+/** Waits until the monitor knows both nodes well, one of them as a primary that waits for the other. @returns the primary */
+export async function untilPaired({ records, pair }: AutoFailover): Promise<Node> {
+  return eventually('the pair of pg_auto_failover', async () => {
+    const { rows } = await records.query<{ port: number; state: string }>(
+      `select nodeport as port, reportedstate::text as state from pgautofailover.node
+       where reportedstate = goalstate and health = 1 and reportedpgisrunning and (reportedstate = 'secondary' or reportedrepstate = 'quorum')
+       order by 2`,
+    );
+    const primary = pair.find(({ port }) => port === rows[0]?.port);
+    if (primary === undefined || rows.map(({ state }) => state).join() !== 'primary,secondary') throw new Error(JSON.stringify(rows));
+    return primary;
+  });
+}
+
+/** What a failover that took so long waited for, by what the monitor wrote down. */
+export async function partsOfFailover({ records }: AutoFailover, begunMs: number, tookMs: number): Promise<Record<string, number>> {
+  const { rows } = await records.query<{ seen: number; released: number }>(
+    `select min(ms) filter (where state = 'draining') as seen, min(ms) filter (where state = 'wait_primary') as released
+     from (select goalstate::text as state, (extract(epoch from eventtime) * 1000)::float - $1 as ms from pgautofailover.event) e where ms > 0`,
+    [begunMs],
+  );
+  const [{ seen, released } = { seen: Number.NaN, released: Number.NaN }] = rows;
+  return { seen, 'old primary given up': released - seen, 'promoted, session, write': tookMs - released };
+}
+
+/** Kills a server, or the node: its keeper as well, who would start it again. */
+export async function killNode({ data, keeper }: Node, what: 'server' | 'node'): Promise<void> {
+  const [server] = (await readFile(join(data, 'postmaster.pid'), 'utf8')).split('\n').map(Number);
+  if (server === undefined) throw new Error(`nothing runs on ${data}`);
+  signal(what === 'node' ? -keeper : server, 'SIGKILL');
+}
+
+/** Starts the keeper of a node that was killed, and so its server. */
+export function reviveNode(kit: BareKit, { major, directory }: AutoFailover, node: Node): void {
+  node.keeper = launch(kit, major, directory, ['run', '--pgdata', node.data]);
+}
+
+/** Starts a keeper. @returns its process, which leads a group of its own: that is what dies with the node, and not by Ctrl-C */
+function launch(kit: BareKit, major: string, directory: string, args: readonly string[]): number {
+  const { owner } = kit.machine;
+  const log = openSync(join(directory, 'log'), 'a', 0o600);
+  const child = spawn('pg_autoctl', args, {
+    cwd: '/',
+    env: {
+      PATH: `/usr/lib/postgresql/${major}/bin:/usr/bin:/bin`,
+      LANG: 'C.UTF-8',
+      HOME: directory,
+      XDG_CONFIG_HOME: directory,
+      XDG_DATA_HOME: directory,
+      XDG_RUNTIME_DIR: directory,
+      // Where its servers put their sockets and where it looks for them: Debian's own place belongs to another user.
+      PG_REGRESS_SOCK_DIR: directory,
+      PGHOST: directory,
+    },
+    stdio: ['ignore', log, log],
+    detached: true,
+    ...(owner === null ? {} : { uid: owner.uid, gid: owner.gid }),
+  });
+  closeSync(log);
+  child.on('error', () => undefined);
+  if (child.pid === undefined) throw new Error('pg_autoctl cannot be started');
+  return child.pid;
+}
+
+/** A superuser over the Unix socket. The caller ends it. */
+async function connectAsOwner({ machine }: BareKit, directory: string, port: number, database: string): Promise<Client> {
+  const client = new Client({ host: directory, port, user: machine.owner?.name ?? userInfo().username, database });
+  client.on('error', () => undefined);
+  await client.connect();
+  return client;
+}
+
+const DEADLINE_MS = 180_000;
+
+async function eventually<T>(what: string, attempt: () => Promise<T>): Promise<T> {
+  const end = performance.now() + DEADLINE_MS;
+  for (;;) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (performance.now() > end) throw new Error(`${what} is not ready after ${DEADLINE_MS / 1000} s`, { cause: error });
+      await sleep(100);
+    }
+  }
+}

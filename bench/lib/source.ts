@@ -1,0 +1,132 @@
+/** Services with data in them, to be forked; the data is written by hand, without WAL, as fast as the disk takes it. */
+import { join } from 'node:path';
+import { Client } from 'pg';
+import { createLayout, type InstancePaths } from '../../packages/server/src/engine/local/layout.ts';
+import { startBare, stopBare, type BareKit } from './bare.ts';
+import { atEnd } from './cleanup.ts';
+import { ask, create, stepsOf, remove, selectOverTls, serviceOf, untilStatus, type Cloud, type Service } from './cloud.ts';
+import { stopwatch, type Sample } from './measure.ts';
+import { run } from './run.ts';
+
+export type Source = {
+  service: Service;
+  paths: InstancePaths;
+  /** A superuser in the users' database, for what is written between forks. */
+  admin: Client;
+};
+
+/** What makes loading fast, and nothing that has to survive a crash. */
+const LOADING = [
+  '-c',
+  'fsync=off',
+  '-c',
+  'wal_level=minimal',
+  '-c',
+  'max_wal_senders=0',
+  '-c',
+  'archive_mode=off',
+  '-c',
+  'max_wal_size=8GB',
+];
+
+/** A size of two cores: what is measured under load is not to be the limit of a smaller one. */
+export const ROOMY = { cpu_millis: '2000', memory_gbs: '8' };
+
+/**
+ * A running service with data.
+ *
+ * @param load writes it; null: the service is as it was born
+ * @param size as in a create
+ */
+export async function makeSource(
+  cloud: Cloud,
+  kit: BareKit,
+  load: ((client: Client) => Promise<void>) | null,
+  size: object = {},
+): Promise<Source> {
+  const service = await create(cloud, size);
+  const paths = createLayout(join(cloud.home, 'data')).service(service.id);
+  if (load !== null) {
+    await ask(cloud, 'POST', `/services/${service.id}/stop`);
+    await untilStatus(cloud, service.id, 'PAUSED');
+    const server = { paths, port: service.port, process: null };
+    const forget = atEnd(() => stopBare(server));
+    await startBare(kit, server, LOADING);
+    const client = await connectAsControl(paths.socket, service.port);
+    await load(client);
+    await client.end();
+    await forget();
+    await run('sync', ['-f', paths.data]);
+    await ask(cloud, 'POST', `/services/${service.id}/start`);
+    await untilStatus(cloud, service.id, 'READY');
+  }
+  const admin = await connectAsControl(paths.socket, service.port);
+  await admin.query('create table if not exists dirty (n int, t text)');
+  return { service, paths, admin };
+}
+
+export async function connectAsControl(socket: string, port: number): Promise<Client> {
+  const client = new Client({ host: socket, port, user: 'howdah', database: 'tsdb' });
+  client.on('error', () => undefined);
+  await client.connect();
+  return client;
+}
+
+/** Fills tables of a gigabyte at the most each with rows of 900 bytes, until there are so many megabytes. */
+export async function fill(client: Client, megabytes: number): Promise<void> {
+  for (let left = megabytes, table = 0; left > 0; left -= 1000, table++) {
+    const rows = Math.round(Math.min(left, 1000) * 1092);
+    // A vacuum would write all of it once more, as WAL.
+    await client.query(
+      `create table t_${table} with (autovacuum_enabled = off) as select g, repeat(md5(g::text), 28) as t from generate_series(1, ${rows}) g`,
+    );
+  }
+  await client.query('checkpoint');
+}
+
+/** Empty tables with a key: four files each. */
+export async function createTables(client: Client, count: number): Promise<void> {
+  // A transaction holds a lock on each table that it makes, of which there are not ten thousand.
+  for (let first = 0; first < count; first += 500) {
+    await client.query(
+      `do $$ begin for n in ${first}..${Math.min(first + 500, count) - 1} loop
+         execute format('create table f_%s (id int primary key, t text)', n);
+       end loop; end $$`,
+    );
+  }
+  await client.query('checkpoint');
+}
+
+/** A few pages that are not on disk yet, as every source in use has them. */
+export async function dirty(client: Client): Promise<void> {
+  await client.query('insert into dirty select g, md5(g::text) from generate_series(1, 1000) g');
+}
+
+export type Forked = { fork: Service; sample: Sample };
+
+/** From the request for a fork being sent to the first row of it over TLS. The steps of the operation stand among the parts. */
+export async function forkAndSelect(cloud: Cloud, parent: Service, body: object): Promise<Forked> {
+  const watch = stopwatch();
+  const fork = serviceOf(JSON.parse(await ask(cloud, 'POST', `/services/${parent.id}/forkService`, body)));
+  watch.lap('answer');
+  await untilStatus(cloud, fork.id, 'READY');
+  watch.lap('until READY');
+  await selectOverTls(cloud.ca, fork.port, fork.password);
+  watch.lap('TLS + SELECT');
+  const { value, parts } = watch.sample();
+  return { fork, sample: { value, parts: { ...parts, ...(await stepsOf(cloud, fork.id)) } } };
+}
+
+/** A fork of now, taken away again. */
+export async function forkOurs(cloud: Cloud, source: Source): Promise<Sample> {
+  await dirty(source.admin);
+  const { fork, sample } = await forkAndSelect(cloud, source.service, { fork_strategy: 'NOW' });
+  await remove(cloud, fork.id);
+  await trim(source.paths.root);
+  return sample;
+}
+
+/** Gives the blocks of what was deleted back to the file below a loop device, so that the next round finds the disk as this one did. */
+export async function trim(directory: string): Promise<void> {
+  await run('fstrim', [(await run('stat', ['-c', '%m', directory])).trim()]).catch(() => undefined); // not every file system can
+}

@@ -1,0 +1,53 @@
+/** Where a service is reached, and by what words a client is told. */
+import type { Schemas } from '@howdah/client';
+import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract/types';
+import type { Variables } from './output.ts';
+
+/** A service or a read replica set. */
+type Reached = Pick<Schemas['Service'], 'endpoint' | 'vpc_endpoint' | 'connection_pooler'>;
+
+/** What a client of PostgreSQL needs to know. */
+export type Address = {
+  host: string;
+  port: number;
+  /** Known only from the answer to a create or fork. */
+  password?: string;
+  /** The certificate to check the server's against; null: it is not on this machine. */
+  ca: string | null;
+};
+
+/** Where it is reached: in its VPC, if it is in one. */
+export function endpointOf({ endpoint, vpc_endpoint: inside }: Reached): Schemas['Endpoint'] {
+  return inside ?? endpoint;
+}
+
+/** Where its connection pooler is reached; undefined: it has none. */
+export function poolerOf({ vpc_endpoint: inside, connection_pooler: pool }: Reached): Schemas['Endpoint'] | undefined {
+  return pool && { host: inside?.host ?? pool.endpoint.host, port: pool.endpoint.port };
+}
+
+/** `HOST:PORT` */
+export function placeOf({ host, port }: Schemas['Endpoint']): string {
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+/** With the strictest check of the server's certificate that is possible. */
+export function urlOf({ host, port, password, ca }: Address): string {
+  // Made passwords are URL-safe; chosen ones need not be.
+  const user = password === undefined ? ADMIN_ROLE : `${ADMIN_ROLE}:${encodeURIComponent(password)}`;
+  const mode = ca === null ? 'sslmode=require' : `sslmode=verify-full&sslrootcert=${encodeURIComponent(ca).replaceAll('%2F', '/')}`;
+  return `postgres://${user}@${placeOf({ host, port })}/${DATABASE_NAME}?${mode}`;
+}
+
+/** As libpq reads them, and nearly everything else does DATABASE_URL. */
+export function variablesOf(address: Address): Variables {
+  return {
+    PGHOST: address.host,
+    PGPORT: String(address.port),
+    PGUSER: ADMIN_ROLE,
+    PGDATABASE: DATABASE_NAME,
+    ...(address.password === undefined ? {} : { PGPASSWORD: address.password }),
+    ...(address.ca === null ? { PGSSLMODE: 'require' } : { PGSSLMODE: 'verify-full', PGSSLROOTCERT: address.ca }),
+    DATABASE_URL: urlOf(address),
+  };
+}

@@ -1,0 +1,118 @@
+/** How commands are declared: their words, an example, and the options that many take, each said once. */
+import { Option, type Command } from 'commander';
+import { Failure } from './exit.ts';
+import { FORMATS, type Format } from './output.ts';
+
+/** What an argument is, by its name; completion offers values by the same names. */
+const ARGUMENTS: Readonly<Record<string, string>> = {
+  service: 'its id or name',
+  'deleted-service': 'its id or name',
+  set: 'id or name of the read replica set',
+  vpc: 'its id or name',
+  peering: 'its id',
+  operation: 'its id',
+  webhook: 'its id or URL',
+  delivery: 'its id',
+  key: 'its public half or name',
+  project: 'its id or name',
+  series: 'its name; howdah metrics list shows them',
+  sql: 'one statement; $1, $2, … stand for the parameters',
+  'new-name': '1 to 128 characters',
+  environment: 'DEV or PROD',
+  url: 'http or https',
+  token: 'of a link from howdah console',
+  'psql-options': 'handed to psql as they are',
+  shell: 'bash, zsh or fish',
+  file: 'its path',
+};
+
+/** Options that many commands take. */
+const SHARED = {
+  output: () => [
+    new Option('-o, --output <format>', 'table: for people; json, yaml: as the API answers; env: variables of a shell')
+      .choices(FORMATS)
+      .default('table' as const),
+  ],
+  dryRun: () => [new Option('--dry-run', 'say what would be done; do nothing')],
+  wait: () => [
+    new Option('--wait', 'until it is done, telling of each step').default(true),
+    new Option('--no-wait', 'do not'),
+    new Option('--timeout <seconds>', 'wait no longer; what was asked for goes on').argParser(parseSeconds),
+  ],
+  yes: () => [new Option('-y, --yes', 'do not ask')],
+  limit: () => [
+    new Option('--limit <number>', 'how many at most, over as many pages of the API as it takes').default(50).argParser(parseLimit),
+  ],
+} as const;
+
+/** With the options of a command that prints data. */
+export type Printing = { output: Format };
+/** With those of a command that prints a list which may be long. */
+export type Listing = Printing & { limit: number };
+/** With those of a command that changes something. */
+export type Changing = Printing & { dryRun?: true };
+/** With those of a command that waits for what it began. */
+export type Waiting = Changing & { wait: boolean; timeout?: number };
+/** With those of a command that takes something away. */
+export type Destroying = { dryRun?: true; yes?: true };
+
+export type About = {
+  does: string;
+  /** A command line that can be typed as it is. */
+  example: string;
+  takes?: readonly (keyof typeof SHARED)[];
+};
+
+/** A group of commands. */
+export function noun(program: Command, name: string, does: string): Command {
+  return program.command(name).description(does);
+}
+
+/** A command. @param usage its name and arguments: `rename <service> <new-name>` */
+export function verb(parent: Command, usage: string, { does, example, takes = [] }: About): Command {
+  const [name = '', ...args] = usage.split(' ');
+  const command = parent.command(name).description(does);
+  for (const arg of args) {
+    const kind = arg.replaceAll(/[<>[\].]/g, '');
+    const meaning = ARGUMENTS[kind];
+    if (meaning === undefined) throw new Error(`what is the argument ${arg} of ${name}?`);
+    command.argument(arg, meaning);
+  }
+  for (const option of takes.flatMap((shared) => SHARED[shared]())) command.addOption(option);
+  return command.addHelpText('after', `\nExample:\n  $ ${example}`);
+}
+
+/** An entry of a call's body or query, left out where the option was not given. */
+export function given<Name extends string, T>(name: Name, value: T | undefined): Partial<Record<Name, T>> {
+  const entry: Partial<Record<Name, T>> = {};
+  if (value !== undefined) entry[name] = value;
+  return entry;
+}
+
+/** A count that an option gives. @throws Failure */
+export function countOf(flag: string, text: string): number {
+  if (!/^[0-9]{1,9}$/.test(text)) throw new Failure(`${flag}: found ${text}; allowed is a whole number`, 'usage');
+  return Number(text);
+}
+
+function parseSeconds(text: string): number {
+  return countOf('--timeout', text);
+}
+
+function parseLimit(text: string): number {
+  const limit = countOf('--limit', text);
+  if (limit === 0) throw new Failure('--limit: found 0; allowed is a whole number from 1 on', 'usage');
+  return limit;
+}
+
+/** One of a few words. @throws Failure with all of them */
+export function oneOf<const Word extends string>(what: string, words: readonly Word[], text: string): Word {
+  const found = words.find((word) => word === text);
+  if (found === undefined) throw new Failure(`${what}: found ${text}; allowed: ${words.join(', ')}`, 'usage');
+  return found;
+}
+
+/** Several of them, separated by commas. @throws Failure with all of them */
+export function listOf<const Word extends string>(what: string, words: readonly Word[], text: string): Word[] {
+  return text.split(',').map((word) => oneOf(what, words, word.trim()));
+}

@@ -1,0 +1,80 @@
+import { Option, type Command } from 'commander';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { given, noun, verb, type Listing } from '../command.ts';
+import { connect, type Connection } from '../connection.ts';
+import { Failure } from '../exit.ts';
+import { ofProject } from '../find.ts';
+import { showList } from '../output.ts';
+import { firstOf } from '../pages.ts';
+import { AUDIT_VIEW } from '../views.ts';
+
+const OUTCOMES = ['allowed', 'refused'] as const;
+
+type Filter = {
+  service?: string;
+  operation?: string;
+  key?: string;
+  call?: string;
+  outcome?: (typeof OUTCOMES)[number];
+  since?: string;
+  until?: string;
+};
+
+export function addAuditLog(program: Command): void {
+  const log = noun(program, 'audit-log', 'See who asked for what and what became of it.');
+
+  filtered(
+    verb(log, 'list', {
+      does: 'Print who asked for what and what became of it, newest first.',
+      example: 'howdah audit-log list --call deleteService --outcome refused',
+      takes: ['output', 'limit'],
+    }),
+  ).action(async ({ output, limit, ...filter }: Listing & Filter) => {
+    const connection = await connect();
+    const entries = await firstOf(limit, (page) =>
+      connection.client.GET('/projects/{project_id}/audit', {
+        params: { ...ofProject(connection), query: { ...queryOf(filter), ...page } },
+      }),
+    );
+    await showList(output, entries, AUDIT_VIEW);
+  });
+
+  filtered(
+    verb(log, 'export', {
+      does: 'Print all of it as JSON lines, oldest first.',
+      example: 'howdah audit-log export --since 2026-01-01T00:00:00Z >audit.jsonl',
+    }),
+  ).action(async (filter: Filter) => exportAll(await connect(), filter));
+}
+
+function filtered(command: Command): Command {
+  return command
+    .option('--service <id>', 'only calls on this service, which may be deleted')
+    .option('--operation <id>', 'only the call that asked for this operation')
+    .option('--key <public-key>', 'only calls with this key')
+    .option('--call <name>', 'only this call, like createService')
+    .addOption(new Option('--outcome <outcome>', 'only these').choices(OUTCOMES))
+    .option('--since <date-time>', 'only at or after it, like 2026-01-31T12:00:00Z')
+    .option('--until <date-time>', 'only before it');
+}
+
+function queryOf({ service, operation, key, call, outcome, since, until }: Filter) {
+  return {
+    ...given('service_id', service),
+    ...given('operation_id', operation),
+    ...given('public_key', key),
+    ...given('call', call),
+    ...given('outcome', outcome),
+    ...given('since', since),
+    ...given('until', until),
+  };
+}
+
+/** As it comes, however much it is. */
+async function exportAll(connection: Connection, filter: Filter): Promise<void> {
+  const params = { ...ofProject(connection), query: queryOf(filter) };
+  const { data } = await connection.client.GET('/projects/{project_id}/audit/export', { params, parseAs: 'stream' });
+  if (data === null || data === undefined) throw new Failure('the server answered without a body');
+  await pipeline(Readable.from(data), process.stdout, { end: false });
+}

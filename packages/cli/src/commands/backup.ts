@@ -1,0 +1,60 @@
+import type { Schemas } from '@howdah/client';
+import type { Command } from 'commander';
+import { noun, verb, type Printing, type Waiting } from '../command.ts';
+import { answered, connect } from '../connection.ts';
+import { Failure } from '../exit.ts';
+import { findPath } from '../find.ts';
+import { follow } from '../follow.ts';
+import { isForPrograms, say, showAs, table } from '../output.ts';
+
+type Backups = Schemas['Backups'];
+type Verification = Schemas['Verification'];
+
+export function addBackup(program: Command): void {
+  const backup = noun(program, 'backup', 'See and prove the backups of services.');
+
+  verb(backup, 'list <service>', {
+    does: 'Show the snapshots of a service, whether they have proved themselves, and the window that can be reached.',
+    example: 'howdah backup list orders',
+    takes: ['output'],
+  }).action(async (name: string, { output }: Printing) => {
+    const connection = await connect();
+    const backups = await answered(
+      connection.client.GET('/projects/{project_id}/services/{service_id}/backups', await findPath(connection, name)),
+    );
+    await showAs(output, backups, 'backups', () => sayBackups(backups));
+    if (backups.problem !== null) throw new Failure(backups.problem);
+  });
+
+  verb(backup, 'verify <service>', {
+    does: 'Prove the newest backup of a service by restoring it beside the service; prints what was checked.',
+    example: 'howdah backup verify orders',
+    takes: ['output', 'dryRun', 'wait'],
+  }).action(async (name: string, options: Waiting) => {
+    const connection = await connect(options);
+    const { params } = await findPath(connection, name);
+    const { data, response } = await connection.client.POST('/projects/{project_id}/services/{service_id}/backups/verify', { params });
+    await follow(connection, response, options);
+    if (isForPrograms(options.output) || !options.wait) return showAs(options.output, data, 'answer', () => say(data?.message));
+    const { last_verification: last } = await answered(
+      connection.client.GET('/projects/{project_id}/services/{service_id}/backups', { params }),
+    );
+    await showAs(options.output, last ?? null, 'verification', () => say(`proved: ${proofOf(last)}`));
+  });
+}
+
+function sayBackups({ window: { earliest, latest, days }, archive_mb: archiveMb, snapshots, storage }: Backups): void {
+  say(`any moment from ${earliest ?? 'none yet'} to ${latest ?? 'none yet'}; kept for ${days} days; archive ${archiveMb} MB`);
+  table(
+    ['SNAPSHOT', 'TAKEN', 'KIND', 'SIZE', 'PROVED'],
+    snapshots.map(({ id, taken, kind, storage_mb, verification }) => [id, taken, kind, `${storage_mb} MB`, proofOf(verification)]),
+  );
+  if (storage !== null)
+    say(`data: ${storage.total_mb} MB, ${storage.owned_mb} of them its own and ${storage.shared_mb} shared with clones`);
+}
+
+function proofOf(verification: Verification | undefined): string {
+  if (verification === undefined) return 'not yet';
+  const { succeeded, at, recovery_seconds: seconds } = verification;
+  return succeeded ? `${at}, back in ${seconds?.toFixed(1) ?? '?'} s` : `FAILED ${at}`;
+}

@@ -1,0 +1,48 @@
+import { followEvents, NoAnswerError, type Schemas } from '@howdah/client';
+import type { Command } from 'commander';
+import { given, verb, type Printing } from '../command.ts';
+import { access } from '../connection.ts';
+import { say, showAs } from '../output.ts';
+
+type Event = Schemas['Event'];
+
+export function addEvents(program: Command): void {
+  verb(program, 'events', {
+    does: 'Print what happened in the last days, oldest first; or what happens from now on. As json and yaml an event each.',
+    example: 'howdah events --follow',
+    takes: ['output'],
+  })
+    .option('-f, --follow', 'print what happens from now on, until Ctrl-C')
+    .option('--after <id>', 'begin after the event with this id')
+    .action(async ({ follow, after, output }: Printing & { follow?: true; after?: string }) => {
+      const options = await access();
+      const from = after ?? (follow === true ? undefined : '0');
+      try {
+        for await (const event of followEvents({ ...options, follow: follow === true, ...given('after', from) }))
+          await print(output, event);
+      } catch (error) {
+        if (error instanceof TypeError) throw new NoAnswerError(options.apiUrl, error);
+        throw error;
+      }
+    });
+}
+
+async function print(output: Printing['output'], event: Event): Promise<void> {
+  if (output === 'json') return say(JSON.stringify(event));
+  if (output === 'yaml') say('---');
+  await showAs(output, event, 'event', () => say(lineOf(event)));
+}
+
+/** An event in a line: when, what, of which service, and what it says in the order in which it says it. */
+function lineOf({ timestamp, type, data }: Event): string {
+  const { service_id: service, operation_id: _operation, requested_by: _by, ...rest } = data;
+  const words = Object.values(rest).flatMap((value) => wordsOf(value));
+  return [timestamp, type.padEnd(18), service ?? '', ...words].join(' ').trimEnd();
+}
+
+function wordsOf(value: unknown): string[] {
+  if (typeof value !== 'object' || value === null) return [String(value)];
+  if (Array.isArray(value)) return value.length === 0 ? ['none'] : value.flatMap(wordsOf);
+  const { name, code, message, finished, detail }: Record<string, unknown> = { ...value };
+  return [name ?? code, finished === null ? 'begun' : undefined, detail ?? message].filter((word) => typeof word === 'string');
+}

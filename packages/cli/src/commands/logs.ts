@@ -1,0 +1,100 @@
+import type { Schemas } from '@howdah/client';
+import type { Command } from 'commander';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { given, verb, type Printing } from '../command.ts';
+import { answered, connect, type Connection } from '../connection.ts';
+import { Failure } from '../exit.ts';
+import { findService, pathOf } from '../find.ts';
+import { say, showAs } from '../output.ts';
+
+type Logs = Schemas['ServiceLogs'];
+type Entry = Logs['entries'][number];
+type Query = { search?: string; severities?: string; node?: string; since?: string; until?: string; cursor?: string };
+type Options = Printing & { follow?: true; search?: string; severity?: string; node?: string; since?: string; until?: string };
+
+/** How often a log that is followed is looked at. */
+const LOOK_MS = 1000;
+/** By how much lines may stand out of order. */
+const OUT_OF_ORDER_MS = 10_000;
+
+/** `howdah logs` */
+export function addLogs(program: Command): void {
+  addServiceLogs(program, 'howdah logs orders --follow --severity ERROR');
+}
+
+/** `howdah service logs`, the same. */
+export function addServiceLogs(parent: Command, example = 'howdah service logs orders --search deadlock'): void {
+  verb(parent, 'logs <service>', {
+    does: 'Print the newest 500 log lines of a service, the oldest of them first; or those, and what comes from now on.',
+    example,
+    takes: ['output'],
+  })
+    .option('-f, --follow', 'go on until Ctrl-C; as json and yaml an entry each')
+    .option('--search <text>', 'only lines that contain it, whatever the case')
+    .option('--severity <name>', 'only lines of this severity: LOG, WARNING, ERROR, FATAL, …')
+    .option('--node <number>', 'the log of this member; howdah service members shows them')
+    .option('--since <date-time>', 'only lines at or after it, like 2026-01-31T12:00:00Z')
+    .option('--until <date-time>', 'only lines before it')
+    .action(async (name: string, options: Options) => {
+      if (options.follow === true && options.until !== undefined) throw new Failure('--follow and --until: give one of them', 'usage');
+      const connection = await connect();
+      const { service_id: id } = await findService(connection, name);
+      const query = {
+        ...given('search', options.search),
+        ...given('severities', options.severity),
+        ...given('node', options.node),
+        ...given('since', options.since),
+        ...given('until', options.until),
+      };
+      if (options.follow === true) return followLogs(connection, id, query, options);
+      const page = await readPage(connection, id, query);
+      await showAs(options.output, page, 'logs', () => page.logs.toReversed().forEach((line) => say(line)));
+    });
+}
+
+async function readPage(connection: Connection, id: string, query: Query): Promise<Logs> {
+  const params = { ...pathOf(connection, id), query };
+  return answered(connection.client.GET('/projects/{project_id}/services/{service_id}/logs', { params }));
+}
+
+/**
+ * Prints what there is, and then looks again and again for what came after. Processes write side by side, so that an older line may come
+ * after a newer one: each look goes back a little, and leaves out what it has seen before.
+ */
+async function followLogs(connection: Connection, id: string, query: Query, { output }: Printing): Promise<void> {
+  let printed = new Map<string, number>();
+  let page = await readPage(connection, id, query);
+  const begun = page.entries.at(-1)?.timestamp ?? new Date().toISOString();
+  let newest = begun;
+  for (;;) {
+    const seen = new Map<string, number>();
+    for (const entry of page.entries.toReversed()) {
+      const key = JSON.stringify(entry);
+      const times = (seen.get(key) ?? 0) + 1;
+      seen.set(key, times);
+      if (times > (printed.get(key) ?? 0)) await showEntry(output, entry);
+      if (entry.timestamp > newest) newest = entry.timestamp;
+    }
+    printed = seen;
+    await sleep(LOOK_MS);
+    const since = new Date(Math.max(Date.parse(newest) - OUT_OF_ORDER_MS, Date.parse(begun))).toISOString();
+    page = await readSince(connection, id, { ...query, since });
+  }
+}
+
+/** All pages of what came since. */
+async function readSince(connection: Connection, id: string, query: Query): Promise<Logs> {
+  const all = await readPage(connection, id, query);
+  for (let cursor = all.last_cursor; cursor !== undefined;) {
+    const older = await readPage(connection, id, { ...query, cursor });
+    all.entries.push(...older.entries);
+    cursor = older.last_cursor;
+  }
+  return all;
+}
+
+async function showEntry(output: Printing['output'], entry: Entry): Promise<void> {
+  if (output === 'json') return say(JSON.stringify(entry));
+  if (output === 'yaml') say('---');
+  await showAs(output, entry, 'entry', () => say(`${entry.timestamp} ${entry.severity}: ${entry.message}`));
+}

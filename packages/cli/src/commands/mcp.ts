@@ -1,0 +1,48 @@
+import { once } from 'node:events';
+import type { ClientOptions } from '@howdah/client';
+import type { Command } from 'commander';
+import { access } from '../connection.ts';
+import { verb } from '../command.ts';
+import { Failure } from '../exit.ts';
+
+export function addMcp(program: Command): void {
+  verb(program, 'mcp', {
+    does: 'Serve the cloud to agents as tools (Model Context Protocol), over standard input and output. docs/mcp.md says how clients start it.',
+    example: 'howdah mcp --http --port 8091',
+  })
+    .option('--http', 'over HTTP on this machine in place of that; each request brings its API key')
+    .option('--port <port>', 'where it listens with --http', '8091')
+    .action(async ({ http, port }: { http?: true; port: string }) => {
+      const { serveOverHttp, serveOverStdio } = await loadMcp();
+      const options = await settings();
+      if (http === undefined) return serveOverStdio(options);
+      const { key: _ours, ...api } = options;
+      const { url, close } = await serveOverHttp(api, portOf(port)).catch((error: unknown) => {
+        const reason = error instanceof Error ? error.message : String(error);
+        throw new Failure(`--port ${port}: ${reason}; take another one`);
+      });
+      process.stderr.write(`MCP server at ${url}; requests carry "Authorization: Bearer <public_key>:<secret_key>". Ctrl-C ends it.\n`);
+      await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
+      await close();
+    });
+}
+
+/** A bundle of its own, as the server is. */
+async function loadMcp(): Promise<typeof import('@howdah/mcp')> {
+  const bundle: string = new URL('../../mcp/dist/mcp.js', import.meta.url).href;
+  return import(bundle);
+}
+
+/** An agent may have a key of its own, and an installation elsewhere. */
+async function settings(): Promise<ClientOptions> {
+  const { HD_API: apiUrl, HD_KEY: key } = process.env;
+  if (apiUrl !== undefined && key !== undefined) return { apiUrl, key };
+  const { projectId: _found, ...found } = await access();
+  return { ...found, ...(apiUrl === undefined ? {} : { apiUrl }), ...(key === undefined ? {} : { key }) };
+}
+
+function portOf(text: string): number {
+  const port = /^[0-9]{1,5}$/.test(text) ? Number(text) : 65_536;
+  if (port > 65_535) throw new Failure(`--port: found ${JSON.stringify(text)}; allowed: 1 to 65535, or 0 for any that is free`, 'usage');
+  return port;
+}

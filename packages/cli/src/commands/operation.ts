@@ -1,0 +1,93 @@
+import type { Schemas } from '@howdah/client';
+import { OPERATION_KINDS, OPERATION_STATUSES } from '@howdah/contract/status';
+import { Option, type Command } from 'commander';
+import { given, noun, verb, type Changing, type Listing, type Printing } from '../command.ts';
+import { answered, connect, type Connection } from '../connection.ts';
+import { Failure } from '../exit.ts';
+import { findService, isId, ofProject } from '../find.ts';
+import { say, showAs, showList } from '../output.ts';
+import { firstOf } from '../pages.ts';
+import { linesOf, OPERATION_VIEW } from '../views.ts';
+
+type Operation = Schemas['Operation'];
+type ListOptions = Listing & { service?: string; kind?: Operation['kind']; status?: Operation['status'] };
+
+export function addOperation(program: Command): void {
+  const operation = noun(program, 'operation', 'See what was done and what is under way, and cancel it where that is safe.');
+
+  verb(operation, 'list', {
+    does: 'List operations, newest first.',
+    example: 'howdah operation list --service orders --status running',
+    takes: ['output', 'limit'],
+  })
+    .option('--service <service>', 'only those on this service, by its id or name')
+    .addOption(new Option('--kind <kind>', 'only those of this kind').choices(OPERATION_KINDS))
+    .addOption(new Option('--status <status>', 'only those with this status').choices(OPERATION_STATUSES))
+    .action(async (options: ListOptions) => {
+      const connection = await connect();
+      const query = {
+        ...given('service_id', options.service === undefined ? undefined : await everId(connection, options.service)),
+        ...given('kind', options.kind),
+        ...given('status', options.status),
+      };
+      const operations = await firstOf(options.limit, (page) =>
+        connection.client.GET('/projects/{project_id}/operations', { params: { ...ofProject(connection), query: { ...query, ...page } } }),
+      );
+      await showList(options.output, operations, OPERATION_VIEW);
+    });
+
+  verb(operation, 'get <operation>', {
+    does: 'Show an operation with its steps.',
+    example: 'howdah operation get 01jd3k7w0c',
+    takes: ['output'],
+  }).action(async (id: string, { output }: Printing) => {
+    const connection = await connect();
+    const found = await answered(
+      connection.client.GET('/projects/{project_id}/operations/{operation_id}', { params: pathOf(connection, id) }),
+    );
+    await showAs(output, found, OPERATION_VIEW.noun, () => linesOf(found).forEach((line) => say(line)));
+  });
+
+  verb(operation, 'cancel <operation>', {
+    does: 'Cancel an operation: a proof of a backup, or a drill or switchover that has not begun.',
+    example: 'howdah operation cancel 01jd3k7w0c',
+    takes: ['output', 'dryRun'],
+  }).action(async (id: string, options: Changing) => {
+    const connection = await connect(options);
+    const cancelled = await answered(
+      connection.client.POST('/projects/{project_id}/operations/{operation_id}/cancel', { params: pathOf(connection, id) }),
+    );
+    await showAs(options.output, cancelled, OPERATION_VIEW.noun, () => say(`${cancelled.kind} ${id} is cancelled`));
+  });
+}
+
+/** `howdah service operations`: what was done to a service, with the steps. */
+export function addServiceOperations(service: Command): void {
+  verb(service, 'operations <service>', {
+    does: 'Print what was done to a service, newest first, with the steps; to a deleted one as well, by its id.',
+    example: 'howdah service operations orders',
+    takes: ['output'],
+  }).action(async (name: string, { output }: Printing) => {
+    const connection = await connect();
+    const query = { service_id: await everId(connection, name) };
+    const operations = await answered(
+      connection.client.GET('/projects/{project_id}/operations', { params: { ...ofProject(connection), query } }),
+    );
+    await showAs(output, operations, OPERATION_VIEW.noun, () => operations.flatMap(linesOf).forEach((line) => say(line)));
+  });
+}
+
+/** The id of a service that is or was. */
+async function everId(connection: Connection, wanted: string): Promise<string> {
+  if (!isId(wanted)) return (await findService(connection, wanted)).service_id;
+  try {
+    return (await findService(connection, wanted)).service_id;
+  } catch (error) {
+    if (error instanceof Failure && error.exit === 'notFound') return wanted;
+    throw error;
+  }
+}
+
+function pathOf(connection: Connection, operationId: string) {
+  return { path: { project_id: connection.projectId, operation_id: operationId } };
+}

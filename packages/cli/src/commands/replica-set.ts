@@ -1,0 +1,136 @@
+import type { HowdahClient } from '@howdah/client';
+import { ENVIRONMENTS } from '@howdah/contract/types';
+import type { Command } from 'commander';
+import { endpointOf, placeOf } from '../address.ts';
+import { countOf, given, noun, oneOf, verb, type Changing, type Destroying, type Printing, type Waiting } from '../command.ts';
+import { confirm } from '../confirm.ts';
+import { answered, connect, type Connection } from '../connection.ts';
+import { Failure } from '../exit.ts';
+import { findPath, findSet } from '../find.ts';
+import { follow } from '../follow.ts';
+import { note, say, show, showAs, showChanged, showList } from '../output.ts';
+import { SET_DETAIL_VIEW, SET_VIEW } from '../views.ts';
+
+type OfSet = Awaited<ReturnType<typeof findSet>>;
+type CreateOptions = Waiting & { name: string; nodes: string; cpuMillis: string; memoryGbs: string };
+type ResizeOptions = Waiting & { cpuMillis?: string; memoryGbs?: string };
+
+const SET_PATH = '/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}';
+
+export function addReplicaSet(program: Command): void {
+  const set = noun(program, 'replica-set', 'Make and manage read replica sets: nodes that follow a service, behind one endpoint.');
+
+  verb(set, 'list <service>', {
+    does: 'List the read replica sets of a service.',
+    example: 'howdah replica-set list orders',
+    takes: ['output'],
+  }).action(async (service: string, { output }: Printing) => {
+    const connection = await connect();
+    const sets = connection.client.GET('/projects/{project_id}/services/{service_id}/replicaSets', await findPath(connection, service));
+    await showList(output, await answered(sets), SET_VIEW);
+  });
+
+  verb(set, 'get <service> <set>', {
+    does: 'Show a read replica set, with how far each of its nodes is behind.',
+    example: 'howdah replica-set get orders readers',
+    takes: ['output'],
+  }).action(async (service: string, name: string, { output }: Printing) => {
+    const connection = await connect();
+    await show(output, await readSet(connection, await findSet(connection, service, name)), SET_DETAIL_VIEW);
+  });
+
+  verb(set, 'create <service>', {
+    does: 'Create a read replica set, wait until its nodes serve and print how to connect.',
+    example: 'howdah replica-set create orders --name readers --nodes 2',
+    takes: ['output', 'dryRun', 'wait'],
+  })
+    .requiredOption('--name <name>', '1 to 128 characters')
+    .option('--nodes <number>', '1 to 10', '1')
+    .option('--cpu-millis <number>', 'thousandths of a core, of each node', '500')
+    .option('--memory-gbs <number>', 'gigabytes, of each node', '2')
+    .action(async (service: string, options: CreateOptions) => create(service, options));
+
+  verb(set, 'resize <service> <set>', {
+    does: 'Change the size of the nodes, one after the other.',
+    example: 'howdah replica-set resize orders readers --cpu-millis 1000',
+    takes: ['output', 'dryRun', 'wait'],
+  })
+    .option('--cpu-millis <number>', 'thousandths of a core')
+    .option('--memory-gbs <number>', 'gigabytes')
+    .action(async (service: string, name: string, options: ResizeOptions) => {
+      const body = { ...given('cpu_millis', options.cpuMillis), ...given('memory_gbs', options.memoryGbs) };
+      await change(service, name, options, (client, of) => client.POST(`${SET_PATH}/resize`, { ...of, body }));
+    });
+
+  verb(set, 'enable-pooler <service> <set>', {
+    does: 'Put a connection pooler (PgBouncer) in front of a set, on a port of its own.',
+    example: 'howdah replica-set enable-pooler orders readers',
+    takes: ['output', 'dryRun'],
+  }).action(async (service: string, name: string, options: Changing) =>
+    change(service, name, { ...options, wait: false }, (client, of) => client.POST(`${SET_PATH}/enablePooler`, of)),
+  );
+
+  verb(set, 'disable-pooler <service> <set>', {
+    does: 'Take the connection pooler away; its port stays reserved.',
+    example: 'howdah replica-set disable-pooler orders readers',
+    takes: ['output', 'dryRun'],
+  }).action(async (service: string, name: string, options: Changing) =>
+    change(service, name, { ...options, wait: false }, (client, of) => client.POST(`${SET_PATH}/disablePooler`, of)),
+  );
+
+  verb(set, 'set-environment <service> <set> <environment>', {
+    does: 'Say whether a set is for development or production.',
+    example: 'howdah replica-set set-environment orders readers PROD',
+    takes: ['output', 'dryRun'],
+  }).action(async (service: string, name: string, tag: string, options: Changing) => {
+    const body = { environment: oneOf('environment', ENVIRONMENTS, tag) };
+    await change(service, name, { ...options, wait: false }, (client, of) => client.POST(`${SET_PATH}/setEnvironment`, { ...of, body }));
+  });
+
+  verb(set, 'delete <service> <set>', {
+    does: 'Delete a read replica set; its service stays. Asks first, on a terminal.',
+    example: 'howdah replica-set delete orders readers',
+    takes: ['dryRun', 'wait', 'yes'],
+  }).action(async (service: string, name: string, options: Omit<Waiting, 'output'> & Destroying) => {
+    const connection = await connect(options);
+    const of = await findSet(connection, service, name);
+    await confirm(`Delete the read replica set ${name}?`, options);
+    const { response } = await connection.client.DELETE(SET_PATH, of);
+    await follow(connection, response, options);
+    note(`${name} is ${options.wait ? 'deleted' : 'being deleted'}`);
+  });
+}
+
+async function create(service: string, options: CreateOptions): Promise<void> {
+  const connection = await connect(options);
+  const body = {
+    name: options.name,
+    nodes: countOf('--nodes', options.nodes),
+    cpu_millis: options.cpuMillis,
+    memory_gbs: options.memoryGbs,
+  };
+  const of = await findPath(connection, service);
+  const { data, response } = await connection.client.POST('/projects/{project_id}/services/{service_id}/replicaSets', { ...of, body });
+  if (data === undefined) throw new Failure('the server answered without a body');
+  await follow(connection, response, options);
+  await showAs(options.output, data, SET_VIEW.noun, () =>
+    say(`${data.id}, read-only, with the users and passwords of its service: ${placeOf(endpointOf(data))}/tsdb?sslmode=require`),
+  );
+}
+
+async function change(
+  service: string,
+  name: string,
+  options: Waiting,
+  call: (client: HowdahClient, of: OfSet) => Promise<{ data?: unknown; response: Response }>,
+): Promise<void> {
+  const connection = await connect(options);
+  const of = await findSet(connection, service, name);
+  const { data, response } = await call(connection.client, of);
+  await follow(connection, response, options);
+  await showChanged(options.output, data, SET_DETAIL_VIEW, () => readSet(connection, of));
+}
+
+async function readSet(connection: Connection, of: OfSet) {
+  return answered(connection.client.GET(SET_PATH, of));
+}

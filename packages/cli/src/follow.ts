@@ -1,0 +1,77 @@
+/** Waiting for an operation: a list of its steps that lives on terminals and grows by lines elsewhere, on stderr, so that stdout stays data. */
+import type { Schemas } from '@howdah/client';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { answered, type Connection } from './connection.ts';
+import type { Waiting } from './command.ts';
+import { Failure } from './exit.ts';
+import { duration, note, paintNote } from './output.ts';
+
+type Operation = Schemas['Operation'];
+type Step = Operation['steps'][number];
+
+const POLL_MS = 100;
+
+/**
+ * Waits for the operation that an answer names, if it names one and waiting is wanted.
+ *
+ * @throws Failure when it failed, when it does not get on, and when the time is over
+ */
+export async function follow(
+  connection: Connection,
+  response: Response,
+  { wait, timeout }: Pick<Waiting, 'wait' | 'timeout'>,
+): Promise<void> {
+  const deadline = performance.now() + (timeout ?? Infinity) * 1000;
+  const operationId = response.headers.get('Operation-Id');
+  if (!wait || operationId === null) return;
+  const params = { path: { project_id: connection.projectId, operation_id: operationId } };
+  const list = stepList();
+  for (;;) {
+    const operation = await answered(connection.client.GET('/projects/{project_id}/operations/{operation_id}', { params }));
+    list.update(operation);
+    const { kind, status, error } = operation;
+    if (status === 'succeeded') return;
+    if (status === 'failed') throw new Failure(`${kind} failed: ${error ?? 'no reason was given'}`);
+    if (error !== undefined) throw new Failure(`${kind} does not get on, and is being tried again: ${error}`);
+    if (performance.now() > deadline) {
+      list.clear();
+      throw new Failure(`${kind} goes on after ${timeout} s: howdah operation get ${operationId}`, 'timedOut');
+    }
+    await sleep(POLL_MS);
+  }
+}
+
+/** What is done stands; on a terminal what is under way stands below it, with the time that it has taken so far. */
+function stepList() {
+  const isLive = process.stderr.isTTY;
+  let shown = 0;
+  let live = false;
+  const clear = (): void => {
+    if (live) process.stderr.write('\r\u001b[K');
+    live = false;
+  };
+  const update = ({ steps, error, created, finished, kind }: Operation): void => {
+    clear();
+    const done = steps.filter((step) => step.finished !== null);
+    for (const step of done.slice(shown)) {
+      // Of an operation that does not get on, the last step that ended is the one that did not work.
+      const mark = error !== undefined && step === done.at(-1) ? paintNote.red('✗') : paintNote.green('✓');
+      note(`${mark} ${step.name} ${paintNote.dim(`${duration(tookMs(step))}${step.detail === null ? '' : `, ${step.detail}`}`)}`);
+    }
+    shown = Math.max(shown, done.length);
+    if (!isLive || finished !== null || error !== undefined) return;
+    const current = steps.findLast((step) => step.finished === null);
+    const since = Date.parse(current?.started ?? created);
+    const text = `${current?.name ?? kind} ${duration(Math.max(Date.now() - since, 0))}`;
+    process.stderr.write(
+      `${paintNote.cyan('…')} ${text.slice(0, Math.max((process.stderr.columns > 0 ? process.stderr.columns : 80) - 3, 10))}`,
+    );
+    live = true;
+  };
+  return { update, clear };
+}
+
+/** How long a step took that has ended. */
+export function tookMs({ started, finished }: Step): number {
+  return Date.parse(finished ?? started) - Date.parse(started);
+}

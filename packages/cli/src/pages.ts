@@ -1,0 +1,27 @@
+/** Lists that the API answers by pages, put together again: nobody has to copy cursors. */
+import { given } from './command.ts';
+import { Failure } from './exit.ts';
+
+/** The most that the API puts into a page. */
+const PAGE = 1000;
+
+type Answer<T> = Promise<{ data?: readonly T[]; response: Response }>;
+
+/** The first ones of a list. @param read asks the API for a page */
+export async function firstOf<T>(limit: number, read: (page: { limit: string; cursor?: string }) => Answer<T>): Promise<T[]> {
+  const found: T[] = [];
+  let cursor: string | undefined;
+  do {
+    const { data, response } = await read({ limit: String(Math.min(limit - found.length, PAGE)), ...given('cursor', cursor) });
+    if (data === undefined) throw new Failure('the server answered without a body');
+    found.push(...data);
+    cursor = nextOf(response);
+  } while (cursor !== undefined && found.length < limit);
+  return found;
+}
+
+/** Where the page after this one begins. */
+function nextOf({ headers, url }: Response): string | undefined {
+  const [, next] = /<([^>]+)>; rel="next"/.exec(headers.get('Link') ?? '') ?? [];
+  return next === undefined ? undefined : (new URL(next, url || 'http://api').searchParams.get('cursor') ?? undefined);
+}

@@ -1,0 +1,60 @@
+/** All commands. Those that the API makes are thin over the typed client; up, down, status, doctor, audit, store and …-control are the machine's. */
+import { Command } from 'commander';
+import { addAudit } from './commands/audit.ts';
+import { addAuditLog } from './commands/audit-log.ts';
+import { addAuth } from './commands/auth.ts';
+import { addBackup } from './commands/backup.ts';
+import { addCompletion } from './commands/completion.ts';
+import { addConsole } from './commands/console.ts';
+import { addControl } from './commands/control.ts';
+import { addDoctor } from './commands/doctor.ts';
+import { addDown } from './commands/down.ts';
+import { addEnv } from './commands/env.ts';
+import { addEvents } from './commands/events.ts';
+import { addKey } from './commands/key.ts';
+import { addLogs } from './commands/logs.ts';
+import { addMcp } from './commands/mcp.ts';
+import { addMetrics } from './commands/metrics.ts';
+import { addOperation } from './commands/operation.ts';
+import { addPeering } from './commands/peering.ts';
+import { addProject } from './commands/project.ts';
+import { addPsql, addUrl } from './commands/psql.ts';
+import { addQuery } from './commands/query.ts';
+import { addRegion } from './commands/region.ts';
+import { addReplicaSet } from './commands/replica-set.ts';
+import { addService } from './commands/service.ts';
+import { addStatus } from './commands/status.ts';
+import { addStore } from './commands/store.ts';
+import { addUp } from './commands/up.ts';
+import { addVpc } from './commands/vpc.ts';
+import { addWebhook } from './commands/webhook.ts';
+import { EXIT_CODES, EXIT_MEANINGS, type Exit } from './exit.ts';
+
+const GROUPS: readonly [title: string, add: readonly ((program: Command) => void)[]][] = [
+  ['This machine:', [addUp, addDown, addStatus, addDoctor, addAudit, addStore, addControl]],
+  ['Databases:', [addService, addReplicaSet, addBackup, addPsql, addQuery, addUrl, addLogs, addMetrics, addRegion]],
+  ['Networks:', [addVpc, addPeering]],
+  ['What happens:', [addOperation, addEvents, addWebhook, addAuditLog]],
+  ['Access:', [addProject, addKey, addAuth, addConsole, addEnv, addMcp]],
+  ['Shells:', [addCompletion]],
+];
+
+export function createProgram(): Command {
+  const program = new Command('howdah')
+    .description('Your own Postgres cloud.')
+    .version('0.1.0')
+    .exitOverride()
+    .enablePositionalOptions()
+    .showHelpAfterError('(howdah help shows the commands)')
+    .addHelpText('after', `\nExit codes:\n${exitCodes()}\n\nExample:\n  $ howdah service create --name orders`);
+  for (const [title, adds] of GROUPS) {
+    program.commandsGroup(title);
+    for (const add of adds) add(program);
+  }
+  return program;
+}
+
+function exitCodes(): string {
+  const exits = Object.keys(EXIT_CODES).filter((name): name is Exit => name in EXIT_CODES);
+  return exits.map((exit) => `  ${EXIT_CODES[exit]}  ${EXIT_MEANINGS[exit]}`).join('\n');
+}

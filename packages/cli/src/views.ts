@@ -1,0 +1,281 @@
+/** How each kind of thing is shown to people. */
+import type { Schemas } from '@howdah/client';
+import { endpointOf, placeOf, poolerOf, variablesOf } from './address.ts';
+import { tookMs } from './follow.ts';
+import { duration, note, paintNote, type View } from './output.ts';
+
+type Service = Schemas['Service'];
+
+/** @param ca as {@link variablesOf} takes it */
+export const serviceView = (ca: string | null): View<Service> => ({
+  noun: 'service',
+  columns: [
+    ['ID', ({ service_id: id }) => id],
+    ['NAME', ({ name }) => name],
+    ['TYPE', ({ service_type: type }) => type],
+    ['STATUS', ({ status }) => status],
+    ['CPU', ({ resources }) => coresOf(resources[0]?.spec.cpu_millis)],
+    ['MEMORY', ({ resources }) => memoryOf(resources[0]?.spec.memory_gbs)],
+    ['ENDPOINT', (service) => placeOf(endpointOf(service))],
+  ],
+  details: [
+    ['POOLER', (service) => placeOrNone(poolerOf(service))],
+    ['VPC', ({ vpc_endpoint: endpoint }) => endpoint?.vpc_id ?? ''],
+    ['ENVIRONMENT', ({ metadata }) => metadata.environment],
+    ['REGION', ({ region_code: region }) => region],
+    [
+      'REPLICAS',
+      ({ ha_replicas: { replica_count: all, sync_replica_count: sync } }) => (all === 0 ? '' : `${all}, ${sync} of them synchronous`),
+    ],
+    ['READ REPLICA SETS', ({ read_replica_sets: sets }) => sets.map(({ name, nodes }) => `${name} (${nodes})`).join(', ')],
+    ['FORKED FROM', ({ forked_from: parent }) => parent?.service_id ?? ''],
+    ['DISK', ({ metrics }) => (metrics.storage_mb === null ? '' : `${metrics.storage_mb} MB`)],
+    ['CREATED', ({ created }) => created],
+  ],
+  variables: (service) => ({
+    SERVICE_ID: service.service_id,
+    ...variablesOf({
+      ...endpointOf(service),
+      ca,
+      ...(service.initial_password === undefined ? {} : { password: service.initial_password }),
+    }),
+  }),
+});
+
+/** Says what a service warns of. */
+export function noteWarnings({ warnings, service_id: id }: Service): void {
+  for (const { code, message } of warnings ?? []) note(`${paintNote.yellow('warning')} ${id} ${code}: ${message}`);
+}
+
+export const DELETED_VIEW: View<Schemas['DeletedService']> = {
+  noun: 'deleted_service',
+  columns: [
+    ['ID', ({ service_id: id }) => id],
+    ['NAME', ({ name }) => name],
+    ['TYPE', ({ service_type: type }) => type],
+    ['ENVIRONMENT', ({ environment }) => environment],
+    ['DELETED', ({ deleted }) => deleted],
+  ],
+};
+
+export const MEMBER_VIEW: View<Schemas['Member']> = {
+  noun: 'member',
+  columns: [
+    ['NODE', ({ node }) => String(node)],
+    ['ROLE', ({ role }) => role],
+    ['STATE', ({ state }) => state],
+    ['SYNCHRONOUS', ({ synchronous }) => yesOrNo(synchronous)],
+    [
+      'BEHIND',
+      ({ lag_bytes: bytes, lag_seconds: seconds }) =>
+        bytes === null ? '' : `${bytes} bytes${seconds === null ? '' : `, ${duration(seconds * 1000)}`}`,
+    ],
+  ],
+};
+
+export const SET_VIEW: View<Schemas['ReadReplicaSet']> = {
+  noun: 'replica_set',
+  columns: [
+    ['ID', ({ id }) => id],
+    ['NAME', ({ name }) => name],
+    ['NODES', ({ nodes }) => String(nodes)],
+    ['STATUS', ({ status }) => status],
+    ['CPU', ({ cpu_millis: cpu }) => coresOf(cpu)],
+    ['MEMORY', ({ memory_gbs: memory }) => memoryOf(memory)],
+    ['ENDPOINT', (set) => placeOf(endpointOf(set))],
+  ],
+  details: [
+    ['POOLER', (set) => placeOrNone(poolerOf(set))],
+    ['VPC', ({ vpc_endpoint: endpoint }) => endpoint?.vpc_id ?? ''],
+    ['ENVIRONMENT', ({ metadata }) => metadata.environment],
+  ],
+};
+
+export const SET_DETAIL_VIEW: View<Schemas['ReadReplicaSetDetail']> = {
+  ...SET_VIEW,
+  details: [
+    ...(SET_VIEW.details ?? []),
+    ['MAY BE BEHIND', ({ lag_limit: { bytes, seconds } }) => `${bytes} bytes, ${seconds} s`],
+    [
+      'NODES SERVE',
+      ({ node_states: states }) => states.map(({ node, serving, detail }) => `${node}: ${serving ? 'yes' : 'no'}, ${detail}`).join('; '),
+    ],
+  ],
+};
+
+export const VPC_VIEW: View<Schemas['Vpc']> = {
+  noun: 'vpc',
+  columns: [
+    ['ID', ({ id }) => id],
+    ['NAME', ({ name }) => name],
+    ['CIDR', ({ cidr }) => cidr],
+    ['REGION', ({ region_code: region }) => region],
+  ],
+};
+
+export const PEERING_VIEW: View<Schemas['Peering']> = {
+  noun: 'peering',
+  columns: [
+    ['ID', ({ id }) => id],
+    ['PROJECT', ({ peer_account_id: project }) => project],
+    ['VPC', ({ peer_vpc_id: vpc }) => vpc],
+    ['STATUS', ({ status }) => status],
+    ['WHY', ({ error_message: why }) => why ?? ''],
+  ],
+};
+
+export const OPERATION_VIEW: View<Schemas['Operation']> = {
+  noun: 'operation',
+  columns: [
+    ['ID', ({ id }) => id],
+    ['KIND', ({ kind }) => kind],
+    ['SERVICE', ({ service_id: service }) => service],
+    ['STATUS', ({ status }) => status],
+    ['ACCEPTED', ({ created }) => created],
+    ['TOOK', ({ created, finished }) => (finished === null ? 'under way' : duration(Date.parse(finished) - Date.parse(created)))],
+    ['ASKED FOR BY', ({ requested_by: by }) => by],
+  ],
+};
+
+/** An operation with its steps, as lines. */
+export function linesOf({
+  created,
+  kind,
+  status,
+  requested_by,
+  error,
+  steps,
+  remaining_seconds: remaining,
+}: Schemas['Operation']): string[] {
+  const left = remaining === undefined ? '' : `, about ${duration(remaining * 1000)} more`;
+  return [
+    `${created} ${kind} ${status}${left}, asked for by ${requested_by}${error === undefined ? '' : `: ${error}`}`,
+    ...steps.map((step) => {
+      const took = step.finished === null ? 'under way' : duration(tookMs(step));
+      return `  ${step.name} ${took}${step.detail === null ? '' : `, ${step.detail}`}`;
+    }),
+  ];
+}
+
+export const KEY_VIEW: View<Schemas['Key']> = {
+  noun: 'key',
+  columns: [
+    ['KEY', ({ public_key: key }) => key],
+    ['NAME', ({ name }) => name],
+    [
+      'MAY',
+      ({ role, dry_run_only: dry, fork_only: fork }) =>
+        [role, ...(dry ? ['dry runs only'] : []), ...(fork ? ['forks only'] : [])].join(', '),
+    ],
+    ['LAST USED', ({ last_used: used }) => used ?? 'never'],
+    [
+      'VALID',
+      ({ revoked_at: revoked, expires_at: expires }) =>
+        revoked !== null ? `revoked ${revoked}` : expires === null ? 'yes' : `until ${expires}`,
+    ],
+  ],
+};
+
+export const PROJECT_VIEW: View<Schemas['Project']> = {
+  noun: 'project',
+  columns: [
+    ['ID', ({ id }) => id],
+    ['NAME', ({ name }) => name],
+  ],
+};
+
+export const LIMITS = ['services', 'replica_sets', 'cpu_millis', 'memory_gbs'] as const;
+
+export const PROJECT_DETAIL_VIEW: View<Schemas['ProjectDetails']> = {
+  noun: 'project',
+  columns: PROJECT_VIEW.columns,
+  details: LIMITS.map((limit) => [
+    limit.replace('_', ' ').toUpperCase(),
+    ({ limits, used }) => `${used[limit]} of ${limits[limit] ?? 'any number'}`,
+  ]),
+};
+
+export const REGION_VIEW: View<Schemas['Region']> = {
+  noun: 'region',
+  columns: [
+    ['CODE', ({ code }) => code],
+    ['ENGINE', ({ engine }) => engine],
+    ['TYPES', ({ service_types: types }) => types.flatMap(({ service_type: type, available }) => (available ? [type] : [])).join(', ')],
+    ['REPLICAS', ({ high_availability: { available } }) => yesOrNo(available)],
+    ['POOLER', ({ pooler: { available } }) => yesOrNo(available)],
+    ['VPCS', ({ vpc: { way } }) => way],
+    ['A FORK', ({ fork_cost: cost }) => cost],
+  ],
+};
+
+export const FINDING_VIEW: View<Schemas['Finding']> = {
+  noun: 'finding',
+  columns: [
+    ['STATE', ({ state }) => state],
+    ['WHAT', ({ what }) => what],
+    ['FOUND', ({ found }) => found],
+    ['MENDED BY', ({ mend }) => mend ?? ''],
+  ],
+};
+
+export const WEBHOOK_VIEW: View<Schemas['Webhook']> = {
+  noun: 'webhook',
+  columns: [
+    ['ID', ({ id }) => id],
+    ['URL', ({ url }) => url],
+    ['TYPES', ({ types }) => (types.length === 0 ? 'all' : types.join(','))],
+    ['CREATED', ({ created }) => created],
+  ],
+};
+
+export const DELIVERY_VIEW: View<Schemas['Delivery']> = {
+  noun: 'delivery',
+  columns: [
+    ['ID', ({ id }) => id],
+    ['TYPE', ({ type }) => type],
+    ['STATUS', ({ status }) => status],
+    ['ATTEMPTS', ({ attempts }) => String(attempts)],
+    ['NEXT', ({ next_attempt: next }) => next ?? ''],
+    ['LAST', ({ error, response_status: status }) => error ?? String(status ?? '')],
+  ],
+};
+
+export const AUDIT_VIEW: View<Schemas['AuditEntry']> = {
+  noun: 'entry',
+  columns: [
+    ['AT', ({ at }) => at],
+    ['KEY', ({ public_key: key }) => key ?? 'none'],
+    ['FROM', ({ address }) => address],
+    ['CALL', ({ call }) => call],
+    ['SERVICE', ({ service_id: service }) => service ?? ''],
+    ['OUTCOME', ({ code, status }) => code ?? String(status)],
+    ['OPERATION', ({ operation_id: operation }) => operation ?? ''],
+  ],
+};
+
+export const AUTH_VIEW: View<Schemas['AuthInfo']> = {
+  noun: 'auth',
+  columns: [
+    ['KEY', ({ api_key: key }) => key.public_key],
+    ['NAME', ({ api_key: key }) => key.name],
+    ['ROLE', ({ api_key: key }) => key.role],
+    ['PROJECT', ({ api_key: { project } }) => `${project.id} ${project.name}`],
+    ['CREATED', ({ api_key: key }) => key.created],
+  ],
+};
+
+function placeOrNone(endpoint: Schemas['Endpoint'] | undefined): string {
+  return endpoint === undefined ? '' : placeOf(endpoint);
+}
+
+function coresOf(cpuMillis: number | undefined): string {
+  return cpuMillis === undefined ? 'shared' : `${cpuMillis / 1000}`;
+}
+
+function memoryOf(gbs: number | undefined): string {
+  return gbs === undefined ? 'shared' : `${gbs} GB`;
+}
+
+function yesOrNo(value: boolean): string {
+  return value ? 'yes' : 'no';
+}

@@ -1,0 +1,262 @@
+/**
+ * What every command says, in golden/: its help, and its output in every format against answers that are known. `npx vitest run --project
+ * system packages/cli/test/golden.test.ts -u` writes them anew; the difference is read before it is committed.
+ */
+import type { Command } from 'commander';
+import { chmod, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ROUTES } from '../../server/test/document.ts';
+import { FORMATS } from '../src/output.ts';
+import { createProgram } from '../src/program.ts';
+import { howdah, serve, type Outcome } from './api.ts';
+
+type Row = {
+  /** As it is typed after `howdah`. */
+  line: readonly string[];
+  /** The call of the API that the command is; none: it is made of another one's answer. */
+  call?: string;
+  input?: string;
+};
+
+const row = (call: string, line: string, ...more: string[]): Row => ({ call, line: [...line.split(' '), ...more] });
+
+/** Each call of the API as a command. */
+const CALLS: readonly Row[] = [
+  row('getAuthInfo', 'auth info'),
+  row('logout', 'auth logout'),
+  row('beginSession', 'auth session'),
+  row('openLink', 'auth open', '0IZJ5ZOSPcPc2mmGPZlj6X6kt4u9-YsMY3UxK9D82GM'),
+  row('createLink', 'console'),
+  row('identifyAnalytics', 'analytics identify'),
+  row('trackAnalytics', 'analytics track'),
+  row('listProjects', 'project list --all'),
+  row('createProject', 'project create --name team --services 10 --memory-gbs none'),
+  row('getProject', 'project get'),
+  row('renameProject', 'project rename default shop'),
+  row('setProjectLimits', 'project limits team --services 20 --cpu-millis none'),
+  row('listRegions', 'region list'),
+  row('getDoctor', 'region doctor'),
+  row('listKeys', 'key list'),
+  row('createKey', 'key create --name ci --expires 2027-01-31T12:00:00Z --fork-only'),
+  row('getKey', 'key get ci'),
+  row('revokeKey', 'key revoke ci'),
+  row('listServices', 'service list --status READY'),
+  row(
+    'createService',
+    'service create --name orders --addons time-series,ai --cpu-millis 1000 --replicas 1 --sync 1 --pooler --vpc office',
+  ),
+  row('getService', 'service get linltu4hxx'),
+  row('deleteService', 'service delete orders'),
+  row('listDeletedServices', 'service list-deleted'),
+  row('listMembers', 'service members orders'),
+  row('forkService', 'service fork orders --at 2026-01-31T12:00:00Z --name before'),
+  row('restoreService', 'service restore orders'),
+  row('startService', 'service start orders'),
+  row('stopService', 'service stop orders'),
+  row('resizeService', 'service resize orders --cpu-millis 2000'),
+  row('enablePooler', 'service enable-pooler orders'),
+  row('disablePooler', 'service disable-pooler orders'),
+  row('attachToVPC', 'service attach-vpc orders office'),
+  row('detachFromVPC', 'service detach-vpc orders'),
+  row('setHA', 'service ha orders --replicas 2 --sync 1'),
+  row('switchover', 'service switchover orders'),
+  row('drill', 'service drill orders --kind failover --confirm orders'),
+  row('renameService', 'service rename orders shop'),
+  row('setEnvironment', 'service set-environment orders PROD'),
+  { ...row('updatePassword', 'service set-password orders'), input: 'correct horse\n' },
+  row('getServiceLogs', 'service logs orders --search ready --severity LOG'),
+  row('listOperations', 'operation list --service orders --kind resize --status succeeded'),
+  row('getOperation', 'operation get 01jd3k7w0c'),
+  row('cancelOperation', 'operation cancel 01jd3k7w0c'),
+  row('getBackups', 'backup list orders'),
+  row('verifyBackup', 'backup verify orders'),
+  row('queryService', 'query orders', 'select id, note from orders where id > $1', '--parameter', '41'),
+  row('listSeries', 'metrics list orders'),
+  row(
+    'querySeries',
+    'metrics query orders connections --from 2026-01-31T12:00:00Z --to 2026-01-31T12:02:00Z --bucket-seconds 60 --fn max --filter state=idle',
+  ),
+  row('listReplicaSets', 'replica-set list orders'),
+  row('getReplicaSet', 'replica-set get orders readers'),
+  row('createReplicaSet', 'replica-set create orders --name readers --nodes 2'),
+  row('resizeReplicaSet', 'replica-set resize orders readers --cpu-millis 1000'),
+  row('enablePoolerOfReplicaSet', 'replica-set enable-pooler orders readers'),
+  row('disablePoolerOfReplicaSet', 'replica-set disable-pooler orders readers'),
+  row('setEnvironmentOfReplicaSet', 'replica-set set-environment orders readers PROD'),
+  row('deleteReplicaSet', 'replica-set delete orders readers'),
+  row('listVpcs', 'vpc list'),
+  row('getVpc', 'vpc get 1001'),
+  row('createVpc', 'vpc create --name office --cidr 10.1.0.0/16'),
+  row('renameVpc', 'vpc rename office warehouse'),
+  row('deleteVpc', 'vpc delete office'),
+  row('listPeerings', 'peering list office'),
+  row('getPeering', 'peering get office 2001'),
+  row('createPeering', 'peering create office --peer 1002'),
+  row('deletePeering', 'peering delete office 2001'),
+  row('streamEvents', 'events'),
+  row('listWebhooks', 'webhook list'),
+  row('createWebhook', 'webhook create https://example.com/hook --types service.status,operation.finished'),
+  row('testWebhook', 'webhook test https://example.com/hook'),
+  row('listDeliveries', 'webhook deliveries 7 --status dead'),
+  row('redeliver', 'webhook redeliver 7 17'),
+  row('deleteWebhook', 'webhook delete 7'),
+  row('listAudit', 'audit-log list --call deleteService --outcome refused'),
+  row('exportAudit', 'audit-log export --since 2026-01-01T00:00:00Z'),
+];
+
+/** What else there is, over the API. */
+const MORE: readonly Row[] = [
+  { line: ['service', 'operations', 'orders'] },
+  { line: ['logs', 'orders'] },
+  { line: ['url', 'orders'] },
+  { line: ['psql', 'orders', '-c', 'select 1'] },
+  { line: ['env'] },
+  { line: ['completion', 'bash'] },
+];
+
+/** Of the machine, not of the API: their own tests run them. */
+const MACHINE = [
+  'up',
+  'down',
+  'status',
+  'doctor',
+  'audit',
+  'store create',
+  'store show',
+  'store resize',
+  'backup-control',
+  'restore-control',
+  'mcp',
+];
+
+/** All commands, as they are typed, with what they take. */
+const LEAVES = leavesOf(createProgram());
+
+function leavesOf(command: Command, path: readonly string[] = []): { name: string; command: Command }[] {
+  const children = command
+    .createHelp()
+    .visibleCommands(command)
+    .filter((child) => child.name() !== 'help');
+  if (children.length === 0) return [{ name: path.join(' '), command }];
+  return children.flatMap((child) => leavesOf(child, [...path, child.name()]));
+}
+
+function leafOf({ line }: Row) {
+  const found = LEAVES.find(({ name }) => `${line.join(' ')} `.startsWith(`${name} `));
+  if (found === undefined) throw new Error(`no command ${line.join(' ')}`);
+  return found;
+}
+
+const takes = (command: Command, flag: string): boolean => command.options.some(({ long }) => long === flag);
+
+test('every call of the API has a command, and every command is tested', () => {
+  const calls = CALLS.flatMap(({ call }) => call ?? []);
+  expect(calls.toSorted()).toEqual(ROUTES.map(({ operationId }) => operationId).toSorted());
+  const tested = [...CALLS, ...MORE].map((one) => leafOf(one).name);
+  expect([...tested, ...MACHINE].toSorted()).toEqual(LEAVES.map(({ name }) => name).toSorted());
+});
+
+test('every command has an example, of itself', () => {
+  for (const { name, command } of LEAVES) {
+    const help: string[] = [];
+    command.configureOutput({ writeOut: (text) => help.push(text) }).outputHelp();
+    const [, example = ''] = /\nExample:\n {2}\$ (.*)\n$/.exec(help.join('')) ?? [];
+    expect(example, name).toContain(`howdah ${name}`);
+  }
+});
+
+test('every command that prints data does so in every format, and every change can be asked about', () => {
+  const silent = ['auth open', 'auth session', 'auth logout', 'audit-log export', 'psql', 'env', 'completion'];
+  const ofApi = [...CALLS, ...MORE].filter((one) => !silent.includes(leafOf(one).name));
+  for (const one of ofApi) {
+    const { name, command } = leafOf(one);
+    const changes = ROUTES.some(({ operationId, changes: yes }) => yes && operationId === one.call);
+    const isDeletion = / (delete|revoke|set-password)$/.test(name);
+    expect([name, takes(command, '--output'), takes(command, '--dry-run')]).toEqual([name, !isDeletion, changes]);
+  }
+});
+
+let home: string;
+beforeAll(async () => {
+  home = await mkdtemp(join(tmpdir(), 'hd-'));
+  const credentials = {
+    api_url: 'http://127.0.0.1:8080/public/api/v1',
+    project_id: 'n765kku04j',
+    public_key: 'HDpublic',
+    secret_key: 'secret',
+  };
+  await writeFile(join(home, 'credentials.json'), JSON.stringify(credentials));
+  // Says how it was called.
+  await writeFile(join(home, 'psql'), '#!/bin/sh\nprintf "psql <%s>\\n" "$@"\n');
+  await chmod(join(home, 'psql'), 0o755);
+});
+afterAll(async () => rm(home, { recursive: true, force: true }));
+
+const GOLDEN = fileURLToPath(new URL('golden/', import.meta.url));
+const fileOf = (name: string): string => `${name.replaceAll(' ', '-')}.txt`;
+
+describe.concurrent('golden', () => {
+  test.for([...CALLS, ...MORE].map((one) => ({ one, ...leafOf(one) })))(
+    'howdah $name',
+    async ({ one, name, command }, { expect: expected }) => {
+      const api = await serve();
+      const env = { ...api.env, HOWDAH_HOME: home, PATH: `${home}:${process.env['PATH'] ?? ''}` };
+      const said: string[] = [];
+      const run = async (line: readonly string[], input = ''): Promise<string> => {
+        const outcome = await howdah(line, env, input);
+        said.push(transcript(line, outcome).replaceAll(api.apiUrl.replace(/\/public.*/, ''), 'http://127.0.0.1:8080'));
+        return outcome.stdout;
+      };
+      try {
+        await run([...name.split(' '), '--help']);
+        await run(one.line, one.input);
+        if (one.call !== undefined) expected(api.called).toContain(one.call);
+        const inFormat: Record<string, string> = {};
+        if (takes(command, '--output'))
+          for (const format of FORMATS.slice(1)) inFormat[format] = await run([...one.line, '-o', format], one.input);
+        // Whatever is written anew here: programs find one document there, or one a line, and nothing else.
+        const { json } = inFormat;
+        if (json !== undefined) for (const text of one.call === 'streamEvents' ? json.trim().split('\n') : [json]) JSON.parse(text);
+        const changed = [...api.changed];
+        if (takes(command, '--dry-run')) await run([...one.line, '--dry-run'], one.input);
+        expected(api.changed, 'a dry run').toEqual(changed);
+      } finally {
+        api.close();
+      }
+      expected(api.problems).toEqual([]);
+      await expected(said.join('\n')).toMatchFileSnapshot(join(GOLDEN, fileOf(name)));
+    },
+  );
+
+  test.for(MACHINE)('howdah %s --help', async (name, { expect: expected }) => {
+    const line = [...name.split(' '), '--help'];
+    const help = transcript(line, await howdah(line, { HOWDAH_HOME: home }));
+    await expected(help).toMatchFileSnapshot(join(GOLDEN, fileOf(name)));
+  });
+
+  test('howdah --help', async ({ expect: expected }) => {
+    await expected(transcript(['--help'], await howdah(['--help'], {}))).toMatchFileSnapshot(join(GOLDEN, 'howdah.txt'));
+  });
+});
+
+test('no golden file is left of a command that is no more', async () => {
+  const names = [...LEAVES.map(({ name }) => fileOf(name)), 'howdah.txt'];
+  expect((await readdir(GOLDEN)).toSorted()).toEqual(names.toSorted());
+});
+
+/** As a terminal would show it, with what is no data marked, and the exit code where it is not 0. */
+function transcript(line: readonly string[], { code, stdout, stderr }: Outcome): string {
+  const words = line.map((word) => (/[^\w./:=,@-]/.test(word) ? `'${word}'` : word));
+  const marked =
+    stderr === ''
+      ? ''
+      : stderr
+          .trimEnd()
+          .split('\n')
+          .map((text) => `! ${text}\n`)
+          .join('');
+  return `$ howdah ${words.join(' ')}\n${stdout}${marked}${code === 0 ? '' : `(exit ${code})\n`}`;
+}

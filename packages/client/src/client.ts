@@ -1,0 +1,60 @@
+import createFetchClient, { type Client } from 'openapi-fetch';
+import { DryRunError, errorOf } from './errors.ts';
+import type { components, paths } from './generated/api.ts';
+import { createRetryingFetch } from './retry.ts';
+
+export type Schemas = components['schemas'];
+export type HowdahClient = Client<paths>;
+
+export type ClientOptions = {
+  /** `http://HOST:PORT/public/api/v1` */
+  apiUrl: string;
+  /** `<public_key>:<secret_key>`; left out by the web console, whose cookie is its key. */
+  key?: string;
+  /** Further headers of each request. */
+  headers?: Record<string, string>;
+  /** How often what is safe to repeat is tried again, with growing pauses, after a lost connection or a 429, 502, 503 or 504; default 4. */
+  retries?: number;
+  /** Every change is only asked about: its call throws {@link DryRunError}, and nothing is done. */
+  dryRun?: boolean;
+  /** In place of the platform's fetch: one that knows the CA of the installation, say. */
+  fetch?: (request: Request) => Promise<Response>;
+};
+
+/**
+ * A client whose calls throw {@link HowdahError} for every answer that is an error, its {@link DryRunError} when nothing was done, and {@link NoAnswerError} when none comes.
+ *
+ * Each POST carries an Idempotency-Key of its own, so that the same one sent twice has one effect: it is tried again like a GET.
+ */
+export function createClient({ apiUrl, key, headers, retries = 4, dryRun = false, fetch }: ClientOptions): HowdahClient {
+  const client = createFetchClient<paths>({
+    baseUrl: apiUrl,
+    headers: { ...(key === undefined ? {} : { Authorization: `Bearer ${key}` }), ...headers },
+    fetch: createRetryingFetch(retries, fetch ?? ((request) => globalThis.fetch(request))),
+  });
+  client.use({
+    onRequest: ({ request }) => {
+      if (request.method === 'POST' && !request.headers.has(IDEMPOTENCY_KEY)) request.headers.set(IDEMPOTENCY_KEY, newKey());
+      if (!dryRun || request.method === 'GET') return undefined;
+      const url = new URL(request.url);
+      url.searchParams.set('dry_run', 'true');
+      return new Request(url, request);
+    },
+    onResponse: async ({ response }) => {
+      if (!response.ok) throw await errorOf(response);
+      // Whoever asked for a change is not to believe that it was made.
+      if (response.headers.get('Dry-Run') === 'true') {
+        const answer: Schemas['DryRun'] = JSON.parse(await response.text());
+        throw new DryRunError(response.status, answer);
+      }
+    },
+  });
+  return client;
+}
+
+const IDEMPOTENCY_KEY = 'Idempotency-Key';
+
+/** 128 random bits. Pages that came over plain HTTP from another machine have no `crypto.randomUUID`. */
+function newKey(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
+}

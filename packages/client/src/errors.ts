@@ -1,0 +1,53 @@
+import type { Schemas } from './client.ts';
+
+/** An answer that is an error of the API. */
+export class HowdahError extends Error {
+  /** Of HTTP. */
+  readonly status: number;
+  /** For programs: one of the codes of the API, such as `INVALID_STATE`; `UNKNOWN` when what answered was not the API. */
+  readonly code: string;
+  /** Stands in the log of the control plane too. */
+  readonly requestId: string | undefined;
+
+  constructor(status: number, code: string, message: string, requestId: string | undefined) {
+    super(message);
+    this.name = 'HowdahError';
+    this.status = status;
+    this.code = code;
+    this.requestId = requestId;
+  }
+}
+
+/** The call was only asked about, by `dry_run` or a key for nothing else: nothing was done. */
+export class DryRunError extends HowdahError {
+  /** What would be done. */
+  readonly answer: Schemas['DryRun'];
+
+  constructor(status: number, answer: Schemas['DryRun']) {
+    super(status, 'DRY_RUN', 'nothing was done: it was a dry run, as the call or its key asks for', undefined);
+    this.answer = answer;
+  }
+}
+
+/** No answer came: nobody listens, or the connection broke. Whether the call had an effect is not known. */
+export class NoAnswerError extends Error {
+  constructor(url: string, cause: unknown) {
+    super(`no answer from ${new URL(url).origin}: is the control plane up?`, { cause });
+    this.name = 'NoAnswerError';
+  }
+}
+
+/** The error that an answer is. */
+export async function errorOf(response: Response): Promise<HowdahError> {
+  const body: unknown = await response.json().catch(() => null);
+  const text = (name: string): string | undefined => {
+    const value: unknown = typeof body === 'object' && body !== null ? Reflect.get(body, name) : undefined;
+    return typeof value === 'string' ? value : undefined;
+  };
+  return new HowdahError(
+    response.status,
+    text('code') ?? 'UNKNOWN',
+    text('message') ?? `the server answered ${response.status}`,
+    text('request_id') ?? response.headers.get('X-Request-Id') ?? undefined,
+  );
+}

@@ -1,0 +1,126 @@
+import type { HowdahClient, Schemas } from './client.ts';
+import { HowdahError } from './errors.ts';
+import { pause } from './retry.ts';
+
+type Service = Schemas['Service'];
+
+/** What can be waited for: a status, or that the service is no more. */
+export type Target = Service['status'];
+
+export type WaitOptions = {
+  /** The longest wait, in ms; default ten minutes. */
+  timeoutMs?: number;
+  signal?: AbortSignal;
+  /** Told of each status on the way. */
+  onStatus?: (service: Service) => void;
+};
+
+/** The wait has ended without what was waited for: its time was over, or the service was deleted meanwhile. */
+export class WaitError extends Error {
+  override readonly name = 'WaitError';
+}
+
+/** The pace of clients of Tiger Cloud is a second; a create with a spare is done in a fraction of that. */
+const POLL_MS = { first: 50, longest: 1000, told: 10_000 } as const;
+
+/**
+ * Waits until a service has a status, by the stream of events, or by asking where that does not come; `DELETED`: until it is gone. A lost
+ * connection is no end of the wait.
+ *
+ * @returns the service as it is then; null when it is gone
+ * @throws WaitError, HowdahError
+ */
+export async function waitFor(
+  client: HowdahClient,
+  service: Pick<Service, 'project_id' | 'service_id'>,
+  target: Target,
+  { timeoutMs = 600_000, signal, onStatus }: WaitOptions = {},
+): Promise<Service | null> {
+  const deadline = AbortSignal.timeout(timeoutMs);
+  const either = signal === undefined ? deadline : AbortSignal.any([signal, deadline]);
+  const told = hearOf(client, service);
+  let last: Service | null = null;
+  try {
+    for (let waitMs: number = POLL_MS.first; ; waitMs = Math.min(waitMs * 1.5, POLL_MS.longest)) {
+      const seen = await look(client, service, either);
+      if (seen !== null && seen.status !== last?.status) onStatus?.(seen);
+      if (seen === null ? target === 'DELETED' : seen.status === target) return seen;
+      if (seen === null) throw new WaitError(`service ${service.service_id} is gone: ${target} will not come`);
+      last = seen;
+      await told.pause(waitMs, either);
+    }
+  } catch (error) {
+    if (!deadline.aborted || signal?.aborted === true) throw error;
+    const seconds = timeoutMs / 1000;
+    const message = `service ${service.service_id} is ${last?.status ?? 'unseen'} after ${seconds} s, not ${target}; its operations say what it does`;
+    throw new WaitError(message, { cause: error });
+  } finally {
+    told.close();
+  }
+}
+
+/** Told by the stream of events that something happened to a service. Where the stream does not come, nobody tells, and pauses are short. */
+function hearOf(client: HowdahClient, { project_id, service_id }: Pick<Service, 'project_id' | 'service_id'>) {
+  const ended = new AbortController();
+  let open = false;
+  let missed = false;
+  let pausing: AbortController | null = null;
+  let reader: ReadableStreamDefaultReader<string> | null = null;
+  const tell = (): void => {
+    missed = true;
+    pausing?.abort();
+  };
+
+  const listen = async (): Promise<void> => {
+    const { data } = await client.GET('/projects/{project_id}/events', {
+      params: { path: { project_id } },
+      parseAs: 'stream',
+      signal: ended.signal,
+    });
+    if (data === null || data === undefined) return;
+    open = true;
+    tell(); // of what happened before it was open it tells nothing
+    reader = data.pipeThrough(new TextDecoderStream()).getReader();
+    // Closed while it was being opened: what nobody reads would keep the program from ending.
+    if (ended.signal.aborted) return reader.cancel();
+    for (let part = await reader.read(); !part.done; part = await reader.read()) if (part.value.includes(service_id)) tell();
+  };
+  void listen()
+    .catch(() => undefined)
+    .finally(() => {
+      open = false;
+      tell();
+    });
+
+  return {
+    /** Ends early when something happened. @throws what `signal` was aborted with */
+    pause: async (ms: number, signal: AbortSignal): Promise<void> => {
+      if (!missed) {
+        pausing = new AbortController();
+        await pause(open ? POLL_MS.told : ms, AbortSignal.any([signal, pausing.signal])).catch((error: unknown) => {
+          if (signal.aborted) throw error;
+        });
+        pausing = null;
+      }
+      missed = false;
+    },
+    close: (): void => {
+      ended.abort();
+      // An abort that comes to nothing would leave the stream open.
+      reader?.cancel().catch(() => undefined);
+    },
+  };
+}
+
+async function look(client: HowdahClient, { project_id, service_id }: Pick<Service, 'project_id' | 'service_id'>, signal: AbortSignal) {
+  try {
+    const { data } = await client.GET('/projects/{project_id}/services/{service_id}', {
+      params: { path: { project_id, service_id } },
+      signal,
+    });
+    return data ?? null;
+  } catch (error) {
+    if (error instanceof HowdahError && error.code === 'NOT_FOUND') return null;
+    throw error;
+  }
+}

@@ -1,0 +1,191 @@
+/** The calls of a project: keys, limits, webhooks, the audit log, VPCs; and those of a service that came with them. */
+import type { Schemas } from '@howdah/client';
+import { queryOptions } from '@tanstack/react-query';
+import { body, client } from './api.ts';
+
+export type Key = Schemas['Key'];
+export type Webhook = Schemas['Webhook'];
+export type Delivery = Schemas['Delivery'];
+export type AuditEntry = Schemas['AuditEntry'];
+export type Vpc = Schemas['Vpc'];
+export type Finding = Schemas['Finding'];
+export type Peering = Schemas['Peering'];
+export type ReplicaSet = Schemas['ReadReplicaSetDetail'];
+
+const ofProject = (project: string) => ({ path: { project_id: project } });
+
+// ── the machine ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+export const doctorQuery = queryOptions({
+  queryKey: ['doctor'],
+  queryFn: ({ signal }) => body(client.GET('/doctor', { signal })),
+});
+
+// ── keys, limits ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+export const keysQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['keys', project],
+    queryFn: ({ signal }) => body(client.GET('/projects/{project_id}/keys', { params: ofProject(project), signal })),
+  });
+
+export async function createKey(project: string, request: Schemas['CreateKey']): Promise<Key> {
+  const answer = await body(client.POST('/projects/{project_id}/keys', { params: ofProject(project), body: request }));
+  if (!('public_key' in answer)) throw new Error('nothing was made: this key is for dry runs only');
+  return answer;
+}
+
+export const revokeKey = (project: string, publicKey: string) =>
+  client.DELETE('/projects/{project_id}/keys/{public_key}', { params: { path: { project_id: project, public_key: publicKey } } });
+
+export const projectQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['project', project],
+    queryFn: ({ signal }) => body(client.GET('/projects/{project_id}', { params: ofProject(project), signal })),
+  });
+
+// ── webhooks ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export const webhooksQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['webhooks', project],
+    queryFn: ({ signal }) => body(client.GET('/projects/{project_id}/webhooks', { params: ofProject(project), signal })),
+  });
+
+export async function createWebhook(project: string, request: Schemas['CreateWebhook']): Promise<Webhook> {
+  const answer = await body(client.POST('/projects/{project_id}/webhooks', { params: ofProject(project), body: request }));
+  if (!('url' in answer)) throw new Error('nothing was made: this key is for dry runs only');
+  return answer;
+}
+
+export function webhookCalls(project: string, id: string) {
+  const params = { path: { project_id: project, webhook_id: id } };
+  return {
+    delete: () => client.DELETE('/projects/{project_id}/webhooks/{webhook_id}', { params }),
+    test: async (): Promise<Schemas['WebhookTest']> => {
+      const answer = await body(client.POST('/projects/{project_id}/webhooks/{webhook_id}/test', { params }));
+      if (!('delivered' in answer)) throw new Error('nothing was sent: this key is for dry runs only');
+      return answer;
+    },
+    redeliver: (delivery: string) =>
+      client.POST('/projects/{project_id}/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver', {
+        params: { path: { ...params.path, delivery_id: delivery } },
+      }),
+  };
+}
+
+export const deliveriesQuery = (project: string, id: string) =>
+  queryOptions({
+    queryKey: ['webhooks', project, id, 'deliveries'],
+    queryFn: ({ signal }) =>
+      body(
+        client.GET('/projects/{project_id}/webhooks/{webhook_id}/deliveries', {
+          params: { path: { project_id: project, webhook_id: id }, query: { limit: '50' } },
+          signal,
+        }),
+      ),
+  });
+
+// ── audit log ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export type AuditFilter = { outcome: 'allowed' | 'refused' | null };
+
+/** A page, newest first, and the cursor of the next; undefined: it was the last. */
+export async function readAudit(project: string, { outcome }: AuditFilter, cursor: string, signal: AbortSignal) {
+  const query = { limit: '100', ...(outcome === null ? {} : { outcome }), ...(cursor === '' ? {} : { cursor }) };
+  const { data, response } = await client.GET('/projects/{project_id}/audit', { params: { ...ofProject(project), query }, signal });
+  return { entries: data ?? [], next: nextCursor(response) };
+}
+
+/** The cursor in a `Link` header that leads to the next page. */
+function nextCursor(response: Response): string | undefined {
+  const link = /<([^>]+)>;\s*rel="?next"?/.exec(response.headers.get('Link') ?? '')?.[1];
+  return link === undefined ? undefined : (new URL(link, response.url).searchParams.get('cursor') ?? undefined);
+}
+
+// ── VPCs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export const vpcsQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['vpcs', project],
+    queryFn: ({ signal }) => body(client.GET('/projects/{project_id}/vpcs', { params: ofProject(project), signal })),
+  });
+
+export type VpcWithPeerings = Vpc & { peerings: Peering[] };
+
+/** The VPCs, each with its peerings: drawn together. */
+export const networksQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['vpcs', project, 'peerings'],
+    queryFn: async ({ signal }): Promise<VpcWithPeerings[]> => {
+      const vpcs = await body(client.GET('/projects/{project_id}/vpcs', { params: ofProject(project), signal }));
+      const peeringsOf = async ({ id }: Vpc): Promise<Peering[]> => {
+        const path = { project_id: project, vpc_id: id };
+        return body(client.GET('/projects/{project_id}/vpcs/{vpc_id}/peerings', { params: { path }, signal }));
+      };
+      return Promise.all(vpcs.map(async (vpc) => ({ ...vpc, peerings: await peeringsOf(vpc) })));
+    },
+  });
+
+export const createVpc = (project: string, request: Schemas['CreateVpc']) =>
+  client.POST('/projects/{project_id}/vpcs', { params: ofProject(project), body: request });
+
+export function vpcCalls(project: string, id: string) {
+  const params = { path: { project_id: project, vpc_id: id } };
+  return {
+    delete: () => client.DELETE('/projects/{project_id}/vpcs/{vpc_id}', { params }),
+    peer: (request: Schemas['CreatePeering']) => client.POST('/projects/{project_id}/vpcs/{vpc_id}/peerings', { params, body: request }),
+    endPeering: (peering: string) =>
+      client.DELETE('/projects/{project_id}/vpcs/{vpc_id}/peerings/{peering_id}', {
+        params: { path: { ...params.path, peering_id: peering } },
+      }),
+  };
+}
+
+export function networkCalls(project: string, id: string) {
+  const params = { path: { project_id: project, service_id: id } };
+  return {
+    attach: (vpc: string) => client.POST('/projects/{project_id}/services/{service_id}/attachToVPC', { params, body: { vpc_id: vpc } }),
+    detach: () => client.POST('/projects/{project_id}/services/{service_id}/detachFromVPC', { params, body: {} }),
+  };
+}
+
+// ── read replica sets ────────────────────────────────────────────────────────────────────────────────────────────
+
+export const setsQuery = (project: string, id: string) =>
+  queryOptions({
+    queryKey: ['service', id, 'sets'],
+    queryFn: async ({ signal }) => {
+      const path = { project_id: project, service_id: id };
+      const sets = await body(client.GET('/projects/{project_id}/services/{service_id}/replicaSets', { params: { path }, signal }));
+      return Promise.all(
+        sets.map(({ id: set }) =>
+          body(
+            client.GET('/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}', {
+              params: { path: { ...path, replica_set_id: set } },
+              signal,
+            }),
+          ),
+        ),
+      );
+    },
+  });
+
+export function setCalls(project: string, service: string) {
+  const path = { project_id: project, service_id: service };
+  const of = (set: string) => ({ params: { path: { ...path, replica_set_id: set } } });
+  return {
+    create: (request: Schemas['CreateReadReplicaSet']) =>
+      client.POST('/projects/{project_id}/services/{service_id}/replicaSets', { params: { path }, body: request }),
+    delete: (set: string) => client.DELETE('/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}', of(set)),
+    resize: (set: string, cpuMillis: number) =>
+      client.POST('/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}/resize', {
+        ...of(set),
+        body: { cpu_millis: String(cpuMillis) },
+      }),
+    setPooler: (set: string, wanted: boolean) =>
+      wanted
+        ? client.POST('/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}/enablePooler', of(set))
+        : client.POST('/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}/disablePooler', of(set)),
+  };
+}

@@ -1,0 +1,200 @@
+/** What the console asks of the API: all through the typed client. A query's key begins with the service it is of. */
+import { createClient, HowdahError, type Schemas } from '@howdah/client';
+import { CONSOLE_HEADER } from '@howdah/contract/types';
+import { queryOptions } from '@tanstack/react-query';
+
+export type Service = Schemas['Service'];
+export type Operation = Schemas['Operation'];
+export type Member = Schemas['Member'];
+export type Region = Schemas['Region'];
+export type Backups = Schemas['Backups'];
+export type LogEntry = Schemas['ServiceLogs']['entries'][number];
+export type Me = Schemas['AuthInfo']['api_key'];
+
+export const BASE = '/public/api/v1';
+
+/** The cookie is the key; queries are tried again by {@link ./live.ts}, which also says that something is wrong. */
+export const client = createClient({
+  apiUrl: new URL(BASE, window.location.href).href,
+  headers: { [CONSOLE_HEADER]: '1' },
+  retries: 0,
+});
+
+/** The body of an answer that has one. */
+export async function body<T>(call: Promise<{ data?: T }>): Promise<T> {
+  const { data } = await call;
+  if (data === undefined) throw new Error('the server answered without a body');
+  return data;
+}
+
+// ── who ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Null: nobody is logged in. */
+export const meQuery = queryOptions({
+  queryKey: ['me'],
+  queryFn: async ({ signal }): Promise<Me | null> => {
+    try {
+      return (await body(client.GET('/auth/info', { signal }))).api_key;
+    } catch (error) {
+      if (error instanceof HowdahError && error.status === 401) return null;
+      throw error;
+    }
+  },
+  staleTime: 60_000,
+});
+
+// ── reads ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const ofProject = (project: string) => ({ path: { project_id: project } });
+const ofService = (project: string, id: string) => ({ path: { project_id: project, service_id: id } });
+
+export const servicesQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['services', project],
+    queryFn: ({ signal }) => body(client.GET('/projects/{project_id}/services', { params: ofProject(project), signal })),
+  });
+
+export const serviceQuery = (project: string, id: string) =>
+  queryOptions({
+    queryKey: ['service', id],
+    queryFn: ({ signal }) => body(client.GET('/projects/{project_id}/services/{service_id}', { params: ofService(project, id), signal })),
+  });
+
+export const operationsQuery = (project: string, id: string) =>
+  queryOptions({
+    queryKey: ['service', id, 'operations'],
+    queryFn: ({ signal }) =>
+      body(client.GET('/projects/{project_id}/operations', { params: { ...ofProject(project), query: { service_id: id } }, signal })),
+  });
+
+/** One by itself is told with how long it will still take, which a list is not. */
+export const operationQuery = (project: string, id: string) =>
+  queryOptions({
+    queryKey: ['operation', id],
+    queryFn: ({ signal }) =>
+      body(
+        client.GET('/projects/{project_id}/operations/{operation_id}', {
+          params: { path: { project_id: project, operation_id: id } },
+          signal,
+        }),
+      ),
+  });
+
+export const membersQuery = (project: string, id: string) =>
+  queryOptions({
+    queryKey: ['service', id, 'members'],
+    queryFn: ({ signal }) =>
+      body(client.GET('/projects/{project_id}/services/{service_id}/members', { params: ofService(project, id), signal })),
+  });
+
+export const backupsQuery = (project: string, id: string) =>
+  queryOptions({
+    queryKey: ['service', id, 'backups'],
+    queryFn: ({ signal }) =>
+      body(client.GET('/projects/{project_id}/services/{service_id}/backups', { params: ofService(project, id), signal })),
+  });
+
+export type SeriesRange = { fromMs: number; toMs: number; bucketSeconds: number };
+
+export const seriesQuery = (project: string, id: string, name: string, range: SeriesRange) =>
+  queryOptions({
+    queryKey: ['service', id, 'series', name, range.fromMs, range.toMs],
+    queryFn: ({ signal }) =>
+      body(
+        client.POST('/projects/{project_id}/services/{service_id}/metrics/series', {
+          params: ofService(project, id),
+          body: {
+            name,
+            from: new Date(range.fromMs).toISOString(),
+            to: new Date(range.toMs).toISOString(),
+            bucket_seconds: range.bucketSeconds,
+          },
+          signal,
+        }),
+      ),
+  });
+
+export const seriesNamesQuery = (project: string, id: string) =>
+  queryOptions({
+    queryKey: ['service', id, 'series'],
+    queryFn: ({ signal }) =>
+      body(client.GET('/projects/{project_id}/services/{service_id}/metrics/available-series', { params: ofService(project, id), signal })),
+    staleTime: Infinity,
+  });
+
+export type LogFilter = { search: string; severities: string[]; node?: number };
+
+export async function readLogs(
+  project: string,
+  id: string,
+  filter: LogFilter,
+  more: { cursor?: string; since?: string },
+  signal: AbortSignal,
+) {
+  const query = {
+    ...(filter.search === '' ? {} : { search: filter.search }),
+    ...(filter.severities.length === 0 ? {} : { severities: filter.severities }),
+    ...(filter.node === undefined ? {} : { node: String(filter.node) }),
+    ...more,
+  };
+  return body(client.GET('/projects/{project_id}/services/{service_id}/logs', { params: { ...ofService(project, id), query }, signal }));
+}
+
+export const regionsQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['regions', project],
+    queryFn: ({ signal }) => body(client.GET('/projects/{project_id}/regions', { params: ofProject(project), signal })),
+    staleTime: 60_000,
+  });
+
+export const deletedQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['deleted', project],
+    queryFn: ({ signal }) => body(client.GET('/projects/{project_id}/deletedServices', { params: ofProject(project), signal })),
+  });
+
+/** The service that a call made. */
+async function made(call: Promise<{ data?: object }>): Promise<Service> {
+  const answer = await body(call);
+  if (!isService(answer)) throw new Error('the answer holds no service: nothing was made');
+  return answer;
+}
+const isService = (answer: object): answer is Service => 'service_id' in answer && 'endpoint' in answer;
+
+// ── changes ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The changes of a service, by the names of the actions that its status allows. */
+export function serviceCalls(project: string, id: string) {
+  const params = ofService(project, id);
+  const at = '/projects/{project_id}/services/{service_id}';
+  return {
+    start: () => client.POST(`${at}/start`, { params }),
+    stop: () => client.POST(`${at}/stop`, { params }),
+    resize: (cpuMillis: number) => client.POST(`${at}/resize`, { params, body: { cpu_millis: String(cpuMillis) } }),
+    rename: (name: string) => client.POST(`${at}/rename`, { params, body: { name } }),
+    setEnvironment: (environment: 'DEV' | 'PROD') => client.POST(`${at}/setEnvironment`, { params, body: { environment } }),
+    updatePassword: (password: string) => client.POST(`${at}/updatePassword`, { params, body: { password } }),
+    setHA: (body: Schemas['SetHAInput']) => client.POST(`${at}/setHA`, { params, body }),
+    switchover: () => client.POST(`${at}/switchover`, { params }),
+    drill: (body: Schemas['DrillInput']) => client.POST(`${at}/drill`, { params, body }),
+    enablePooler: () => client.POST(`${at}/enablePooler`, { params }),
+    disablePooler: () => client.POST(`${at}/disablePooler`, { params }),
+    verifyBackup: () => client.POST(`${at}/backups/verify`, { params }),
+    fork: (request: Schemas['ForkService']) => made(client.POST(`${at}/forkService`, { params, body: request })),
+    restore: () => client.POST(`${at}/restore`, { params }),
+    delete: () => client.DELETE(at, { params }),
+  };
+}
+
+export const createService = (project: string, request: Schemas['CreateService']) =>
+  made(client.POST('/projects/{project_id}/services', { params: ofProject(project), body: request }));
+
+// ── passwords ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Initial passwords of services made in this tab: they are in one answer and nowhere else, and gone with the tab. */
+const passwords = new Map<string, string>();
+export const rememberPassword = ({ service_id: id, initial_password: password }: Service): void => {
+  if (password !== undefined) passwords.set(id, password);
+};
+export const setKnownPassword = (id: string, password: string): void => void passwords.set(id, password);
+export const passwordOf = (id: string): string | undefined => passwords.get(id);

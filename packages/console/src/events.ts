@@ -1,0 +1,80 @@
+/** What happens, as it happens: the stream of the project's events says what to look at again. */
+import { useQueryClient, type QueryClient } from '@tanstack/react-query';
+import { useEffect } from 'react';
+import { BASE } from './api.ts';
+
+/** Changes come in bursts, a step after the other: looked at together. */
+const GATHER_MS = 80;
+
+let streaming = false;
+/** Whether events come: whoever asks need not ask often. */
+export const isStreaming = (): boolean => streaming;
+
+/** What is told of, as the API names it. */
+export const EVENT_TYPES = [
+  'service.status',
+  'service.warnings',
+  'service.vpc',
+  'operation.started',
+  'operation.step',
+  'operation.failing',
+  'operation.finished',
+  'vpc.status',
+  'peering.status',
+] as const;
+
+/** Follows the events of a project as long as somebody looks. The browser comes back to the stream where it was. */
+export function useEvents(project: string): void {
+  const cache = useQueryClient();
+  useEffect(() => {
+    const source = new EventSource(`${BASE}/projects/${project}/events`);
+    const look = gather(cache);
+    source.addEventListener('open', () => {
+      streaming = true;
+      look(null); // of what happened before it was open nobody told
+    });
+    source.addEventListener('error', () => {
+      streaming = false;
+    });
+    for (const name of [...EVENT_TYPES, 'gap']) source.addEventListener(name, ({ data }: MessageEvent) => look(serviceOf(String(data))));
+    source.addEventListener('message', ({ data }) => look(serviceOf(String(data))));
+    return () => {
+      source.close();
+      streaming = false;
+    };
+  }, [cache, project]);
+}
+
+/** The service that an event is of; null: any. */
+function serviceOf(text: string): string | null {
+  const event: unknown = JSON.parse(text);
+  const data: unknown = typeof event === 'object' && event !== null ? Reflect.get(event, 'data') : null;
+  const id: unknown = typeof data === 'object' && data !== null ? Reflect.get(data, 'service_id') : null;
+  return typeof id === 'string' ? id : null;
+}
+
+/** Looks again at the lists and at the services that were named, once for all that came together. */
+function gather(cache: QueryClient): (service: string | null) => void {
+  let named: Set<string> | null = null;
+  let all = false;
+  return (service) => {
+    if (service === null) all = true;
+    if (named !== null) {
+      if (service !== null) named.add(service);
+      return;
+    }
+    named = new Set(service === null ? [] : [service]);
+    setTimeout(() => {
+      const ids = named ?? new Set();
+      const everything = all;
+      named = null;
+      all = false;
+      void cache.invalidateQueries({
+        predicate: ({ queryKey: [kind, id] }) =>
+          everything
+            ? kind !== 'me'
+            : kind === 'services' || kind === 'deleted' || (kind === 'service' && typeof id === 'string' && ids.has(id)),
+      });
+    }, GATHER_MS);
+  };
+}

@@ -1,0 +1,31 @@
+/** Figures and moments for people. */
+
+export function duration(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
+  const minutes = Math.round(ms / 60_000);
+  if (minutes < 120) return `${minutes} min`;
+  const hours = Math.round(minutes / 60);
+  return hours < 48 ? `${hours} h` : `${Math.round(hours / 24)} days`;
+}
+
+export function bytes(count: number): string {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB'];
+  const power = count < 1 ? 0 : Math.min(Math.floor(Math.log10(count) / 3), units.length - 1);
+  const value = count / 1000 ** power;
+  return `${value < 10 && power > 0 ? value.toFixed(1) : Math.round(value)} ${units[power] ?? 'B'}`;
+}
+
+export const cores = (millis: number): string => `${Number((millis / 1000).toPrecision(2))} CPU`;
+
+const moment = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' });
+export const fullTime = (iso: string): string => moment.format(new Date(iso));
+export const clockTime = (iso: string): string => clock.format(new Date(iso));
+
+/** "3 min ago". */
+export function ago(iso: string, nowMs = Date.now()): string {
+  const ms = nowMs - Date.parse(iso);
+  if (ms < 5000) return 'just now';
+  return `${ms < 60_000 ? `${Math.round(ms / 1000)} s` : duration(ms)} ago`;
+}

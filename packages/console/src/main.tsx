@@ -1,0 +1,37 @@
+import './mantine.css';
+import '@mantine/notifications/styles.css';
+import './styles.css';
+// All styles come with the page: those of pages that are loaded later are small, and nothing is ever drawn without them.
+import './pages/create.module.css';
+import './pages/project.module.css';
+import './pages/service/service.module.css';
+import 'uplot/dist/uPlot.min.css';
+import { MantineProvider, localStorageColorSchemeManager } from '@mantine/core';
+import { Notifications } from '@mantine/notifications';
+import { QueryClientProvider } from '@tanstack/react-query';
+import { RouterProvider } from '@tanstack/react-router';
+import { setNonce } from 'get-nonce';
+import { createRoot } from 'react-dom/client';
+import { queryClient } from './live.ts';
+import { router } from './router.tsx';
+import { theme } from './theme.ts';
+
+/** The server's word for the styles that this page may make itself. */
+const nonce = document.querySelector<HTMLMetaElement>('meta[name="csp-nonce"]')?.nonce ?? '';
+setNonce(nonce);
+
+const root = document.querySelector('#root');
+if (root === null) throw new Error('index.html has no #root');
+createRoot(root).render(
+  <MantineProvider
+    theme={theme}
+    defaultColorScheme="auto"
+    colorSchemeManager={localStorageColorSchemeManager({ key: 'howdah-theme' })}
+    getStyleNonce={() => nonce}
+  >
+    <Notifications position="bottom-right" />
+    <QueryClientProvider client={queryClient}>
+      <RouterProvider router={router} />
+    </QueryClientProvider>
+  </MantineProvider>,
+);

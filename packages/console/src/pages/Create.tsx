@@ -1,0 +1,227 @@
+import { NativeSelect, Radio, SegmentedControl, Switch, TextInput } from '@mantine/core';
+import { ADDONS_OF_TYPE, MAX_REPLICAS, NAME_MAX_CHARACTERS, type ServiceType } from '@howdah/contract/types';
+import type { Schemas } from '@howdah/client';
+import { useQuery } from '@tanstack/react-query';
+import { useNavigate } from '@tanstack/react-router';
+import { Activity, Database, Sparkles, type LucideIcon } from 'lucide-react';
+import { useState } from 'react';
+import { createService, rememberPassword, type Region } from '../api.ts';
+import { vpcsQuery } from '../api-project.ts';
+import { Choice } from '../components/Choice.tsx';
+import { Load } from '../components/Load.tsx';
+import { ActionButton, Card, Code, ErrorNotice, Notice, PageHead } from '../components/ui.tsx';
+import { useCall } from '../components/use-call.tsx';
+import { cores } from '../format.ts';
+import { useRegions } from '../live.ts';
+import { useMe } from '../session.ts';
+import { TYPE_NAMES, whyReadOnly } from '../status.ts';
+import { cliOf, curlOf } from '../snippets.ts';
+import classes from './create.module.css';
+
+const TYPES: Record<ServiceType, { about: string; icon: LucideIcon }> = {
+  TIMESCALEDB: { about: 'Time series and events: hypertables, compression, continuous aggregates.', icon: Activity },
+  POSTGRES: { about: 'Plain PostgreSQL with its own extensions.', icon: Database },
+  VECTOR: { about: 'Embeddings and similarity search, with pgvector.', icon: Sparkles },
+};
+const isType = (value: string): value is ServiceType => value in TYPES;
+
+type Wish = {
+  name: string;
+  type: ServiceType;
+  size: string;
+  replicas: number;
+  sync: number;
+  pooler: boolean;
+  /** Empty: in none. */
+  vpc: string;
+  environment: 'DEV' | 'PROD';
+};
+
+export function Create() {
+  return (
+    <>
+      <PageHead title="Create a service" about="A PostgreSQL server of its own, ready in about a second." />
+      <Load query={useRegions()}>{([region]) => region !== undefined && <CreateForm region={region} />}</Load>
+    </>
+  );
+}
+
+function CreateForm({ region }: { region: Region }) {
+  const me = useMe();
+  const { project } = me;
+  const navigate = useNavigate();
+  const [form, setForm] = useState<Wish>({
+    name: '',
+    type: region.service_types.find(({ available }) => available)?.service_type ?? 'POSTGRES',
+    size: String(region.sizes[0]?.cpu_millis ?? 'shared'),
+    replicas: 0,
+    sync: 0,
+    pooler: false,
+    vpc: '',
+    environment: 'DEV',
+  });
+  const change = (part: Partial<Wish>): void => setForm((old) => ({ ...old, ...part }));
+  const request = requestOf(form);
+  const create = useCall(() => createService(project.id, request), {
+    quiet: true,
+    onDone: (service) => {
+      rememberPassword(service);
+      void navigate({ to: '/services/$id', params: { id: service.service_id } });
+    },
+  });
+  const ha = region.high_availability;
+  const here = useQuery(vpcsQuery(project.id)).data?.filter(({ region_code: code }) => code === region.code) ?? [];
+  const why = whyReadOnly(me) ?? (form.name.trim() === '' ? 'give it a name first' : null);
+  return (
+    <form
+      className={classes.grid}
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (why === null) create.run();
+      }}
+    >
+      <div className={classes.form}>
+        <Card title="Name">
+          <TextInput
+            aria-label="Name"
+            placeholder="orders"
+            size="md"
+            data-autofocus
+            required
+            maxLength={NAME_MAX_CHARACTERS}
+            value={form.name}
+            onChange={(event) => change({ name: event.currentTarget.value })}
+          />
+        </Card>
+
+        <Card title="Type" hint={`in the region ${region.code}`}>
+          <Radio.Group aria-label="Type" value={form.type} onChange={(type) => isType(type) && change({ type })}>
+            <div className={classes.list}>
+              {region.service_types.map(({ service_type: type, available, version, reason }) => {
+                const { about, icon: Icon } = TYPES[type];
+                return (
+                  <Choice
+                    key={type}
+                    value={type}
+                    why={available ? null : `Not here: ${reason ?? 'this region cannot run it'}`}
+                    title={
+                      <>
+                        <Icon size={17} aria-hidden />
+                        {TYPE_NAMES[type]}
+                      </>
+                    }
+                  >
+                    {about} PostgreSQL {version}.
+                  </Choice>
+                );
+              })}
+            </div>
+          </Radio.Group>
+        </Card>
+
+        <Card
+          title="Size"
+          hint={region.limits_enforced ? 'enforced by the operating system' : 'sets PostgreSQL’s memory; not enforced here'}
+        >
+          <Radio.Group aria-label="Size" value={form.size} onChange={(size) => change({ size })}>
+            <div className={classes.sizes}>
+              {region.sizes.map(({ cpu_millis: cpu, memory_gbs: memory }) => (
+                <Choice key={cpu} value={String(cpu)} title={cores(cpu)}>
+                  {memory} GB
+                </Choice>
+              ))}
+              <Choice value="shared" title="Shared">
+                no limits
+              </Choice>
+            </div>
+          </Radio.Group>
+        </Card>
+
+        <Card title="High availability" hint="a replica takes over by itself when the primary dies">
+          {ha.available ? (
+            <>
+              <SegmentedControl
+                aria-label="Replicas"
+                value={String(form.replicas)}
+                onChange={(value) => change({ replicas: Number(value), sync: Math.min(form.sync, Number(value)) })}
+                data={Array.from({ length: MAX_REPLICAS + 1 }, (_, n) => ({
+                  value: String(n),
+                  label: n === 0 ? 'None' : n === 1 ? '1 standby' : `${n} standbys`,
+                }))}
+              />
+              <Switch
+                mt="md"
+                disabled={form.replicas === 0}
+                checked={form.sync > 0}
+                onChange={(event) => change({ sync: event.currentTarget.checked ? 1 : 0 })}
+                label="Lose nothing: each write is on a standby before it is acknowledged"
+              />
+            </>
+          ) : (
+            <Notice tone="warn">
+              <p>{ha.reason ?? 'this region has none'}</p>
+            </Notice>
+          )}
+        </Card>
+
+        <Card title="Connection pooler">
+          <Switch
+            checked={form.pooler}
+            disabled={!region.pooler.available}
+            onChange={(event) => change({ pooler: event.currentTarget.checked })}
+            label="Keep a few connections open and lend them out"
+            description={region.pooler.available ? `PgBouncer ${region.pooler.version ?? ''}, on a port of its own` : region.pooler.reason}
+          />
+        </Card>
+
+        <Card
+          title="Network"
+          hint={form.vpc === '' ? 'its endpoint is open to all' : 'only clients of the VPC and its active peers get in'}
+        >
+          <NativeSelect
+            aria-label="VPC"
+            value={form.vpc}
+            onChange={(event) => change({ vpc: event.currentTarget.value })}
+            data={[{ value: '', label: 'In no VPC' }, ...here.map(({ id, name, cidr }) => ({ value: id, label: `${name} (${cidr})` }))]}
+            {...(here.length === 0 ? { description: 'There is no VPC in this region yet: one is made under VPCs.' } : {})}
+          />
+        </Card>
+
+        <Card title="Environment" hint="a PROD service is deleted by admin keys only">
+          <SegmentedControl<'DEV' | 'PROD'>
+            aria-label="Environment"
+            value={form.environment}
+            onChange={(environment) => change({ environment })}
+            data={['DEV', 'PROD']}
+          />
+        </Card>
+      </div>
+
+      <div className={classes.aside}>
+        <Card title="The same by hand" hint="as you click">
+          <div style={{ display: 'grid', gap: 12 }}>
+            <Code value={cliOf(request)} label="command" />
+            <Code value={curlOf(request)} label="curl" wrap />
+          </div>
+        </Card>
+        <ErrorNotice error={create.error} />
+        <ActionButton type="submit" size="md" why={why} loading={create.pending}>
+          Create {form.name.trim() === '' ? 'the service' : form.name}
+        </ActionButton>
+      </div>
+    </form>
+  );
+}
+
+/** What is left at its default is left out: the calls shown are as short as they can be. */
+function requestOf({ name, type, size, replicas, sync, pooler, vpc, environment }: Wish): Schemas['CreateService'] {
+  return {
+    name: name === '' ? 'orders' : name,
+    addons: [...ADDONS_OF_TYPE[type]],
+    ...(size === 'shared' ? { cpu_millis: 'shared', memory_gbs: 'shared' } : { cpu_millis: size }),
+    ...(replicas === 0 ? {} : { replica_count: replicas, sync_replica_count: sync }),
+    ...(pooler ? { enable_pooler: true } : {}),
+    ...(vpc === '' ? {} : { vpc_id: vpc }),
+    ...(environment === 'DEV' ? {} : { environment_tag: environment }),
+  };
+}

@@ -1,0 +1,161 @@
+import { Checkbox, Input, NativeSelect, SegmentedControl } from '@mantine/core';
+import { ROLES, type Role } from '@howdah/contract/types';
+import { useQuery } from '@tanstack/react-query';
+import { KeyRound } from 'lucide-react';
+import { useState } from 'react';
+import { createKey, keysQuery, revokeKey, type Key } from '../api-project.ts';
+import { Confirm } from '../components/Confirm.tsx';
+import { Fields, Form, NameInput } from '../components/Form.tsx';
+import { Load } from '../components/Load.tsx';
+import { Rows } from '../components/Rows.tsx';
+import { Secret } from '../components/Secret.tsx';
+import { Ago, Card, Empty, PageHead, Pill } from '../components/ui.tsx';
+import { useCall } from '../components/use-call.tsx';
+import { fullTime } from '../format.ts';
+import { useMe } from '../session.ts';
+import ui from './project.module.css';
+
+const DAY_MS = 86_400_000;
+const LIFETIMES = { '0': 'never', '1': 'in a day', '7': 'in a week', '30': 'in 30 days', '90': 'in 90 days', '365': 'in a year' };
+const ABOUT: Record<Role, string> = {
+  admin: 'may do everything',
+  developer: 'may not manage keys or delete PROD services',
+  viewer: 'may only read',
+};
+
+export function Keys() {
+  const me = useMe();
+  const keys = useQuery({ ...keysQuery(me.project.id), refetchInterval: 10_000 });
+  const why = me.role === 'admin' ? null : `a key with the role ${me.role} may not manage keys; it takes a key with the role admin`;
+  return (
+    <>
+      <PageHead title="Keys" about="Who may do what by the API. A key is shown once; a revoked one is refused at once, everywhere." />
+      <div className={ui.stack}>
+        <NewKey why={why} />
+        <Load query={keys}>{(found) => <List keys={found} why={why} />}</Load>
+      </div>
+    </>
+  );
+}
+
+function NewKey({ why }: { why: string | null }) {
+  const { project } = useMe();
+  const [name, setName] = useState('');
+  const [role, setRole] = useState<Role>('developer');
+  const [days, setDays] = useState('0');
+  const [forkOnly, setForkOnly] = useState(false);
+  const [dryRunOnly, setDryRunOnly] = useState(false);
+  const [secret, setSecret] = useState<string | null>(null);
+  const create = useCall(
+    () =>
+      createKey(project.id, {
+        name: name.trim(),
+        role,
+        ...(days === '0' ? {} : { expires_at: new Date(Date.now() + Number(days) * DAY_MS).toISOString() }),
+        ...(forkOnly ? { fork_only: true } : {}),
+        ...(dryRunOnly ? { dry_run_only: true } : {}),
+      }),
+    {
+      quiet: true,
+      onDone: ({ public_key: publicKey, secret_key: secretKey = '' }) => {
+        setSecret(`${publicKey}:${secretKey}`);
+        setName('');
+      },
+    },
+  );
+  const notYet = why ?? (name.trim() === '' ? 'give it a name first' : null);
+  return (
+    <Card title="New key">
+      <Form call={create} why={notYet} onSubmit={() => create.run()} submit="Create the key">
+        <Fields>
+          <NameInput label="Name" placeholder="ci" value={name} onChange={setName} />
+          <NativeSelect
+            label="Expires"
+            value={days}
+            onChange={(event) => setDays(event.currentTarget.value)}
+            data={Object.entries(LIFETIMES).map(([value, label]) => ({ value, label }))}
+          />
+          <div>
+            <Input.Label component="div">Role</Input.Label>
+            <SegmentedControl<Role> aria-label="Role" fullWidth value={role} onChange={setRole} data={[...ROLES]} />
+          </div>
+        </Fields>
+        <p className={ui.muted}>
+          A key with the role {role} {ABOUT[role]}.
+        </p>
+        <Checkbox
+          checked={forkOnly}
+          onChange={(event) => setForkOnly(event.currentTarget.checked)}
+          label="Forks only: changes nothing but forks that it made"
+        />
+        <Checkbox
+          checked={dryRunOnly}
+          onChange={(event) => setDryRunOnly(event.currentTarget.checked)}
+          label="Dry runs only: is told what would be done"
+        />
+      </Form>
+      <Secret title="The new key" label="key" value={secret} onClose={() => setSecret(null)} />
+    </Card>
+  );
+}
+
+function List({ keys, why }: { keys: readonly Key[]; why: string | null }) {
+  const { project, public_key: mine } = useMe();
+  const revoke = useCall((publicKey: string) => revokeKey(project.id, publicKey));
+  return (
+    <Card flush>
+      {keys.length === 0 ? (
+        <Empty icon={KeyRound} title="No keys">
+          Each program and each person gets a key of its own, so that each can be revoked alone.
+        </Empty>
+      ) : (
+        <Rows
+          rows={keys}
+          idOf={({ public_key: publicKey }) => publicKey}
+          columns={[
+            {
+              title: 'Name',
+              show: ({ name, public_key: publicKey }) => (
+                <>
+                  <strong className={ui.strong}>{name}</strong>
+                  <div className={`mono ${ui.muted}`}>{publicKey}</div>
+                </>
+              ),
+            },
+            {
+              title: 'Role',
+              show: ({ role, fork_only: forkOnly, dry_run_only: dryRunOnly }) => (
+                <>
+                  {role}
+                  <div className={ui.muted}>
+                    {[forkOnly ? 'forks only' : '', dryRunOnly ? 'dry runs only' : ''].filter(Boolean).join(', ')}
+                  </div>
+                </>
+              ),
+            },
+            { title: 'Last used', show: ({ last_used: at }) => (at === null ? 'never' : <Ago iso={at} />) },
+            { title: 'Expires', show: ({ expires_at: at }) => (at === null ? 'never' : fullTime(at)) },
+            {
+              title: null,
+              show: ({ name, public_key: publicKey, revoked_at: revoked }) =>
+                revoked !== null ? (
+                  <Pill tone="idle">revoked</Pill>
+                ) : (
+                  <Confirm
+                    label="Revoke"
+                    title={`Revoke ${name}`}
+                    why={why}
+                    pending={revoke.pending}
+                    onConfirm={() => revoke.run(publicKey)}
+                  >
+                    Whoever uses <code>{publicKey}</code> is refused from that moment on.
+                    {publicKey === mine && ' It is the key of this very session, which ends with it.'}
+                  </Confirm>
+                ),
+            },
+          ]}
+        />
+      )}
+    </Card>
+  );
+}

@@ -1,0 +1,111 @@
+import { HowdahError } from '@howdah/client';
+import { useQuery } from '@tanstack/react-query';
+import { Check, MapPin, TriangleAlert, X } from 'lucide-react';
+import type { ReactNode } from 'react';
+import type { Region } from '../api.ts';
+import { doctorQuery, type Finding } from '../api-project.ts';
+import { Load } from '../components/Load.tsx';
+import { Card, Empty, ErrorNotice, PageHead, Waiting } from '../components/ui.tsx';
+import { cores } from '../format.ts';
+import { useRegions } from '../live.ts';
+import { TYPE_NAMES } from '../status.ts';
+import ui from './project.module.css';
+
+export function Regions() {
+  return (
+    <>
+      <PageHead title="Regions" about="What each can run, how, and for what it cannot, the command that adds it." />
+      <div className={ui.stack}>
+        <Load query={useRegions()}>
+          {(regions) =>
+            regions.length === 0 ? (
+              <Card>
+                <Empty icon={MapPin} title="No region">
+                  An engine makes one when it starts.
+                </Empty>
+              </Card>
+            ) : (
+              <>
+                {regions.map((region) => (
+                  <RegionCard key={region.code} region={region} />
+                ))}
+                <Doctor />
+              </>
+            )
+          }
+        </Load>
+      </div>
+    </>
+  );
+}
+
+/** What `howdah doctor` says of the machine, to those who look after it. */
+function Doctor() {
+  const { data, error } = useQuery(doctorQuery);
+  return (
+    <Card title="This machine" hint="as howdah doctor says it">
+      {data !== undefined ? (
+        <Findings findings={data} />
+      ) : error === null ? (
+        <Waiting rows={8} />
+      ) : isRefused(error) ? (
+        <p className={ui.muted}>{error.message}.</p>
+      ) : (
+        <ErrorNotice error={error} />
+      )}
+    </Card>
+  );
+}
+const isRefused = (error: unknown): error is HowdahError => error instanceof HowdahError && error.status === 403;
+
+function RegionCard({ region }: { region: Region }) {
+  const smallest = region.sizes[0];
+  const largest = region.sizes.at(-1);
+  const sizes = smallest === undefined || largest === undefined ? 'none' : `${cores(smallest.cpu_millis)} to ${cores(largest.cpu_millis)}`;
+  return (
+    <Card title={region.code} hint={`engine ${region.engine}`}>
+      <Findings
+        findings={[
+          ...region.service_types.map(({ service_type: type, ...capability }) =>
+            capabilityOf(TYPE_NAMES[type], 'on PostgreSQL', capability),
+          ),
+          capabilityOf('Connection pooler', 'PgBouncer', region.pooler),
+          capabilityOf('High availability', 'HAProxy', region.high_availability),
+          { what: 'Sizes', state: 'ok', found: sizes },
+          { what: 'Limits', state: region.limits_enforced ? 'ok' : 'note', found: region.limits_note },
+          { what: 'Forks and snapshots', state: region.clone_method === 'copy' ? 'note' : 'ok', found: region.fork_cost },
+          { what: 'VPCs', state: region.vpc.way === 'bridge' ? 'ok' : 'note', found: region.vpc.note },
+        ]}
+      />
+    </Card>
+  );
+}
+
+function capabilityOf(what: string, program: string, { available, version, reason }: Region['pooler']): Finding {
+  return available
+    ? { what, state: 'ok', found: `${program} ${version ?? ''}` }
+    : { what, state: 'missing', found: reason ?? 'cannot be had here' };
+}
+
+const LOOK: Record<Finding['state'], ReactNode> = {
+  ok: <Check size={17} color="var(--good)" aria-label="fine" />,
+  note: <TriangleAlert size={17} color="var(--warn)" aria-label="a note" />,
+  missing: <X size={17} color="var(--bad)" aria-label="missing" />,
+};
+
+function Findings({ findings }: { findings: readonly Finding[] }) {
+  return (
+    <ul className={ui.findings}>
+      {findings.map(({ what, state, found, mend }) => (
+        <li key={`${what} ${found}`} className={ui.finding}>
+          {LOOK[state]}
+          <strong>{what}</strong>
+          <span>
+            {found}
+            {mend !== undefined && <span className={ui.mend}>{mend}</span>}
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,52 @@
+import { useQuery } from '@tanstack/react-query';
+import { projectQuery } from '../api-project.ts';
+import { Load } from '../components/Load.tsx';
+import { Card, PageHead } from '../components/ui.tsx';
+import { cores, fullTime } from '../format.ts';
+import { useMe } from '../session.ts';
+import classes from './service/service.module.css';
+
+/** What is counted, and how it is shown. */
+const COUNTED = [
+  { name: 'services', label: 'Services', show: String },
+  { name: 'replica_sets', label: 'Read replica sets', show: String },
+  { name: 'cpu_millis', label: 'CPU', show: cores },
+  { name: 'memory_gbs', label: 'Memory', show: (gbs: number) => `${gbs} GB` },
+] as const;
+
+export function Usage() {
+  const { project } = useMe();
+  const query = useQuery({ ...projectQuery(project.id), refetchInterval: 5000 });
+  return (
+    <>
+      <PageHead title="Usage" about="What this project has, and the most that it may have." />
+      <Load query={query}>
+        {({ name, created, used, limits }) => (
+          <Card title={name} hint={`since ${fullTime(created)}`}>
+            <div className={classes.meters}>
+              {COUNTED.map(({ name: counted, label, show }) => {
+                const limit = limits[counted] ?? null;
+                return (
+                  <div key={counted}>
+                    <div className={`${classes.meterHead} num`}>
+                      <span>{label}</span>
+                      <span>
+                        {show(used[counted])}
+                        {limit === null ? ', without a limit' : ` of ${show(limit)}`}
+                      </span>
+                    </div>
+                    {limit !== null && (
+                      <div className={classes.bar}>
+                        <div style={{ width: `${limit === 0 ? 100 : Math.min(100, (used[counted] / limit) * 100)}%` }} />
+                      </div>
+                    )}
+                  </div>
+                );
+              })}
+            </div>
+          </Card>
+        )}
+      </Load>
+    </>
+  );
+}

@@ -1,0 +1,290 @@
+/** Which server takes writes, who follows it and how closely; and the rehearsal of losing it. */
+import { Modal, SegmentedControl, Switch, TextInput } from '@mantine/core';
+import { useDisclosure } from '@mantine/hooks';
+import { MAX_REPLICAS } from '@howdah/contract/types';
+import { ArrowLeftRight, Server, Unplug } from 'lucide-react';
+import { useState, type ReactNode } from 'react';
+import { serviceCalls, type Member, type Operation, type Service } from '../../api.ts';
+import type { ReplicaSet } from '../../api-project.ts';
+import { Form } from '../../components/Form.tsx';
+import { Load } from '../../components/Load.tsx';
+import { ActionButton, Ago, Card, Empty, Notice, Pill, Steps } from '../../components/ui.tsx';
+import { useCall } from '../../components/use-call.tsx';
+import { bytes, duration } from '../../format.ts';
+import { useMembers, useOperations, useReplicaSets, useThisService } from '../../live.ts';
+import { useMe } from '../../session.ts';
+import { whyNot, type Tone } from '../../status.ts';
+import { ReplicaSets } from './ReplicaSets.tsx';
+import classes from './service.module.css';
+
+export function Availability() {
+  const service = useThisService();
+  const members = useMembers();
+  const sets = useReplicaSets();
+  const { data: operations } = useOperations();
+  const { replica_count: count, sync_replica_count: sync } = service.ha_replicas;
+  return (
+    <Load query={members}>
+      {(servers) => (
+        <Load query={sets}>
+          {(found) => (
+            <div className={classes.stack}>
+              <Card title="Now" hint="as the servers say themselves">
+                <Picture service={service} members={servers} sets={found} />
+              </Card>
+              <div className={classes.two}>
+                <Replicas key={`${count} ${sync}`} service={service} />
+                <Rehearsal service={service} operations={operations ?? []} />
+              </div>
+              <ReplicaSets sets={found} />
+            </div>
+          )}
+        </Load>
+      )}
+    </Load>
+  );
+}
+
+const LOOK: Record<Member['state'], { tone: Tone; label: string }> = {
+  running: { tone: 'good', label: 'takes writes' },
+  streaming: { tone: 'good', label: 'streaming' },
+  catching_up: { tone: 'busy', label: 'catching up' },
+  disconnected: { tone: 'bad', label: 'disconnected' },
+  stopped: { tone: 'idle', label: 'stopped' },
+};
+
+function Picture({ service, members, sets }: { service: Service; members: readonly Member[]; sets: readonly ReplicaSet[] }) {
+  const endpoint = service.vpc_endpoint ?? service.endpoint;
+  const followers = sets.length + members.length - 1;
+  const primary = members.find(({ role }) => role === 'primary');
+  const standbys = members.filter(({ role }) => role === 'standby');
+  if (primary === undefined)
+    return (
+      <Empty icon={Server} title="No server yet">
+        The service is being made; its servers stand here as soon as they are there.
+      </Empty>
+    );
+  return (
+    <div className={classes.picture} role="group" aria-label="Servers">
+      <div className={classes.nodeBox}>
+        <div className={classes.nodeHead}>Endpoint</div>
+        <span className={`${classes.hint} mono`}>
+          {endpoint.host}:{endpoint.port}
+        </span>
+      </div>
+      <Wire moving={primary.state === 'running'} />
+      <Node member={primary} />
+      {followers > 0 && (
+        <>
+          <Wire moving={primary.state === 'running'} />
+          <div className={classes.followers}>
+            {standbys.map((member) => (
+              <Follower key={member.node} follows={member.state === 'streaming'}>
+                <Node member={member} />
+              </Follower>
+            ))}
+            {sets.map((set) => (
+              <Follower key={set.id} follows={set.node_states.some(({ serving }) => serving)}>
+                <SetBox set={set} />
+              </Follower>
+            ))}
+          </div>
+        </>
+      )}
+    </div>
+  );
+}
+
+function Follower({ follows, children }: { follows: boolean; children: ReactNode }) {
+  return (
+    <div className={classes.follower} {...(follows ? { 'data-following': true } : {})}>
+      {children}
+    </div>
+  );
+}
+
+/** A set with each of its nodes. Nothing waits for them: they are all asynchronous. */
+function SetBox({ set }: { set: ReplicaSet }) {
+  const { name, node_states: nodes } = set;
+  const endpoint = set.vpc_endpoint ?? set.endpoint;
+  return (
+    <div className={classes.nodeBox} data-role="set" role="group" aria-label={`Read replica set ${name}`}>
+      <div className={classes.nodeHead}>
+        <span>
+          {name} <span className={classes.hint}>read replica set</span>
+        </span>
+      </div>
+      <span className={`${classes.hint} mono`}>
+        {endpoint.host}:{endpoint.port}
+      </span>
+      <ul className={`${classes.setNodes} num`}>
+        {nodes.map(({ node, serving, lag_bytes: lag, lag_seconds: lagSeconds, detail }) => (
+          <li key={node} title={detail}>
+            <Pill tone={serving ? 'good' : 'bad'}>node {node}</Pill> {serving ? said('asynchronous', lag, lagSeconds) : detail}
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+/** How one follows: whether it is waited for, and how far behind it is. */
+function said(sync: 'synchronous' | 'asynchronous', lagBytes: number | null, lagSeconds: number | null): string {
+  const far = lagBytes === null ? null : lagBytes === 0 ? 'no lag' : `${bytes(lagBytes)} behind`;
+  return [sync, far, lagSeconds === null || lagBytes === 0 ? null : duration(lagSeconds * 1000)]
+    .filter((part) => part !== null)
+    .join(' · ');
+}
+
+function Node({ member: { node, role, state, synchronous, lag_bytes: lag, lag_seconds: lagSeconds } }: { member: Member }) {
+  const { tone, label } = LOOK[state];
+  return (
+    <div className={classes.nodeBox} data-role={role} role="group" aria-label={`Node ${node}: ${role}`}>
+      <div className={classes.nodeHead}>
+        <span>
+          {role === 'primary' ? 'Primary' : 'Standby'} <span className={classes.hint}>node {node}</span>
+        </span>
+        <Pill tone={tone}>{label}</Pill>
+      </div>
+      <span className={`${classes.hint} num`}>
+        {role === 'primary' ? 'reads and writes' : said(synchronous ? 'synchronous' : 'asynchronous', lag, lagSeconds)}
+      </span>
+    </div>
+  );
+}
+
+function Wire({ moving }: { moving: boolean }) {
+  return (
+    <svg className={classes.wire} viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden>
+      <path d="M0 50 H100" className={moving ? classes.flow : ''} />
+    </svg>
+  );
+}
+
+function Replicas({ service }: { service: Service }) {
+  const me = useMe();
+  const { replica_count: count, sync_replica_count: sync } = service.ha_replicas;
+  const [wanted, setWanted] = useState({ count, sync });
+  const set = useCall(
+    () => serviceCalls(me.project.id, service.service_id).setHA({ replica_count: wanted.count, sync_replica_count: wanted.sync }),
+    { quiet: true },
+  );
+  const same = wanted.count === count && wanted.sync === sync;
+  return (
+    <Card title="Standbys">
+      <Form call={set} why={same ? 'this is how it is' : whyNot('setHA', service, me)} onSubmit={() => set.run()} submit="Apply">
+        <p className={classes.hint}>
+          A standby follows the primary and takes over within a fraction of a second when it dies. The endpoint stays the same.
+        </p>
+        <SegmentedControl
+          aria-label="Standbys"
+          value={String(wanted.count)}
+          onChange={(value) => setWanted(({ sync: old }) => ({ count: Number(value), sync: Math.min(old, Number(value)) }))}
+          data={Array.from({ length: MAX_REPLICAS + 1 }, (_, n) => ({ value: String(n), label: n === 0 ? 'None' : String(n) }))}
+        />
+        <Switch
+          disabled={wanted.count === 0}
+          checked={wanted.sync > 0}
+          onChange={(event) => {
+            const { checked } = event.currentTarget;
+            setWanted((old) => ({ ...old, sync: checked ? 1 : 0 }));
+          }}
+          label="Lose nothing"
+          description="each write is on a standby before it is acknowledged, which takes a little longer"
+        />
+      </Form>
+    </Card>
+  );
+}
+
+/** The newest operation that changed who the primary is, and the newest drill with what it measured. */
+function Rehearsal({ service, operations }: { service: Service; operations: readonly Operation[] }) {
+  // The failover that a drill brings about stands beside it.
+  const last =
+    operations.find(({ kind }) => kind === 'drill' || kind === 'switchover') ?? operations.find(({ kind }) => kind === 'failover');
+  const measured = operations.find(({ kind }) => kind === 'drill')?.steps.find(({ name }) => name === 'drill');
+  const me = useMe();
+  const calls = serviceCalls(me.project.id, service.service_id);
+  const [drilling, { open, close }] = useDisclosure(false);
+  const switchover = useCall(calls.switchover);
+  const alone = service.ha_replicas.replica_count === 0 ? 'it takes a standby to switch to: add one at the left' : null;
+  return (
+    <Card title="Switch over, or rehearse a failure" hint={last === undefined ? undefined : <Ago iso={last.created} />}>
+      <div className={classes.stack} style={{ gap: 14 }}>
+        <p className={classes.hint}>
+          A switchover changes roles in order and loses nothing. A drill does it under a writer of Howdah’s own and measures for how long
+          writes were not possible, and how many were lost.
+        </p>
+        <div className={classes.row}>
+          <ActionButton
+            leftSection={<ArrowLeftRight size={16} />}
+            why={alone ?? whyNot('switchover', service, me)}
+            loading={switchover.pending}
+            onClick={() => switchover.run()}
+          >
+            Switch over
+          </ActionButton>
+          <ActionButton variant="default" leftSection={<Unplug size={16} />} why={alone ?? whyNot('drill', service, me)} onClick={open}>
+            Drill…
+          </ActionButton>
+        </div>
+        {measured?.finished != null && (
+          <Notice tone="good">
+            <p>
+              The last drill, <Ago iso={measured.started} />: {measured.detail}
+            </p>
+          </Notice>
+        )}
+        {last !== undefined && (last.kind !== 'drill' || last.finished === null || last.status === 'failed') && <Steps operation={last} />}
+      </div>
+      <Modal opened={drilling} onClose={close} title="Rehearse" closeButtonProps={{ 'aria-label': 'Close' }}>
+        <Drill service={service} onDone={close} />
+      </Modal>
+    </Card>
+  );
+}
+
+function Drill({ service, onDone }: { service: Service; onDone: () => void }) {
+  const me = useMe();
+  const [kind, setKind] = useState<'failover' | 'switchover'>('switchover');
+  const [typed, setTyped] = useState('');
+  const drill = useCall(
+    (confirm: string) => serviceCalls(me.project.id, service.service_id).drill({ kind, ...(confirm === '' ? {} : { confirm }) }),
+    {
+      quiet: true,
+      onDone,
+    },
+  );
+  const needsName = kind === 'failover' && service.metadata.environment === 'PROD';
+  return (
+    <Form
+      call={drill}
+      why={needsName && typed !== service.name ? `type ${service.name} first` : null}
+      onSubmit={() => drill.run(typed)}
+      submit="Begin the drill"
+    >
+      <SegmentedControl<'failover' | 'switchover'>
+        aria-label="What happens"
+        value={kind}
+        onChange={setKind}
+        data={[
+          { value: 'switchover', label: 'Swap in order' },
+          { value: 'failover', label: 'Kill the primary' },
+        ]}
+      />
+      {kind === 'failover' && (
+        <Notice tone="warn">
+          <p>The primary is really killed. Sessions break; clients have to connect again.</p>
+        </Notice>
+      )}
+      {needsName && (
+        <TextInput
+          label={`This is PROD: type ${service.name}`}
+          value={typed}
+          onChange={(event) => setTyped(event.currentTarget.value)}
+          data-autofocus
+        />
+      )}
+    </Form>
+  );
+}

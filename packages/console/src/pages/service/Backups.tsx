@@ -1,0 +1,277 @@
+/** How far back the service can be had, and a fork of any moment of that time. */
+import { Button, Radio, TextInput } from '@mantine/core';
+import { useNavigate } from '@tanstack/react-router';
+import { Check, CircleCheck, CircleX, Hourglass, X } from 'lucide-react';
+import { useState } from 'react';
+import { rememberPassword, serviceCalls, type Backups as BackupsDocument, type Service } from '../../api.ts';
+import { Choice } from '../../components/Choice.tsx';
+import { Form, NameInput } from '../../components/Form.tsx';
+import { Load } from '../../components/Load.tsx';
+import { ActionButton, Ago, Card, Empty, Facts, Notice } from '../../components/ui.tsx';
+import { useCall } from '../../components/use-call.tsx';
+import { bytes, fullTime } from '../../format.ts';
+import { useBackups, useRegions, useThisService } from '../../live.ts';
+import { useMe } from '../../session.ts';
+import { whyNot } from '../../status.ts';
+import create from '../create.module.css';
+import classes from './service.module.css';
+
+export function Backups() {
+  const service = useThisService();
+  return (
+    <Load query={useBackups()}>
+      {(backups) => (
+        <div className={classes.stack}>
+          {backups.problem !== null && (
+            <Notice tone="warn">
+              <p>{backups.problem}</p>
+            </Notice>
+          )}
+          <Fork service={service} backups={backups} />
+          <div className={classes.two}>
+            <Snapshots backups={backups} />
+            <Proof service={service} backups={backups} />
+          </div>
+        </div>
+      )}
+    </Load>
+  );
+}
+
+type Strategy = 'NOW' | 'LAST_SNAPSHOT' | 'PITR';
+const isStrategy = (value: string): value is Strategy => ['NOW', 'LAST_SNAPSHOT', 'PITR'].includes(value);
+
+function Fork({ service, backups }: { service: Service; backups: BackupsDocument }) {
+  const me = useMe();
+  const navigate = useNavigate();
+  const { data: regions } = useRegions();
+  const { earliest, latest } = backups.window;
+  const [strategy, setStrategy] = useState<Strategy>('NOW');
+  const [atMs, setAtMs] = useState<number | null>(null);
+  const [name, setName] = useState('');
+  const window = earliest === null || latest === null ? null : { fromMs: Date.parse(earliest), toMs: Date.parse(latest) };
+  const pointMs = window === null ? null : Math.min(Math.max(atMs ?? window.toMs, window.fromMs), window.toMs);
+  const fork = useCall(
+    () =>
+      serviceCalls(me.project.id, service.service_id).fork({
+        fork_strategy: strategy,
+        ...(strategy === 'PITR' && pointMs !== null ? { target_time: new Date(pointMs).toISOString() } : {}),
+        ...(name.trim() === '' ? {} : { name: name.trim() }),
+      }),
+    {
+      quiet: true,
+      onDone: (made) => {
+        rememberPassword(made);
+        void navigate({ to: '/services/$id', params: { id: made.service_id } });
+      },
+    },
+  );
+  const why = whyNot(strategy === 'NOW' ? 'forkNow' : 'forkPast', service, me);
+  return (
+    <Card title="Fork" hint={regions?.find(({ code }) => code === service.region_code)?.fork_cost}>
+      <Form
+        call={fork}
+        why={why}
+        onSubmit={() => fork.run()}
+        submit={strategy === 'PITR' && pointMs !== null ? `Fork of ${fullTime(new Date(pointMs).toISOString())}` : 'Fork'}
+      >
+        <Radio.Group aria-label="Which state" value={strategy} onChange={(value) => isStrategy(value) && setStrategy(value)}>
+          <div className={create.types}>
+            <Choice value="NOW" title="As it is now">
+              Everything that is committed at this moment.
+            </Choice>
+            <Choice value="LAST_SNAPSHOT" title="From the last snapshot">
+              {backups.snapshots[0] === undefined ? 'Taken when the service was born.' : <Ago iso={backups.snapshots[0].taken} />}
+            </Choice>
+            <Choice
+              value="PITR"
+              title="As it was at a point in time"
+              why={window === null ? 'Not yet: the first backup is being taken.' : null}
+            >
+              Any moment of the last {backups.window.days === 1 ? 'day' : `${Number(backups.window.days.toFixed(1))} days`} that it has
+              lived.
+            </Choice>
+          </div>
+        </Radio.Group>
+        {window !== null && pointMs !== null && (
+          <Timeline
+            window={window}
+            pointMs={pointMs}
+            onPick={(ms) => {
+              setAtMs(ms);
+              setStrategy('PITR');
+            }}
+            snapshots={backups.snapshots.map(({ taken }) => Date.parse(taken))}
+          />
+        )}
+        <NameInput label="Name of the fork" placeholder={`${service.name}-fork`} value={name} onChange={setName} maw={420} />
+      </Form>
+    </Card>
+  );
+}
+
+/** The window that backups reach, with its snapshots; a point of it is picked by hand, by key, or in figures. */
+function Timeline({
+  window: { fromMs, toMs },
+  pointMs,
+  onPick,
+  snapshots,
+}: {
+  window: { fromMs: number; toMs: number };
+  pointMs: number;
+  onPick: (ms: number) => void;
+  snapshots: readonly number[];
+}) {
+  const spanMs = Math.max(1, toMs - fromMs);
+  const share = (ms: number): string => `${((ms - fromMs) / spanMs) * 100}%`;
+  const point = new Date(pointMs).toISOString();
+  return (
+    <div>
+      <div className={classes.timeline}>
+        <div className={classes.track} />
+        {snapshots
+          .filter((ms) => ms >= fromMs && ms <= toMs)
+          .map((ms) => (
+            <div
+              key={ms}
+              className={classes.mark}
+              style={{ left: share(ms) }}
+              title={`snapshot of ${fullTime(new Date(ms).toISOString())}`}
+            />
+          ))}
+        <input
+          type="range"
+          className={classes.range}
+          aria-label="Point in time"
+          aria-valuetext={fullTime(point)}
+          min={fromMs}
+          max={toMs}
+          step={Math.max(1, Math.min(1000, Math.round(spanMs / 1000)))}
+          value={pointMs}
+          onChange={(event) => onPick(Number(event.currentTarget.value))}
+        />
+        <div className={`${classes.ends} num`}>
+          <span>{fullTime(new Date(fromMs).toISOString())}</span>
+          <span>{fullTime(new Date(toMs).toISOString())}</span>
+        </div>
+      </div>
+      <div className={classes.row} style={{ marginTop: 14, alignItems: 'flex-end' }}>
+        <TextInput
+          type="datetime-local"
+          step="0.001"
+          label="The moment, in your time zone"
+          className="num"
+          value={localMoment(pointMs)}
+          min={localMoment(fromMs)}
+          max={localMoment(toMs)}
+          onChange={(event) => {
+            const ms = Date.parse(event.currentTarget.value);
+            if (!Number.isNaN(ms)) onPick(ms);
+          }}
+        />
+        {[1, 10, 60].map((minutes) => (
+          <Button
+            key={minutes}
+            variant="default"
+            disabled={toMs - minutes * 60_000 < fromMs}
+            title={toMs - minutes * 60_000 < fromMs ? 'earlier than backups reach' : undefined}
+            onClick={() => onPick(toMs - minutes * 60_000)}
+          >
+            {minutes} min ago
+          </Button>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+/** As an input of the kind `datetime-local` wants it. */
+function localMoment(ms: number): string {
+  const date = new Date(ms);
+  return new Date(ms - date.getTimezoneOffset() * 60_000).toISOString().slice(0, -1);
+}
+
+function Snapshots({ backups }: { backups: BackupsDocument }) {
+  return (
+    <Card title="Snapshots" hint={`and ${bytes(backups.archive_mb * 1e6)} of log between them`}>
+      {backups.snapshots.length === 0 ? (
+        <Empty icon={Hourglass} title="The first is on its way">
+          One is taken when a service is born, and then on schedule while something is written.
+        </Empty>
+      ) : (
+        <ul className={classes.plain}>
+          {backups.snapshots.map(({ id, taken, kind, storage_mb: storage, verification }) => (
+            <li key={id} className={`${classes.row} ${classes.between}`}>
+              <span style={{ fontSize: 14 }} className="num">
+                {fullTime(taken)}
+                <span className={classes.hint}> · {kind}</span>
+              </span>
+              <span className={classes.hint}>
+                {verification === undefined ? '' : verification.succeeded ? 'proved · ' : 'did not prove itself · '}
+                {storage === 0 ? '< 1 MB' : bytes(storage * 1e6)}
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </Card>
+  );
+}
+
+function Proof({ service, backups }: { service: Service; backups: BackupsDocument }) {
+  const me = useMe();
+  const verify = useCall(serviceCalls(me.project.id, service.service_id).verifyBackup);
+  const last = backups.last_verification;
+  return (
+    <Card title="Proof" hint={last === undefined ? undefined : <Ago iso={last.at} />}>
+      {last === undefined ? (
+        <p className={classes.hint}>
+          A backup is worth what its restore is. Once a day the newest is restored beside the service, rolled forward, checked page by page
+          and thrown away.
+        </p>
+      ) : (
+        <div className={classes.stack} style={{ gap: 14 }}>
+          <div className={classes.row}>
+            {last.succeeded ? (
+              <CircleCheck size={18} color="var(--good)" aria-hidden />
+            ) : (
+              <CircleX size={18} color="var(--bad)" aria-hidden />
+            )}
+            <strong style={{ fontWeight: 580 }}>
+              {last.succeeded ? 'It can be restored' : (last.problem ?? 'It could not be restored')}
+            </strong>
+          </div>
+          <Facts
+            rows={[
+              ['Back after', last.recovery_seconds === null ? 'never' : `${last.recovery_seconds.toFixed(1)} s`],
+              ['With all up to', last.recovery_point === null ? 'unknown' : fullTime(last.recovery_point)],
+            ]}
+          />
+          <ul className={classes.plain}>
+            {last.checks.map(({ name, succeeded, detail }) => (
+              <li key={name} className={classes.check}>
+                {succeeded ? (
+                  <Check size={16} color="var(--good)" aria-label="passed" />
+                ) : (
+                  <X size={16} color="var(--bad)" aria-label="failed" />
+                )}
+                <span>
+                  {name} <span className={classes.hint}>· {detail}</span>
+                </span>
+              </li>
+            ))}
+          </ul>
+        </div>
+      )}
+      <ActionButton
+        variant="default"
+        mt="md"
+        why={whyNot('verifyBackup', service, me)}
+        loading={verify.pending}
+        onClick={() => verify.run()}
+      >
+        Prove it now
+      </ActionButton>
+    </Card>
+  );
+}

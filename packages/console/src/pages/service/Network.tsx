@@ -1,0 +1,91 @@
+import { NativeSelect } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { Network as NetworkIcon } from 'lucide-react';
+import { useState } from 'react';
+import type { Service } from '../../api.ts';
+import { networkCalls, vpcsQuery } from '../../api-project.ts';
+import { ButtonLink } from '../../components/links.tsx';
+import { Form } from '../../components/Form.tsx';
+import { Load } from '../../components/Load.tsx';
+import { ActionButton, Card, Code, Empty } from '../../components/ui.tsx';
+import { useCall } from '../../components/use-call.tsx';
+import { useThisService } from '../../live.ts';
+import { useMe } from '../../session.ts';
+import { whyNot } from '../../status.ts';
+import classes from './service.module.css';
+
+export function Network() {
+  const service = useThisService();
+  return service.vpc_endpoint === undefined ? (
+    <Outside service={service} />
+  ) : (
+    <Inside service={service} vpc={service.vpc_endpoint.vpc_id} />
+  );
+}
+
+function Inside({ service, vpc }: { service: Service; vpc: string }) {
+  const me = useMe();
+  const detach = useCall(networkCalls(me.project.id, service.service_id).detach);
+  const known = useQuery(vpcsQuery(me.project.id)).data?.find(({ id }) => id === vpc);
+  const endpoint = service.vpc_endpoint;
+  return (
+    <Card
+      title={`In the VPC ${known === undefined ? vpc : `${known.name} (${known.cidr})`}`}
+      hint="only clients of its addresses, and of its active peers, get in"
+    >
+      <div className={classes.stack}>
+        {endpoint !== undefined && <Code value={`${endpoint.host}:${endpoint.port}`} label="endpoint in the VPC" />}
+        <p className={classes.hint}>
+          The public endpoint {service.endpoint.host}:{service.endpoint.port} is kept for the day it is detached, and lets nobody in until
+          then.
+        </p>
+        <div>
+          <ActionButton variant="default" why={whyNot('detachFromVPC', service, me)} loading={detach.pending} onClick={() => detach.run()}>
+            Detach from the VPC
+          </ActionButton>
+        </div>
+      </div>
+    </Card>
+  );
+}
+
+function Outside({ service }: { service: Service }) {
+  const me = useMe();
+  const vpcs = useQuery(vpcsQuery(me.project.id));
+  const [chosen, setChosen] = useState('');
+  const attach = useCall(networkCalls(me.project.id, service.service_id).attach, { quiet: true });
+  return (
+    <Load query={vpcs}>
+      {(found) => {
+        const here = found.filter(({ region_code: region }) => region === service.region_code);
+        const vpc = chosen === '' ? (here[0]?.id ?? '') : chosen;
+        return (
+          <Card title="Open to all" hint="attached to a VPC, it lets in only clients of its addresses and of its active peers">
+            {here.length === 0 ? (
+              <Empty
+                icon={NetworkIcon}
+                title="Reached from everywhere it listens"
+                action={
+                  <ButtonLink to="/project/vpcs" mt="xs">
+                    To the VPCs
+                  </ButtonLink>
+                }
+              >
+                In a VPC, only clients of its addresses and of its peers get in. There is none in this region yet.
+              </Empty>
+            ) : (
+              <Form call={attach} why={whyNot('attachToVPC', service, me)} onSubmit={() => attach.run(vpc)} submit="Attach" inline>
+                <NativeSelect
+                  label="VPC"
+                  value={vpc}
+                  onChange={(event) => setChosen(event.currentTarget.value)}
+                  data={here.map(({ id, name, cidr }) => ({ value: id, label: `${name} (${cidr})` }))}
+                />
+              </Form>
+            )}
+          </Card>
+        );
+      }}
+    </Load>
+  );
+}

@@ -1,0 +1,56 @@
+import { History } from 'lucide-react';
+import type { Operation } from '../../api.ts';
+import { Load } from '../../components/Load.tsx';
+import { Ago, Card, Empty, Pill, Steps } from '../../components/ui.tsx';
+import { duration } from '../../format.ts';
+import { useOperations } from '../../live.ts';
+import { kindLabel, type Tone } from '../../status.ts';
+import classes from './service.module.css';
+
+const TONE: Record<Operation['status'], Tone> = { queued: 'busy', running: 'busy', succeeded: 'good', failed: 'bad' };
+
+export function Operations() {
+  return (
+    <Load query={useOperations()}>
+      {(operations) => (
+        <Card flush>
+          {operations.length === 0 ? (
+            <Empty icon={History} title="Nothing was done yet">
+              Every change is an operation, with its steps and how long each took.
+            </Empty>
+          ) : (
+            operations.map((operation) => <One key={operation.id} operation={operation} />)
+          )}
+        </Card>
+      )}
+    </Load>
+  );
+}
+
+/** From the first thing that was done for it, which may be before it was written down: a failover comes first. */
+function tookMs({ created, finished, steps }: Operation): number | null {
+  if (finished === null) return null;
+  const begun = Math.min(...[created, ...steps.map(({ started }) => started)].map((iso) => Date.parse(iso)));
+  return Date.parse(finished) - begun;
+}
+
+function One({ operation }: { operation: Operation }) {
+  const { kind, status, created, requested_by: by, id } = operation;
+  const took = tookMs(operation);
+  return (
+    <article className={classes.operation} aria-label={`${kindLabel(kind)} ${status}`}>
+      <div className={classes.operationHead}>
+        <div className={classes.row}>
+          <strong>{kindLabel(kind)}</strong>
+          <Pill tone={TONE[status]}>{status}</Pill>
+          <span className={`${classes.hint} num`}>{took === null ? '' : duration(took)}</span>
+        </div>
+        <span className={classes.hint}>
+          <Ago iso={created} /> by {by === 'howdah' ? 'Howdah itself' : <span className="mono">{by}</span>} ·{' '}
+          <span className="mono">{id}</span>
+        </span>
+      </div>
+      <Steps operation={operation} />
+    </article>
+  );
+}

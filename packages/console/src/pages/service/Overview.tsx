@@ -1,0 +1,159 @@
+import { SegmentedControl, Switch } from '@mantine/core';
+import { Link } from '@tanstack/react-router';
+import { useState, type ReactNode } from 'react';
+import { BASE, passwordOf, type Service } from '../../api.ts';
+import { Ago, Card, Code, Facts, Notice, Steps, Waiting } from '../../components/ui.tsx';
+import { bytes, cores } from '../../format.ts';
+import { useOperations, useThisService } from '../../live.ts';
+import { connectionSnippet, SNIPPETS, UNKNOWN_PASSWORD, type Snippet } from '../../snippets.ts';
+import { kindLabel } from '../../status.ts';
+import classes from './service.module.css';
+
+export function Overview() {
+  const service = useThisService();
+  const { data: operations } = useOperations();
+  const latest = operations?.[0];
+  return (
+    <div className={`${classes.two} ${classes.wideLeft}`}>
+      <div className={classes.stack}>
+        <Connect service={service} />
+        <Card title="About">
+          <Facts rows={factsOf(service)} />
+        </Card>
+      </div>
+      <div className={classes.stack}>
+        <Card title="Latest operation" hint={latest === undefined ? undefined : <Ago iso={latest.created} />}>
+          {latest === undefined ? (
+            <Waiting rows={3} />
+          ) : (
+            <>
+              <p className={classes.hint} style={{ marginBottom: 12 }}>
+                {kindLabel(latest.kind)} {latest.status}
+              </p>
+              <Steps operation={latest} />
+            </>
+          )}
+        </Card>
+        <Card title="In use" hint="now">
+          <Usage service={service} />
+        </Card>
+      </div>
+    </div>
+  );
+}
+
+function Connect({ service }: { service: Service }) {
+  const [kind, setKind] = useState<Snippet>('psql');
+  const [verified, setVerified] = useState(false);
+  const password = passwordOf(service.service_id);
+  // In a VPC the public endpoint lets nobody in.
+  const { host, port } = service.vpc_endpoint ?? service.endpoint;
+  const target = { host, port, password };
+  return (
+    <Card title="Connect" hint={<span className="mono">{`${host}:${port}`}</span>}>
+      <div className={classes.stack} style={{ gap: 14 }}>
+        {password !== undefined && (
+          <Notice tone="busy">
+            <p>The password below is shown in this tab only, until you close it. Keep it now.</p>
+          </Notice>
+        )}
+        <SegmentedControl<Snippet>
+          aria-label="For which program"
+          value={kind}
+          onChange={setKind}
+          data={[...SNIPPETS]}
+          style={{ justifySelf: 'start' }}
+        />
+        <Code value={connectionSnippet(kind, target, verified)} label={`${kind} connection`} wrap />
+        <div className={`${classes.row} ${classes.between}`}>
+          <Switch
+            checked={verified}
+            onChange={(event) => setVerified(event.currentTarget.checked)}
+            label="Check the server’s certificate"
+            description="the strictest that PostgreSQL knows"
+          />
+          <a href={`${BASE}/ca.pem`} download="ca.pem" className={classes.link}>
+            Download ca.pem
+          </a>
+        </div>
+        {password === undefined && (
+          <p className={classes.hint}>
+            In place of <code>{UNKNOWN_PASSWORD}</code> goes the one that was shown when the service was made. Nobody can look it up; a new
+            one is set in{' '}
+            <Link to="/services/$id/settings" params={{ id: service.service_id }} className={classes.link}>
+              Settings
+            </Link>
+            .
+          </p>
+        )}
+      </div>
+    </Card>
+  );
+}
+
+const address = ({ host, port }: { host: string; port: number }) => <span className="mono">{`${host}:${port}`}</span>;
+
+function factsOf(service: Service): (readonly [string, ReactNode])[] {
+  const { created, endpoint, connection_pooler: pooler, vpc_endpoint: vpc, ha_replicas: ha, forked_from: parent } = service;
+  const { cpu_millis: cpu, memory_gbs: memory } = service.resources[0]?.spec ?? {};
+  return [
+    ['Size', cpu === undefined ? 'shared' : `${cores(cpu)}, ${memory} GB`],
+    ['Created', <Ago key="created" iso={created} />],
+    [
+      'Standbys',
+      ha.replica_count === 0 ? 'none' : `${ha.replica_count}${ha.sync_replica_count > 0 ? `, ${ha.sync_replica_count} synchronous` : ''}`,
+    ],
+    ...(vpc === undefined ? [] : [[`In the VPC ${vpc.vpc_id}`, address(vpc)] as const]),
+    [vpc === undefined ? 'Endpoint' : 'Public endpoint, closed', address(endpoint)],
+    ['Pooler', pooler === undefined ? 'none' : address(pooler.endpoint)],
+    ...service.read_replica_sets.map((set) => [`Read replica set ${set.name}`, address(set.endpoint)] as const),
+    ...(parent === undefined
+      ? []
+      : [
+          [
+            'Forked from',
+            <Link key="parent" to="/services/$id" params={{ id: parent.service_id }} className={`mono ${classes.link}`}>
+              {parent.service_id}
+            </Link>,
+          ] as const,
+        ]),
+  ];
+}
+
+function Usage({ service }: { service: Service }) {
+  const { memory_mb: memory, milli_cpu: cpu, storage_mb: storage } = service.metrics;
+  const { cpu_millis: cpuLimit, memory_gbs: memoryLimit } = service.resources[0]?.spec ?? {};
+  if (memory === null && cpu === null && storage === null)
+    return <p className={classes.hint}>Figures come once a minute while the service runs.</p>;
+  return (
+    <div className={classes.meters}>
+      <Meter name="CPU" used={cpu} of={cpuLimit} show={cores} />
+      <Meter
+        name="Memory"
+        used={memory === null ? null : memory * 1e6}
+        of={memoryLimit === undefined ? undefined : memoryLimit * 1e9}
+        show={bytes}
+      />
+      <Meter name="Storage" used={storage === null ? null : storage * 1e6} of={undefined} show={bytes} />
+    </div>
+  );
+}
+
+function Meter({ name, used, of, show }: { name: string; used: number | null; of: number | undefined; show: (n: number) => string }) {
+  return (
+    <div>
+      <div className={`${classes.meterHead} num`}>
+        <span>{name}</span>
+        <span>
+          {used === null ? '–' : show(used)}
+          {of !== undefined && ` of ${show(of)}`}
+        </span>
+      </div>
+      {of !== undefined && (
+        <div className={classes.bar}>
+          <div style={{ width: `${Math.min(100, ((used ?? 0) / of) * 100)}%` }} />
+        </div>
+      )}
+    </div>
+  );
+}

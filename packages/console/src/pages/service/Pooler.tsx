@@ -1,0 +1,69 @@
+import { TRANSACTION_POOL_NAME } from '@howdah/contract/types';
+import { Waypoints } from 'lucide-react';
+import { passwordOf, serviceCalls } from '../../api.ts';
+import { ActionButton, Card, Code, Empty } from '../../components/ui.tsx';
+import { useCall } from '../../components/use-call.tsx';
+import { useRegions, useThisService } from '../../live.ts';
+import { useMe } from '../../session.ts';
+import { connectionSnippet } from '../../snippets.ts';
+import { whyNot } from '../../status.ts';
+import classes from './service.module.css';
+
+export function Pooler() {
+  const me = useMe();
+  const service = useThisService();
+  const { data: regions } = useRegions();
+  const calls = serviceCalls(me.project.id, service.service_id);
+  const enable = useCall(calls.enablePooler);
+  const disable = useCall(calls.disablePooler);
+  const pooler = service.connection_pooler;
+  const capability = regions?.find(({ code }) => code === service.region_code)?.pooler;
+  if (pooler === undefined) {
+    const missing = capability?.available === false ? (capability.reason ?? 'this region has no pooler') : null;
+    return (
+      <Card>
+        <Empty
+          icon={Waypoints}
+          title="No pooler yet"
+          action={
+            <ActionButton
+              mt="xs"
+              why={missing ?? whyNot('enablePooler', service, me)}
+              loading={enable.pending}
+              onClick={() => enable.run()}
+            >
+              Enable the pooler
+            </ActionButton>
+          }
+        >
+          {missing ??
+            'Many short connections cost a server more than their queries do. PgBouncer keeps a few open and lends them out, on a port of its own, with the same users and passwords.'}
+        </Empty>
+      </Card>
+    );
+  }
+  const target = { ...pooler.endpoint, password: passwordOf(service.service_id) };
+  return (
+    <div className={classes.stack}>
+      <Card title="Pool by session" hint="everything works as on a connection of one’s own">
+        <Code value={connectionSnippet('URI', target, false)} label="session pool URI" wrap />
+      </Card>
+      <Card title="Pool by transaction" hint="thousands of clients; no session state, prepared statements only by protocol">
+        <Code value={connectionSnippet('URI', { ...target, database: TRANSACTION_POOL_NAME }, false)} label="transaction pool URI" wrap />
+      </Card>
+      <Card title="Disable">
+        <div className={`${classes.row} ${classes.between}`}>
+          <p className={classes.hint}>Its connections end. The port is kept for the day it is enabled again.</p>
+          <ActionButton
+            variant="default"
+            why={whyNot('disablePooler', service, me)}
+            loading={disable.pending}
+            onClick={() => disable.run()}
+          >
+            Disable the pooler
+          </ActionButton>
+        </div>
+      </Card>
+    </div>
+  );
+}

@@ -1,0 +1,142 @@
+/** The read replica sets of a service: each an endpoint of its own, balanced over its nodes. */
+import { NativeSelect, NumberInput } from '@mantine/core';
+import { NODE_SIZES } from '@howdah/contract/sizes';
+import { MAX_NODES } from '@howdah/contract/types';
+import { Layers } from 'lucide-react';
+import { useState } from 'react';
+import { setCalls, type ReplicaSet } from '../../api-project.ts';
+import { Confirm } from '../../components/Confirm.tsx';
+import { Form, NameInput } from '../../components/Form.tsx';
+import { ActionButton, Card, CopyButton, Empty, Pill } from '../../components/ui.tsx';
+import { useCall } from '../../components/use-call.tsx';
+import { cores } from '../../format.ts';
+import { useThisService } from '../../live.ts';
+import { useMe } from '../../session.ts';
+import { whyNot, type Tone } from '../../status.ts';
+import classes from './service.module.css';
+
+const TONE: Record<ReplicaSet['status'], Tone> = { creating: 'busy', active: 'good', resizing: 'busy', deleting: 'busy', error: 'bad' };
+const SIZES = NODE_SIZES.map(({ cpuMillis, memoryGbs }) => ({ value: String(cpuMillis), label: `${cores(cpuMillis)}, ${memoryGbs} GB` }));
+
+export function ReplicaSets({ sets }: { sets: readonly ReplicaSet[] }) {
+  return (
+    <Card title="Read replica sets" hint="reads, on endpoints of their own" flush>
+      {sets.length === 0 && (
+        <Empty icon={Layers} title="All reads go to the primary">
+          A set has up to ten nodes behind one port. Nodes that lag too far get no connections until they have caught up.
+        </Empty>
+      )}
+      <div className={classes.sets}>
+        {sets.map((set) => (
+          <One key={set.id} set={set} />
+        ))}
+        <NewSet />
+      </div>
+    </Card>
+  );
+}
+
+function One({ set }: { set: ReplicaSet }) {
+  const me = useMe();
+  const service = useThisService();
+  const calls = setCalls(me.project.id, service.service_id);
+  const remove = useCall(calls.delete);
+  const setPooler = useCall(calls.setPooler);
+  const { connection_pooler: pooler, vpc_endpoint: inside } = set;
+  const { host, port } = inside ?? set.endpoint;
+  return (
+    <div className={classes.set} role="group" aria-label={`Set ${set.name}`}>
+      <div className={`${classes.row} ${classes.between}`}>
+        <div className={classes.row}>
+          <strong>{set.name}</strong>
+          <Pill tone={TONE[set.status]}>{set.status}</Pill>
+          <Address name="endpoint" host={host} port={port} />
+          {pooler !== undefined && <Address name="pooler" host={inside?.host ?? pooler.endpoint.host} port={pooler.endpoint.port} />}
+        </div>
+        <div className={classes.row}>
+          <ActionButton
+            variant="default"
+            size="xs"
+            why={whyNoChange(set) ?? whyNot('changeReplicaSet', service, me)}
+            loading={setPooler.pending}
+            onClick={() => setPooler.run(set.id, pooler === undefined)}
+          >
+            {pooler === undefined ? 'Enable the pooler' : 'Disable the pooler'}
+          </ActionButton>
+          <Confirm
+            label="Delete"
+            title={`Delete ${set.name}`}
+            why={whyNot('deleteReplicaSet', service, me)}
+            pending={remove.pending}
+            onConfirm={() => remove.run(set.id)}
+          >
+            Its endpoint goes. The service and its data stay.
+          </Confirm>
+        </div>
+      </div>
+      <Resize key={set.cpu_millis} set={set} />
+    </div>
+  );
+}
+
+/** Why a set cannot be changed now, whatever its service allows. */
+const whyNoChange = ({ status }: ReplicaSet): string | null =>
+  status === 'active' ? null : `the set is ${status}: it can be changed when it is active`;
+
+function Address({ name, host, port }: { name: string; host: string; port: number }) {
+  const address = `${host}:${port}`;
+  return (
+    <span className={classes.address}>
+      {name} <span className="mono">{address}</span>
+      <CopyButton value={address} label={`Copy the ${name}`} />
+    </span>
+  );
+}
+
+function Resize({ set }: { set: ReplicaSet }) {
+  const me = useMe();
+  const service = useThisService();
+  const now = String(set.cpu_millis);
+  const [size, setSize] = useState(now);
+  const resize = useCall(setCalls(me.project.id, service.service_id).resize, { quiet: true });
+  const why = whyNot('changeReplicaSet', service, me) ?? whyNoChange(set) ?? (size === now ? 'this is its size' : null);
+  return (
+    <Form call={resize} why={why} onSubmit={() => resize.run(set.id, Number(size))} submit="Resize" button={{ variant: 'default' }} inline>
+      <NativeSelect
+        label={`Size of ${set.nodes === 1 ? 'its node' : `each of its ${set.nodes} nodes`}`}
+        description="one node after the other: the endpoint stays open where there are several"
+        value={size}
+        onChange={(event) => setSize(event.currentTarget.value)}
+        data={SIZES}
+      />
+    </Form>
+  );
+}
+
+function NewSet() {
+  const me = useMe();
+  const service = useThisService();
+  const [name, setName] = useState('');
+  const [nodes, setNodes] = useState(1);
+  const [cpu, setCpu] = useState('500');
+  const create = useCall(
+    () =>
+      setCalls(me.project.id, service.service_id).create({
+        name: name.trim(),
+        nodes,
+        cpu_millis: Number(cpu),
+        memory_gbs: NODE_SIZES.find(({ cpuMillis }) => String(cpuMillis) === cpu)?.memoryGbs ?? 0,
+      }),
+    { quiet: true, onDone: () => setName('') },
+  );
+  const why = whyNot('createReplicaSet', service, me) ?? (name.trim() === '' ? 'give it a name first' : null);
+  return (
+    <div className={classes.set}>
+      <Form call={create} why={why} onSubmit={() => create.run()} submit="Add the set" inline>
+        <NameInput label="Name of a new set" placeholder="reports" value={name} onChange={setName} />
+        <NumberInput label="Nodes" min={1} max={MAX_NODES} w={90} value={nodes} onChange={(value) => setNodes(Number(value))} />
+        <NativeSelect label="Size of each" value={cpu} onChange={(event) => setCpu(event.currentTarget.value)} data={SIZES} />
+      </Form>
+    </div>
+  );
+}

@@ -1,0 +1,27 @@
+import { expect, test } from 'vitest';
+import { cliOf, connectionSnippet, curlOf } from './snippets.ts';
+
+test('the command says all that the body says', () => {
+  const request = {
+    name: "Ana's orders",
+    addons: [],
+    cpu_millis: '1000',
+    replica_count: 2,
+    sync_replica_count: 1,
+    environment_tag: 'PROD',
+    enable_pooler: true,
+    vpc_id: '1000',
+  } as const;
+  expect(cliOf({ ...request, addons: [] }).replaceAll(' \\\n  ', ' ')).toBe(
+    "howdah service create --name 'Ana'\\''s orders' --addons none --cpu-millis 1000 --replicas 2 --sync 1 --environment PROD --pooler --vpc 1000",
+  );
+  expect(cliOf({ name: 'x', addons: ['time-series', 'ai'] })).toContain('--addons time-series,ai');
+  expect(curlOf({ ...request, addons: [] })).toContain(`"name":"Ana'\\''s orders"`);
+});
+
+test('a password of any characters stands in each connection string', () => {
+  const target = { host: '127.0.0.1', port: 5432, password: 'a/b@c d' };
+  expect(new URL(connectionSnippet('URI', target, true)).password).toBe('a%2Fb%40c%20d');
+  expect(connectionSnippet('JDBC', target, false)).toContain('password=a%2Fb%40c%20d&sslmode=require');
+  expect(connectionSnippet('Node', target, true)).toContain('password: "a/b@c d"');
+});

@@ -1,0 +1,61 @@
+/** Statuses and actions in words and colours, from the tables that the API uses. */
+import { ALLOWED, refusal, type Action } from '@howdah/contract/actions';
+import { IS_TRANSITIONAL, LIVE_STATUSES, type LiveStatus } from '@howdah/contract/status';
+import type { ServiceType } from '@howdah/contract/types';
+import type { Me, Operation, Service } from './api.ts';
+
+export type Tone = 'good' | 'busy' | 'bad' | 'idle';
+
+const LOOK: Record<LiveStatus, { tone: Tone; label: string }> = {
+  QUEUED: { tone: 'busy', label: 'Queued' },
+  CONFIGURING: { tone: 'busy', label: 'Configuring' },
+  READY: { tone: 'good', label: 'Ready' },
+  UNSTABLE: { tone: 'bad', label: 'Unstable' },
+  PAUSING: { tone: 'busy', label: 'Pausing' },
+  PAUSED: { tone: 'idle', label: 'Paused' },
+  RESUMING: { tone: 'busy', label: 'Resuming' },
+  UPGRADING: { tone: 'busy', label: 'Resizing' },
+  DELETING: { tone: 'busy', label: 'Deleting' },
+};
+
+/** Types of services by the names that people know. */
+export const TYPE_NAMES: Record<ServiceType, string> = { TIMESCALEDB: 'TimescaleDB', POSTGRES: 'PostgreSQL', VECTOR: 'Vector' };
+
+/** A status of ours; the API's enumeration has two more, which it never sends. */
+export const live = (status: Service['status']): LiveStatus => LIVE_STATUSES.find((known) => known === status) ?? 'CONFIGURING';
+export const lookOf = (status: Service['status']) => LOOK[live(status)];
+export const isTransitional = (status: Service['status']): boolean => IS_TRANSITIONAL[live(status)];
+
+/** Why a key may change nothing at all; null: it may. */
+export const whyReadOnly = ({ role }: Me): string | null =>
+  role === 'viewer' ? 'a key with the role viewer may not change anything; it takes a key with the role admin or developer' : null;
+
+/** Why an action cannot be had now, in the words of the API; null: it can. */
+export function whyNot(action: Action, service: Pick<Service, 'status' | 'metadata'>, me: Me): string | null {
+  const { role } = me;
+  const readOnly = whyReadOnly(me);
+  if (readOnly !== null) return readOnly;
+  if (action === 'delete' && role !== 'admin' && service.metadata.environment === 'PROD')
+    return `a key with the role ${role} may not do this to a PROD service; it takes a key with the role admin`;
+  const status = live(service.status);
+  return ALLOWED[status][action] === 'accept' ? null : refusal(action, status);
+}
+
+/** What a service is doing, or why it is not well: from its operation under way. */
+export function reasonOf(service: Service, operations: readonly Operation[]): string | null {
+  const open = operations.find(({ finished, kind }) => finished === null && kind !== 'verifyBackup');
+  if (open === undefined) return null;
+  if (open.error !== undefined) return open.error;
+  const step = open.steps.findLast(({ finished }) => finished === null);
+  return isTransitional(service.status) || service.status === 'UNSTABLE' ? (step?.name ?? null) : null;
+}
+
+/** The name of a kind of operation: its words. */
+export const kindLabel = (kind: string): string =>
+  kind
+    .replaceAll(/([a-z])([A-Z])/g, (_, before: string, after: string) => `${before} ${after}`)
+    .split(' ')
+    .map((word, index) =>
+      index === 0 ? word.charAt(0).toUpperCase() + word.slice(1) : /^([A-Z]{2}|Vpc$)/.test(word) ? word.toUpperCase() : word.toLowerCase(),
+    )
+    .join(' ');

@@ -1,0 +1,426 @@
+import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { connectTo, install, type Installation, type Service } from '../../server/test/harness.ts';
+import { barriers, CHROMIUM, jumps, launch, logIn, NO_CHROMIUM, openWindow, type Look } from './browser.ts';
+
+const PRINTED_LINK = /http:\S+\/login#[\w-]{43}(?=\s)/;
+
+/** How long a page may take to show what is so; the machine may be busy. */
+const PATIENCE_MS = 60_000;
+const eventually = <T>(look: () => T) => expect.poll(look, { timeout: PATIENCE_MS });
+
+describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
+  let installation: Installation;
+  let browser: Browser;
+
+  beforeAll(async () => {
+    [installation, browser] = await Promise.all([install(), launch()]);
+  });
+  afterAll(async () => {
+    await browser?.close();
+    expect(await installation?.destroy()).toEqual([]);
+  });
+
+  /** A window that is logged in; at its end nothing has gone wrong in it. */
+  const enter = async (look?: Look) => {
+    const window = await openWindow(browser, installation, look);
+    window.page.setDefaultTimeout(PATIENCE_MS);
+    await logIn(window.context, installation);
+    onTestFinished(async () => {
+      await window.context.close();
+      expect(window.problems).toEqual([]);
+    });
+    return window;
+  };
+
+  const openService = async (page: Page, service: Service, tab = ''): Promise<void> => {
+    await page.goto(`/services/${service.service_id}${tab === '' ? '' : `/${tab}`}`);
+    await page.getByRole('heading', { level: 1, name: service.name }).waitFor();
+  };
+
+  test('the first login: the link of howdah up opens the console once; after that a key does', async () => {
+    // It is ready before it says so.
+    await eventually(() => installation.output.join('')).toMatch(PRINTED_LINK);
+    const link = PRINTED_LINK.exec(installation.output.join(''))?.[0] ?? '';
+    const { context, page, problems } = await openWindow(browser, installation);
+    page.setDefaultTimeout(PATIENCE_MS);
+    await page.goto(link);
+    await page.getByRole('heading', { name: 'Your first database is a second away' }).waitFor();
+    expect(page.url()).toMatch(/\/services$/);
+    const cookies = await context.cookies();
+    expect(cookies).toEqual([expect.objectContaining({ httpOnly: true, sameSite: 'Strict', path: '/' })]);
+    expect(await page.evaluate('document.cookie')).toBe('');
+
+    await page.getByRole('button', { name: 'Log out' }).click();
+    await page.waitForURL('**/login');
+    expect(await context.cookies()).toEqual([]);
+    // Another page first: the same address with another # would not be loaded anew.
+    await page.goto('about:blank');
+    await page.goto(link);
+    const refused = page.getByRole('alert');
+    await refused.waitFor();
+    expect(await refused.textContent()).toMatch(/link was used already.*request [0-9a-f-]{36}/s);
+
+    await page.getByLabel('Key', { exact: true }).fill(installation.key);
+    await page.keyboard.press('Enter');
+    await page.waitForURL('**/services');
+    await context.close();
+    expect(problems.filter((problem) => !problem.includes('about:blank'))).toEqual([]);
+  });
+
+  test('create: the steps are seen, and the copied URI connects', async () => {
+    const { page } = await enter();
+    await page.goto('/services');
+    await page.getByRole('link', { name: 'Create service' }).first().click();
+    const button = page.getByRole('button', { name: /^Create / });
+    expect(await button.getAttribute('aria-disabled')).toBe('true');
+    await page.getByRole('textbox', { name: 'Name' }).fill('from the browser');
+    // What is clicked stands in the command beside it.
+    await page.getByRole('radio', { name: /^1 CPU/ }).click();
+    await eventually(() => page.getByRole('region', { name: 'command' }).textContent()).toContain("--name 'from the browser'");
+    expect(await page.getByRole('region', { name: 'curl' }).textContent()).toContain('"cpu_millis":"1000"');
+    await button.click();
+    await page.getByRole('heading', { level: 1, name: 'from the browser' }).waitFor();
+    await page.getByText('set password').waitFor();
+    await page.getByText('Ready', { exact: true }).waitFor();
+
+    await page.getByText('URI', { exact: true }).click();
+    await page.getByRole('button', { name: 'Copy URI connection' }).click();
+    const copied = String(await page.evaluate('navigator.clipboard.readText()'));
+    const { hostname, port, password, username, pathname } = new URL(copied);
+    expect([username, pathname]).toEqual(['tsdbadmin', '/tsdb']);
+    const client = await connectTo(installation, { endpoint: { host: hostname, port: Number(port) } }, decodeURIComponent(password));
+    expect((await client.query('show shared_buffers')).rows).toEqual([{ shared_buffers: '1GB' }]);
+    await client.end();
+  });
+
+  test('create in a VPC: the calls beside the form make the same service', async () => {
+    const { body: vpc } = await installation.request('POST', '/vpcs', { name: 'inner', cidr: '10.61.0.0/24', region_code: 'local' });
+    const vpcId = String(Object(vpc).id);
+    const { page } = await enter();
+    await page.goto('/create');
+    await page.getByRole('textbox', { name: 'Name' }).fill('within');
+    await page.getByRole('combobox', { name: 'VPC' }).selectOption({ label: 'inner (10.61.0.0/24)' });
+    await page.getByText('PROD', { exact: true }).click();
+    const command = String(await page.getByRole('region', { name: 'command' }).textContent());
+    const curl = String(await page.getByRole('region', { name: 'curl' }).textContent());
+    await page.getByRole('button', { name: 'Create within' }).click();
+    await page.getByRole('heading', { level: 1, name: 'within' }).waitFor();
+    await page.getByText('Ready', { exact: true }).waitFor();
+    // Where VPCs are networks of their own, it has an address there; elsewhere those in the network come to where it was.
+    const { data: regions } = await installation.client.GET('/projects/{project_id}/regions', {
+      params: { path: { project_id: installation.projectId } },
+    });
+    const place = regions?.[0]?.vpc.way === 'bridge' ? /^10\.61\.0\.\d+:\d+$/ : /^127\.0\.0\.1:\d+$/;
+    await page.getByText(place).first().waitFor();
+
+    // Said once more by hand.
+    const words = command.replaceAll('\\\n', ' ').split(/\s+/);
+    expect(words[0]).toBe('howdah');
+    const byCommand = await installation.cli(...words.slice(1), '--no-wait');
+    expect(byCommand, byCommand.stderr).toMatchObject({ code: 0 });
+    const byCurl = await installation.request('POST', '/services', JSON.parse(/-d '([^']+)'/.exec(curl)?.[1] ?? ''));
+    expect(byCurl.status).toBe(202);
+    const { data: services } = await installation.client.GET('/projects/{project_id}/services', {
+      params: { path: { project_id: installation.projectId } },
+    });
+    const made = (services ?? []).filter(({ name }) => name === 'within');
+    await Promise.all(made.map(({ service_id: id }) => installation.until(id, 'READY')));
+    const same = { service_type: made[0]?.service_type, metadata: { environment: 'PROD' }, vpc_endpoint: { vpc_id: vpcId } };
+    expect(made).toEqual(
+      [1, 2, 3].map(() => expect.objectContaining({ ...same, vpc_endpoint: expect.objectContaining(same.vpc_endpoint) })),
+    );
+    expect(new Set(made.map(({ resources }) => JSON.stringify(resources[0]?.spec))).size).toBe(1);
+  });
+
+  test('fork at a point in time: the fork has what was there then', async () => {
+    const parent = await installation.create({ name: 'parent', addons: [] });
+    const client = await connectTo(installation, parent, parent.initial_password);
+    await client.query('create table kept (n int)');
+    await client.query('insert into kept values (1)');
+    await sleep(1200);
+    const between = new Date();
+    await sleep(1200);
+    await client.query('insert into kept values (2)');
+    await sleep(1200);
+    await client.query('select txid_current()');
+    await client.end();
+
+    const { page } = await enter();
+    await openService(page, parent, 'backups');
+    await page.getByRole('radio', { name: /As it was at a point in time/ }).click();
+    const moment = page.getByLabel('The moment, in your time zone');
+    await moment.fill(new Date(between.getTime() - between.getTimezoneOffset() * 60_000).toISOString().slice(0, -1));
+    await page.getByLabel('Name of the fork').fill('then');
+    await page.getByRole('button', { name: /^Fork of / }).click();
+    await page.getByRole('heading', { level: 1, name: 'then' }).waitFor();
+    await page.getByText('Ready', { exact: true }).waitFor();
+    await page.getByText('URI', { exact: true }).click();
+    const shown = new URL(String(await page.getByRole('region', { name: 'URI connection' }).textContent()));
+    const fork = await connectTo(
+      installation,
+      { endpoint: { host: shown.hostname, port: Number(shown.port) } },
+      decodeURIComponent(shown.password),
+    );
+    expect((await fork.query('select n from kept')).rows).toEqual([{ n: 1 }]);
+    await fork.end();
+
+    await page.goto('/services');
+    const row = page.getByRole('listitem').filter({ hasText: 'then' });
+    expect(await row.textContent()).toContain('fork of parent');
+  });
+
+  test('switch over: the picture changes', async () => {
+    const { data: regions } = await installation.client.GET('/projects/{project_id}/regions', {
+      params: { path: { project_id: installation.projectId } },
+    });
+    const { page } = await enter();
+    if (regions?.[0]?.high_availability.available !== true) {
+      // Where no replicas can be had, the page says why and what adds them.
+      const alone = await installation.create({ name: 'alone', addons: [] });
+      await openService(page, alone, 'availability');
+      expect(await page.getByRole('button', { name: 'Switch over' }).getAttribute('aria-disabled')).toBe('true');
+      return;
+    }
+    const service = await installation.create({ name: 'paired', addons: [], replica_count: 1 });
+    await openService(page, service, 'availability');
+    await page.getByRole('group', { name: 'Node 0: primary' }).waitFor();
+    const standby = page.getByRole('group', { name: 'Node 1: standby' });
+    await standby.getByText('streaming').waitFor();
+    await page.getByRole('button', { name: 'Switch over' }).click();
+    await page.getByRole('group', { name: 'Node 1: primary' }).waitFor();
+    await page.getByRole('group', { name: 'Node 0: standby' }).getByText('streaming').waitFor();
+    await page.getByText('Ready', { exact: true }).waitFor();
+
+    await page.getByRole('button', { name: 'Drill…' }).click();
+    await page.getByRole('button', { name: 'Begin the drill' }).click();
+    await page.getByText(/^The last drill, .*: write gap \d+ ms; 0 of \d+ acknowledged probes lost$/).waitFor();
+    await page.getByRole('group', { name: 'Node 0: primary' }).waitFor();
+
+    // A set is drawn beside the standbys, and gets another size.
+    await page.getByLabel('Name of a new set').fill('readers');
+    await page.getByLabel('Nodes', { exact: true }).fill('2');
+    await page.getByRole('button', { name: 'Add the set' }).click();
+    const drawn = page.getByRole('group', { name: 'Read replica set readers' });
+    for (const node of [1, 2])
+      await drawn
+        .getByRole('listitem')
+        .filter({ hasText: new RegExp(`^node ${node} asynchronous · no lag`) })
+        .waitFor();
+    const set = page.getByRole('group', { name: 'Set readers' });
+    await set.getByText('active', { exact: true }).waitFor();
+    await set.getByRole('combobox').selectOption('1 CPU, 4 GB');
+    await set.getByRole('button', { name: 'Resize' }).click();
+    await set.getByText('resizing', { exact: true }).waitFor();
+    await set.getByText('active', { exact: true }).waitFor();
+    const { body } = await installation.request('GET', `/services/${service.service_id}/replicaSets`);
+    expect(body).toEqual([expect.objectContaining({ name: 'readers', cpu_millis: 1000, memory_gbs: 4 })]);
+  });
+
+  test('regions: what howdah doctor finds, to the operator', async () => {
+    const { page } = await enter();
+    await page.goto('/project/regions');
+    const machine = page.getByRole('region', { name: 'This machine' });
+    await machine.getByRole('listitem').first().waitFor();
+    const shown = await machine.getByRole('listitem').locator('strong').allTextContents();
+    const said = await installation.cli('doctor');
+    const found = said.stdout.split('\n').flatMap((line) => /^[✓•✗] ([^:]+):/.exec(line)?.[1] ?? []);
+    expect(found.length).toBeGreaterThan(8);
+    expect(shown).toEqual(found);
+
+    // Another project's key is told why not.
+    const { data: other } = await installation.client.POST('/projects', { body: { name: 'other' } });
+    const { data: key } = await installation.client.POST('/projects/{project_id}/keys', {
+      params: { path: { project_id: other?.id ?? '' } },
+      body: { name: 'tenant', role: 'admin' },
+    });
+    const tenant = await openWindow(browser, installation);
+    tenant.page.setDefaultTimeout(PATIENCE_MS);
+    await logIn(tenant.context, { ...installation, key: `${key?.public_key}:${key?.secret_key}` });
+    await tenant.page.goto('/project/regions');
+    await tenant.page.getByText('it takes an admin key of the operator project').waitFor();
+    await tenant.context.close();
+  });
+
+  test('an action that the status refuses says why, in the words of the API', async () => {
+    const service = await installation.create({ name: 'resting', addons: [] });
+    const { page } = await enter();
+    await openService(page, service);
+    await page.getByRole('button', { name: 'Stop' }).click();
+    await page.getByText('Paused', { exact: true }).waitFor();
+    await page.getByRole('navigation', { name: 'Service' }).getByRole('link', { name: 'Settings' }).click();
+    await page.getByLabel('New password', { exact: true }).fill('long enough');
+    const set = page.getByRole('button', { name: 'Set', exact: true });
+    // The reason is for those who come by key, too.
+    await page.keyboard.press('Tab');
+    expect(await set.evaluate('document.activeElement.textContent')).toBe('Set');
+    const said = await page.getByRole('tooltip').first().textContent();
+    const refused = await installation.request('POST', `/services/${service.service_id}/updatePassword`, { password: 'long enough' });
+    expect(refused.body).toEqual(expect.objectContaining({ message: said }));
+
+    await page.getByRole('button', { name: 'Delete…' }).click();
+    await page.getByRole('dialog').getByRole('textbox').fill('resting');
+    await page.getByRole('button', { name: 'Delete the service' }).click();
+    await page.waitForURL('**/services');
+    await page.getByRole('link', { name: 'Deleted' }).click();
+    await page.getByRole('row').filter({ hasText: 'resting' }).getByRole('button', { name: 'Restore' }).click();
+    await page.getByRole('heading', { level: 1, name: 'resting' }).waitFor();
+    await page.getByText('Paused', { exact: true }).waitFor();
+  });
+
+  test('the control plane is lost for ten seconds: the page says so, and goes on without a reload', async () => {
+    const { page } = await enter();
+    await page.goto('/services');
+    await page.getByRole('listitem').first().waitFor();
+    await page.evaluate('globalThis.neverReloaded = true');
+    await installation.stop('SIGKILL');
+    const lost = page.getByText('The control plane does not answer.');
+    await lost.waitFor();
+    await sleep(10_000);
+    // What was known stays on the page.
+    expect(await page.getByRole('listitem').count()).toBeGreaterThan(0);
+    await installation.up();
+    await lost.waitFor({ state: 'detached' });
+    await installation.create({ name: 'after the loss', addons: [] });
+    await page.getByRole('listitem').filter({ hasText: 'after the loss' }).waitFor();
+    expect(await page.evaluate('globalThis.neverReloaded')).toBe(true);
+  });
+
+  test('a thousand services: as many rows are drawn as a window shows, and the last is reached', async () => {
+    const pattern = (await installation.request('GET', '/services')).body;
+    if (!Array.isArray(pattern)) throw new Error('there are no services');
+    const many = Array.from({ length: 1000 }, (_, n) => ({
+      ...pattern[0],
+      service_id: `x${String(n).padStart(9, '0')}`,
+      name: `number ${n}`,
+    }));
+    const { page } = await enter();
+    await page.route('**/services', async (route) =>
+      route.request().resourceType() === 'fetch' ? route.fulfill({ json: many }) : route.continue(),
+    );
+    await page.goto('/services');
+    await page.getByText('number 0', { exact: true }).waitFor();
+    for (let part = 0; part <= 10; part++) {
+      await page.evaluate(`scrollTo(0, document.body.scrollHeight * ${part / 10})`);
+      await eventually(() => page.getByRole('listitem').count()).toBeLessThan(80);
+      expect(await page.getByRole('listitem').count()).toBeGreaterThan(8);
+    }
+    await page.getByText('number 999', { exact: true }).waitFor();
+    await page.evaluate('scrollTo(0, 0)');
+    await page.getByLabel('Search services').fill('number 777');
+    await page.getByText('number 777', { exact: true }).waitFor();
+    expect(await page.getByRole('listitem').count()).toBe(1);
+  });
+
+  test('the keyboard reaches everything: past the menu to the page, over the tabs, into a dialog and out', async () => {
+    const service = await installation.create({ name: 'by keyboard', addons: [] });
+    const { page } = await enter();
+    await openService(page, service, 'settings');
+    // From the top of the page, whatever has the focus while it loads.
+    await eventually(async () => {
+      await page.evaluate('document.body.tabIndex = -1; document.body.focus()');
+      await page.keyboard.press('Tab');
+      return page.evaluate('document.activeElement.textContent');
+    }).toBe('To the page');
+    await page.keyboard.press('Enter');
+    await eventually(() => page.evaluate('document.activeElement.id')).toBe('main');
+    await page.getByRole('button', { name: 'Delete…' }).focus();
+    await page.keyboard.press('Enter');
+    await eventually(() => page.evaluate("document.activeElement.closest('[role=dialog]') && document.activeElement.tagName")).toBe(
+      'INPUT',
+    );
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await eventually(() => page.evaluate('document.activeElement.textContent')).toBe('Delete…');
+  });
+
+  test('a key is made and shown once; who logs in with it may what it may, until it is revoked', async () => {
+    const { page } = await enter();
+    await page.goto('/project/keys');
+    await page.getByLabel('Name', { exact: true }).fill('for reading');
+    await page.getByText('viewer', { exact: true }).click();
+    await page.getByRole('button', { name: 'Create the key' }).click();
+    const dialog = page.getByRole('dialog', { name: 'The new key' });
+    const key = String(await dialog.getByRole('region', { name: 'key' }).textContent());
+    await dialog.getByRole('button', { name: 'I have kept it' }).click();
+    await dialog.waitFor({ state: 'detached' });
+    const row = page.getByRole('row').filter({ hasText: 'for reading' });
+    await row.waitFor();
+    expect(await page.content()).not.toContain(key.split(':')[1]);
+
+    const reader = await openWindow(browser, installation);
+    reader.page.setDefaultTimeout(PATIENCE_MS);
+    await logIn(reader.context, { ...installation, key });
+    await reader.page.goto('/create');
+    await reader.page.getByRole('textbox', { name: 'Name' }).fill('not mine to make');
+    const create = reader.page.getByRole('button', { name: /^Create / });
+    await create.hover({ force: true });
+    expect(await reader.page.getByRole('tooltip').first().textContent()).toContain('viewer');
+
+    await row.getByRole('button', { name: 'Revoke' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
+    await row.getByText('revoked').waitFor();
+    // Its session has ended with it: the next look leads to the login.
+    await reader.page.goto('/services');
+    await reader.page.waitForURL('**/login');
+    await reader.context.close();
+  });
+
+  const LOOKS: Look[] = (['light', 'dark'] as const).flatMap((theme) => [1280, 390].map((width) => ({ theme, width })));
+
+  /** A service with everything that pages show, and a project with some of all. */
+  const furnish = async (): Promise<Service> => {
+    const service = await installation.create({ name: 'to look at', addons: [], environment_tag: 'PROD' });
+    const at = `/services/${service.service_id}`;
+    const may = { status: expect.toBeOneOf([200, 201, 202, 204, 422]) }; // 422: this machine has no HAProxy, or no PgBouncer
+    const ask = async (path: string, body?: object) => expect(await installation.request('POST', path, body), path).toMatchObject(may);
+    await ask(`${at}/enablePooler`);
+    await ask(`${at}/replicaSets`, { name: 'readers', nodes: 2, cpu_millis: 250, memory_gbs: 1 });
+    await installation.until(service.service_id, 'READY');
+    await ask(`${at}/backups/verify`);
+    await ask(`${at}/forkService`, { fork_strategy: 'NOW', name: 'a fork with a name that is much too long for the column it stands in' });
+    await ask('/vpcs', { name: 'near', cidr: '10.62.0.0/24', region_code: 'local' });
+    const { body: vpc } = await installation.request('POST', '/vpcs', { name: 'far', cidr: '10.63.0.0/24', region_code: 'local' });
+    await ask(`/vpcs/${Object(vpc).id}/peerings`, { peer_account_id: 'nobody', peer_region_code: 'local', peer_vpc_id: '7' });
+    await ask('/keys', { name: 'to look at', role: 'viewer', expires_at: '2099-01-01T00:00:00Z' });
+    await ask('/webhooks', { url: 'https://receiver.invalid/' });
+    await ask('/setLimits', { services: 1000 });
+    const gone = await installation.create({ name: 'gone', addons: [] });
+    await installation.request('DELETE', `/services/${gone.service_id}`);
+    return service;
+  };
+  let furnished: Promise<Service> | null = null;
+
+  test.for(LOOKS)('no page has a barrier, jumps or runs over its edge: $theme, $width pixels', async (look) => {
+    const service = await (furnished ??= furnish());
+    const bare = await installation.create({ name: 'bare', addons: [] });
+    const { page } = await enter(look);
+    const pages = pagesOf(service.service_id);
+    const found: Record<string, unknown> = {};
+    for (const path of [...pages, ...pagesOf(bare.service_id).filter((one) => one.includes(bare.service_id)), '/services/nonesuch00']) {
+      await page.goto(path);
+      await page.getByRole('heading').first().waitFor();
+      await page.locator('[aria-busy=true]').first().waitFor({ state: 'detached' });
+      const over = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+      const problems = [
+        ...(await barriers(page)),
+        ...(await jumps(page)),
+        ...(Number(over) > 0 ? [`${String(over)} pixels too wide`] : []),
+        ...((await page.getByText('There is no such page').count()) > 0 ? ['is no page'] : []),
+      ];
+      if (problems.length > 0) found[path] = problems;
+    }
+    expect(found).toEqual({});
+  });
+});
+
+/** The address of every page that the router has: none is forgotten. */
+function pagesOf(serviceId: string): string[] {
+  const source = readFileSync(new URL('../src/router.tsx', import.meta.url), 'utf8');
+  const routes = [...source.matchAll(/getParentRoute: \(\) => (\w+),\s+path: '([^']+)'/g)];
+  // All but the frame, which has no path of its own.
+  expect(routes).toHaveLength([...source.matchAll(/createRoute\(\{/g)].length - 1);
+  return routes.map(([, parent, path = '']) => `${parent === 'service' ? '/services/$id' : ''}${path}`.replace('$id', serviceId));
+}

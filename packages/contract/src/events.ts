@@ -1,0 +1,143 @@
+/** What tells of what happened: events, the webhooks that deliver them, and the audit log. */
+import { Type } from 'typebox';
+import { ERROR_CODES } from './errors.ts';
+import { Named, StringEnum } from './schema.ts';
+
+const dateTime = (description: string) => Type.String({ format: 'date-time', description });
+const dateTimeOrNull = (description: string) => Type.Union([dateTime(description), Type.Null()]);
+const closed = { additionalProperties: false } as const;
+
+/**
+ * What is told of. `operation.step` comes when a step begins and when it ends (`finished`), for fast ones only then. The rows of
+ * packages/server/migrations/0009_events.sql and 0011_vpc_events.sql write them.
+ */
+export const EVENT_TYPES = [
+  'service.status',
+  'service.warnings',
+  'service.vpc',
+  'operation.started',
+  'operation.step',
+  'operation.failing',
+  'operation.finished',
+  'vpc.status',
+  'peering.status',
+] as const;
+export type EventType = (typeof EVENT_TYPES)[number];
+
+export const EventSchema = Named(
+  'Event',
+  Type.Object({
+    id: Type.String({ description: 'digits, later events have greater ones; hand the last one back as Last-Event-ID' }),
+    type: StringEnum(EVENT_TYPES),
+    timestamp: dateTime('when it was committed'),
+    data: Type.Object(
+      {
+        service_id: Type.Optional(Type.String()),
+        operation_id: Type.Optional(Type.String()),
+        vpc_id: Type.Optional(Type.String()),
+        peering_id: Type.Optional(Type.String()),
+      },
+      {
+        additionalProperties: true,
+        description:
+          'service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.vpc: from, vpc_id, the VPCs that it is told to leave and to go into; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message',
+      },
+    ),
+  }),
+);
+export type Event = Type.Static<typeof EventSchema>;
+
+// ── webhooks ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The most webhooks of a project. */
+export const MAX_WEBHOOKS = 20;
+
+/**
+ * Waits before the second and later attempts, in seconds, each up to a tenth longer: the schedule that Standard Webhooks proposes.
+ * After the last one a delivery is dead.
+ */
+export const RETRY_AFTER_SECONDS = [5, 300, 1800, 7200, 18_000, 36_000, 36_000] as const;
+
+export const CreateWebhookBody = Named(
+  'CreateWebhook',
+  Type.Object(
+    {
+      url: Type.String({ minLength: 1, maxLength: 2048, description: 'http or https, without user and password' }),
+      types: Type.Optional(
+        Type.Array(StringEnum(EVENT_TYPES), { maxItems: EVENT_TYPES.length, uniqueItems: true, description: 'of events; default: all' }),
+      ),
+    },
+    closed,
+  ),
+);
+export type CreateWebhookBody = Type.Static<typeof CreateWebhookBody>;
+
+export const WebhookSchema = Named(
+  'Webhook',
+  Type.Object({
+    id: Type.String(),
+    url: Type.String(),
+    types: Type.Array(StringEnum(EVENT_TYPES), { description: 'of events that are delivered; empty: all' }),
+    created: dateTime('when it was made; later events are delivered'),
+    secret: Type.Optional(Type.String({ description: 'signs deliveries, as in Standard Webhooks; in the answer to create only' })),
+  }),
+);
+export type Webhook = Type.Static<typeof WebhookSchema>;
+
+export const DELIVERY_STATUSES = ['pending', 'delivered', 'dead'] as const;
+export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
+
+export const DeliverySchema = Named(
+  'Delivery',
+  Type.Object({
+    id: Type.String(),
+    message_id: Type.String({ description: 'the header webhook-id: the same for each attempt' }),
+    type: StringEnum(EVENT_TYPES),
+    status: StringEnum(DELIVERY_STATUSES, { description: 'dead: given up; POST …/redeliver tries again' }),
+    attempts: Type.Integer(),
+    next_attempt: dateTimeOrNull('when it is tried next; null: it is not'),
+    response_status: Type.Union([Type.Integer(), Type.Null()], { description: 'HTTP status of the last answer; null: there was none' }),
+    error: Type.Union([Type.String(), Type.Null()], { description: 'why the last attempt failed' }),
+    created: dateTime('when it was begun'),
+    finished: dateTimeOrNull('when it was delivered or given up'),
+  }),
+);
+export type Delivery = Type.Static<typeof DeliverySchema>;
+
+export const WebhookTestSchema = Named(
+  'WebhookTest',
+  Type.Object({
+    delivered: Type.Boolean(),
+    response_status: Type.Union([Type.Integer(), Type.Null()]),
+    error: Type.Union([Type.String(), Type.Null()], { description: 'why it was not delivered' }),
+    took_ms: Type.Integer({ description: 'milliseconds' }),
+  }),
+);
+export type WebhookTest = Type.Static<typeof WebhookTestSchema>;
+
+// ── audit log ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export const AUDIT_OUTCOMES = ['allowed', 'refused'] as const;
+export type AuditOutcome = (typeof AUDIT_OUTCOMES)[number];
+
+export const AuditEntrySchema = Named(
+  'AuditEntry',
+  Type.Object({
+    id: Type.String({ description: 'digits' }),
+    at: dateTime('when it was decided'),
+    public_key: Type.Union([Type.String(), Type.Null()], {
+      description: 'who asked; of a refused one it is what they said; null: nothing',
+    }),
+    address: Type.String({ description: 'from where' }),
+    call: Type.String({ description: 'operationId of this document' }),
+    method: Type.String(),
+    path: Type.String(),
+    service_id: Type.Optional(Type.String()),
+    operation_id: Type.Optional(Type.String({ description: 'what was begun by it' })),
+    outcome: StringEnum(AUDIT_OUTCOMES),
+    status: Type.Integer({ description: 'HTTP status of the answer' }),
+    code: Type.Optional(StringEnum(ERROR_CODES, { description: 'why it was refused' })),
+    request_id: Type.String(),
+  }),
+);
+export type AuditEntry = Type.Static<typeof AuditEntrySchema>;

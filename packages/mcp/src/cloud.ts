@@ -1,0 +1,101 @@
+/** The project that a key is for, and its services as tools speak of them. */
+import { waitFor, WaitError, type HowdahClient, type Schemas, type Target } from '@howdah/client';
+import { isId } from '@howdah/contract';
+import { Problem } from './problem.ts';
+
+export type Service = Schemas['Service'];
+
+export type Cloud = {
+  client: HowdahClient;
+  /** The id of the key's project; asked for once. */
+  projectId: () => Promise<string>;
+};
+
+export function openCloud(client: HowdahClient): Cloud {
+  let known: string | undefined;
+  return {
+    client,
+    projectId: async () => (known ??= body(await client.GET('/auth/info')).api_key.project.id),
+  };
+}
+
+/** The body of an answer, which the API promises. */
+export function body<T>({ data }: { data?: T | undefined }): T {
+  if (data === undefined) throw new Problem('the API answered without a body', 'try again');
+  return data;
+}
+
+/** The path parameters of a service. */
+export const pathOf = ({ project_id, service_id }: Pick<Service, 'project_id' | 'service_id'>) => ({ project_id, service_id });
+
+/** A service by its id or name; of a read replica set by its id. */
+export async function findService({ client, projectId }: Cloud, nameOrId: string): Promise<Service> {
+  const project_id = await projectId();
+  const services = body(await client.GET('/projects/{project_id}/services', { params: { path: { project_id } } }));
+  const named = services.filter(({ name, service_id }) => service_id === nameOrId || name === nameOrId);
+  const [found, another] = named.toSorted((a, b) => Number(b.service_id === nameOrId) - Number(a.service_id === nameOrId));
+  if (found !== undefined && (another === undefined || found.service_id === nameOrId)) return found;
+  if (another !== undefined)
+    throw new Problem(
+      `${named.length} services are named ${JSON.stringify(nameOrId)}: ${named.map(({ service_id }) => service_id).join(', ')}`,
+      'call again with the service_id of one of them; get_service shows each',
+    );
+  // What the API says of an id that is nobody's.
+  if (isId(nameOrId))
+    return body(
+      await client.GET('/projects/{project_id}/services/{service_id}', { params: { path: { project_id, service_id: nameOrId } } }),
+    );
+  throw new Problem(`no service has the name or id ${JSON.stringify(nameOrId)}`, 'list_services shows their names and ids');
+}
+
+/** A service in the few fields that matter. */
+export function describe(service: Service) {
+  const { service_id, name, status, service_type, metadata, resources, endpoint, created, forked_from, metrics, ha_replicas, warnings } =
+    service;
+  const size = resources[0]?.spec;
+  return {
+    service_id,
+    name,
+    status,
+    service_type,
+    environment: metadata.environment,
+    endpoint: `${endpoint.host}:${endpoint.port}`,
+    cpu_millis: size?.cpu_millis ?? 'shared',
+    memory_gbs: size?.memory_gbs ?? 'shared',
+    created,
+    replicas: ha_replicas.replica_count,
+    uses: metrics,
+    ...(forked_from === undefined ? {} : { forked_from: forked_from.service_id }),
+    ...(warnings === undefined || warnings.length === 0 ? {} : { warnings }),
+  };
+}
+
+/** How to connect, with a password that was just told. */
+export function connectionString({ endpoint }: Service, password: string): string {
+  return `postgres://tsdbadmin:${password}@${endpoint.host}:${endpoint.port}/tsdb?sslmode=require`;
+}
+
+/** Waits until a service is what it shall be, so long and no longer. @returns as it is then; null: it is gone */
+export async function settle(
+  { client }: Cloud,
+  service: Service,
+  target: Target,
+  waitSeconds: number,
+  signal: AbortSignal,
+): Promise<{ service: Service | null; done: boolean }> {
+  let last: Service = service;
+  if (waitSeconds === 0) return { service, done: false };
+  try {
+    const seen = await waitFor(client, service, target, {
+      timeoutMs: waitSeconds * 1000,
+      signal,
+      onStatus: (next) => {
+        last = next;
+      },
+    });
+    return { service: seen, done: true };
+  } catch (error) {
+    if (error instanceof WaitError) return { service: last, done: false };
+    throw error;
+  }
+}

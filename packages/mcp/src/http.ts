@@ -1,0 +1,122 @@
+/**
+ * Streamable HTTP on this machine. A request is served with the API key that it carries, and by nobody's leave but the API's: this process has
+ * no key of its own to lend. Web pages of other origins, and names that were pointed at this address, are turned away (DNS rebinding).
+ */
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { createClient, HowdahError, NoAnswerError, type ClientOptions, type HowdahClient } from '@howdah/client';
+import {
+  createMcpHandler,
+  hostHeaderValidationResponse,
+  localhostAllowedHostnames,
+  localhostAllowedOrigins,
+  originValidationResponse,
+} from '@modelcontextprotocol/server';
+import { openCloud } from './cloud.ts';
+import { createMcpServer } from './server.ts';
+
+/** Where it listens, and how it ends. */
+export type HttpFace = { url: string; close: () => Promise<void> };
+
+const HOST = '127.0.0.1';
+const PATH = '/mcp';
+const MAX_BODY_BYTES = 1024 * 1024;
+
+/** @param options whose API; without a key. @throws when the port is taken. `port` 0: any that is free */
+export async function serveOverHttp(options: Omit<ClientOptions, 'key'>, port: number): Promise<HttpFace> {
+  const serve = async (request: Request): Promise<Response> => {
+    const refused =
+      hostHeaderValidationResponse(request, localhostAllowedHostnames()) ?? originValidationResponse(request, localhostAllowedOrigins());
+    if (refused !== undefined) return refused;
+    if (new URL(request.url).pathname !== PATH) return refusal(404, 'NOT_FOUND', `no such path; the server is at ${PATH}`);
+    const key = /^Bearer +([^ ]+) *$/i.exec(request.headers.get('Authorization') ?? '')?.[1];
+    if (key === undefined)
+      return refusal(
+        401,
+        'UNAUTHORIZED',
+        'Authorization: missing; send "Bearer <public_key>:<secret_key>" (howdah key create makes a key)',
+      );
+    const client = createClient({ ...options, key });
+    const invalid = await whyNot(client);
+    if (invalid !== null) return invalid;
+    return createMcpHandler(() => createMcpServer(openCloud(client))).fetch(request);
+  };
+
+  const server = createServer((incoming, outgoing) => {
+    const ended = new AbortController();
+    outgoing.once('close', () => ended.abort());
+    answer(incoming, outgoing, ended.signal, serve).catch(() => outgoing.destroy());
+  });
+  server.listen(port, HOST);
+  await once(server, 'listening');
+  const address = server.address();
+  const actual = typeof address === 'object' && address !== null ? address.port : port;
+  return {
+    url: `http://${HOST}:${actual}${PATH}`,
+    close: async () => {
+      server.close();
+      server.closeAllConnections();
+      await once(server, 'close');
+    },
+  };
+}
+
+/** What a request with a key that the API does not take is answered; null: it takes it. */
+async function whyNot(client: HowdahClient): Promise<Response | null> {
+  try {
+    await client.GET('/auth/info');
+    return null;
+  } catch (error) {
+    if (error instanceof NoAnswerError) return refusal(503, 'UNAVAILABLE', `${error.message} (howdah status, howdah up)`);
+    if (error instanceof HowdahError) return refusal(error.status, error.code, error.message);
+    throw error;
+  }
+}
+
+function refusal(status: number, code: string, message: string): Response {
+  return Response.json({ code, message }, { status, headers: status === 401 ? { 'WWW-Authenticate': 'Bearer' } : {} });
+}
+
+/** Node's request and response as the web has them. */
+async function answer(
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+  signal: AbortSignal,
+  serve: (request: Request) => Promise<Response>,
+): Promise<void> {
+  const { method = 'GET', url = '/', headers } = incoming;
+  const body = await bodyOf(incoming);
+  if (body === null) {
+    outgoing.setHeader('Connection', 'close');
+    return send(outgoing, refusal(413, 'PAYLOAD_TOO_LARGE', `the body is larger than ${MAX_BODY_BYTES} bytes, the most that is taken`));
+  }
+  // What is no URL behind this host is none of ours.
+  const target = URL.canParse(url, `http://${HOST}`) ? new URL(url, `http://${HOST}`) : new URL(`http://${HOST}/`);
+  const request = new Request(target, {
+    method,
+    headers: Object.entries(headers).flatMap(([name, value]): [string, string][] => [value ?? []].flat().map((one) => [name, one])),
+    signal,
+    ...(body.length === 0 ? {} : { body }),
+  });
+  await send(outgoing, await serve(request));
+}
+
+/** Reads a body to its end, so that its sender hears the answer; null: it is too large. */
+async function bodyOf(incoming: IncomingMessage): Promise<Buffer<ArrayBuffer> | null> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of incoming) {
+    const part = Buffer.from(chunk);
+    bytes += part.length;
+    if (bytes <= MAX_BODY_BYTES) chunks.push(part);
+  }
+  return bytes > MAX_BODY_BYTES ? null : Buffer.concat(chunks);
+}
+
+async function send(outgoing: ServerResponse, response: Response): Promise<void> {
+  outgoing.writeHead(response.status, Object.fromEntries(response.headers));
+  if (response.body === null) outgoing.end();
+  else await pipeline(Readable.fromWeb(response.body), outgoing);
+}

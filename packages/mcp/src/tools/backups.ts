@@ -1,0 +1,49 @@
+import type { McpServer } from '@modelcontextprotocol/server';
+import { Type } from 'typebox';
+import { body, findService, pathOf, type Cloud } from '../cloud.ts';
+import { addTool, askedAs, changing, closed, service } from '../tool.ts';
+
+export function addBackupTools(server: McpServer, cloud: Cloud): void {
+  const { client } = cloud;
+
+  addTool(
+    server,
+    'list_backups',
+    {
+      title: 'Snapshots and how far back',
+      description: 'Snapshots, newest first, the window that fork_service with PITR can reach, and when a backup was last proved. Free.',
+      kind: 'read',
+      input: Type.Object({ service }, closed),
+    },
+    async (args) => {
+      const found = await findService(cloud, args.service);
+      const backups = body(await client.GET('/projects/{project_id}/services/{service_id}/backups', { params: { path: pathOf(found) } }));
+      const { window, snapshots } = backups;
+      return {
+        summary: `${snapshots.length} snapshots; fork_service with PITR reaches ${window.earliest ?? 'nothing yet'} to ${window.latest ?? 'nothing yet'}.`,
+        data: { ...backups },
+      };
+    },
+  );
+
+  addTool(
+    server,
+    'verify_backup',
+    {
+      title: 'Prove the newest backup',
+      description:
+        'Restores the newest snapshot beside the service, checks it and throws it away: seconds to minutes of disk and processor, as the data is big; the service goes on. It is done once a day by itself: look at list_backups first. Follow it with wait_for_operation.',
+      kind: 'change',
+      input: Type.Object({ service, ...changing }, closed),
+    },
+    async (args, signal) => {
+      const found = await findService(cloud, args.service);
+      const { response } = await client.POST('/projects/{project_id}/services/{service_id}/backups/verify', {
+        params: { path: pathOf(found), ...askedAs(args) },
+        signal,
+      });
+      const operation_id = response.headers.get('Operation-Id');
+      return { summary: `The backup of ${found.name} is being proved: wait_for_operation ${operation_id ?? ''}.`, data: { operation_id } };
+    },
+  );
+}

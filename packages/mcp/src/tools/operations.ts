@@ -1,0 +1,121 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Schemas } from '@howdah/client';
+import { OPERATION_STATUSES } from '@howdah/contract';
+import type { McpServer } from '@modelcontextprotocol/server';
+import { Type } from 'typebox';
+import { body, findService, type Cloud } from '../cloud.ts';
+import { addTool, askedAs, changing, closed, service, WAIT_SECONDS, type Told } from '../tool.ts';
+
+type Operation = Schemas['Operation'];
+
+const operation_id = Type.String({ minLength: 1, maxLength: 64, description: 'as list_operations and each change name it' });
+const POLL_MS = 250;
+
+export function addOperationTools(server: McpServer, { client, projectId, ...rest }: Cloud): void {
+  const cloud: Cloud = { client, projectId, ...rest };
+  const read = async (id: string, signal?: AbortSignal): Promise<Operation> =>
+    body(
+      await client.GET('/projects/{project_id}/operations/{operation_id}', {
+        params: { path: { project_id: await projectId(), operation_id: id } },
+        ...(signal === undefined ? {} : { signal }),
+      }),
+    );
+
+  addTool(
+    server,
+    'list_operations',
+    {
+      title: 'What was done and is being done',
+      description:
+        'Every change is an operation with steps, newest first. Free. Look here when something does not get on, or to see who did what.',
+      kind: 'read',
+      input: Type.Object(
+        {
+          service: Type.Optional(service),
+          status: Type.Optional(Type.Enum([...OPERATION_STATUSES])),
+          limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 10 })),
+        },
+        closed,
+      ),
+    },
+    async ({ service: wanted, status, limit = 10 }) => {
+      const service_id = wanted === undefined ? undefined : (await findService(cloud, wanted)).service_id;
+      const operations = body(
+        await client.GET('/projects/{project_id}/operations', {
+          params: {
+            path: { project_id: await projectId() },
+            query: {
+              limit: String(limit),
+              ...(service_id === undefined ? {} : { service_id }),
+              ...(status === undefined ? {} : { status }),
+            },
+          },
+        }),
+      );
+      return { summary: operations.map(inWords).join('; ') || 'No operations.', data: { operations } };
+    },
+  );
+
+  addTool(
+    server,
+    'get_operation',
+    {
+      title: 'Show an operation',
+      description: 'Its steps, its error, and while it goes on about how many seconds it still takes. Free.',
+      kind: 'read',
+      input: Type.Object({ operation_id }, closed),
+    },
+    async (args) => about(await read(args.operation_id)),
+  );
+
+  addTool(
+    server,
+    'wait_for_operation',
+    {
+      title: 'Wait for an operation',
+      description: 'Waits until an operation has succeeded or failed. Free, and better than asking again and again.',
+      kind: 'read',
+      input: Type.Object(
+        { operation_id, wait_seconds: Type.Optional(Type.Integer({ minimum: 1, maximum: 300, default: WAIT_SECONDS })) },
+        closed,
+      ),
+    },
+    async ({ operation_id: id, wait_seconds = WAIT_SECONDS }, signal) => {
+      const begunMs = performance.now();
+      for (;;) {
+        const operation = await read(id, signal);
+        const ended = operation.status === 'succeeded' || operation.status === 'failed';
+        if (ended || performance.now() - begunMs > wait_seconds * 1000) return about(operation);
+        await sleep(POLL_MS, undefined, { signal });
+      }
+    },
+  );
+
+  addTool(
+    server,
+    'cancel_operation',
+    {
+      title: 'Cancel an operation',
+      description:
+        'Where that is safe: a verify_backup that goes on, a drill or switchover that has not begun. Others go on; the answer says what to do.',
+      kind: 'change',
+      input: Type.Object({ operation_id, ...changing }, closed),
+    },
+    async (args, signal) =>
+      about(
+        body(
+          await client.POST('/projects/{project_id}/operations/{operation_id}/cancel', {
+            params: { path: { project_id: await projectId(), operation_id: args.operation_id }, ...askedAs(args) },
+            signal,
+          }),
+        ),
+      ),
+  );
+}
+
+const inWords = ({ id, kind, service_id, status, error }: Operation): string =>
+  `${kind} of ${service_id} ${status}${error === undefined ? '' : `: ${error}`} (${id})`;
+
+function about(operation: Operation): Told {
+  return { summary: `${inWords(operation)}.`, data: { ...operation } };
+}

@@ -1,0 +1,79 @@
+import type { McpServer } from '@modelcontextprotocol/server';
+import { Type } from 'typebox';
+import { body, type Cloud } from '../cloud.ts';
+import { addTool, closed } from '../tool.ts';
+
+const nothing = Type.Object({}, closed);
+
+export function addProjectTools(server: McpServer, { client, projectId }: Cloud): void {
+  addTool(
+    server,
+    'whoami',
+    {
+      title: 'What this key may do',
+      description: 'The API key, its role and its limits, and its project. Free; call it first.',
+      kind: 'read',
+      input: nothing,
+    },
+    async () => {
+      const { public_key, name, project } = body(await client.GET('/auth/info')).api_key;
+      const key = body(
+        await client.GET('/projects/{project_id}/keys/{public_key}', { params: { path: { project_id: project.id, public_key } } }),
+      );
+      const { role, fork_only, dry_run_only, expires_at } = key;
+      return {
+        summary: `Key ${name} with the role ${role} in the project ${project.name}: it ${mayDo(key)}.`,
+        data: {
+          public_key,
+          name,
+          role,
+          fork_only,
+          dry_run_only,
+          expires_at,
+          project: { id: project.id, name: project.name },
+        },
+      };
+    },
+  );
+
+  addTool(
+    server,
+    'get_usage',
+    {
+      title: 'Usage and limits of the project',
+      description: 'How many services, cores and gigabytes the project has, and may have. Free. Look here before making several services.',
+      kind: 'read',
+      input: nothing,
+    },
+    async () => {
+      const { used, limits } = body(await client.GET('/projects/{project_id}', { params: { path: { project_id: await projectId() } } }));
+      return {
+        summary: `${used.services} services and ${used.replica_sets} read replica sets, ${used.cpu_millis / 1000} cores, ${used.memory_gbs} GB.`,
+        data: { used, limits },
+      };
+    },
+  );
+
+  addTool(
+    server,
+    'list_regions',
+    {
+      title: 'What can be had here',
+      description:
+        'Service types with their PostgreSQL version, sizes, and what a fork costs on this file system: fork_cost. Free. Look here before a create with a type or size.',
+      kind: 'read',
+      input: nothing,
+    },
+    async () => {
+      const regions = body(await client.GET('/projects/{project_id}/regions', { params: { path: { project_id: await projectId() } } }));
+      return { summary: regions.map(({ code, fork_cost }) => `${code}: forks: ${fork_cost}`).join('; '), data: { regions } };
+    },
+  );
+}
+
+function mayDo({ role, fork_only, dry_run_only }: { role: string; fork_only: boolean; dry_run_only: boolean }): string {
+  if (dry_run_only) return 'is told what would be done, and changes nothing';
+  if (fork_only) return 'reads, forks, and changes nothing but its own forks';
+  if (role === 'viewer') return 'reads everything but what is in databases, and changes nothing';
+  return role === 'admin' ? 'may do everything' : 'may do everything but stop or delete what is PROD, and manage keys';
+}

@@ -1,0 +1,126 @@
+/**
+ * Changes as HTTP has them: who asks and how (`?dry_run`, `Idempotency-Key`), and their answers. Every route that changes something hands
+ * `callerOf` to a service and its outcome to `answer`; what was kept of an outcome is answered by the same function.
+ */
+import { ApiError, type DryRunAnswer } from '@howdah/contract';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Engine } from '../engine/engine.ts';
+import { createSealer, type Sealer } from '../secret.ts';
+import type { Caller, DryRun, Outcome } from '../services/change.ts';
+import type { Store } from '../store/database.ts';
+import { findAnswer, type KeptAnswer } from '../store/kept-answers.ts';
+import { auditNoteOf } from './audit-log.ts';
+import { nameOperation, sendNothing, sendText } from './reply.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** How a change is asked for; set on every route that changes something. */
+    change?: Change;
+  }
+}
+
+export type Change = {
+  dryRun: boolean;
+  /** For the Idempotency-Key; null: the call has none. */
+  sealer: Sealer | null;
+  /** Names the call: two that ask for the same are named the same. */
+  name: Buffer;
+  /** What was answered to a call with this Idempotency-Key before. */
+  kept: KeptAnswer | null;
+};
+
+/** Looks at how a change is asked for, and whether it was answered before. @throws ApiError for what is asked wrongly */
+export async function beginChange(store: Store, request: FastifyRequest, secretKey: string): Promise<void> {
+  const dryRun = request.key.dry_run_only || asksForDryRun(request.query);
+  const name = request.method === 'POST' ? idempotencyKeyOf(request) : null;
+  const sealer = name === null ? null : createSealer(name, secretKey);
+  const kept = sealer === null || dryRun ? null : await findAnswer(store.db, { publicKey: request.key.key, lookup: sealer.lookup });
+  request.change = { dryRun, sealer, name: Buffer.alloc(0), kept };
+}
+
+/** Names the call by its body as it came, before defaults are filled in; and answers again what was answered before. */
+export async function answerAgain(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
+  const { change } = request;
+  if (change == null || change.sealer === null) return undefined;
+  change.name = change.sealer.mac(`${request.method} ${request.url}\n${JSON.stringify(request.body ?? null)}`);
+  return change.kept === null ? undefined : answerKept(reply, change.kept);
+}
+
+/** @throws ApiError CONFLICT when it was kept of another call */
+export function answerKept(reply: FastifyReply, kept: KeptAnswer): FastifyReply {
+  const { change } = reply.request;
+  if (change == null || change.sealer === null || !kept.request.equals(change.name))
+    throw new ApiError('CONFLICT', 'Idempotency-Key: was used for another call with this API key; take a new one for each call');
+  // Sealed by ourselves, for this very call: it has the shape that was sealed.
+  const outcome: Outcome = JSON.parse(change.sealer.open(kept.sealed));
+  return answer(reply, outcome);
+}
+
+/** Who asks for the change, and how. */
+export function callerOf(request: FastifyRequest): Caller {
+  const { key, change } = request;
+  if (change == null) throw new Error(`${request.routeOptions.url} changes something and was not declared to`);
+  const { dryRun, sealer, name } = change;
+  const once =
+    sealer === null
+      ? null
+      : { publicKey: key.key, lookup: sealer.lookup, request: name, seal: (outcome: Outcome) => sealer.seal(JSON.stringify(outcome)) };
+  return { publicKey: key.key, projectId: key.project_id, dryRun, once, audit: auditNoteOf(request) };
+}
+
+/** The answer to a change, as its route declares it: nothing, a message or a document. */
+export function answer(reply: FastifyReply, outcome: Outcome): FastifyReply {
+  const { operationId, doc, message, initialPassword } = outcome;
+  const { status, empty } = declaredAnswer(reply);
+  nameOperation(reply, operationId);
+  if (empty) return sendNothing(reply, status);
+  if (doc === undefined) return sendText(reply, status, JSON.stringify({ message: message ?? underWay(operationId) }));
+  // The document is an object: the password goes in as its last member.
+  const secret = initialPassword === undefined ? '' : `,"initial_password":${JSON.stringify(initialPassword)}`;
+  return sendText(reply, status, `${doc.slice(0, -1)}${secret}}`);
+}
+
+/** The answer to a change that was only asked about. */
+export function answerDryRun(reply: FastifyReply, { planned }: DryRun, engine: Engine): FastifyReply {
+  const told: DryRunAnswer = {
+    dry_run: true,
+    would_answer: declaredAnswer(reply).status,
+    operation:
+      planned === null
+        ? null
+        : {
+            kind: planned.kind,
+            service_id: planned.kind === 'create' || planned.kind === 'fork' ? null : planned.spec.id,
+            steps: engine.plan(planned.kind, planned.spec, planned.running),
+          },
+  };
+  void reply.header('Dry-Run', 'true');
+  return sendText(reply, 200, JSON.stringify(told));
+}
+
+/** The success that a route declares. */
+function declaredAnswer({ request }: FastifyReply): { status: number; empty: boolean } {
+  const declared = Object.entries(request.routeOptions.schema?.response ?? {}).find(([code]) => code.startsWith('2'));
+  if (declared === undefined) throw new Error(`${request.routeOptions.url} declares no success`);
+  const [code, schema] = declared;
+  return { status: Number(code), empty: typeof schema === 'object' && schema !== null && 'type' in schema && schema.type === 'null' };
+}
+
+const underWay = (operationId: string | null): string =>
+  `accepted: GET /projects/{project_id}/operations/${operationId ?? ''} says how far it is`;
+
+/** Nothing else may mean yes or no: whoever misspells it must not change anything. */
+function asksForDryRun(query: unknown): boolean {
+  const found: unknown = typeof query === 'object' && query !== null && 'dry_run' in query ? query.dry_run : 'false';
+  if (found !== 'true' && found !== 'false')
+    throw new ApiError('INVALID_REQUEST', `dry_run: found ${JSON.stringify(found)?.slice(0, 64)}; allowed: true, false`);
+  return found === 'true';
+}
+
+function idempotencyKeyOf({ headers }: FastifyRequest): string | null {
+  const found = headers['idempotency-key'];
+  if (found === undefined) return null;
+  if (typeof found !== 'string' || !/^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$/.test(found))
+    throw new ApiError('INVALID_REQUEST', 'Idempotency-Key: allowed are 1 to 255 printable ASCII characters, like a UUID; once a request');
+  return found;
+}

@@ -1,0 +1,51 @@
+import { ApiError, EventSchema, Ref } from '@howdah/contract';
+import { Type } from 'typebox';
+import type { ApiContext, App } from '../app.ts';
+import { CURSORS } from '../paging.ts';
+import { sendStream } from '../reply.ts';
+
+const EventsQuery = Type.Object({
+  last_event_id: Type.Optional(Type.String({ maxLength: 64, description: 'in place of the header Last-Event-ID' })),
+  follow: Type.Optional(
+    Type.Unsafe<'true' | 'false'>({ type: 'string', enum: ['true', 'false'], description: 'false: end at the last event; default true' }),
+  ),
+});
+
+export function eventRoutes(api: App, { events }: ApiContext): void {
+  api.get(
+    '/projects/:project_id/events',
+    {
+      // A HEAD would wait for the end of a stream that has none.
+      exposeHeadRoute: false,
+      schema: {
+        operationId: 'streamEvents',
+        summary: 'Follow what happens, as server-sent events',
+        description:
+          'Begins with the next event, or after the one that the header Last-Event-ID names; 0 is before the first. Events are kept for 7 days: whoever comes back later is told so by an event of the type gap. A comment every 15 seconds says that the stream lives. It ends when the key is revoked.',
+        tags: ['events'],
+        params: Type.Object({ project_id: Type.String() }),
+        querystring: EventsQuery,
+        headers: Type.Object({ 'last-event-id': Type.Optional(Type.String()) }),
+        response: { 200: { description: 'the data of each is an Event', content: { 'text/event-stream': { schema: Ref(EventSchema) } } } },
+      },
+    },
+    async (request, reply) => {
+      const { key, query, headers } = request;
+      const after = headers['last-event-id'] ?? query.last_event_id ?? '';
+      if (after !== '' && !CURSORS.number.test(after))
+        throw new ApiError(
+          'INVALID_REQUEST',
+          `Last-Event-ID: found ${JSON.stringify(after.slice(0, 64))}; allowed is the id of an event, digits`,
+        );
+      const stream = events.open({
+        projectId: key.project_id,
+        publicKey: key.key,
+        after: after === '' ? null : after,
+        follow: query.follow !== 'false',
+      });
+      // Proxies shall hand each event on at once.
+      void reply.header('Cache-Control', 'no-cache, no-transform').header('X-Accel-Buffering', 'no');
+      return sendStream(reply, 'text/event-stream', stream);
+    },
+  );
+}

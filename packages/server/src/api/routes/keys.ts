@@ -1,0 +1,73 @@
+import { CreateKeyBody, KeySchema, Ref } from '@howdah/contract';
+import { Type } from 'typebox';
+import type { ApiContext, App } from '../app.ts';
+import { answer, callerOf } from '../changes.ts';
+
+const ofProject = Type.Object({ project_id: Type.String() });
+const ofKey = Type.Object({ project_id: Type.String(), public_key: Type.String() });
+
+export function keyRoutes(api: App, { projects }: ApiContext): void {
+  api.get(
+    '/projects/:project_id/keys',
+    {
+      config: { operatorToo: true },
+      schema: {
+        operationId: 'listKeys',
+        summary: 'List the keys of a project, oldest first',
+        description: 'Revoked and expired ones too. Secrets are never told again.',
+        tags: ['keys'],
+        params: ofProject,
+        response: { 200: Type.Array(Ref(KeySchema)) },
+      },
+    },
+    async (request) => projects.listKeys(request.params.project_id),
+  );
+
+  api.post(
+    '/projects/:project_id/keys',
+    {
+      config: { adminOnly: true, operatorToo: true },
+      schema: {
+        operationId: 'createKey',
+        summary: 'Make a key',
+        description: 'The answer holds, here and nowhere else, its secret half. Takes an admin key.',
+        tags: ['keys'],
+        params: ofProject,
+        body: Ref(CreateKeyBody),
+        response: { 201: Ref(KeySchema) },
+      },
+    },
+    async (request, reply) => answer(reply, await projects.createKey(callerOf(request), request.params.project_id, request.body)),
+  );
+
+  api.get(
+    '/projects/:project_id/keys/:public_key',
+    {
+      config: { operatorToo: true },
+      schema: {
+        operationId: 'getKey',
+        summary: 'Get a key',
+        tags: ['keys'],
+        params: ofKey,
+        response: { 200: Ref(KeySchema) },
+      },
+    },
+    async (request) => projects.getKey(request.params.project_id, request.params.public_key),
+  );
+
+  api.delete(
+    '/projects/:project_id/keys/:public_key',
+    {
+      config: { adminOnly: true, operatorToo: true },
+      schema: {
+        operationId: 'revokeKey',
+        summary: 'Revoke a key',
+        description: 'At once, for every process. It stays in the list. Takes an admin key.',
+        tags: ['keys'],
+        params: ofKey,
+        response: { 204: Type.Null({ description: 'it is refused from now on' }) },
+      },
+    },
+    async (request, reply) => answer(reply, await projects.revoke(callerOf(request), request.params.project_id, request.params.public_key)),
+  );
+}

@@ -1,0 +1,43 @@
+import { DeletedServiceSchema, MemberSchema, Ref } from '@howdah/contract';
+import { Type } from 'typebox';
+import { listDeleted } from '../../store/services.ts';
+import type { ApiContext, App } from '../app.ts';
+
+/** What a service consists of, and what is left of those that were deleted. */
+export function memberRoutes(api: App, { store, services }: ApiContext): void {
+  api.get(
+    '/projects/:project_id/services/:service_id/members',
+    {
+      schema: {
+        operationId: 'listMembers',
+        summary: 'List the servers of a service',
+        description: 'Which takes writes, and how the others follow it, as seen at this moment.',
+        tags: ['high availability'],
+        params: Type.Object({ project_id: Type.String(), service_id: Type.String() }),
+        response: { 200: Type.Array(Ref(MemberSchema)) },
+      },
+    },
+    async (request) => services.members(request.service.key),
+  );
+
+  api.get(
+    '/projects/:project_id/deletedServices',
+    {
+      schema: {
+        operationId: 'listDeletedServices',
+        summary: 'List the deleted services that can be restored, newest first',
+        tags: ['backups'],
+        params: Type.Object({ project_id: Type.String() }),
+        response: { 200: Type.Array(Ref(DeletedServiceSchema)) },
+      },
+    },
+    async (request) =>
+      (await listDeleted(store.db, request.key.project_id)).map(({ id, name, service_type, environment, deleted_at }) => ({
+        service_id: id,
+        name,
+        service_type,
+        environment,
+        deleted: new Date(deleted_at ?? 0).toISOString(),
+      })),
+  );
+}

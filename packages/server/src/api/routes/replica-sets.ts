@@ -1,0 +1,138 @@
+import {
+  CreateReplicaSetBody,
+  MessageBody,
+  ReadReplicaSetDetailSchema,
+  ReadReplicaSetListSchema,
+  ReadReplicaSetSchema,
+  Ref,
+  ResizeBody,
+  SetEnvironmentBody,
+} from '@howdah/contract';
+import { Type } from 'typebox';
+import type { SetPath } from '../../services/replica-sets.ts';
+import type { ApiContext, App } from '../app.ts';
+import { answer, callerOf } from '../changes.ts';
+
+const ofService = Type.Object({ project_id: Type.String(), service_id: Type.String() });
+const ofSet = Type.Object({ project_id: Type.String(), service_id: Type.String(), replica_set_id: Type.String() });
+const accepted = Type.Null({ description: 'accepted; the header Operation-Id names the operation' });
+
+const SETS = '/projects/:project_id/services/:service_id/replicaSets';
+const SET = `${SETS}/:replica_set_id`;
+const pathOf = ({ service_id, replica_set_id }: { service_id: string; replica_set_id: string }): SetPath => ({
+  serviceId: service_id,
+  setId: replica_set_id,
+});
+
+export function replicaSetRoutes(api: App, { replicaSets }: ApiContext): void {
+  api.get(
+    SETS,
+    {
+      schema: {
+        operationId: 'listReplicaSets',
+        summary: 'List the read replica sets of a service',
+        tags: ['read replica sets'],
+        params: ofService,
+        response: { 200: ReadReplicaSetListSchema },
+      },
+    },
+    async (request) => replicaSets.list(request.service.key),
+  );
+
+  api.post(
+    SETS,
+    {
+      schema: {
+        operationId: 'createReplicaSet',
+        summary: 'Create a read replica set',
+        description:
+          'Nodes that follow the service, read-only, behind one endpoint, which the answer holds. Users and passwords are those of the service.',
+        tags: ['read replica sets'],
+        params: ofService,
+        body: Ref(CreateReplicaSetBody),
+        response: { 202: Ref(ReadReplicaSetSchema) },
+      },
+    },
+    async (request, reply) => answer(reply, await replicaSets.create(callerOf(request), request.service.key, request.body)),
+  );
+
+  api.get(
+    SET,
+    {
+      schema: {
+        operationId: 'getReplicaSet',
+        summary: 'Get a read replica set, with its nodes as they are at this moment',
+        tags: ['read replica sets'],
+        params: ofSet,
+        response: { 200: Ref(ReadReplicaSetDetailSchema) },
+      },
+    },
+    async (request) => replicaSets.get(pathOf(request.params)),
+  );
+
+  api.delete(
+    SET,
+    {
+      schema: {
+        operationId: 'deleteReplicaSet',
+        summary: 'Delete a read replica set',
+        tags: ['read replica sets'],
+        params: ofSet,
+        response: { 202: accepted },
+      },
+    },
+    async (request, reply) => answer(reply, await replicaSets.remove(callerOf(request), pathOf(request.params))),
+  );
+
+  api.post(
+    `${SET}/resize`,
+    {
+      schema: {
+        operationId: 'resizeReplicaSet',
+        summary: 'Resize the nodes of a read replica set',
+        description: 'One node after the other, while the rest serve.',
+        tags: ['read replica sets'],
+        params: ofSet,
+        body: Ref(ResizeBody),
+        response: { 202: Ref(MessageBody) },
+      },
+    },
+    async (request, reply) => {
+      const { cpu_millis: cpuMillis, memory_gbs: memoryGbs } = request.body;
+      return answer(reply, await replicaSets.resize(callerOf(request), pathOf(request.params), cpuMillis, memoryGbs));
+    },
+  );
+
+  for (const action of ['enablePooler', 'disablePooler'] as const) {
+    api.post(
+      `${SET}/${action}`,
+      {
+        schema: {
+          operationId: `${action}OfReplicaSet`,
+          summary: `${action === 'enablePooler' ? 'Enable' : 'Disable'} the connection pooler of a read replica set`,
+          description: 'PgBouncer in front of all nodes, on a port of its own, which it keeps.',
+          tags: ['read replica sets'],
+          params: ofSet,
+          response: { 200: Ref(MessageBody) },
+        },
+      },
+      async (request, reply) => answer(reply, await replicaSets[action](callerOf(request), pathOf(request.params))),
+    );
+  }
+
+  api.post(
+    `${SET}/setEnvironment`,
+    {
+      schema: {
+        operationId: 'setEnvironmentOfReplicaSet',
+        summary: 'Set the environment tag of a read replica set',
+        tags: ['read replica sets'],
+        params: ofSet,
+        body: Ref(SetEnvironmentBody),
+        response: { 200: Ref(MessageBody) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await replicaSets.setEnvironment(callerOf(request), pathOf(request.params), request.body.environment)),
+  );
+}

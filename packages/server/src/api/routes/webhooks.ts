@@ -1,0 +1,108 @@
+import { CreateWebhookBody, DELIVERY_STATUSES, DeliverySchema, Ref, StringEnum, WebhookSchema, WebhookTestSchema } from '@howdah/contract';
+import { Type } from 'typebox';
+import { deliveryDocument, listDeliveries, listWebhooks, webhookDocument } from '../../store/webhooks.ts';
+import type { ApiContext, App } from '../app.ts';
+import { answer, callerOf } from '../changes.ts';
+import { pageOf, paging, sendList } from '../paging.ts';
+
+const ofProject = Type.Object({ project_id: Type.String() });
+const ofWebhook = Type.Object({ project_id: Type.String(), webhook_id: Type.String() });
+
+export function webhookRoutes(api: App, { store, webhooks }: ApiContext): void {
+  api.get(
+    '/projects/:project_id/webhooks',
+    {
+      schema: {
+        operationId: 'listWebhooks',
+        summary: 'List the webhooks, oldest first',
+        tags: ['webhooks'],
+        params: ofProject,
+        response: { 200: Type.Array(Ref(WebhookSchema)) },
+      },
+    },
+    async (request) => (await listWebhooks(store.db, request.key.project_id)).map(webhookDocument),
+  );
+
+  api.post(
+    '/projects/:project_id/webhooks',
+    {
+      schema: {
+        operationId: 'createWebhook',
+        summary: 'Have events delivered to a URL',
+        description:
+          'Each event is a POST of its JSON, signed as in Standard Webhooks with the secret that this answer holds, here and nowhere else. It is tried eight times over 28 hours until the receiver answers 2xx; redirects are not followed.',
+        tags: ['webhooks'],
+        params: ofProject,
+        body: Ref(CreateWebhookBody),
+        response: { 201: Ref(WebhookSchema) },
+      },
+    },
+    async (request, reply) => answer(reply, await webhooks.create(callerOf(request), request.body)),
+  );
+
+  api.delete(
+    '/projects/:project_id/webhooks/:webhook_id',
+    {
+      schema: {
+        operationId: 'deleteWebhook',
+        summary: 'Delete a webhook, and what was not delivered',
+        tags: ['webhooks'],
+        params: ofWebhook,
+        response: { 204: Type.Null({ description: 'deleted' }) },
+      },
+    },
+    async (request, reply) => answer(reply, await webhooks.remove(callerOf(request), request.params.webhook_id)),
+  );
+
+  api.post(
+    '/projects/:project_id/webhooks/:webhook_id/test',
+    {
+      schema: {
+        operationId: 'testWebhook',
+        summary: 'Deliver an event of the type webhook.test now, once',
+        tags: ['webhooks'],
+        params: ofWebhook,
+        response: { 200: Ref(WebhookTestSchema) },
+      },
+    },
+    async (request, reply) => answer(reply, await webhooks.test(callerOf(request), request.params.webhook_id)),
+  );
+
+  api.get(
+    '/projects/:project_id/webhooks/:webhook_id/deliveries',
+    {
+      schema: {
+        operationId: 'listDeliveries',
+        summary: 'List deliveries, newest first',
+        description: 'Of the last 7 days. Those with the status dead were given up.',
+        tags: ['webhooks'],
+        params: ofWebhook,
+        querystring: Type.Object({ ...paging, status: Type.Optional(StringEnum(DELIVERY_STATUSES)) }),
+        response: { 200: Type.Array(Ref(DeliverySchema)) },
+      },
+    },
+    async (request, reply) => {
+      const { id } = await webhooks.find(request.key.project_id, request.params.webhook_id);
+      return sendList(request, reply, 'number', async (after, limit) =>
+        pageOf(await listDeliveries(store.db, id, request.query.status, after, limit + 1), limit, deliveryDocument, (row) => row.id),
+      );
+    },
+  );
+
+  api.post(
+    '/projects/:project_id/webhooks/:webhook_id/deliveries/:delivery_id/redeliver',
+    {
+      schema: {
+        operationId: 'redeliver',
+        summary: 'Deliver something again, from its first attempt on',
+        tags: ['webhooks'],
+        params: Type.Object({ project_id: Type.String(), webhook_id: Type.String(), delivery_id: Type.String() }),
+        response: { 202: Ref(DeliverySchema) },
+      },
+    },
+    async (request, reply) => {
+      const { webhook_id: id, delivery_id: deliveryId } = request.params;
+      return answer(reply, await webhooks.deliverAgain(callerOf(request), id, deliveryId));
+    },
+  );
+}

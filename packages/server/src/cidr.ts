@@ -1,0 +1,99 @@
+/** Arithmetic with IPv4 networks, as VPCs need it. An address is reckoned with as a number below 2^32. */
+import { Address4 } from 'ip-address';
+
+/** A network: its first address, and how many bits of it are the network's. */
+export type Cidr = { first: number; bits: number };
+
+/** What a VPC may be cut from (RFC 1918), and how large. */
+const PRIVATE = ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16'] as const;
+const LARGEST_BITS = 16;
+const SMALLEST_BITS = 28;
+
+/** Reads a network such as 10.1.0.0/16. @returns null when it is none */
+export function parseCidr(text: string): (Cidr & { exact: boolean }) | null {
+  const [, address, bits] = /^([0-9.]{7,15})\/([0-9]{1,2})$/.exec(text) ?? [];
+  if (address === undefined || bits === undefined || !Address4.isValid(address) || Number(bits) > 32) return null;
+  const number = addressNumber(address);
+  const first = number - (number % sizeOf({ bits: Number(bits) }));
+  return { first, bits: Number(bits), exact: number === first && String(Number(bits)) === bits };
+}
+
+/** Reads a network that is known to be one: from the records. */
+export function trustedCidr(text: string): Cidr {
+  const cidr = parseCidr(text);
+  if (cidr === null) throw new Error(`${text} is no network`);
+  return cidr;
+}
+
+/** Why a text cannot be the network of a VPC; null: it can. */
+export function vpcCidrProblem(text: string): string | null {
+  const found = `cidr: found ${JSON.stringify(text)}`;
+  const cidr = parseCidr(text);
+  if (cidr === null) return `${found}; allowed is an IPv4 network like 10.1.0.0/16`;
+  if (!cidr.exact) return `${found}, which has bits set beyond the network's; the network is ${cidrText(cidr)}`;
+  if (cidr.bits < LARGEST_BITS || cidr.bits > SMALLEST_BITS)
+    return `${found}; allowed are sizes from /${LARGEST_BITS} to /${SMALLEST_BITS}`;
+  if (!PRIVATE.some((range) => contains(trustedCidr(range), cidr)))
+    return `${found}; allowed are private networks, parts of ${PRIVATE.join(', ')}`;
+  return null;
+}
+
+/** How many addresses a network has. */
+function sizeOf({ bits }: Pick<Cidr, 'bits'>): number {
+  return 2 ** (32 - bits);
+}
+
+function contains(outer: Cidr, inner: Cidr): boolean {
+  return inner.first >= outer.first && inner.first + sizeOf(inner) <= outer.first + sizeOf(outer);
+}
+
+/** Whether two networks have an address in common. */
+export function overlap(a: Cidr, b: Cidr): boolean {
+  return contains(a, b) || contains(b, a);
+}
+
+/** The address with this number in a network; the network's own is 0. */
+export function addressAt({ first }: Cidr, host: number): string {
+  return addressText(first + host);
+}
+
+/** The address in a VPC by which its networks reach each other: the first. */
+export const ROUTER_HOST = 1;
+
+/**
+ * The address that a service gets: the next free one after the one handed out last, around the end. Services have the lower half of a
+ * VPC, but for the network's own address and the router's; the upper half is for the machines of its users.
+ *
+ * @param taken numbers of addresses that services have
+ * @returns its number; null: all are taken
+ */
+export function nextHost(cidr: Cidr, last: number, taken: ReadonlySet<number>): number | null {
+  const [first, count] = [ROUTER_HOST + 1, serviceCapacity(cidr)];
+  for (let step = 0; step < count; step++) {
+    const host = first + ((last + 1 - first + step) % count);
+    if (!taken.has(host)) return host;
+  }
+  return null;
+}
+
+/** How many services a VPC holds. */
+export function serviceCapacity(cidr: Cidr): number {
+  return sizeOf(cidr) / 2 - ROUTER_HOST - 1;
+}
+
+/** The number of an address in a network. */
+export function hostOf({ first }: Cidr, address: string): number {
+  return addressNumber(address) - first;
+}
+
+export function cidrText({ first, bits }: Cidr): string {
+  return `${addressText(first)}/${bits}`;
+}
+
+function addressNumber(address: string): number {
+  return Number(new Address4(address).bigInt());
+}
+
+function addressText(number: number): string {
+  return [24, 16, 8, 0].map((shift) => Math.floor(number / 2 ** shift) % 256).join('.');
+}

@@ -1,0 +1,343 @@
+/** Takes the steps that {@link decide} decides on. Every one may be cut short at any point and taken again. */
+import { rename, rm } from 'node:fs/promises';
+import { ADMIN_ROLE, type Size } from '@howdah/contract';
+import type { CertificateIssuer } from '../../tls.ts';
+import type { Origin, ServiceSpec } from '../engine.ts';
+import { forgetRecovery, forkData, noteBirth, recoverToTheEnd } from './backups.ts';
+import { assertSpaceFor, cloneTree, discard, removeTree } from './clone.ts';
+import type { Step } from './decide.ts';
+import type { ConfigFiles } from './files.ts';
+import { hostsOf, type Door } from './door.ts';
+import { writeSystemIdentifier } from './identity.ts';
+import { missingFor, type Installation } from './installations.ts';
+import { instancePaths, memberKey, type InstancePaths } from './layout.ts';
+import { enforceLimits } from './limits.ts';
+import type { Machine } from './machine.ts';
+import { currentBoot, readMarker, writeMarker, type Marker } from './marker.ts';
+import type { Beats, Monitor } from './monitor.ts';
+import { assertPlace } from './networks.ts';
+import { endSessions } from './strangers.ts';
+import { MISSING_POOLER, type PoolerPlan, type Poolers } from './pooler.ts';
+import { run } from './run.ts';
+import {
+  findServer,
+  launch,
+  makeInstanceDirectories,
+  portIsFree,
+  stopServer,
+  waitUntilReady,
+  whyItEnded,
+  writeConfig,
+  type Server,
+  type StopMode,
+} from './server.ts';
+import { extensionsOf, type Templates } from './templates.ts';
+
+/** How long a server may take to be ready before its start is reported as going on. */
+const START_PATIENCE_MS = 3000;
+const STOP_PATIENCE_MS = 60_000;
+/** A clone of a template takes at most this much. */
+const CLONE_BYTES = 80e6;
+
+/** What was found of a server on this machine. */
+export type Found = {
+  /** By which the monitor and the limits know it. */
+  key: string;
+  paths: InstancePaths;
+  listen: { address: string; port: number };
+  door: Door;
+  beats: Beats;
+  marker: Marker | null;
+  server: Server | null;
+  installation: Installation | null;
+  files: ConfigFiles | null;
+  /** Of the service's pooler, if this is the server that it stands before. */
+  pooler: PoolerPlan | null;
+};
+
+/** What the hands of the engine work with. */
+export type Tools = {
+  machine: Machine;
+  templates: Templates;
+  monitor: Monitor;
+  issuer: CertificateIssuer;
+  poolers: Poolers;
+};
+
+/** The hands of the engine. */
+export function createHands({ machine, templates, monitor, issuer, poolers }: Tools) {
+  /** Servers that are being held to their size, and those where that did not work: the next look sees to them. */
+  const limiting = new Map<string, Promise<void>>();
+  const unlimited = new Set<string>();
+
+  const apply = async (spec: ServiceSpec, step: Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>, found: Found): Promise<string> => {
+    const { key, paths, marker, server, installation, files, pooler } = found;
+    const service = machine.layout.service(spec.id);
+    if (installation === null || files === null) throw new Error(missingFor(machine.installations.usable, spec.addons));
+    switch (step.kind) {
+      case 'makeTemplate':
+        await templates.ensure(installation, extensionsOf(spec.addons));
+        return `for PostgreSQL ${installation.version}, once for all services like this one`;
+      case 'discard':
+        await discard(machine, spec.id, paths.root);
+        return 'the machine went down before it was on the disk, and before anybody could write to it';
+      case 'clone':
+        return clone(spec, paths, installation, files, found.door);
+      case 'fork':
+        return fork(spec, step.origin, paths, installation, files, found.door);
+      case 'writeFiles':
+        await makeInstanceDirectories(machine, paths);
+        await configure(found);
+        return 'settings follow from the size';
+      case 'start':
+        return start(spec, found);
+      case 'connect':
+        await monitor.connect(key, paths, found.listen.port, found.beats);
+        await rereadFiles(key);
+        if (server !== null) await enforceLimits(machine.limits, key, spec.size, server.postmaster.pid);
+        return 'over the Unix socket';
+      case 'limit':
+        if (server !== null) await enforceLimits(machine.limits, key, spec.size, server.postmaster.pid);
+        unlimited.delete(key);
+        return 'now that it can be done';
+      case 'renewCertificate':
+        await writeConfig(machine, paths, await issueCertificate(found.door));
+        await monitor.query(key, 'select pg_reload_conf()');
+        return 'running sessions keep the one they began with';
+      case 'reload':
+        await makeInstanceDirectories(machine, paths);
+        await writeConfig(machine, paths, files);
+        await monitor.query(key, 'select pg_reload_conf()');
+        return 'without a restart';
+      case 'endSessions':
+        return `${await endSessions(monitor, key, found.door.admitted)} ended`;
+      case 'setFirstPassword':
+        await monitor.query(key, alterPassword(step.verifier));
+        if (spec.origin !== null) await forgetRecovery(machine, paths);
+        await writeMarker(paths, {
+          id: spec.id,
+          installation: marker?.installation ?? installation.name,
+          born: true,
+          parent: null,
+          madeIn: marker?.madeIn ?? '',
+        });
+        return `for ${ADMIN_ROLE}`;
+      case 'startPooler':
+        return startPooler(spec.id, service, found.door, pooler, { paths, port: found.listen.port });
+      case 'reloadPooler':
+        return reloadPooler(spec.id, service, pooler);
+      case 'stopPooler':
+        await poolers.stop(service);
+        return step.why;
+      case 'stop':
+        // It starts again: clients of the pooler wait for it.
+        if (step.mode === 'fast' && spec.power === 'running' && pooler !== null) await poolers.hold(service);
+        if (server !== null) await stop(key, paths, server, step.mode);
+        return step.why;
+    }
+  };
+
+  /** A control plane before this one may have written its files, and died before it told the server: who is let in stands in them. */
+  const rereadFiles = async (key: string): Promise<void> => {
+    try {
+      await monitor.query(key, 'select pg_reload_conf()');
+    } catch (error) {
+      // Not connected, it is tried again.
+      monitor.forget(key);
+      throw error;
+    }
+  };
+
+  const clone = async (
+    spec: ServiceSpec,
+    paths: InstancePaths,
+    installation: Installation,
+    files: ConfigFiles,
+    door: Door,
+  ): Promise<string> => {
+    const template = await templates.ensure(installation, extensionsOf(spec.addons));
+    await assertSpaceFor(machine.cloneMethod === 'copy' ? CLONE_BYTES : CLONE_BYTES / 8, machine.layout.services);
+    const begun = Date.now();
+    await make(spec, paths, installation, files, door, async (unfinished) => {
+      await cloneTree(template.data, unfinished.data, machine.cloneMethod, machine.owner);
+      await noteBirth(unfinished, template.name, await writeSystemIdentifier(unfinished.data));
+    });
+    return `PostgreSQL ${installation.version} by ${machine.cloneMethod} in ${Date.now() - begun} ms`;
+  };
+
+  const fork = async (
+    spec: ServiceSpec,
+    origin: Origin,
+    paths: InstancePaths,
+    installation: Installation,
+    files: ConfigFiles,
+    door: Door,
+  ): Promise<string> => {
+    const primary = machine.layout.primaryOf(origin.parent);
+    const parent = machine.layout.member(origin.parent, primary);
+    const parentKey = memberKey(origin.parent, primary);
+    if ((await readMarker(parent)) === null) throw new Error(`its parent ${origin.parent} is no longer there`);
+    // A commit of the parent's that no user sees, so that a recovery that goes up to now has one to stop at.
+    const writeMark = async (): Promise<void> => {
+      if (monitor.isConnected(parentKey)) await monitor.query(parentKey, "select pg_logical_emit_message(true, 'howdah', 'fork')");
+    };
+    let detail = '';
+    await make(spec, paths, installation, files, door, async (unfinished) => {
+      detail = await forkData(machine, parent, unfinished.data, origin, writeMark);
+    });
+    return detail;
+  };
+
+  const parentOf = ({ parent }: Origin): InstancePaths => machine.layout.member(parent, machine.layout.primaryOf(parent));
+
+  /** Makes an instance under another name and renames it: one that was cut short is never taken for a service. */
+  const make = async (
+    spec: ServiceSpec,
+    paths: InstancePaths,
+    installation: Installation,
+    files: ConfigFiles,
+    door: Door,
+    fill: (unfinished: InstancePaths) => Promise<void>,
+  ): Promise<void> => {
+    const unfinished = instancePaths(`${paths.root}.new`);
+    await removeTree(unfinished.root, machine.cloneMethod);
+    try {
+      await makeInstanceDirectories(machine, unfinished);
+      await allDone([
+        // First: from here on nothing that a fork begins with is removed.
+        currentBoot().then((madeIn) =>
+          writeMarker(unfinished, {
+            id: spec.id,
+            installation: installation.name,
+            born: false,
+            parent: spec.origin?.parent ?? null,
+            madeIn,
+          }),
+        ),
+        fill(unfinished),
+        issueCertificate(door).then((certificate) => writeConfig(machine, unfinished, { ...files, ...certificate })),
+      ]);
+      await rename(unfinished.root, paths.root);
+    } catch (error) {
+      await removeTree(unfinished.root, machine.cloneMethod);
+      throw error;
+    }
+  };
+
+  /** Writes the files of a server that does not run. */
+  const configure = async ({ paths, files, door }: Found): Promise<void> => {
+    await makeInstanceDirectories(machine, paths);
+    await writeConfig(machine, paths, { ...files, ...(await issueCertificate(door)) });
+  };
+
+  const start = async (spec: ServiceSpec, found: Found): Promise<string> => {
+    const { key, paths, door, beats, marker, installation, pooler } = found;
+    if (installation === null) throw new Error(missingFor(machine.installations.usable, spec.addons));
+    const { address, port } = found.listen;
+    const born = marker?.born === true;
+    // Clients of its pooler wait for as long as it takes.
+    if (pooler !== null) await poolers.hold(machine.layout.service(spec.id));
+    await assertPlace(door, machine.networks);
+    await assertPortIsFree(door, address, port);
+    if (spec.origin !== null && !born) {
+      await recoverToTheEnd(machine, paths, parentOf(spec.origin), await whyItEnded(paths, 0));
+    }
+    const begun = Date.now();
+    await launch(machine, paths, installation.bin, spec.size, door);
+    // A clone's files reach the disk while its server starts for the first time; a crash of the machine afterwards finds them whole.
+    const flushed = marker === null || born ? Promise.resolve('') : run('sync', ['-f', paths.data]);
+    flushed.catch(() => undefined);
+    const state = await waitUntilReady(paths, START_PATIENCE_MS);
+    if (state === 'ended') throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths, begun)}`);
+    if (state === 'starting') {
+      await flushed;
+      return 'recovering from its log, which goes on';
+    }
+    const server = await findServer(paths);
+    if (server !== null) limit(key, spec.size, server);
+    await Promise.all([flushed, monitor.connect(key, paths, port, beats)]);
+    return `accepting connections after ${Date.now() - begun} ms`;
+  };
+
+  /** Holds a server that has just started to its size. Nobody waits for it: joining a group takes a third of a start. */
+  const limit = (key: string, size: Size, { postmaster }: Server): void => {
+    const done = enforceLimits(machine.limits, key, size, postmaster.pid)
+      .then(
+        () => void unlimited.delete(key),
+        () => void unlimited.add(key),
+      )
+      .finally(() => limiting.delete(key));
+    limiting.set(key, done);
+  };
+
+  const assertPortIsFree = async ({ namespace }: Door, address: string, port: number): Promise<void> => {
+    // Nobody else is in a network of our own.
+    if (namespace !== null) return;
+    if (await portIsFree(address, port)) return;
+    throw new Error(
+      `port ${port} of ${address} is held by another program; end it (ss -ltnp 'sport = :${port}' shows it), the start is tried again`,
+    );
+  };
+
+  const wanted = (pooler: PoolerPlan | null): PoolerPlan => {
+    if (pooler === null) throw new Error(MISSING_POOLER);
+    return pooler;
+  };
+
+  /** @param server where the pooler's role is made: the primary, whomever the pooler leads to */
+  const startPooler = async (
+    id: string,
+    service: InstancePaths,
+    door: Door,
+    plan: PoolerPlan | null,
+    server: { paths: InstancePaths; port: number },
+  ): Promise<string> => {
+    await assertPortIsFree(door, door.address, wanted(plan).port);
+    return poolers.start(id, service, wanted(plan), server);
+  };
+
+  const reloadPooler = (id: string, service: InstancePaths, plan: PoolerPlan | null): Promise<string> =>
+    poolers.reload(id, service, wanted(plan));
+
+  const stop = async (key: string, paths: InstancePaths, server: Server, mode: StopMode): Promise<void> => {
+    monitor.forget(key);
+    await limiting.get(key);
+    const patienceMs = mode === 'fast' ? STOP_PATIENCE_MS : 5000;
+    // Orderly ways come first; a server that refuses them is ended all the same and recovers from its log at the next start.
+    const gone = (await stopServer(machine, server, mode, patienceMs)) || (await stopServer(machine, server, 'kill', 5000));
+    // Without the file nobody looks for it among all processes.
+    if (gone) return rm(paths.pidFile, { force: true });
+    throw new Error(`its server (pid ${server.postmaster.pid}) does not end, not even by SIGKILL: is ${paths.root} on a disk that hangs?`);
+  };
+
+  const issueCertificate = async (door: Door): Promise<Record<string, string>> => {
+    const { certificatePem, keyPem } = await issuer.take(hostsOf(door));
+    return { 'server.crt': certificatePem, 'server.key': keyPem };
+  };
+
+  /** The statement that sets the admin role's password. */
+  const alterPassword = (verifier: string): string => {
+    // The verifier is of our own making: base64 and the punctuation of SCRAM, nothing that could leave the literal.
+    if (!/^SCRAM-SHA-256\$[0-9]+:[A-Za-z0-9+/=]+\$[A-Za-z0-9+/=]+:[A-Za-z0-9+/=]+$/.test(verifier)) throw new Error('not a SCRAM verifier');
+    return `alter role ${ADMIN_ROLE} password '${verifier}'`;
+  };
+
+  return {
+    apply,
+    configure,
+    start,
+    stop,
+    startPooler,
+    reloadPooler,
+    alterPassword,
+    isLimited: (key: string): boolean => !unlimited.has(key),
+  };
+}
+
+export type Hands = ReturnType<typeof createHands>;
+
+/** Waits for all, whatever becomes of each, so that none still writes when what was made is taken away. @throws the first error */
+async function allDone(tasks: readonly Promise<void>[]): Promise<void> {
+  await Promise.allSettled(tasks);
+  await Promise.all(tasks);
+}

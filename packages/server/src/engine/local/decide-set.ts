@@ -1,0 +1,133 @@
+/**
+ * What to do next for a read replica set, as a pure function of what is wanted and what was observed. replica-sets.ts does it.
+ *
+ * One rule stands above all: no client is led to a server that could take writes.
+ */
+import type { ServiceSpec } from '../engine.ts';
+import { decidePooler, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
+import { decideStandby, type MemberSeen } from './decide-ha.ts';
+import type { DoorSeen } from './gateway.ts';
+import type { PoolerSeen } from './pooler.ts';
+
+export type NodeSeen = MemberSeen & {
+  /** Whether a server that runs says that it is none that follows. */
+  takesWrites: boolean;
+  /** Whether the gateway leads to it, and whether it shall. */
+  serving: boolean;
+  eligible: boolean;
+};
+
+export type SetSeen = {
+  directory: Observation['directory'];
+  nodes: readonly NodeSeen[];
+  gateway: DoorSeen & { running: boolean };
+  /** Whether the primary can be asked, and takes writes. */
+  primaryReady: boolean;
+  /** Whether the primary has a slot for each node. */
+  slotsCurrent: boolean;
+  pooler: PoolerSeen | null;
+};
+
+export type SetStep =
+  | { kind: 'make' }
+  | { kind: 'server'; n: number; step: Step }
+  | { kind: 'fence'; n: number }
+  | { kind: 'openGateway' }
+  | { kind: 'closeGateway'; why: string }
+  | { kind: 'admit' }
+  | { kind: 'balance' }
+  | { kind: 'setSlots' }
+  | { kind: 'seed'; n: number; why: string }
+  | { kind: 'restart'; n: number }
+  | { kind: 'pooler'; step: Step };
+
+/** The name of a step as a user reads it; null: it only looks. */
+export function setStepName(step: SetStep): string | null {
+  switch (step.kind) {
+    case 'make':
+      return 'make its directory';
+    case 'server':
+    case 'pooler': {
+      const { step: own } = step;
+      if (own.kind === 'settled' || own.kind === 'wait' || own.kind === 'refuse') return null;
+      return step.kind === 'pooler' ? STEP_NAME[own.kind] : `${STEP_NAME[own.kind]} (node ${step.n})`;
+    }
+    case 'fence':
+      return `end node ${step.n}, which takes writes`;
+    case 'openGateway':
+      return 'start the gateway';
+    case 'closeGateway':
+      return 'stop the gateway';
+    case 'admit':
+      return 'change whom the gateway lets in';
+    case 'balance':
+      return 'lead the gateway';
+    case 'setSlots':
+      return 'set slots';
+    case 'seed':
+      return `clone the primary (node ${step.n})`;
+    case 'restart':
+      return `restart node ${step.n}`;
+  }
+}
+
+const WAIT_MS = 50;
+/** One that is behind by a lot takes its time. */
+const LAGGING_MS = 1000;
+
+export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
+  const nothing = (step: Step): SetStep => ({ kind: 'pooler', step });
+  if (seen.directory === 'foreign')
+    return nothing({ kind: 'refuse', why: 'its directory exists and was not made by Howdah; move it out of the way' });
+  if (seen.pooler !== null && (spec.pooler === null || spec.power === 'paused'))
+    return { kind: 'pooler', step: { kind: 'stopPooler', why: spec.pooler === null ? 'disabled' : 'paused' } };
+  // Nobody gets in any more the old way before anything else is done.
+  if (seen.pooler?.placed === false) return { kind: 'pooler', step: { kind: 'stopPooler', why: placeWhy(spec) } };
+  if (spec.power === 'paused') return decidePaused(seen, nothing);
+  if (seen.directory === 'absent') return { kind: 'make' };
+
+  const writer = seen.nodes.find(({ takesWrites, data, server }) => server !== null && (takesWrites || data === 'primary'));
+  if (writer !== undefined) return { kind: 'fence', n: writer.n };
+  if (seen.gateway.running && !seen.gateway.placed) return { kind: 'closeGateway', why: placeWhy(spec) };
+  if (!seen.gateway.running) return { kind: 'openGateway' };
+  if (!seen.gateway.admits) return { kind: 'admit' };
+  if (seen.nodes.some(({ serving, eligible }) => serving !== eligible)) return { kind: 'balance' };
+  if (seen.primaryReady && !seen.slotsCurrent) return { kind: 'setSlots' };
+
+  const restarts: NodeSeen[] = [];
+  for (const node of seen.nodes) {
+    const step = decideStandby(spec, node);
+    if (step?.kind === 'seed') {
+      if (seen.primaryReady) return { kind: 'seed', n: node.n, why: step.why };
+      if (node.data !== 'standby') return nothing({ kind: 'wait', why: `node ${node.n} waits for the primary`, waitMs: 4 * WAIT_MS });
+    } else if (step?.kind === 'server') {
+      if (step.step.kind !== 'stop' || step.step.mode !== 'fast') return { kind: 'server', n: node.n, step: step.step };
+      // Nobody is led to one that stands elsewhere.
+      if (node.server?.placed === false) return { kind: 'restart', n: node.n };
+      restarts.push(node);
+    }
+  }
+  const late = seen.nodes.find(({ streaming }) => !streaming);
+  if (late !== undefined && seen.primaryReady)
+    return nothing({ kind: 'wait', why: `node ${late.n} is catching up with the primary`, waitMs: WAIT_MS });
+  const own = spec.pooler === null ? null : decidePooler(seen.pooler);
+  if (own !== null && own.kind !== 'settled') {
+    const furnishes = own.kind === 'startPooler';
+    return furnishes && !seen.primaryReady
+      ? nothing({ kind: 'wait', why: 'its pooler waits for the primary', waitMs: 4 * WAIT_MS })
+      : { kind: 'pooler', step: own };
+  }
+  // One that serves nobody at once; of the others one at a time, while all the rest serve.
+  const restart = restarts.find(({ eligible }) => !eligible) ?? restarts[0];
+  if (restart === undefined) return nothing({ kind: 'settled' });
+  const lagging = seen.nodes.find(({ n, eligible }) => n !== restart.n && !eligible);
+  if (restart.eligible && lagging !== undefined)
+    return nothing({ kind: 'wait', why: `node ${lagging.n} is too far behind for another to be restarted`, waitMs: LAGGING_MS });
+  return { kind: 'restart', n: restart.n };
+}
+
+function decidePaused({ nodes, gateway }: SetSeen, nothing: (step: Step) => SetStep): SetStep {
+  const running = nodes.find(({ server }) => server !== null);
+  if (running !== undefined) return { kind: 'server', n: running.n, step: { kind: 'stop', mode: 'fast', why: 'paused' } };
+  return gateway.running ? { kind: 'closeGateway', why: 'paused' } : nothing({ kind: 'settled' });
+}

@@ -1,0 +1,62 @@
+/** Starts programs that outlive the control plane: PostgreSQL's servers, and what stands beside them. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { open, rm } from 'node:fs/promises';
+import type { Owner } from './machine.ts';
+
+export type Detached = {
+  command: readonly string[];
+  /** The user it runs as, without any privilege; null: our own. */
+  owner: Owner | null;
+  cwd: string;
+  pidFile: string;
+  /** What it says goes to the end of this file, which may be cut off meanwhile; what an earlier one said is gone. */
+  log: string;
+  /** A command that runs it in turn, such as `unshare …`. */
+  within: readonly string[];
+  /** What its environment holds beside the usual. */
+  environment?: Readonly<Record<string, string>>;
+  /** An open file for its standard input; none: nothing. */
+  input?: number;
+};
+
+/**
+ * Writes its own pid into the pid file, then becomes the program: no moment is left in which one runs that nobody could find again.
+ * Arguments: pid file, the command.
+ */
+const LAUNCH_SCRIPT = `umask 077
+echo $$ > "$1"; shift
+exec "$@"`;
+
+/** Starts a program, detached. Returns at once; what becomes of it shows in the pid file, the log and /proc. */
+export async function launchDetached({ command, owner, cwd, pidFile, log, within, environment, input }: Detached): Promise<void> {
+  await rm(log, { force: true });
+  const output = await open(log, 'a', 0o600);
+  try {
+    const words = ['-c', LAUNCH_SCRIPT, 'howdah', pidFile, ...within, ...privileges(owner), ...command];
+    const child = spawn('/bin/sh', words, {
+      cwd,
+      env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C.UTF-8', ...environment },
+      detached: true,
+      stdio: [input ?? 'ignore', output.fd, output.fd],
+    });
+    await Promise.race([once(child, 'spawn'), once(child, 'error').then(([error]) => Promise.reject(error))]);
+    child.unref();
+  } finally {
+    await output.close();
+  }
+}
+
+function privileges(owner: Owner | null): string[] {
+  if (owner === null) return [];
+  return [
+    'setpriv',
+    `--reuid=${owner.uid}`,
+    `--regid=${owner.gid}`,
+    '--clear-groups',
+    '--no-new-privs',
+    '--inh-caps=-all',
+    '--bounding-set=-all',
+    '--',
+  ];
+}

@@ -1,0 +1,84 @@
+/**
+ * Where the listeners of a service stand and whom they let in: its servers, its pooler, its gateway, and whatever else listens for it.
+ * The one place that knows what a VPC means for them.
+ */
+import { statSync } from 'node:fs';
+import { BlockList, isIPv6 } from 'node:net';
+import { join } from 'node:path';
+import type { ServiceVpc } from '../engine.ts';
+import { isErrno, readOrNull } from './processes.ts';
+
+/** Where `ip netns` keeps namespaces; nothing in it outlives a start of the machine. */
+export const NAMESPACES = '/run/netns';
+
+/** The namespace of a VPC. @param prefix of the names of the installation's namespaces */
+export function namespaceOf(prefix: string, vpcId: string): string {
+  return `${prefix}${vpcId}`;
+}
+
+export function namespacePath(name: string): string {
+  return join(NAMESPACES, name);
+}
+
+export type Door = {
+  /** The address that users reach it by. */
+  address: string;
+  /** The network namespace that it runs in; null: the machine's own. */
+  namespace: string | null;
+  /** The networks whose clients it lets in, as 10.1.0.0/16; null: all. */
+  admitted: readonly string[] | null;
+};
+
+/** The door of what listens to nobody outside: templates, the records, the members of a service before they are told otherwise. */
+export const NO_DOOR: Door = { address: '127.0.0.1', namespace: null, admitted: null };
+
+/** @param listenAddress the one of services that are in no VPC */
+export function doorOf(vpc: ServiceVpc | null, listenAddress: string, prefix: string): Door {
+  if (vpc === null) return { address: listenAddress, namespace: null, admitted: null };
+  // Nobody else has a way to it: there is nothing to refuse.
+  if (vpc.address !== null) return { address: vpc.address, namespace: namespaceOf(prefix, vpc.id), admitted: null };
+  return { address: listenAddress, namespace: null, admitted: vpc.admitted };
+}
+
+/** In the environment of what runs in a namespace: where it stands, by which it is told whether it stands there still. */
+const PLACE_VARIABLE = 'HOWDAH_PLACE';
+
+/** Where something that goes through a door has to stand; null: in the machine's own network. A namespace that was made anew is another place. */
+function placeOf({ address, namespace }: Door): string | null {
+  if (namespace === null) return null;
+  try {
+    return `${namespace} ${statSync(namespacePath(namespace)).ino} ${address}`;
+  } catch (error) {
+    if (isErrno(error, 'ENOENT')) return `${namespace} - ${address}`;
+    throw error;
+  }
+}
+
+/** How something is started that goes through a door: the command around its own, and what its environment says. */
+export function wayTo(door: Door): { within: string[]; environment: Record<string, string> } {
+  const place = placeOf(door);
+  if (place === null || door.namespace === null) return { within: [], environment: {} };
+  return { within: ['nsenter', `--net=${namespacePath(door.namespace)}`, '--'], environment: { [PLACE_VARIABLE]: place } };
+}
+
+/** Whether a process stands where it shall. */
+export async function standsAt(pid: number, door: Door): Promise<boolean> {
+  const environment = ((await readOrNull(`/proc/${pid}/environ`)) ?? '').split('\0');
+  const place = environment.find((entry) => entry.startsWith(`${PLACE_VARIABLE}=`))?.slice(PLACE_VARIABLE.length + 1) ?? null;
+  return place === placeOf(door);
+}
+
+/** Whether a client comes from one of the networks that are let in. */
+export function isAdmitted(admitted: readonly string[], address: string): boolean {
+  const list = new BlockList();
+  for (const network of admitted) {
+    const [first = '', bits] = network.split('/');
+    list.addSubnet(first, Number(bits), 'ipv4');
+  }
+  return list.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
+}
+
+/** What a certificate has to name beside what all do. */
+export function hostsOf({ address, namespace }: Door): string[] {
+  return namespace === null ? [] : [address];
+}

@@ -1,0 +1,142 @@
+import { mkdir, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createKeeper } from './keeper.ts';
+import { createLayout } from './layout.ts';
+import type { Machine } from './machine.ts';
+import { writeMarker } from './marker.ts';
+import { createMonitor } from './monitor.ts';
+
+const DAY_MS = 86_400_000;
+const POLICY = { windowMs: 3 * DAY_MS, snapshotEveryMs: DAY_MS, verifyEveryMs: DAY_MS };
+/** The number at the end of a WAL file's name. */
+const wal = (number: number): string => `0000000100000000000000${number.toString(16).toUpperCase().padStart(2, '0')}`;
+
+let machine: Machine;
+beforeEach(async () => {
+  const layout = createLayout(await realpath(await mkdtemp(join(tmpdir(), 'hdk-'))));
+  machine = {
+    layout,
+    owner: null,
+    controlUsers: [],
+    namespaces: 'none',
+    cloneMethod: 'copy',
+    limits: { kind: 'none', why: 'a test' },
+    installations: { usable: [], tooOld: [] },
+    pgbouncer: null,
+    networks: { way: 'address', note: '' },
+    networkPrefix: 'none-',
+  };
+  await mkdir(layout.services);
+});
+afterEach(() => rm(machine.layout.root, { recursive: true }));
+
+/** A paused service with snapshots of these ages, oldest first, each of which begins with a WAL file of the same number. */
+async function service(id: string, ages: readonly number[]) {
+  const paths = machine.layout.service(id);
+  for (const path of [paths.archive, paths.snapshots, join(paths.data, 'pg_wal')]) await mkdir(path, { recursive: true });
+  for (const [number, age] of ages.entries()) {
+    await mkdir(join(paths.snapshots, `s${number}`));
+    await writeFile(
+      join(paths.snapshots, `s${number}`, 'snapshot.json'),
+      JSON.stringify({
+        kind: 'scheduled',
+        takenMs: Date.now() - age * DAY_MS,
+        firstWal: wal(number * 2),
+        walPosition: '0/0',
+        storageBytes: 1,
+      }),
+    );
+  }
+  for (let number = 0; number <= ages.length * 2; number++) await writeFile(join(paths.archive, wal(number)), '');
+  await writeMarker(paths, { id, installation: '18-npm', born: true, parent: null, madeIn: '' });
+  return {
+    snapshots: async () => (await readdir(paths.snapshots)).toSorted(),
+    oldestWal: async () => (await readdir(paths.archive)).toSorted()[0],
+  };
+}
+
+const keeper = () =>
+  createKeeper(
+    machine,
+    createMonitor(
+      () => undefined,
+      async () => false,
+    ),
+    POLICY,
+  );
+
+test('what is older than the window goes, but not the snapshot from which the begin of the window is reached, nor WAL since it', async () => {
+  const kept = await service('a', [9, 5, 2, 1]);
+  await keeper().keep('a');
+  expect(await kept.snapshots()).toEqual(['s1', 's2', 's3']);
+  expect(await kept.oldestWal()).toBe(wal(2));
+});
+
+test('with everything inside the window, or a single old snapshot, nothing goes that leads to now', async () => {
+  const young = await service('young', [2, 1]);
+  const old = await service('old', [400]);
+  await keeper().keep('young');
+  await keeper().keep('old');
+  expect([await young.snapshots(), await young.oldestWal()]).toEqual([['s0', 's1'], wal(0)]);
+  expect([await old.snapshots(), await old.oldestWal()]).toEqual([['s0'], wal(0)]);
+});
+
+test('what a snapshot left behind that was cut short goes, WAL from before the oldest snapshot as well', async () => {
+  const kept = await service('a', [2]);
+  const { snapshots, archive } = machine.layout.service('a');
+  await mkdir(join(snapshots, 'half.new', 'data'), { recursive: true });
+  await writeFile(join(archive, `00000000${wal(0).slice(8)}`), '');
+  await keeper().keep('a');
+  expect(await kept.snapshots()).toEqual(['s0']);
+  expect(await kept.oldestWal()).toBe(wal(0));
+});
+
+test('nothing goes while a fork is being made of it, also while its data is still being cloned', async () => {
+  const kept = await service('a', [9, 5, 1]);
+  const fork = { id: 'f', installation: '18-npm', born: false, parent: 'a', madeIn: '' };
+  for (const entry of ['f.new', 'f']) {
+    const paths = machine.layout.service(entry);
+    await mkdir(paths.root);
+    await writeMarker(paths, fork);
+    await keeper().keep('a');
+    expect(await kept.snapshots()).toEqual(['s0', 's1', 's2']);
+    await writeMarker(paths, { ...fork, born: true });
+  }
+  await keeper().keep('a');
+  expect(await kept.snapshots()).toEqual(['s1', 's2']);
+});
+
+test('nothing goes while a backup is read to prove it', async () => {
+  const kept = await service('a', [9, 5, 1]);
+  const { keep, holding } = keeper();
+  await holding('a', () => keep('a'));
+  expect(await kept.snapshots()).toEqual(['s0', 's1', 's2']);
+  await keep('a');
+  expect(await kept.snapshots()).toEqual(['s1', 's2']);
+});
+
+test('a service whose archive has a hole, or is not there, or whose backup did not prove itself, warns of it', async () => {
+  await service('a', [9, 5, 1]);
+  const { archive, snapshots } = machine.layout.service('a');
+  const { warnings } = keeper();
+  const server = machine.layout.service('a').data;
+  await mkdir(join(server, 'global'));
+  await writeFile(join(server, 'global', 'pg_control'), '');
+  expect(await warnings('a')).toEqual([]);
+  await rm(join(archive, wal(3)));
+  expect(await warnings('a')).toEqual([
+    { code: 'ARCHIVE', message: expect.stringContaining(`WAL file ${wal(3)} is missing from the archive`) },
+  ]);
+  await rm(archive, { recursive: true });
+  expect(await warnings('a')).toEqual([{ code: 'ARCHIVE', message: expect.stringContaining(`the archive ${archive} cannot be read`) }]);
+  await writeFile(
+    join(snapshots, 's2', 'verification.json'),
+    JSON.stringify({ at: '2026-01-01T00:00:00Z', succeeded: false, checks: [], problem: 'replay WAL: it does not' }),
+  );
+  expect(await warnings('a')).toMatchObject([
+    { code: 'ARCHIVE' },
+    { code: 'VERIFICATION', message: expect.stringContaining('it does not') },
+  ]);
+});

@@ -1,0 +1,121 @@
+/** Sees to the backups of services while they run: takes snapshots, prunes, and says what does not get on. */
+import { readdir } from 'node:fs/promises';
+import type { Warning } from '@howdah/contract';
+import type { BackupPolicy } from '../../config.ts';
+import { archiveProblem, lastVerification, listSnapshots, pruneBackups, reach, takeSnapshot, type KeptSnapshot } from './backups.ts';
+import { memberKey, type InstancePaths } from './layout.ts';
+import type { Machine } from './machine.ts';
+import { readMarker } from './marker.ts';
+import type { Monitor } from './monitor.ts';
+import { findServer } from './server.ts';
+
+/** A checkpoint and the like write a little even when nobody does. */
+const IDLE_WAL_BYTES = 8192;
+
+export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupPolicy) {
+  /** Why the last snapshot that was due could not be taken. */
+  const snapshotProblems = new Map<string, string>();
+  /** Services whose backups are being seen to. */
+  const keeping = new Set<string>();
+  /** Services of which nothing is removed, since it is being read. */
+  const held = new Set<string>();
+  const pruning = new Map<string, Promise<void>>();
+
+  /** Takes a snapshot if one is due, and removes what the window needs no more. */
+  const keep = async (id: string): Promise<void> => {
+    // One at a time: another would take a snapshot that is being made for one that was cut short.
+    if (keeping.has(id)) return;
+    keeping.add(id);
+    try {
+      await tryDueSnapshot(id);
+      await prune(id);
+    } finally {
+      keeping.delete(id);
+    }
+  };
+
+  /** One that cannot be taken is a warning, and no reason not to make room. */
+  const tryDueSnapshot = async (id: string): Promise<void> => {
+    const primary = machine.layout.primaryOf(id);
+    const paths = machine.layout.member(id, primary);
+    try {
+      const [newest] = await listSnapshots(paths);
+      if (newest === undefined || (await isDue(memberKey(id, primary), paths, newest))) await takeSnapshot(machine, paths);
+      snapshotProblems.delete(id);
+    } catch (error) {
+      // A service that was stopped meanwhile, or has another primary by now, wants none.
+      if ((await findServer(paths)) === null || machine.layout.primaryOf(id) !== primary || !monitor.isConnected(memberKey(id, primary)))
+        return;
+      snapshotProblems.set(id, error instanceof Error ? error.message : String(error));
+    }
+  };
+
+  const isDue = async (key: string, paths: InstancePaths, newest: KeptSnapshot): Promise<boolean> => {
+    if (Date.now() - newest.takenMs >= policy.snapshotEveryMs) return writtenSince(key, newest.walPosition);
+    // Nothing after a hole can be reached but from a snapshot that was taken after it.
+    return (await reach(paths, newest)).hole !== null;
+  };
+
+  const writtenSince = async (key: string, walPosition: string): Promise<boolean> => {
+    if (walPosition === '') return true;
+    const [row] = await monitor.query<{ written: boolean }>(
+      key,
+      `select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn) > ${IDLE_WAL_BYTES} as written`,
+      [walPosition],
+    );
+    return row?.written === true;
+  };
+
+  const prune = async (id: string): Promise<void> => {
+    if ((await unbornForksOf(machine, id)).length > 0 || held.has(id)) return;
+    const done = pruneBackups(machine, machine.layout.service(id), policy).finally(() => pruning.delete(id));
+    pruning.set(id, done);
+    await done;
+  };
+
+  /** Reads backups of a service, none of which is removed meanwhile. */
+  const holding = async <T>(id: string, read: () => Promise<T>): Promise<T> => {
+    held.add(id);
+    try {
+      // What goes wrong with it is told to whoever prunes.
+      await pruning.get(id)?.catch(() => undefined);
+      return await read();
+    } finally {
+      held.delete(id);
+    }
+  };
+
+  /** What does not get on with the backups of a service, running or not. */
+  const warnings = async (id: string): Promise<Warning[]> => {
+    const paths = machine.layout.member(id, machine.layout.primaryOf(id));
+    const archive = await archiveProblem(paths);
+    const snapshot = snapshotProblems.get(id);
+    const verification = lastVerification(await listSnapshots(paths));
+    return [
+      ...(archive === null ? [] : [{ code: 'ARCHIVE' as const, message: archive }]),
+      ...(snapshot === undefined
+        ? []
+        : [{ code: 'SNAPSHOT' as const, message: `no snapshot could be taken: ${snapshot}; it is tried again each minute` }]),
+      ...(verification?.problem === undefined
+        ? []
+        : [
+            {
+              code: 'VERIFICATION' as const,
+              message: `the backup could not be proved at ${verification.at}: ${verification.problem}; when it is mended, prove it again (howdah backup verify ${id})`,
+            },
+          ]),
+    ];
+  };
+
+  return { keep, holding, warnings, forget: (id: string): void => void snapshotProblems.delete(id) };
+}
+
+/** Forks that are being made of a service, whose archive and snapshots they may still need. */
+export async function unbornForksOf(machine: Machine, id: string): Promise<string[]> {
+  const entries = await readdir(machine.layout.services);
+  const markers = await Promise.all(entries.map((entry) => readMarker(machine.layout.service(entry))));
+  return markers
+    .filter((marker) => marker !== null)
+    .filter((marker) => marker.parent === id && !marker.born)
+    .map((marker) => marker.id);
+}

@@ -1,0 +1,39 @@
+/** The file that says whose a directory is. One without it is not ours and never touched. */
+import { rename, writeFile } from 'node:fs/promises';
+import type { InstancePaths } from './layout.ts';
+import { readOrNull } from './processes.ts';
+
+/**
+ * What an instance's marker says. `madeIn`: the boot of the machine in which it was made (see {@link currentBoot}). What a clone holds
+ * reaches the disk while its server starts for the first time, so that the data of one that is not born may be torn in any later boot.
+ */
+export type Marker = { id: string; installation: string; born: boolean; parent: string | null; madeIn: string };
+
+/** The boot of the machine, by Linux's name for it; elsewhere, where there is none, one for all. */
+export async function currentBoot(): Promise<string> {
+  return ((await readOrNull('/proc/sys/kernel/random/boot_id')) ?? 'unknown').trim();
+}
+
+export async function writeMarker(paths: InstancePaths, marker: Marker): Promise<void> {
+  await writeFile(`${paths.marker}.new`, JSON.stringify(marker), { flush: true });
+  await rename(`${paths.marker}.new`, paths.marker);
+}
+
+/** The marker of an instance; null where there is none, or none of ours. */
+export async function readMarker(paths: InstancePaths): Promise<Marker | null> {
+  let marker: unknown;
+  try {
+    marker = JSON.parse((await readOrNull(paths.marker)) ?? 'null');
+  } catch (error) {
+    if (error instanceof SyntaxError) return null;
+    throw error;
+  }
+  if (typeof marker !== 'object' || marker === null || !('id' in marker) || !('installation' in marker) || !('born' in marker)) return null;
+  return {
+    id: String(marker.id),
+    installation: String(marker.installation),
+    born: marker.born === true,
+    madeIn: 'madeIn' in marker ? String(marker.madeIn) : '',
+    parent: 'parent' in marker && typeof marker.parent === 'string' ? marker.parent : null,
+  };
+}

@@ -1,0 +1,712 @@
+/** The members of services with replicas: looks at all of them, and takes the steps that {@link decideHa} decides on. */
+import { existsSync } from 'node:fs';
+import { readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
+import type { OperationStep, ReplicaState, Warning } from '@howdah/contract';
+import type { FailoverPolicy } from '../../config.ts';
+import type { BeginStep, HighAvailability, MemberRecords, Seen, ServiceSpec, Verdict } from '../engine.ts';
+import type { Found, Hands } from './apply.ts';
+import { archiveLeftovers, NotYet, writeOwned } from './backups.ts';
+import { discard, removeTree } from './clone.ts';
+import { capLog, createDaemonWatch, findDaemon } from './daemon.ts';
+import { decideHa, hangs, haStepName, type HaStep, type MemberSeen, type MembersSeen, type Successor } from './decide-ha.ts';
+import type { Observation } from './decide.ts';
+import type { Door } from './door.ts';
+import { rehearse } from './drill.ts';
+import { chooseSuccessor, promote } from './failover.ts';
+import { admit, closeGateway, gatewayConfig, leadTo, lookAtGateway, NOWHERE, openGateway, prepareGateway } from './gateway.ts';
+import { memberKey, partsOfKey, type DaemonPaths, type InstancePaths } from './layout.ts';
+import { pruneLogs } from './logs.ts';
+import type { Machine } from './machine.ts';
+import { controlConnection, NoAnswer, type Monitor } from './monitor.ts';
+import type { Poolers } from './pooler.ts';
+import { assertPlace } from './networks.ts';
+import { readOrNull, signal } from './processes.ts';
+import {
+  endOfWal,
+  MEMBER,
+  memberName,
+  newestTimeline,
+  nextQuorum,
+  NOBODY,
+  NODE,
+  parseLsn,
+  quorumOf,
+  replicationConf,
+} from './replication.ts';
+import { fence, findServer, stopServer } from './server.ts';
+import { compareSizes, confOf, createStandbys, dataOf } from './standbys.ts';
+
+export type MembersOptions = {
+  machine: Machine;
+  hands: Hands;
+  monitor: Monitor;
+  poolers: Poolers;
+  /** Looks at one member as the rules for one server see it. */
+  look: (spec: ServiceSpec, n: number) => Promise<{ look: Found; seen: Observation }>;
+  /** Where a service's listeners stand. */
+  doorFor: (spec: Pick<ServiceSpec, 'vpc'>) => Door;
+  failover: FailoverPolicy;
+  records: MemberRecords;
+  changed: (id: string) => void;
+};
+
+/** How often it is asked whether all who shall follow do: nothing tells when one ceases to. */
+const ASK_MS = 2000;
+/** How long the log of a primary that was stopped in order may take to reach the standby. */
+const CATCH_UP_MS = 10_000;
+
+export function createMembers({ machine, hands, monitor, poolers, look, doorFor, failover, records, changed }: MembersOptions) {
+  const { layout } = machine;
+  const daemons = createDaemonWatch(changed);
+  /** The specs that services with members were last seen with. */
+  const specs = new Map<string, ServiceSpec>();
+  /** Services whose primary, as the records have it, has been written into its file. */
+  const adopted = new Set<string>();
+  const turns = new Map<string, Promise<unknown>>();
+  const failingOver = new Map<string, Promise<Successor>>();
+  const lastFailoverMs = new Map<string, number>();
+  const standbys = createStandbys(machine, hands, monitor);
+
+  /** One after the other: whoever starts, ends or promotes a primary knows that nobody else does. */
+  const inTurn = async <T>(id: string, work: () => Promise<T>): Promise<T> => {
+    const mine = (turns.get(id) ?? Promise.resolve()).then(work);
+    turns.set(
+      id,
+      mine.catch(() => undefined),
+    );
+    return mine;
+  };
+
+  const portOf = (ha: HighAvailability, n: number): number => {
+    const member = ha.members.find((candidate) => candidate.n === n);
+    if (member === undefined) throw new Error(`member ${n} is none of ${ha.members.map((found) => found.n).join(', ')}`);
+    return member.port;
+  };
+
+  /** Notes who takes writes, for those who have no records at hand. The records know better after a crash of the machine. */
+  const notePrimary = async (id: string, n: number): Promise<void> => {
+    const path = layout.primaryFile(id);
+    await writeFile(`${path}.new`, String(n));
+    await rename(`${path}.new`, path);
+  };
+
+  /** A spec may have been read before the last failover: who is the primary is known here first. */
+  const current = async (spec: ServiceSpec, ha: HighAvailability): Promise<HighAvailability> => {
+    if (!adopted.has(spec.id) && existsSync(layout.service(spec.id).root)) {
+      if (layout.primaryOf(spec.id) !== ha.primary) await notePrimary(spec.id, ha.primary);
+      adopted.add(spec.id);
+    }
+    return { ...ha, primary: adopted.has(spec.id) ? layout.primaryOf(spec.id) : ha.primary };
+  };
+
+  // ── observe ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  type Seeing = { found: Map<number, Found>; conf: Map<number, string>; seen: MembersSeen; writable: boolean };
+
+  const observe = async (spec: ServiceSpec, ha: HighAvailability): Promise<Seeing> => {
+    const wanted = ha.members.map(({ n }) => n);
+    const numbers = [...new Set([...wanted, ...(await memberNumbers(machine, spec.id))])];
+    const looks = await Promise.all(numbers.map(async (n) => ({ n, ...(await look(spec, n)) })));
+    const primary = looks.find(({ n }) => n === ha.primary);
+    if (primary === undefined) throw new Error(`service ${spec.id}: member ${ha.primary} is its primary and none of its members`);
+    const upstream = { paths: primary.look.paths, port: portOf(ha, ha.primary) };
+    const followers = await followersOf(memberKey(spec.id, ha.primary));
+    const streaming = wanted.filter((n) => followers?.streaming.includes(memberName(n)) === true);
+    const before = await confOf(primary.look.paths);
+    const inForce = quorumOf(before);
+    const others = wanted.filter((n) => n !== ha.primary);
+    const quorum = followers === null ? inForce : nextQuorum(ha.sync, others, streaming, inForce);
+    const conf = new Map(
+      numbers.map((n) => [n, replicationConf(memberName(n), n === ha.primary ? null : upstream, n === ha.primary ? quorum : NOBODY)]),
+    );
+    const members = await Promise.all(
+      looks.map(async ({ n, look: { paths, server }, seen }): Promise<MemberSeen> => {
+        const follows = streaming.includes(n);
+        return {
+          n,
+          data: dataOf(paths),
+          server:
+            server === null || seen.server === null
+              ? null
+              : {
+                  phase: seen.server.phase,
+                  size: compareSizes(server.size, spec.size),
+                  port: server.port,
+                  frozen: server.postmaster.frozen,
+                  placed: seen.server.placed,
+                },
+          connected: seen.connected,
+          silentMs: seen.silentMs,
+          filesCurrent: seen.filesCurrent && (await confOf(paths)) === conf.get(n),
+          certificateCurrent: seen.certificateCurrent,
+          streaming: follows,
+          broken:
+            n === ha.primary
+              ? null
+              : standbys.brokenOf(
+                  memberKey(spec.id, n),
+                  follows || followers === null || seen.server?.phase !== 'ready',
+                  followers?.lost.includes(memberName(n)) === true,
+                ),
+        };
+      }),
+    );
+    const own = members.find(({ n }) => n === ha.primary);
+    const rules: Observation = {
+      ...primary.seen,
+      filesCurrent: own?.filesCurrent === true,
+      // With others beside it, how long it may be silent is not the rules' for one server to say.
+      silentMs: others.length === 0 ? primary.seen.silentMs : null,
+      server: primary.seen.server === null ? null : { ...primary.seen.server, sizeCurrent: true, placed: true },
+    };
+    const gateway = await lookAtGateway(layout.gateway(spec.id), doorFor(spec));
+    if (gateway.running) await watchGateway(spec.id);
+    const dead = own !== undefined && (own.server === null || hangs(own));
+    const successor = dead && rules.born && spec.power === 'running' && others.length > 0 ? await findSuccessor(spec.id, ha) : null;
+    const slots = followers === null || sameNames(followers.slots, others.map(memberName));
+    return {
+      found: new Map(looks.map(({ n, look: found }) => [n, found])),
+      conf,
+      seen: { primary: rules, members, gateway, slotsCurrent: slots, successor },
+      writable:
+        own?.server?.phase === 'ready' &&
+        own.data === 'primary' &&
+        own.silentMs === null &&
+        gateway.running &&
+        (followers === null || streaming.filter((n) => inForce.members.includes(n)).length >= inForce.count),
+    };
+  };
+
+  const watchGateway = async (id: string): Promise<void> => {
+    const paths = layout.gateway(id);
+    if (!daemons.isWatched(paths) && !(await daemons.watch(id, paths))) changed(id);
+  };
+
+  type Followers = { streaming: string[]; slots: string[]; lost: string[] };
+
+  /** Who follows the primary; null when it cannot be asked, or takes no writes yet. */
+  const followersOf = async (key: string): Promise<Followers | null> => {
+    if (!monitor.isConnected(key) || monitor.silentMs(key) !== null) return null;
+    try {
+      const [row] = await monitor.query<Followers & { recovering: boolean }>(
+        key,
+        `select pg_is_in_recovery() as recovering,
+                array(select application_name from pg_stat_replication where state = 'streaming') as streaming,
+                array(select slot_name::text from pg_replication_slots where slot_type = 'physical' and starts_with(slot_name, '${MEMBER}')) as slots,
+                array(select slot_name::text from pg_replication_slots where slot_type = 'physical' and wal_status = 'lost') as lost`,
+      );
+      return row === undefined || row.recovering ? null : row;
+    } catch {
+      return null; // it is dying: the next look sees it
+    }
+  };
+
+  /** Who can take over from a primary that is dead or hangs. */
+  const findSuccessor = async (id: string, ha: HighAvailability): Promise<Successor> => {
+    const restMs = (lastFailoverMs.get(id) ?? -Infinity) + failover.restMs - Date.now();
+    if (restMs > 0) return { why: `the last failover is not ${failover.restMs / 1000} s ago` };
+    const primary = layout.member(id, ha.primary);
+    const timeline = await newestTimeline(primary.data).catch(() => 0);
+    const others = ha.members
+      .filter(({ n }) => n !== ha.primary)
+      .map(({ n }) => ({ n, key: memberKey(id, n), paths: layout.member(id, n) }));
+    const candidates = await Promise.all(
+      others.map(async ({ n, key, paths }) => {
+        if (!monitor.isConnected(key) || dataOf(paths) !== 'standby' || standbys.isBroken(key)) return null;
+        // One that does not know the newest timeline has log that the others went another way from.
+        if ((await newestTimeline(paths.data)) !== timeline) return null;
+        const [row] = await monitor
+          .query<{ received: string }>(key, 'select greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())::text as received')
+          .catch(() => []);
+        return row === undefined ? null : { n, received: parseLsn(row.received) };
+      }),
+    );
+    const alive = candidates.filter((candidate) => candidate !== null);
+    const furthest = alive.reduce((most, { received }) => (received > most ? received : most), 0n);
+    return chooseSuccessor({
+      candidates: alive,
+      sync: ha.sync,
+      inForce: quorumOf(await confOf(primary)),
+      end: alive.length === 0 ? 0n : await endOfWal(primary.data, timeline, furthest, BigInt(failover.lagLimitBytes)),
+      lagLimitBytes: failover.lagLimitBytes,
+    });
+  };
+
+  // ── failover ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** The primary is dead, or hangs: ends it for certain and promotes another, if one can be. */
+  const failOver = (spec: ServiceSpec, ha: HighAvailability): Promise<Successor> => {
+    const underWay = failingOver.get(spec.id);
+    if (underWay !== undefined) return underWay;
+    const mine = inTurn(spec.id, async () => takeOver(spec, await current(spec, ha))).finally(() => failingOver.delete(spec.id));
+    failingOver.set(spec.id, mine);
+    return mine;
+  };
+
+  const takeOver = async ({ id }: ServiceSpec, ha: HighAvailability): Promise<Successor> => {
+    const from = ha.primary;
+    const paths = layout.member(id, from);
+    if (!(await isDead(id, from))) return { why: `member ${from} runs` };
+    const steps = createSteps();
+    const announced = records.begin(id);
+    announced.catch(() => undefined);
+    if (
+      !(await steps.take(
+        'fence',
+        () => fence(paths),
+        (gone) => (gone ? `nothing of member ${from} is left` : 'it does not end'),
+      ))
+    )
+      throw new Error(`member ${from} does not end, not even by SIGKILL: is ${paths.root} on a disk that hangs?`);
+    monitor.forget(memberKey(id, from));
+    const choice = await findSuccessor(id, ha);
+    if ('why' in choice) return choice;
+    const to = choice.n;
+    if (!(await records.promote(id, from, to))) throw new Error(`member ${from} is the primary no more, by the records`);
+    await notePrimary(id, to);
+    await steps.take(
+      'promote',
+      () => takeWrites(id, ha, to),
+      () => `member ${to}: ${choice.detail}`,
+    );
+    lastFailoverMs.set(id, Date.now());
+    await announced;
+    await records.end(id, steps.done());
+    return choice;
+  };
+
+  /** Promotes a member that the records name as the primary, and leads everybody to it. */
+  const takeWrites = async (id: string, ha: HighAvailability, n: number): Promise<void> => {
+    await promote({ n, port: portOf(ha, n) }, (text) => monitor.query(memberKey(id, n), text));
+    await leadTo(layout.gateway(id), portOf(ha, n)).catch(() => undefined); // one that does not run is started, and led there
+  };
+
+  const isDead = async (id: string, n: number): Promise<boolean> => {
+    const server = await findServer(layout.member(id, n));
+    if (server === null) return true;
+    // An answer may lie there unread: this process was busy itself.
+    await nextTurn();
+    return hangs({ server: server.postmaster, silentMs: monitor.silentMs(memberKey(id, n)) });
+  };
+
+  /** Something watched changed by itself: where a primary died, another takes over before anybody else is told. */
+  const noticed = async (key: string): Promise<void> => {
+    const { id, n } = partsOfKey(key);
+    const spec = specs.get(id);
+    try {
+      if (spec?.ha != null && spec.power === 'running' && layout.primaryOf(id) === n && (await isDead(id, n))) {
+        const ha = await current(spec, spec.ha);
+        if ('n' in (await findSuccessor(id, ha))) await failOver(spec, ha);
+      }
+    } catch (error) {
+      process.emitWarning(`service ${id}: its failover did not get on, and is tried again: ${String(error)}`);
+    } finally {
+      changed(id);
+    }
+  };
+
+  // ── apply ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  const apply = async (spec: ServiceSpec, ha: HighAvailability, step: HaStep, { found, conf, seen }: Seeing): Promise<string> => {
+    const { id } = spec;
+    const gateway = layout.gateway(id);
+    const door = doorFor(spec);
+    const listen = { address: door.address, port: spec.endpoint.port };
+    const primaryPort = portOf(ha, ha.primary);
+    const at = (n: number): Found => {
+      const member = found.get(n);
+      if (member === undefined) throw new Error(`member ${n} was not looked at`);
+      return member;
+    };
+    switch (step.kind) {
+      case 'server':
+        return applyServer(spec, ha, step, at(step.n), conf.get(step.n) ?? '', seen);
+      case 'fence':
+        monitor.forget(memberKey(id, step.n));
+        if (!(await fence(at(step.n).paths))) throw new Error(`member ${step.n} does not end`);
+        return 'it follows the primary from now on';
+      case 'failOver': {
+        const choice = await failOver(spec, ha);
+        return 'n' in choice ? `member ${choice.n} is the primary: ${choice.detail}` : choice.why;
+      }
+      case 'promote':
+        return inTurn(id, async () => {
+          await takeWrites(id, ha, ha.primary);
+          return `member ${ha.primary}`;
+        });
+      case 'switchOver':
+        return inTurn(id, () => switchOver(spec, ha, step.to, step.why));
+      case 'restart':
+        return inTurn(id, () => restart(spec, ha, at(ha.primary), step.why));
+      case 'moveToGateway':
+        return inTurn(id, async () => {
+          await checkpoint(at(ha.primary));
+          await prepareGateway(machine, gateway, gatewayConfig(gateway, listen, door), door);
+          await standbys.configure(at(ha.primary), conf.get(ha.primary) ?? '');
+          const { key, paths, server } = at(ha.primary);
+          if (server !== null) await hands.stop(key, paths, server, 'fast');
+          // From here on who connects waits: the gateway is there before the primary is.
+          await openGateway(machine, gateway, daemons, id, door);
+          const started = await hands.start(spec, at(ha.primary));
+          await leadTo(gateway, primaryPort);
+          return started;
+        });
+      case 'move':
+        return inTurn(id, () => move(spec, ha, at(ha.primary), conf.get(ha.primary) ?? '', step.why));
+      case 'admit':
+        return `${await admit(machine, gateway, door.admitted ?? [])} sessions of others ended`;
+      case 'openGateway':
+        await assertPlace(door, machine.networks);
+        await prepareGateway(machine, gateway, gatewayConfig(gateway, listen, door), door);
+        await openGateway(machine, gateway, daemons, id, door);
+        return `on port ${spec.endpoint.port}`;
+      case 'lead':
+        await leadTo(gateway, primaryPort);
+        return `member ${ha.primary}`;
+      case 'closeGateway':
+        await closeGateway(gateway, daemons);
+        return step.why;
+      case 'seed':
+        return standbys.seed(at(step.n), {
+          primary: { key: memberKey(id, ha.primary), paths: at(ha.primary).paths },
+          slot: memberName(step.n),
+          conf: conf.get(step.n) ?? '',
+          why: step.why,
+        });
+      case 'setSlots':
+        return setSlots(id, ha);
+      case 'retire':
+        await retire(id, step.n, at(step.n));
+        return 'as was asked for';
+      case 'drill':
+        return drill(spec, ha);
+    }
+  };
+
+  type ServerStep = Extract<HaStep, { kind: 'server' }>;
+
+  const applyServer = async (
+    spec: ServiceSpec,
+    ha: HighAvailability,
+    { n, step }: ServerStep,
+    found: Found,
+    conf: string,
+    seen: MembersSeen,
+  ): Promise<string> => {
+    if (step.kind === 'settled' || step.kind === 'wait' || step.kind === 'refuse') return '';
+    if (step.kind === 'writeFiles' || step.kind === 'reload') await standbys.writeReplication(found, conf);
+    // A fork or a clone has no files of its own to add to before it is there.
+    if (step.kind !== 'start' && step.kind !== 'stop') return hands.apply(spec, step, found);
+    if (n !== ha.primary) {
+      const apply = () => hands.apply(spec, step, found);
+      return step.kind === 'start' ? standbys.starting(found.key, apply) : apply();
+    }
+    const why = seen.successor !== null && 'why' in seen.successor ? `; nobody takes over: ${seen.successor.why}` : '';
+    return inTurn(spec.id, async () => {
+      if ((await current(spec, ha)).primary !== n) return 'another member is the primary by now';
+      return `${await hands.apply(spec, step, found)}${why}`;
+    });
+  };
+
+  /** What is to be written at a shutdown is written before, while the primary still serves. */
+  const checkpoint = async ({ paths, listen, server }: Found): Promise<void> => {
+    if (server !== null) await withControl(paths, server.port ?? listen.port, (client) => client.query('checkpoint'));
+  };
+
+  /** Stops and starts the primary in one step, so that nobody takes it for dead in between. Who connects meanwhile waits. */
+  const restart = async (spec: ServiceSpec, ha: HighAvailability, found: Found, why: string): Promise<string> => {
+    const gateway = layout.gateway(spec.id);
+    await checkpoint(found);
+    await poolers.hold(layout.service(spec.id));
+    await leadTo(gateway, NOWHERE);
+    if (found.server !== null) await hands.stop(found.key, found.paths, found.server, 'fast');
+    await hands.configure(found);
+    await hands.start(spec, found);
+    await leadTo(gateway, portOf(ha, ha.primary));
+    return why;
+  };
+
+  /** Stops the primary and starts it where it shall stand, in one step as a restart is, with the gateway before it. All sessions end. */
+  const move = async (spec: ServiceSpec, ha: HighAvailability, found: Found, conf: string, why: string): Promise<string> => {
+    const gateway = layout.gateway(spec.id);
+    const { door } = found;
+    await assertPlace(door, machine.networks);
+    await checkpoint(found);
+    await closeGateway(gateway, daemons);
+    await prepareGateway(machine, gateway, gatewayConfig(gateway, { address: door.address, port: spec.endpoint.port }, door), door);
+    if (found.server !== null) await hands.stop(found.key, found.paths, found.server, 'fast');
+    await standbys.configure(found, conf);
+    await hands.start(spec, found);
+    await openGateway(machine, gateway, daemons, spec.id, door);
+    await leadTo(gateway, portOf(ha, ha.primary));
+    return why;
+  };
+
+  /** In order: the primary ends, having sent all it has; the standby is seen to have it; then it is promoted. */
+  const switchOver = async ({ id }: ServiceSpec, ha: HighAvailability, to: number, why: string): Promise<string> => {
+    const paths = layout.member(id, ha.primary);
+    const server = await findServer(paths);
+    if (server === null) throw new NotYet('the primary does not run');
+    await withControl(paths, server.port ?? portOf(ha, ha.primary), (client) => client.query('checkpoint'));
+    // Its clients wait, and go on when it is told where the primary is.
+    await poolers.hold(layout.service(id));
+    const begun = performance.now();
+    await leadTo(layout.gateway(id), NOWHERE);
+    await hands.stop(memberKey(id, ha.primary), paths, server, 'fast');
+    await caughtUp(id, ha.primary, to);
+    if (!(await records.promote(id, ha.primary, to))) throw new Error(`member ${ha.primary} is the primary no more, by the records`);
+    await notePrimary(id, to);
+    await takeWrites(id, ha, to);
+    const pauseMs = Math.round(performance.now() - begun);
+    // Nothing was written that the new primary does not have: the old one can follow it as it is.
+    await makeStandby(paths);
+    return `${why}; writes paused for ${pauseMs} ms, nothing was lost`;
+  };
+
+  /** Waits until a standby has all of the log of a primary that was stopped. */
+  const caughtUp = async (id: string, from: number, to: number): Promise<void> => {
+    const data = layout.member(id, from).data;
+    const end = Date.now() + CATCH_UP_MS;
+    for (;;) {
+      const [row] = await monitor.query<{ received: string }>(memberKey(id, to), 'select pg_last_wal_receive_lsn()::text as received');
+      const received = parseLsn(row?.received ?? '0/0');
+      if ((await endOfWal(data, await newestTimeline(data), received, 1n)) <= received) return;
+      if (Date.now() > end) throw new Error(`member ${to} does not have all that member ${from} wrote: nothing was changed`);
+      await sleep(2);
+    }
+  };
+
+  const makeStandby = async (paths: InstancePaths): Promise<void> => {
+    const slots = join(paths.data, 'pg_replslot');
+    for (const slot of await readdir(slots)) {
+      if (slot.startsWith(MEMBER) || slot.startsWith(NODE)) await rm(join(slots, slot), { recursive: true });
+    }
+    await archiveLeftovers(machine, paths);
+    await writeOwned(machine, join(paths.data, 'standby.signal'), '');
+  };
+
+  const setSlots = async (id: string, ha: HighAvailability): Promise<string> => {
+    const key = memberKey(id, ha.primary);
+    const names = ha.members.filter(({ n }) => n !== ha.primary).map(({ n }) => memberName(n));
+    const there = (await followersOf(key))?.slots ?? [];
+    await standbys.dropSlots(
+      key,
+      there.filter((name) => !names.includes(name)),
+    );
+    await standbys.createSlots(key, names);
+    return names.join(', ');
+  };
+
+  const retire = async (id: string, n: number, { key, paths }: Found): Promise<void> => {
+    monitor.forget(key);
+    if (!(await fence(paths))) throw new Error(`member ${n} does not end`);
+    await discard(machine, id, paths.data);
+    // Member 0's directory is the service's.
+    if (n > 0) await removeTree(paths.root, machine.cloneMethod);
+    standbys.forget(key);
+  };
+
+  const drill = async (spec: ServiceSpec, ha: HighAvailability): Promise<string> => {
+    const { id } = spec;
+    // Taken up before it begins: one that is cut short does not kill another primary.
+    if (!(await records.takeDrill(id))) return 'begun before, and cut short';
+    const kind = ha.drill;
+    return rehearse({
+      primary: () => ({ paths: layout.member(id, layout.primaryOf(id)), port: portOf(ha, layout.primaryOf(id)) }),
+      endpoint: { host: endpointFor(doorFor(spec), layout.gateway(id)), port: spec.endpoint.port },
+      strike: async () => {
+        if (kind === 'switchover') {
+          const successor = ha.members.find(({ n }) => n !== ha.primary);
+          if (successor !== undefined) await inTurn(id, () => switchOver(spec, ha, successor.n, 'drill'));
+          return;
+        }
+        lastFailoverMs.delete(id);
+        const server = await findServer(layout.member(id, ha.primary));
+        if (server !== null) signal(server.postmaster.pid, 'SIGKILL');
+      },
+    });
+  };
+
+  // ── the interface ──────────────────────────────────────────────────────────────────────────────────────────────
+
+  const converge = async (spec: ServiceSpec, wanted: HighAvailability, begin: BeginStep): Promise<Verdict> => {
+    specs.set(spec.id, spec);
+    await failingOver.get(spec.id)?.catch(() => undefined);
+    const ha = await current(spec, wanted);
+    const seeing = await observe(spec, ha);
+    const step = decideHa(spec, ha, seeing.seen);
+    const before: Seen = { reachable: seeing.writable, present: seeing.seen.primary.directory === 'ours' };
+    const did = haStepName(step);
+    if (did === null && step.kind === 'server') {
+      switch (step.step.kind) {
+        case 'wait':
+          return { did: null, detail: waitingFor(step.step.why, seeing), seen: before, outcome: 'again', waitMs: step.step.waitMs };
+        case 'refuse':
+          return { did: null, detail: null, seen: before, outcome: 'failed', reason: `${layout.service(spec.id).root}: ${step.step.why}` };
+        default:
+          for (const { paths } of seeing.found.values()) if (existsSync(paths.logs)) await pruneLogs(paths.logs);
+          await Promise.all([capLog(layout.service(spec.id).pooler), capLog(layout.gateway(spec.id))]);
+          return { did: null, detail: null, seen: before, outcome: 'settled' };
+      }
+    }
+    const name = did ?? step.kind;
+    await begin(name, before);
+    try {
+      const detail = await apply(spec, ha, step, seeing);
+      return { did: name, detail, seen: { reachable: before.reachable, present: true }, outcome: 'again', waitMs: 0 };
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      if (error instanceof NotYet) return { did: null, detail: reason, seen: before, outcome: 'again', waitMs: 100 };
+      return { did: name, detail: reason, seen: before, outcome: 'failed', reason: `${name}: ${reason}` };
+    }
+  };
+
+  const waitingFor = (why: string, { writable }: Seeing): string => (writable ? why : `writes wait: ${why}`);
+
+  /** Asks each primary whether all who shall follow do. */
+  const askFollowers = async (): Promise<void> => {
+    for (const { id, ha, power } of specs.values()) {
+      if (ha === null || power === 'paused') continue;
+      const primary = layout.primaryOf(id);
+      const followers = await followersOf(memberKey(id, primary));
+      const late = ha.members.some(({ n }) => n !== primary && followers?.streaming.includes(memberName(n)) !== true);
+      if (late) changed(id);
+    }
+  };
+  const timer = setInterval(() => void askFollowers(), ASK_MS).unref();
+
+  /** What each member but the primary does, as the primary sees it. */
+  const states = async (id: string): Promise<ReplicaState[]> => {
+    const spec = specs.get(id);
+    if (spec?.ha == null) return [];
+    const primary = layout.primaryOf(id);
+    const key = memberKey(id, primary);
+    const rows = monitor.isConnected(key)
+      ? await monitor
+          .query<{ name: string; bytes: number; seconds: number | null }>(
+            key,
+            `select application_name as name, greatest(0, pg_current_wal_flush_lsn() - replay_lsn)::float8 as bytes,
+                    extract(epoch from replay_lag)::float8 as seconds
+             from pg_stat_replication where state = 'streaming' and not pg_is_in_recovery()`,
+          )
+          .catch(() => [])
+      : [];
+    return spec.ha.members
+      .filter(({ n }) => n !== primary)
+      .map(({ n }) => {
+        const row = rows.find(({ name }) => name === memberName(n));
+        const [lag_bytes, lag_seconds] = row === undefined ? [null, null] : [row.bytes, row.bytes === 0 ? 0 : (row.seconds ?? 0)];
+        const detail = row === undefined ? 'does not follow the primary' : 'follows the primary';
+        return { node: n, serving: false, lag_bytes, lag_seconds, detail };
+      });
+  };
+
+  /** What is wrong with the replicas of a service. */
+  const warnings = async (id: string): Promise<Warning[]> => {
+    const ha = specs.get(id)?.ha ?? null;
+    const missing = (await states(id)).filter(({ lag_bytes: bytes }) => bytes === null);
+    if (ha === null || missing.length === 0) return [];
+    const following = ha.members.length - 1 - missing.length;
+    const wait = following < ha.sync ? `; writes wait until ${ha.sync} of its replicas follow` : '';
+    const who = missing.map(({ node }) => `member ${node}`).join(' and ');
+    return [
+      {
+        code: 'REPLICA_MISSING',
+        message: `${who} of its ${ha.members.length - 1} replicas cannot take over at this moment${wait}; this is being mended`,
+      },
+    ];
+  };
+
+  return {
+    converge,
+    noticed,
+    states,
+    warnings,
+    /** One step toward no other member and no gateway of a service being left. @returns whether there was anything to end */
+    end: async (id: string): Promise<boolean> => {
+      specs.delete(id);
+      adopted.delete(id);
+      const gateway = layout.gateway(id);
+      const running = (await findDaemon(gateway)) !== null;
+      await closeGateway(gateway, daemons);
+      let ended = running;
+      for (const n of await memberNumbers(machine, id)) {
+        const server = n === 0 ? null : await findServer(layout.member(id, n));
+        if (server === null) continue;
+        ended = true;
+        if (!(await stopServer(machine, server, 'immediate', 5000)) && !(await fence(layout.member(id, n))))
+          throw new Error(`member ${n} does not end`);
+      }
+      return ended;
+    },
+    close: (): void => {
+      clearInterval(timer);
+      daemons.close();
+    },
+  };
+}
+
+// ── small things ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Where the control plane itself gets through a gateway: in a VPC, by the gateway's own socket. */
+function endpointFor({ address, namespace, admitted }: Door, gateway: DaemonPaths): string {
+  return namespace === null && admitted === null ? address : gateway.root;
+}
+
+/** The members that there is anything of on the disk. */
+export async function memberNumbers({ layout }: Machine, id: string): Promise<number[]> {
+  const { root, data } = layout.service(id);
+  const others = await readdir(join(root, 'members')).catch(() => []);
+  return [...(existsSync(data) ? [0] : []), ...others.map(Number)];
+}
+
+function sameNames(a: readonly string[], b: readonly string[]): boolean {
+  return a.toSorted().join() === b.toSorted().join();
+}
+
+async function withControl<T>(paths: InstancePaths, port: number, use: (client: Client) => Promise<T>): Promise<T> {
+  const client = new Client(controlConnection(paths, port, 'howdah members'));
+  client.on('error', () => undefined); // the statement under way is told
+  await client.connect();
+  try {
+    return await use(client);
+  } finally {
+    await client.end();
+  }
+}
+
+/**
+ * Sets a password, and waits for it as for any write: a failover does not lose it. Where synchronous replicas are missing it does not
+ * wait for long: until they are back nobody takes over who lacks it.
+ *
+ * @throws NoAnswer when the server does not answer
+ */
+export async function setPassword(paths: InstancePaths, statement: string): Promise<void> {
+  const port = Number(((await readOrNull(join(paths.data, 'postmaster.pid'))) ?? '').split('\n')[3] ?? '0');
+  try {
+    await withControl(paths, port, async (client) => {
+      await client.query(`set statement_timeout = ${PASSWORD_WAIT_MS}`);
+      await client.query(`set local synchronous_commit = on; ${statement}`);
+    });
+  } catch (error) {
+    throw new NoAnswer(error instanceof Error ? error.message : String(error), { cause: error });
+  }
+}
+const PASSWORD_WAIT_MS = 3000;
+
+/** Notes steps that are recorded when all is done. */
+function createSteps() {
+  const steps: OperationStep[] = [];
+  return {
+    take: async <T>(name: string, work: () => Promise<T>, detail: (result: T) => string): Promise<T> => {
+      const started = new Date().toISOString();
+      const result = await work();
+      steps.push({ name, started, finished: new Date().toISOString(), detail: detail(result) });
+      return result;
+    },
+    done: (): OperationStep[] => steps,
+  };
+}

@@ -1,0 +1,151 @@
+/** What standbys of every kind have in common: their slots on the primary, what is wrong with them, and how they are made from it. */
+import { existsSync } from 'node:fs';
+import { mkdir, rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Found, Hands } from './apply.ts';
+import { archiveLeftovers, cloneRunning, writeOwned } from './backups.ts';
+import { discard, removeTree } from './clone.ts';
+import type { MemberSeen } from './decide-ha.ts';
+import { REPLICATION_FILE } from './files.ts';
+import { partsOfKey, type InstancePaths } from './layout.ts';
+import type { Machine } from './machine.ts';
+import type { Monitor } from './monitor.ts';
+import { readOrNull } from './processes.ts';
+import { run } from './run.ts';
+import { fence, makeInstanceDirectories, sizeLabel, writeConfig } from './server.ts';
+import type { Size } from '@howdah/contract';
+
+/** A standby that runs and has not been following for this long is made anew. */
+const FOLLOWS_WITHIN_MS = 15_000;
+
+export type Seed = {
+  /** Whom it is made from. */
+  primary: { key: string; paths: InstancePaths };
+  /** Its slot there. */
+  slot: string;
+  /** Its settings as one that follows. */
+  conf: string;
+  why: string;
+};
+
+export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor) {
+  /** By the key of a server: since when a standby that runs does not follow, and what is wrong with one that has to be made anew. */
+  const lostSinceMs = new Map<string, number>();
+  const broken = new Map<string, string>();
+
+  const forget = (key: string): void => {
+    broken.delete(key);
+    lostSinceMs.delete(key);
+  };
+
+  /** Why a standby has to be made anew; null: it need not. @param follows whether it does, or cannot be expected to */
+  const brokenOf = (key: string, follows: boolean, slotLost: boolean): string | null => {
+    if (slotLost) return 'it was too far behind: the primary has removed log that it needs';
+    if (follows) lostSinceMs.delete(key);
+    else if (!lostSinceMs.has(key)) lostSinceMs.set(key, Date.now());
+    if (Date.now() - (lostSinceMs.get(key) ?? Date.now()) > FOLLOWS_WITHIN_MS)
+      return `it has not followed the primary for ${FOLLOWS_WITHIN_MS / 1000} s`;
+    return broken.get(key) ?? null;
+  };
+
+  /** Starts a standby. One that does not start is made anew: whatever is wrong with its data, the primary's is right. */
+  const starting = async <T>(key: string, start: () => Promise<T>): Promise<T> => {
+    try {
+      return await start();
+    } catch (error) {
+      broken.set(key, error instanceof Error ? error.message : String(error));
+      throw error;
+    }
+  };
+
+  const writeReplication = async ({ paths }: Found, conf: string): Promise<void> => {
+    await makeInstanceDirectories(machine, paths);
+    await writeConfig(machine, paths, { [REPLICATION_FILE]: conf });
+  };
+
+  /** Writes all files of a server that does not run. */
+  const configure = async (found: Found, conf: string): Promise<void> => {
+    await hands.configure(found);
+    await writeReplication(found, conf);
+  };
+
+  /** Makes a standby anew from the running primary. */
+  const seed = async (found: Found, { primary, slot, conf, why }: Seed): Promise<string> => {
+    const { paths, key } = found;
+    const { id, n } = partsOfKey(key);
+    const begun = Date.now();
+    monitor.forget(key);
+    if (!(await fence(paths))) throw new Error(`${key} does not end`);
+    await dropSlots(primary.key, [slot]);
+    await createSlots(primary.key, [slot]);
+    if (n > 0) await mkdir(join(paths.root, '..'), { recursive: true, mode: 0o711 });
+    await configure(found, conf);
+    const unfinished = `${paths.data}.new`;
+    await removeTree(unfinished, machine.cloneMethod);
+    try {
+      await cloneRunning(machine, primary.paths, unfinished);
+      await writeOwned(machine, join(unfinished, 'postgresql.auto.conf'), '');
+      await writeOwned(machine, join(unfinished, 'standby.signal'), '');
+      if (dataOf(paths) === 'primary') await archiveLeftovers(machine, paths);
+      // On the disk before it bears its name: after a crash of the machine nobody would see that it is torn.
+      await run('sync', ['-f', unfinished]);
+      await discard(machine, id, paths.data);
+      await rename(unfinished, paths.data);
+    } catch (error) {
+      await removeTree(unfinished, machine.cloneMethod);
+      throw error;
+    }
+    forget(key);
+    return `by ${machine.cloneMethod} in ${Date.now() - begun} ms: ${why}`;
+  };
+
+  /** The slots by which a primary keeps what others have not received. One that lost what it kept is dropped, and made anew. */
+  const createSlots = async (primaryKey: string, names: readonly string[]): Promise<void> => {
+    await monitor.query(
+      primaryKey,
+      `select pg_create_physical_replication_slot(name, true) from unnest($1::text[]) as name
+       where not exists (select from pg_replication_slots where slot_name = name)`,
+      [names],
+    );
+  };
+
+  const dropSlots = async (primaryKey: string, names: readonly string[]): Promise<void> => {
+    await monitor.query(
+      primaryKey,
+      'select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = any ($1::text[]) and not active',
+      [names],
+    );
+  };
+
+  return {
+    brokenOf,
+    forget,
+    isBroken: (key: string) => broken.has(key),
+    starting,
+    configure,
+    writeReplication,
+    seed,
+    createSlots,
+    dropSlots,
+  };
+}
+export type Standbys = ReturnType<typeof createStandbys>;
+
+/** What a server that starts on a data directory would be. */
+export function dataOf({ data }: InstancePaths): MemberSeen['data'] {
+  if (!existsSync(data)) return 'absent';
+  return existsSync(join(data, 'standby.signal')) ? 'standby' : 'primary';
+}
+
+/** The settings of a server as a member or a node. */
+export async function confOf({ config }: InstancePaths): Promise<string> {
+  return (await readOrNull(join(config, REPLICATION_FILE))) ?? '';
+}
+
+/** How a server's size is to the one that is wanted, by their labels: "500m-2g". */
+export function compareSizes(label: string | null, size: Size): 'current' | 'smaller' | 'larger' {
+  const wanted = sizeLabel(size);
+  if (label === wanted) return 'current';
+  const memory = (text: string | null): number => Number(/-(\d+)g$/.exec(text ?? '')?.[1] ?? '0');
+  return memory(label) < memory(wanted) ? 'smaller' : 'larger';
+}

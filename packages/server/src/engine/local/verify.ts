@@ -1,0 +1,357 @@
+/**
+ * Backups that prove themselves: the newest snapshot of a service is restored beside it, started without TCP, rolled forward to the
+ * end of the WAL, checked and thrown away. The service goes on meanwhile and learns nothing of it.
+ */
+import { readdir, readFile, statfs } from 'node:fs/promises';
+import { setPriority } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
+import { DATABASE_NAME, type Verification } from '@howdah/contract';
+import { DISK_FULL_PERCENT } from '../../disk.ts';
+import type { RunStep, ServiceSpec } from '../engine.ts';
+import { listSnapshots, materialise, reach, recoveryConf, writeOwned, writeVerification, type KeptSnapshot } from './backups.ts';
+import { compareCatalogs, readCatalogSizes, type CatalogSizes, type Comparison } from './catalogs.ts';
+import { checkPages } from './checksums.ts';
+import { removeTree } from './clone.ts';
+import { configFiles, CONTROL_ROLE } from './files.ts';
+import type { Installation } from './installations.ts';
+import { instancePaths, type InstancePaths } from './layout.ts';
+import type { Machine } from './machine.ts';
+import type { Monitor } from './monitor.ts';
+import { findServer, launch, makeInstanceDirectories, stopServer, waitUntilReady, whyItEnded, writeConfig } from './server.ts';
+import { extensionsOf } from './templates.ts';
+
+const WAL_FILE_BYTES = 16 * 1024 ** 2;
+/** What a restored server needs beside its data: its logs, and the WAL of its own. */
+const SLACK_BYTES = 100e6;
+/** A birth is restored from a template, which takes at most this much. */
+const TEMPLATE_BYTES = 80e6;
+const KILL_DEADLINE_MS = 60_000;
+/** All that was replayed is written when the copy shuts down. */
+const SHUTDOWN_DEADLINE_MS = 600_000;
+/** Nothing may hold up the next verification for ever: an expression in an index is a user's, and may not end. */
+const STATEMENT_DEADLINE = '1h';
+/** The port in the name of the socket: nothing else stands in its directory. */
+const PORT = 5432;
+
+/** How a copy differs from a service: nobody's background work goes on in it, no replication, no vacuum, no jobs of extensions. */
+const IDLE_CONF = ['max_worker_processes = 0', 'max_logical_replication_workers = 0', 'autovacuum = off', ''].join('\n');
+
+export function createVerifications(machine: Machine, monitor: Monitor) {
+  let swept: Promise<void> | undefined;
+
+  /** Throws away what a crash left behind; once, before the first copy is made. */
+  const sweep = (): Promise<void> =>
+    (swept ??= throwAllAway().catch((error: unknown) => {
+      swept = undefined;
+      throw error;
+    }));
+
+  const throwAllAway = async (): Promise<void> => {
+    for (const entry of await readdir(machine.layout.scratch)) await throwAway(copyOf(entry));
+  };
+
+  const copyOf = (id: string): InstancePaths => instancePaths(join(machine.layout.scratch, id));
+
+  const throwAway = async (copy: InstancePaths): Promise<void> => {
+    await kill(copy);
+    await removeTree(copy.root, machine.cloneMethod);
+  };
+
+  const kill = async (copy: InstancePaths): Promise<void> => {
+    const server = await findServer(copy);
+    if (server !== null) await stopServer(machine, server, 'kill', KILL_DEADLINE_MS);
+  };
+
+  /**
+   * Proves the newest snapshot of a service, and notes beside it what became of that.
+   *
+   * @throws what `signal` was aborted with; Error when there is no snapshot
+   */
+  const verify = async (spec: ServiceSpec, installation: Installation, runStep: RunStep, signal: AbortSignal): Promise<Verification> => {
+    const paths = machine.layout.member(spec.id, machine.layout.primaryOf(spec.id));
+    const copy = copyOf(spec.id);
+    await sweep();
+    const [snapshot] = await listSnapshots(paths);
+    if (snapshot === undefined) throw new Error('it has no snapshot yet: its first one is taken within a minute of its birth');
+    // Whatever waits for the copy's server hears that it is gone; the rest is thrown away below.
+    const cutShort = (): void => void kill(copy).catch(() => undefined);
+    signal.addEventListener('abort', cutShort);
+    try {
+      const verification = await prove({ spec, installation, paths, copy, snapshot }, runStep, signal);
+      await writeVerification(paths, snapshot.id, verification);
+      return verification;
+    } finally {
+      signal.removeEventListener('abort', cutShort);
+      await throwAway(copy);
+    }
+  };
+
+  type Subject = {
+    spec: ServiceSpec;
+    installation: Installation;
+    paths: InstancePaths;
+    copy: InstancePaths;
+    snapshot: KeptSnapshot;
+  };
+
+  const prove = async (subject: Subject, runStep: RunStep, signal: AbortSignal): Promise<Verification> => {
+    const { copy } = subject;
+    const begunMs = Date.now();
+    const checks: Verification['checks'] = [];
+    const recovery: Recovery = { seconds: null, pointMs: null };
+
+    const check = async (name: string, work: () => Promise<string>): Promise<void> =>
+      runStep(name, async () => {
+        signal.throwIfAborted();
+        const ended = await work().then(
+          (detail) => ({ name, succeeded: true, detail }),
+          (error: unknown) => ({ name, succeeded: false, detail: error instanceof Error ? error.message : String(error) }),
+        );
+        signal.throwIfAborted();
+        checks.push(ended);
+        if (!ended.succeeded) throw new Failed(ended.detail);
+        return ended.detail;
+      });
+
+    try {
+      await check('restore snapshot', () => restore(subject));
+      const before = await lookAtService(subject);
+      await check('replay WAL', async () => {
+        await startCopy(subject, signal);
+        recovery.seconds = (Date.now() - begunMs) / 1000;
+        const reached = await withClient(copy, 'postgres', endOfReplay);
+        recovery.pointMs = Math.max(reached.lastCommitMs, subject.snapshot.takenMs);
+        if (reached.position < before.position) {
+          throw new Error(
+            `it ends at ${formatPosition(reached.position)}, and the service has written up to ${formatPosition(before.position)} at least: WAL between the two is damaged`,
+          );
+        }
+        return `accepting connections after ${recovery.seconds.toFixed(1)} s, with all up to ${new Date(recovery.pointMs).toISOString()}`;
+      });
+      // Before anything is added to the copy for the other checks.
+      await check('compare catalogs', () => compareWithService(subject, before.catalogs));
+      await check('check tables and indexes', () => checkRelations(copy, signal));
+      await check('check page checksums', async () => {
+        const server = await findServer(copy);
+        if (server === null || !(await stopServer(machine, server, 'fast', SHUTDOWN_DEADLINE_MS)))
+          throw new Error('the copy did not shut down');
+        const { pages, files } = await checkPages(copy.data, signal);
+        return `${pages} pages in ${files} files`;
+      });
+    } catch (error) {
+      if (!(error instanceof Failed)) throw error;
+    }
+    return resultOf(checks, recovery);
+  };
+
+  const restore = async ({ paths, copy, snapshot }: Subject): Promise<string> => {
+    const begunMs = Date.now();
+    const { hole, latestMs, files } = await reach(paths, snapshot);
+    if (hole !== null) {
+      throw new Error(`WAL file ${hole} is missing from the archive: nothing after ${new Date(latestMs).toISOString()} can be reached`);
+    }
+    const copied = machine.cloneMethod === 'copy' ? (snapshot.template === null ? snapshot.storageBytes : TEMPLATE_BYTES) : 0;
+    await assertRoom(machine.layout.scratch, copied + files * WAL_FILE_BYTES + SLACK_BYTES);
+    await makeInstanceDirectories(machine, copy);
+    await materialise(machine, paths, snapshot, copy.data);
+    await writeOwned(machine, join(copy.data, 'postgresql.auto.conf'), `${recoveryConf(paths, copy.data, null)}${IDLE_CONF}`);
+    await writeOwned(machine, join(copy.data, 'recovery.signal'), '');
+    const taken = new Date(snapshot.takenMs).toISOString();
+    return `of ${taken}, by ${machine.cloneMethod} in ${Date.now() - begunMs} ms; ${files} WAL files to replay`;
+  };
+
+  /** How far the service has written at least, and what its catalogs hold at this moment; it may be paused. */
+  const lookAtService = async (subject: Subject): Promise<{ position: bigint; catalogs: CatalogSizes | null }> => {
+    try {
+      // A commit that no user sees: the one that recovery has to come to.
+      const [mark] = await monitor.query<{ position: string }>(
+        subject.spec.id,
+        "select pg_logical_emit_message(true, 'howdah', 'verify')::text as position",
+      );
+      return { position: parsePosition(mark?.position ?? '0/0'), catalogs: await catalogsOf(subject) };
+    } catch {
+      return { position: await lastCheckpoint(subject.paths), catalogs: null }; // it does not run, or not at this moment
+    }
+  };
+
+  const catalogsOf = ({ spec, paths }: Subject): Promise<CatalogSizes> =>
+    withClient(paths, DATABASE_NAME, readCatalogSizes, spec.endpoint.port);
+
+  const startCopy = async ({ spec, installation, copy }: Subject, signal: AbortSignal): Promise<void> => {
+    // The smallest settings: a copy must not take the memory that the service's size promises.
+    const input = {
+      paths: copy,
+      installation,
+      extensions: extensionsOf(spec.addons),
+      size: 'shared',
+      listen: null,
+      admitted: null,
+    } as const;
+    await writeConfig(machine, copy, configFiles(input, machine.controlUsers));
+    const launchedMs = Date.now();
+    await launch(machine, copy, installation.bin, 'shared');
+    for (;;) {
+      const state = await waitUntilReady(copy, 1000);
+      signal.throwIfAborted();
+      if (state === 'ready') break;
+      if (state === 'ended') throw new Error(`it does not recover: ${await whyItEnded(copy, launchedMs)}`);
+    }
+    // Recovery is measured; what follows leaves the machine to services.
+    const server = await findServer(copy);
+    if (server !== null) setPriority(server.postmaster.pid, 19);
+  };
+
+  const compareWithService = async (subject: Subject, before: CatalogSizes | null): Promise<string> => {
+    const restored = await withClient(subject.copy, DATABASE_NAME, readCatalogSizes);
+    const comparedWith = async (): Promise<Comparison> => {
+      const after = before === null ? null : await catalogsOf(subject).catch(() => null);
+      return before === null || after === null ? NOT_RUNNING : compareCatalogs(before, restored, after);
+    };
+    const first = await comparedWith();
+    if (first.equal) return first.detail;
+    // Sessions tell the statistics of what they made and dropped with a delay.
+    await sleep(STATISTICS_DELAY_MS);
+    const second = await comparedWith();
+    if (!second.equal) throw new Error(second.detail);
+    return second.detail;
+  };
+
+  return { verify, sweep };
+}
+
+const NOT_RUNNING: Comparison = { equal: true, detail: 'not compared: the service does not run' };
+/** An idle session tells the statistics after 10 s what it did. PostgreSQL source: src/backend/utils/activity/pgstat.c. */
+const STATISTICS_DELAY_MS = 11_000;
+
+/** A check that failed; what it found is noted. */
+class Failed extends Error {}
+
+/** From the begin of the restore to accepting connections, and the moment whose state that is; null: it did not come to that. */
+type Recovery = { seconds: number | null; pointMs: number | null };
+
+function resultOf(checks: Verification['checks'], { seconds, pointMs }: Recovery): Verification {
+  const failed = checks.find(({ succeeded }) => !succeeded);
+  return {
+    at: new Date().toISOString(),
+    succeeded: failed === undefined,
+    recovery_seconds: seconds,
+    recovery_point: pointMs === null ? null : new Date(pointMs).toISOString(),
+    checks,
+    ...(failed === undefined ? {} : { problem: `${failed.name}: ${failed.detail}` }),
+  };
+}
+
+async function assertRoom(directory: string, bytes: number): Promise<void> {
+  const { blocks, bavail, bfree, bsize } = await statfs(directory);
+  const kept = ((blocks - bfree + bavail) * bsize * (100 - DISK_FULL_PERCENT)) / 100;
+  const spare = Math.max(0, bavail * bsize - kept);
+  if (spare >= bytes) return;
+  const mb = (value: number) => `${Math.ceil(value / 1e6)} MB`;
+  throw new Error(
+    `there is no room to restore it in: ${mb(bytes)} are needed, ${mb(spare)} free without the last ${100 - DISK_FULL_PERCENT} % of the disk; delete services or make room`,
+  );
+}
+
+async function endOfReplay(client: Client): Promise<{ position: bigint; lastCommitMs: number }> {
+  const { rows } = await client.query<{ position: string | null; committed: Date | null }>(
+    'select pg_last_wal_replay_lsn()::text as position, pg_last_xact_replay_timestamp() as committed',
+  );
+  return { position: parsePosition(rows[0]?.position ?? '0/0'), lastCommitMs: rows[0]?.committed?.getTime() ?? 0 };
+}
+
+/** Checks every table and B-tree of every database: pages, rows, order, and that indexes name every row. */
+async function checkRelations(copy: InstancePaths, signal: AbortSignal): Promise<string> {
+  const databases = await withClient(copy, 'postgres', async (client) => {
+    const { rows } = await client.query<{ name: string }>('select datname as name from pg_catalog.pg_database where datallowconn');
+    return rows.map(({ name }) => name);
+  });
+  let [tables, indexes] = [0, 0];
+  for (const database of databases) {
+    await withClient(copy, database, async (client) => {
+      const { rows: available } = await client.query("select from pg_catalog.pg_available_extensions where name = 'amcheck'");
+      if (available.length === 0) return;
+      // Where pg_amcheck puts it, too: nothing that a user made can stand in for it there.
+      await client.query('create extension if not exists amcheck schema pg_catalog');
+      for (const { oid, name } of await relations(client, TABLES)) {
+        signal.throwIfAborted();
+        const { rows } = await client.query<{ block: string; message: string }>(
+          'select blkno::text as block, msg as message from pg_catalog.verify_heapam($1::oid::regclass, on_error_stop => true) limit 1',
+          [oid],
+        );
+        if (rows[0] !== undefined) throw new Error(`table ${name} of ${database}, block ${rows[0].block}: ${rows[0].message}`);
+        tables += 1;
+      }
+      for (const { oid } of await relations(client, INDEXES)) {
+        signal.throwIfAborted();
+        await client.query('select pg_catalog.bt_index_check($1::oid::regclass, heapallindexed => true)', [oid]);
+        indexes += 1;
+      }
+    });
+  }
+  // Every database of a server has the catalogs, and so tables.
+  if (tables === 0) return 'not done: the extension amcheck is missing from this PostgreSQL; its contrib package brings it';
+  return `${tables} tables and ${indexes} indexes in ${databases.length} databases`;
+}
+
+// What pg_amcheck looks at ([PG] pg_amcheck): temporary ones are a session's that is no more.
+const TABLES = `c.relkind in ('r', 'm', 't') and c.relam = (select oid from pg_catalog.pg_am where amname = 'heap')`;
+const INDEXES = `c.relkind = 'i' and c.relam = (select oid from pg_catalog.pg_am where amname = 'btree')
+  and exists (select from pg_catalog.pg_index i where i.indexrelid = c.oid and i.indisvalid and i.indisready and i.indislive)`;
+
+async function relations(client: Client, condition: string): Promise<{ oid: number; name: string }[]> {
+  const { rows } = await client.query<{ oid: number; name: string }>(
+    `select c.oid, c.oid::regclass::text as name from pg_catalog.pg_class c where c.relpersistence <> 't' and ${condition} order by c.oid`,
+  );
+  return rows;
+}
+
+/** What the user's database sets by default is not for us. */
+const SESSION = [
+  `statement_timeout=${STATEMENT_DEADLINE}`,
+  'lock_timeout=0',
+  'idle_in_transaction_session_timeout=0',
+  'default_transaction_read_only=off',
+  'search_path=pg_catalog',
+  'client_encoding=UTF8',
+  'DateStyle=ISO',
+];
+
+async function withClient<T>(paths: InstancePaths, database: string, use: (client: Client) => Promise<T>, port = PORT): Promise<T> {
+  const client = new Client({
+    host: paths.socket,
+    port,
+    user: CONTROL_ROLE,
+    database,
+    application_name: 'howdah verification',
+    options: SESSION.map((setting) => `-c ${setting}`).join(' '),
+  });
+  client.on('error', () => undefined); // the statement under way is told
+  await client.connect();
+  try {
+    return await use(client);
+  } finally {
+    await client.end();
+  }
+}
+
+const CHECKPOINT_OFFSET = 32;
+
+/**
+ * Where the last checkpoint of a server that does not run begins: its shutdown, when it was stopped in order. PostgreSQL source:
+ * src/include/catalog/pg_control.h, the same since 9.
+ */
+async function lastCheckpoint(paths: InstancePaths): Promise<bigint> {
+  return (await readFile(join(paths.data, 'global', 'pg_control'))).readBigUInt64LE(CHECKPOINT_OFFSET);
+}
+
+/** A position in the WAL, as PostgreSQL writes it: two hexadecimal halves. */
+function parsePosition(text: string): bigint {
+  const [high = '0', low = '0'] = text.split('/');
+  return (BigInt(`0x${high}`) << 32n) | BigInt(`0x${low}`);
+}
+
+function formatPosition(position: bigint): string {
+  return `${(position >> 32n).toString(16).toUpperCase()}/${(position & 0xffff_ffffn).toString(16).toUpperCase()}`;
+}

@@ -1,0 +1,44 @@
+import { expect, test } from 'vitest';
+import { blockListOf, mayReach } from './networks.ts';
+
+const none = blockListOf([]);
+
+test('what only this machine or its network can reach is refused', () => {
+  const refused = [
+    '127.0.0.1',
+    '127.255.255.254',
+    '0.0.0.0',
+    '10.1.2.3',
+    '100.64.0.1',
+    '169.254.169.254',
+    '172.16.0.1',
+    '172.31.255.255',
+    '192.168.0.1',
+    '224.0.0.1',
+    '255.255.255.255',
+    '::',
+    '::1',
+    '::ffff:127.0.0.1',
+    '::ffff:a00:1',
+    '::ffff:169.254.169.254',
+    '64:ff9b::7f00:1',
+    '2002:7f00:1::',
+    'fe80::1',
+    'fd00::1',
+    'ff02::1',
+    'localhost',
+    '',
+  ];
+  for (const address of refused) expect(mayReach(address, none), address).toBe(false);
+  for (const address of ['8.8.8.8', '172.32.0.1', '100.128.0.1', '1.1.1.1', '2606:4700::1111', '::ffff:8.8.8.8'])
+    expect(mayReach(address, none), address).toBe(true);
+});
+
+test('a network that is configured can be reached, and no other', () => {
+  const allowed = blockListOf(['127.0.0.1', 'fd00::/8']);
+  expect(mayReach('127.0.0.1', allowed)).toBe(true);
+  expect(mayReach('::ffff:127.0.0.1', allowed)).toBe(true);
+  expect(mayReach('fd12::1', allowed)).toBe(true);
+  expect(mayReach('127.0.0.2', allowed)).toBe(false);
+  expect(mayReach('10.0.0.1', allowed)).toBe(false);
+});

@@ -1,0 +1,35 @@
+/** What the records are told of failovers, by the engine, which does not wait for the reconciler's next look. */
+import type { OperationStep } from '@howdah/contract';
+import type { MemberRecords } from '../engine/engine.ts';
+import { commitWithoutFlush, type Store } from '../store/database.ts';
+import { beginOperation, endOperation, HOWDAH, progressOperation, recordOperation } from '../store/operations.ts';
+import { changeService, lockService, recordPrimary, takeDrill } from '../store/services.ts';
+import type { Log } from './reconciler.ts';
+
+export function createMemberRecords({ db }: Store, log: Log): MemberRecords {
+  return {
+    begin: (id) =>
+      db.transaction().execute(async (tx) => {
+        // What makes the other the primary is committed for certain, and this with it.
+        await commitWithoutFlush(tx);
+        const locked = await lockService(tx, id);
+        if (locked === null || locked.operation !== null || locked.service.project_id === null || locked.service.deleting) return;
+        log.warn({ service: id }, 'the primary of a service died: failing over');
+        const begun = await beginOperation(tx, locked.service, 'failover', HOWDAH, null);
+        await changeService(tx, locked.service, { reachable: false }, await progressOperation(tx, begun.id, [], null));
+      }),
+    promote: (id, from, to) => recordPrimary(db, id, from, to),
+    end: (id, steps: readonly OperationStep[]) =>
+      db.transaction().execute(async (tx) => {
+        const locked = await lockService(tx, id);
+        if (locked === null) return;
+        const { service, operation } = locked;
+        log.info({ service: id, steps }, 'failed over');
+        if (operation?.kind === 'failover') {
+          await endOperation(tx, operation.id, 'succeeded', null, steps);
+          await changeService(tx, service, { reachable: true }, null);
+        } else await recordOperation(tx, service, 'failover', HOWDAH, steps);
+      }),
+    takeDrill: (id) => takeDrill(db, id),
+  };
+}

@@ -1,0 +1,88 @@
+/** Makes VPCs true: all of them in one go, when one was changed, and now and then in case the machine lost something. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Engine } from '../engine/engine.ts';
+import type { Store } from '../store/database.ts';
+import { deleteVpc, endOldRequests, makeServicesDue, noteMade, refreshAdmitted, vpcsAreMade, wantedVpcs } from '../store/vpcs.ts';
+import type { Log } from './reconciler.ts';
+
+/** What somebody else took away comes back within this time. */
+const LOOK_EVERY_MS = 30_000;
+/** After an attempt that did not work. */
+const AGAIN_MS = 1000;
+/** A request for a peering waits this long for its answer. */
+const ANSWER_WITHIN_MS = 7 * 86_400_000;
+
+export type VpcsOptions = {
+  store: Store;
+  engine: Engine;
+  log: Log;
+  /** Asks for a look at a service. */
+  pokeService: (id: string) => void;
+};
+
+export function createVpcs({ store, engine, log, pokeService }: VpcsOptions) {
+  let timer: NodeJS.Timeout | undefined;
+  let closing = false;
+  let round: Promise<void> = Promise.resolve();
+  let asked = false;
+  let underWay = false;
+
+  const makeTrue = async (): Promise<void> => {
+    const { db } = store;
+    await endOldRequests(db, ANSWER_WITHIN_MS, 'the other side did not ask for the same within 7 days; delete this one and ask again');
+    const wanted = await wantedVpcs(db);
+    // One that is being deleted keeps its network until the last service has left it.
+    const specs = wanted.filter(({ deleting, addresses }) => !deleting || addresses.length > 0);
+    const renewed = await engine.convergeVpcs(specs);
+    const changed = wanted.filter(({ wanted: version, made }) => version !== made);
+    for (const vpc of changed) {
+      await db.transaction().execute(async (tx) => {
+        if (!specs.includes(vpc) && (await deleteVpc(tx, vpc.id))) return;
+        await noteMade(tx, vpc);
+      });
+    }
+    for (const id of await refreshAdmitted(db)) pokeService(id);
+    for (const id of await makeServicesDue(db, renewed)) pokeService(id);
+  };
+
+  /** Again and again, until nothing was asked for meanwhile. */
+  const work = async (): Promise<void> => {
+    while (asked && !closing) {
+      asked = false;
+      try {
+        await makeTrue();
+      } catch (error) {
+        log.warn({ err: error }, 'VPCs could not be made as they are wanted; trying again');
+        asked = true;
+        await sleep(AGAIN_MS);
+      }
+    }
+  };
+
+  const look = (): void => {
+    asked = true;
+    if (underWay) return;
+    underWay = true;
+    round = work().finally(() => {
+      underWay = false;
+      // Asked for between the last look and here.
+      if (asked && !closing) look();
+    });
+  };
+
+  return {
+    /** Makes all true once, since services need it, and goes on from there. */
+    start: async (): Promise<void> => {
+      store.listen('howdah_vpcs', look);
+      timer = setInterval(look, LOOK_EVERY_MS).unref();
+      // After a crash of the machine nothing of a VPC is there.
+      await makeTrue().catch((error: unknown) => log.warn({ err: error }, 'VPCs could not be made as they are wanted; trying again'));
+      if (!(await vpcsAreMade(store.db))) look();
+    },
+    close: async (): Promise<void> => {
+      closing = true;
+      clearInterval(timer);
+      await round;
+    },
+  };
+}

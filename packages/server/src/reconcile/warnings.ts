@@ -1,0 +1,71 @@
+/** Twice a minute: what will become trouble, on the service where it is seen and in the log of the control plane. */
+import type { Warning } from '@howdah/contract';
+import { diskWarning } from '../disk.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { Store } from '../store/database.ts';
+import { changeService, lockService, servicesThatShallRun, silentServicesWithoutWarning } from '../store/services.ts';
+import type { Log } from './reconciler.ts';
+
+/** With the time that what is wrong takes to show, it is seen within a minute. */
+const LOOK_EVERY_MS = 30_000;
+
+export function createWatch(store: Store, engine: Engine, log: Log) {
+  let timer: NodeJS.Timeout | undefined;
+  let closing = false;
+  let round: Promise<void> = Promise.resolve();
+
+  /** Looks at one service and brings its warnings up to date. */
+  const look = async (id: string): Promise<void> => {
+    const [disk, backups] = [diskWarning(await engine.disk()), await engine.warnings(id)];
+    await show(id, () => [...(disk === null ? [] : [disk]), ...backups]);
+  };
+
+  /** @param warningsNow what a service warns of now, given what it warned of before */
+  const show = async (id: string, warningsNow: (before: readonly Warning[]) => Warning[]): Promise<void> => {
+    const changed = await store.db.transaction().execute(async (tx) => {
+      const locked = await lockService(tx, id);
+      if (locked === null || locked.service.deleting) return null;
+      const before = locked.service.warnings;
+      const after = warningsNow(before);
+      if (JSON.stringify(before) === JSON.stringify(after)) return null;
+      await changeService(tx, locked.service, { warnings: after }, locked.operation);
+      return { before, after };
+    });
+    if (changed === null) return;
+    const { before, after } = changed;
+    for (const { code, message } of after) {
+      if (!before.some((known) => known.code === code)) log.warn({ service: id, code, warning: message }, 'a service warns');
+    }
+    for (const { code } of before) {
+      if (!after.some((known) => known.code === code)) log.info({ service: id, code }, 'a warning is over');
+    }
+  };
+
+  const lookAtAll = async (): Promise<void> => {
+    for (const id of await servicesThatShallRun(store.db)) {
+      if (closing) return;
+      await look(id).catch((error: unknown) => log.warn({ service: id, err: error }, 'could not look for what to warn of'));
+    }
+    // Those that do not run stand on the same disk; what else they warn of stays as it was.
+    const disk = diskWarning(await engine.disk());
+    for (const id of await silentServicesWithoutWarning(store.db, disk)) {
+      await show(id, (before) => [...(disk === null ? [] : [disk]), ...before.filter(({ code }) => code !== 'DISK')]);
+    }
+  };
+
+  const tick = async (): Promise<void> => {
+    round = lookAtAll().catch((error: unknown) => log.warn({ err: error }, 'a round of looking for warnings was cut short'));
+    await round;
+    if (!closing) timer = setTimeout(() => void tick(), LOOK_EVERY_MS);
+  };
+
+  return {
+    start: () => void tick(),
+    look,
+    close: async (): Promise<void> => {
+      closing = true;
+      clearTimeout(timer);
+      await round;
+    },
+  };
+}

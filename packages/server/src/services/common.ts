@@ -1,0 +1,77 @@
+/** What calls on services and on read replica sets have in common. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ApiError, parseSize, type Size, type SizeInput } from '@howdah/contract';
+import { DISK_FULL_PERCENT } from '../disk.ts';
+import type { Db, Store, Tx } from '../store/database.ts';
+import { howItGoes } from '../store/operations.ts';
+import { nextPort } from '../store/services.ts';
+import { amendAnswer, type Caller, type Outcome } from './change.ts';
+import type { Region } from './regions.ts';
+
+/** A change that was waited for. */
+export type Done = Outcome & { message: string };
+
+/** A port that is not promised to anybody and not held by another program. Whoever asks promises it in the same transaction. */
+export async function reservePort(tx: Tx, region: Region, besides: readonly number[] = []): Promise<number> {
+  let port = await nextPort(tx, region.code, region.portRange, null, besides);
+  const first = port;
+  while (port !== null && !(await region.engine.portIsFree(port))) {
+    port = await nextPort(tx, region.code, region.portRange, port, besides);
+    if (port === first) port = null;
+  }
+  if (port === null) {
+    throw new ApiError(
+      'LIMIT_EXCEEDED',
+      `no port is left: all of HOWDAH_PORT_RANGE ${region.portRange.join('-')} are taken; widen the range, or delete services and wait: deleted ones keep theirs for HOWDAH_UNDELETE_HOURS`,
+    );
+  }
+  return port;
+}
+
+/** A disk that is nearly full is kept for the services that are there. @param what would be made, in the plural */
+export async function refuseFullDisk({ engine }: Region, what: string): Promise<void> {
+  const { usedPercent, freeBytes, totalBytes, path } = await engine.disk();
+  if (usedPercent < DISK_FULL_PERCENT) return;
+  const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
+  throw new ApiError(
+    'LIMIT_EXCEEDED',
+    `the disk of ${path} is ${usedPercent.toFixed(1)} % full (${gb(freeBytes)} of ${gb(totalBytes)} GB free); no ${what} are made from ${DISK_FULL_PERCENT} % on: delete services or make room`,
+  );
+}
+
+export function refuseWithoutPooler({ engine }: Region): void {
+  const { pooler } = engine.capabilities;
+  if ('missing' in pooler) throw new ApiError('UNAVAILABLE_HERE', `connection pooler: ${pooler.missing}`);
+}
+
+export function sizeOrRefuse(cpuMillis: SizeInput, memoryGbs: SizeInput, rules: Parameters<typeof parseSize>[2]): Size {
+  const parsed = parseSize(cpuMillis, memoryGbs, rules);
+  if ('problem' in parsed) throw new ApiError('INVALID_REQUEST', parsed.problem);
+  return parsed.size;
+}
+
+/** For how long an answer waits for what it says, and how often it looks. */
+const DONE_DEADLINE_MS = 10_000;
+const DONE_POLL_MS = 10;
+
+/** The answer is 200 and not 202: whoever reads it finds it done, or is told that it takes longer. */
+export async function untilDone(store: Store, caller: Caller, { operationId }: Outcome, message: string): Promise<Done> {
+  const done = await howItWent(store.db, operationId, message);
+  await amendAnswer(store, caller, done);
+  return done;
+}
+
+async function howItWent(db: Db, operationId: string | null, message: string): Promise<Done> {
+  const deadlineMs = Date.now() + DONE_DEADLINE_MS;
+  for (;;) {
+    const how = operationId === null ? 'done' : await howItGoes(db, operationId);
+    if (how === 'done') return { message, operationId };
+    if (how === 'failing' || Date.now() > deadlineMs) {
+      return {
+        message: `accepted, and not done yet: GET /projects/{project_id}/operations/${operationId} says how far it is`,
+        operationId,
+      };
+    }
+    await sleep(DONE_POLL_MS);
+  }
+}

@@ -1,0 +1,34 @@
+/** What a project may have at most. */
+import { ApiError, PROJECT_LIMITS, type ProjectLimit, type Size } from '@howdah/contract';
+import type { Tx } from '../store/database.ts';
+import { hasLimits, lockLimits, usageOf } from '../store/projects.ts';
+
+/**
+ * Refuses what a project would have too much of. Whoever asks adds it in the same transaction; others who do wait.
+ *
+ * @param more what comes in addition
+ * @throws ApiError LIMIT_EXCEEDED with what is allowed and what it would be
+ */
+export async function keepWithinLimits(tx: Tx, projectId: string, more: Partial<Record<ProjectLimit, number>>): Promise<void> {
+  if (PROJECT_LIMITS.every((limit) => (more[limit] ?? 0) <= 0)) return;
+  // Most projects have no limits, and their changes need not wait for each other.
+  if (!(await hasLimits(tx, projectId))) return;
+  const allowed = await lockLimits(tx, projectId);
+  const used = await usageOf(tx, projectId);
+  for (const limit of PROJECT_LIMITS) {
+    const [most, added] = [allowed[limit], more[limit] ?? 0];
+    if (most === null || added <= 0 || used[limit] + added <= most) continue;
+    throw new ApiError(
+      'LIMIT_EXCEEDED',
+      `${limit}: the project has ${used[limit]} and may have ${most}; this would make it ${used[limit] + added}. Delete or shrink what is not needed, or have the operator raise it: howdah project limits ${projectId} --${limit.replaceAll('_', '-')} ${used[limit] + added}`,
+      { limit, allowed: most, used: used[limit], wanted: used[limit] + added },
+    );
+  }
+}
+
+/** What so many servers of a size count as. */
+export function weightOf(size: Size, servers: number): { cpu_millis: number; memory_gbs: number } {
+  return size === 'shared'
+    ? { cpu_millis: 0, memory_gbs: 0 }
+    : { cpu_millis: size.cpuMillis * servers, memory_gbs: size.memoryGbs * servers };
+}

@@ -1,0 +1,142 @@
+/** What can be asked of VPCs: check the rule, record the wish in one transaction, poke. reconcile/vpcs.ts makes it true. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ApiError, type CreateVpcBody } from '@howdah/contract';
+import { overlap, serviceCapacity, trustedCidr, vpcCidrProblem } from '../cidr.ts';
+import type { Store, Tx } from '../store/database.ts';
+import type { ServiceChange, ServiceRow } from '../store/services.ts';
+import { changeService, lockService } from '../store/services.ts';
+import {
+  admittedTo,
+  changeVpcs,
+  giveAddressesBack,
+  insertVpc,
+  listPeerings,
+  lockVpcs,
+  refuseRequestsTo,
+  renameVpc,
+  servicesIn,
+  takeAddress,
+  vpcIsMade,
+  vpcsToCompare,
+  vpcDocument,
+} from '../store/vpcs.ts';
+import { makeChange, type Caller, type Outcome } from './change.ts';
+import type { Region } from './regions.ts';
+
+export function createVpcServices(store: Store, region: Region) {
+  const create = async (caller: Caller, body: CreateVpcBody): Promise<Outcome> => {
+    const problem = vpcCidrProblem(body.cidr);
+    if (problem !== null) throw new ApiError('INVALID_REQUEST', problem);
+    if (body.region_code !== region.code) {
+      throw new ApiError(
+        'INVALID_REQUEST',
+        `region_code: found ${JSON.stringify(body.region_code)}; allowed: ${region.code} (GET /projects/{project_id}/regions)`,
+      );
+    }
+    const cidr = trustedCidr(body.cidr);
+    const made = await makeChange(store, caller, async (tx) => {
+      const other = (await vpcsToCompare(tx, caller.projectId, region.code)).find((vpc) => overlap(cidr, trustedCidr(vpc.cidr)));
+      if (other !== undefined) {
+        throw new ApiError(
+          'CONFLICT',
+          `cidr: ${body.cidr} overlaps ${other.cidr} of the VPC ${other.id} (${other.name}); take another network, or delete that VPC`,
+        );
+      }
+      const row = await insertVpc(tx, { projectId: caller.projectId, region: region.code, name: body.name, cidr: body.cidr });
+      return { operationId: null, doc: JSON.stringify(vpcDocument(row)), id: row.id };
+    });
+    await untilMade(made.id);
+    return made;
+  };
+
+  /** Whoever reads that it was created can put machines on it. One that takes longer is made all the same. */
+  const untilMade = async (id: string): Promise<void> => {
+    for (const endMs = Date.now() + MADE_WITHIN_MS; Date.now() < endMs && !(await vpcIsMade(store.db, id)); await sleep(MADE_POLL_MS));
+  };
+
+  const remove = (caller: Caller, id: string): Promise<Outcome> =>
+    makeChange(store, caller, async (tx) => {
+      // Services before VPCs: the order of all who lock both.
+      for (const service of await servicesIn(tx, id)) if (service.deleted) await expel(tx, service.id);
+      const vpc = (await lockVpcs(tx, [id])).get(id);
+      if (vpc === undefined) throw vpcNotFound(id);
+      // Nobody comes in any more: whoever did before is seen now.
+      const services = await servicesIn(tx, id);
+      const peerings = await listPeerings(tx, id);
+      if (services.length > 0 || peerings.length > 0) {
+        const things = [
+          ...services.map((service) => `the service ${service.id} (${service.name})`),
+          ...peerings.map((peering) => `the peering ${peering.id} (${peering.status})`),
+        ];
+        const shown = things.length > 10 ? [...things.slice(0, 10), `${things.length - 10} more`] : things;
+        throw new ApiError(
+          'CONFLICT',
+          `the VPC ${id} has ${shown.join(', ')}; detach or delete its services and delete its peerings first`,
+        );
+      }
+      await refuseRequestsTo(tx, vpc, `the VPC ${id} of project ${vpc.project_id} was deleted; delete this peering`);
+      await changeVpcs(tx, [id], { deleting: true });
+      return { operationId: null };
+    });
+
+  /** A deleted service can be restored, but not into a VPC that is gone; it must not come back open to all either: it comes back paused. */
+  const expel = async (tx: Tx, serviceId: string): Promise<void> => {
+    const locked = await lockService(tx, serviceId);
+    if (locked === null || locked.service.deleted_at === null) return;
+    await changeService(tx, locked.service, { vpc_id: null, vpc_address: null, admitted: null, power: 'paused' }, locked.operation);
+    await giveAddressesBack(tx, serviceId, null);
+  };
+
+  const rename = (caller: Caller, id: string, name: string): Promise<Outcome> =>
+    makeChange(store, caller, async (tx) => {
+      const row = await renameVpc(tx, id, name);
+      if (row === null) throw vpcNotFound(id);
+      return { operationId: null, doc: JSON.stringify({ ...vpcDocument(row), message: `the VPC is called ${name}` }) };
+    });
+
+  return { create, remove, rename };
+}
+/** For how long an answer waits for what it says, and how often it looks. */
+export const MADE_WITHIN_MS = 3000;
+export const MADE_POLL_MS = 10;
+
+export type VpcServices = ReturnType<typeof createVpcServices>;
+
+/**
+ * Puts a service that the transaction holds locked into a VPC of a project, which it locks after it.
+ *
+ * @throws ApiError when there is no such VPC, or it is full
+ */
+export async function joinVpc(
+  tx: Tx,
+  { engine }: Region,
+  projectId: string,
+  service: Pick<ServiceRow, 'id' | 'region_code'>,
+  vpcId: string,
+): Promise<ServiceChange> {
+  const vpc = (await lockVpcs(tx, [vpcId])).get(vpcId);
+  if (vpc === undefined || vpc.project_id !== projectId) throw vpcNotFound(vpcId);
+  if (vpc.region_code !== service.region_code)
+    throw new ApiError('INVALID_REQUEST', `vpc_id: the VPC ${vpcId} is in ${vpc.region_code}, the service in ${service.region_code}`);
+  const admitted = await admittedTo(tx, vpc);
+  if (engine.capabilities.vpc.way === 'address') return { vpc_id: vpc.id, vpc_address: null, admitted };
+  const address = await takeAddress(tx, vpc, service.id);
+  if (address === null) {
+    throw new ApiError(
+      'LIMIT_EXCEEDED',
+      `vpc_id: the VPC ${vpc.id} (${vpc.cidr}) is full: all ${serviceCapacity(trustedCidr(vpc.cidr))} addresses that services can have are taken, deleted ones keep theirs for HOWDAH_UNDELETE_HOURS; detach or delete one, or take a VPC with a larger network`,
+    );
+  }
+  await changeVpcs(tx, [vpc.id]);
+  return { vpc_id: vpc.id, vpc_address: address, admitted };
+}
+
+/** Takes a service out of its VPC. Its address there stays its own until it has left. */
+export const LEFT: ServiceChange = { vpc_id: null, vpc_address: null, admitted: null };
+
+export function vpcNotFound(id: string): ApiError {
+  return new ApiError(
+    'NOT_FOUND',
+    `no VPC with that id exists: ${JSON.stringify(id.slice(0, 64))}; GET /projects/{project_id}/vpcs lists them`,
+  );
+}

@@ -1,0 +1,95 @@
+/**
+ * The records of who asked for what. An accepted change is written by the statement that begins its operation; what begins none, and what
+ * was refused, by the API when it answers. A request has one entry, whoever writes it first.
+ */
+import { ERROR_STATUS, type AuditEntry, type AuditOutcome } from '@howdah/contract';
+import { sql, type Insertable, type Selectable } from 'kysely';
+import type { Db, Tables, Tx } from './database.ts';
+
+export type AuditRow = Selectable<Tables['audit_log']>;
+
+/** What is known of a call before it is done. `status` is that of its success. */
+export type AuditFacts = Insertable<Tables['audit_log']>;
+/** recorded: a transaction has written it. If that did not commit, the request was refused, and is written as such. */
+export type AuditNote = { facts: AuditFacts; recorded: boolean };
+
+/** Writes entries; of requests that have one already, none. */
+export async function insertAuditEntries(db: Db, entries: readonly AuditFacts[]): Promise<void> {
+  await db
+    .insertInto('audit_log')
+    .values([...entries])
+    .onConflict((conflict) => conflict.column('request_id').doNothing())
+    .execute();
+}
+
+/** Writes the entry of a change, where it was not written with the operation that it began. */
+export async function recordAudit(tx: Tx, note: AuditNote | null, operationId: string | null): Promise<void> {
+  if (note === null || note.recorded) return;
+  await insertAuditEntries(tx, [{ ...note.facts, operation_id: operationId }]);
+  note.recorded = true;
+}
+
+/** Thrown away at a time. */
+const PRUNE_BATCH = 10_000;
+
+/** Throws entries away that are older, but those of operations that are kept. @returns whether there may be more */
+export async function pruneAuditLog(db: Db, keptMs: number): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    delete from audit_log where id in (
+      select a.id from audit_log a
+      where a.at < now() - ${`${keptMs} ms`}::interval and not exists (select from operations o where o.id = a.operation_id)
+      limit ${PRUNE_BATCH})`.execute(db);
+  return numAffectedRows === BigInt(PRUNE_BATCH);
+}
+
+export type AuditFilter = {
+  serviceId?: string;
+  operationId?: string;
+  publicKey?: string;
+  call?: string;
+  outcome?: AuditOutcome;
+  /** Inclusive. */
+  since?: string;
+  /** Exclusive. */
+  until?: string;
+};
+
+/** A page of a project's entries, newest first, or oldest first for an export. */
+export async function listAuditEntries(
+  db: Db,
+  projectId: string,
+  filter: AuditFilter,
+  order: 'asc' | 'desc',
+  after: string | null,
+  limit: number,
+): Promise<AuditRow[]> {
+  let query = db.selectFrom('audit_log').selectAll().where('project_id', '=', projectId);
+  if (filter.serviceId !== undefined) query = query.where('service_id', '=', filter.serviceId);
+  if (filter.operationId !== undefined) query = query.where('operation_id', '=', filter.operationId);
+  if (filter.publicKey !== undefined) query = query.where('public_key', '=', filter.publicKey);
+  if (filter.call !== undefined) query = query.where('call', '=', filter.call);
+  if (filter.outcome !== undefined) query = query.where('code', filter.outcome === 'allowed' ? 'is' : 'is not', null);
+  if (filter.since !== undefined) query = query.where('at', '>=', sql<Date>`${filter.since}::timestamptz`);
+  if (filter.until !== undefined) query = query.where('at', '<', sql<Date>`${filter.until}::timestamptz`);
+  if (after !== null) query = query.where('id', order === 'asc' ? '>' : '<', after);
+  return query.orderBy('id', order).limit(limit).execute();
+}
+
+/** An entry as the API answers it. */
+export function auditDocument(row: AuditRow): AuditEntry {
+  return {
+    id: row.id,
+    at: row.at.toISOString(),
+    public_key: row.public_key,
+    address: row.address,
+    call: row.call,
+    method: row.method,
+    path: row.path,
+    ...(row.service_id === null ? {} : { service_id: row.service_id }),
+    ...(row.operation_id === null ? {} : { operation_id: row.operation_id }),
+    outcome: row.code === null ? 'allowed' : 'refused',
+    status: row.code === null ? row.status : ERROR_STATUS[row.code],
+    ...(row.code === null ? {} : { code: row.code }),
+    request_id: row.request_id,
+  };
+}

@@ -1,0 +1,41 @@
+/** One-time links and sessions of the web console. */
+import { sql } from 'kysely';
+import type { Pool } from 'pg';
+import type { Db, Tx } from './database.ts';
+import { KEY_COLUMNS, type KeyRow } from './keys.ts';
+import { coalesced } from './read.ts';
+
+export type ConsoleToken = { hash: string; kind: 'link' | 'session'; publicKey: string; lifetimeMs: number };
+
+/** Looks up the key that a session stands for, by the hash of its token. The key itself may have ended meanwhile. */
+export function sessionReader(pool: Pool): (tokenHash: string) => Promise<(KeyRow & { public_key: string }) | null> {
+  return coalesced<KeyRow & { public_key: string }>(
+    pool,
+    'console_sessions',
+    `select t.token_hash as key, k.public_key, ${KEY_COLUMNS}
+     from console_tokens t join api_keys k using (public_key) join projects p on p.id = k.project_id
+     where t.kind = 'session' and t.expires_at > now() and t.token_hash = any($1)`,
+  );
+}
+
+/** Keeps a token, and forgets those whose time is over. */
+export async function insertToken(db: Db, { hash, kind, publicKey, lifetimeMs }: ConsoleToken): Promise<void> {
+  await db
+    .deleteFrom('console_tokens')
+    .where('expires_at', '<=', sql<Date>`now()`)
+    .execute();
+  const expires = sql<Date>`now() + ${lifetimeMs} * interval '1 ms'`;
+  await db.insertInto('console_tokens').values({ token_hash: hash, kind, public_key: publicKey, expires_at: expires }).execute();
+}
+
+/** Takes a token away. @returns the key that it stood for; null when there is none such, or its time is over */
+export async function takeToken(db: Db | Tx, kind: ConsoleToken['kind'], hash: string): Promise<string | null> {
+  const taken = await db
+    .deleteFrom('console_tokens')
+    .where('token_hash', '=', hash)
+    .where('kind', '=', kind)
+    .where('expires_at', '>', sql<Date>`now()`)
+    .returning('public_key')
+    .executeTakeFirst();
+  return taken?.public_key ?? null;
+}

@@ -1,0 +1,63 @@
+/**
+ * The records of events. Nobody writes them here: triggers do when a transaction commits (migrations/0009_events.sql, 0011_vpc_events.sql), so that each stands
+ * in the transaction of what it tells of, costs no round trip, and cannot be forgotten.
+ */
+import type { EventType } from '@howdah/contract';
+import { sql } from 'kysely';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Db } from './database.ts';
+
+/** seq: its number, as digits. doc: the finished document. */
+export type EventRow = { seq: string; type: EventType; doc: string };
+
+/** How long events are kept. */
+const KEPT_DAYS = 7;
+/** Thrown away at a time. */
+const PRUNE_BATCH = 10_000;
+const FLUSH_POLL_MS = 10;
+
+/**
+ * A project's events after a number, oldest first. They are on disk: what a reader has seen does not go away in a crash of the records,
+ * though some transactions commit without waiting for it.
+ */
+export async function readEvents(db: Db, projectId: string, after: string, limit: number): Promise<EventRow[]> {
+  const { rows } = await sql<EventRow & { written: string; flushed: boolean }>`
+    select seq, type, doc, position.written::text, pg_current_wal_flush_lsn() >= position.written as flushed
+    from events, (select pg_current_wal_insert_lsn() as written) as position
+    where project_id = ${projectId} and seq > ${after}
+    order by seq
+    limit ${limit}`.execute(db);
+  const [first] = rows;
+  if (first !== undefined && !first.flushed) await untilFlushed(db, first.written);
+  return rows.map(({ seq, type, doc }) => ({ seq, type, doc }));
+}
+
+async function untilFlushed(db: Db, position: string): Promise<void> {
+  for (;;) {
+    const { rows } = await sql<{ flushed: boolean }>`select pg_current_wal_flush_lsn() >= ${position}::pg_lsn as flushed`.execute(db);
+    if (rows[0]?.flushed === true) return;
+    await sleep(FLUSH_POLL_MS);
+  }
+}
+
+/** The number of the last event that anybody can have seen, and up to which they have been thrown away. */
+export async function eventBounds(db: Db): Promise<{ last: string; pruned: string }> {
+  const { rows } = await sql<{ last: string; pruned: string }>`
+    select greatest(pruned, (select seq from events order by seq desc limit 1)) as last, pruned
+    from (select coalesce(max(pruned), 0) as pruned from event_horizon) as horizon`.execute(db);
+  return rows[0] ?? { last: '0', pruned: '0' };
+}
+
+/** Throws old events away, and old deliveries that have ended. @returns whether there may be more */
+export async function pruneEvents(db: Db): Promise<boolean> {
+  // Events are as old as their numbers are low: the first ones tell whether there is anything to throw away.
+  const { rows } = await sql<{ gone: number }>`
+    with oldest as (select seq, at from events order by seq limit ${PRUNE_BATCH}),
+         bound as (select max(seq) as seq from oldest where at < now() - ${`${KEPT_DAYS} days`}::interval),
+         gone as (delete from events where seq <= (select seq from bound) returning seq),
+         forgotten as (delete from event_horizon where exists (select from bound where seq is not null)),
+         noted as (insert into event_horizon select seq from bound where seq is not null)
+    select count(*)::int as gone from gone`.execute(db);
+  await sql`delete from deliveries where created < now() - ${`${KEPT_DAYS} days`}::interval and status <> 'pending'`.execute(db);
+  return rows[0]?.gone === PRUNE_BATCH;
+}

@@ -1,0 +1,46 @@
+/** What was answered to calls with an Idempotency-Key: written in the transaction of the change, kept for a day. */
+import { sql } from 'kysely';
+import type { Db, Tx } from './database.ts';
+
+/** A call with an Idempotency-Key, as the records know it. */
+export type CallName = { publicKey: string; lookup: Buffer; request: Buffer };
+export type KeptAnswer = { request: Buffer; sealed: Buffer };
+
+/** For how long an answer is kept. */
+const KEPT = sql`interval '24 hours'`;
+/** How many old answers go with each new one. */
+const PRUNE = 20;
+
+/** What was answered to this Idempotency-Key; null: nothing, or too long ago. */
+export async function findAnswer(db: Db, { publicKey, lookup }: Pick<CallName, 'publicKey' | 'lookup'>): Promise<KeptAnswer | null> {
+  const row = await db
+    .selectFrom('kept_answers')
+    .select(['request', 'sealed'])
+    .where('public_key', '=', publicKey)
+    .where('lookup', '=', lookup)
+    .where('created', '>', sql<Date>`now() - ${KEPT}`)
+    .executeTakeFirst();
+  return row ?? null;
+}
+
+/**
+ * Takes an Idempotency-Key for a call that is about to be made; others with the same wait here until the transaction ends.
+ *
+ * @returns the answer when somebody else's call has been made meanwhile; null: this one is to be made
+ */
+export async function claimAnswer(tx: Tx, { publicKey, lookup, request }: CallName): Promise<KeptAnswer | null> {
+  await sql`
+    delete from kept_answers where ctid = any (array(
+      select ctid from kept_answers where created < now() - ${KEPT} order by created limit ${sql.lit(PRUNE)} for update skip locked
+    )) or (public_key = ${publicKey} and lookup = ${lookup} and created < now() - ${KEPT})`.execute(tx);
+  const claimed = await tx
+    .insertInto('kept_answers')
+    .values({ public_key: publicKey, lookup, request, sealed: Buffer.alloc(0) })
+    .onConflict((conflict) => conflict.doNothing())
+    .executeTakeFirst();
+  return claimed.numInsertedOrUpdatedRows === 1n ? null : findAnswer(tx, { publicKey, lookup });
+}
+
+export async function keepAnswer(db: Db, { publicKey, lookup }: CallName, sealed: Buffer): Promise<void> {
+  await db.updateTable('kept_answers').set({ sealed }).where('public_key', '=', publicKey).where('lookup', '=', lookup).execute();
+}

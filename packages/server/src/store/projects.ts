@@ -1,0 +1,77 @@
+/** The records of projects, what each may have and what it has. */
+import { PROJECT_LIMITS, type ProjectDetails, type ProjectLimit, type ProjectLimits } from '@howdah/contract';
+import type { Db, Tables, Tx } from './database.ts';
+import { sql, type Selectable } from 'kysely';
+
+/** @param operator whether its admin keys manage projects; one project of an installation is this */
+export async function insertProject(
+  db: Db,
+  project: { id: string; name: string; operator?: boolean; limits?: ProjectLimits },
+): Promise<void> {
+  const { id, name, operator = false, limits = {} } = project;
+  await db
+    .insertInto('projects')
+    .values({ id, name, operator, ...limitColumns(limits) })
+    .execute();
+}
+
+export async function anyProject(db: Db): Promise<boolean> {
+  return (await db.selectFrom('projects').select('id').limit(1).executeTakeFirst()) !== undefined;
+}
+
+export async function changeProject(tx: Tx, id: string, change: { name?: string; limits?: ProjectLimits }): Promise<void> {
+  const columns = { ...(change.name === undefined ? {} : { name: change.name }), ...limitColumns(change.limits ?? {}) };
+  if (Object.keys(columns).length > 0) await tx.updateTable('projects').set(columns).where('id', '=', id).execute();
+}
+
+/** Every project, oldest first. */
+export async function listProjects(db: Db): Promise<{ id: string; name: string }[]> {
+  return db.selectFrom('projects').select(['id', 'name']).orderBy('created').orderBy('id').execute();
+}
+
+/** @returns null where there is none */
+export async function findProject(db: Db, id: string): Promise<ProjectDetails | null> {
+  const row = await db.selectFrom('projects').selectAll().where('id', '=', id).executeTakeFirst();
+  if (row === undefined) return null;
+  const { name, created, operator } = row;
+  return { id, name, created: created.toISOString(), operator, limits: limitsOf(row), used: await usageOf(db, id) };
+}
+
+export async function hasLimits(db: Db, id: string): Promise<boolean> {
+  const row = await db
+    .selectFrom('projects')
+    .select(sql<boolean>`coalesce(max_services, max_replica_sets, max_cpu_millis, max_memory_gbs) is not null`.as('limited'))
+    .where('id', '=', id)
+    .executeTakeFirst();
+  return row?.limited === true;
+}
+
+/** A project's limits, whose changes, and changes of what they count, wait for each other until the transaction ends. */
+export async function lockLimits(tx: Tx, id: string): Promise<Record<ProjectLimit, number | null>> {
+  const row = await tx.selectFrom('projects').selectAll().where('id', '=', id).forNoKeyUpdate().executeTakeFirstOrThrow();
+  return limitsOf(row);
+}
+
+/** What a project has. */
+export async function usageOf(db: Db, id: string): Promise<Record<ProjectLimit, number>> {
+  const row = await db.selectFrom('project_usage').select(PROJECT_LIMITS).where('project_id', '=', id).executeTakeFirst();
+  return row ?? { services: 0, replica_sets: 0, cpu_millis: 0, memory_gbs: 0 };
+}
+
+function limitsOf(row: Selectable<Tables['projects']>): Record<ProjectLimit, number | null> {
+  return {
+    services: row.max_services,
+    replica_sets: row.max_replica_sets,
+    cpu_millis: row.max_cpu_millis,
+    memory_gbs: row.max_memory_gbs,
+  };
+}
+
+function limitColumns(limits: ProjectLimits) {
+  return {
+    ...(limits.services === undefined ? {} : { max_services: limits.services }),
+    ...(limits.replica_sets === undefined ? {} : { max_replica_sets: limits.replica_sets }),
+    ...(limits.cpu_millis === undefined ? {} : { max_cpu_millis: limits.cpu_millis }),
+    ...(limits.memory_gbs === undefined ? {} : { max_memory_gbs: limits.memory_gbs }),
+  };
+}

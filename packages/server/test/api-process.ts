@@ -1,0 +1,69 @@
+/**
+ * The API alone, as a process of its own on records that it shares with others: no reconciler, no servers. Told where the records are, it
+ * answers with its port. Forked by races.ts.
+ */
+import { once } from 'node:events';
+import { Kysely, PostgresDialect, type KyselyPlugin } from 'kysely';
+import { Pool, type ClientConfig } from 'pg';
+import pino from 'pino';
+import { createApp } from '../src/api/app.ts';
+import { createEventHub } from '../src/events/hub.ts';
+import { blockListOf } from '../src/events/networks.ts';
+import { createOperations } from '../src/services/operations.ts';
+import { createPeerings } from '../src/services/peerings.ts';
+import { createProjects } from '../src/services/projects.ts';
+import { LOCAL_REGION, type Region } from '../src/services/regions.ts';
+import { createReplicaSetCalls } from '../src/services/replica-sets.ts';
+import { createServices } from '../src/services/services.ts';
+import { createVpcServices } from '../src/services/vpcs.ts';
+import { createWebhooks } from '../src/services/webhooks.ts';
+import type { Store, Tables } from '../src/store/database.ts';
+import { fakeEngine } from './fake-engine.ts';
+
+/** plant: a defect, to see that the races notice it. no-lock: rows are read without being locked. */
+export type ApiOrder = { connection: ClientConfig; portRange: [number, number]; plant: 'no-lock' | null };
+
+/** Takes `for update` out of every statement. */
+const forgetLocks: KyselyPlugin = {
+  transformQuery: ({ node }) => {
+    if (node.kind !== 'SelectQueryNode') return node;
+    const { endModifiers: _, ...unlocked } = node;
+    return unlocked;
+  },
+  transformResult: async ({ result }) => result,
+};
+
+process.once('message', (order: ApiOrder) => void serve(order));
+process.once('disconnect', () => process.exit());
+
+async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> {
+  const pool = new Pool({ ...connection, max: 4 });
+  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }), plugins: plant === 'no-lock' ? [forgetLocks] : [] });
+  const store: Store = { db, pool, listen: () => undefined, close: () => db.destroy() };
+  const region: Region = { code: LOCAL_REGION, engine: fakeEngine, portRange, host: '127.0.0.1' };
+  const sealer = { seal: (text: string) => Buffer.from(text), open: String };
+  const app = await createApp(
+    {
+      store,
+      region,
+      services: createServices(store, region),
+      vpcs: createVpcServices(store, region),
+      peerings: createPeerings(store, []),
+      projects: createProjects(store),
+      http: { certificate: null, trustedProxies: [], connectionsPerAddress: 1000, failedKeysPerMinute: 1000 },
+      operations: createOperations(store),
+      webhooks: createWebhooks(store, sealer, blockListOf([])),
+      events: createEventHub(store),
+      replicaSets: createReplicaSetCalls(store, region),
+      caPem: '',
+      notReady: async () => null,
+      doctor: async () => [],
+    },
+    // Of a planted defect faults are what is looked for.
+    pino({ level: plant === null ? 'error' : 'silent' }, pino.destination(2)),
+  );
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  const address = app.server.address();
+  process.send?.({ port: typeof address === 'object' && address !== null ? address.port : 0 });
+  await once(process, 'disconnect');
+}

@@ -1,0 +1,133 @@
+/**
+ * Who may call what: one row for each operation of the OpenAPI document, and one function that says what is answered to whom. The tests of
+ * `callers.test.ts` are made from it, and a unit test fails when an operation has no row.
+ */
+import type { Route } from './document.ts';
+
+export type Row = {
+  /** read: every key. change: those that may change things. admin, operator: those keys only. fork: also keys for forks only. data: those that may change things, in earnest. */
+  needs: 'read' | 'change' | 'admin' | 'operator' | 'fork' | 'data';
+  /** Changes nothing, whatever key it takes. */
+  reads?: true;
+  /** Whether the operator's admin keys reach it in every project. */
+  everywhere?: true;
+  /** A good body. */
+  body?: object;
+  /** What a running service of one's own answers, where that is not 200: a change is only asked about. */
+  own?: number;
+};
+
+const service = { name: 'called', service_type: 'POSTGRES' };
+const set = { name: 'called', nodes: 1, cpu_millis: 250, memory_gbs: 1 };
+const series = { name: 'connections', from: '2026-01-01T00:00:00Z', to: '2026-01-01T01:00:00Z' };
+
+export const CALLERS: Record<string, Row> = {
+  getAuthInfo: { needs: 'read' },
+  logout: { needs: 'read', own: 204 },
+  identifyAnalytics: { needs: 'read' },
+  trackAnalytics: { needs: 'read' },
+  beginSession: { needs: 'read', own: 204 },
+  createLink: { needs: 'read', own: 201 },
+  // The link is none, whoever asks.
+  openLink: { needs: 'read', own: 401, body: { token: 'x'.repeat(43) } },
+  listProjects: { needs: 'read' },
+  createProject: { needs: 'operator', body: { name: 'made' } },
+  getProject: { needs: 'read', everywhere: true },
+  renameProject: { needs: 'admin', everywhere: true, body: { name: 'renamed' } },
+  setProjectLimits: { needs: 'operator', everywhere: true, body: { services: 3 } },
+  listRegions: { needs: 'read' },
+  getDoctor: { needs: 'operator', reads: true },
+  listKeys: { needs: 'read', everywhere: true },
+  createKey: { needs: 'admin', everywhere: true, body: { name: 'made', role: 'viewer' } },
+  getKey: { needs: 'read', everywhere: true },
+  revokeKey: { needs: 'admin', everywhere: true },
+  listServices: { needs: 'read' },
+  createService: { needs: 'change', body: service },
+  getService: { needs: 'read' },
+  deleteService: { needs: 'change' },
+  listDeletedServices: { needs: 'read' },
+  listMembers: { needs: 'read' },
+  forkService: { needs: 'fork', body: { fork_strategy: 'NOW' } },
+  getBackups: { needs: 'read' },
+  verifyBackup: { needs: 'change', own: 200 },
+  restoreService: { needs: 'change', own: 400 },
+  startService: { needs: 'change', own: 400 },
+  stopService: { needs: 'change' },
+  resizeService: { needs: 'change', body: { cpu_millis: '1000' } },
+  enablePooler: { needs: 'change' },
+  disablePooler: { needs: 'change' },
+  setHA: { needs: 'change', body: { replica_count: 0 } },
+  switchover: { needs: 'change', own: 400 },
+  drill: { needs: 'change', own: 400, body: { kind: 'switchover' } },
+  listReplicaSets: { needs: 'read' },
+  createReplicaSet: { needs: 'change', body: set },
+  getReplicaSet: { needs: 'read' },
+  deleteReplicaSet: { needs: 'change' },
+  resizeReplicaSet: { needs: 'change', body: { cpu_millis: '500' } },
+  enablePoolerOfReplicaSet: { needs: 'change' },
+  disablePoolerOfReplicaSet: { needs: 'change' },
+  setEnvironmentOfReplicaSet: { needs: 'change', body: { environment: 'PROD' } },
+  updatePassword: { needs: 'change', body: { password: 'long-enough' } },
+  setEnvironment: { needs: 'change', body: { environment: 'PROD' } },
+  renameService: { needs: 'change', body: { name: 'renamed' } },
+  getServiceLogs: { needs: 'read' },
+  listSeries: { needs: 'read' },
+  querySeries: { needs: 'read', body: series },
+  queryService: { needs: 'data', body: { sql: 'select 1' } },
+  attachToVPC: { needs: 'change', own: 404, body: { vpc_id: '1' } },
+  detachFromVPC: { needs: 'change' },
+  listVpcs: { needs: 'read' },
+  createVpc: { needs: 'change', body: { name: 'made', cidr: '10.9.0.0/16', region_code: 'local' } },
+  getVpc: { needs: 'read' },
+  // It has a peering.
+  deleteVpc: { needs: 'change', own: 409 },
+  renameVpc: { needs: 'change', body: { name: 'renamed' } },
+  listPeerings: { needs: 'read' },
+  createPeering: { needs: 'change', body: { peer_account_id: 'x', peer_region_code: 'local', peer_vpc_id: '1' } },
+  getPeering: { needs: 'read' },
+  deletePeering: { needs: 'change' },
+  listOperations: { needs: 'read' },
+  getOperation: { needs: 'read' },
+  cancelOperation: { needs: 'change', own: 400 },
+  streamEvents: { needs: 'read' },
+  listWebhooks: { needs: 'read' },
+  createWebhook: { needs: 'change', body: { url: 'https://receiver.invalid/' } },
+  deleteWebhook: { needs: 'change' },
+  testWebhook: { needs: 'change' },
+  listDeliveries: { needs: 'read' },
+  redeliver: { needs: 'change' },
+  listAudit: { needs: 'read' },
+  exportAudit: { needs: 'read' },
+};
+
+/** Keys that are none: each is 401. */
+export const STRANGERS = ['none', 'malformed', 'wrong', 'revoked', 'expired'] as const;
+/** Keys of the project whose services are called, then of others. */
+export const KEYS = ['admin', 'developer', 'viewer', 'forkOnly', 'dryRunOnly', 'otherAdmin', 'operator'] as const;
+export type CallerKind = (typeof STRANGERS)[number] | (typeof KEYS)[number];
+
+/** Ids in the path: of the project that is called, of another, of nothing, of no shape, and of another kind of thing. */
+export const ID_KINDS = ['own', 'others', 'random', 'misshapen', 'ofAnotherKind'] as const;
+export type IdKind = (typeof ID_KINDS)[number];
+
+/**
+ * What is answered.
+ *
+ * @param project whose project the path names: the caller's, another's that exists, or one that is not there
+ * @param ids which kind of ids stand in the path besides the project
+ */
+export function expectedStatus(route: Route, row: Row, caller: CallerKind, project: 'own' | 'others' | 'random', ids: IdKind): number {
+  if (STRANGERS.some((stranger) => stranger === caller)) return 401;
+  const operator = caller === 'operator';
+  if (row.needs === 'operator' && !operator) return 403;
+  if (route.names.includes('project_id') && project !== 'own' && !(operator && row.everywhere === true)) return 403;
+  if (row.needs !== 'read' && caller === 'viewer') return 403;
+  if (row.needs === 'data' && caller === 'dryRunOnly') return 403;
+  if (row.needs === 'admin' && (caller === 'developer' || caller === 'forkOnly')) return 403;
+  const found = ids === 'own' && project !== 'random';
+  if (route.names.includes('service_id') && !found) return 404;
+  if (caller === 'forkOnly' && (route.changes || row.needs === 'data') && row.needs !== 'fork') return 403;
+  if (route.names.includes('project_id') && project === 'random') return 404;
+  if (route.names.some((name) => name !== 'project_id') && !found) return 404;
+  return row.own ?? 200;
+}

@@ -1,0 +1,92 @@
+/** A control plane that has lost what it keeps, and takes its databases over again from a backup. */
+import { mkdir, rmdir, readdir, readFile, readlink, rm, stat, truncate, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { connectTo, install, makeHome, type Installation, type Service } from './harness.ts';
+
+let cloud: Installation;
+let away: string;
+const tornAway: string[] = [];
+beforeAll(async () => {
+  cloud = await install();
+  away = await makeHome();
+});
+afterAll(async () => {
+  await rm(away, { recursive: true, force: true });
+  // Of services that the test itself took away, the empty cgroups are left where there are any.
+  const problems = (await cloud?.destroy()) ?? [];
+  expect(problems.filter((problem) => !tornAway.some((id) => problem.startsWith(`cgroup of ${id}`)))).toEqual([]);
+});
+
+async function createPaused(name: string): Promise<Service> {
+  const { service_id: id } = await cloud.create({ name, service_type: 'POSTGRES' });
+  await cloud.request('POST', `/services/${id}/stop`);
+  return cloud.until(id, 'PAUSED');
+}
+
+test('records, CA and keys come back; running databases do not notice and are taken over', async () => {
+  const kept = await cloud.create({ name: 'kept', service_type: 'POSTGRES' });
+  const paused = await createPaused('paused');
+  const lost = await createPaused('lost');
+  const client = await connectTo(cloud, kept, kept.initial_password);
+  await client.query('create table t as select 42 as answer');
+  const [ca, before] = [await cloud.caPem(), await cloud.operations()];
+
+  const file = join(away, 'control.gz');
+  const written = await cloud.cli('backup-control', file);
+  expect(written).toMatchObject({ code: 0, stderr: '' });
+  expect((await stat(file)).mode & 0o077).toBe(0);
+  const later = await createPaused('later');
+
+  // There is something already: nothing is touched.
+  expect((await cloud.cli('restore-control', file)).stderr).toContain('howdah down');
+  await cloud.stop('SIGTERM');
+  expect((await cloud.cli('restore-control', file)).stderr).toContain('there are records already');
+  expect((await cloud.cli('backup-control', file)).stderr).toContain('is not running');
+
+  // Everything but the databases is gone, and one of those.
+  tornAway.push(lost.service_id, later.service_id);
+  const data = await readlink(join(cloud.home, 'data')).catch(() => join(cloud.home, 'data'));
+  const directoryOf = ({ service_id }: Service): string => join(data, 'services', service_id);
+  for (const path of [
+    join(data, 'store'),
+    directoryOf(lost),
+    ...['ca', 'credentials.json', 'control.json'].map((name) => join(cloud.home, name)),
+  ])
+    await rm(path, { recursive: true, force: true });
+
+  const broken = join(away, 'broken.gz');
+  await writeFile(broken, await readFile(file));
+  await truncate(broken, (await stat(file)).size - 50);
+  expect((await cloud.cli('restore-control', broken)).stderr).toContain('cannot be read');
+  await writeFile(broken, 'nothing of the kind');
+  expect((await cloud.cli('restore-control', broken)).code).toBe(1);
+  expect(await readdir(cloud.home)).not.toContain('ca');
+
+  // What is there and cannot be read is not taken for nothing.
+  const unreadable = join(cloud.home, 'credentials.json');
+  await mkdir(unreadable);
+  expect((await cloud.cli('restore-control', file)).code).toBe(1);
+  expect(await readdir(data)).not.toContain('store');
+  await rmdir(unreadable);
+
+  const restored = await cloud.cli('restore-control', file);
+  expect(restored).toMatchObject({ code: 0, stderr: '' });
+  expect(restored.stdout).toContain(`service ${lost.service_id} (lost)`);
+  expect(restored.stdout).toContain(`the directory of ${later.service_id} was made after the backup`);
+  expect(await cloud.caPem()).toBe(ca);
+
+  await cloud.up();
+  await cloud.until(kept.service_id, 'READY');
+  // The session of before is still the same.
+  expect((await client.query('table t')).rows).toEqual([{ answer: 42 }]);
+  await client.end();
+  expect((await cloud.get(paused.service_id)).status).toBe('PAUSED');
+  expect((await cloud.request('GET', `/services/${lost.service_id}`)).status).toBe(404);
+  expect((await cloud.operations(kept.service_id)).at(-1)).toEqual(before.find(({ service_id }) => service_id === kept.service_id));
+  // Both go on.
+  await cloud.request('POST', `/services/${paused.service_id}/start`);
+  await cloud.until(paused.service_id, 'READY');
+  await cloud.create({ name: 'new', service_type: 'POSTGRES' });
+  await rm(directoryOf(later), { recursive: true });
+});

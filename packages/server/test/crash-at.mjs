@@ -1,0 +1,293 @@
+/**
+ * Loaded before the control plane (`NODE_OPTIONS=--import …/crash-at.mjs`): sees each effect that it has on the world, before and
+ * after, and strikes at one of them. The product knows nothing of it.
+ *
+ * Effects are changes below HOWDAH_HOME, in our cgroups and of networks, processes started and signalled, commits of the records and statements
+ * to services that change something. Each has a name that is the same in every run: "rename services/new.new → services/new".
+ *
+ * CRASH_AT is a directory. `plan.json` in it says what to do and is read at every effect; without one nothing happens. The names of the
+ * effects go to `trace`, a line each. Whoever makes the file `struck` first decides: this process that it strikes, the driver (crash.ts)
+ * that it no longer does.
+ *
+ * @typedef {{
+ *   roles: Record<string, string>,
+ *   at: null | {
+ *     effect: string, nth: number, when: 'before' | 'during' | 'after', delayMs: number, strike: 'kill' | 'hold' | { server: string },
+ *   },
+ * }} Plan roles: what to call services by id; one that is missing is "new", and what concerns "other" ones is left out.
+ * delayMs: during means so long after it began.
+ * kill: this process. hold: that effect (before it) until the file `release` is there. server: the role of the service whose PostgreSQL is killed, or "store".
+ */
+import childProcess from 'node:child_process';
+import fs, { appendFileSync, existsSync, readdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
+import { Socket } from 'node:net';
+import { join } from 'node:path';
+
+const { CRASH_AT: directory, HOWDAH_HOME: home } = process.env;
+const kill = process.kill.bind(process);
+
+/** @type {Plan | null} */
+let plan = null;
+let planText = '';
+let struck = false;
+/** @type {Map<string, number>} */
+const counts = new Map();
+
+function readPlan() {
+  const path = join(directory, 'plan.json');
+  const text = existsSync(path) ? readFileSync(path, 'utf8') : '';
+  if (text === planText) return;
+  planText = text;
+  plan = text === '' ? null : JSON.parse(text);
+  struck = false;
+  counts.clear();
+}
+
+// ── names ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const ID = /^[a-z0-9]{10}$/;
+
+/** The ids that stand for themselves in paths: directories below `services`, `trash` and `scratch`, and our cgroups. */
+const PLACES = [
+  /^(services\/)([a-z0-9]{10})/,
+  /^(trash\/)([a-z0-9]{10})(-[0-9a-f]{8})?/,
+  /^(cgroup\/)([a-z0-9]{10})/,
+  /^(scratch\/)([a-z0-9]{10})/,
+];
+
+/** The name of a path, or null when it is none of ours. */
+function nameOf(path) {
+  const text = String(path);
+  const top = [home, dataDirectory()].find((candidate) => candidate !== null && text.startsWith(`${candidate}/`));
+  let name =
+    top === undefined
+      ? /^\/sys\/fs\/cgroup\/.*howdah-[0-9a-f]{8}(?=\/)/.test(text)
+        ? text.replace(/^.*howdah-[0-9a-f]{8}/, 'cgroup')
+        : null
+      : text.slice(top.length + 1);
+  if (name === null) return null;
+  name = name.replace(/^data\//, '');
+  for (const place of PLACES) {
+    const [, before, id] = place.exec(name) ?? [];
+    if (id === undefined) continue;
+    const role = plan?.roles[id] ?? 'new';
+    if (role === 'other') return null;
+    name = name.replace(place, `${before}${role}`);
+  }
+  return name
+    .replace(/[0-9]{8}T[0-9]{9}Z/g, 'TIME')
+    .replace(/\b[0-9A-F]{24}\b/g, 'WAL')
+    .replace(/^postgres\/.+\/.+/, 'postgres/*')
+    .replace(/\.probe-\w+/, '.probe');
+}
+
+/** @type {string | null} */
+let knownData = null;
+/** Where data really is: a link leads there for some homes. */
+function dataDirectory() {
+  if (knownData === null && existsSync(join(home, 'data'))) knownData = realpathSync(join(home, 'data'));
+  return knownData;
+}
+
+/** Files of a cluster are many and alike. */
+function alike(name) {
+  return name?.replace(/(?<=(?:^|\/)data(?:\.new)?\/)(?!postgresql\.auto\.conf|recovery\.signal|backup_label|pg_wal\/WAL).+/, '*') ?? null;
+}
+
+// ── striking ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Notes an effect. @returns what to strike at it with, or null: nothing */
+function note(name) {
+  appendFileSync(join(directory, 'trace'), `${name}\n`);
+  const nth = (counts.get(name) ?? 0) + 1;
+  counts.set(name, nth);
+  const { at } = plan;
+  return at === null || struck || at.effect !== name || at.nth !== nth ? null : at;
+}
+
+function strike(at) {
+  // Its time may be over.
+  readPlan();
+  if (struck || plan?.at !== at) return;
+  struck = true;
+  const claim = join(directory, 'struck');
+  try {
+    writeFileSync(claim, 'yes', { flag: 'wx' });
+  } catch (error) {
+    if (error.code === 'EEXIST') return;
+    throw error;
+  }
+  if (at.strike === 'kill') kill(process.pid, 'SIGKILL');
+  else if (at.strike !== 'hold' && !killServer(at.strike.server)) writeFileSync(claim, 'no');
+}
+
+/** Kills the first process of a service's PostgreSQL, as the machine's want of memory would. @returns whether it ran */
+function killServer(role) {
+  const root = role === 'store' ? join(dataDirectory(), 'store') : rootOf(role);
+  try {
+    const launched = Number(readFileSync(join(root, 'pid'), 'utf8'));
+    const [program] = readFileSync(`/proc/${launched}/cmdline`, 'utf8').split('\0');
+    // In a PID namespace `unshare` was launched, and the postmaster is its child.
+    const [child] = readFileSync(`/proc/${launched}/task/${launched}/children`, 'utf8').split(' ');
+    const postmaster = program.endsWith('/postgres') ? launched : Number(child);
+    // Not forked yet: no pid is 0, which would mean everybody of our process group.
+    return postmaster > 1 && kill(postmaster, 'SIGKILL');
+  } catch {
+    return false; // it does not run at this moment
+  }
+}
+
+function rootOf(role) {
+  const services = join(dataDirectory(), 'services');
+  const id = readdirSync(services).find((entry) => ID.test(entry) && (plan.roles[entry] ?? 'new') === role);
+  return join(services, id ?? 'none');
+}
+
+function strikeLater(at) {
+  setTimeout(() => strike(at), at.delayMs);
+}
+
+/** Whoever comes to the effect that is held at waits, not only the first: files are copied side by side. */
+async function held(name) {
+  const { at } = plan;
+  while (struck && plan?.at === at && at?.strike === 'hold' && at.effect === name && !existsSync(join(directory, 'release')))
+    await new Promise((resolve) => void setTimeout(resolve, 5));
+}
+
+/** An effect that takes time. */
+async function effect(name, act) {
+  const at = note(name);
+  if (at?.when === 'before') strike(at);
+  await held(name);
+  const acting = act();
+  if (at?.when === 'during') strikeLater(at);
+  try {
+    return await acting;
+  } finally {
+    if (at?.when === 'after') strike(at);
+  }
+}
+
+/** An effect that is done when its call returns. */
+function effectNow(name, act) {
+  const at = note(name);
+  if (at?.when === 'before') strike(at);
+  try {
+    return act();
+  } finally {
+    if (at?.when === 'during') strikeLater(at);
+    if (at?.when === 'after') strike(at);
+  }
+}
+
+// ── what is watched ──────────────────────────────────────────────────────────────────────────────────────────────
+
+const NAME = {
+  writeFile: ([path]) => nameOf(path),
+  mkdir: ([path]) => alike(nameOf(path)),
+  rm: ([path]) => nameOf(path),
+  rmdir: ([path]) => nameOf(path),
+  chown: ([path]) => alike(nameOf(path)),
+  symlink: ([, path]) => nameOf(path),
+  rename: ([from, to]) => (nameOf(from) === null ? null : `${nameOf(from)} → ${nameOf(to)}`),
+  copyFile: ([, to]) => alike(nameOf(to)),
+  cp: ([, to]) => nameOf(to),
+};
+
+for (const [call, name] of Object.entries(NAME)) {
+  const original = fs.promises[call];
+  fs.promises[call] = (...args) => {
+    readPlan();
+    const named = plan === null ? null : name(args);
+    return named === null ? original(...args) : effect(`${call} ${named}`, () => original(...args));
+  };
+}
+
+const open = fs.promises.open;
+fs.promises.open = async (path, flags = 'r', ...rest) => {
+  readPlan();
+  const handle = await open(path, flags, ...rest);
+  const name = plan === null || flags === 'r' ? null : alike(nameOf(path));
+  if (name === null) return handle;
+  const write = handle.write.bind(handle);
+  handle.write = (...args) => effect(`write ${name}`, () => write(...args));
+  return handle;
+};
+
+const { spawn } = childProcess;
+childProcess.spawn = (program, args, ...rest) => {
+  readPlan();
+  const change = plan === null || program !== 'ip' ? null : networkChange(args);
+  if (change !== null) return effectNow(`spawn ip ${change}`, () => spawn(program, args, ...rest));
+  const names = plan === null || !Array.isArray(args) ? [] : args.map(nameOf).filter((name) => name !== null);
+  const start = () => spawn(program, args, ...rest);
+  return names.length === 0 ? start() : effectNow(`spawn ${program.split('/').at(-1)} ${names.join(' ')}`, start);
+};
+
+/** What a call of ip makes or takes away, whichever VPC's and address it is; null: nothing. */
+function networkChange(args) {
+  const text = args
+    .join(' ')
+    .replace(/howdah-[0-9a-f]{8}-\d+/g, 'VPC')
+    .replace(/to-\d+/g, 'to-VPC');
+  return /\b(netns|link|addr|route) (add|del|replace)\b.*/.exec(text.replace(/\d+(\.\d+){3}/g, 'ADDRESS'))?.[0] ?? null;
+}
+
+process.kill = (pid, name) => {
+  readPlan();
+  const send = () => kill(pid, name);
+  return plan === null || name === 0 ? send() : effectNow(`signal ${name}`, send);
+};
+
+/** What a statement to a service changes. */
+const TELLING = /alter role|pg_backup_start|pg_backup_stop|pg_logical_emit_message|pg_reload_conf|pg_switch_wal|checkpoint/i;
+/** Where sockets lead, and what a transaction of the records on them has changed so far. */
+const sockets = new WeakMap();
+
+const connect = Socket.prototype.connect;
+Socket.prototype.connect = function connectNoting(...args) {
+  if (typeof args[0] === 'string') sockets.set(this, { path: args[0], changes: [] });
+  return Reflect.apply(connect, this, args);
+};
+
+const write = Socket.prototype.write;
+Socket.prototype.write = function writeNoting(chunk, ...rest) {
+  const send = () => Reflect.apply(write, this, [chunk, ...rest]);
+  const to = sockets.get(this);
+  if (to === undefined || !Buffer.isBuffer(chunk)) return send();
+  readPlan();
+  const name = plan === null ? null : nameOfStatement(to, chunk);
+  if (name === null) return send();
+  const at = note(name);
+  if (at?.when === 'before') strike(at);
+  // Its answer says that it was done.
+  if (at !== null && at.when !== 'before') this.prependOnceListener('data', () => strike(at));
+  return send();
+};
+
+function nameOfStatement(to, message) {
+  const text = textOf(message);
+  if (text === null) return null;
+  const place = nameOf(to.path);
+  if (place?.startsWith('services/') === true) {
+    const telling = TELLING.exec(text)?.[0];
+    return telling === undefined ? null : `tell ${place.split('/')[1]} ${telling.toLowerCase()}`;
+  }
+  if (place?.startsWith('store/') !== true) return null;
+  const change = /^(insert into|update|delete from) "(\w+)"/.exec(text);
+  if (change !== null) to.changes.push(`${change[1].split(' ')[0]} ${change[2]}`);
+  if (text === 'begin' || text === 'rollback') to.changes = [];
+  return text === 'commit' && to.changes.length > 0 ? `commit ${[...new Set(to.changes)].join(', ')}` : null;
+}
+
+/** The text of a message Query or Parse of PostgreSQL's protocol. */
+function textOf(message) {
+  const [type] = message;
+  if (type === 0x51) return message.toString('utf8', 5, message.length - 1);
+  if (type !== 0x50) return null;
+  const begin = message.indexOf(0, 5) + 1;
+  return message.toString('utf8', begin, message.indexOf(0, begin));
+}
+
+syncBuiltinESMExports();

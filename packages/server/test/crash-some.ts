@@ -1,0 +1,66 @@
+/**
+ * The control plane, the databases and the records killed in the middle of every operation of a family: it ends as it does uncrashed. In
+ * every test run at a few of the effects of each (crash-FAMILY.test.ts); `npm run soak:crash` goes on for as long as it is let.
+ */
+import { expect, test } from 'vitest';
+import { crashFamilies } from './crash-scenes.ts';
+import { explore, hitsOf, installCrashing, randomFrom, sample, type Hit, type Playable, type Point, type Strike } from './crash.ts';
+
+// The same points each time, so that a run says of the change before it; the soak goes elsewhere.
+const seed = Number(process.env['SEED'] ?? 1);
+const HITS_PER_SCENE = 3;
+
+/** Where something once went wrong, by the names of scenes; played besides the sample. An effect that no longer comes about fails the test. */
+const ONCE_WRONG: Readonly<Record<string, readonly Hit[]>> = {
+  // The records away for a moment made a good backup a bad one.
+  'verify backup': [after('writeFile scratch/it/data/postgresql.auto.conf', { server: 'store' })],
+  // The files said who is let in, and the server was never told to read them.
+  attach: [after('writeFile services/it/config/pg_hba.conf', 'kill')],
+  detach: [after('writeFile services/it/config/pg_hba.conf', 'kill')],
+};
+
+function after(effect: string, strike: Strike): Hit {
+  return { effect, nth: 1, when: 'after', delayMs: 0, strike };
+}
+
+function onceWrongIn({ name }: Playable, points: readonly Point[]): readonly Hit[] {
+  const hits = ONCE_WRONG[name] ?? [];
+  const gone = hits.filter(({ effect }) => !points.some((point) => point.effect === effect));
+  if (gone.length > 0) throw new Error(`${name} has no ${gone.map(({ effect }) => effect).join(', ')} any more`);
+  return hits;
+}
+
+/** Declares the test of one family; each stands in a file of its own, so that they run side by side. */
+export async function testCrashesIn(name: string): Promise<void> {
+  const family = (await crashFamilies()).find((one) => one.name === name);
+  if (family === undefined) throw new Error(`no family of scenes is called ${name}`);
+  const { settings, playable, make } = family;
+  test.runIf(playable)(
+    `${name} end as they do uncrashed, wherever they are crashed (SEED=${seed})`,
+    async () => {
+      const random = randomFrom(seed);
+      const stand = await installCrashing(settings);
+      const failures: string[] = [];
+      let [hits, struck] = [0, 0];
+      try {
+        for (const scene of await make(stand)) {
+          const found = await explore(
+            stand,
+            scene,
+            (points) => [...onceWrongIn(scene, points), ...sample(hitsOf(points, scene), HITS_PER_SCENE, random)],
+            (line) => void process.stdout.write(`${line}\n`),
+          );
+          failures.push(...found.failures);
+          hits += found.hits;
+          struck += found.struck;
+        }
+      } finally {
+        failures.push(...(await stand.destroy()));
+      }
+      expect(failures).toEqual([]);
+      // Some points come and go with what else is done at the time; most come each time.
+      expect(struck).toBeGreaterThan(hits / 2);
+    },
+    1_200_000,
+  );
+}

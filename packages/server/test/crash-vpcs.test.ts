@@ -1,0 +1,3 @@
+import { testCrashesIn } from './crash-some.ts';
+
+await testCrashesIn('vpcs');

@@ -1,0 +1,318 @@
+/**
+ * Crashes at every effect of an operation: once uncrashed to learn the effects and how it ends, then again and again with a strike at one
+ * of them, which must end the same way. crash-at.mjs strikes; the scenes are in crash-scenes.ts.
+ */
+import { existsSync } from 'node:fs';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { findProcess } from '../src/engine/local/processes.ts';
+import { connectTo, install, makeHome, type Installation } from './harness.ts';
+
+/** Before, some time into, or after the nth time of an effect. */
+export type Point = { effect: string; nth: number; when: 'before' | 'during' | 'after'; delayMs: number };
+/** What a strike does: ends the control plane; holds it until released; ends the PostgreSQL of a service by its role, or the records'. */
+export type Strike = 'kill' | 'hold' | { server: string };
+
+/** A strike at a point. */
+export type Hit = Point & { strike: Strike };
+
+/** A thing to crash in. A stage is what one run of it needs and makes. */
+export type Scene<Stage> = {
+  name: string;
+  /** Whose servers are worth killing in the middle of it, by role. */
+  servers: readonly string[];
+  prepare: () => Promise<Stage>;
+  /** Services by role; all others that are there are none of its business. */
+  roles: (stage: Stage) => Record<string, string>;
+  /** Asks for it; may be asked again when no answer came. */
+  act: (stage: Stage) => Promise<void>;
+  /** Whether it has come to its end. */
+  done: (stage: Stage) => Promise<boolean>;
+  /** How it ended, in words and figures that are the same each time. */
+  outcome: (stage: Stage) => Promise<unknown>;
+  clear: (stage: Stage) => Promise<void>;
+};
+
+/** How one run of a scene ended. */
+export type Run = { trace: string[]; struck: boolean; outcome: unknown; problems: string[]; resumed: Resumed | null };
+
+/** After a kill of the control plane, from the next one's start: until it serves, and until what was cut short has ended; in ms. */
+export type Resumed = { servingMs: number; endedMs: number };
+
+export type Stand = Awaited<ReturnType<typeof installCrashing>>;
+
+/** An installation whose control plane can be struck at any effect. */
+export async function installCrashing(settings: Record<string, string> = {}) {
+  const directory = await mkdtemp(join(tmpdir(), 'crash-at-'));
+  const cloud = await install({ ...preload(directory), ...settings });
+  const planPath = join(directory, 'plan.json');
+  const file = (name: string) => join(directory, name);
+
+  /** From now on effects are noted, and one of them is struck at. */
+  const arm = async (roles: Record<string, string>, at: Hit | null): Promise<void> => {
+    for (const name of ['trace', 'struck', 'release']) await rm(file(name), { force: true });
+    const others = (await everyId(cloud)).filter((id) => !(id in roles)).map((id) => [id, 'other']);
+    await writeFile(planPath, JSON.stringify({ roles: { ...Object.fromEntries(others), ...roles }, at }));
+  };
+
+  return {
+    cloud,
+    arm,
+    disarm: () => disarm(directory),
+    trace: async () => (existsSync(file('trace')) ? (await readFile(file('trace'), 'utf8')).trim().split('\n') : []),
+    /** From now on the control plane stops before the nth time of an effect; what else it does goes on. */
+    holdAt: (roles: Record<string, string>, effect: string, nth = 1) =>
+      arm(roles, { effect, nth, when: 'before', delayMs: 0, strike: 'hold' }),
+    /** Waits until it stands there. */
+    held: () => until(async () => existsSync(file('struck')), 'the control plane never comes to where it shall be held'),
+    /** Lets it go on. */
+    release: () => writeFile(file('release'), ''),
+    destroy: async (): Promise<string[]> => {
+      await rm(directory, { recursive: true, force: true });
+      return cloud.destroy();
+    },
+  };
+}
+
+/** A scene, whatever its stages are. */
+export type Playable = { name: string; servers: readonly string[]; play: (stand: Stand, at: Hit | null) => Promise<Run> };
+
+export function playable<Stage>(scene: Scene<Stage>): Playable {
+  return { name: scene.name, servers: scene.servers, play: (stand, at) => play(stand, scene, at) };
+}
+
+/** Runs a scene once. @param at where to strike; null: nowhere */
+async function play<Stage>(stand: Stand, scene: Scene<Stage>, at: Hit | null): Promise<Run> {
+  const { cloud } = stand;
+  const stage = await scene.prepare();
+  await stand.arm(scene.roles(stage), at);
+  const ask = () =>
+    scene.act(stage).then(
+      () => true,
+      () => false,
+    );
+  const down = async () => !(await isUp(cloud));
+  let answered = false;
+  await until(async () => (answered = await ask()) || (await down()), `${scene.name} is never accepted`);
+  await until(async () => (await scene.done(stage).catch(() => false)) || (await down()), `${scene.name} neither ends nor is cut short`);
+  const trace = await stand.trace();
+  const struck = await stand.disarm();
+  if (struck && at?.strike === 'kill') await untilDown(cloud);
+  const wasKilled = await down();
+  const begun = performance.now();
+  if (wasKilled) await cloud.up();
+  const servingMs = performance.now() - begun;
+  if (!answered) await until(ask, `${scene.name} is not accepted after the strike`);
+  await until(() => scene.done(stage).catch(() => false), `${scene.name} does not end after the strike`);
+  const resumed = wasKilled ? { servingMs, endedMs: performance.now() - begun } : null;
+  const problems = await leftovers(cloud);
+  const outcome = await scene.outcome(stage);
+  await scene.clear(stage);
+  return { trace, struck, outcome, problems, resumed };
+}
+
+/**
+ * Plays a scene uncrashed, then with a strike at each of the hits chosen.
+ *
+ * @returns a text for each hit after which it did not end as it does uncrashed, and how many of the hits came about
+ */
+export async function explore(
+  stand: Stand,
+  scene: Playable,
+  choose: (points: Point[]) => Iterable<Hit>,
+  say: (line: string) => void,
+): Promise<{ failures: string[]; hits: number; struck: number; resumed: Resumed[] }> {
+  const calm = await scene.play(stand, null);
+  const expected = JSON.stringify(calm.outcome);
+  const failures = calm.problems.map((problem) => `${scene.name}: uncrashed: ${problem}`);
+  const resumed: Resumed[] = [];
+  let [hits, struck] = [0, 0];
+  for (const hit of choose(pointsOf(calm.trace))) {
+    hits += 1;
+    const begun = performance.now();
+    const { problems, struck: came, resumed: after } = await problemsOf(stand, scene, hit, expected);
+    if (came) struck += 1;
+    if (after !== null) resumed.push(after);
+    say(`${scene.name}: ${describeHit(hit)}: ${came ? 'done' : 'it did not come to that'} (${Math.round(performance.now() - begun)} ms)`);
+    const found = problems.map((problem) => `${scene.name}: ${describeHit(hit)}: ${problem}\n${marked(calm.trace, hit)}`);
+    for (const failure of found) say(`FAILED ${failure}`);
+    failures.push(...found);
+    if (failures.length >= GIVE_UP_AFTER) {
+      say(`${scene.name}: given up after ${failures.length} failures`);
+      break;
+    }
+  }
+  return { failures, hits, struck, resumed };
+}
+
+/** What a failure leaves behind makes others; a scene is not worth more of them. */
+const GIVE_UP_AFTER = 3;
+
+async function problemsOf(
+  stand: Stand,
+  scene: Playable,
+  hit: Hit,
+  expected: string,
+): Promise<{ problems: string[]; struck: boolean; resumed: Resumed | null }> {
+  try {
+    const { outcome, problems, struck, resumed } = await scene.play(stand, hit);
+    const found = JSON.stringify(outcome);
+    return { struck, resumed, problems: found === expected ? problems : [...problems, `ended as ${found} instead of ${expected}`] };
+  } catch (error) {
+    const struck = await stand.disarm();
+    const state = await stateOf(stand.cloud).catch((unread: unknown) => [`its state cannot be had: ${String(unread)}`]);
+    if (!(await isUp(stand.cloud))) await stand.cloud.up();
+    return { struck, resumed: null, problems: [[error instanceof Error ? error.message : String(error), ...state].join('\n      ')] };
+  }
+}
+
+/** What goes on, and what the control plane said last: for a scene that did not end. */
+async function stateOf(cloud: Installation): Promise<string[]> {
+  const said = cloud.output.join('').trimEnd().split('\n').slice(-20);
+  const open = (await cloud.operations()).filter(({ finished }) => finished === null);
+  const services = await Promise.all(
+    [...new Set(open.map(({ service_id: id }) => id))].map((id) => cloud.request('GET', `/services/${id}`)),
+  );
+  return [...open, ...services.map(({ body }) => body)].map((one) => JSON.stringify(one)).concat(said);
+}
+
+/** The effects of a run, with a mark at the one that was struck at. */
+function marked(trace: readonly string[], hit: Hit): string {
+  const kinds = [...new Set(trace)];
+  return kinds.map((effect) => `${effect === hit.effect ? '  → ' : '    '}${effect}`).join('\n');
+}
+
+/** The very first start, which makes everything; struck at, it is followed by another one. */
+export function firstStart(): Playable {
+  const play = async (at: Hit | null): Promise<Run> => {
+    const [directory, home] = [await mkdtemp(join(tmpdir(), 'crash-at-')), await makeHome()];
+    const plan = join(directory, 'plan.json');
+    await writeFile(plan, JSON.stringify({ roles: {}, at }));
+    const settings = { ...preload(directory), HOWDAH_HOME: home };
+    const cloud = await install(settings).catch(() => null);
+    const struck = await disarm(directory);
+    const next = cloud ?? (await install(settings));
+    if (cloud !== null && struck && at?.strike === 'kill') {
+      // It had answered, and was killed then.
+      await untilDown(cloud);
+      await cloud.up();
+    }
+    const service = await next.create({ name: 'first', service_type: 'POSTGRES' });
+    await (await connectTo(next, service, service.initial_password)).end();
+    const trace = (await readFile(join(directory, 'trace'), 'utf8')).trim().split('\n');
+    await rm(directory, { recursive: true });
+    return { trace, struck, outcome: 'a service', problems: await next.destroy(), resumed: null };
+  };
+  return { name: 'first start', servers: [], play: (_, at) => play(at) };
+}
+
+/** The environment of a control plane that is struck by what stands in a directory. */
+function preload(directory: string): Record<string, string> {
+  return { NODE_OPTIONS: `--import ${pathToFileURL(join(import.meta.dirname, 'crash-at.mjs')).href}`, CRASH_AT: directory };
+}
+
+/** What an audit and a look for unfinished things find once nothing is on its way any more; [] as soon as there is nothing. */
+async function leftovers(cloud: Installation): Promise<string[]> {
+  let found: string[] = [];
+  const services = join(cloud.home, 'data', 'services');
+  const clean = async (): Promise<boolean> => {
+    const unfinished = (await readdir(services)).filter((name) => name.endsWith('.new'));
+    const snapshots = await Promise.all((await readdir(services)).map((id) => readdir(join(services, id, 'snapshots')).catch(() => [])));
+    const open = (await cloud.operations()).filter(({ finished }) => finished === null).map(({ kind }) => `operation ${kind} goes on`);
+    found = [...(await cloud.audit()), ...unfinished, ...snapshots.flat().filter((name) => name.endsWith('.new')), ...open];
+    return found.length === 0;
+  };
+  await until(clean, '').catch(() => undefined);
+  return found;
+}
+
+/** Points of a run: each effect, of many alike the first, the middle and the last; before and after, and in the middle of what takes time. */
+export function pointsOf(trace: readonly string[]): Point[] {
+  const counts = new Map<string, number>();
+  for (const effect of trace) counts.set(effect, (counts.get(effect) ?? 0) + 1);
+  return [...counts].flatMap(([effect, count]) => {
+    const whens = /^(rm|copyFile|writeFile|rename|spawn) /.test(effect)
+      ? (['before', 'during', 'after'] as const)
+      : (['before', 'after'] as const);
+    const nths = count <= 3 ? Array.from({ length: count }, (_, index) => index + 1) : [1, Math.ceil(count / 2), count];
+    return nths.flatMap((nth) => whens.map((when) => ({ effect, nth, when, delayMs: 1 })));
+  });
+}
+
+/** Every strike that a scene is worth: at the control plane, and at its servers; one that is being made can be killed once it runs. */
+export function hitsOf(points: readonly Point[], { servers }: Playable): Hit[] {
+  const launch = points.findIndex(({ effect }) => effect.startsWith('spawn sh services/new/pid'));
+  const atServers = [...servers, 'store'].flatMap((server) =>
+    points
+      .filter(({ when }, index) => when !== 'before' && (server !== 'new' || launch === -1 || index >= launch))
+      .map((point): Hit => ({ ...point, strike: { server } })),
+  );
+  return [...points.map((point): Hit => ({ ...point, strike: 'kill' })), ...atServers];
+}
+
+/** `count` of them, evenly spread, beginning where the seed says. */
+export function sample<T>(all: readonly T[], count: number, random: () => number): T[] {
+  if (all.length <= count) return [...all];
+  const offset = random();
+  return Array.from({ length: count }, (_, index) => all[Math.floor(((index + offset) / count) * all.length)]).filter(
+    (one) => one !== undefined,
+  );
+}
+
+/** A hit in words. */
+export function describeHit({ effect, nth, when, delayMs, strike }: Hit): string {
+  const victim = typeof strike === 'string' ? 'the control plane' : `PostgreSQL of ${strike.server}`;
+  return `${victim} killed ${when === 'during' ? `${delayMs} ms into` : when} ${effect}${nth === 1 ? '' : ` (time ${nth})`}`;
+}
+
+/** mulberry32: small, seeded, good enough to explore orderings. */
+export function randomFrom(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** From now on nothing is struck at, not even by a strike that was under way. @returns whether it was struck at before */
+async function disarm(directory: string): Promise<boolean> {
+  const claim = join(directory, 'struck');
+  const free = await writeFile(claim, 'no', { flag: 'wx' }).then(
+    () => true,
+    () => false,
+  );
+  await rm(join(directory, 'plan.json'), { force: true });
+  return !free && (await readFile(claim, 'utf8')) !== 'no';
+}
+
+// ── small things ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+const DEADLINE_MS = 90_000;
+
+/** Waits for a condition. @throws Error with the message when it does not come about; an empty one says nothing */
+export async function until(condition: () => Promise<boolean>, message: string): Promise<void> {
+  const end = Date.now() + DEADLINE_MS;
+  while (!(await condition())) {
+    if (Date.now() > end) throw new Error(message);
+    await sleep(20);
+  }
+}
+
+/** Killed a moment ago, a control plane may not have ended yet. */
+const untilDown = (cloud: Installation): Promise<void> =>
+  until(async () => !(await isUp(cloud)), 'the control plane was killed and goes on');
+
+async function isUp(cloud: Installation): Promise<boolean> {
+  const pid = cloud.planePid();
+  return pid !== undefined && (await findProcess(pid)) !== null;
+}
+
+/** Every service that has a directory, deleted ones among them. */
+async function everyId(cloud: Installation): Promise<string[]> {
+  return (await readdir(join(cloud.home, 'data', 'services'))).map((name) => name.replace(/\.new$/, ''));
+}

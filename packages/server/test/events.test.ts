@@ -1,0 +1,400 @@
+/** The stream of events: complete, in order, resumable wherever it breaks, and closed with its key. */
+import { readFile } from 'node:fs/promises';
+import { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { followEvents, type Schemas } from '@howdah/client';
+import { BASE_PATH } from '@howdah/contract';
+import { sql } from 'kysely';
+import { Client, Pool } from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createEventHub } from '../src/events/hub.ts';
+import { newId } from '../src/ids.ts';
+import { prepareMachine } from '../src/engine/local/machine.ts';
+import { storeConnection } from '../src/engine/local/store-instance.ts';
+import type { Listener, Store } from '../src/store/database.ts';
+import { sha256 } from '../src/secret.ts';
+import { install, type Installation, type Service } from './harness.ts';
+import { openRecords } from './records.ts';
+
+type Event = Schemas['Event'];
+
+let cloud: Installation;
+let records: Awaited<ReturnType<typeof openRecords>>;
+let service: Service;
+beforeAll(async () => {
+  cloud = await install({ HOWDAH_UNDELETE_HOURS: '0' });
+  records = await openRecords(cloud.home);
+  service = await cloud.create({ name: 'told of', service_type: 'POSTGRES' });
+});
+afterAll(async () => {
+  await records.close();
+  expect(await cloud.destroy()).toEqual([]);
+});
+
+/** Everything that there is to be told of, as the records have it. */
+async function allEvents(after = '0'): Promise<string[]> {
+  const { rows } = await sql<{ seq: string }>`
+    select seq from events where project_id = ${cloud.projectId} and seq > ${after} order by seq`.execute(records.db);
+  return rows.map(({ seq }) => seq);
+}
+
+async function lastEvent(): Promise<string> {
+  return (await allEvents()).at(-1) ?? '0';
+}
+
+/** Reads until the end of what there is now. */
+async function eventsUpToNow(after: string): Promise<Event[]> {
+  const found: Event[] = [];
+  for await (const event of followEvents({ ...cloud, after, follow: false })) found.push(event);
+  return found;
+}
+
+/** A key made by hand, as another control plane would have made it. */
+async function insertKey(projectId = cloud.projectId): Promise<string> {
+  const [publicKey, secret] = [`HD${newId()}${newId()}`, newId()];
+  await records.db
+    .insertInto('api_keys')
+    .values({
+      public_key: publicKey,
+      project_id: projectId,
+      name: 'test',
+      role: 'viewer',
+      secret_hash: sha256(secret),
+      expires_at: null,
+      revoked_at: null,
+      last_used: null,
+    })
+    .execute();
+  return `${publicKey}:${secret}`;
+}
+
+async function revoke(key: string): Promise<void> {
+  await records.db
+    .updateTable('api_keys')
+    .set({ revoked_at: new Date() })
+    .where('public_key', '=', key.split(':')[0] ?? '')
+    .execute();
+}
+
+const rename = (name: string) => cloud.request('POST', `/services/${service.service_id}/rename`, { name });
+
+test('the life of a service is told in order, each step of each operation once', async () => {
+  const after = await lastEvent();
+  const life = await cloud.create({ name: 'a life', service_type: 'POSTGRES' });
+  const id = life.service_id;
+  await cloud.request('POST', `/services/${id}/stop`);
+  await cloud.until(id, 'PAUSED');
+  await cloud.request('POST', `/services/${id}/start`);
+  await cloud.until(id, 'READY');
+  await cloud.request('DELETE', `/services/${id}`);
+  await expect.poll(async () => (await cloud.request('GET', `/services/${id}`)).status, { timeout: 60_000 }).toBe(404);
+  const events = (await eventsUpToNow(after)).filter(({ data }) => data.service_id === id);
+  const statuses = events.filter(({ type }) => type === 'service.status').map(({ data }) => [data['from'], data['status']]);
+  expect(statuses).toEqual([
+    [undefined, 'QUEUED'],
+    ['QUEUED', 'CONFIGURING'],
+    ['CONFIGURING', 'READY'],
+    ['READY', 'PAUSING'],
+    ['PAUSING', 'PAUSED'],
+    ['PAUSED', 'RESUMING'],
+    ['RESUMING', 'READY'],
+    ['READY', 'DELETING'],
+    ['DELETING', 'DELETED'],
+  ]);
+  for (const operation of await cloud.operations(id)) {
+    const told = events.filter(({ data }) => data.operation_id === operation.id && data['kind'] !== undefined);
+    expect(told.at(0)).toMatchObject({ type: 'operation.started', data: { kind: operation.kind, requested_by: cloud.key.split(':')[0] } });
+    expect(told.at(-1)).toMatchObject({ type: 'operation.finished', data: { status: 'succeeded' } });
+    const ended = told.flatMap(({ data: { step } }) => (isEnded(step) ? [step] : []));
+    expect(ended, operation.kind).toEqual(operation.steps);
+  }
+  const times = events.map(({ timestamp }) => timestamp);
+  expect(times).toEqual(times.toSorted());
+});
+
+function isEnded(step: unknown): boolean {
+  return typeof step === 'object' && step !== null && 'finished' in step && step.finished !== null;
+}
+
+test('a status and its event are of one transaction: what is rolled back is not told of', async () => {
+  const before = await allEvents();
+  await records.db
+    .transaction()
+    .execute(async (tx) => {
+      await tx.updateTable('services').set({ status: 'UNSTABLE' }).where('id', '=', service.service_id).execute();
+      throw new Error('rolled back');
+    })
+    .catch((error: unknown) => expect(String(error)).toContain('rolled back'));
+  expect(await allEvents()).toEqual(before);
+});
+
+test('whoever has read up to a number never misses a lower one: numbers are given in the order of commits', async () => {
+  const after = await lastEvent();
+  const seen: string[] = [];
+  const stop = new AbortController();
+  const reading = (async () => {
+    for await (const { data } of followEvents({ ...cloud, after, signal: stop.signal }))
+      if (data['status'] === undefined) seen.push(String(data.service_id));
+  })();
+  const insert = (serviceId: string) =>
+    sql`insert into operations (id, project_id, service_id, kind, status, requested_by)
+        values (${newId()}, ${cloud.projectId}, ${serviceId}, 'verifyBackup', 'queued', 'howdah')`;
+  const slow = await records.db.startTransaction().execute();
+  await insert('began_first').execute(slow);
+  await records.db.transaction().execute(async (tx) => void (await insert('began_next').execute(tx)));
+  await expect.poll(() => seen, { timeout: 30_000 }).toEqual(['began_next']);
+  await slow.commit().execute();
+  await expect.poll(() => seen, { timeout: 30_000 }).toEqual(['began_next', 'began_first']);
+  stop.abort();
+  await reading;
+  await sql`delete from operations where service_id in ('began_first', 'began_next')`.execute(records.db);
+});
+
+/** Reads on and on; its connection ends after some events each time, and is opened again where it was. */
+async function readInPieces(after: string, until: () => Promise<string | null>, random: () => number): Promise<string[]> {
+  const seen: string[] = [];
+  let place = after;
+  for (let end = await until(); end === null || BigInt(place) < BigInt(end); end = await until()) {
+    const cut = new AbortController();
+    let left = 1 + Math.floor(random() * 7);
+    const timer = setTimeout(() => cut.abort(), 500);
+    try {
+      for await (const event of followEvents({ ...cloud, after: place, signal: cut.signal })) {
+        seen.push(event.id);
+        place = event.id;
+        if (--left === 0) break;
+      }
+    } catch (error) {
+      // The control plane is being killed.
+      if (!(error instanceof TypeError)) throw error;
+      await sleep(50);
+    } finally {
+      clearTimeout(timer);
+      cut.abort();
+    }
+  }
+  return seen;
+}
+
+test('no gap and no duplicate, over connections that end anywhere and a control plane that is killed', async () => {
+  const seed = Math.floor(Math.random() * 2 ** 31);
+  process.stdout.write(`events.test.ts: seed ${seed}\n`);
+  const after = await lastEvent();
+  let end: string | null = null;
+  const readers = [1, 2, 3].map((n) => readInPieces(after, async () => end, generator(seed + n)));
+  const one = (async () => {
+    for await (const { id } of followEvents({ ...cloud, after })) if (end !== null && BigInt(id) >= BigInt(end)) return;
+  })();
+  let accepted = 0;
+  for (let round = 0; round < 4; round++) {
+    const renames = Array.from({ length: 40 }, async (_, n) => {
+      const answer = await rename(`round ${round} ${n}`).catch(() => null);
+      if (answer?.status === 200) accepted++;
+    });
+    if (round % 2 === 1) {
+      await renames[5];
+      await cloud.stop('SIGKILL');
+      await Promise.all(renames);
+      await cloud.up();
+    }
+    await Promise.all(renames);
+  }
+  end = await lastEvent();
+  const expected = (await allEvents(after)).filter((id) => BigInt(id) <= BigInt(end ?? after));
+  expect(accepted).toBeGreaterThan(80);
+  // Each rename is told of twice: it began, and it ended.
+  expect(expected.length).toBeGreaterThanOrEqual(accepted * 2);
+  // What happens meanwhile may be read or not.
+  const last = BigInt(end);
+  for (const seen of await Promise.all(readers))
+    expect(
+      seen.filter((id) => BigInt(id) <= last),
+      `seed ${seed}`,
+    ).toEqual(expected);
+  await one;
+});
+
+/** Numbers from 0 to 1, the same for the same seed (mulberry32). */
+function generator(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+test('a revoked key ends what it has open at once, and nothing else', async () => {
+  const [mine, other] = [await insertKey(), cloud.key];
+  const ended: string[] = [];
+  const follow = async (key: string, name: string, stop: AbortSignal) => {
+    try {
+      for await (const event of followEvents({ ...cloud, key, signal: stop })) if (event.type === 'service.status') break;
+    } catch (error) {
+      ended.push(`${name}: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  };
+  const stop = new AbortController();
+  const followers = [follow(mine, 'mine', stop.signal), follow(other, 'other', stop.signal)];
+  await expect.poll(openStreams, { timeout: 30_000 }).toBe(2);
+  await revoke(mine);
+  await expect.poll(openStreams, { timeout: 10_000 }).toBe(1);
+  // It comes back and is refused.
+  await expect.poll(() => ended, { timeout: 30_000 }).toEqual([expect.stringContaining('mine: Authorization: no valid key')]);
+  expect(await openStreams()).toBe(1);
+  stop.abort();
+  await Promise.all(followers);
+});
+
+/** Connections to the API that have sent a request and are still answered: of this test, the streams. */
+async function openStreams(): Promise<number> {
+  const text = await (await fetch(`http://127.0.0.1:${cloud.port}/metrics`)).text();
+  return Number(/^howdah_event_streams (\d+)$/m.exec(text)?.[1] ?? -1);
+}
+
+/** A stream that nobody reads from. */
+function openAndStall(key: string): Socket {
+  const socket = new Socket();
+  socket.on('error', () => undefined);
+  socket.connect(cloud.port, '127.0.0.1');
+  socket.write(
+    `GET ${BASE_PATH}/projects/${cloud.projectId}/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${key}\r\nLast-Event-ID: 0\r\n\r\n`,
+  );
+  socket.pause();
+  return socket;
+}
+
+async function memoryMb(): Promise<number> {
+  const status = await readFile(`/proc/${cloud.planePid()}/status`, 'utf8');
+  return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) / 1024;
+}
+
+test('readers that do not read hold no memory, and their key can be revoked', async () => {
+  const [from] = await allEvents();
+  await sql`
+    insert into events (seq, project_id, at, type, doc)
+    select nextval('event_seq'), ${cloud.projectId}, now(), 'service.warnings', json_build_object('data', repeat('x', 4000))::text
+    from generate_series(1, 20000)`.execute(records.db);
+  expect(from).toBeDefined();
+  const key = await insertKey();
+  const before = await memoryMb();
+  const stalled = Array.from({ length: 30 }, () => openAndStall(key));
+  await expect.poll(openStreams, { timeout: 30_000 }).toBe(30);
+  await sleep(3000);
+  // 80 MB for each of them, if they were handed all that there is.
+  expect((await memoryMb()) - before).toBeLessThan(150);
+  await revoke(key);
+  await expect.poll(openStreams, { timeout: 30_000 }).toBe(0);
+  for (const socket of stalled) socket.destroy();
+  await sql`delete from events where type = 'service.warnings'`.execute(records.db);
+});
+
+test('a second control plane tells the same, of what the first one does, and ends the streams of a revoked key', async () => {
+  const other = await openOther();
+  try {
+    await followBeside(other.store);
+  } finally {
+    await other.close();
+  }
+});
+
+async function followBeside(store: Store): Promise<void> {
+  const hub = createEventHub(store);
+  const key = await insertKey();
+  const after = await lastEvent();
+  const told: string[] = [];
+  const stream = hub.open({ projectId: cloud.projectId, publicKey: key.split(':')[0] ?? '', after, follow: true });
+  const reading = (async () => {
+    try {
+      for await (const text of stream) told.push(...[...String(text).matchAll(/^id: (\d+)$/gm)].map(([, id]) => id ?? ''));
+    } catch {
+      // cut
+    }
+  })();
+  for (let n = 0; n < 20; n++) await rename(`seen by another ${n}`);
+  await expect.poll(() => told, { timeout: 30_000 }).toEqual(await allEvents(after));
+  await revoke(key);
+  await reading;
+}
+
+/** What another control plane would stand on: connections of its own to the same records. */
+async function openOther() {
+  const connection = storeConnection(await prepareMachine(cloud.home));
+  const pool = new Pool({ ...connection, max: 2, application_name: 'howdah test' });
+  const session = new Client(connection);
+  await session.connect();
+  const listeners: [string, Listener][] = [];
+  session.on('notification', ({ channel, payload }) => {
+    for (const [wanted, listener] of listeners) if (wanted === channel) listener(payload ?? '');
+  });
+  for (const channel of ['howdah_event', 'howdah_key']) await session.query(`listen ${channel}`);
+  const store: Store = {
+    db: records.db,
+    pool,
+    listen: (channel, listener) => void listeners.push([channel, listener]),
+    close: async () => undefined,
+  };
+  return {
+    store,
+    close: async () => {
+      await session.end();
+      await pool.end();
+    },
+  };
+}
+
+test('a stream begins with the next event, after the one that is named, or is told that it comes too late', async () => {
+  const all = await allEvents();
+  const middle = all.at(-5) ?? '';
+  expect((await eventsUpToNow(middle)).map(({ id }) => id)).toEqual(await allEvents(middle));
+  const url = `${cloud.apiUrl}/projects/${cloud.projectId}/events?follow=false`;
+  const headers = { Authorization: `Bearer ${cloud.key}` };
+  expect(await (await fetch(url, { headers })).text()).toBe('retry: 1000\n\n');
+  const byQuery = await (await fetch(`${url}&last_event_id=${middle}`, { headers })).text();
+  expect(byQuery.match(/^id: /gm)).toHaveLength(4);
+  for (const bad of ['x', '-1', '1.5', '9'.repeat(40), "1' or '1"]) {
+    const refused = await fetch(url, { headers: { ...headers, 'Last-Event-ID': bad } });
+    expect([refused.status, await refused.text()]).toEqual([400, expect.stringContaining('Last-Event-ID: found')]);
+  }
+  expect((await fetch(url.replace(cloud.projectId, newId()), { headers })).status).toBe(403);
+  expect((await fetch(url, { method: 'HEAD', headers })).status).toBe(405);
+  await sql`insert into event_horizon values (${all[2] ?? '0'})`.execute(records.db);
+  const late = await (await fetch(`${url}&last_event_id=${all[0]}`, { headers })).text();
+  expect(late).toMatch(/^retry: 1000\n\nevent: gap\ndata: \{.*\}\n\n(id|$)/);
+  const inTime = await (await fetch(`${url}&last_event_id=${all[2]}`, { headers })).text();
+  expect(inTime).not.toContain('gap');
+});
+
+test('another project is told nothing of it', async () => {
+  const projectId = newId();
+  await records.db.insertInto('projects').values({ id: projectId, name: 'other' }).execute();
+  const key = await insertKey(projectId);
+  const told: Event[] = [];
+  for await (const event of followEvents({ ...cloud, projectId, key, after: '0', follow: false })) told.push(event);
+  expect(told).toEqual([]);
+  await expect(
+    (async () => {
+      for await (const event of followEvents({ ...cloud, key, follow: false })) told.push(event);
+    })(),
+  ).rejects.toThrow(/does not reach that project/);
+});
+
+test('a stop of the control plane ends streams in order, and the next one goes on', async () => {
+  const after = await lastEvent();
+  const seen: string[] = [];
+  const stop = new AbortController();
+  const reading = (async () => {
+    for await (const { id } of followEvents({ ...cloud, after, signal: stop.signal })) seen.push(id);
+  })();
+  await expect.poll(openStreams, { timeout: 30_000 }).toBe(1);
+  const begun = performance.now();
+  await cloud.stop('SIGTERM');
+  // Not after the grace for requests that do not end.
+  expect(performance.now() - begun).toBeLessThan(60_000);
+  await cloud.up();
+  await rename('after a stop');
+  await expect.poll(async () => seen.join() !== '' && seen.join() === (await allEvents(after)).join(), { timeout: 30_000 }).toBe(true);
+  stop.abort();
+  await reading;
+});

@@ -1,0 +1,423 @@
+/** Forks and snapshots while their parent, their disk or their own service is taken from under them: nothing torn, lost or left over. */
+import { readdir, readFile, rm, statfs, truncate, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createLayout } from '../src/engine/local/layout.ts';
+import { signal } from '../src/engine/local/processes.ts';
+import { run } from '../src/engine/local/run.ts';
+import { findServer } from '../src/engine/local/server.ts';
+import { age, bornOf, insert, isGone, latestOf, moment, namesIn, power, withClient, type Born } from './crash-scenes.ts';
+import { installCrashing, until, type Stand } from './crash.ts';
+import { makeHome, type Installation, type Service } from './harness.ts';
+import { openRecords } from './records.ts';
+
+/** What is deleted here is gone as soon as nobody needs it. */
+let stand: Stand;
+let cloud: Stand['cloud'];
+beforeAll(async () => {
+  stand = await installCrashing({ HOWDAH_UNDELETE_HOURS: '0' });
+  ({ cloud } = stand);
+});
+afterAll(async () => {
+  expect(await stand.destroy()).toEqual([]);
+});
+
+const newParent = async (name: string): Promise<Born> => {
+  const parent = await cloud.create({ name, service_type: 'POSTGRES' });
+  await withClient(cloud, parent, (client) => client.query(makeLedger));
+  return parent;
+};
+
+/** Asks for a fork without waiting for it. */
+const askFork = async (parent: Born, body: object): Promise<Born> => {
+  const { status, body: answer } = await cloud.request('POST', `/services/${parent.service_id}/forkService`, body);
+  expect(status, JSON.stringify(answer)).toBe(202);
+  return bornOf(answer);
+};
+const fork = async (parent: Born, body: object): Promise<Born> => {
+  const child = await askFork(parent, body);
+  await cloud.until(child.service_id, 'READY');
+  return child;
+};
+
+const roleOf = (parent: Born): Record<string, string> => ({ [parent.service_id]: 'parent' });
+const remove = ({ service_id }: Born) => cloud.request('DELETE', `/services/${service_id}`);
+const gone = (service: Born) => until(() => isGone(cloud, service), 'a delete does not end');
+const kill = async ({ service_id }: Born): Promise<void> => {
+  const server = await findServer(createLayout(join(cloud.home, 'data')).service(service_id));
+  signal(server?.postmaster.pid ?? 0, 'SIGKILL');
+};
+const clear = async (...services: Born[]): Promise<void> => {
+  for (const service of services) await remove(service);
+  for (const service of services) await gone(service);
+  expect(await cloud.audit()).toEqual([]);
+};
+
+/** Waits until something is under way, and long enough for it to do harm. */
+const hasBegun = async ({ service_id: id }: Born, kind: string): Promise<void> => {
+  await until(
+    async () => (await cloud.operations(id)).some((found) => found.kind === kind && found.status !== 'queued'),
+    `${kind} never begins`,
+  );
+  await sleep(500);
+};
+
+/** Many tables that one transaction changes together: a copy that is of no one moment shows two values or more. */
+const TABLES = Array.from({ length: 60 }, (_, n) => `ledger_${n}`);
+const makeLedger = TABLES.map((table) => `create table ${table} as select 0 as v`).join(';');
+const turnPage = (parent: Born): Promise<unknown> =>
+  withClient(cloud, parent, (client) => client.query(`begin; ${TABLES.map((table) => `update ${table} set v = v + 1`).join(';')}; commit`));
+const pagesOf = (service: Born): Promise<number[]> =>
+  withClient(cloud, service, async (client) => {
+    const { rows } = await client.query<{ v: number }>(TABLES.map((table) => `select v from ${table}`).join(' union '));
+    return rows.map(({ v }) => v).toSorted((a, b) => a - b);
+  });
+
+const COPY = 'copyFile services/new.new/data/*';
+/** About the middle of the files of a service. */
+const MIDDLE = 600;
+
+describe('a parent that changes while it is forked', () => {
+  test('paused, and started and written to: the fork is of one moment', async () => {
+    const parent = await newParent('wakes');
+    await power(cloud, parent, 'stop');
+    await stand.holdAt(roleOf(parent), COPY, MIDDLE);
+    const child = await askFork(parent, { fork_strategy: 'NOW' });
+    await stand.held();
+    await power(cloud, parent, 'start');
+    await turnPage(parent);
+    await power(cloud, parent, 'stop');
+    await stand.release();
+    await cloud.until(child.service_id, 'READY');
+    expect(await pagesOf(child)).toHaveLength(1);
+    await clear(child, parent);
+  });
+
+  test('running, and stopped: the fork is made of what lies still then', async () => {
+    const parent = await newParent('falls asleep');
+    await stand.holdAt(roleOf(parent), COPY, MIDDLE);
+    const child = await askFork(parent, { fork_strategy: 'NOW' });
+    await stand.held();
+    await turnPage(parent);
+    await power(cloud, parent, 'stop');
+    await stand.release();
+    await cloud.until(child.service_id, 'READY');
+    expect(await pagesOf(child)).toEqual([1]);
+    expect((await cloud.get(parent.service_id)).status).toBe('PAUSED');
+    await clear(child, parent);
+  });
+
+  test('running, and killed: both come to be READY, and the fork is of one moment', async () => {
+    const parent = await newParent('dies');
+    await stand.holdAt(roleOf(parent), COPY, MIDDLE);
+    const child = await askFork(parent, { fork_strategy: 'NOW' });
+    await stand.held();
+    await turnPage(parent);
+    await kill(parent);
+    await cloud.until(parent.service_id, 'UNSTABLE');
+    await cloud.until(parent.service_id, 'READY');
+    await stand.release();
+    await cloud.until(child.service_id, 'READY');
+    expect(await pagesOf(child)).toEqual([1]);
+    await clear(child, parent);
+  });
+
+  test('running, and resized: both come to be READY, and the fork is of one moment', async () => {
+    const parent = await newParent('grows');
+    await stand.holdAt(roleOf(parent), COPY, MIDDLE);
+    const child = await askFork(parent, { fork_strategy: 'NOW' });
+    await stand.held();
+    await turnPage(parent);
+    await cloud.request('POST', `/services/${parent.service_id}/resize`, { cpu_millis: '1000' });
+    await cloud.until(parent.service_id, 'READY');
+    await stand.release();
+    await cloud.until(child.service_id, 'READY');
+    expect(await pagesOf(child)).toEqual([1]);
+    await clear(child, parent);
+  });
+
+  test('paused at the point in time, and started and written to before the fork has recovered: nothing later is in it', async () => {
+    const parent = await newParent('goes on');
+    await insert(cloud, parent, 'before');
+    await power(cloud, parent, 'stop');
+    // Its recovery comes to the end of all there is; it is started a second time to go on from there.
+    await stand.holdAt(roleOf(parent), 'rm services/new/pid', 2);
+    const child = await askFork(parent, { fork_strategy: 'PITR', target_time: await latestOf(cloud, parent) });
+    await stand.held();
+    await power(cloud, parent, 'start');
+    await insert(cloud, parent, 'later');
+    await stand.release();
+    await cloud.until(child.service_id, 'READY');
+    expect(await namesIn(cloud, child)).toEqual(['before']);
+    await clear(child, parent);
+  });
+});
+
+describe('a parent that is deleted while it is forked', () => {
+  test.each([
+    ['NOW, running', 'NOW', COPY, MIDDLE, false],
+    ['NOW, paused', 'NOW', COPY, MIDDLE, true],
+    ['LAST_SNAPSHOT', 'LAST_SNAPSHOT', COPY, MIDDLE, false],
+    ['PITR, being cloned', 'PITR', COPY, MIDDLE, false],
+    ['PITR, being recovered', 'PITR', 'rm services/new/pid', 1, false],
+  ])('%s: stays until the fork is born, which is whole', async (_, strategy, effect, nth, paused) => {
+    const parent = await newParent('leaves');
+    await turnPage(parent);
+    const pitr = strategy === 'PITR' ? { target_time: await moment(cloud, parent) } : {};
+    if (paused) await power(cloud, parent, 'stop');
+    await stand.holdAt(roleOf(parent), effect, nth);
+    const child = await askFork(parent, { fork_strategy: strategy, ...pitr });
+    await stand.held();
+    await remove(parent);
+    await hasBegun(parent, 'delete');
+    await stand.release();
+    await cloud.until(child.service_id, 'READY');
+    await gone(parent);
+    expect(strategy === 'LAST_SNAPSHOT' ? await namesIn(cloud, child) : await pagesOf(child)).toEqual(
+      strategy === 'LAST_SNAPSHOT' ? [] : [1],
+    );
+    await clear(child);
+  });
+
+  test('a fork of a fork does not mind that its grandparent and its parent go', async () => {
+    const grandparent = await newParent('grandparent');
+    await turnPage(grandparent);
+    const parent = await fork(grandparent, { fork_strategy: 'NOW' });
+    await stand.holdAt(roleOf(parent), COPY, MIDDLE);
+    const child = await askFork(parent, { fork_strategy: 'NOW' });
+    await stand.held();
+    await remove(grandparent);
+    await remove(parent);
+    await gone(grandparent);
+    await hasBegun(parent, 'delete');
+    await stand.release();
+    await cloud.until(child.service_id, 'READY');
+    await gone(parent);
+    expect(await pagesOf(child)).toEqual([1]);
+    await clear(child);
+  });
+});
+
+describe('snapshots that are pruned', () => {
+  test('while a fork is being made of one: the fork is whole', async () => {
+    const parent = await newParent('prunes');
+    const { snapshots } = createLayout(join(cloud.home, 'data')).service(parent.service_id);
+    const whole = async () => (await readdir(snapshots)).filter((name) => !name.endsWith('.new')).toSorted();
+    const [birth = ''] = await whole();
+    await age(join(snapshots, birth, 'snapshot.json'));
+    await turnPage(parent);
+    // Whenever it has become READY it is seen to: a snapshot is taken, where one is due.
+    await power(cloud, parent, 'stop');
+    await power(cloud, parent, 'start');
+    await until(async () => (await whole()).length === 2, 'no snapshot is taken');
+    const old = (await whole()).at(-1) ?? '';
+    await stand.holdAt(roleOf(parent), COPY, MIDDLE);
+    const child = await askFork(parent, { fork_strategy: 'LAST_SNAPSHOT' });
+    await stand.held();
+    // Both are out of the window now, and a third one is due.
+    for (const name of await whole()) await age(join(snapshots, name, 'snapshot.json'));
+    for (const name of await whole()) await age(join(snapshots, name, 'snapshot.json'));
+    await turnPage(parent);
+    await power(cloud, parent, 'stop');
+    await power(cloud, parent, 'start');
+    await until(async () => (await whole()).length === 3, 'no third snapshot is taken');
+    expect(await whole()).toContain(old);
+    await stand.release();
+    await cloud.until(child.service_id, 'READY');
+    expect(await pagesOf(child)).toEqual([1]);
+    await clear(child, parent);
+  });
+});
+
+describe('many at once', () => {
+  test('ten forks of one parent under writes, of each strategy: each of one moment', async () => {
+    const parent = await newParent('crowded');
+    await turnPage(parent);
+    const target_time = await moment(cloud, parent);
+    let writing = true;
+    const writes = (async () => {
+      for (let count = 0; ; count++) {
+        if (!writing) return count;
+        await turnPage(parent);
+      }
+    })();
+    const strategies = Array.from({ length: 10 }, (_, n) =>
+      n % 5 === 3 ? { fork_strategy: 'PITR', target_time } : { fork_strategy: 'NOW' },
+    );
+    const children = await Promise.all(strategies.map((body) => fork(parent, body)));
+    writing = false;
+    expect(await writes).toBeGreaterThan(0);
+    for (const [index, child] of children.entries()) {
+      const pages = await pagesOf(child);
+      expect(pages).toHaveLength(1);
+      if (strategies[index]?.fork_strategy === 'PITR') expect(pages).toEqual([1]);
+    }
+    expect(new Set(children.map(({ endpoint }) => endpoint.port)).size).toBe(children.length);
+    await clear(parent, ...children);
+  });
+
+  test('more forks than are looked at side by side, of a parent that hangs: it is mended, and they are born', async () => {
+    const parent = await newParent('hangs');
+    const server = await findServer(createLayout(join(cloud.home, 'data')).service(parent.service_id));
+    signal(server?.postmaster.pid ?? 0, 'SIGSTOP');
+    const children = await Promise.all(Array.from({ length: 9 }, () => askFork(parent, { fork_strategy: 'NOW' })));
+    for (const child of children) await cloud.until(child.service_id, 'READY');
+    await cloud.until(parent.service_id, 'READY');
+    await clear(parent, ...children);
+  });
+});
+
+describe('a fork that is deleted while it is made', () => {
+  test.each([
+    ['being cloned', COPY, MIDDLE],
+    ['whole, not started', 'rm services/new/pid', 1],
+    ['running, its password not set', 'writeFile services/new/howdah.json.new', 1],
+  ])('%s: is gone, and its parent notices nothing', async (_, effect, nth) => {
+    const parent = await newParent('bereft');
+    await stand.holdAt(roleOf(parent), effect, nth);
+    const child = await askFork(parent, { fork_strategy: 'NOW' });
+    await stand.held();
+    await remove(child);
+    await stand.release();
+    await gone(child);
+    expect((await readdir(join(cloud.home, 'data', 'services'))).filter((name) => name.startsWith(child.service_id))).toEqual([]);
+    expect(await pagesOf(await fork(parent, { fork_strategy: 'NOW' }))).toEqual([0]);
+    await clear(parent);
+  });
+});
+
+test('a fork that the machine went down with before its files were on the disk is made anew', async () => {
+  const parent = await newParent('outlives');
+  await insert(cloud, parent, 'kept');
+  await stand.holdAt(roleOf(parent), 'rm services/new/pid');
+  const child = await askFork(parent, { fork_strategy: 'NOW' });
+  await stand.held();
+  await cloud.stop('SIGKILL');
+  await stand.disarm();
+  // What is left after the power comes back: another boot, names without what they stand for.
+  const { data, marker } = createLayout(join(cloud.home, 'data')).service(child.service_id);
+  await truncate(join(data, 'global', 'pg_control'));
+  const note: unknown = JSON.parse(await readFile(marker, 'utf8'));
+  await writeFile(marker, JSON.stringify({ ...Object(note), madeIn: 'the boot before' }));
+  await cloud.up();
+  await cloud.until(child.service_id, 'READY');
+  expect(await namesIn(cloud, child)).toEqual(['kept']);
+  const [operation] = await cloud.operations(child.service_id);
+  expect(operation?.steps.map(({ name }) => name)).toContain('discard unfinished data');
+  await clear(child, parent);
+});
+
+describe('a service whose time to be restored is over', () => {
+  const END_MS = 3600;
+
+  /** The next service, when it is this port's turn. */
+  const nextAt = async (mortals: Installation, port: number): Promise<Service> => {
+    const records = await openRecords(mortals.home);
+    await records.db
+      .updateTable('regions')
+      .set({ last_port: port - 1 })
+      .execute();
+    await records.close();
+    return mortals.create({ name: 'next', service_type: 'POSTGRES' });
+  };
+
+  const isRecorded = async (mortals: Installation, { service_id }: Service): Promise<boolean> => {
+    const records = await openRecords(mortals.home);
+    const row = await records.db.selectFrom('services').select('id').where('id', '=', service_id).executeTakeFirst();
+    await records.close();
+    return row !== undefined;
+  };
+
+  test("is gone for good, its port is somebody else's, and a restore that comes while it goes is refused", async () => {
+    const mortal = await installCrashing({ HOWDAH_UNDELETE_HOURS: String(END_MS / 3_600_000) });
+    const { cloud: mortals } = mortal;
+    try {
+      const service = await mortals.create({ name: 'mortal', service_type: 'POSTGRES' });
+      await insert(mortals, service, 'precious');
+      const askRestore = () => mortals.request('POST', `/services/${service.service_id}/restore`);
+      // A delete, a restore and another delete at once: whoever is last wins, and nothing is torn.
+      await mortals.request('DELETE', `/services/${service.service_id}`);
+      await until(() => isGone(mortals, service), 'a delete does not end');
+      await Promise.all([askRestore(), mortals.request('DELETE', `/services/${service.service_id}`), askRestore()]);
+      await until(async () => (await mortals.operations()).every(({ finished }) => finished !== null), 'goes on for ever');
+      if (await isGone(mortals, service)) expect((await askRestore()).status).toBe(202);
+      await mortals.until(service.service_id, 'READY');
+      expect(await namesIn(mortals, service)).toEqual(['precious']);
+
+      await mortal.holdAt({ [service.service_id]: 'it' }, 'rename services/it → trash/it');
+      await mortals.request('DELETE', `/services/${service.service_id}`);
+      await mortal.held();
+      expect((await askRestore()).status).toBe(404);
+      const taken = await nextAt(mortals, service.endpoint.port);
+      expect(taken.endpoint.port).not.toBe(service.endpoint.port);
+      await mortal.release();
+      await until(async () => !(await readdir(join(mortals.home, 'data', 'services'))).includes(service.service_id), 'its data stays');
+      await expect.poll(() => mortals.audit(), { timeout: 60_000 }).toEqual([]);
+      expect((await askRestore()).status).toBe(404);
+      // Its data goes before its record, and the port with the record.
+      await until(async () => !(await isRecorded(mortals, service)), 'its record stays');
+      expect((await nextAt(mortals, service.endpoint.port)).endpoint.port).toBe(service.endpoint.port);
+    } finally {
+      expect(await mortal.destroy()).toEqual([]);
+    }
+  });
+});
+
+// A file system of its own is what can be filled without harm, and it takes root to mount one.
+describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
+  test('in the middle of a fork, and of a snapshot: the reason is said, nothing half made stays, and both go on once there is room', async () => {
+    const disk = await makeHome();
+    await run('mount', ['-t', 'tmpfs', '-o', 'size=1500m,mode=0755', 'howdah-test', disk]);
+    const small = await installCrashing({ HOWDAH_HOME: join(disk, 'home'), HOWDAH_UNDELETE_HOURS: '0' });
+    const filler = join(disk, 'filler');
+    const fill = async (): Promise<void> => {
+      const { bavail, bsize } = await statfs(disk);
+      await run('dd', ['if=/dev/zero', `of=${filler}`, 'bs=1M', `count=${Math.ceil((bavail * bsize) / 1e6)}`]).catch(() => undefined);
+    };
+    try {
+      const parent = await small.cloud.create({ name: 'fills', service_type: 'POSTGRES' });
+      await insert(small.cloud, parent, 'kept');
+      const { services, service } = createLayout(join(small.cloud.home, 'data'));
+      await small.holdAt(roleOf(parent), COPY, MIDDLE);
+      const { body } = await small.cloud.request('POST', `/services/${parent.service_id}/forkService`, { fork_strategy: 'LAST_SNAPSHOT' });
+      const child = bornOf(body);
+      await small.held();
+      await fill();
+      await small.release();
+      await small.cloud.until(child.service_id, 'UNSTABLE');
+      const [operation] = await small.cloud.operations(child.service_id);
+      expect(operation?.error).toMatch(/clone parent: .*no space left/i);
+      expect((await readdir(services)).filter((name) => name.endsWith('.new'))).toEqual([]);
+      await rm(filler);
+      await small.cloud.until(child.service_id, 'READY');
+
+      const { snapshots } = service(parent.service_id);
+      const [birth = ''] = await readdir(snapshots);
+      await age(join(snapshots, birth, 'snapshot.json'));
+      await power(small.cloud, parent, 'stop');
+      await small.holdAt(roleOf(parent), 'copyFile services/parent/snapshots/TIME.new/data/*', MIDDLE);
+      await power(small.cloud, parent, 'start');
+      await small.held();
+      await fill();
+      await small.release();
+      const problemOf = async () => {
+        const { body: backups } = await small.cloud.request('GET', `/services/${parent.service_id}/backups`);
+        return typeof backups === 'object' && backups !== null && 'problem' in backups ? backups.problem : backups;
+      };
+      await expect.poll(problemOf, { timeout: 60_000 }).toMatch(/no snapshot could be taken: .*no space left/i);
+      expect((await readdir(snapshots)).filter((name) => name.endsWith('.new'))).toEqual([]);
+      await rm(filler);
+      await power(small.cloud, parent, 'stop');
+      await power(small.cloud, parent, 'start');
+      await expect.poll(problemOf, { timeout: 60_000 }).toBe(null);
+      expect(await readdir(snapshots)).toHaveLength(2);
+      expect(await namesIn(small.cloud, parent)).toEqual(['kept']);
+    } finally {
+      await rm(filler, { force: true });
+      expect(await small.destroy()).toEqual([]);
+      await run('umount', [disk]);
+      await rm(disk, { recursive: true });
+    }
+  });
+});

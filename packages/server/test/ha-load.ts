@@ -1,0 +1,207 @@
+/**
+ * A load that writes numbers all the while and remembers which were acknowledged, and a sampler that asks each member many times a second
+ * whether it takes writes: what is told by them does not depend on what the control plane says.
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
+import { createLayout, type Layout } from '../src/engine/local/layout.ts';
+import { childrenOf, signal } from '../src/engine/local/processes.ts';
+import { findServer } from '../src/engine/local/server.ts';
+import { connectTo, type Installation, type Service } from './harness.ts';
+
+export type Born = Service & { initial_password: string };
+
+export const layoutOf = (cloud: Pick<Installation, 'home'>): Layout => createLayout(join(cloud.home, 'data'));
+
+/** The pid of a member's postmaster. */
+export async function postmasterOf(cloud: Pick<Installation, 'home'>, service: Pick<Service, 'service_id'>, n: number): Promise<number> {
+  const server = await findServer(layoutOf(cloud).member(service.service_id, n));
+  if (server === null) throw new Error(`member ${n} of ${service.service_id} does not run`);
+  return server.postmaster.pid;
+}
+
+/** A process of a member by what it calls itself, like "walreceiver". */
+export async function backendOf(postmaster: number, title: string): Promise<number> {
+  for (const pid of await childrenOf(postmaster)) {
+    if (readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(title)) return pid;
+  }
+  throw new Error(`no ${title} below ${postmaster}`);
+}
+
+export type Load = Awaited<ReturnType<typeof startLoad>>;
+
+/**
+ * Writes without pause into the service's own table. A number is acknowledged when its commit came back without a warning; whether
+ * one is there whose session broke nobody knows.
+ */
+export async function startLoad(cloud: Installation, service: Born) {
+  const setup = await connectTo(cloud, service, service.initial_password);
+  await setup.query('create table if not exists load (n integer primary key)');
+  const before = (await setup.query<{ n: number | null }>('select max(n) as n from load')).rows[0]?.n ?? 0;
+  await setup.end();
+  const acknowledged: { n: number; atMs: number }[] = [];
+  const refused: string[] = [];
+  let next = before + 1;
+  let stopping = false;
+
+  const session = async (): Promise<void> => {
+    let client: Client;
+    try {
+      client = await connectTo(cloud, service, service.initial_password);
+    } catch (error) {
+      refused.push(error instanceof Error ? error.message : String(error));
+      await sleep(2);
+      return;
+    }
+    let warned = false;
+    client.on('notice', () => {
+      warned = true;
+    });
+    try {
+      while (!stopping) {
+        const n = next++;
+        warned = false;
+        await client.query('insert into load values ($1)', [n]);
+        if (!warned) acknowledged.push({ n, atMs: performance.now() });
+      }
+      await client.end();
+    } catch {
+      client.connection.stream.destroy(); // its server is gone: another session
+    }
+  };
+  const ended = (async () => {
+    while (!stopping) await session();
+  })();
+
+  return {
+    acknowledged,
+    /** Why new sessions could not begin. */
+    refused,
+    /** Waits until a write was acknowledged that began after now. */
+    goesOn: async (): Promise<void> => {
+      const from = next;
+      while ((acknowledged.at(-1)?.n ?? 0) <= from) await sleep(2);
+    },
+    /** The longest time without an acknowledged write since a moment, in ms. */
+    longestGapMs: (sinceMs: number): number => {
+      const times = [sinceMs, ...acknowledged.map(({ atMs }) => atMs).filter((atMs) => atMs >= sinceMs)];
+      return Math.max(0, ...times.slice(1).map((atMs, index) => atMs - (times[index] ?? atMs)));
+    },
+    /** Ends it. @returns the acknowledged numbers that are not there */
+    stop: async (): Promise<number[]> => {
+      stopping = true;
+      await ended;
+      const client = await connectTo(cloud, service, service.initial_password);
+      const there = new Set((await client.query<{ n: number }>('select n from load')).rows.map(({ n }) => n));
+      await client.end();
+      return acknowledged.filter(({ n }) => !there.has(n)).map(({ n }) => n);
+    },
+  };
+}
+
+const SAMPLE_MS = 20;
+/** Who has not answered by then does not count: it hangs. */
+const ANSWER_MS = 200;
+
+/** Asks every member each 20 ms whether it takes writes. */
+export function startSampler(cloud: Installation, service: Pick<Service, 'service_id'>) {
+  const layout = layoutOf(cloud);
+  const clients = new Map<number, Client>();
+  const asked = new Set<Client>();
+  const violations: string[] = [];
+  let samples = 0;
+  let stopping = false;
+
+  const ask = async (n: number): Promise<boolean> => {
+    const paths = layout.member(service.service_id, n);
+    const pidFile = join(paths.data, 'postmaster.pid');
+    try {
+      let client = clients.get(n);
+      if (client === undefined) {
+        if (!existsSync(pidFile)) return false;
+        const port = Number(readFileSync(pidFile, 'utf8').split('\n')[3]);
+        client = new Client({ host: paths.socket, port, user: 'howdah', database: 'postgres', connectionTimeoutMillis: ANSWER_MS });
+        client.on('error', () => undefined);
+        const fresh = client;
+        client.once('end', () => clients.get(n) === fresh && clients.delete(n));
+        await client.connect();
+        clients.set(n, client);
+      }
+      // One that hangs is not asked again before it has answered.
+      if (asked.has(client)) return false;
+      const mine = client;
+      asked.add(mine);
+      const answer = client.query<{ recovering: boolean }>('select pg_is_in_recovery() as recovering').finally(() => asked.delete(mine));
+      answer.catch(() => undefined);
+      const { rows } = await Promise.race([answer, sleep(ANSWER_MS).then(() => ({ rows: [] }))]);
+      return rows[0]?.recovering === false;
+    } catch {
+      return false; // it does not run
+    }
+  };
+
+  const ended = (async () => {
+    while (!stopping) {
+      const answers = await Promise.all([0, 1, 2].map(ask));
+      samples += 1;
+      const writers = answers.flatMap((writes, n) => (writes ? [n] : []));
+      if (writers.length > 1) violations.push(`members ${writers.join(' and ')} take writes at ${new Date().toISOString()}`);
+      await sleep(SAMPLE_MS);
+    }
+  })();
+
+  return {
+    violations,
+    samples: () => samples,
+    stop: async (): Promise<string[]> => {
+      stopping = true;
+      await ended;
+      for (const client of clients.values()) client.connection.stream.destroy();
+      return violations;
+    },
+  };
+}
+
+/** Waits until a member is the primary. */
+export async function untilPrimary(cloud: Installation, service: Pick<Service, 'service_id'>, n: number): Promise<void> {
+  while (layoutOf(cloud).primaryOf(service.service_id) !== n) await sleep(2);
+}
+
+/** Waits until all members but the primary follow it. */
+export async function untilRedundant(cloud: Installation, service: Born, replicas: number, sync: number): Promise<void> {
+  const layout = layoutOf(cloud);
+  for (;;) {
+    try {
+      const paths = layout.member(service.service_id, layout.primaryOf(service.service_id));
+      const port = Number(readFileSync(join(paths.data, 'postmaster.pid'), 'utf8').split('\n')[3]);
+      const client = new Client({ host: paths.socket, port, user: 'howdah', database: 'postgres' });
+      client.on('error', () => undefined);
+      await client.connect();
+      const { rows } = await client.query<{ all: number; sync: number }>(
+        `select count(*)::int as all, (count(*) filter (where sync_state = 'quorum'))::int as sync from pg_stat_replication where state = 'streaming'`,
+      );
+      await client.end();
+      const [row] = rows;
+      if (row?.all === replicas && row.sync >= sync && (await cloud.get(service.service_id)).status === 'READY') return;
+    } catch {
+      // on its way
+    }
+    await sleep(20);
+  }
+}
+
+/** Kills the primary's postmaster. @returns the member that it was */
+export async function killPrimary(cloud: Installation, service: Pick<Service, 'service_id'>): Promise<number> {
+  // In the middle of a switchover there is none for a moment.
+  for (;;) {
+    const n = layoutOf(cloud).primaryOf(service.service_id);
+    const server = await findServer(layoutOf(cloud).member(service.service_id, n));
+    if (server !== null) {
+      signal(server.postmaster.pid, 'SIGKILL');
+      return n;
+    }
+    await sleep(5);
+  }
+}

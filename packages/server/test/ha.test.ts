@@ -1,0 +1,517 @@
+/** High availability: what dies, hangs or is moved while a load writes; what was acknowledged is there, and never do two take writes. */
+import { randomInt } from 'node:crypto';
+import { fileURLToPath } from 'node:url';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe as anyDescribe, expect, test as anyTest } from 'vitest';
+import { findDaemon, findProgram } from '../src/engine/local/daemon.ts';
+import { childrenOf, signal } from '../src/engine/local/processes.ts';
+import { proofOf } from './crash-scenes.ts';
+import { connectTo, install, type Answer, type Installation } from './harness.ts';
+import {
+  backendOf,
+  killPrimary,
+  layoutOf,
+  postmasterOf,
+  startLoad,
+  startSampler,
+  untilPrimary,
+  untilRedundant,
+  type Born,
+} from './ha-load.ts';
+
+const pgbouncer = (await findProgram('pgbouncer')) !== null;
+// Without HAProxy there are no replicas.
+const installed = (await findProgram('haproxy')) !== null;
+const describe = anyDescribe.runIf(installed);
+const test = anyTest.runIf(installed);
+
+let cloud: Installation;
+beforeAll(async () => {
+  cloud = await install({ HOWDAH_FAILOVER_REST_SECONDS: '0', HOWDAH_SNAPSHOT_HOURS: '0.001' });
+});
+afterAll(async () => {
+  expect(await cloud.destroy()).toEqual([]);
+});
+
+/** Failovers of every run; `npm run soak:failover` does more. */
+const ROUNDS = 20;
+const SEED = Number(process.env['SEED'] ?? randomInt(2 ** 31));
+/** A number from 0 to below 1 that follows from the seed and what it is for. */
+const chance = (what: number): number => (((SEED + what * 2_654_435_761) >>> 0) % 1000) / 1000;
+
+const pair = (name: string, sync = 1, replicas = 1): Promise<Born> =>
+  cloud.create({ name, service_type: 'POSTGRES', replica_count: replicas, sync_replica_count: sync });
+
+const accepted = ({ status, body }: Answer): void => expect(status, JSON.stringify(body)).toBe(202);
+
+async function act(service: Born, action: string, body?: object): Promise<void> {
+  accepted(await cloud.request('POST', `/services/${service.service_id}/${action}`, body));
+  await cloud.until(service.service_id, 'READY');
+}
+
+const newest = async (service: Born, kind: string) =>
+  (await cloud.operations(service.service_id)).find((operation) => operation.kind === kind);
+
+/** Runs something under a load and a sampler, and returns what the load saw. */
+async function underLoad(service: Born, work: (load: Awaited<ReturnType<typeof startLoad>>) => Promise<void>, on = cloud) {
+  const load = await startLoad(on, service);
+  const sampler = startSampler(on, service);
+  await load.goesOn();
+  await work(load);
+  await load.goesOn();
+  const violations = await sampler.stop();
+  const lost = await load.stop();
+  return { lost, violations, acknowledged: load.acknowledged.length, refused: load.refused };
+}
+
+const NOTHING_LOST = { lost: [], violations: [] };
+
+describe('the primary of a pair is killed', () => {
+  test('again and again: the other takes over, nothing acknowledged is lost, and the old one follows', async () => {
+    const service = await pair('killed');
+    expect(service.ha_replicas).toEqual({ replica_count: 1, sync_replica_count: 1 });
+    const gaps: number[] = [];
+    const seen = await underLoad(service, async (load) => {
+      for (let round = 0; round < ROUNDS; round++) {
+        await untilRedundant(cloud, service, 1, 1);
+        await sleep(chance(round) * 100);
+        const killedMs = performance.now();
+        const before = await killPrimary(cloud, service);
+        await untilPrimary(cloud, service, 1 - before);
+        await load.goesOn();
+        gaps.push(Math.round(load.longestGapMs(killedMs)));
+      }
+    });
+    console.log(`seed ${SEED}: write gaps ${gaps.join(', ')} ms; ${seen.acknowledged} acknowledged`);
+    expect(seen).toMatchObject(NOTHING_LOST);
+    const operation = await newest(service, 'failover');
+    expect(operation).toMatchObject({ requested_by: 'howdah', status: 'succeeded' });
+    expect(operation?.steps.map(({ name }) => name)).toEqual(['fence', 'promote']);
+    await untilRedundant(cloud, service, 1, 1);
+  });
+
+  test('a password that was changed before is the new one after', async () => {
+    const service = await pair('password');
+    const password = 'changed-just-before';
+    expect((await cloud.request('POST', `/services/${service.service_id}/updatePassword`, { password })).status).toBe(204);
+    await killPrimary(cloud, service);
+    await untilPrimary(cloud, service, 1);
+    await untilRedundant(cloud, service, 1, 1);
+    await (await connectTo(cloud, service, password)).end();
+  });
+
+  test('a second time within the rest: it is restarted in place', async () => {
+    const rests = await install();
+    const service = await rests.create({ name: 'rests', service_type: 'POSTGRES', replica_count: 1, sync_replica_count: 1 });
+    const seen = await underLoad(
+      service,
+      async (load) => {
+        await killPrimary(rests, service);
+        await untilPrimary(rests, service, 1);
+        await untilRedundant(rests, service, 1, 1);
+        const killed = await postmasterOf(rests, service, 1);
+        await killPrimary(rests, service);
+        while ((await postmasterOf(rests, service, 1).catch(() => killed)) === killed) await sleep(20);
+        await load.goesOn();
+        expect(layoutOf(rests).primaryOf(service.service_id)).toBe(1);
+      },
+      rests,
+    );
+    expect(seen).toMatchObject(NOTHING_LOST);
+    await untilRedundant(rests, service, 1, 1);
+    expect(await rests.destroy()).toEqual([]);
+  });
+});
+
+describe('a primary that hangs', () => {
+  test('is ended before the other takes over, and not one of its writes is accepted when it is let go on', async () => {
+    const service = await pair('hangs');
+    const old = await connectTo(cloud, service, service.initial_password);
+    await old.query('create table late (n int)');
+    const late: string[] = [];
+    const seen = await underLoad(service, async () => {
+      const postmaster = await postmasterOf(cloud, service, 0);
+      const all = [postmaster, ...(await childrenOf(postmaster))];
+      for (const pid of all) signal(pid, 'SIGSTOP');
+      const write = old.query('insert into late values (1)').then(
+        () => late.push('accepted'),
+        () => late.push('broken'),
+      );
+      await untilPrimary(cloud, service, 1);
+      for (const pid of all) signal(pid, 'SIGCONT');
+      await write;
+    });
+    expect(seen).toMatchObject(NOTHING_LOST);
+    expect(late).toEqual(['broken']);
+    const client = await connectTo(cloud, service, service.initial_password);
+    expect((await client.query('select n from late')).rows).toEqual([]);
+    await client.end();
+    await untilRedundant(cloud, service, 1, 1);
+  });
+});
+
+describe('what else dies', () => {
+  test('the synchronous standby: writes wait for it, and nothing fails over', async () => {
+    const service = await pair('standby');
+    const seen = await underLoad(service, async (load) => {
+      const killed = await postmasterOf(cloud, service, 1);
+      signal(killed, 'SIGKILL');
+      while ((await postmasterOf(cloud, service, 1).catch(() => killed)) === killed) await sleep(20);
+      await load.goesOn();
+    });
+    expect(seen).toMatchObject(NOTHING_LOST);
+    expect(layoutOf(cloud).primaryOf(service.service_id)).toBe(0);
+    expect(await newest(service, 'failover')).toBeUndefined();
+    await untilRedundant(cloud, service, 1, 1);
+  });
+
+  test('both at once', async () => {
+    const service = await pair('both');
+    const seen = await underLoad(service, async () => {
+      const pids = [await postmasterOf(cloud, service, 0), await postmasterOf(cloud, service, 1)];
+      for (const pid of pids) signal(pid, 'SIGKILL');
+      await untilRedundant(cloud, service, 1, 1);
+    });
+    expect(seen).toMatchObject(NOTHING_LOST);
+    await untilRedundant(cloud, service, 1, 1);
+  });
+
+  test('the gateway: it is started again, and leads to the primary, whichever it is', async () => {
+    const service = await pair('gateway');
+    await act(service, 'switchover');
+    const seen = await underLoad(service, async (load) => {
+      const gateway = await findDaemon(layoutOf(cloud).gateway(service.service_id));
+      if (gateway === null) throw new Error('no gateway');
+      signal(gateway.pid, 'SIGKILL');
+      while ((await findDaemon(layoutOf(cloud).gateway(service.service_id))) === null) await sleep(20);
+      await load.goesOn();
+    });
+    expect(seen).toMatchObject(NOTHING_LOST);
+    expect(layoutOf(cloud).primaryOf(service.service_id)).toBe(1);
+  });
+
+  test('the primary and, some moments later, the control plane: the next one finds one writer', async () => {
+    const service = await pair('plane');
+    const seen = await underLoad(service, async (load) => {
+      for (let round = 0; round < 4; round++) {
+        await untilRedundant(cloud, service, 1, 1);
+        const delayMs = chance(100 + round) * 90;
+        await killPrimary(cloud, service);
+        await sleep(delayMs);
+        await cloud.stop('SIGKILL');
+        await cloud.up();
+        await load.goesOn();
+      }
+    });
+    expect(seen, `seed ${SEED}`).toMatchObject(NOTHING_LOST);
+    await untilRedundant(cloud, service, 1, 1);
+  });
+
+  test('the primary while no control plane is there: the next one fails over', async () => {
+    const service = await pair('alone');
+    await cloud.stop('SIGKILL');
+    await killPrimary(cloud, service);
+    await cloud.up();
+    await untilPrimary(cloud, service, 1);
+    await untilRedundant(cloud, service, 1, 1);
+  });
+});
+
+describe('asynchronous replicas', () => {
+  /** Keeps a standby from receiving while more is written than its connection holds, then kills the primary. */
+  async function killWhileBehind(service: Born, megabytes: number): Promise<void> {
+    const receiver = await backendOf(await postmasterOf(cloud, service, 1), 'walreceiver');
+    signal(receiver, 'SIGSTOP');
+    const client = await connectTo(cloud, service, service.initial_password);
+    await client.query(`create table bulk as select repeat(md5(g::text), 32) from generate_series(1, ${megabytes * 1000}) g`);
+    await client.end();
+    await killPrimary(cloud, service);
+    signal(receiver, 'SIGCONT');
+  }
+
+  test('one that lacks more than the limit is not promoted: the primary is restarted, and nothing is lost', async () => {
+    const service = await pair('behind', 0);
+    await killWhileBehind(service, 20);
+    await untilRedundant(cloud, service, 1, 0);
+    expect(layoutOf(cloud).primaryOf(service.service_id)).toBe(0);
+    const client = await connectTo(cloud, service, service.initial_password);
+    expect((await client.query('select count(*)::int as n from bulk')).rows).toEqual([{ n: 20_000 }]);
+    await client.end();
+    const steps = (await newest(service, 'failover'))?.steps ?? (await newest(service, 'repair'))?.steps ?? [];
+    expect(steps.map(({ detail }) => detail).join()).toMatch(
+      /nobody takes over: member 1 lacks more than 1048576 bytes of the log, from [0-9A-F]+\/[0-9A-F]+ on/,
+    );
+  });
+});
+
+describe('moves', () => {
+  test('a switchover loses nothing, even asynchronously, and whoever connects meanwhile waits', async () => {
+    const service = await pair('swapped', 0);
+    const seen = await underLoad(service, async (load) => {
+      for (let round = 0; round < 3; round++) {
+        const begunMs = performance.now();
+        await act(service, 'switchover');
+        await load.goesOn();
+        console.log(`switchover: write gap ${Math.round(load.longestGapMs(begunMs))} ms`);
+      }
+    });
+    expect(seen).toMatchObject({ ...NOTHING_LOST, refused: [] });
+    expect(layoutOf(cloud).primaryOf(service.service_id)).toBe(1);
+    // As it is: not made anew.
+    expect((await newest(service, 'switchover'))?.steps.map(({ name }) => name)).not.toContain('clone the primary (member 0)');
+  });
+
+  test('counts change under load; only the first replica costs sessions, once', async () => {
+    const service = await cloud.create({ name: 'counts', service_type: 'POSTGRES' });
+    await act(service, 'setHA', { replica_count: 1 });
+    const client = await connectTo(cloud, service, service.initial_password);
+    const seen = await underLoad(service, async () => {
+      for (const [replica_count, sync_replica_count] of [
+        [2, 1],
+        [2, 2],
+        [1, 1],
+        [2, 0],
+        [0, 0],
+        [1, 1],
+      ] as const) {
+        await act(service, 'setHA', { replica_count, sync_replica_count });
+        expect((await cloud.get(service.service_id)).ha_replicas).toEqual({ replica_count, sync_replica_count });
+      }
+    });
+    expect(seen).toMatchObject({ ...NOTHING_LOST, refused: [] });
+    // The same session all the time.
+    expect((await client.query('select 1 as one')).rows).toEqual([{ one: 1 }]);
+    await client.end();
+  });
+
+  test('a new size: the standbys first, then they are swapped; back in place', async () => {
+    const service = await pair('sizes', 1, 2);
+    const seen = await underLoad(service, async () => {
+      await act(service, 'resize', { cpu_millis: '1000' });
+      await act(service, 'resize', { cpu_millis: '500' });
+    });
+    expect(seen).toMatchObject({ ...NOTHING_LOST, refused: [] });
+    await untilRedundant(cloud, service, 2, 1);
+  });
+
+  test('stopped and started, deleted and restored: with its replicas, on the same port', async () => {
+    const service = await pair('paused', 1, 2);
+    await act(service, 'switchover');
+    accepted(await cloud.request('POST', `/services/${service.service_id}/stop`));
+    await cloud.until(service.service_id, 'PAUSED');
+    expect(await cloud.audit()).toEqual([]);
+    await act(service, 'start');
+    await untilRedundant(cloud, service, 2, 1);
+    expect((await cloud.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
+    while ((await cloud.request('GET', `/services/${service.service_id}`)).status !== 404) await sleep(20);
+    await act(service, 'restore');
+    await untilRedundant(cloud, service, 2, 1);
+    await (await connectTo(cloud, service, service.initial_password)).end();
+  });
+});
+
+describe('a drill', () => {
+  test.each(['switchover', 'failover'])('%s: says for how long writes were not possible, and that none was lost', async (kind) => {
+    const service = await pair(`drill ${kind}`);
+    await act(service, 'drill', { kind });
+    expect((await newest(service, 'drill'))?.steps.find(({ name }) => name === 'drill')?.detail).toMatch(
+      /^write gap \d+ ms; 0 of \d+ acknowledged probes lost$/,
+    );
+    expect(layoutOf(cloud).primaryOf(service.service_id)).toBe(1);
+    const client = await connectTo(cloud, service, service.initial_password);
+    const left = await client.query(
+      "select (select count(*) from pg_namespace where nspname = '_howdah') + (select count(*) from pg_roles where rolname = '_howdah_probe') as n",
+    );
+    expect(left.rows).toEqual([{ n: '0' }]);
+    await client.end();
+  });
+
+  test('of a PROD service kills only with its name', async () => {
+    const service = await cloud.create({ name: 'prod', service_type: 'POSTGRES', replica_count: 1, environment_tag: 'PROD' });
+    const { status, body } = await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'failover', confirm: 'prd' });
+    expect({ status, body }).toMatchObject({ status: 400, body: { code: 'INVALID_REQUEST', message: expect.stringContaining('confirm') } });
+    await act(service, 'drill', { kind: 'failover', confirm: 'prod' });
+  });
+});
+
+describe('a pooler before members', () => {
+  anyTest.runIf(pgbouncer)('bridges a switchover, and leads to the new primary after a failover', async () => {
+    const service = await cloud.create({
+      name: 'pooled pair',
+      service_type: 'POSTGRES',
+      replica_count: 1,
+      sync_replica_count: 1,
+      enable_pooler: true,
+    });
+    const { connection_pooler: pooler } = service;
+    if (pooler === undefined) throw new Error('no pooler');
+    const client = await connectTo(cloud, pooler, service.initial_password, { database: 'tsdb_transaction' });
+    await client.query('create table t (n int)');
+    let stopping = false;
+    const writes = (async () => {
+      let count = 0;
+      for (; !stopping; count++) await client.query('insert into t values ($1)', [count]);
+      return count;
+    })();
+    await act(service, 'switchover');
+    stopping = true;
+    // Not one of them failed, and each is there.
+    const count = await writes;
+    expect((await client.query('select count(*)::int as n from t')).rows).toEqual([{ n: count }]);
+    await killPrimary(cloud, service);
+    await untilPrimary(cloud, service, 0);
+    await untilRedundant(cloud, service, 1, 1);
+    const again = await connectTo(cloud, pooler, service.initial_password, { database: 'tsdb_transaction' });
+    expect((await again.query('select count(*)::int as n from t')).rows).toEqual([{ n: count }]);
+    await again.end();
+    await client.end().catch(() => undefined);
+  });
+});
+
+describe('a failover while something else is under way', () => {
+  /** Kills the primary some moments after a change was asked for, and waits until all is as it was asked for. */
+  const killedDuring = async (what: number, service: Born, action: string, body: object, replicas: number, sync: number) => {
+    const seen = await underLoad(service, async () => {
+      accepted(await cloud.request('POST', `/services/${service.service_id}/${action}`, body));
+      await sleep(chance(what) * 600);
+      await killPrimary(cloud, service);
+      await untilRedundant(cloud, service, replicas, sync);
+    });
+    expect(seen, `seed ${SEED}`).toMatchObject(NOTHING_LOST);
+  };
+
+  test('more replicas', async () => {
+    const service = await pair('growing');
+    await killedDuring(200, service, 'setHA', { replica_count: 2 }, 2, 1);
+  });
+
+  test('a new size', async () => {
+    const service = await pair('resizing');
+    await killedDuring(201, service, 'resize', { cpu_millis: '1000' }, 1, 1);
+    expect((await cloud.get(service.service_id)).resources[0]?.spec.cpu_millis).toBe(1000);
+  });
+
+  test('a switchover', async () => {
+    const service = await pair('swapping', 1, 2);
+    await killedDuring(202, service, 'switchover', {}, 2, 1);
+  });
+
+  test('a fork, which is whole all the same', async () => {
+    const service = await pair('forking');
+    const client = await connectTo(cloud, service, service.initial_password);
+    await client.query('create table bulk as select g from generate_series(1, 100000) g');
+    await client.end();
+    const answer = await cloud.request('POST', `/services/${service.service_id}/forkService`, { fork_strategy: 'NOW' });
+    accepted(answer);
+    await sleep(chance(203) * 300);
+    await killPrimary(cloud, service);
+    const { service_id, initial_password } = Object(answer.body);
+    const child = await cloud.until(String(service_id), 'READY');
+    const reader = await connectTo(cloud, child, String(initial_password));
+    expect((await reader.query('select count(*)::int as n from bulk')).rows).toEqual([{ n: 100_000 }]);
+    await reader.end();
+    await untilRedundant(cloud, service, 1, 1);
+  });
+});
+
+describe('backups after a failover', () => {
+  test('forks of now and of a point in time before and after it, and a proof', async () => {
+    const service = await pair('backed up');
+    const client = await connectTo(cloud, service, service.initial_password);
+    await client.query("create table t (name text); insert into t values ('before')");
+    const { rows } = await client.query<{ now: string }>(
+      `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
+    );
+    await client.query('select pg_sleep(0.01)');
+    await client.query("insert into t values ('not archived yet')");
+    await client.end().catch(() => undefined);
+    await killPrimary(cloud, service);
+    await untilRedundant(cloud, service, 1, 1);
+    const again = await connectTo(cloud, service, service.initial_password);
+    await again.query("insert into t values ('after')");
+    const after = (
+      await again.query<{ now: string }>(`select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`)
+    ).rows[0]?.now;
+    await again.end();
+    const all = ['before', 'not archived yet', 'after'];
+    for (const [fork, expected] of [
+      [{ fork_strategy: 'NOW' }, all],
+      [{ fork_strategy: 'PITR', target_time: rows[0]?.now }, ['before']],
+      [{ fork_strategy: 'PITR', target_time: after }, all],
+    ] as const) {
+      const answer = await cloud.request('POST', `/services/${service.service_id}/forkService`, fork);
+      accepted(answer);
+      const { service_id, initial_password } = Object(answer.body);
+      const child = await cloud.until(String(service_id), 'READY');
+      expect(child.ha_replicas).toEqual({ replica_count: 0, sync_replica_count: 0 });
+      const reader = await connectTo(cloud, child, String(initial_password));
+      expect(
+        (await reader.query<{ name: string }>('select name from t')).rows.map(({ name }) => name),
+        JSON.stringify(fork),
+      ).toEqual(expected);
+      await reader.end();
+    }
+    expect((await cloud.request('GET', `/services/${service.service_id}/backups`)).body).toMatchObject({ problem: null });
+    expect(await proofOf(cloud, service)).toEqual({ status: 'succeeded', error: undefined });
+  });
+});
+
+test('what is refused says why', async () => {
+  const service = await cloud.create({ name: 'refused', service_type: 'POSTGRES' });
+  const refused = async (action: string, body: object | undefined, text: string): Promise<void> => {
+    const answer = await cloud.request('POST', `/services/${service.service_id}/${action}`, body);
+    expect({ status: answer.status, body: answer.body }).toMatchObject({ status: 400, body: { message: expect.stringContaining(text) } });
+  };
+  await refused('setHA', { replica_count: 1, sync_replica_count: 2 }, 'sync_replica_count: found 2 of 1 replicas');
+  await refused('setHA', { replica_count: 3 }, 'replica_count');
+  await refused('setHA', {}, 'both missing');
+  await refused('switchover', undefined, 'without replicas');
+  await refused('drill', { kind: 'switchover' }, 'without replicas');
+  await refused('drill', { kind: 'fire' }, 'kind');
+  const same = await cloud.request('POST', `/services/${service.service_id}/setHA`, { replica_count: 0 });
+  expect(same.status).toBe(202);
+  expect(same.headers.get('Operation-Id')).toBeNull();
+});
+
+describe('planted defects are noticed', () => {
+  const planted = (plant: string): Promise<Installation> =>
+    install({
+      HOWDAH_FAILOVER_REST_SECONDS: '0',
+      PLANT: plant,
+      NODE_OPTIONS: `--import ${fileURLToPath(new URL('planted.mjs', import.meta.url))}`,
+    });
+
+  test('no fence: two take writes', async () => {
+    const broken = await planted('no-fence');
+    const service = await broken.create({ name: 'planted', service_type: 'POSTGRES', replica_count: 1, sync_replica_count: 0 });
+    const sampler = startSampler(broken, service);
+    const postmaster = await postmasterOf(broken, service, 0);
+    while (sampler.samples() < 5) await sleep(20);
+    signal(postmaster, 'SIGSTOP');
+    while (layoutOf(broken).primaryOf(service.service_id) === 0) await sleep(20);
+    signal(postmaster, 'SIGCONT');
+    while (sampler.violations.length === 0) await sleep(20);
+    expect(await sampler.stop()).not.toEqual([]);
+    await broken.destroy();
+  });
+
+  test.each(['wrong-standby', 'no-check'])('%s: what was acknowledged is lost', async (plant) => {
+    const broken = await planted(plant);
+    const service = await broken.create({ name: 'planted', service_type: 'POSTGRES', replica_count: 2, sync_replica_count: 1 });
+    // Which of the two is asked first does not matter: the one that lags is the one that a wrong choice takes.
+    const behind = plant === 'no-check' ? 1 : 2;
+    const receiver = await backendOf(await postmasterOf(broken, service, behind), 'walreceiver');
+    signal(receiver, 'SIGSTOP');
+    const client = await connectTo(broken, service, service.initial_password);
+    await client.query('create table bulk as select repeat(md5(g::text), 32) from generate_series(1, 20000) g');
+    await client.end();
+    await killPrimary(broken, service);
+    signal(receiver, 'SIGCONT');
+    while (layoutOf(broken).primaryOf(service.service_id) === 0) await sleep(20);
+    await broken.until(service.service_id, 'READY');
+    const reader = await connectTo(broken, service, service.initial_password);
+    expect((await reader.query("select to_regclass('bulk') as bulk")).rows).toEqual([{ bulk: null }]);
+    await reader.end();
+    await broken.destroy();
+  });
+});

@@ -1,0 +1,48 @@
+// Plants a defect into the control plane that is started with it (NODE_OPTIONS=--import …), to see that the tests notice: PLANT names it.
+// It works on the text of the bundle, so that the product has no switch for it.
+import { register } from 'node:module';
+
+const PLANTS = {
+  // The old primary is taken for dead and not ended.
+  'no-fence': [['async function fence(paths) {', 'async function fence(paths) { return true;']],
+  // Whoever is there is promoted, whatever it lacks.
+  'no-check': [
+    [
+      'function chooseSuccessor({ candidates, sync, inForce, end, lagLimitBytes }) {',
+      'function chooseSuccessor({ candidates, sync, inForce, end, lagLimitBytes }) { if (candidates[0]) return { n: candidates[0].n, detail: "unchecked" };',
+    ],
+  ],
+  // The one with the least of the log takes over.
+  'wrong-standby': [['Number(b.received - a.received)', 'Number(a.received - b.received)']],
+  // A node of a read replica set gets connections however far it is behind.
+  'no-lag-limit': [['return bytes <= readLagLimit.bytes && seconds <= readLagLimit.seconds;', 'return true;']],
+  // A node is restarted while it is led to.
+  'no-drain': [
+    ['known.withheld.add(n);', ''],
+    ['if (sessions === 0 || Date.now() > end) return sessions;', 'return sessions;'],
+  ],
+  // A node that takes writes is led to.
+  'writer-serves': [
+    ['if (node.takesWrites) return no(', 'if (false) return no('],
+    ['server !== null && (takesWrites || data === "primary")', 'server === null && takesWrites && data === "primary"'],
+    ['if (node.ahead) return no(', 'if (false) return no('],
+    ['if (member.data === "primary") return { kind: "seed"', 'if (false) return { kind: "seed"'],
+  ],
+};
+
+const plant = process.env.PLANT;
+const edits = PLANTS[plant];
+if (edits === undefined) throw new Error(`PLANT: found ${plant}; allowed: ${Object.keys(PLANTS).join(', ')}`);
+const hooks = `
+  const edits = ${JSON.stringify(edits)};
+  export async function load(url, context, next) {
+    const loaded = await next(url, context);
+    if (!url.endsWith('/packages/server/dist/main.js')) return loaded;
+    let source = loaded.source.toString();
+    for (const [from, to] of edits) {
+      if (source.split(from).length !== 2) throw new Error('the defect has no place any more: ' + from);
+      source = source.replace(from, () => to);
+    }
+    return { ...loaded, source };
+  }`;
+register(`data:text/javascript,${encodeURIComponent(hooks)}`);

@@ -1,0 +1,310 @@
+/** Read replica sets: what becomes of one when something dies, lags or takes writes, and that the tests would notice. */
+import { afterAll, beforeAll, describe as anyDescribe, expect, test as anyTest } from 'vitest';
+import { rm } from 'node:fs/promises';
+import { connect, createServer } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { findDaemon, findProgram } from '../src/engine/local/daemon.ts';
+import { memberKey } from '../src/engine/local/layout.ts';
+import { childrenOf, findProcess, signal } from '../src/engine/local/processes.ts';
+import { findServer } from '../src/engine/local/server.ts';
+import { install, type Installation } from './harness.ts';
+import { killPrimary, layoutOf, untilPrimary, untilRedundant, type Born } from './ha-load.ts';
+import { openRecords } from './records.ts';
+import {
+  installForSets,
+  accepted,
+  pathOf,
+  setsOf,
+  untilSet,
+  asked,
+  createSet,
+  read,
+  write,
+  once,
+  portsOf,
+  nodePaths,
+  nodeOf,
+  detailOf,
+  untilServing,
+  untilShown,
+  nodesOf,
+  startReaders,
+  withTable,
+  fallBehind,
+  promoteBehind,
+  leadsToWriter,
+} from './sets.ts';
+// Without HAProxy there are no sets.
+const installed = (await findProgram('haproxy')) !== null;
+const describe = anyDescribe.runIf(installed);
+const test = anyTest.runIf(installed);
+
+let cloud: Installation;
+beforeAll(async () => {
+  cloud = await installForSets();
+});
+afterAll(async () => {
+  expect(await cloud.destroy()).toEqual([]);
+});
+
+// ── what dies ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Whether something listens on a port. */
+const listens = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1');
+    socket
+      .once('error', () => resolve(false))
+      .once('connect', () => {
+        socket.destroy();
+        resolve(true);
+      });
+  });
+
+describe('what dies', () => {
+  test('a node: the others serve, and it comes back', async () => {
+    const service = await withTable('node');
+    const set = await createSet(service, 2);
+    await untilShown(set, 1);
+    for (const name of ['SIGKILL', 'SIGSTOP'] as const) {
+      const pid = await nodeOf(set, 1);
+      if (name === 'SIGSTOP') for (const child of await childrenOf(pid)) signal(child, name);
+      signal(pid, name);
+      const readers = startReaders(set, 1);
+      while ((await nodeOf(set, 1)) === pid) await sleep(20);
+      await untilServing(set, [1, 2]);
+      await readers.more(5);
+      const { refused } = await readers.stop();
+      // A session that was on its way to the node ends with it.
+      expect(refused.length, refused.join()).toBeLessThanOrEqual(1);
+    }
+    expect((await setsOf(service))[0]?.status).toBe('active');
+  });
+
+  test('all nodes at once: who connects meanwhile waits', async () => {
+    const service = await withTable('all');
+    const set = await createSet(service, 2);
+    await untilShown(set, 1);
+    const pids = await Promise.all([1, 2].map((n) => nodeOf(set, n)));
+    const ports = await portsOf(set);
+    for (const pid of pids) signal(pid, 'SIGKILL');
+    // Its port takes connections until the last of its processes is gone; whoever gets one then loses it.
+    for (const port of ports) while (await listens(port)) await sleep(1);
+    // A connection that is being made as its node is found dead may be cut off with it, once for each node; the next one waits.
+    let [rows, cut]: [unknown, number] = [null, 0];
+    while (rows === null && cut <= pids.length) rows = await once(read(set), 'select n from t').catch(() => (cut++, null));
+    expect(rows).toEqual([{ n: 1 }]);
+    await untilServing(set, [1, 2]);
+    await untilSet(set, 'active');
+  });
+
+  test('the gateway, killed or stopped by a signal', async () => {
+    const service = await withTable('gateway');
+    const set = await createSet(service, 1);
+    await untilShown(set, 1);
+    for (const name of ['SIGKILL', 'SIGSTOP'] as const) {
+      const gateway = await findDaemon(layoutOf(cloud).gateway(set.id));
+      if (gateway === null) throw new Error('no gateway');
+      signal(gateway.pid, name);
+      while ((await findDaemon(layoutOf(cloud).gateway(set.id)))?.pid === gateway.pid) await sleep(20);
+      await expect.poll(() => once(read(set), 'select n from t').catch(() => []), { timeout: 60_000 }).toEqual([{ n: 1 }]);
+    }
+    await untilSet(set, 'active');
+  });
+
+  test('the control plane: sessions stay, new ones are served, and what died meanwhile comes back', async () => {
+    const service = await withTable('plane');
+    const set = await createSet(service, 2);
+    await untilShown(set, 1);
+    const session = await read(set);
+    const gateway = await findDaemon(layoutOf(cloud).gateway(set.id));
+    await cloud.stop('SIGKILL');
+    expect((await session.query('select n from t')).rows).toEqual([{ n: 1 }]);
+    const pid = await nodeOf(set, 1);
+    signal(pid, 'SIGKILL');
+    while ((await findProcess(pid)) !== null) await sleep(5);
+    // The one that is left answers, whichever is asked first.
+    for (let attempt = 0; attempt < 6; attempt++) expect(await once(read(set), 'select n from t')).toEqual([{ n: 1 }]);
+    await cloud.up();
+    await untilServing(set, [1, 2]);
+    expect(await findDaemon(layoutOf(cloud).gateway(set.id))).toMatchObject({ pid: gateway?.pid });
+    await session.end().catch(() => undefined);
+    await untilSet(set, 'active');
+  });
+
+  test('the control plane while a set is being made', async () => {
+    const service = await withTable('born twice');
+    for (const delayMs of [50, 300]) {
+      const set = await asked(service, 2);
+      await sleep(delayMs);
+      await cloud.stop('SIGKILL');
+      await cloud.up();
+      await untilSet(set, 'active');
+      await untilShown(set, 1);
+    }
+  });
+
+  test('the primary of a service with replicas: nodes follow the new one, through a switchover as well', async () => {
+    const service = await withTable('failover', { replica_count: 1, sync_replica_count: 1 });
+    const set = await createSet(service, 2);
+    await untilShown(set, 1);
+    const made = await Promise.all([1, 2].map((n) => nodeOf(set, n)));
+    const readers = startReaders(set, 1);
+    await killPrimary(cloud, service);
+    await untilPrimary(cloud, service, 1);
+    await untilRedundantBeside(service, 2);
+    await once(write(service), 'insert into t values (2)');
+    await untilShown(set, 2);
+    accepted(await cloud.request('POST', `/services/${service.service_id}/switchover`));
+    await cloud.until(service.service_id, 'READY');
+    await once(write(service), 'insert into t values (3)');
+    await untilShown(set, 3);
+    await untilServing(set, [1, 2]);
+    expect(await readers.stop()).toMatchObject({ refused: [] });
+    // As they were: not one was made anew, or restarted.
+    expect(await Promise.all([1, 2].map((n) => nodeOf(set, n)))).toEqual(made);
+    await untilRedundantBeside(service, 2);
+    const client = await write(service);
+    const { rows } = await client.query<{ slot_name: string }>('select slot_name from pg_replication_slots order by 1');
+    await client.end();
+    expect(rows.map(({ slot_name }) => slot_name)).toEqual(['member_1', `node_${set.id}_1`, `node_${set.id}_2`]);
+  });
+
+  test('the primary of a service without replicas: nodes go on serving', async () => {
+    const service = await withTable('alone');
+    const set = await createSet(service, 1);
+    await untilShown(set, 1);
+    const readers = startReaders(set, 1);
+    await killPrimary(cloud, service);
+    await expect.poll(async () => (await cloud.operations(service.service_id))[0]?.kind, { timeout: 60_000 }).toBe('repair');
+    await cloud.until(service.service_id, 'READY');
+    await once(write(service), 'insert into t values (2)');
+    await untilShown(set, 2);
+    expect(await readers.stop()).toMatchObject({ refused: [] });
+  });
+});
+
+/** Waits until a pair is whole, with so many nodes that follow it too. */
+const untilRedundantBeside = async (service: Born, nodes: number): Promise<void> => untilRedundant(cloud, service, 1 + nodes, 1);
+
+// ── nobody writes ────────────────────────────────────────────────────────────────────────────────────────────────
+
+describe('a node that takes writes', () => {
+  test('is ended and made anew; after that the endpoint leads to no writer', async () => {
+    const service = await withTable('promoted');
+    const set = await createSet(service, 1);
+    await untilShown(set, 1);
+    const before = await nodeOf(set, 1);
+    await promoteBehind(set, cloud);
+    while ((await nodeOf(set, 1)) === before) await sleep(20);
+    await untilServing(set, [1]);
+    for (let attempt = 0; attempt < 20; attempt++) expect(await leadsToWriter(set, cloud)).toBe(false);
+    await once(write(service), 'insert into t values (2)');
+    await untilShown(set, 2);
+    // And one whose files were changed while nothing ran is not even started.
+    await cloud.stop('SIGTERM');
+    const pid = await nodeOf(set, 1);
+    signal(pid, 'SIGKILL');
+    while ((await findProcess(pid)) !== null) await sleep(5);
+    await rm(`${nodePaths(set, 1).data}/standby.signal`);
+    await cloud.up();
+    await untilServing(set, [1]);
+    for (let attempt = 0; attempt < 20; attempt++) expect(await leadsToWriter(set, cloud)).toBe(false);
+    await untilShown(set, 2);
+  });
+});
+
+// ── what is said of it ──────────────────────────────────────────────────────────────────────────────────────────
+
+test('the audit knows sets: it misses a node, a gateway, and finds what nobody wants', async () => {
+  const service = await withTable('audited');
+  const set = await createSet(service, 1);
+  expect(await cloud.audit()).toEqual([]);
+  await cloud.stop('SIGKILL');
+  const gateway = await findDaemon(layoutOf(cloud).gateway(set.id));
+  if (gateway === null) throw new Error('no gateway');
+  signal(gateway.pid, 'SIGKILL');
+  signal(await nodeOf(set, 1), 'SIGKILL');
+  while ((await findServer(nodePaths(set, 1))) !== null || (await findDaemon(layoutOf(cloud).gateway(set.id))) !== null) await sleep(5);
+  expect(await cloud.audit()).toEqual(
+    expect.arrayContaining([
+      `read replica set ${set.id} is READY and 0 of its gateway run`,
+      `server ${memberKey(set.id, 1)} of read replica set ${set.id} does not run`,
+      `service ${set.id} is READY and nothing listens on its port ${set.endpoint.port}`,
+    ]),
+  );
+  const { db, close } = await openRecords(cloud.home);
+  await db.updateTable('services').set({ read_replica_sets: '[]' }).where('id', '=', service.service_id).execute();
+  expect(await cloud.audit()).toContain(`service ${service.service_id} shows other read replica sets than it has`);
+  await cloud.up();
+  await close();
+  await untilServing(set, [1]);
+  await expect.poll(() => cloud.audit(), { timeout: 60_000 }).toEqual([]);
+});
+
+test('a missing replica is a warning of its service', async () => {
+  const service = await withTable('warned');
+  const set = await createSet(service, 1);
+  const holder = createServer();
+  const [node] = await nodesOf(set);
+  await cloud.stop('SIGTERM');
+  signal(await nodeOf(set, 1), 'SIGKILL');
+  while ((await findServer(nodePaths(set, 1))) !== null) await sleep(5);
+  await new Promise<void>((resolve) => holder.listen(node?.port.port ?? 0, '127.0.0.1', resolve));
+  await cloud.up();
+  await expect
+    .poll(async () => (await cloud.get(service.service_id)).warnings ?? [], { timeout: 60_000 })
+    .toEqual([{ code: 'REPLICA_MISSING', message: expect.stringContaining(`node 1 of read replica set ${set.id}`) }]);
+  await untilSet(set, 'error');
+  await new Promise((resolve) => holder.close(resolve));
+  await untilSet(set, 'active');
+  await expect.poll(async () => (await cloud.get(service.service_id)).warnings ?? [], { timeout: 90_000 }).toEqual([]);
+});
+
+describe('planted defects are noticed', () => {
+  const planted = (plant: string): Promise<Installation> =>
+    install({
+      HOWDAH_READ_LAG_BYTES: '4194304',
+      PLANT: plant,
+      NODE_OPTIONS: `--import ${fileURLToPath(new URL('planted.mjs', import.meta.url))}`,
+    });
+
+  test('no lag limit: a node that is far behind serves', async () => {
+    const broken = await planted('no-lag-limit');
+    const set = await createSet(await withTable('planted', {}, broken), 2, broken);
+    await untilShown(set, 1, broken);
+    const release = await fallBehind(set, broken);
+    let detail = await detailOf(set, broken);
+    while ((detail.node_states[0]?.lag_bytes ?? 0) < 4_194_304) detail = await detailOf(set, broken);
+    expect(detail.node_states[0]?.serving).toBe(true);
+    expect((await portsOf(set, broken)).size).toBe(2);
+    await release();
+    await broken.destroy();
+  });
+
+  test('nodes are restarted while they are led to: reads are refused', async () => {
+    const broken = await planted('no-drain');
+    const set = await createSet(await withTable('planted', {}, broken), 2, broken);
+    await untilShown(set, 1, broken);
+    const readers = startReaders(set, 4, broken);
+    for (let round = 0; readers.refused.length === 0; round++) {
+      accepted(await broken.request('POST', pathOf(set, '/resize'), { cpu_millis: round % 2 === 0 ? '1000' : '500' }));
+      await untilSet(set, 'active', broken);
+    }
+    expect((await readers.stop()).refused).not.toEqual([]);
+    await broken.destroy();
+  });
+
+  test('a node that takes writes is left alone: the endpoint leads to it', async () => {
+    const broken = await planted('writer-serves');
+    const set = await createSet(await withTable('planted', {}, broken), 1, broken);
+    await untilShown(set, 1, broken);
+    await promoteBehind(set, broken);
+    // Longer than it takes to be noticed where all is well.
+    while ((await detailOf(set, broken)).node_states[0]?.detail === 'follows the primary') await sleep(20);
+    await sleep(2000);
+    expect(await leadsToWriter(set, broken)).toBe(true);
+    await broken.destroy();
+  });
+});

@@ -1,0 +1,217 @@
+/** What tests of read replica sets have in common. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
+import { expect } from 'vitest';
+import { findServer } from '../src/engine/local/server.ts';
+import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
+import { layoutOf, type Born } from './ha-load.ts';
+import { openRecords } from './records.ts';
+
+/** The installation of the test file, which helpers mean where none is named. */
+let cloud: Installation;
+
+export async function installForSets(): Promise<Installation> {
+  cloud = await install({ HOWDAH_FAILOVER_REST_SECONDS: '0', HOWDAH_READ_LAG_BYTES: '4194304', HOWDAH_READ_LAG_SECONDS: '600' });
+  return cloud;
+}
+
+// ── small things ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+export type ReplicaSet = Service['read_replica_sets'][number];
+/** A set with the service that it follows. */
+export type Following = { service: Born; id: string; endpoint: Service['endpoint'] };
+
+export const SMALL = { cpu_millis: 250, memory_gbs: 1 };
+
+export const accepted = ({ status, body }: Answer): void => expect(status, JSON.stringify(body)).toBe(202);
+export const pathOf = ({ service, id }: Following, action = ''): string => `/services/${service.service_id}/replicaSets/${id}${action}`;
+export const post = (set: Following, action: string, body?: unknown) => cloud.request('POST', pathOf(set, `/${action}`), body);
+export const born = (name: string, more: object = {}): Promise<Born> => cloud.create({ name, service_type: 'POSTGRES', ...more });
+
+export async function setsOf(service: Born, on = cloud): Promise<ReplicaSet[]> {
+  return (await on.get(service.service_id)).read_replica_sets;
+}
+
+export async function untilSet({ service, id }: Following, status: ReplicaSet['status'], on = cloud): Promise<ReplicaSet> {
+  for (;;) {
+    const set = (await setsOf(service, on)).find((one) => one.id === id);
+    if (set?.status === status) return set;
+    await sleep(20);
+  }
+}
+
+export async function untilGone(set: Following): Promise<void> {
+  while ((await cloud.request('GET', pathOf(set))).status !== 404) await sleep(20);
+}
+
+export const asked = async (service: Born, nodes: number, on = cloud): Promise<Following> => {
+  const answer = await on.request('POST', `/services/${service.service_id}/replicaSets`, { name: 'readers', nodes, ...SMALL });
+  accepted(answer);
+  const { id, endpoint } = Object(answer.body);
+  return { service, id, endpoint };
+};
+
+export async function createSet(service: Born, nodes: number, on = cloud): Promise<Following> {
+  const set = await asked(service, nodes, on);
+  await untilSet(set, 'active', on);
+  return set;
+}
+
+export const read = (set: Following, on = cloud): Promise<Client> => connectTo(on, set, set.service.initial_password);
+export const write = (service: Born, on = cloud): Promise<Client> => connectTo(on, service, service.initial_password);
+
+export async function once<T extends object>(connecting: Promise<Client>, text: string): Promise<T[]> {
+  const client = await connecting;
+  try {
+    return (await client.query<T>(text)).rows;
+  } finally {
+    await client.end();
+  }
+}
+
+/** Where new connections get to, by several of them. */
+export async function portsOf(set: Following, on = cloud): Promise<Set<number>> {
+  const clients = await Promise.all(Array.from({ length: 12 }, () => read(set, on)));
+  const ports = await Promise.all(
+    clients.map(async (client) => (await client.query<{ port: number }>('select inet_server_port() as port')).rows[0]?.port),
+  );
+  for (const client of clients) await client.end();
+  return new Set(ports.map(Number));
+}
+
+export const nodePaths = ({ id }: Following, n: number, on = cloud) => layoutOf(on).member(id, n);
+
+export async function nodeOf(set: Following, n: number, on = cloud): Promise<number> {
+  for (;;) {
+    const server = await findServer(nodePaths(set, n, on));
+    if (server !== null) return server.postmaster.pid;
+    await sleep(10);
+  }
+}
+
+export type Detail = ReplicaSet & {
+  node_states: { node: number; serving: boolean; lag_bytes: number | null; lag_seconds: number | null; detail: string }[];
+};
+export const detailOf = async (set: Following, on = cloud): Promise<Detail> => Object((await on.request('GET', pathOf(set))).body);
+
+export async function untilServing(set: Following, nodes: readonly number[], on = cloud): Promise<Detail> {
+  for (;;) {
+    const detail = await detailOf(set, on);
+    const serving = (detail.node_states ?? []).filter((state) => state.serving).map(({ node }) => node);
+    if (serving.join() === nodes.join()) return detail;
+    await sleep(20);
+  }
+}
+
+/** Waits until the newest row that was written shows through every node. */
+export async function untilShown(set: Following, count: number, on = cloud): Promise<void> {
+  for (const { port } of await nodesOf(set, on)) {
+    const paths = nodePaths(set, port.n, on);
+    for (;;) {
+      const client = new Client({ host: paths.socket, port: port.port, user: 'howdah', database: 'tsdb' });
+      client.on('error', () => undefined);
+      try {
+        await client.connect();
+        const { rows } = await client.query<{ n: number }>('select count(*)::int as n from t');
+        if (rows[0]?.n === count) break;
+      } catch {
+        // it starts
+      } finally {
+        await client.end().catch(() => undefined);
+      }
+      await sleep(20);
+    }
+  }
+}
+
+export async function nodesOf(set: Following, on = cloud): Promise<{ port: { n: number; port: number } }[]> {
+  const { db, close } = await openRecords(on.home);
+  const { members } = await db.selectFrom('services').select('members').where('id', '=', set.id).executeTakeFirstOrThrow();
+  await close();
+  return members.map((port) => ({ port }));
+}
+
+/** Connects, reads and leaves, again and again, and notes what was refused. */
+export function startReaders(set: Following, count: number, on = cloud) {
+  const refused: string[] = [];
+  let reads = 0;
+  let stopping = false;
+  const loops = Array.from({ length: count }, async () => {
+    while (!stopping) {
+      try {
+        const [row] = await once<{ follows: boolean }>(read(set, on), 'select pg_is_in_recovery() as follows, count(*) from t');
+        if (row?.follows !== true) refused.push('the endpoint led to a server that takes writes');
+        reads += 1;
+      } catch (error) {
+        refused.push(error instanceof Error ? error.message : String(error));
+      }
+    }
+  });
+  return {
+    refused,
+    more: async (wanted: number): Promise<void> => {
+      const end = reads + wanted;
+      while (reads < end) await sleep(5);
+    },
+    stop: async (): Promise<{ reads: number; refused: string[] }> => {
+      stopping = true;
+      await Promise.all(loops);
+      return { reads, refused };
+    },
+  };
+}
+
+export const withTable = async (name: string, more: object = {}, on = cloud): Promise<Born> => {
+  const service = await on.create({ name, service_type: 'POSTGRES', ...more });
+  await once(write(service, on), 'create table t (n int); insert into t values (1)');
+  return service;
+};
+
+/** Writes another row to the primary without coming in by the network. */
+export async function insertBehind({ service_id: id }: Born, on = cloud): Promise<void> {
+  const paths = layoutOf(on).member(id, layoutOf(on).primaryOf(id));
+  const server = await findServer(paths);
+  const client = new Client({ host: paths.socket, port: server?.port ?? 0, user: 'howdah', database: 'tsdb' });
+  await client.connect();
+  await client.query('insert into t values (1)');
+  await client.end();
+}
+
+/** Keeps node 1 from replaying while more than the limit is written. @returns what lets it go on */
+export async function fallBehind(set: Following, on = cloud): Promise<() => Promise<void>> {
+  const { service } = set;
+  const [node] = await nodesOf(set, on);
+  const at = (database: string): Client => {
+    const client = new Client({ host: nodePaths(set, 1, on).socket, port: node?.port.port ?? 0, user: 'howdah', database });
+    client.on('error', () => undefined);
+    return client;
+  };
+  const [control, blocker] = [at('postgres'), at('tsdb')];
+  await control.connect();
+  // A conflict keeps its replay from going on, as a long query of a user would; the log is received all the same.
+  await control.query('alter system set max_standby_streaming_delay = -1');
+  await control.query('select pg_reload_conf()');
+  await control.end();
+  await blocker.connect();
+  await blocker.query('begin isolation level repeatable read');
+  await blocker.query('select count(*) from t');
+  await once(write(service, on), 'delete from t');
+  await once(write(service, on), 'vacuum t');
+  await once(write(service, on), 'create table bulk as select repeat(md5(g::text), 32) from generate_series(1, 20000) g');
+  return () => blocker.end();
+}
+
+/** Promotes a node behind everybody's back, and asks through the endpoint whether writes get in. */
+export async function promoteBehind(set: Following, on: Installation): Promise<void> {
+  const [node] = await nodesOf(set, on);
+  const control = new Client({ host: nodePaths(set, 1, on).socket, port: node?.port.port ?? 0, user: 'howdah', database: 'postgres' });
+  control.on('error', () => undefined);
+  await control.connect();
+  await control.query('select pg_promote(true)').catch(() => undefined);
+  await control.end().catch(() => undefined);
+}
+/** Whether the endpoint leads to a server that takes writes. */
+export const leadsToWriter = async (set: Following, on: Installation): Promise<boolean> => {
+  const rows = await once<{ recovering: boolean }>(read(set, on), 'select pg_is_in_recovery() as recovering').catch(() => []);
+  return rows[0]?.recovering === false;
+};

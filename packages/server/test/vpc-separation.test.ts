@@ -1,0 +1,351 @@
+/**
+ * VPCs that really separate. Clients are processes of their own: in real network namespaces on the bridges where root and the kernel allow,
+ * else with source addresses of their own against the rules by address.
+ */
+import { describe, expect, test } from 'vitest';
+import { findDaemon } from '../src/engine/local/daemon.ts';
+import { findNetworks } from '../src/engine/local/networks.ts';
+import { power } from './crash-scenes.ts';
+import { layoutOf } from './ha-load.ts';
+import { asked, createSet, insertBehind, nodeOf, pathOf, untilSet, untilShown, withTable } from './sets.ts';
+import {
+  ability,
+  around,
+  attach,
+  auditEnds,
+  destroyService,
+  detach,
+  goesWithoutTrace,
+  haproxy,
+  LONG,
+  pgbouncer,
+  prefixOf,
+  settled,
+  stageNetworks,
+  stageRules,
+  visit,
+  vpcDoor,
+  type Door,
+  SOON,
+} from './vpc.ts';
+import { messageOf } from './vpc-calls.ts';
+
+describe.runIf(ability.way === 'bridge')('bridge', () => {
+  const at = stageNetworks();
+
+  test('a service in a VPC is reached from inside it and from nowhere else, until it is detached', async () => {
+    const { cloud, own, plugged } = at();
+    const vpc = await own.vpc('10.80.0.0/16');
+    const service = await cloud.create({ name: 'moving', service_type: 'POSTGRES' });
+    const before = await visit(cloud, service, service.endpoint, { patienceMs: LONG });
+    expect(before.how).toBe('in as 127.0.0.1/32');
+    const attached = await attach(cloud, service, vpc);
+    await before.ends();
+    expect(attached).toMatchObject({ status: 'READY', endpoint: service.endpoint, service_id: service.service_id });
+    expect(attached.vpc_endpoint).toEqual({ host: '10.80.0.2', port: service.endpoint.port, vpc_id: vpc.id });
+    expect(attached.vpcEndpoint).toEqual(attached.vpc_endpoint);
+    const door = vpcDoor(attached);
+
+    const inside = await visit(cloud, service, door, { within: (await plugged(vpc, '10.80.200.1')).within, patienceMs: LONG });
+    expect(inside.how).toBe('in as 10.80.200.1/32');
+    const outside = await plugged(null, null);
+    for (const [where, at] of [
+      [outside.within, door],
+      [[], door],
+      [[], service.endpoint],
+      [(await plugged(vpc, '10.80.200.2')).within, { ...door, host: '127.0.0.1' }],
+    ] as const)
+      expect((await visit(cloud, service, at, { within: where })).how).toMatch(/^refused/);
+    // It listens on its own address and on no other, the router's among it.
+    const network = (await findNetworks(await prefixOf(cloud))).find(({ vpcId }) => vpcId === vpc.id);
+    expect(network?.listening).toEqual([{ address: '10.80.0.2', port: service.endpoint.port }]);
+    // Again is already so; another VPC only after a detach.
+    const other = await own.vpc('10.81.0.0/16');
+    expect(
+      (await own.call('POST', `/services/${service.service_id}/attachToVPC`, { vpc_id: vpc.id })).headers.get('operation-id'),
+    ).toBeNull();
+    const refused = await own.call('POST', `/services/${service.service_id}/attachToVPC`, { vpc_id: other.id });
+    expect([refused.status, messageOf(refused)]).toEqual([409, expect.stringContaining(`VPC ${vpc.id}`)]);
+    expect(inside.goesOn()).toBe(true);
+    await auditEnds(cloud);
+
+    const detached = await detach(cloud, service);
+    expect(detached).toMatchObject({ status: 'READY', endpoint: service.endpoint });
+    expect(detached).not.toHaveProperty('vpc_endpoint');
+    await inside.ends();
+    expect((await visit(cloud, service, service.endpoint, { patienceMs: LONG })).how).toBe('in as 127.0.0.1/32');
+    await expect
+      .poll(async () => (await findNetworks(await prefixOf(cloud))).find(({ vpcId }) => vpcId === vpc.id)?.addresses, SOON)
+      .toEqual(['10.80.0.1/16']);
+    await destroyService(cloud, service);
+    for (const one of [vpc, other]) await goesWithoutTrace(cloud, own, one);
+  });
+
+  test.runIf(haproxy !== null && pgbouncer !== null)(
+    'members, gateway and pooler follow their service, and a failover does too',
+    async () => {
+      const { cloud, own, plugged } = at();
+      const vpc = await own.vpc('10.87.0.0/24');
+      const service = await cloud.create({
+        name: 'ha',
+        service_type: 'POSTGRES',
+        replica_count: 1,
+        sync_replica_count: 1,
+        enable_pooler: true,
+      });
+      const door = vpcDoor(await attach(cloud, service, vpc));
+      const client = await plugged(vpc, '10.87.0.200');
+      const pooler = { host: door.host, port: service.connection_pooler?.endpoint.port ?? 0 };
+      for (const at of [door, pooler]) {
+        expect((await visit(cloud, service, at, { within: client.within, patienceMs: LONG })).how).toMatch(/^in as/);
+        expect((await visit(cloud, service, { ...at, host: '127.0.0.1' }, {})).how).toMatch(/^refused/);
+      }
+      const open = await visit(cloud, service, door, { within: client.within, patienceMs: LONG });
+      expect((await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'failover' })).status).toBe(202);
+      await settled(cloud, service);
+      await open.ends();
+      const drill = (await cloud.operations(service.service_id)).find(({ kind }) => kind === 'drill');
+      expect(drill?.steps.map(({ detail }) => detail).join()).toContain('; 0 of');
+      for (const at of [door, pooler])
+        expect((await visit(cloud, service, at, { within: client.within, patienceMs: LONG })).how).toMatch(/^in as/);
+      // All of it starts again in there.
+      for (const [action, status] of [
+        ['stop', 'PAUSED'],
+        ['start', 'READY'],
+      ] as const) {
+        await own.answered(202, 'POST', `/services/${service.service_id}/${action}`);
+        await cloud.until(service.service_id, status);
+      }
+      expect((await visit(cloud, service, pooler, { within: client.within, patienceMs: LONG })).how).toMatch(/^in as/);
+      await auditEnds(cloud);
+      await detach(cloud, service);
+      expect((await visit(cloud, service, service.endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
+      expect((await visit(cloud, service, door, { within: client.within })).how).toMatch(/^refused/);
+      await auditEnds(cloud);
+      await destroyService(cloud, service);
+      await own.remove(vpc);
+    },
+  );
+
+  test.runIf(haproxy !== null && pgbouncer !== null)(
+    'read replica sets follow their service, and go on following its primary',
+    async () => {
+      const { cloud, own, plugged } = at();
+      const [vpc, peer] = [await own.vpc('10.92.0.0/24'), await own.vpc('10.93.0.0/24')];
+      const service = await withTable('followed', { replica_count: 1 }, cloud);
+      const set = await createSet(service, 2, cloud);
+      await own.answered(200, 'POST', pathOf(set, '/enablePooler'));
+      await untilShown(set, 1, cloud);
+      const before = await visit(cloud, service, set.endpoint, { patienceMs: LONG });
+      expect(before.how).toMatch(/^in as/);
+
+      const attached = await attach(cloud, service, vpc);
+      await before.ends();
+      const [shown] = attached.read_replica_sets;
+      const door = vpcDoor(await cloud.get(set.id));
+      expect(door).toEqual({ host: vpcDoor(attached).host, port: set.endpoint.port, vpc_id: vpc.id });
+      expect(shown).toMatchObject({ status: 'active', endpoint: set.endpoint, vpc_endpoint: door });
+      const doors = [door, { host: door.host, port: shown?.connection_pooler?.endpoint.port ?? 0 }];
+      const inside = await plugged(vpc, '10.92.0.200');
+      const [outside, peered] = [await plugged(null, null), await plugged(peer, '10.93.0.200')];
+      for (const one of doors) {
+        expect((await visit(cloud, service, one, { within: inside.within, patienceMs: LONG })).how).toMatch(/^in as/);
+        for (const within of [outside.within, peered.within, []])
+          expect((await visit(cloud, service, one, { within })).how).toMatch(/^refused/);
+        expect((await visit(cloud, service, { ...one, host: '127.0.0.1' }, {})).how).toMatch(/^refused/);
+      }
+      await insertBehind(service, cloud);
+      await untilShown(set, 2, cloud);
+      await auditEnds(cloud);
+
+      // A failover inside; and a peering lets its clients in, as long as it holds.
+      expect((await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'failover' })).status).toBe(202);
+      await settled(cloud, service);
+      await insertBehind(service, cloud);
+      await untilShown(set, 3, cloud);
+      const peering = await own.peer(vpc, cloud.projectId, peer.id);
+      const guest = await visit(cloud, service, door, { within: peered.within, patienceMs: LONG });
+      const stays = await visit(cloud, service, door, { within: inside.within, patienceMs: LONG });
+      expect([guest.how, stays.how]).toEqual([expect.stringMatching(/^in as/), expect.stringMatching(/^in as/)]);
+      await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
+      await guest.ends();
+      expect(stays.goesOn()).toBe(true);
+
+      // One that is made inside is inside from the first moment on.
+      const second = await asked(service, 1, cloud);
+      expect(vpcDoor(await cloud.get(second.id))).toEqual({ host: door.host, port: second.endpoint.port, vpc_id: vpc.id });
+      await untilSet(second, 'active', cloud);
+      await untilShown(second, 3, cloud);
+      expect(
+        (await visit(cloud, service, { ...door, port: second.endpoint.port }, { within: inside.within, patienceMs: LONG })).how,
+      ).toMatch(/^in as/);
+      expect((await visit(cloud, service, second.endpoint, {})).how).toMatch(/^refused/);
+      await own.answered(202, 'DELETE', pathOf(second));
+      await expect.poll(async () => (await cloud.request('GET', pathOf(second))).status, SOON).toBe(404);
+      expect(messageOf(await own.call('DELETE', `/vpcs/${vpc.id}`))).not.toContain(set.id);
+
+      const detached = await detach(cloud, service);
+      await stays.ends();
+      expect(detached.read_replica_sets).toMatchObject([{ id: set.id, status: 'active' }]);
+      expect(detached.read_replica_sets[0]).not.toHaveProperty('vpc_endpoint');
+      expect((await visit(cloud, service, set.endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
+      expect((await visit(cloud, service, door, { within: inside.within })).how).toMatch(/^refused/);
+      await insertBehind(service, cloud);
+      await untilShown(set, 4, cloud);
+      await auditEnds(cloud);
+      await destroyService(cloud, service);
+      for (const one of [vpc, peer]) await goesWithoutTrace(cloud, own, one);
+    },
+  );
+
+  test.runIf(haproxy !== null)('sets of a service that is paused move with it, and what dies in a VPC comes back there', async () => {
+    const { cloud, own, plugged } = at();
+    const vpc = await own.vpc('10.94.0.0/24');
+    const service = await withTable('asleep', {}, cloud);
+    const set = await createSet(service, 1, cloud);
+    await power(cloud, service, 'stop');
+    expect(await attach(cloud, service, vpc)).toMatchObject({ status: 'PAUSED', vpc_endpoint: { vpc_id: vpc.id } });
+    expect((await cloud.operations(set.id))[0]).toMatchObject({ kind: 'attachToVPC', status: 'succeeded' });
+    await power(cloud, service, 'start');
+    await untilSet(set, 'active', cloud);
+    const door = vpcDoor(await cloud.get(set.id));
+    const { within } = await plugged(vpc, '10.94.0.200');
+    const comesBack = () => expect.poll(async () => (await visit(cloud, service, door, { within, patienceMs: LONG })).how, SOON);
+    await comesBack().toMatch(/^in as/);
+    const gateway = await findDaemon(layoutOf(cloud).gateway(set.id));
+    for (const pid of [await nodeOf(set, 1, cloud), gateway?.pid ?? 0]) {
+      process.kill(pid, 'SIGKILL');
+      await comesBack().toMatch(/^in as/);
+      expect((await visit(cloud, service, set.endpoint, {})).how).toMatch(/^refused/);
+    }
+    await untilSet(set, 'active', cloud);
+    await auditEnds(cloud);
+    await destroyService(cloud, service);
+    await goesWithoutTrace(cloud, own, vpc);
+  });
+});
+
+describe('address', () => {
+  const at = stageRules();
+
+  test('a service in a VPC refuses clients from elsewhere, on its port and its pooler', async () => {
+    const { cloud, own } = at();
+    const vpc = await own.vpc('10.240.0.0/24');
+    const service = await cloud.create({ name: 'ruled', service_type: 'POSTGRES', enable_pooler: pgbouncer !== null });
+    const doors = [service.endpoint, ...(service.connection_pooler === undefined ? [] : [service.connection_pooler.endpoint])];
+    const before = await Promise.all(doors.map((door) => visit(cloud, service, door, { patienceMs: LONG })));
+    for (const { how } of before) expect(how).toMatch(/^in as/);
+    const attached = await attach(cloud, service, vpc);
+    expect(attached.vpc_endpoint).toEqual({ ...service.endpoint, vpc_id: vpc.id });
+    for (const session of before) await session.ends();
+    for (const door of doors) expect((await visit(cloud, service, door, {})).how).toMatch(/^refused/);
+    await auditEnds(cloud);
+    await detach(cloud, service);
+    for (const door of doors) expect((await visit(cloud, service, door, { patienceMs: LONG })).how).toMatch(/^in as/);
+    await destroyService(cloud, service);
+    await own.remove(vpc);
+  });
+
+  test('members behind a gateway are ruled by it', async () => {
+    const { cloud, own, inside } = at();
+    if (haproxy === null)
+      return expect(await own.call('POST', '/services', { name: 'x', replica_count: 1 })).toMatchObject({ status: 422 });
+    const vpc = await own.vpc('10.241.0.0/24');
+    const service = await cloud.create({ name: 'ruled members', service_type: 'POSTGRES', replica_count: 1 });
+    const before = await visit(cloud, service, service.endpoint, { patienceMs: LONG });
+    await attach(cloud, service, vpc);
+    await before.ends();
+    expect((await visit(cloud, service, service.endpoint, {})).how).toMatch(/^refused/);
+    if (inside !== null) {
+      const near = await own.vpc(around(inside.address));
+      const peering = await own.peer(vpc, cloud.projectId, near.id);
+      const come = async (patienceMs: number) => visit(cloud, service, service.endpoint, { from: inside?.address ?? '', patienceMs });
+      await expect.poll(async () => (await come(LONG)).how, SOON).toMatch(/^in as/);
+      const open = await come(LONG);
+      await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
+      await open.ends();
+      await expect.poll(async () => (await come(3000)).how, SOON).toMatch(/^refused/);
+      await own.remove(near);
+    }
+    expect((await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'switchover' })).status).toBe(202);
+    await settled(cloud, service);
+    expect((await cloud.operations(service.service_id))[0]).toMatchObject({ kind: 'drill', status: 'succeeded' });
+    await detach(cloud, service);
+    expect((await visit(cloud, service, service.endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
+    await destroyService(cloud, service);
+    await own.remove(vpc);
+  });
+
+  test('clients of the VPC and of its peers get in, and stay when others have to go', async () => {
+    const { cloud, own, inside } = at();
+    // A machine without a private address has nobody who could be inside.
+    if (inside === null) return;
+    const { address } = inside;
+    const [vpc, peer] = [await own.vpc('10.242.0.0/24'), await own.vpc(around(address))];
+    const service = await cloud.create({ name: 'inner', service_type: 'POSTGRES', enable_pooler: pgbouncer !== null });
+    const doors = [service.endpoint, ...(service.connection_pooler === undefined ? [] : [service.connection_pooler.endpoint])];
+    const [stays, goes] = [
+      await visit(cloud, service, service.endpoint, { from: address, patienceMs: LONG }),
+      await visit(cloud, service, service.endpoint, { patienceMs: LONG }),
+    ];
+    await attach(cloud, service, peer);
+    await goes.ends();
+    expect(stays.goesOn()).toBe(true);
+    for (const door of doors) {
+      expect((await visit(cloud, service, door, { from: address, patienceMs: LONG })).how).toMatch(/^in as/);
+      expect((await visit(cloud, service, door, {})).how).toMatch(/^refused/);
+    }
+    await detach(cloud, service);
+    expect(stays.goesOn()).toBe(true);
+    await attach(cloud, service, vpc);
+    await stays.ends();
+    const peering = await own.peer(vpc, cloud.projectId, peer.id);
+    expect(peering.status).toBe('active');
+    for (const door of doors)
+      await expect.poll(async () => (await visit(cloud, service, door, { from: address, patienceMs: LONG })).how, SOON).toMatch(/^in as/);
+    const peered = await Promise.all(doors.map((door) => visit(cloud, service, door, { from: address, patienceMs: LONG })));
+    await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
+    for (const session of peered) await session.ends();
+    for (const door of doors) expect((await visit(cloud, service, door, { from: address })).how).toMatch(/^refused/);
+    await destroyService(cloud, service);
+    for (const one of [vpc, peer]) await own.remove(one);
+  });
+
+  test.runIf(haproxy !== null && pgbouncer !== null)('read replica sets are ruled as their service is', async () => {
+    const { cloud, own, inside } = at();
+    const vpc = await own.vpc('10.243.0.0/24');
+    const service = await withTable('ruled followed', {}, cloud);
+    const set = await createSet(service, 2, cloud);
+    await own.answered(200, 'POST', pathOf(set, '/enablePooler'));
+    const pooler = (await cloud.get(set.id)).connection_pooler?.endpoint ?? set.endpoint;
+    const doors = [set.endpoint, pooler];
+    const before = await Promise.all(doors.map((door) => visit(cloud, service, door, { patienceMs: LONG })));
+    for (const { how } of before) expect(how).toMatch(/^in as/);
+    const nodes = [await nodeOf(set, 1, cloud), await nodeOf(set, 2, cloud)];
+    const attached = await attach(cloud, service, vpc);
+    for (const session of before) await session.ends();
+    expect(attached.read_replica_sets[0]?.vpc_endpoint).toEqual({ ...set.endpoint, vpc_id: vpc.id });
+    for (const door of doors) expect((await visit(cloud, service, door, {})).how).toMatch(/^refused/);
+    await auditEnds(cloud);
+    if (inside !== null) {
+      const near = await own.vpc(around(inside.address));
+      const peering = await own.peer(vpc, cloud.projectId, near.id);
+      const come = async (door: Door) => visit(cloud, service, door, { from: inside.address, patienceMs: LONG });
+      for (const door of doors) await expect.poll(async () => (await come(door)).how, SOON).toMatch(/^in as/);
+      const open = await Promise.all(doors.map(come));
+      await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
+      for (const session of open) await session.ends();
+      for (const door of doors)
+        await expect.poll(async () => (await visit(cloud, service, door, { from: inside.address })).how, SOON).toMatch(/^refused/);
+      await own.remove(near);
+    }
+    const second = await createSet(service, 1, cloud);
+    expect((await visit(cloud, service, second.endpoint, {})).how).toMatch(/^refused/);
+    await detach(cloud, service);
+    for (const door of [...doors, second.endpoint]) expect((await visit(cloud, service, door, { patienceMs: LONG })).how).toMatch(/^in as/);
+    // Whoever may come in is a matter of the gateway: no node was restarted for it.
+    expect([await nodeOf(set, 1, cloud), await nodeOf(set, 2, cloud)]).toEqual(nodes);
+    await destroyService(cloud, service);
+    await own.remove(vpc);
+  });
+});

@@ -1,0 +1,245 @@
+/** What tests of VPCs have in common: a project's calls, clients that are somewhere, and installations with either way of keeping apart. */
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { readdir } from 'node:fs/promises';
+import { networkInterfaces } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, expect } from 'vitest';
+import { newId } from '../src/ids.ts';
+import { findProgram } from '../src/engine/local/daemon.ts';
+import { findSite } from '../src/engine/local/machine.ts';
+import { probeNetworks } from '../src/engine/local/networks.ts';
+import { sha256 } from '../src/secret.ts';
+import { insertKey } from '../src/store/keys.ts';
+import { insertProject } from '../src/store/projects.ts';
+import type { Target } from './client.ts';
+import { install, type Installation, type Service } from './harness.ts';
+import { openRecords } from './records.ts';
+import { project, type Call, type Project, type Vpc } from './vpc-calls.ts';
+
+export type Born = Service & { initial_password: string };
+
+const root = process.getuid?.() === 0;
+export const ability = await probeNetworks();
+export const [haproxy, pgbouncer] = await Promise.all([findProgram('haproxy'), findProgram('pgbouncer')]);
+if (ability.way !== 'bridge') process.stdout.write(`VPCs as networks are not tested here: ${ability.note}\n`);
+/** Root that may not change networks: the way by address, on a machine where the other would be taken. */
+const WITHOUT_NETWORKS = root ? ['setpriv', '--bounding-set=-net_admin', '--inh-caps=-net_admin', '--'] : [];
+
+export const sh = promisify(execFile);
+
+/** Another project of an installation, with a key of its own. */
+export async function anotherProject(cloud: Installation): Promise<{ id: string; project: Project }> {
+  const records = await openRecords(cloud.home);
+  const [id, publicKey, secret] = [newId(), `HD${newId()}`, 'a-secret'];
+  await insertProject(records.db, { id, name: 'another' });
+  await insertKey(records.db, { publicKey, secretHash: sha256(secret), projectId: id, name: 'test', role: 'admin' });
+  await records.close();
+  const call: Call = async (method, path, body) => {
+    const response = await fetch(`${cloud.apiUrl}/projects/${id}${path}`, {
+      method,
+      headers: { Authorization: `Bearer ${publicKey}:${secret}`, ...(body === undefined ? {} : { 'Content-Type': 'application/json' }) },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    return { status: response.status, body: text === '' ? '' : JSON.parse(text), headers: response.headers };
+  };
+  return { id, project: project(call) };
+}
+
+export async function attach(cloud: Installation, service: Service, vpc: Vpc): Promise<Service> {
+  expect((await cloud.request('POST', `/services/${service.service_id}/attachToVPC`, { vpc_id: vpc.id })).status).toBe(202);
+  return settled(cloud, service);
+}
+export async function detach(cloud: Installation, service: Service): Promise<Service> {
+  expect((await cloud.request('POST', `/services/${service.service_id}/detachFromVPC`)).status).toBe(202);
+  return settled(cloud, service);
+}
+/** A service on which nothing is under way. */
+export async function settled(cloud: Installation, { service_id: id }: Service): Promise<Service> {
+  await expect.poll(async () => (await cloud.operations(id)).every(({ finished }) => finished !== null), { timeout: 60_000 }).toBe(true);
+  return cloud.get(id);
+}
+/** Waits until nothing is under way any more. */
+export async function allEnded(cloud: Installation): Promise<void> {
+  await expect.poll(async () => (await cloud.operations()).every(({ finished }) => finished !== null), { timeout: 90_000 }).toBe(true);
+}
+export async function destroyService(cloud: Installation, { service_id: id }: Service): Promise<void> {
+  await cloud.request('DELETE', `/services/${id}`);
+  await expect.poll(async () => (await cloud.request('GET', `/services/${id}`)).status, { timeout: 60_000 }).toBe(404);
+}
+/** What the audit finds once nothing is on its way any more. */
+export async function auditEnds(cloud: Installation): Promise<void> {
+  let found = await cloud.audit();
+  for (const endMs = Date.now() + 30_000; found.length > 0 && Date.now() < endMs; await sleep(100)) found = await cloud.audit();
+  expect(found).toEqual([]);
+}
+
+// ── clients ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const clients: ChildProcess[] = [];
+afterEach(async () => {
+  for (const child of clients.splice(0)) child.stdin?.end();
+});
+
+export type Door = { host: string; port: number };
+
+/** A client that is somewhere. @param within the command that puts it there; @returns how it went, and when it ended */
+export async function visit(
+  cloud: Installation,
+  service: Born,
+  { host, port }: Door,
+  {
+    within = [],
+    from,
+    database = 'tsdb',
+    patienceMs = 2000,
+  }: { within?: readonly string[]; from?: string; database?: string; patienceMs?: number },
+) {
+  const target: Target = {
+    host,
+    port,
+    database,
+    password: service.initial_password,
+    ca: await cloud.caPem(),
+    patienceMs,
+    ...(from === undefined ? {} : { from }),
+  };
+  const [program, ...words] = [
+    ...within,
+    process.execPath,
+    '--import',
+    'tsx',
+    join(import.meta.dirname, 'client.ts'),
+    JSON.stringify(target),
+  ] as const;
+  const child = spawn(program, words, { stdio: ['pipe', 'pipe', 'inherit'] });
+  clients.push(child);
+  let said = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (said += text));
+  await expect.poll(() => said, { timeout: 60_000 }).toMatch(/\n/);
+  return {
+    how: said.trim(),
+    ends: () => expect.poll(() => said, { timeout: 60_000 }).toContain('ended'),
+    goesOn: () => !said.includes('ended'),
+  };
+}
+
+export const vpcDoor = ({ vpc_endpoint: endpoint }: Service): Door => {
+  if (endpoint === undefined) throw new Error('it is in no VPC');
+  return endpoint;
+};
+export const LONG = 60_000;
+/** For what comes about in a moment, on a slow machine as well. */
+export const SOON = { timeout: LONG };
+
+// ── networks ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export type Net = { name: string; within: string[]; remove: () => Promise<unknown> };
+
+/** A network namespace of a test, put on the bridge of a VPC as a container would be. */
+export async function plug(cloud: Installation, vpc: Vpc | null, address: string | null): Promise<Net> {
+  const name = `hdt-${randomBytes(4).toString('hex')}`;
+  await sh('ip', ['netns', 'add', name]);
+  await sh('ip', ['-n', name, 'link', 'set', 'lo', 'up']);
+  if (vpc !== null && address !== null) await plugIn(cloud, name, vpc, address);
+  return { name, within: ['nsenter', `--net=/run/netns/${name}`, '--'], remove: () => sh('ip', ['netns', 'del', name]) };
+}
+
+async function plugIn(cloud: Installation, name: string, vpc: Vpc, address: string): Promise<void> {
+  const network = await namespaceOf(cloud, vpc);
+  const port = `p${randomBytes(4).toString('hex')}`;
+  await sh('ip', ['-n', name, 'link', 'add', 'eth0', 'type', 'veth', 'peer', 'name', port, 'netns', network]);
+  await sh('ip', ['-n', network, 'link', 'set', port, 'master', 'vpc', 'up']);
+  await sh('ip', ['-n', name, 'link', 'set', 'eth0', 'up']);
+  await sh('ip', ['-n', name, 'addr', 'add', `${address}/${vpc.cidr.split('/')[1]}`, 'dev', 'eth0']);
+  await sh('ip', ['-n', name, 'route', 'add', 'default', 'via', vpc.cidr.replace(/\d+\/\d+$/, '1')]);
+}
+
+export const prefixOf = async (cloud: Installation): Promise<string> => (await findSite(cloud.home))?.networkPrefix ?? '';
+export const namespaceOf = async (cloud: Installation, vpc: Vpc): Promise<string> => `${await prefixOf(cloud)}${vpc.id}`;
+export const namespacesOf = async (cloud: Installation): Promise<string[]> => {
+  const prefix = await prefixOf(cloud);
+  return (await readdir('/run/netns')).filter((name) => name.startsWith(prefix));
+};
+
+export async function goesWithoutTrace(cloud: Installation, own: Project, vpc: Vpc): Promise<void> {
+  const name = await namespaceOf(cloud, vpc);
+  expect(await namespacesOf(cloud)).toContain(name);
+  await own.remove(vpc);
+  await expect.poll(() => namespacesOf(cloud), SOON).not.toContain(name);
+}
+
+// ── installations ────────────────────────────────────────────────────────────────────────────────────────────────
+
+type Stage = { cloud: Installation; own: Project };
+
+/** Gives the tests that follow an installation, which is audited and ended after them. */
+function stageOf(settings: Record<string, string>, within: readonly string[]): () => Stage {
+  let stage: Stage | null = null;
+  beforeAll(async () => {
+    const cloud = await install({ HOWDAH_UNDELETE_HOURS: '0', ...settings }, within);
+    stage = { cloud, own: project(cloud.request) };
+  });
+  afterAll(async () => {
+    if (stage === null) return;
+    const prefix = await prefixOf(stage.cloud);
+    try {
+      await auditEnds(stage.cloud);
+    } finally {
+      expect(await stage.cloud.destroy()).toEqual([]);
+    }
+    expect((await readdir('/run/netns').catch(() => [])).filter((name) => name.startsWith(prefix))).toEqual([]);
+  });
+  return () => {
+    if (stage === null) throw new Error('it is used in tests alone');
+    return stage;
+  };
+}
+
+/** One whose VPCs are networks, and network namespaces put on them, which go with their test. */
+export function stageNetworks() {
+  const stage = stageOf({}, []);
+  const nets: { remove: () => Promise<unknown> }[] = [];
+  afterEach(async () => {
+    for (const net of nets.splice(0)) await net.remove();
+  });
+  return () => ({
+    ...stage(),
+    plugged: async (vpc: Vpc | null, address: string | null) => {
+      const net = await plug(stage().cloud, vpc, address);
+      nets.push(net);
+      return net;
+    },
+  });
+}
+
+/** One whose VPCs are rules, and an address of this machine that can be inside of one; null: it has none. */
+export function stageRules() {
+  const stage = stageOf({ HOWDAH_HOST: '0.0.0.0', HOWDAH_PUBLIC_HOST: '127.0.0.1', HOWDAH_TLS: 'off' }, WITHOUT_NETWORKS);
+  let inside: PrivateAddress | null = null;
+  beforeAll(async () => {
+    inside = await privateAddress();
+  });
+  afterAll(() => inside?.remove());
+  return () => ({ ...stage(), inside });
+}
+
+type PrivateAddress = { address: string; remove: () => Promise<unknown> };
+
+/** An address of this machine that a VPC can have: one that root adds for the test, or one that is there. */
+async function privateAddress(): Promise<PrivateAddress | null> {
+  if (root && ability.way === 'bridge') {
+    const address = `10.${100 + Math.floor(Math.random() * 100)}.${Math.floor(Math.random() * 256)}.9`;
+    await sh('ip', ['addr', 'add', `${address}/32`, 'dev', 'lo']);
+    return { address, remove: () => sh('ip', ['addr', 'del', `${address}/32`, 'dev', 'lo']) };
+  }
+  const found = Object.values(networkInterfaces())
+    .flatMap((list) => list ?? [])
+    .find(({ family, address }) => family === 'IPv4' && /^(10|192\.168|172\.(1[6-9]|2\d|3[01]))\./.test(address));
+  return found === undefined ? null : { address: found.address, remove: () => Promise.resolve() };
+}
+/** The network of a /24 that an address is in. */
+export const around = (address: string): string => address.replace(/\d+$/, '0/24');

@@ -1,0 +1,355 @@
+/** Webhooks: signed as in Standard Webhooks, tried again over everything that dies, and never sent to where they must not go. */
+import { createHmac } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { followEvents, type Schemas } from '@howdah/client';
+import { sql } from 'kysely';
+import { Webhook } from 'standardwebhooks';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { blockListOf } from '../src/events/networks.ts';
+import { deliver } from '../src/events/receiver.ts';
+import { newId } from '../src/ids.ts';
+import { sha256 } from '../src/secret.ts';
+import { install, type Installation, type Service } from './harness.ts';
+import { openRecords } from './records.ts';
+
+type Delivery = Schemas['Delivery'];
+type Received = { headers: Record<string, string>; body: string; path: string };
+
+let cloud: Installation;
+let records: Awaited<ReturnType<typeof openRecords>>;
+let service: Service;
+const servers: Server[] = [];
+beforeAll(async () => {
+  cloud = await install({ HOWDAH_WEBHOOK_NETWORKS: '127.0.0.1/32' });
+  records = await openRecords(cloud.home);
+  service = await cloud.create({ name: 'told of', service_type: 'POSTGRES' });
+});
+afterEach(async () => {
+  for (const { id } of await webhooks()) await cloud.request('DELETE', `/webhooks/${id}`);
+  for (const server of servers.splice(0)) {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+afterAll(async () => {
+  await records.close();
+  expect(await cloud.destroy()).toEqual([]);
+});
+
+/** A receiver that answers as told, and keeps what it was sent. */
+async function receiver(
+  answer: (received: Received, n: number) => number | 'never' | { redirect: string } = () => 204,
+  host = '127.0.0.1',
+) {
+  const received: Received[] = [];
+  const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const message = { headers: headersOf(request), body: await bodyOf(request), path: request.url ?? '' };
+    const how = answer(message, received.push(message));
+    if (how === 'never') return;
+    if (typeof how === 'object') response.writeHead(302, { Location: how.redirect });
+    else response.writeHead(how);
+    response.end();
+  };
+  const server = createServer((request, response) => void serve(request, response));
+  server.listen(0, host);
+  await once(server, 'listening');
+  servers.push(server);
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- of a server that listens on a port
+  return { url: `http://${host}:${(server.address() as AddressInfo).port}/hook`, received };
+}
+
+function headersOf({ headers }: IncomingMessage): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, String(value)]));
+}
+
+async function bodyOf(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(Buffer.from(chunk));
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+async function webhooks(): Promise<Schemas['Webhook'][]> {
+  const { data } = await cloud.client.GET('/projects/{project_id}/webhooks', { params: { path: { project_id: cloud.projectId } } });
+  return data ?? [];
+}
+
+async function makeWebhook(body: Schemas['CreateWebhook']): Promise<{ id: string; secret: string }> {
+  const { data } = await cloud.client.POST('/projects/{project_id}/webhooks', {
+    params: { path: { project_id: cloud.projectId } },
+    body,
+  });
+  return { id: data?.id ?? '', secret: data?.secret ?? '' };
+}
+
+async function deliveries(id: string, status?: Delivery['status']): Promise<Delivery[]> {
+  const { data } = await cloud.client.GET('/projects/{project_id}/webhooks/{webhook_id}/deliveries', {
+    params: { path: { project_id: cloud.projectId, webhook_id: id }, query: status === undefined ? {} : { status } },
+  });
+  return data ?? [];
+}
+
+const rename = (name: string) => cloud.request('POST', `/services/${service.service_id}/rename`, { name });
+/** As if the time until the next attempts were over. */
+const hurry = (id: string) =>
+  sql`update deliveries set next_at = now() where webhook_id = ${id} and status = 'pending'`.execute(records.db);
+
+test('every event is delivered once and in order, and two verifiers that are not ours take the signature', async () => {
+  const { url, received } = await receiver();
+  const { id, secret } = await makeWebhook({ url });
+  expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
+  for (let n = 0; n < 5; n++) await rename(`name ${n}`);
+  await expect.poll(() => received.length, { timeout: 30_000 }).toBe(10);
+  const told: string[] = [];
+  for await (const event of followEvents({ ...cloud, after: '0', follow: false })) told.push(JSON.stringify(event));
+  expect(received.map(({ body }) => JSON.stringify(JSON.parse(body)))).toEqual(told.slice(-10));
+  for (const { headers, body } of received) {
+    expect(headers['content-type']).toBe('application/json');
+    // The reference implementation of the specification, and the specification by hand.
+    expect(new Webhook(secret).verify(body, headers)).toEqual(JSON.parse(body));
+    expect(() => new Webhook(secret).verify(body.replace('rename', 'resize'), headers)).toThrow(/signature/i);
+    const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${body}`;
+    const mac = createHmac('sha256', Buffer.from(secret.slice('whsec_'.length), 'base64'))
+      .update(signed)
+      .digest('base64');
+    expect(headers['webhook-signature']).toBe(`v1,${mac}`);
+    expect(headers['webhook-id']).toBe(`event_${JSON.parse(body).id}`);
+  }
+  expect(await deliveries(id)).toHaveLength(10);
+  expect((await deliveries(id, 'delivered')).every(({ attempts, response_status: status }) => attempts === 1 && status === 204)).toBe(true);
+});
+
+test('only the types that are asked for', async () => {
+  const { url, received } = await receiver();
+  await makeWebhook({ url, types: ['operation.finished'] });
+  await rename('a');
+  await rename('b');
+  await expect.poll(() => received.length, { timeout: 30_000 }).toBe(2);
+  expect(received.map(({ body }) => JSON.parse(body).type)).toEqual(['operation.finished', 'operation.finished']);
+});
+
+test('what was not taken is tried again with the same id, by a control plane that was killed meanwhile as well', async () => {
+  let well = false;
+  const { url, received } = await receiver(() => (well ? 200 : 503));
+  const { id, secret } = await makeWebhook({ url, types: ['operation.finished'] });
+  await rename('refused at first');
+  await expect.poll(() => received.length, { timeout: 30_000 }).toBe(1);
+  await expect.poll(async () => (await deliveries(id))[0]?.attempts, { timeout: 30_000 }).toBe(1);
+  const [waiting] = await deliveries(id, 'pending');
+  expect(waiting).toMatchObject({ attempts: 1, response_status: 503, error: 'the receiver answered 503', finished: null });
+  const waitMs = Date.parse(waiting?.next_attempt ?? '') - Date.parse(waiting?.created ?? '');
+  expect(waitMs).toBeGreaterThan(4000);
+  // One more that nobody has tried yet when the control plane dies.
+  await rename('not delivered yet');
+  await cloud.stop('SIGKILL');
+  well = true;
+  await cloud.up();
+  await hurry(id);
+  await expect.poll(async () => (await deliveries(id, 'delivered')).length, { timeout: 60_000 }).toBe(2);
+  const ids = received.map(({ headers }) => headers['webhook-id']);
+  expect(new Set(ids).size).toBe(2);
+  expect(ids.filter((one) => one === waiting?.message_id).length).toBeGreaterThanOrEqual(2);
+  for (const { body, headers } of received) expect(new Webhook(secret).verify(body, headers)).toBeDefined();
+});
+
+test('killed in the middle of an attempt, it is made again', async () => {
+  let well = false;
+  const { url, received } = await receiver(() => (well ? 200 : 'never'));
+  const { id } = await makeWebhook({ url, types: ['operation.finished'] });
+  await rename('cut short');
+  await expect.poll(() => received.length, { timeout: 30_000 }).toBe(1);
+  await cloud.stop('SIGKILL');
+  well = true;
+  await cloud.up();
+  await expect.poll(async () => (await deliveries(id, 'delivered')).length, { timeout: 60_000 }).toBe(1);
+  expect(new Set(received.map(({ headers }) => headers['webhook-id'])).size).toBe(1);
+});
+
+test('after the last attempt it is dead, and can be delivered again', async () => {
+  let well = false;
+  const { url, received } = await receiver(() => (well ? 200 : 500));
+  const { id } = await makeWebhook({ url, types: ['operation.finished'] });
+  await rename('given up');
+  for (let attempt = 1; attempt <= 8; attempt++) {
+    await expect.poll(() => received.length, { timeout: 30_000 }).toBe(attempt);
+    await expect.poll(async () => (await deliveries(id))[0]?.attempts, { timeout: 30_000 }).toBe(attempt);
+    await hurry(id);
+  }
+  const [dead] = await deliveries(id, 'dead');
+  expect(dead).toMatchObject({ attempts: 8, next_attempt: null, error: 'the receiver answered 500' });
+  expect(dead?.finished).not.toBeNull();
+  well = true;
+  const again = await cloud.request('POST', `/webhooks/${id}/deliveries/${dead?.id}/redeliver`);
+  expect(again).toMatchObject({ status: 202, body: { id: dead?.id, status: 'pending', attempts: 0 } });
+  await expect.poll(async () => (await deliveries(id, 'delivered')).length, { timeout: 30_000 }).toBe(1);
+  expect(received.at(-1)?.headers['webhook-id']).toBe(dead?.message_id);
+});
+
+test('a receiver that does not answer holds nobody else up', async () => {
+  const stuck = await receiver(() => 'never');
+  const quick = await receiver();
+  const { id } = await makeWebhook({ url: stuck.url });
+  await makeWebhook({ url: quick.url });
+  for (let n = 0; n < 5; n++) await rename(`beside ${n}`);
+  await expect.poll(() => quick.received.length, { timeout: 9000 }).toBe(10);
+  expect(stuck.received).toHaveLength(1);
+  await expect
+    .poll(async () => (await deliveries(id, 'pending')).find(({ attempts }) => attempts === 1)?.error, { timeout: 30_000 })
+    .toBe('no answer within 10 s');
+});
+
+test('a test call says what came of it', async () => {
+  const { url, received } = await receiver((_, n) => (n === 1 ? 200 : 404));
+  const { id, secret } = await makeWebhook({ url });
+  const call = () => cloud.request('POST', `/webhooks/${id}/test`);
+  expect(await call()).toMatchObject({ status: 200, body: { delivered: true, response_status: 200, error: null } });
+  expect(await call()).toMatchObject({ status: 200, body: { delivered: false, response_status: 404, error: 'the receiver answered 404' } });
+  const [first] = received;
+  expect(new Webhook(secret).verify(first?.body ?? '', first?.headers ?? {})).toMatchObject({ type: 'webhook.test' });
+});
+
+test('URLs that lead into the machine or its network are refused, however they are written', async () => {
+  const refused: [string, RegExp][] = [
+    ['http://127.0.0.2/', /127\.0\.0\.2 is an address of this machine/],
+    ['http://0x7f.2/', /127\.0\.0\.2 is an address/],
+    ['http://0177.0.0.2/', /127\.0\.0\.2 is an address/],
+    ['http://2130706434/', /127\.0\.0\.2 is an address/],
+    ['http://10.0.0.1:8080/x', /10\.0\.0\.1 is an address/],
+    ['http://192.168.1.1/', /HOWDAH_WEBHOOK_NETWORKS can allow it/],
+    ['http://172.20.0.1/', /172\.20\.0\.1/],
+    ['http://169.254.169.254/latest/meta-data', /169\.254\.169\.254/],
+    ['http://0.0.0.0/', /0\.0\.0\.0/],
+    ['http://[::1]/', /::1 is an address/],
+    ['http://[::ffff:127.0.0.2]/', /is an address/],
+    ['http://[fe80::1]/', /fe80::1/],
+    ['http://[fd00::1]/', /fd00::1/],
+    ['ftp://example.com/', /found the scheme ftp; allowed: https, http/],
+    ['file:///etc/passwd', /found the scheme file/],
+    ['javascript:alert(1)', /found the scheme javascript/],
+    ['http://user:secret@example.com/', /carries a user or a password/],
+    ['nothing', /is no URL/],
+    ['http://', /is no URL/],
+  ];
+  for (const [url, message] of refused) {
+    const answer = await cloud.request('POST', '/webhooks', { url });
+    expect(answer, url).toMatchObject({ status: 400, body: { code: 'INVALID_REQUEST', message: expect.stringMatching(message) } });
+  }
+  for (const body of [{}, { url: 5 }, { url: 'http://e.invalid/', types: ['nothing'] }, { url: 'http://e.invalid/', secret: 'mine' }])
+    expect((await cloud.request('POST', '/webhooks', body)).status, JSON.stringify(body)).toBe(400);
+  expect(await webhooks()).toEqual([]);
+});
+
+test('a name is looked at when it is resolved for the connection, and a redirect is not followed', async () => {
+  const inside = await receiver();
+  const port = new URL(inside.url).port;
+  const send = (url: string, allowed: string[]) =>
+    deliver(url, `whsec_${Buffer.alloc(32).toString('base64')}`, { id: 'm', body: '{}' }, blockListOf(allowed));
+  // The same name, as it would be after it came to mean another address than when it was looked at.
+  expect(await send(`http://localhost:${port}/`, [])).toEqual({
+    responseStatus: null,
+    error: expect.stringMatching(/^localhost is (127\.0\.0\.1|::1), which is an address of this machine/),
+  });
+  expect(await send(`http://127.0.0.1:${port}/`, ['10.0.0.0/8'])).toMatchObject({
+    error: expect.stringContaining('127.0.0.1 is an address'),
+  });
+  expect(inside.received).toEqual([]);
+  expect(await send(`http://localhost:${port}/`, ['127.0.0.0/8', '::1/128'])).toEqual({ responseStatus: 204, error: null });
+  const redirecting = await receiver(() => ({ redirect: inside.url }));
+  expect(await send(redirecting.url, ['127.0.0.0/8'])).toEqual({
+    responseStatus: 302,
+    error: expect.stringContaining('which is not followed'),
+  });
+  expect(inside.received).toHaveLength(1);
+});
+
+test('the secret is shown once and stored unreadably; others see and change nothing', async () => {
+  const { url } = await receiver();
+  const { id, secret } = await makeWebhook({ url });
+  expect(JSON.stringify(await webhooks())).not.toContain('whsec_');
+  const { rows } = await sql<{ row: string }>`select row_to_json(webhooks)::text || encode(secret, 'escape') as row from webhooks`.execute(
+    records.db,
+  );
+  expect(rows).toHaveLength(1);
+  for (const form of [secret, secret.slice('whsec_'.length), Buffer.from(secret.slice('whsec_'.length), 'base64').toString('hex')])
+    expect(rows[0]?.row).not.toContain(form);
+  const stranger = await otherProject();
+  const ask = async (method: string, path: string) =>
+    (
+      await fetch(`${cloud.apiUrl}/projects/${stranger.projectId}${path}`, {
+        method,
+        headers: { Authorization: `Bearer ${stranger.key}` },
+      })
+    ).status;
+  expect(await ask('GET', '/webhooks')).toBe(200);
+  for (const [method, path] of [
+    ['DELETE', `/webhooks/${id}`],
+    ['POST', `/webhooks/${id}/test`],
+    ['GET', `/webhooks/${id}/deliveries`],
+    ['POST', `/webhooks/${id}/deliveries/1/redeliver`],
+  ] as const)
+    expect(await ask(method, path), `${method} ${path}`).toBe(404);
+  expect((await cloud.request('POST', `/webhooks/${id}/deliveries/${'9'.repeat(30)}/redeliver`)).status).toBe(404);
+  expect((await cloud.request('DELETE', '/webhooks/%00')).status).toBe(404);
+  expect(await webhooks()).toHaveLength(1);
+});
+
+async function otherProject(): Promise<{ projectId: string; key: string }> {
+  const projectId = newId();
+  const publicKey = `HD${newId()}${newId()}`;
+  await records.db.insertInto('projects').values({ id: projectId, name: 'other' }).execute();
+  await records.db
+    .insertInto('api_keys')
+    .values({
+      public_key: publicKey,
+      project_id: projectId,
+      name: 'stranger',
+      role: 'admin',
+      secret_hash: sha256('secret'),
+      expires_at: null,
+      revoked_at: null,
+      last_used: null,
+    })
+    .execute();
+  return { projectId, key: `${publicKey}:secret` };
+}
+
+test('a project has at most twenty, also when they are asked for at once', async () => {
+  const answers = await Promise.all(
+    Array.from({ length: 24 }, async () => cloud.request('POST', '/webhooks', { url: 'http://receiver.invalid/' })),
+  );
+  expect(answers.filter(({ status }) => status === 201)).toHaveLength(20);
+  expect(answers.find(({ status }) => status !== 201)).toMatchObject({
+    status: 422,
+    body: { code: 'LIMIT_EXCEEDED', message: expect.stringContaining('has 20, of 20') },
+  });
+});
+
+test('the command line makes, tries, lists and deletes them', async () => {
+  const { url, received } = await receiver((_, n) => (n === 1 ? 200 : 500));
+  const made = await cloud.cli('webhook', 'create', url, '--types', 'operation.finished,service.status');
+  expect(made).toMatchObject({ code: 0, stderr: '' });
+  const [, id = ''] = /webhook ([a-z0-9]{10}) delivers/.exec(made.stdout) ?? [];
+  expect(made.stdout).toMatch(/ {2}whsec_\S{44}\n/);
+  expect((await cloud.cli('webhook', 'list')).stdout).toContain(
+    `${id}  ${url}  service.status,operation.finished`.replace('service.status,operation.finished', 'operation.finished,service.status'),
+  );
+  expect(await cloud.cli('webhook', 'test', id)).toMatchObject({ code: 0, stdout: expect.stringContaining('the receiver answered 200') });
+  expect(await cloud.cli('webhook', 'test', id)).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('not delivered: the receiver answered 500'),
+  });
+  await rename('by hand');
+  await expect.poll(() => received.length, { timeout: 30_000 }).toBe(3);
+  await expect
+    .poll(async () => (await cloud.cli('webhook', 'deliveries', id)).stdout, { timeout: 30_000 })
+    .toMatch(/operation\.finished +pending +1 .*the receiver answered 500/);
+  const [delivery] = await deliveries(id);
+  expect(await cloud.cli('webhook', 'redeliver', id, delivery?.id ?? '')).toMatchObject({ code: 0 });
+  expect(await cloud.cli('webhook', 'delete', id)).toMatchObject({ code: 0 });
+  expect(await cloud.cli('webhook', 'delete', id)).toMatchObject({ code: 3 });
+  expect(await cloud.cli('webhook', 'create', url, '--types', 'nothing')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('service.status'),
+  });
+});
