@@ -2,6 +2,7 @@
 import { access } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { run } from '../../packages/server/src/engine/local/run.ts';
+import { portIsFree } from '../../packages/server/src/engine/local/server.ts';
 
 export { run };
 
@@ -18,15 +19,12 @@ export async function has(program: string): Promise<boolean> {
   return false;
 }
 
-/** A free port, as the system gives one. */
+/** Ports for servers made by hand. Below those that the system gives to connections: one of them might take it before the server does. */
+const PORTS = { first: 22_000, count: 8000 };
+let next = Math.floor(Math.random() * PORTS.count);
+
+/** A port that nothing listens on and that was not given out in this run. */
 export async function freePort(): Promise<number> {
-  const { createServer } = await import('node:net');
-  const probe = createServer();
-  return new Promise((resolve, reject) => {
-    probe.once('error', reject);
-    probe.listen(0, '127.0.0.1', () => {
-      const address = probe.address();
-      probe.close(() => (typeof address === 'object' && address !== null ? resolve(address.port) : reject(new Error('no port'))));
-    });
-  });
+  const port = PORTS.first + (next++ % PORTS.count);
+  return (await portIsFree('127.0.0.1', port)) ? port : freePort();
 }

@@ -9,6 +9,11 @@ export function duration(ms: number): string {
   return hours < 48 ? `${hours} h` : `${Math.round(hours / 24)} days`;
 }
 
+/** A duration that is an estimate. */
+export function roughly(seconds: number): string {
+  return seconds < 60 ? `${Math.round(seconds)} s` : duration(seconds * 1000);
+}
+
 export function bytes(count: number): string {
   const units = ['B', 'kB', 'MB', 'GB', 'TB'];
   const power = count < 1 ? 0 : Math.min(Math.floor(Math.log10(count) / 3), units.length - 1);

@@ -1,7 +1,11 @@
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { createLayout } from '../../server/src/engine/local/layout.ts';
+import { signal } from '../../server/src/engine/local/processes.ts';
+import { findServer } from '../../server/src/engine/local/server.ts';
 import { connectTo, install, type Installation, type Service } from '../../server/test/harness.ts';
 import { barriers, CHROMIUM, jumps, launch, logIn, NO_CHROMIUM, openWindow, type Look } from './browser.ts';
 
@@ -94,6 +98,26 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     const client = await connectTo(installation, { endpoint: { host: hostname, port: Number(port) } }, decodeURIComponent(password));
     expect((await client.query('show shared_buffers')).rows).toEqual([{ shared_buffers: '1GB' }]);
     await client.end();
+  });
+
+  test('an operation that takes its time says how long it will still take', async () => {
+    const { page } = await enter();
+    const service = await installation.create({ name: 'held up', addons: [] });
+    const server = await findServer(createLayout(join(installation.home, 'data')).service(service.service_id));
+    const send = (name: 'SIGSTOP' | 'SIGCONT') => signal(server?.postmaster.pid ?? 0, name);
+    // What past ones say of it is the API's; here what it says is shown, for as long as the server is held up.
+    await page.route(/\/operations\/[^/?]+$/, async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...(await response.json()), remaining_seconds: 42 } });
+    });
+    send('SIGSTOP');
+    onTestFinished(() => send('SIGCONT'));
+    await installation.request('POST', `/services/${service.service_id}/stop`);
+    await openService(page, service);
+    await page.getByText('about 42 s more').waitFor();
+    send('SIGCONT');
+    await page.getByText('Paused', { exact: true }).waitFor();
+    await eventually(() => page.getByText('about 42 s more').count()).toBe(0);
   });
 
   test('create in a VPC: the calls beside the form make the same service', async () => {

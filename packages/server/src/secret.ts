@@ -1,14 +1,14 @@
 /** What is made of secrets: hashes that are compared, and answers that are sealed. */
-import { createCipheriv, createDecipheriv, createHash, createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createHmac, hash, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto';
 
 /** What is stored of a key's secret half: it is 256 random bits, so no slow hash is needed. */
 export function sha256(secret: string): Buffer {
-  return createHash('sha256').update(secret).digest();
+  return hash('sha256', secret, 'buffer');
 }
 
 /** Whether a secret is the one with this hash, in a time that does not tell how much of it is right. */
-export function isSecret(presented: string, hash: Buffer): boolean {
-  return timingSafeEqual(sha256(presented), hash);
+export function isSecret(presented: string, stored: Buffer): boolean {
+  return timingSafeEqual(sha256(presented), stored);
 }
 
 const SALT_BYTES = 16;

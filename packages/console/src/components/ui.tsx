@@ -5,7 +5,7 @@ import { useClipboard } from '@mantine/hooks';
 import { Check, CircleAlert, Copy, LoaderCircle, TriangleAlert, X, type LucideIcon } from 'lucide-react';
 import { useId, type ReactNode } from 'react';
 import type { Operation, Service } from '../api.ts';
-import { duration, fullTime, ago } from '../format.ts';
+import { duration, fullTime, ago, roughly } from '../format.ts';
 import { useRemainingSeconds } from '../live.ts';
 import { lookOf, type Tone } from '../status.ts';
 import classes from './ui.module.css';
@@ -263,7 +263,7 @@ export function Steps({ operation }: { operation: Operation }) {
           </span>
         </li>
       ))}
-      {remaining !== undefined && remaining >= 1 && <li className={classes.stepDetail}>about {duration(remaining * 1000)} more</li>}
+      {remaining !== undefined && remaining >= 1 && <li className={classes.stepDetail}>about {roughly(remaining)} more</li>}
       {error !== undefined && (
         <li>
           <Notice tone={status === 'failed' ? 'bad' : 'warn'}>

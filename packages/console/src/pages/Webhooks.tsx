@@ -10,13 +10,11 @@ import { Rows } from '../components/Rows.tsx';
 import { Secret } from '../components/Secret.tsx';
 import { ActionButton, Ago, Card, Empty, Notice, PageHead, Pill } from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
-import { EVENT_TYPES } from '../events.ts';
+import { EVENT_TYPES, isEventType } from '../events.ts';
 import { duration } from '../format.ts';
 import { useMe } from '../session.ts';
 import { whyReadOnly } from '../status.ts';
 import ui from './project.module.css';
-
-const isEvent = (name: string): name is Webhook['types'][number] => EVENT_TYPES.some((known) => known === name);
 
 export function Webhooks() {
   const { project } = useMe();
@@ -53,7 +51,7 @@ function NewWebhook() {
   const [types, setTypes] = useState<string[]>([]);
   const [secret, setSecret] = useState<string | null>(null);
   const create = useCall(
-    () => createWebhook(me.project.id, { url: url.trim(), ...(types.length === 0 ? {} : { types: types.filter(isEvent) }) }),
+    () => createWebhook(me.project.id, { url: url.trim(), ...(types.length === 0 ? {} : { types: types.filter(isEventType) }) }),
     {
       quiet: true,
       onDone: ({ secret: made }) => {

@@ -120,7 +120,10 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
   refuseUnknownRoutes(app);
   endConnections(app);
   limitConnections(app.server, context.http);
-  app.addHook('onSend', async (request, reply) => void reply.header('X-Request-Id', request.id));
+  app.addHook('onSend', (request, reply, _payload, done) => {
+    void reply.header('X-Request-Id', request.id);
+    done();
+  });
   for (const schema of NAMED_SCHEMAS) app.addSchema(schema);
   await extend?.(app);
 

@@ -67,9 +67,10 @@ export function createMetrics(app: App, { store, region, events }: ApiContext) {
     }
   };
 
-  app.addHook('onResponse', async (request, reply) => {
+  app.addHook('onResponse', (request, reply, done) => {
     const operation = request.routeOptions.schema?.operationId ?? 'none';
     requests.observe({ operation, status: String(reply.statusCode) }, reply.elapsedTime / 1000);
+    done();
   });
 
   return {

@@ -7,9 +7,19 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { OperationStep } from '@howdah/contract';
 import type { BeginStep, Engine, Seen, Verdict } from '../engine/engine.ts';
-import { commitWithoutFlush, type Store, type Tx } from '../store/database.ts';
-import { claimService, dueServices, LEASE_MS, LeaseLost, lockLeased, makeAllDue, releaseService, renewLease } from '../store/leases.ts';
-import { beginOperation, endOperation, HOWDAH, progressOperation, type OperationRow } from '../store/operations.ts';
+import type { Store, Tx } from '../store/database.ts';
+import {
+  claimService,
+  dueServices,
+  givenBack,
+  LEASE_MS,
+  LeaseLost,
+  lockLeased,
+  makeAllDue,
+  releaseService,
+  renewLease,
+} from '../store/leases.ts';
+import { beginOperation, endOperation, HOWDAH, progressOperation, takeUpOperation, type OperationRow } from '../store/operations.ts';
 import {
   changeService,
   deleteService,
@@ -18,6 +28,8 @@ import {
   removeSets,
   setsGoOn,
   specOf,
+  statusWith,
+  type ServiceChange,
   type ServiceRow,
 } from '../store/services.ts';
 import { giveAddressesBack } from '../store/vpcs.ts';
@@ -136,19 +148,22 @@ export function createReconciler(options: ReconcilerOptions) {
   type Work = { id: string; token: string; service: ServiceRow; operation: OperationRow | null; steps: OperationStep[]; savedAtMs: number };
 
   /** Takes the lease and the work up: an operation that was waiting has begun. Null when somebody else is at it. */
-  const openWork = async (id: string, token: string): Promise<Work | null> =>
-    store.db.transaction().execute(async (tx) => {
-      const claimed = await claimService(tx, id, token);
-      if (claimed === null) return null;
-      const { service, operation } = claimed;
-      // Nobody's from here on, for certain: a restore finds nothing any more, however long the removal takes.
-      if (restoreIsOver(service, undeleteMs)) return work(id, token, await changeService(tx, service, { project_id: null }, null), null);
-      // What is taken up can be taken up again: the disk need not have it first.
-      await commitWithoutFlush(tx);
-      if (operation === null || operation.status === 'running') return work(id, token, service, operation);
-      const begun = await progressOperation(tx, operation.id, operation.steps, null);
-      return work(id, token, await changeService(tx, service, {}, begun), begun);
+  const openWork = async (id: string, token: string): Promise<Work | null> => {
+    const taken = await store.db.transaction().execute(async (tx) => {
+      const service = await claimService(tx, id, token);
+      if (service === null) return null;
+      const operation = await takeUpOperation(tx, service);
+      const seen = statusWith(service, operation) === service.status;
+      return work(id, token, seen ? service : await changeService(tx, service, {}, operation), operation);
     });
+    if (taken === null || !restoreIsOver(taken.service, undeleteMs)) return taken;
+    // Nobody's from here on, for certain: a restore finds nothing any more, however long the removal takes.
+    return store.db.transaction().execute(async (tx) => {
+      const { service, operation } = await lockLeased(tx, id, token, taken.operation);
+      if (!restoreIsOver(service, undeleteMs)) return work(id, token, service, operation);
+      return work(id, token, await changeService(tx, service, { project_id: null }, null), null);
+    });
+  };
 
   const work = (id: string, token: string, service: ServiceRow, operation: OperationRow | null): Work => ({
     id,
@@ -215,7 +230,7 @@ export function createReconciler(options: ReconcilerOptions) {
     const { service } = current;
     if (current.operation !== null || service.project_id === null || service.deleting || service.power === 'paused' || reachable) return;
     await store.db.transaction().execute(async (tx) => {
-      const locked = await lockLeased(tx, current.id, current.token);
+      const locked = await lockLeased(tx, current.id, current.token, null);
       if (locked.operation === null) Object.assign(current, await openRepair(tx, locked.service));
     });
   };
@@ -232,7 +247,7 @@ export function createReconciler(options: ReconcilerOptions) {
     const { operation } = current;
     if (operation === null) return;
     await store.db.transaction().execute(async (tx) => {
-      const locked = await lockLeased(tx, current.id, current.token);
+      const locked = await lockLeased(tx, current.id, current.token, operation);
       if (locked.operation?.id === operation.id) await progressOperation(tx, operation.id, current.steps, operation.error);
     });
     current.savedAtMs = Date.now();
@@ -251,75 +266,70 @@ export function createReconciler(options: ReconcilerOptions) {
     const pastDeadline = current.operation !== null && Date.now() - current.operation.created.getTime() > OPERATION_DEADLINE_MS;
     const fast = verdict.outcome === 'again' && !pastDeadline && Date.now() - current.savedAtMs < SHOW_AFTER_MS;
     if (fast && !closing && !giveWay) return current;
-    const { settled, next, lookAgainMs } = await store.db.transaction().execute(async (tx) => {
-      const recorded = await recordIn(tx, current, verdict, pastDeadline);
-      const leave = closing || giveWay ? 0 : recorded.lookAgainMs;
-      if (leave !== undefined) await releaseService(tx, current.id, current.token, leave);
-      return { ...recorded, lookAgainMs: leave };
-    });
+    const { settled, next, leaves } = await store.db
+      .transaction()
+      .execute((tx) => recordIn(tx, current, verdict, pastDeadline, closing || giveWay));
     if (settled) onSettled(next.service);
-    return lookAgainMs === undefined ? next : null;
+    return leaves ? null : next;
   };
 
-  /** lookAgainMs: when to look again; null: when poked; undefined: there is more to do now. */
-  type Recorded = { settled: boolean; next: Work; lookAgainMs: number | null | undefined };
+  /** leaves: the lease was given back. */
+  type Recorded = { settled: boolean; next: Work; leaves: boolean };
 
-  const recordIn = async (tx: Tx, current: Work, found: Verdict, pastDeadline: boolean): Promise<Recorded> => {
-    const { service, operation } = await lockLeased(tx, current.id, current.token);
+  const recordIn = async (tx: Tx, current: Work, found: Verdict, pastDeadline: boolean, giveWay: boolean): Promise<Recorded> => {
+    const { id, token } = current;
+    const { service, operation } = await lockLeased(tx, id, token, current.operation);
     // Of a read replica set: its service has taken it along meanwhile.
     const elsewhere = found.outcome === 'settled' && service.vpc_id !== current.service.vpc_id;
     const verdict: Verdict = elsewhere ? { ...found, outcome: 'again', waitMs: 0 } : found;
     const seen = { reachable: verdict.seen.reachable && service.power === 'running' };
+
+    /** There is more to do now. */
+    const goOn = async (change: ServiceChange, underWay: OperationRow | null): Promise<Recorded> => {
+      const row = await changeService(tx, service, { ...change, ...(giveWay ? givenBack(service, 0) : {}) }, underWay);
+      return { settled: false, next: work(id, token, row, underWay), leaves: giveWay };
+    };
+    /** Until it is time to look again; null: until it is poked. */
+    const leave = async (change: ServiceChange, underWay: OperationRow | null, lookAgainMs: number | null): Promise<Recorded> => {
+      const row = await changeService(tx, service, { ...change, ...givenBack(service, giveWay ? 0 : lookAgainMs) }, underWay);
+      return { settled: verdict.outcome === 'settled', next: work(id, token, row, underWay), leaves: true };
+    };
+
     // Another wish was recorded meanwhile and has ended this one: what was seen counts, then it goes on with the new one.
-    if (operation?.id !== current.operation?.id) {
-      const row = await changeService(tx, service, seen, operation);
-      return { settled: false, next: work(current.id, current.token, row, operation), lookAgainMs: undefined };
-    }
+    if (operation?.id !== current.operation?.id) return goOn(seen, operation);
     switch (verdict.outcome) {
       case 'settled': {
         if (operation !== null) await endOperation(tx, operation.id, 'succeeded', null, current.steps);
         if (isToBeRemoved(service, undeleteMs)) {
           await giveAddressesBack(tx, service.id, null);
           await deleteService(tx, service);
-          return { settled: true, next: { ...current, operation: null }, lookAgainMs: null };
+          return { settled: true, next: { ...current, operation: null }, leaves: true };
         }
         if (service.deleting) {
           // It has stopped. From here on nobody sees it; its data waits for a restore, or for the end of the time for one.
           await giveAddressesBack(tx, service.id, service.vpc_id);
-          const row = await changeService(
-            tx,
-            service,
-            { reachable: false, deleted_at: service.deleted_at ?? new Date(), attempt: 0 },
-            null,
-          );
-          return { settled: true, next: work(current.id, current.token, row, null), lookAgainMs: removalDueMs(row, undeleteMs) };
+          const deleted = { deleted_at: service.deleted_at ?? new Date() };
+          return leave({ ...deleted, reachable: false, attempt: 0 }, null, removalDueMs({ ...service, ...deleted }, undeleteMs));
         }
         // Whatever it was told to do, it is where it shall be, and nowhere else any more.
         if (operation !== null && operation.kind !== 'create') await giveAddressesBack(tx, service.id, service.vpc_id);
-        const row = await changeService(tx, service, { ...seen, attempt: 0 }, null);
-        return {
-          settled: true,
-          next: work(current.id, current.token, row, null),
-          lookAgainMs: row.power === 'running' ? options.lookAgainMs : null,
-        };
+        return leave({ ...seen, attempt: 0 }, null, service.power === 'running' ? options.lookAgainMs : null);
       }
       case 'again': {
         const error = pastDeadline
           ? `not done after ${OPERATION_DEADLINE_MS / 60_000} minutes: ${verdict.detail ?? 'working on it'}`
           : null;
-        const progressed = operation === null ? null : await progressOperation(tx, operation.id, current.steps, error);
-        const row = await changeService(tx, service, seen, progressed);
-        return { settled: false, next: work(current.id, current.token, row, progressed), lookAgainMs: undefined };
+        return goOn(seen, operation === null ? null : await progressOperation(tx, operation.id, current.steps, error));
       }
       case 'failed': {
+        const attempt = service.attempt + 1;
         log.warn(
-          { service: service.id, operation: operation?.kind, reason: verdict.reason, attempt: service.attempt + 1 },
+          { service: service.id, operation: operation?.kind, reason: verdict.reason, attempt },
           'a step did not work; it is tried again',
         );
         const steps = current.steps.slice(-MAX_STEPS);
         const failing = operation === null ? null : await progressOperation(tx, operation.id, steps, verdict.reason);
-        const row = await changeService(tx, service, { ...seen, attempt: service.attempt + 1 }, failing);
-        return { settled: false, next: work(current.id, current.token, row, failing), lookAgainMs: backoffMs(row.attempt) };
+        return leave({ ...seen, attempt }, failing, backoffMs(attempt));
       }
     }
   };

@@ -74,14 +74,14 @@ export function createServices(store: Store, region: Region) {
     if ('missing' in capability) throw new ApiError('UNAVAILABLE_HERE', `${typeOfAddons(addons)}: ${capability.missing}`);
     if (body.enable_pooler === true) refuseWithoutPooler(region);
     const initialPassword = newPassword();
-    const verifier = await scramVerifier(initialPassword);
+    // Computed while the records are asked.
+    const verifier = scramVerifier(initialPassword);
     const change = {
       project_id: caller.projectId,
       name: body.name,
       environment: body.environment_tag ?? 'DEV',
       created: new Date(),
       created_by: caller.publicKey,
-      first_verifier: verifier,
     };
     return makeChange(store, caller, async (tx) => {
       await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, replicas.replica_count + 1) });
@@ -93,7 +93,7 @@ export function createServices(store: Store, region: Region) {
       const pooler = body.enable_pooler === true ? { pooler: true, pooler_port: await reservePort(tx, region) } : {};
       const ha = highlyAvailable ? { ...replicas, members: await membersFor(tx, { ...fresh, ...pooler }, replicas.replica_count) } : {};
       const vpc = body.vpc_id === undefined ? {} : await joinVpc(tx, region, caller.projectId, fresh, body.vpc_id);
-      const row = await changeService(tx, fresh, { ...change, ...pooler, ...ha, ...vpc }, operation);
+      const row = await changeService(tx, fresh, { ...change, ...pooler, ...ha, ...vpc, first_verifier: await verifier }, operation);
       await makeDue(tx, row.id);
       return { doc: row.doc, operationId: operation.id, initialPassword };
     });
@@ -122,7 +122,7 @@ export function createServices(store: Store, region: Region) {
     const origin: Origin = { parent: parentId, strategy: body.fork_strategy, targetTime: await targetTimeOf(parentId, body) };
     await refuseFullDisk(region, 'forks');
     const initialPassword = newPassword();
-    const verifier = await scramVerifier(initialPassword);
+    const verifier = scramVerifier(initialPassword);
     return makeChange(store, caller, async (tx) => {
       const { service: parent } = await lockOwn(tx, caller, parentId);
       const action = body.fork_strategy === 'NOW' ? 'forkNow' : 'forkPast';
@@ -138,7 +138,7 @@ export function createServices(store: Store, region: Region) {
         environment: body.environment_tag ?? 'DEV',
         created: new Date(),
         created_by: caller.publicKey,
-        first_verifier: verifier,
+        first_verifier: await verifier,
       };
       // What was kept from others stays so in a copy.
       const vpc = parent.vpc_id === null ? {} : await joinVpc(tx, region, caller.projectId, fresh, parent.vpc_id);

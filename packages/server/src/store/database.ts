@@ -20,9 +20,20 @@ import type {
   Warning,
 } from '@howdah/contract';
 import type { Member, Origin } from '../engine/engine.ts';
-import { Kysely, Migrator, PostgresDialect, sql, type ColumnType, type Generated, type JSONColumnType, type Transaction } from 'kysely';
+import {
+  Kysely,
+  Migrator,
+  PostgresDialect,
+  sql,
+  type ColumnType,
+  type Generated,
+  type JSONColumnType,
+  type RawBuilder,
+  type Transaction,
+} from 'kysely';
 import { Client, Pool, type ClientConfig } from 'pg';
 import { MIGRATIONS_DIRECTORY } from '../paths.ts';
+import { preparing } from './prepared.ts';
 
 type Moment = ColumnType<Date, Date | string, Date | string>;
 
@@ -234,7 +245,7 @@ export async function openStore(connection: ClientConfig, onError: (error: Error
   pool.on('error', onError);
   // The pool looks after idle connections only; one in use whose server dies would end this process.
   pool.on('connect', (client) => client.on('error', onError));
-  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
+  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: preparing(pool) }) });
   const listeners: [Channel, Listener][] = [];
   const onNotification = (channel: string, payload: string): void => {
     for (const [wanted, listener] of listeners) if (wanted === channel) listener(payload);
@@ -312,8 +323,11 @@ export async function commitWithoutFlush(tx: Tx): Promise<void> {
 
 /** Asks for a look at a service, when the transaction commits. A hint: a lost one is made up for by the timer. */
 export async function poke(tx: Db, id: string): Promise<void> {
-  await sql`select pg_notify('howdah_poke', ${id})`.execute(tx);
+  await askForLook(id).execute(tx);
 }
+
+/** The statement of {@link poke}. */
+export const askForLook = (id: string): RawBuilder<unknown> => sql`select pg_notify('howdah_poke', ${id})`;
 
 /** Asks for a look at the VPCs, when the transaction commits. A hint, too. */
 export async function pokeVpcs(tx: Db): Promise<void> {

@@ -3,8 +3,9 @@
  * to queue, since a look takes no argument beyond the service (docs/decisions/0002-leases-not-jobs.md).
  */
 import { sql } from 'kysely';
-import { poke, type Db, type Tx } from './database.ts';
-import { lockService, operationUnderWay, type Locked } from './services.ts';
+import { askForLook, type Db, type Tx } from './database.ts';
+import type { OperationRow } from './operations.ts';
+import { lockRow, operationUnderWay, type Locked, type ServiceChange, type ServiceRow } from './services.ts';
 
 /** The lease of a reconciler has passed to another: what it found out is old and must not be written. */
 export class LeaseLost extends Error {}
@@ -35,12 +36,13 @@ export async function makeAllDue(db: Db): Promise<void> {
 }
 
 /**
- * Takes the lease of a service, whose row it locks: of two who try, one gets it.
+ * Takes the lease of a service, whose row it locks: of two who try, one gets it. The transaction's commit does not wait for the disk: what
+ * is taken up can be taken up again.
  *
  * @returns null when somebody else has it, or the service is gone
  */
-export async function claimService(tx: Tx, id: string, token: string): Promise<Locked | null> {
-  const service = await tx
+export async function claimService(tx: Tx, id: string, token: string): Promise<ServiceRow | null> {
+  const claimed = await tx
     .updateTable('services')
     .set({ lease_token: token, lease_until: sql<Date>`clock_timestamp() + ${`${LEASE_MS} ms`}::interval`, due_at: null })
     .where('id', '=', id)
@@ -48,9 +50,12 @@ export async function claimService(tx: Tx, id: string, token: string): Promise<L
     // Of a read replica set, the parent is locked first; see lockRow.
     .where((where) => where.or([where('parent_id', 'is', null), PARENT_IS_LOCKED]))
     .returningAll()
+    .returning(NOT_FLUSHED)
     .executeTakeFirst();
-  return service === undefined ? null : { service, operation: await operationUnderWay(tx, service) };
+  return claimed ?? null;
 }
+
+const NOT_FLUSHED = sql`set_config('synchronous_commit', 'off', true)`.as('not_flushed');
 
 const PARENT_IS_LOCKED = sql<boolean>`(select p.id from services p where p.id = services.parent_id for update) is not null`;
 
@@ -63,31 +68,41 @@ export async function renewLease(db: Db, id: string, token: string): Promise<voi
     .execute();
 }
 
-/** Gives the lease back. @param lookAgainMs when to look again; null: when poked */
-export async function releaseService(db: Db | Tx, id: string, token: string, lookAgainMs: number | null): Promise<void> {
-  const again = lookAgainMs === null ? null : `${lookAgainMs} ms`;
+/** Gives the lease back after an error. @param lookAgainMs when to look again */
+export async function releaseService(db: Db, id: string, token: string, lookAgainMs: number): Promise<void> {
   await db
     .updateTable('services')
-    // Somebody may have asked for a look in the meantime: the earlier of the two counts.
-    .set({ lease_token: null, lease_until: null, due_at: sql<Date | null>`least(due_at, now() + ${again}::interval)` })
+    .set({ lease_token: null, lease_until: null, due_at: sql<Date | null>`least(due_at, now() + ${`${lookAgainMs} ms`}::interval)` })
     .where('id', '=', id)
     .where('lease_token', '=', token)
     .execute();
 }
 
-/** The service under a lease, locked. @throws LeaseLost when the lease is somebody else's or the service is gone */
-export async function lockLeased(tx: Tx, id: string, token: string): Promise<Locked> {
-  const locked = await lockService(tx, id);
-  if (locked === null || locked.service.lease_token !== token) throw new LeaseLost(`service ${id}: the lease is lost`);
-  return locked;
+/**
+ * The change that gives the lease back, of a service that the transaction holds locked. Somebody may have asked for a look in the
+ * meantime: the earlier of the two counts.
+ *
+ * @param lookAgainMs when to look again; null: when poked
+ */
+export function givenBack({ due_at: dueAt }: ServiceRow, lookAgainMs: number | null): ServiceChange {
+  const again = lookAgainMs === null ? null : new Date(Date.now() + lookAgainMs);
+  const earlier = dueAt === null || (again !== null && again < dueAt) ? again : dueAt;
+  return { lease_token: null, lease_until: null, due_at: earlier };
+}
+
+/**
+ * The service under a lease, locked.
+ *
+ * @param known the operation under way when it was last asked for
+ * @throws LeaseLost when the lease is somebody else's or the service is gone
+ */
+export async function lockLeased(tx: Tx, id: string, token: string, known: OperationRow | null): Promise<Locked> {
+  const service = await lockRow(tx, id);
+  if (service === undefined || service.lease_token !== token) throw new LeaseLost(`service ${id}: the lease is lost`);
+  return { service, operation: service.operation_id === known?.id ? known : await operationUnderWay(tx, service) };
 }
 
 /** Marks a service as wanting a look now and says so. */
 export async function makeDue(tx: Tx, id: string): Promise<void> {
-  await tx
-    .updateTable('services')
-    .set({ due_at: sql<Date>`now()` })
-    .where('id', '=', id)
-    .execute();
-  await poke(tx, id);
+  await sql`with due as (update services set due_at = now() where id = ${id}) ${askForLook(id)}`.execute(tx);
 }

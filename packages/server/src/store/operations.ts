@@ -160,6 +160,19 @@ export async function progressOperation(db: Db, id: string, steps: readonly Oper
     .executeTakeFirstOrThrow();
 }
 
+/** Takes up the operation under way on a service that the transaction holds locked: one that was waiting has begun. Null: there is none. */
+export async function takeUpOperation(tx: Tx, { operation_id: id }: Pick<ServiceRow, 'operation_id'>): Promise<OperationRow | null> {
+  if (id === null) return null;
+  const begun = await tx
+    .updateTable('operations')
+    .set({ status: 'running' })
+    .where('id', '=', id)
+    .where('finished', 'is', null)
+    .returningAll()
+    .executeTakeFirst();
+  return begun ?? null;
+}
+
 /** How an operation goes. failing: its last attempt did not work, or another has superseded it. */
 export async function howItGoes(db: Db, id: string): Promise<'underway' | 'failing' | 'done'> {
   const { status, error } = await db.selectFrom('operations').select(['status', 'error']).where('id', '=', id).executeTakeFirstOrThrow();

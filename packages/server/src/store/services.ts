@@ -61,6 +61,8 @@ export type ServiceChange = Partial<
     | 'admitted'
     | 'due_at'
     | 'attempt'
+    | 'lease_token'
+    | 'lease_until'
   >
 >;
 
@@ -226,6 +228,16 @@ export function sizeColumns(size: Size): { cpu_millis: number | null; memory_gbs
 
 // ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
+/** The status of a service with this operation under way. */
+export function statusWith(service: ServiceRow, operation: OperationRow | null): LiveStatus {
+  if (service.deleting) return 'DELETING';
+  const underWay =
+    operation === null ? null : { kind: operation.kind, begun: operation.status === 'running', failing: operation.error !== null };
+  return (service.parent_id === null ? statusOf : statusOfReplicaSet)(service.power, service.reachable, underWay);
+}
+
+const movesOf = ({ parent_id: parentId }: ServiceRow) => (parentId === null ? TRANSITIONS : REPLICA_SET_TRANSITIONS);
+
 /**
  * Changes a service that the transaction holds locked: writes the facts, and the status and document that follow from them and
  * from the operation under way. No other statement touches those two.
@@ -240,11 +252,8 @@ export async function changeService(
   operation: OperationRow | null,
 ): Promise<ServiceRow> {
   const changed = { ...before, ...change, operation_id: operation?.id ?? null };
-  const underWay =
-    operation === null ? null : { kind: operation.kind, begun: operation.status === 'running', failing: operation.error !== null };
-  const [rule, moves] = before.parent_id === null ? [statusOf, TRANSITIONS] : [statusOfReplicaSet, REPLICA_SET_TRANSITIONS];
-  const status = changed.deleting ? 'DELETING' : rule(changed.power, changed.reachable, underWay);
-  if (status !== before.status && before.project_id !== null && !moves[before.status].includes(status)) {
+  const status = statusWith(changed, operation);
+  if (status !== before.status && before.project_id !== null && !movesOf(before)[before.status].includes(status)) {
     throw new UnknownMove(`service ${before.id}: ${before.status} → ${status} is no move of the contract`);
   }
   const usage = status === 'READY' ? {} : { memory_mb: null, milli_cpu: null, storage_mb: null };

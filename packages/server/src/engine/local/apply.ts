@@ -8,7 +8,7 @@ import { assertSpaceFor, cloneTree, discard, removeTree } from './clone.ts';
 import type { Step } from './decide.ts';
 import type { ConfigFiles } from './files.ts';
 import { hostsOf, type Door } from './door.ts';
-import { writeSystemIdentifier } from './identity.ts';
+import { wasShutDown, writeSystemIdentifier } from './identity.ts';
 import { missingFor, type Installation } from './installations.ts';
 import { instancePaths, memberKey, type InstancePaths } from './layout.ts';
 import { enforceLimits } from './limits.ts';
@@ -242,10 +242,11 @@ export function createHands({ machine, templates, monitor, issuer, poolers }: To
     if (spec.origin !== null && !born) {
       await recoverToTheEnd(machine, paths, parentOf(spec.origin), await whyItEnded(paths, 0));
     }
+    // A clone's files reach the disk while its server starts for the first time; a crash of the machine afterwards finds them whole.
+    const flushes = marker !== null && !born && (await wasShutDown(paths.data));
     const begun = Date.now();
     await launch(machine, paths, installation.bin, spec.size, door);
-    // A clone's files reach the disk while its server starts for the first time; a crash of the machine afterwards finds them whole.
-    const flushed = marker === null || born ? Promise.resolve('') : run('sync', ['-f', paths.data]);
+    const flushed = flushes ? run('sync', ['-f', paths.data]) : Promise.resolve('');
     flushed.catch(() => undefined);
     const state = await waitUntilReady(paths, START_PATIENCE_MS);
     if (state === 'ended') throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths, begun)}`);
@@ -255,7 +256,9 @@ export function createHands({ machine, templates, monitor, issuer, poolers }: To
     }
     const server = await findServer(paths);
     if (server !== null) limit(key, spec.size, server);
-    await Promise.all([flushed, monitor.connect(key, paths, port, beats)]);
+    // Members and nodes are not let in before they are watched; neither is one that has no password yet.
+    if (born && spec.ha === null && spec.set === null) monitor.connectSoon(key, paths, port, beats);
+    else await Promise.all([flushed, monitor.connect(key, paths, port, beats)]);
     return `accepting connections after ${Date.now() - begun} ms`;
   };
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { crc32c, findCrcOffset, writeSystemIdentifier } from './identity.ts';
+import { crc32c, findCrcOffset, wasShutDown, writeSystemIdentifier } from './identity.ts';
 
 /** RFC 3720 appendix B.4, and the check value of the catalogue of CRCs. */
 const VECTORS: [string, Uint8Array, number][] = [
@@ -74,6 +74,28 @@ test('a new identifier goes into the control file and every segment, and nothing
 
     await writeFile(join(directory, 'global', 'pg_control'), randomBytes(8192));
     await expect(writeSystemIdentifier(directory)).rejects.toThrow(/pg_control: no checksum/);
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+});
+
+/** DBState of src/include/catalog/pg_control.h: all but these two flush every file when they start. */
+test.each([
+  ['starting up', 0, false],
+  ['shut down', 1, true],
+  ['shut down in recovery', 2, true],
+  ['shutting down', 3, false],
+  ['in crash recovery', 4, false],
+  ['in archive recovery', 5, false],
+  ['in production', 6, false],
+])('a cluster that was %s', async (_title, state, expected) => {
+  const directory = await mkdtemp(join(tmpdir(), 'hd-identity-'));
+  try {
+    await mkdir(join(directory, 'global'));
+    const contents = control(randomBytes(296));
+    contents.writeUInt32LE(state, 16);
+    await writeFile(join(directory, 'global', 'pg_control'), contents);
+    expect(await wasShutDown(directory)).toBe(expected);
   } finally {
     await rm(directory, { recursive: true });
   }

@@ -7,7 +7,7 @@
  * src/include/catalog/pg_control.h, src/include/access/xlog_internal.h.
  */
 import { randomBytes } from 'node:crypto';
-import { open, readdir } from 'node:fs/promises';
+import { open, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 const WAL_SYSTEM_IDENTIFIER_OFFSET = 24;
@@ -29,6 +29,15 @@ export async function writeSystemIdentifier(dataDirectory: string, identifier = 
     });
   }
   return identifier;
+}
+
+const STATE_OFFSET = 16;
+const [SHUT_DOWN, SHUT_DOWN_IN_RECOVERY] = [1, 2];
+
+/** Whether a cluster, of which no server runs, was shut down in order. One that was not flushes all of its files before it recovers. */
+export async function wasShutDown(dataDirectory: string): Promise<boolean> {
+  const state = (await readFile(join(dataDirectory, 'global', 'pg_control'))).readUInt32LE(STATE_OFFSET);
+  return state === SHUT_DOWN || state === SHUT_DOWN_IN_RECOVERY;
 }
 
 /** As PostgreSQL makes one: seconds and microseconds of the moment, and 12 bits to tell clones of one moment apart. */

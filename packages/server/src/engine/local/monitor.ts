@@ -37,6 +37,8 @@ export class NoAnswer extends Error {}
  */
 export function createMonitor(changed: (id: string) => void, isFrozen: (id: string) => Promise<boolean>) {
   const watches = new Map<string, Watch>();
+  /** Connections that nobody waits for, until they are there or have failed. */
+  const soon = new Map<string, Promise<void>>();
   /** Since when a server has not answered, by a clock that stands still while the machine sleeps. */
   const silentSince = new Map<string, number>();
 
@@ -60,6 +62,18 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
     });
     // A random first beat keeps the beats of many servers apart.
     watches.set(id, { client, beats, timer: setTimeout(() => void beat(id, client), beats.everyMs * Math.random()) });
+  };
+
+  /** Connects to a server that has said that it is ready. Its users need not wait for that: where it fails, it is told as a change. */
+  const connectSoon = (id: string, paths: InstancePaths, port: number, beats: Beats): void => {
+    const over = connect(id, paths, port, beats).then(
+      () => void soon.delete(id),
+      () => {
+        soon.delete(id);
+        changed(id);
+      },
+    );
+    soon.set(id, over);
   };
 
   const beat = async (id: string, client: Client): Promise<void> => {
@@ -92,6 +106,7 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
   };
 
   const query = async <Row extends QueryResultRow>(id: string, text: string, values: unknown[] = []): Promise<Row[]> => {
+    await soon.get(id);
     const watch = watches.get(id);
     if (watch === undefined) throw new NoAnswer('the server is not running');
     return (await inTime(watch.client.query<Row>(text, values))).rows;
@@ -99,13 +114,14 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
 
   return {
     connect,
+    connectSoon,
     query,
     /** Ends the watch without telling: before a server is stopped on purpose, or when it is gone. */
     forget: (id: string): void => {
       drop(id);
       silentSince.delete(id);
     },
-    isConnected: (id: string) => watches.has(id),
+    isConnected: (id: string) => watches.has(id) || soon.has(id),
     /** For how long a server has not answered, in ms; null: it answers. */
     silentMs: (id: string): number | null => {
       const since = silentSince.get(id);

@@ -43,9 +43,12 @@ export function sizeLabel(size: Size): string {
 export async function launch(machine: Machine, paths: InstancePaths, bin: string, size: Size, door = NO_DOOR): Promise<void> {
   if (machine.namespaces === 'none') await endOrphans(paths);
   // A server that was killed leaves these; with nothing running they only mislead (reliability.md, trap 1).
-  await rm(join(paths.data, 'postmaster.pid'), { force: true });
-  await rm(paths.pidFile, { force: true });
-  for (const entry of await readdir(paths.socket)) await rm(join(paths.socket, entry), { force: true });
+  const left = [
+    join(paths.data, 'postmaster.pid'),
+    paths.pidFile,
+    ...(await readdir(paths.socket)).map((name) => join(paths.socket, name)),
+  ];
+  await Promise.all(left.map((path) => rm(path, { force: true })));
   const postgres = [
     join(bin, 'postgres'),
     '-D',

@@ -1,0 +1,37 @@
+/** Has the records' server keep the plan of each statement: to make it takes longer than to carry it out. */
+import type { PostgresCursor, PostgresPool, PostgresPoolClient, PostgresQueryResult } from 'kysely';
+import type { Pool, PoolClient } from 'pg';
+
+/** Plans kept by a connection at the most; a statement beyond these is planned each time. */
+const MAX_PLANS = 500;
+
+/** A pool for the query builder, whose statements are prepared when a connection first meets them. Those without values are not: `begin` needs no plan. */
+export function preparing(pool: Pool): PostgresPool {
+  const names = new Map<string, string>();
+  const wrapped = new WeakMap<PoolClient, PostgresPoolClient>();
+
+  const nameOf = (text: string): string | undefined => {
+    if (!names.has(text) && names.size < MAX_PLANS) names.set(text, `plan_${names.size}`);
+    return names.get(text);
+  };
+
+  const wrap = (client: PoolClient): PostgresPoolClient => {
+    function query<Row>(text: string, values: readonly unknown[]): Promise<PostgresQueryResult<Row>>;
+    function query<Row>(cursor: PostgresCursor<Row>): PostgresCursor<Row>;
+    function query(text: unknown, values: readonly unknown[] = []): unknown {
+      if (typeof text !== 'string') throw new Error('the records are read without cursors');
+      return client.query(values.length === 0 ? { text } : { name: nameOf(text), text, values: [...values] });
+    }
+    return { query, release: () => client.release() };
+  };
+
+  return {
+    connect: async () => {
+      const client = await pool.connect();
+      const known = wrapped.get(client) ?? wrap(client);
+      wrapped.set(client, known);
+      return known;
+    },
+    end: () => pool.end(),
+  };
+}
