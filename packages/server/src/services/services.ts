@@ -74,8 +74,7 @@ export function createServices(store: Store, region: Region) {
     if ('missing' in capability) throw new ApiError('UNAVAILABLE_HERE', `${typeOfAddons(addons)}: ${capability.missing}`);
     if (body.enable_pooler === true) refuseWithoutPooler(region);
     const initialPassword = newPassword();
-    // Computed while the records are asked.
-    const verifier = scramVerifier(initialPassword);
+    const verifier = await scramVerifier(initialPassword);
     const change = {
       project_id: caller.projectId,
       name: body.name,
@@ -93,7 +92,7 @@ export function createServices(store: Store, region: Region) {
       const pooler = body.enable_pooler === true ? { pooler: true, pooler_port: await reservePort(tx, region) } : {};
       const ha = highlyAvailable ? { ...replicas, members: await membersFor(tx, { ...fresh, ...pooler }, replicas.replica_count) } : {};
       const vpc = body.vpc_id === undefined ? {} : await joinVpc(tx, region, caller.projectId, fresh, body.vpc_id);
-      const row = await changeService(tx, fresh, { ...change, ...pooler, ...ha, ...vpc, first_verifier: await verifier }, operation);
+      const row = await changeService(tx, fresh, { ...change, ...pooler, ...ha, ...vpc, first_verifier: verifier }, operation);
       await makeDue(tx, row.id);
       return { doc: row.doc, operationId: operation.id, initialPassword };
     });
@@ -122,7 +121,7 @@ export function createServices(store: Store, region: Region) {
     const origin: Origin = { parent: parentId, strategy: body.fork_strategy, targetTime: await targetTimeOf(parentId, body) };
     await refuseFullDisk(region, 'forks');
     const initialPassword = newPassword();
-    const verifier = scramVerifier(initialPassword);
+    const verifier = await scramVerifier(initialPassword);
     return makeChange(store, caller, async (tx) => {
       const { service: parent } = await lockOwn(tx, caller, parentId);
       const action = body.fork_strategy === 'NOW' ? 'forkNow' : 'forkPast';
@@ -138,7 +137,7 @@ export function createServices(store: Store, region: Region) {
         environment: body.environment_tag ?? 'DEV',
         created: new Date(),
         created_by: caller.publicKey,
-        first_verifier: await verifier,
+        first_verifier: verifier,
       };
       // What was kept from others stays so in a copy.
       const vpc = parent.vpc_id === null ? {} : await joinVpc(tx, region, caller.projectId, fresh, parent.vpc_id);

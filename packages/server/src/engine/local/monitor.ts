@@ -66,14 +66,18 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
 
   /** Connects to a server that has said that it is ready. Its users need not wait for that: where it fails, it is told as a change. */
   const connectSoon = (id: string, paths: InstancePaths, port: number, beats: Beats): void => {
-    const over = connect(id, paths, port, beats).then(
-      () => void soon.delete(id),
-      () => {
-        soon.delete(id);
-        changed(id);
-      },
-    );
-    soon.set(id, over);
+    const attempt = async (): Promise<void> => {
+      const connected = await connect(id, paths, port, beats).then(
+        () => true,
+        () => false,
+      );
+      const wanted = soon.delete(id);
+      // Forgotten meanwhile: the server was stopped, or we are.
+      if (connected && !wanted) drop(id);
+      // It is not as it was left: told to be connected and not, or the other way round.
+      if (connected !== wanted) changed(id);
+    };
+    soon.set(id, attempt());
   };
 
   const beat = async (id: string, client: Client): Promise<void> => {
@@ -119,6 +123,7 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
     /** Ends the watch without telling: before a server is stopped on purpose, or when it is gone. */
     forget: (id: string): void => {
       drop(id);
+      soon.delete(id);
       silentSince.delete(id);
     },
     isConnected: (id: string) => watches.has(id) || soon.has(id),
@@ -127,7 +132,10 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
       const since = silentSince.get(id);
       return since === undefined ? null : performance.now() - since;
     },
-    close: () => [...watches.keys()].forEach(drop),
+    close: () => {
+      soon.clear();
+      [...watches.keys()].forEach(drop);
+    },
   };
 }
 export type Monitor = ReturnType<typeof createMonitor>;
