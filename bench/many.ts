@@ -71,7 +71,7 @@ async function createMany(cloud: Cloud): Promise<Sample> {
       waiting.delete(id);
       selects.push(selectOverTls(cloud.ca, service.port, service.password));
     }
-    await sleep(25);
+    await sleep(100);
   }
   await Promise.all(selects);
   const seconds = (performance.now() - begun) / 1000;

@@ -37,7 +37,7 @@ import { createVpcServices } from './services/vpcs.ts';
 import { createWebhooks } from './services/webhooks.ts';
 import { LOCAL_REGION, type Region } from './services/regions.ts';
 import { AlreadyRunning, openStore, type Store } from './store/database.ts';
-import { insertRegion } from './store/services.ts';
+import { insertRegion, type ServiceRow } from './store/services.ts';
 import { openCertificateAuthority, type CertificateAuthority } from './tls.ts';
 
 export { readConfig, isInTheClear, ConfigError, SETTINGS, type Config, type SettingName } from './config.ts';
@@ -95,6 +95,8 @@ async function linkOr(store: Store, config: Config, log: FastifyBaseLogger): Pro
 
 /** Whoever asked for a service connects as soon as it is ready: what can wait leaves the machine to that for a moment. */
 const AFTER_FIRST_CONNECTION_MS = 200;
+/** And where many are made at the same time, to them: for so long at the most. */
+const AFTER_OTHERS_MS = 5000;
 
 type Ground = { machine: Machine; authority: CertificateAuthority };
 
@@ -161,16 +163,22 @@ async function assemble(
     lookAgainMs: LOOK_AGAIN_MS,
     undeleteMs: config.undeleteMs,
     onSettled: (service) => {
-      if (service.project_id === null) return;
-      setTimeout(() => {
-        refill();
-        // Which of its nodes are missing is said of the service that they follow.
-        if (service.parent_id !== null)
-          warnings.look(service.parent_id).catch((error: unknown) => log.warn({ err: error }, 'could not look for what to warn of'));
-        if (service.reachable) sampler.sampleOne(service).catch((error: unknown) => log.warn({ err: error }, 'no first figures'));
-      }, AFTER_FIRST_CONNECTION_MS).unref();
+      if (service.project_id !== null) seeToItSoon(service, Date.now());
     },
   });
+  const seeToItSoon = (service: ServiceRow, settledMs: number): void => {
+    setTimeout(() => {
+      if (reconciler.isCrowded() && Date.now() - settledMs < AFTER_OTHERS_MS) seeToItSoon(service, settledMs);
+      else seeTo(service);
+    }, AFTER_FIRST_CONNECTION_MS).unref();
+  };
+  const seeTo = (service: ServiceRow): void => {
+    refill();
+    // Which of its nodes are missing is said of the service that they follow.
+    if (service.parent_id !== null)
+      warnings.look(service.parent_id).catch((error: unknown) => log.warn({ err: error }, 'could not look for what to warn of'));
+    if (service.reachable) sampler.sampleOne(service).catch((error: unknown) => log.warn({ err: error }, 'no first figures'));
+  };
   const apiTls = config.tls.on ? await openApiTls(config.tls, hosts, authority) : null;
   const sealer = await openSealer(join(config.home, 'secrets.key'));
   const allowed = blockListOf(config.webhookNetworks);

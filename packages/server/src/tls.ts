@@ -37,9 +37,7 @@ export async function openCertificateAuthority(directory: string): Promise<Certi
 
 /** A certificate for a server reached under these names and addresses. */
 export async function issueServerCertificate(authority: CertificateAuthority, hosts: readonly string[]): Promise<ServerCertificate> {
-  const x509 = await loadLibrary();
-  const caKey = await importKey(authority.keyPem);
-  const ca = new x509.X509Certificate(authority.certificatePem);
+  const { x509, caKey, ca, authorityKeyIdentifier } = await signerOf(authority);
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
   const certificate = await x509.X509CertificateGenerator.create({
     serialNumber: randomSerial(),
@@ -55,10 +53,25 @@ export async function issueServerCertificate(authority: CertificateAuthority, ho
       new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
       new x509.SubjectAlternativeNameExtension(hosts.map((host) => ({ type: isIP(host) === 0 ? 'dns' : 'ip', value: host }))),
       await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
-      await x509.AuthorityKeyIdentifierExtension.create(ca),
+      authorityKeyIdentifier,
     ],
   });
   return { certificatePem: certificate.toString('pem'), keyPem: await exportKey(keys.privateKey) };
+}
+
+/** What an authority signs with; to read it takes as long as to sign. */
+const signers = new WeakMap<CertificateAuthority, ReturnType<typeof readSigner>>();
+
+function signerOf(authority: CertificateAuthority): ReturnType<typeof readSigner> {
+  const known = signers.get(authority) ?? readSigner(authority);
+  signers.set(authority, known);
+  return known;
+}
+
+async function readSigner({ keyPem, certificatePem }: CertificateAuthority) {
+  const x509 = await loadLibrary();
+  const ca = new x509.X509Certificate(certificatePem);
+  return { x509, ca, caKey: await importKey(keyPem), authorityKeyIdentifier: await x509.AuthorityKeyIdentifierExtension.create(ca) };
 }
 
 /** How old a certificate may be that was made ahead. */

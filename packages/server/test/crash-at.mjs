@@ -68,6 +68,8 @@ function nameOf(path) {
       : text.slice(top.length + 1);
   if (name === null) return null;
   name = name.replace(/^data\//, '');
+  // Clones that are made ahead, whenever there is time, belong to no operation.
+  if (name.startsWith('stock/')) return null;
   for (const place of PLACES) {
     const [, before, id] = place.exec(name) ?? [];
     if (id === undefined) continue;
@@ -190,7 +192,7 @@ const NAME = {
   rmdir: ([path]) => nameOf(path),
   chown: ([path]) => alike(nameOf(path)),
   symlink: ([, path]) => nameOf(path),
-  rename: ([from, to]) => (nameOf(from) === null ? null : `${nameOf(from)} → ${nameOf(to)}`),
+  rename: ([from, to]) => (nameOf(to) === null ? null : `${nameOf(from) ?? 'stock'} → ${nameOf(to)}`),
   copyFile: ([, to]) => alike(nameOf(to)),
   cp: ([, to]) => nameOf(to),
 };
@@ -242,12 +244,15 @@ process.kill = (pid, name) => {
 
 /** What a statement to a service changes. */
 const TELLING = /alter role|pg_backup_start|pg_backup_stop|pg_logical_emit_message|pg_reload_conf|pg_switch_wal|checkpoint/i;
-/** Where sockets lead, and what a transaction of the records on them has changed so far. */
+/**
+ * Where sockets lead; the texts of their prepared statements by name, the one bound last; whether a transaction is open on them and what it
+ * has changed so far.
+ */
 const sockets = new WeakMap();
 
 const connect = Socket.prototype.connect;
 Socket.prototype.connect = function connectNoting(...args) {
-  if (typeof args[0] === 'string') sockets.set(this, { path: args[0], changes: [] });
+  if (typeof args[0] === 'string') sockets.set(this, { path: args[0], texts: new Map(), bound: null, open: false, changes: [] });
   return Reflect.apply(connect, this, args);
 };
 
@@ -256,8 +261,10 @@ Socket.prototype.write = function writeNoting(chunk, ...rest) {
   const send = () => Reflect.apply(write, this, [chunk, ...rest]);
   const to = sockets.get(this);
   if (to === undefined || !Buffer.isBuffer(chunk)) return send();
+  const text = textToRun(to, chunk);
+  if (text === null) return send();
   readPlan();
-  const name = plan === null ? null : nameOfStatement(to, chunk);
+  const name = plan === null ? null : nameOfStatement(to, text);
   if (name === null) return send();
   const at = note(name);
   if (at?.when === 'before') strike(at);
@@ -266,27 +273,51 @@ Socket.prototype.write = function writeNoting(chunk, ...rest) {
   return send();
 };
 
-function nameOfStatement(to, message) {
-  const text = textOf(message);
-  if (text === null) return null;
+function nameOfStatement(to, text) {
   const place = nameOf(to.path);
   if (place?.startsWith('services/') === true) {
     const telling = TELLING.exec(text)?.[0];
     return telling === undefined ? null : `tell ${place.split('/')[1]} ${telling.toLowerCase()}`;
   }
   if (place?.startsWith('store/') !== true) return null;
-  const change = /^(insert into|update|delete from) "(\w+)"/.exec(text);
-  if (change !== null) to.changes.push(`${change[1].split(' ')[0]} ${change[2]}`);
-  if (text === 'begin' || text === 'rollback') to.changes = [];
-  return text === 'commit' && to.changes.length > 0 ? `commit ${[...new Set(to.changes)].join(', ')}` : null;
+  if (text === 'begin' || text === 'rollback') {
+    to.changes = [];
+    to.open = text === 'begin';
+    return null;
+  }
+  to.changes.push(...Array.from(text.matchAll(CHANGE), ([, verb, table]) => `${verb.split(' ')[0]} ${table}`));
+  if (to.open && text !== 'commit') return null;
+  const made = [...new Set(to.changes)].join(', ');
+  to.open = false;
+  to.changes = [];
+  return made === '' ? null : `commit ${made}`;
 }
 
-/** The text of a message Query or Parse of PostgreSQL's protocol. */
-function textOf(message) {
-  const [type] = message;
-  if (type === 0x51) return message.toString('utf8', 5, message.length - 1);
-  if (type !== 0x50) return null;
-  const begin = message.indexOf(0, 5) + 1;
+/** A change of a table of the records; statements may hold several. `for update of` and `do update set` are none. */
+const CHANGE = /(?<!\bfor |\bfor no key |\bdo )\b(insert into|update|delete from) "?(\w+)/g;
+
+/** The text of the statement that a message of PostgreSQL's protocol has carried out, by Query or Execute. A prepared one is told only once. */
+function textToRun(to, message) {
+  switch (String.fromCharCode(message[0])) {
+    case 'Q':
+      return textAt(message, 5);
+    case 'P': {
+      const name = textAt(message, 5);
+      to.texts.set(name, textAt(message, 5 + Buffer.byteLength(name) + 1));
+      return null;
+    }
+    case 'B':
+      to.bound = textAt(message, 5 + Buffer.byteLength(textAt(message, 5)) + 1);
+      return null;
+    case 'E':
+      return to.texts.get(to.bound) ?? null;
+    default:
+      return null;
+  }
+}
+
+/** The text that ends with a zero byte. */
+function textAt(message, begin) {
   return message.toString('utf8', begin, message.indexOf(0, begin));
 }
 

@@ -41,13 +41,17 @@ export async function testCrashesIn(name: string): Promise<void> {
       const random = randomFrom(seed);
       const stand = await installCrashing(settings);
       const failures: string[] = [];
+      const unseen: string[] = [];
       let [hits, struck] = [0, 0];
       try {
         for (const scene of await make(stand)) {
           const found = await explore(
             stand,
             scene,
-            (points) => [...onceWrongIn(scene, points), ...sample(hitsOf(points, scene), HITS_PER_SCENE, random)],
+            (points) => {
+              if (!points.some(({ effect }) => /^commit .*\binsert /.test(effect))) unseen.push(scene.name);
+              return [...onceWrongIn(scene, points), ...sample(hitsOf(points, scene), HITS_PER_SCENE, random)];
+            },
             (line) => void process.stdout.write(`${line}\n`),
           );
           failures.push(...found.failures);
@@ -58,6 +62,8 @@ export async function testCrashesIn(name: string): Promise<void> {
         failures.push(...(await stand.destroy()));
       }
       expect(failures).toEqual([]);
+      // Whatever is asked for is written down: a scene without that is one whose commits crash-at.mjs does not see.
+      expect(unseen).toEqual([]);
       // Some points come and go with what else is done at the time; most come each time.
       expect(struck).toBeGreaterThan(hits / 2);
     },

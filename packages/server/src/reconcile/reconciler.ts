@@ -34,8 +34,8 @@ import {
 } from '../store/services.ts';
 import { giveAddressesBack } from '../store/vpcs.ts';
 
-/** Services looked at side by side: about what two cores can start at a time (performance.md, section 1, parallel creates). */
-const PARALLEL_LOOKS = 8;
+/** Services looked at side by side: what two cores can start at a time (performance.md, section 1, parallel creates), and some that wait for the disk. */
+const PARALLEL_LOOKS = 12;
 /** How often records that are away are tried again. */
 const RECORDS_AGAIN_MS = 500;
 /** A look that has nothing to do but wait gives its place up after this long: what it waits for may need one. */
@@ -360,6 +360,8 @@ export function createReconciler(options: ReconcilerOptions) {
 
   return {
     poke,
+    /** Whether so many services are looked at that what can wait should. */
+    isCrowded: (): boolean => looking.size >= PARALLEL_LOOKS / 2,
     /** Tells of what died while nobody looked, before anybody is told otherwise; then looks at everything and goes on from there. */
     start: async (): Promise<void> => {
       await Promise.all((await reachableServices(store.db)).map(noticeDeath));

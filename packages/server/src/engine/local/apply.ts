@@ -7,6 +7,7 @@ import { forgetRecovery, forkData, noteBirth, recoverToTheEnd } from './backups.
 import { assertSpaceFor, cloneTree, discard, removeTree } from './clone.ts';
 import type { Step } from './decide.ts';
 import type { ConfigFiles } from './files.ts';
+import { flushOf } from './flush.ts';
 import { hostsOf, type Door } from './door.ts';
 import { wasShutDown, writeSystemIdentifier } from './identity.ts';
 import { missingFor, type Installation } from './installations.ts';
@@ -18,7 +19,6 @@ import type { Beats, Monitor } from './monitor.ts';
 import { assertPlace } from './networks.ts';
 import { endSessions } from './strangers.ts';
 import { MISSING_POOLER, type PoolerPlan, type Poolers } from './pooler.ts';
-import { run } from './run.ts';
 import {
   findServer,
   launch,
@@ -31,6 +31,7 @@ import {
   type Server,
   type StopMode,
 } from './server.ts';
+import type { Stock } from './stock.ts';
 import { extensionsOf, type Templates } from './templates.ts';
 
 /** How long a server may take to be ready before its start is reported as going on. */
@@ -59,16 +60,20 @@ export type Found = {
 export type Tools = {
   machine: Machine;
   templates: Templates;
+  stock: Stock;
   monitor: Monitor;
   issuer: CertificateIssuer;
   poolers: Poolers;
 };
 
 /** The hands of the engine. */
-export function createHands({ machine, templates, monitor, issuer, poolers }: Tools) {
+export function createHands({ machine, templates, stock, monitor, issuer, poolers }: Tools) {
   /** Servers that are being held to their size, and those where that did not work: the next look sees to them. */
   const limiting = new Map<string, Promise<void>>();
   const unlimited = new Set<string>();
+  const flush = flushOf(machine.layout.services);
+  /** Instances whose files are on their way to the disk since they were made. */
+  const flushing = new Map<string, Promise<void>>();
 
   const apply = async (spec: ServiceSpec, step: Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>, found: Found): Promise<string> => {
     const { key, paths, marker, server, installation, files, pooler } = found;
@@ -158,11 +163,25 @@ export function createHands({ machine, templates, monitor, issuer, poolers }: To
     const template = await templates.ensure(installation, extensionsOf(spec.addons));
     await assertSpaceFor(machine.cloneMethod === 'copy' ? CLONE_BYTES : CLONE_BYTES / 8, machine.layout.services);
     const begun = Date.now();
+    let way = 'from a clone made ahead';
     await make(spec, paths, installation, files, door, async (unfinished) => {
-      await cloneTree(template.data, unfinished.data, machine.cloneMethod, machine.owner);
+      if (!(await stock.take(template, unfinished.data))) {
+        way = `by ${machine.cloneMethod}`;
+        await cloneTree(template.data, unfinished.data, machine.cloneMethod, machine.owner);
+      }
       await noteBirth(unfinished, template.name, await writeSystemIdentifier(unfinished.data));
     });
-    return `PostgreSQL ${installation.version} by ${machine.cloneMethod} in ${Date.now() - begun} ms`;
+    void beginFlush(paths);
+    return `PostgreSQL ${installation.version} ${way} in ${Date.now() - begun} ms`;
+  };
+
+  /** Begun before its server starts, which would wait for it with each file of its own. */
+  const beginFlush = (paths: InstancePaths): Promise<void> => {
+    const flushed = flush();
+    // Told to whoever waits for it.
+    flushed.catch(() => undefined);
+    flushing.set(paths.root, flushed);
+    return flushed;
   };
 
   const fork = async (
@@ -246,8 +265,8 @@ export function createHands({ machine, templates, monitor, issuer, poolers }: To
     const flushes = marker !== null && !born && (await wasShutDown(paths.data));
     const begun = Date.now();
     await launch(machine, paths, installation.bin, spec.size, door);
-    const flushed = flushes ? run('sync', ['-f', paths.data]) : Promise.resolve('');
-    flushed.catch(() => undefined);
+    const flushed = flushes ? (flushing.get(paths.root) ?? beginFlush(paths)) : Promise.resolve();
+    flushing.delete(paths.root);
     const state = await waitUntilReady(paths, START_PATIENCE_MS);
     if (state === 'ended') throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths, begun)}`);
     if (state === 'starting') {

@@ -28,7 +28,7 @@ import { configFiles, type ConfigFiles } from './files.ts';
 import { doorOf, hostsOf, standsAt, type Door } from './door.ts';
 import { findImage, imagePaths } from './image.ts';
 import { installationFor, missingFor, type Installation } from './installations.ts';
-import { createKeeper, unbornForksOf } from './keeper.ts';
+import { createKeeper } from './keeper.ts';
 import { instancePaths, memberKey, partsOfKey, type InstancePaths } from './layout.ts';
 import { groupIds, limitsNote, removeLimits } from './limits.ts';
 import { readLogs, pruneLogs } from './logs.ts';
@@ -45,8 +45,9 @@ import { createReplicaSets } from './replica-sets.ts';
 import { isErrno, readOrNull } from './processes.ts';
 import { serverSettings } from './settings.ts';
 import { findServer, phaseOf, portIsFree, sizeLabel } from './server.ts';
+import { createStock } from './stock.ts';
 import { createStorageMeter } from './storage.ts';
-import { extensionsOf, type Templates } from './templates.ts';
+import { extensionsOf, type Template, type Templates } from './templates.ts';
 import { measure, type Glance } from './usage.ts';
 import { createVerifications } from './verify.ts';
 
@@ -92,7 +93,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   const poolers = createPoolers(machine, options.changed);
   const issuer = createIssuer(authority, options.certificateHosts);
   const doorFor = ({ vpc }: Pick<ServiceSpec, 'vpc'>): Door => doorOf(vpc, options.listenAddress, machine.networkPrefix);
-  const hands = createHands({ machine, templates, monitor, issuer, poolers });
+  const stock = createStock(machine);
+  const hands = createHands({ machine, templates, stock, monitor, issuer, poolers });
   const keeper = createKeeper(machine, monitor, options.backups);
   const verifications = createVerifications(machine, monitor);
   const reader = createReader(monitor);
@@ -279,7 +281,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const paths = machine.layout.service(id);
     const gone: Seen = { reachable: false, present: false };
     const [server, marker] = await Promise.all([findServer(paths), readMarker(paths)]);
-    const children = await unbornForksOf(machine, id);
+    const children = await keeper.unbornForksOf(id);
     if (children.length > 0) {
       return {
         did: null,
@@ -437,10 +439,14 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     prepare: async () => {
       await verifications.sweep();
       for (const entry of await readdir(machine.layout.trash)) await removeTree(join(machine.layout.trash, entry), machine.cloneMethod);
+      let usual: Template | null = null;
       for (const type of SERVICE_TYPES) {
         const installation = installationFor(installations, ADDONS_OF_TYPE[type]);
-        if (installation !== null && !closing) await templates.ensure(installation, extensionsOf(ADDONS_OF_TYPE[type]));
+        if (installation === null || closing) continue;
+        const template = await templates.ensure(installation, extensionsOf(ADDONS_OF_TYPE[type]));
+        usual ??= template;
       }
+      if (usual !== null) stock.fillSoon(usual);
     },
     disk: async () => {
       const { services, root } = machine.layout;
@@ -452,6 +458,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     },
     close: async () => {
       closing = true;
+      stock.close();
       sets.close();
       members.close();
       monitor.close();

@@ -95,16 +95,17 @@ test('what a snapshot left behind that was cut short goes, WAL from before the o
 
 test('nothing goes while a fork is being made of it, also while its data is still being cloned', async () => {
   const kept = await service('a', [9, 5, 1]);
+  const { keep } = keeper();
   const fork = { id: 'f', installation: '18-npm', born: false, parent: 'a', madeIn: '' };
   for (const entry of ['f.new', 'f']) {
     const paths = machine.layout.service(entry);
     await mkdir(paths.root);
     await writeMarker(paths, fork);
-    await keeper().keep('a');
+    await keep('a');
     expect(await kept.snapshots()).toEqual(['s0', 's1', 's2']);
     await writeMarker(paths, { ...fork, born: true });
   }
-  await keeper().keep('a');
+  await keep('a');
   expect(await kept.snapshots()).toEqual(['s1', 's2']);
 });
 

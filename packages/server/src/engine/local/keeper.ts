@@ -20,6 +20,18 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
   /** Services of which nothing is removed, since it is being read. */
   const held = new Set<string>();
   const pruning = new Map<string, Promise<void>>();
+  /** Directories of services that are born, which they are for good: their markers need not be read again. */
+  let born: ReadonlySet<string> = new Set();
+
+  /** Forks that are being made of a service, whose archive and snapshots they may still need. */
+  const unbornForksOf = async (id: string): Promise<string[]> => {
+    const entries = await readdir(machine.layout.services);
+    const read = async (entry: string) => ({ entry, marker: await readMarker(machine.layout.service(entry)) });
+    const looked = await Promise.all(entries.filter((entry) => !born.has(entry)).map(read));
+    const bornNow = looked.filter(({ marker }) => marker?.born === true).map(({ entry }) => entry);
+    born = new Set([...entries.filter((entry) => born.has(entry)), ...bornNow]);
+    return looked.flatMap(({ marker }) => (marker !== null && marker.parent === id && !marker.born ? [marker.id] : []));
+  };
 
   /** Takes a snapshot if one is due, and removes what the window needs no more. */
   const keep = async (id: string): Promise<void> => {
@@ -67,7 +79,7 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
   };
 
   const prune = async (id: string): Promise<void> => {
-    if ((await unbornForksOf(machine, id)).length > 0 || held.has(id)) return;
+    if ((await unbornForksOf(id)).length > 0 || held.has(id)) return;
     const done = pruneBackups(machine, machine.layout.service(id), policy).finally(() => pruning.delete(id));
     pruning.set(id, done);
     await done;
@@ -107,15 +119,5 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
     ];
   };
 
-  return { keep, holding, warnings, forget: (id: string): void => void snapshotProblems.delete(id) };
-}
-
-/** Forks that are being made of a service, whose archive and snapshots they may still need. */
-export async function unbornForksOf(machine: Machine, id: string): Promise<string[]> {
-  const entries = await readdir(machine.layout.services);
-  const markers = await Promise.all(entries.map((entry) => readMarker(machine.layout.service(entry))));
-  return markers
-    .filter((marker) => marker !== null)
-    .filter((marker) => marker.parent === id && !marker.born)
-    .map((marker) => marker.id);
+  return { keep, holding, warnings, unbornForksOf, forget: (id: string): void => void snapshotProblems.delete(id) };
 }

@@ -61,6 +61,8 @@ export type Layout = {
   root: string;
   services: string;
   templates: string;
+  /** Clones of templates, made ahead. */
+  stock: string;
   /** Copies of PostgreSQL that npm brought: a reinstall of npm's packages must not pull the binaries from under running servers. */
   installations: string;
   /** What is being deleted. */
@@ -107,6 +109,7 @@ export function createLayout(root: string): Layout {
     root,
     services,
     templates: join(root, 'templates'),
+    stock: join(root, 'stock'),
     installations: join(root, 'postgres'),
     trash: join(root, 'trash'),
     scratch: join(root, 'scratch'),

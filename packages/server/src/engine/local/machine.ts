@@ -53,7 +53,7 @@ export async function prepareMachine(home: string): Promise<Machine> {
   await attachImage(imagePaths(data));
   await mkdir(data, { recursive: true, mode: 0o711 });
   const layout = createLayout(await realpath(data));
-  for (const directory of [layout.services, layout.templates, layout.trash, layout.scratch]) {
+  for (const directory of [layout.services, layout.templates, layout.stock, layout.trash, layout.scratch]) {
     await mkdir(directory, { recursive: true, mode: 0o711 });
   }
   // A start that was cut short leaves its probe.

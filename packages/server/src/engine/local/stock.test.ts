@@ -1,0 +1,83 @@
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { createLayout } from './layout.ts';
+import type { Machine } from './machine.ts';
+import { createStock, type Stock } from './stock.ts';
+
+let machine: Machine;
+let stock: Stock;
+const template = { name: '17-a', data: '' };
+/** Seldom enough: whoever asks puts off what is made when nobody does. */
+const SEEN = { timeout: 30_000, interval: 1500 };
+
+beforeEach(async () => {
+  const layout = createLayout(await realpath(await mkdtemp(join(tmpdir(), 'hdst-'))));
+  machine = {
+    layout,
+    owner: null,
+    controlUsers: [],
+    namespaces: 'none',
+    cloneMethod: 'copy',
+    limits: { kind: 'none', why: 'a test' },
+    installations: { usable: [], tooOld: [] },
+    pgbouncer: null,
+    networks: { way: 'address', note: '' },
+    networkPrefix: 'none-',
+  };
+  template.data = join(layout.templates, template.name, 'data');
+  await mkdir(join(template.data, 'global'), { recursive: true });
+  await writeFile(join(template.data, 'global', 'pg_control'), 'of the template');
+  await mkdir(layout.stock);
+  stock = createStock(machine);
+});
+afterEach(async () => {
+  stock.close();
+  await rm(machine.layout.root, { recursive: true });
+});
+
+/** Takes one when there is one. @returns where it is now */
+async function taken(name: string): Promise<string> {
+  const to = join(machine.layout.root, name);
+  await vi.waitUntil(() => stock.take(template, to), SEEN);
+  return readFile(join(to, 'global', 'pg_control'), 'utf8');
+}
+
+test('a clone is made ahead when one is wanted, another when it was taken, and nobody gets half of one', async () => {
+  expect(await stock.take(template, join(machine.layout.root, 'too early'))).toBe(false);
+  expect(await taken('first')).toBe('of the template');
+  expect(await taken('second')).toBe('of the template');
+  expect(existsSync(join(machine.layout.root, 'too early'))).toBe(false);
+});
+
+test('of two who want it one gets it', async () => {
+  stock.fillSoon(template);
+  await vi.waitUntil(async () => (await readdir(machine.layout.stock)).length > 0, SEEN);
+  const both = async () => Promise.all(['a', 'b'].map((name) => stock.take(template, join(machine.layout.root, name))));
+  const got = await vi.waitUntil(async () => {
+    const answers = await both();
+    return answers.includes(true) && answers;
+  }, SEEN);
+  expect(got.filter((one) => one)).toHaveLength(1);
+  expect((await readdir(machine.layout.root)).filter((name) => name === 'a' || name === 'b')).toHaveLength(1);
+});
+
+test('what an earlier control plane left is gone, and none of it is taken', async () => {
+  for (const name of [template.name, '16-old']) {
+    await mkdir(join(machine.layout.stock, name, 'data', 'global'), { recursive: true });
+    await writeFile(join(machine.layout.stock, name, 'data', 'global', 'pg_control'), 'half');
+  }
+  expect(await stock.take(template, join(machine.layout.root, 'early'))).toBe(false);
+  expect(await taken('late')).toBe('of the template');
+  expect(await readdir(machine.layout.stock)).toEqual([template.name]);
+});
+
+test('one that was taken away by hand is no hindrance', async () => {
+  stock.fillSoon(template);
+  const place = join(machine.layout.stock, template.name, 'data');
+  await vi.waitUntil(() => existsSync(place), SEEN);
+  await rm(place, { recursive: true, force: true });
+  expect(await taken('anew')).toBe('of the template');
+});

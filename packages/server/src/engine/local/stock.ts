@@ -1,0 +1,79 @@
+/**
+ * A clone of each template that is in use, made ahead: a create takes it by renaming it, and waits for no copy. It is on the disk
+ * before it can be taken. What stands here is known to nobody but the control plane that made it; the next one begins anew.
+ */
+import { mkdir, readdir, rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import { assertSpaceFor, cloneTree, removeTree } from './clone.ts';
+import type { Machine } from './machine.ts';
+import { run } from './run.ts';
+import type { Template } from './templates.ts';
+
+/** Services that were just asked for come first: the next clone is made when nobody has taken one for this long. */
+const AFTER_MS = 1000;
+/** What has to be free on the disk, in bytes: a full one needs its room for databases. */
+const ROOM_BYTES = 2e9;
+
+export function createStock({ layout, cloneMethod, owner }: Machine) {
+  /** Templates whose clone can be taken. */
+  const ready = new Set<string>();
+  const timers = new Map<string, NodeJS.Timeout>();
+  /** One clone at a time is made, and none before what was here is gone. */
+  let making: Promise<void> | null = null;
+  let closed = false;
+
+  const placeOf = ({ name }: Template): string => join(layout.stock, name);
+
+  /** What a control plane before this one left. */
+  const clear = async (): Promise<void> => {
+    for (const entry of await readdir(layout.stock)) await removeTree(join(layout.stock, entry), cloneMethod);
+  };
+
+  const fill = async (template: Template): Promise<void> => {
+    if (closed || ready.has(template.name)) return;
+    const place = placeOf(template);
+    await assertSpaceFor(ROOM_BYTES, layout.stock);
+    await removeTree(place, cloneMethod);
+    await mkdir(place);
+    await cloneTree(template.data, join(place, 'data'), cloneMethod, owner);
+    await run('sync', ['-f', place]);
+    ready.add(template.name);
+  };
+
+  /** Makes a clone of a template when there is time for it. */
+  const fillSoon = (template: Template): void => {
+    clearTimeout(timers.get(template.name));
+    const begin = (): void => {
+      timers.delete(template.name);
+      // Without one a create clones by itself, and says what is wrong.
+      making = (making ?? clear()).then(() => fill(template)).catch(() => undefined);
+    };
+    if (!closed) timers.set(template.name, setTimeout(begin, AFTER_MS).unref());
+  };
+
+  return {
+    fillSoon,
+    /**
+     * Makes a clone of a template the data directory of an instance.
+     *
+     * @returns false: there is none, clone it
+     */
+    take: async (template: Template, data: string): Promise<boolean> => {
+      // Whoever takes its name out has it.
+      const found = ready.delete(template.name);
+      fillSoon(template);
+      if (!found) return false;
+      try {
+        await rename(join(placeOf(template), 'data'), data);
+        return true;
+      } catch {
+        return false; // taken away by hand; a disk that fails is met again by the clone
+      }
+    },
+    close: (): void => {
+      closed = true;
+      for (const timer of timers.values()) clearTimeout(timer);
+    },
+  };
+}
+export type Stock = ReturnType<typeof createStock>;
