@@ -2,17 +2,24 @@
  * Slow, huge, malformed and endless requests from some addresses, and wrong keys from that of everybody: good calls are all answered, each attacker is told
  * why or thrown out, and the memory stays bounded.
  */
+import { execFile } from 'node:child_process';
 import { readdir, readFile } from 'node:fs/promises';
 import { connect, type Socket } from 'node:net';
+import { setPriority } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { install, type Installation, type Service } from './harness.ts';
 
 /** What the control plane may grow by: all at once, and with what V8 has not collected yet, it is 50 to 100 MB. */
 const GROWTH_MB = 200;
-const GOOD_CALLS = 300;
+const GOOD_CALLS = 500;
+const ATTACKERS_NICENESS = 19;
 /** For what comes about in its own time, on a busy machine as well. */
 const PATIENCE_MS = 240_000;
+
+const runFile = promisify(execFile);
 
 let cloud: Installation;
 let service: Service;
@@ -30,16 +37,13 @@ const memoryMb = async (): Promise<number> =>
   Number(/^VmRSS:\s+(\d+) kB$/m.exec(await readFile(`/proc/${cloud.planePid()}/status`, 'utf8'))?.[1]) / 1024;
 const openFiles = async (): Promise<number> => (await readdir(`/proc/${cloud.planePid()}/fd`)).length;
 
-/** The middle one and the slowest but one in a hundred, in milliseconds. */
+/** The middle one and the slowest but one in a hundred, in milliseconds, as a client sees them that does nothing else. */
 async function timesOfGoodCalls(): Promise<{ p50: number; p99: number }> {
-  const times: number[] = [];
-  for (let call = 0; call < GOOD_CALLS; call++) {
-    const begun = performance.now();
-    expect((await cloud.request('GET', `/services/${service.service_id}`)).status).toBe(200);
-    times.push(performance.now() - begun);
-  }
-  times.sort((a, b) => a - b);
-  return { p50: times[Math.floor(GOOD_CALLS * 0.5)] ?? 0, p99: times[Math.floor(GOOD_CALLS * 0.99)] ?? 0 };
+  const url = `${cloud.apiUrl}/projects/${cloud.projectId}/services/${service.service_id}`;
+  const { stdout } = await runFile(process.execPath, [join(import.meta.dirname, 'good-calls.mjs'), url, cloud.key, String(GOOD_CALLS)]);
+  const { statuses, p50, p99 }: { statuses: number[]; p50: number; p99: number } = JSON.parse(stdout);
+  expect(statuses).toEqual([200]);
+  return { p50, p99 };
 }
 
 /** What an attacker sends, piece by piece, for as long as it is let. */
@@ -143,7 +147,10 @@ test('others are answered, attackers are ended, and the memory stays bounded', a
     Array.from({ length: name === 'silent' || name === 'slowHeaders' ? 150 : 12 }, () => attack(name, make, addressOf(name, index))),
   );
   await expect.poll(() => seen.get('wrongKeys')?.has(429), { timeout: PATIENCE_MS }).toBe(true);
-  const attacked = await timesOfGoodCalls();
+  const good = timesOfGoodCalls();
+  // Attackers have machines of their own: from here on they get what the client that was just begun and the control plane leave of the processors.
+  setPriority(ATTACKERS_NICENESS);
+  const attacked = await good;
   // Good calls from the address of the wrong keys, many at a time.
   for (let round = 0; round < 10; round++) {
     const answers = await Promise.all(Array.from({ length: 50 }, () => cloud.request('GET', `/services/${service.service_id}`)));
