@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createKeeper } from './keeper.ts';
 import { createLayout } from './layout.ts';
+import { bareMachine } from './bare-machine.testing.ts';
 import type { Machine } from './machine.ts';
 import { writeMarker } from './marker.ts';
 import { createMonitor } from './monitor.ts';
@@ -16,18 +17,7 @@ const wal = (number: number): string => `0000000100000000000000${number.toString
 let machine: Machine;
 beforeEach(async () => {
   const layout = createLayout(await realpath(await mkdtemp(join(tmpdir(), 'hdk-'))));
-  machine = {
-    layout,
-    owner: null,
-    controlUsers: [],
-    namespaces: 'none',
-    cloneMethod: 'copy',
-    limits: { kind: 'none', why: 'a test' },
-    installations: { usable: [], tooOld: [] },
-    pgbouncer: null,
-    networks: { way: 'address', note: '' },
-    networkPrefix: 'none-',
-  };
+  machine = bareMachine(layout);
   await mkdir(layout.services);
 });
 afterEach(() => rm(machine.layout.root, { recursive: true }));

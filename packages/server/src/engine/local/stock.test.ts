@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { createLayout } from './layout.ts';
+import { bareMachine } from './bare-machine.testing.ts';
 import type { Machine } from './machine.ts';
 import { createStock, type Stock } from './stock.ts';
 
@@ -15,18 +16,7 @@ const SEEN = { timeout: 30_000, interval: 1500 };
 
 beforeEach(async () => {
   const layout = createLayout(await realpath(await mkdtemp(join(tmpdir(), 'hdst-'))));
-  machine = {
-    layout,
-    owner: null,
-    controlUsers: [],
-    namespaces: 'none',
-    cloneMethod: 'copy',
-    limits: { kind: 'none', why: 'a test' },
-    installations: { usable: [], tooOld: [] },
-    pgbouncer: null,
-    networks: { way: 'address', note: '' },
-    networkPrefix: 'none-',
-  };
+  machine = bareMachine(layout);
   template.data = join(layout.templates, template.name, 'data');
   await mkdir(join(template.data, 'global'), { recursive: true });
   await writeFile(join(template.data, 'global', 'pg_control'), 'of the template');

@@ -1,0 +1,18 @@
+/** A machine for unit tests: it can do nothing that a directory cannot. */
+import type { Layout } from './layout.ts';
+import type { Machine } from './machine.ts';
+
+export function bareMachine(layout: Layout): Machine {
+  return {
+    layout,
+    owner: null,
+    controlUsers: [],
+    namespaces: 'none',
+    cloneMethod: 'copy',
+    limits: { kind: 'none', why: 'a test' },
+    installations: { usable: [], tooOld: [] },
+    pgbouncer: null,
+    networks: { way: 'address', note: '' },
+    networkPrefix: 'none-',
+  };
+}
