@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createLayout } from '../src/engine/local/layout.ts';
+import { readMarker } from '../src/engine/local/marker.ts';
 import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
 
 let cloud: Installation;
@@ -85,6 +86,27 @@ describe('a fork of now', () => {
     const [operation] = await cloud.operations(child.service_id);
     expect(operation).toMatchObject({ kind: 'fork', status: 'succeeded' });
     expect(operation?.steps.map(({ name }) => name)).toEqual(['clone parent', 'start PostgreSQL', 'set password']);
+  });
+
+  test('lets nobody in before it is born, not even whom its parent knew', async () => {
+    const parent = await cloud.create({ name: 'open', service_type: 'POSTGRES' });
+    await withClient(parent, (client) => client.query(`create role early login password 'early-password'`));
+    const layout = createLayout(join(cloud.home, 'data'));
+    const firstSeen = async (child: Service): Promise<boolean | undefined> => {
+      for (;;) {
+        const client = await connectTo(cloud, child, 'early-password', { user: 'early' }).catch(() => null);
+        if (client === null) continue;
+        const born = (await readMarker(layout.service(child.service_id)))?.born;
+        await client.end();
+        return born;
+      }
+    };
+    for (let n = 0; n < 5; n++) {
+      const answer = await cloud.request('POST', `/services/${parent.service_id}/forkService`, { fork_strategy: 'NOW' });
+      const child = await cloud.get(bornOf(answer).service_id);
+      expect(await firstSeen(child)).toBe(true);
+      await cloud.until(child.service_id, 'READY');
+    }
   });
 
   test('of a paused parent, with a size and a name of its own; and a fork of the fork', async () => {

@@ -32,6 +32,7 @@ import {
   type Server,
   type StopMode,
 } from './server.ts';
+import { reread } from './reread.ts';
 import type { Stock } from './stock.ts';
 import { extensionsOf, type Templates } from './templates.ts';
 
@@ -57,7 +58,10 @@ export type Found = {
   marker: Marker | null;
   server: Server | null;
   installation: Installation | null;
+  /** Those that it is to have now. */
   files: ConfigFiles | null;
+  /** Those from its birth on; others than now only of a fork that is not born. */
+  filesOfBorn: ConfigFiles | null;
   /** Of the service's pooler, if this is the server that it stands before. */
   pooler: PoolerPlan | null;
 };
@@ -117,12 +121,12 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
         return 'now that it can be done';
       case 'renewCertificate':
         await writeConfig(machine, paths, await issueCertificate(found.door));
-        await monitor.query(key, 'select pg_reload_conf()');
+        if (server !== null) await reread(monitor, key, server);
         return 'running sessions keep the one they began with';
       case 'reload':
         await makeInstanceDirectories(machine, paths);
         await writeConfig(machine, paths, files);
-        await monitor.query(key, 'select pg_reload_conf()');
+        if (server !== null) await reread(monitor, key, server);
         return 'without a restart';
       case 'endSessions':
         return `${await endSessions(monitor, key, found.door.admitted)} ended`;
@@ -137,6 +141,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
           parent: null,
           madeIn: marker?.madeIn ?? '',
         });
+        if (spec.origin !== null) await letIn(found);
         return `for ${ADMIN_ROLE}`;
       case 'startPooler':
         return startPooler(spec.id, service, found.door, pooler, { paths, port: found.listen.port });
@@ -151,6 +156,13 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
         if (server !== null) await stop(key, paths, server, step.mode);
         return step.why;
     }
+  };
+
+  /** Opens the door of a fork that was just born. Where this is cut short, its files are seen to differ. */
+  const letIn = async ({ key, paths, server, filesOfBorn }: Found): Promise<void> => {
+    if (server === null || filesOfBorn === null) return;
+    await writeConfig(machine, paths, filesOfBorn);
+    await reread(monitor, key, server);
   };
 
   /** A control plane before this one may have written its files, and died before it told the server: who is let in stands in them. */

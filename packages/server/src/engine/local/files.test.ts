@@ -1,6 +1,6 @@
 import { SERVICE_SIZES } from '@howdah/contract';
 import { expect, test } from 'vitest';
-import { configFiles, type ServerInput } from './files.ts';
+import { configFiles, filesOfUnborn, type ServerInput } from './files.ts';
 import { instancePaths } from './layout.ts';
 
 const input: ServerInput = {
@@ -40,6 +40,12 @@ test('who gets in: we by the socket, users by TLS and SCRAM into their database'
     'control "we""ird" howdah_pooler',
     'control "we""ird" howdah_reader',
   ]);
+});
+
+test('nobody but we gets into a fork before it is born; nothing else differs', () => {
+  const unborn = filesOfUnborn(files);
+  expect(lines(unborn['pg_hba.conf'])).toEqual(lines(files['pg_hba.conf']).slice(0, -1));
+  expect({ ...unborn, 'pg_hba.conf': files['pg_hba.conf'] }).toEqual(files);
 });
 
 test('without an address there is no TCP', () => {

@@ -43,6 +43,20 @@ export function configFiles(input: ServerInput, controlUsers: readonly string[])
   };
 }
 
+/**
+ * The files of a fork until it is born: nobody gets in, though it knows all users of its parent.
+ *
+ * @param files those that it has from then on
+ */
+export function filesOfUnborn(files: ConfigFiles): ConfigFiles {
+  return { ...files, 'pg_hba.conf': hba([]) };
+}
+
+/** The settings of a server whose files need not outlive the machine. */
+export function unflushed(postgresqlConf: string): string {
+  return `${postgresqlConf}fsync = off\n`;
+}
+
 function postgresqlConf({ paths, installation, extensions, size, listen, replicated = false }: ServerInput): string {
   const settings: Record<string, string> = {
     ...serverSettings({ size, major: installation.major, extensions }),

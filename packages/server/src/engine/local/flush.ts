@@ -1,4 +1,5 @@
 /** Brings a file system to the disk, for many who want that at the same time. */
+import { FLUSH_DEADLINE_MS } from './loop.ts';
 import { run } from './run.ts';
 
 /**
@@ -30,5 +31,5 @@ export function createFlush(flush: () => Promise<unknown>): () => Promise<void> 
 
 /** The file system that a directory stands on. */
 export function flushOf(directory: string): () => Promise<void> {
-  return createFlush(() => run('sync', ['-f', directory]));
+  return createFlush(() => run('sync', ['-f', directory], { deadlineMs: FLUSH_DEADLINE_MS }));
 }

@@ -24,7 +24,7 @@ import { CLONE_COST, discard, removeTree } from './clone.ts';
 import { capLog, findDaemon } from './daemon.ts';
 import { decide, STEP_NAME, type Observation } from './decide.ts';
 import { planOf } from './plan.ts';
-import { configFiles, type ConfigFiles } from './files.ts';
+import { configFiles, filesOfUnborn, type ConfigFiles } from './files.ts';
 import { doorOf, hostsOf, standsAt, type Door } from './door.ts';
 import { findImage, imagePaths } from './image.ts';
 import { installationFor, missingFor, type Installation } from './installations.ts';
@@ -140,8 +140,10 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     // A fork runs on what its parent runs on.
     const made = marker === null && spec.origin !== null ? await readMarker(machine.layout.service(spec.origin.parent)) : marker;
     const installation = installationOf(made, spec.addons);
-    const files = installation === null ? null : filesFor(spec, paths, listen, door, installation);
+    const filesOfBorn = installation === null ? null : filesFor(spec, paths, listen, door, installation);
     const ours = marker?.id === spec.id;
+    const unbornFork = spec.origin !== null && !(ours && marker.born);
+    const files = unbornFork && filesOfBorn !== null ? filesOfUnborn(filesOfBorn) : filesOfBorn;
     const torn = server === null && ours && !marker.born && marker.madeIn !== (await currentBoot());
     // That of a set stands before all of its nodes.
     const before = spec.set === null && (spec.ha === null || n === machine.layout.primaryOf(spec.id));
@@ -170,7 +172,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       strangers,
     };
     const beats = spec.ha === null && spec.set === null ? CALM : options.heartbeat;
-    return { look: { key, paths, listen, door, beats, marker, server, installation, files, pooler: plan }, seen };
+    return { look: { key, paths, listen, door, beats, marker, server, installation, files, filesOfBorn, pooler: plan }, seen };
   };
 
   /** Where a server listens: a single one on the service's port, several behind the gateway. */

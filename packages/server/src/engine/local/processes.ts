@@ -14,6 +14,8 @@ export type Process = {
   startTicks: string;
   /** Stopped by a signal or a debugger. */
   frozen: boolean;
+  /** Waiting for something to happen. */
+  asleep: boolean;
   cpuTicks: number;
   childCpuTicks: number;
 };
@@ -31,6 +33,7 @@ export async function findProcess(pid: number): Promise<Process | null> {
     pid,
     parentPid: Number(parent),
     frozen: state === 'T' || state === 't',
+    asleep: state === 'S',
     command: stat.slice(stat.indexOf('(') + 1, close),
     cpuTicks: Number(fields[11]) + Number(fields[12]),
     childCpuTicks: Number(fields[13]) + Number(fields[14]),
