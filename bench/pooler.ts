@@ -1,13 +1,19 @@
-/** G11, its pooler half: what PgBouncer in front of a service costs and gains, against the port of the same service. */
+/** G11, its pooler half: what PgBouncer in front of a service costs and gains, against the port of the same service, and a PgBouncer by hand. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chown, mkdtemp, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { Client } from 'pg';
 import { findDaemon } from '../packages/server/src/engine/local/daemon.ts';
-import { prepareMachine } from '../packages/server/src/engine/local/machine.ts';
+import { prepareMachine, type Machine } from '../packages/server/src/engine/local/machine.ts';
 import { childrenOf } from '../packages/server/src/engine/local/processes.ts';
 import type { Bench } from './lib/bench.ts';
+import { issueServerCertificate, openCertificateAuthority } from '../packages/server/src/tls.ts';
+import { atEnd } from './lib/cleanup.ts';
 import { create, openCloud, remove, type Cloud, type Service } from './lib/cloud.ts';
-import { interleave, measured, summarize, valuesOf } from './lib/measure.ts';
+import { interleave, measured, summarize, valuesOf, type Case } from './lib/measure.ts';
 import { treeMegabytes } from './lib/processes.ts';
-import { has, run } from './lib/run.ts';
+import { freePort, has, run } from './lib/run.ts';
 import { bounded, compared, skipped, type Row } from './lib/table.ts';
 
 const SECONDS = 4;
@@ -32,6 +38,7 @@ export const pooler: Bench = {
     const service = await create(cloud, { ...SIZE, enable_pooler: true });
     const pooled = (await cloud.get(service.id)).connection_pooler?.endpoint.port ?? 0;
     const bench = (port: number, database: string, options: readonly string[]) => pgbench(cloud, service, port, database, options);
+    const byHand = await poolerByHand(cloud, service, await prepareMachine(cloud.home));
     await bench(service.port, 'tsdb', ['-i', '-q', '-s', '10']);
 
     const rows: Row[] = [];
@@ -39,8 +46,16 @@ export const pooler: Bench = {
       const load = ['-n', '-S', '-j', '1', '-T', String(SECONDS), '-c', String(clients)];
       const through = measured(async () => rateOf(await bench(pooled, 'tsdb_transaction', load)));
       const direct = measured(async () => rateOf(await bench(service.port, 'tsdb', load)));
-      await interleave(rounds, [through, direct]);
+      const throughHand = measured(async () => rateOf(await bench(byHand.port, 'tsdb_transaction', load)));
+      await interleave(rounds, [through, direct, throughHand]);
       rows.push(
+        against(
+          'PgBouncer by hand',
+          `pgbench -S through the pooler by transaction, ${clients} ${clients === 1 ? 'client' : 'clients'}`,
+          'tps',
+          through,
+          throughHand,
+        ),
         compared({
           goal: 'G11',
           what: `pgbench -S through the pooler by transaction, ${clients} ${clients === 1 ? 'client' : 'clients'}`,
@@ -59,8 +74,10 @@ export const pooler: Bench = {
     const connecting = ['-n', '-S', '-C', '-j', '1', '-T', String(SECONDS), '-c', '4'];
     const through = measured(async () => rateOf(await bench(pooled, 'tsdb_transaction', connecting)));
     const direct = measured(async () => rateOf(await bench(service.port, 'tsdb', connecting)));
-    await interleave(rounds, [through, direct]);
+    const throughHand = measured(async () => rateOf(await bench(byHand.port, 'tsdb_transaction', connecting)));
+    await interleave(rounds, [through, direct, throughHand]);
     rows.push(
+      against('PgBouncer by hand', 'a connection for each SELECT through the pooler, 4 clients', '/s', through, throughHand),
       compared({
         goal: 'G11',
         what: 'a connection for each SELECT through the pooler, 4 clients',
@@ -74,11 +91,64 @@ export const pooler: Bench = {
       }),
       ...(await idleClients(cloud, service, pooled)),
     );
+    await byHand.end();
     await remove(cloud, service.id);
     await cloud.end();
     return rows;
   },
 };
+
+/** How much of what the same program does by hand is left; the goal is against direct, which may be out of its reach as well. */
+function against(peer: string, what: string, unit: string, ours: Case, theirs: Case): Row {
+  return compared({
+    goal: 'G11',
+    what,
+    unit,
+    ours: valuesOf(ours),
+    against: peer,
+    theirs: valuesOf(theirs),
+    ratio: 'ours/theirs',
+    bound: null,
+    limit: 'the same program, in front of the same server',
+  });
+}
+
+/** A PgBouncer with nothing but TLS and a pool, which knows the one password. */
+async function poolerByHand(
+  cloud: Cloud,
+  service: Service,
+  { layout, owner }: Machine,
+): Promise<{ port: number; end: () => Promise<void> }> {
+  const directory = await mkdtemp(join(cloud.home, '..', 'pgbouncer-'));
+  const { certificatePem, keyPem } = await issueServerCertificate(await openCertificateAuthority(join(cloud.home, 'ca')), ['127.0.0.1']);
+  const port = await freePort();
+  const conf = [
+    '[databases]',
+    `tsdb_transaction = host=${layout.service(service.id).socket} port=${service.port} dbname=tsdb pool_mode=transaction pool_size=80`,
+    '[pgbouncer]',
+    'listen_addr = 127.0.0.1',
+    `listen_port = ${port}`,
+    'unix_socket_dir =',
+    'auth_type = scram-sha-256',
+    `auth_file = ${directory}/users`,
+    'client_tls_sslmode = require',
+    `client_tls_cert_file = ${directory}/server.crt`,
+    `client_tls_key_file = ${directory}/server.key`,
+    'log_connections = 0',
+    'log_disconnections = 0',
+    '',
+  ].join('\n');
+  const files = { 'pgbouncer.ini': conf, users: `"tsdbadmin" "${service.password}"\n`, 'server.crt': certificatePem, 'server.key': keyPem };
+  for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text, { mode: 0o600 });
+  if (owner !== null) for (const name of ['', ...Object.keys(files)]) await chown(join(directory, name), owner.uid, owner.gid);
+  // A session of its own, as whatever starts services would give it: in that of pgbench the scheduler lets the two share a part of the processors.
+  const child = spawn('pgbouncer', ['-q', join(directory, 'pgbouncer.ini')], { stdio: 'ignore', detached: true, ...owner });
+  const end = atEnd(async () => {
+    child.kill();
+    if (child.exitCode === null) await once(child, 'exit');
+  });
+  return { port, end };
+}
 
 /** What many clients that do nothing cost: through the pooler, and as many as the service itself takes, direct. */
 async function idleClients(cloud: Cloud, service: Service, pooledPort: number): Promise<Row[]> {
