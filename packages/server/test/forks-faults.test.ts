@@ -392,6 +392,8 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
       const [operation] = await small.cloud.operations(child.service_id);
       expect(operation?.error).toMatch(/clone parent: .*no space left/i);
       await expect.poll(() => halfMadeIn(services), PATIENTLY).toEqual([]);
+      // There is nothing of it, as it must be.
+      await expect.poll(() => small.cloud.audit(), PATIENTLY).toEqual([]);
       await rm(filler);
       await small.cloud.until(child.service_id, 'READY');
 

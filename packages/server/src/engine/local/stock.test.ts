@@ -13,6 +13,7 @@ let stock: Stock;
 const template = { name: '17-a', data: '' };
 /** Seldom enough: whoever asks puts off what is made when nobody does. */
 const SEEN = { timeout: 30_000, interval: 1500 };
+vi.setConfig({ testTimeout: 2 * SEEN.timeout });
 
 beforeEach(async () => {
   const layout = createLayout(await realpath(await mkdtemp(join(tmpdir(), 'hdst-'))));
