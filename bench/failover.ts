@@ -82,7 +82,7 @@ async function measureOn(fileSystem: FileSystem, kind: string, rounds: number): 
       against: 'a standby by hand: clone, start, streaming',
       theirs: partOf(pairByHand, 'standby'),
       ratio: 'ours/theirs',
-      bound: { atMost: 3 },
+      bound: { atMost: 3, plus: 100 },
       limit: 'the failover, and a clone of the new primary',
     }),
     compared({

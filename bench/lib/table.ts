@@ -13,7 +13,8 @@ export type Row = {
   limit: string;
 };
 
-export type Bound = { atMost: number } | { atLeast: number } | null;
+/** What a goal asks for. `plus`: so much more, in the unit of the figure, than the multiple. */
+export type Bound = { atMost: number; plus?: number } | { atLeast: number } | null;
 
 /** A row that divides our figure by another one. @param ratio ours by theirs, or theirs by ours where the goal is "times faster" */
 export function compared(row: {
@@ -35,8 +36,8 @@ export function compared(row: {
     against: row.against,
     theirs: inWords(row.theirs, row.unit),
     ratio: round(ratio),
-    bound: boundInWords(row.bound, ''),
-    met: judge(ratio, row.bound),
+    bound: boundInWords(row.bound, '', row.unit),
+    met: judge(ratio - plusOf(row.bound) / row.theirs.median, row.bound),
     limit: row.limit,
   };
 }
@@ -50,7 +51,7 @@ export function bounded(row: { goal: string; what: string; unit: string; ours: S
     against: '',
     theirs: '',
     ratio: '',
-    bound: boundInWords(row.bound, ` ${row.unit}`),
+    bound: boundInWords(row.bound, ` ${row.unit}`, row.unit),
     met: judge(row.ours.median, row.bound),
     limit: row.limit,
   };
@@ -66,9 +67,14 @@ function judge(value: number, bound: Bound): Row['met'] {
   return ('atMost' in bound ? value <= bound.atMost : value >= bound.atLeast) ? 'yes' : 'no';
 }
 
-function boundInWords(bound: Bound, unit: string): string {
+function boundInWords(bound: Bound, each: string, unit: string): string {
   if (bound === null) return '';
-  return 'atMost' in bound ? `≤ ${bound.atMost}${unit}` : `≥ ${bound.atLeast}${unit}`;
+  const plus = plusOf(bound) === 0 ? '' : ` × + ${plusOf(bound)} ${unit}`;
+  return 'atMost' in bound ? `≤ ${bound.atMost}${each}${plus}` : `≥ ${bound.atLeast}${each}`;
+}
+
+function plusOf(bound: Bound): number {
+  return bound !== null && 'atMost' in bound ? (bound.plus ?? 0) : 0;
 }
 
 function inWords({ median, min, max, n }: Summary, unit: string): string {
