@@ -1,9 +1,13 @@
 /** High availability: what dies, hangs or is moved while a load writes; what was acknowledged is there, and never do two take writes. */
 import { randomInt } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe as anyDescribe, expect, test as anyTest } from 'vitest';
 import { findDaemon, findProgram } from '../src/engine/local/daemon.ts';
+import { currentBoot } from '../src/engine/local/marker.ts';
 import { childrenOf, signal } from '../src/engine/local/processes.ts';
 import { proofOf } from './crash-scenes.ts';
 import { connectTo, install, type Answer, type Installation } from './harness.ts';
@@ -205,6 +209,25 @@ describe('what else dies', () => {
     });
     expect(seen, `seed ${SEED}`).toMatchObject(NOTHING_LOST);
     await untilRedundant(cloud, service, 1, 1);
+  });
+
+  test('the machine, before what a standby was made of was on the disk: it is made anew; a standby that only died is not', async () => {
+    const service = await pair('power');
+    const { root, data } = layoutOf(cloud).member(service.service_id, 1);
+    const note = join(root, 'seeded');
+    expect(existsSync(note)).toBe(false);
+    const isMadeAnewAfter = async (boot: string): Promise<boolean> => {
+      const { ino } = await stat(data);
+      await cloud.stop('SIGKILL');
+      await writeFile(note, boot);
+      signal(await postmasterOf(cloud, service, 1), 'SIGKILL');
+      await cloud.up();
+      await expect.poll(() => existsSync(note), { timeout: 30_000 }).toBe(false);
+      await untilRedundant(cloud, service, 1, 1);
+      return (await stat(data)).ino !== ino;
+    };
+    expect(await isMadeAnewAfter('the boot before')).toBe(true);
+    expect(await isMadeAnewAfter(await currentBoot())).toBe(false);
   });
 
   test('the primary while no control plane is there: the next one fails over', async () => {

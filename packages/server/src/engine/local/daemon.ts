@@ -26,16 +26,23 @@ export type ProgramName = keyof typeof PROGRAMS;
 /** A program that is installed; its version as digits and points. */
 export type Program = { path: string; version: string };
 
-/** Where a program is installed; null: it is not. Debian's are in a directory that a user's PATH may lack. */
+/** A program with its version, for which it is run; null: it is not installed. */
 export async function findProgram(name: ProgramName): Promise<Program | null> {
+  const path = await pathOfProgram(name);
+  if (path === null) return null;
+  return { path, version: /\d+(\.\d+)+/.exec(await run(path, [PROGRAMS[name].versionFlag]))?.[0] ?? 'unknown' };
+}
+
+/** Where a program is installed; null: it is not. Debian's are in a directory that a user's PATH may lack. */
+export async function pathOfProgram(name: ProgramName): Promise<string | null> {
   for (const directory of [...(process.env['PATH'] ?? '').split(':').filter(Boolean), '/usr/sbin']) {
     const path = join(directory, name);
     try {
       await access(path, constants.X_OK);
+      return path;
     } catch {
-      continue; // looked for in the next place
+      // looked for in the next place
     }
-    return { path, version: /\d+(\.\d+)+/.exec(await run(path, [PROGRAMS[name].versionFlag]))?.[0] ?? 'unknown' };
   }
   return null;
 }

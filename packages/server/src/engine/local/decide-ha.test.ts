@@ -98,6 +98,22 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     { kind: 'openGateway' },
   ],
   [
+    'neither the primary nor the gateway runs: both start at the same time',
+    {},
+    seen(DEAD, {}, { successor: { why: 'x' }, gateway: { running: false, leadsTo: null, placed: true, admits: true } }),
+    { kind: 'startWithGateway', n: 0 },
+  ],
+  [
+    'they do once its files are there',
+    {},
+    seen(
+      { ...DEAD, filesCurrent: false },
+      {},
+      { successor: { why: 'x' }, gateway: { running: false, leadsTo: null, placed: true, admits: true } },
+    ),
+    { kind: 'server', n: 0, step: { kind: 'writeFiles' } },
+  ],
+  [
     'the gateway leads to the former primary',
     {},
     seen({}, {}, { gateway: { running: true, leadsTo: 20002, placed: true, admits: true } }),

@@ -49,6 +49,7 @@ export type HaStep =
   | { kind: 'move'; why: string }
   | { kind: 'admit' }
   | { kind: 'openGateway' }
+  | { kind: 'startWithGateway'; n: number }
   | { kind: 'lead' }
   | { kind: 'closeGateway'; why: string }
   | { kind: 'seed'; n: number; why: string }
@@ -80,6 +81,8 @@ export function haStepName(step: HaStep): string | null {
       return 'change whom the gateway lets in';
     case 'openGateway':
       return 'start the gateway';
+    case 'startWithGateway':
+      return `${STEP_NAME.start} (member ${step.n}) and the gateway`;
     case 'lead':
       return 'lead the gateway to the primary';
     case 'closeGateway':
@@ -128,9 +131,11 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
   if (primary.server?.placed === false && primary.server.phase === 'ready' && primary.data === 'primary')
     return { kind: 'move', why: placeWhy(spec) };
   if (seen.gateway.running && !seen.gateway.placed) return { kind: 'closeGateway', why: placeWhy(spec) };
-  if (!seen.gateway.running && first.directory === 'ours') return { kind: 'openGateway' };
-  if (primary.data === 'standby' && primary.server?.phase === 'ready' && primary.connected) return { kind: 'promote' };
   const own = decide(spec, first);
+  if (!seen.gateway.running && first.directory === 'ours' && own.kind !== 'writeFiles')
+    // Who connects before the primary is ready waits, whichever of them is there first.
+    return own.kind === 'start' ? { kind: 'startWithGateway', n: primary.n } : { kind: 'openGateway' };
+  if (primary.data === 'standby' && primary.server?.phase === 'ready' && primary.connected) return { kind: 'promote' };
   if (own.kind !== 'settled') return on(primary.n, own);
   const port = ha.members.find(({ n }) => n === primary.n)?.port;
   if (seen.gateway.leadsTo !== port) return { kind: 'lead' };

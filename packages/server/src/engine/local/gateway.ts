@@ -13,13 +13,13 @@ import type { TypeCapability } from '../engine.ts';
 import {
   findDaemon,
   findProgram,
+  pathOfProgram,
   launchDaemon,
   PROGRAMS,
   replaceConfig,
   stopDaemon,
   whyDaemonEnded,
   type DaemonWatch,
-  type Program,
 } from './daemon.ts';
 import { isAdmitted, standsAt, type Door } from './door.ts';
 import type { DaemonPaths } from './layout.ts';
@@ -202,15 +202,15 @@ export async function prepareGateway(machine: Machine, paths: DaemonPaths, text:
     await writeAdmitted(machine, paths, door.admitted);
   }
   if ((await readOrNull(configFile(paths))) === text) return;
-  const { path: program } = await haproxy();
+  const program = await haproxy();
   await mkdir(paths.root, { recursive: true, mode: 0o700 });
   await replaceConfig(machine, configFile(paths), text, (path) => run(program, ['-c', '-q', '-f', path]));
 }
 
-async function haproxy(): Promise<Program> {
-  const program = await findProgram('haproxy');
-  if (program === null) throw new Error(`HAProxy is not installed: ${PROGRAMS.haproxy.mend}`);
-  return program;
+async function haproxy(): Promise<string> {
+  const path = await pathOfProgram('haproxy');
+  if (path === null) throw new Error(`HAProxy is not installed: ${PROGRAMS.haproxy.mend}`);
+  return path;
 }
 
 /** The nodes that the gateway of a set serves from; null: it does not run, or does not answer. */
@@ -251,7 +251,7 @@ export async function serveFrom(paths: DaemonPaths, nodes: readonly number[], se
 export async function openGateway(machine: Machine, paths: DaemonPaths, watch: DaemonWatch, id: string, door: Door): Promise<void> {
   const program = await haproxy();
   await closeGateway(paths, watch);
-  await launchDaemon(machine, paths, [program.path, '-db', '-f', configFile(paths)], door);
+  await launchDaemon(machine, paths, [program, '-db', '-f', configFile(paths)], door);
   const end = Date.now() + START_DEADLINE_MS;
   while (!(await answers(paths))) {
     const pid = Number((await readOrNull(paths.pidFile)) ?? '0');

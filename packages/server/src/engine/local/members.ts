@@ -123,7 +123,8 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
       numbers.map((n) => [n, replicationConf(memberName(n), n === ha.primary ? null : upstream, n === ha.primary ? quorum : NOBODY)]),
     );
     const members = await Promise.all(
-      looks.map(async ({ n, look: { paths, server }, seen }): Promise<MemberSeen> => {
+      looks.map(async ({ n, look: found, seen }): Promise<MemberSeen> => {
+        const { paths, server } = found;
         const follows = streaming.includes(n);
         return {
           n,
@@ -146,11 +147,12 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
           broken:
             n === ha.primary
               ? null
-              : standbys.brokenOf(
+              : ((await standbys.tornOf(found)) ??
+                standbys.brokenOf(
                   memberKey(spec.id, n),
                   follows || followers === null || seen.server?.phase !== 'ready',
                   followers?.lost.includes(memberName(n)) === true,
-                ),
+                )),
         };
       }),
     );
@@ -166,7 +168,9 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     if (gateway.running) await watchGateway(spec.id);
     const dead = own !== undefined && (own.server === null || hangs(own));
     const successor = dead && rules.born && spec.power === 'running' && others.length > 0 ? await findSuccessor(spec.id, ha) : null;
-    const slots = followers === null || sameNames(followers.slots, others.map(memberName));
+    // The slot of one that is to be made comes with it.
+    const made = members.filter(({ n, data }) => others.includes(n) && data !== 'absent').map(({ n }) => memberName(n));
+    const slots = followers === null || (isWithin(made, followers.slots) && isWithin(followers.slots, others.map(memberName)));
     return {
       found: new Map(looks.map(({ n, look: found }) => [n, found])),
       conf,
@@ -321,6 +325,12 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
       if (member === undefined) throw new Error(`member ${n} was not looked at`);
       return member;
     };
+    const open = async (): Promise<string> => {
+      await assertPlace(door, machine.networks);
+      await prepareGateway(machine, gateway, gatewayConfig(gateway, listen, door), door);
+      await openGateway(machine, gateway, daemons, id, door);
+      return `on port ${spec.endpoint.port}`;
+    };
     switch (step.kind) {
       case 'server':
         return applyServer(spec, ha, step, at(step.n), conf.get(step.n) ?? '', seen);
@@ -359,10 +369,14 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
       case 'admit':
         return `${await admit(machine, gateway, door.admitted ?? [])} sessions of others ended`;
       case 'openGateway':
-        await assertPlace(door, machine.networks);
-        await prepareGateway(machine, gateway, gatewayConfig(gateway, listen, door), door);
-        await openGateway(machine, gateway, daemons, id, door);
-        return `on port ${spec.endpoint.port}`;
+        return open();
+      case 'startWithGateway': {
+        const start: ServerStep = { kind: 'server', n: step.n, step: { kind: 'start' } };
+        const both = [applyServer(spec, ha, start, at(step.n), conf.get(step.n) ?? '', seen), open()];
+        // Neither goes on behind the back of whoever is told that the other failed.
+        await Promise.allSettled(both);
+        return (await Promise.all(both)).join('; the gateway ');
+      }
       case 'lead':
         await leadTo(gateway, primaryPort);
         return `member ${ha.primary}`;
@@ -398,11 +412,17 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
   ): Promise<string> => {
     if (step.kind === 'settled' || step.kind === 'wait' || step.kind === 'refuse') return '';
     if (step.kind === 'writeFiles' || step.kind === 'reload') await standbys.writeReplication(found, conf);
-    // A fork or a clone has no files of its own to add to before it is there.
-    if (step.kind !== 'start' && step.kind !== 'stop') return hands.apply(spec, step, found);
     if (n !== ha.primary) {
       const apply = () => hands.apply(spec, step, found);
-      return step.kind === 'start' ? standbys.starting(found.key, apply) : apply();
+      const did = await (step.kind === 'start' ? standbys.starting(found.key, apply) : apply());
+      await standbys.noteOnDisk(found);
+      return did;
+    }
+    if (step.kind !== 'start' && step.kind !== 'stop') {
+      const did = await hands.apply(spec, step, found);
+      // What was just made has a directory for it only now.
+      if (step.kind === 'clone' || step.kind === 'fork') await standbys.writeReplication(found, conf);
+      return did;
     }
     const why = seen.successor !== null && 'why' in seen.successor ? `; nobody takes over: ${seen.successor.why}` : '';
     return inTurn(spec.id, async () => {
@@ -663,8 +683,8 @@ export async function memberNumbers({ layout }: Machine, id: string): Promise<nu
   return [...(existsSync(data) ? [0] : []), ...others.map(Number)];
 }
 
-function sameNames(a: readonly string[], b: readonly string[]): boolean {
-  return a.toSorted().join() === b.toSorted().join();
+function isWithin(some: readonly string[], all: readonly string[]): boolean {
+  return some.every((name) => all.includes(name));
 }
 
 async function withControl<T>(paths: InstancePaths, port: number, use: (client: Client) => Promise<T>): Promise<T> {

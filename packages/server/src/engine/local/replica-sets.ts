@@ -272,7 +272,8 @@ export function createReplicaSets({
     known.elsewhere = new Set(looks.filter(({ seen }) => seen.server?.placed === false).map(({ n }) => n));
     const conf = new Map<number, string>();
     const nodes = await Promise.all(
-      looks.map(async ({ n, look: { paths, server, key, files }, seen }): Promise<NodeSeen> => {
+      looks.map(async ({ n, look: found, seen }): Promise<NodeSeen> => {
+        const { paths, server, key, files } = found;
         const name = nodeName(spec.id, n);
         const before = await confOf(paths);
         conf.set(
@@ -301,7 +302,7 @@ export function createReplicaSets({
           filesCurrent: seen.filesCurrent && before === conf.get(n),
           certificateCurrent: seen.certificateCurrent,
           streaming,
-          broken: standbys.brokenOf(key, streaming || !expected, primary?.lost.includes(name) === true),
+          broken: (await standbys.tornOf(found)) ?? standbys.brokenOf(key, streaming || !expected, primary?.lost.includes(name) === true),
           takesWrites: node?.takesWrites === true,
           serving: seenGateway.serving?.includes(n) === true,
           eligible: judge(known, n).eligible,
@@ -426,7 +427,9 @@ export function createReplicaSets({
     if (step.kind === 'stop') await withhold(known, n);
     const act = () => hands.apply(known.spec, step, found);
     try {
-      return await (step.kind === 'start' ? standbys.starting(found.key, act) : act());
+      const did = await (step.kind === 'start' ? standbys.starting(found.key, act) : act());
+      await standbys.noteOnDisk(found);
+      return did;
     } finally {
       known.withheld.delete(n);
     }

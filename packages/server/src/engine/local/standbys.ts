@@ -1,6 +1,6 @@
 /** What standbys of every kind have in common: their slots on the primary, what is wrong with them, and how they are made from it. */
 import { existsSync } from 'node:fs';
-import { mkdir, rename } from 'node:fs/promises';
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Found, Hands } from './apply.ts';
 import { archiveLeftovers, cloneRunning, writeOwned } from './backups.ts';
@@ -9,14 +9,17 @@ import type { MemberSeen } from './decide-ha.ts';
 import { REPLICATION_FILE } from './files.ts';
 import { partsOfKey, type InstancePaths } from './layout.ts';
 import type { Machine } from './machine.ts';
+import { currentBoot } from './marker.ts';
 import type { Monitor } from './monitor.ts';
 import { readOrNull } from './processes.ts';
-import { run } from './run.ts';
 import { fence, makeInstanceDirectories, sizeLabel, writeConfig } from './server.ts';
 import type { Size } from '@howdah/contract';
 
 /** A standby that runs and has not been following for this long is made anew. */
 const FOLLOWS_WITHIN_MS = 15_000;
+
+/** Beside the data of a standby that was just made, until its server has flushed it: the boot of the machine in which that was. */
+const SEEDED_FILE = 'seeded';
 
 export type Seed = {
   /** Whom it is made from. */
@@ -46,6 +49,17 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
     if (Date.now() - (lostSinceMs.get(key) ?? Date.now()) > FOLLOWS_WITHIN_MS)
       return `it has not followed the primary for ${FOLLOWS_WITHIN_MS / 1000} s`;
     return broken.get(key) ?? null;
+  };
+
+  /** Why the data of a standby that does not run may lack what never came to the disk; null: it does not. */
+  const tornOf = async ({ paths, server }: Found): Promise<string | null> => {
+    const seededIn = server === null ? await readOrNull(join(paths.root, SEEDED_FILE)) : null;
+    return seededIn === null || seededIn === (await currentBoot()) ? null : 'the machine went down before it was on the disk';
+  };
+
+  /** A server that answers has flushed what it was made of. */
+  const noteOnDisk = async ({ key, paths }: Found): Promise<void> => {
+    if (monitor.isConnected(key)) await rm(join(paths.root, SEEDED_FILE), { force: true });
   };
 
   /** Starts a standby. One that does not start is made anew: whatever is wrong with its data, the primary's is right. */
@@ -87,8 +101,8 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
       await writeOwned(machine, join(unfinished, 'postgresql.auto.conf'), '');
       await writeOwned(machine, join(unfinished, 'standby.signal'), '');
       if (dataOf(paths) === 'primary') await archiveLeftovers(machine, paths);
-      // On the disk before it bears its name: after a crash of the machine nobody would see that it is torn.
-      await run('sync', ['-f', unfinished]);
+      // Its server flushes it when it first starts; should the machine go down before, this tells.
+      await writeFile(join(paths.root, SEEDED_FILE), await currentBoot(), { flush: true });
       await discard(machine, id, paths.data);
       await rename(unfinished, paths.data);
     } catch (error) {
@@ -120,6 +134,8 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
   return {
     brokenOf,
     forget,
+    tornOf,
+    noteOnDisk,
     isBroken: (key: string) => broken.has(key),
     starting,
     configure,
