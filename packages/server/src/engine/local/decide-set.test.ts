@@ -83,6 +83,24 @@ test.each<[string, ServiceSpec, SetSeen, object]>([
   ['a node that is to be made', spec(), seen({ ...DEAD, data: 'absent' }), { kind: 'seed', n: 1 }],
   ['a node on data that took writes', spec(), seen({ ...DEAD, data: 'primary' }), { kind: 'seed', n: 1 }],
   ['the same without a primary', spec(), seen({ ...DEAD, data: 'absent' }, {}, { primaryReady: false }), { step: { kind: 'wait' } }],
+  [
+    'nor is one that has to be made anew and does not run left alone',
+    spec(),
+    seen({ ...DEAD, broken: 'torn' }, {}, { primaryReady: false }),
+    { step: { kind: 'wait' } },
+  ],
+  [
+    'one that runs goes on as it is',
+    spec(),
+    seen({ broken: 'too far behind' }, {}, { primaryReady: false }),
+    { kind: 'pooler', step: { kind: 'settled' } },
+  ],
+  [
+    'another is started before that one is waited for',
+    spec(),
+    seen({ ...DEAD, data: 'absent' }, DEAD, { primaryReady: false }),
+    { kind: 'server', n: 2, step: { kind: 'start' } },
+  ],
   ['a node that died', spec(), seen({}, DEAD), { kind: 'server', n: 2, step: { kind: 'start' } }],
   [
     'without a primary it is started too',

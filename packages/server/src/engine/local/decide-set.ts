@@ -95,11 +95,13 @@ export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
   if (seen.primaryReady && !seen.slotsCurrent) return { kind: 'setSlots' };
 
   const restarts: NodeSeen[] = [];
+  let waiting: number | null = null;
   for (const node of seen.nodes) {
     const step = decideStandby(spec, node);
     if (step?.kind === 'seed') {
       if (seen.primaryReady) return { kind: 'seed', n: node.n, why: step.why };
-      if (node.data !== 'standby') return nothing({ kind: 'wait', why: `node ${node.n} waits for the primary`, waitMs: 4 * WAIT_MS });
+      // One that runs goes on as it is; the others are seen to first.
+      if (node.data !== 'standby' || node.server === null) waiting ??= node.n;
     } else if (step?.kind === 'server') {
       if (step.step.kind !== 'stop' || step.step.mode !== 'fast') return { kind: 'server', n: node.n, step: step.step };
       // Nobody is led to one that stands elsewhere.
@@ -107,6 +109,7 @@ export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
       restarts.push(node);
     }
   }
+  if (waiting !== null) return nothing({ kind: 'wait', why: `node ${waiting} waits for the primary`, waitMs: 4 * WAIT_MS });
   const late = seen.nodes.find(({ streaming }) => !streaming);
   if (late !== undefined && seen.primaryReady)
     return nothing({ kind: 'wait', why: `node ${late.n} is catching up with the primary`, waitMs: WAIT_MS });
