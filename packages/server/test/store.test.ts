@@ -8,6 +8,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { cloneTree, probeCloneMethod, removeTree } from '../src/engine/local/clone.ts';
 import { imagePaths, unfinishedMove } from '../src/engine/local/image.ts';
+import { instancePaths } from '../src/engine/local/layout.ts';
+import { mountImage, unmount } from '../src/engine/local/loop.ts';
+import { readMarker, writeMarker } from '../src/engine/local/marker.ts';
 import { allPids, argumentsOf, exists } from '../src/engine/local/processes.ts';
 import { run } from '../src/engine/local/run.ts';
 import { connectTo, HOWDAH, install, makeHome, type Installation, type Service } from './harness.ts';
@@ -331,3 +334,33 @@ PATH=\${PATH#*:} exec ${program} "$@"
     },
   };
 }
+
+describe.runIf(none === null)('the machine goes down right after a service was born', () => {
+  test.each(['btrfs', 'xfs'])('%s: it is born in the next boot as well', async (kind) => {
+    const directory = await mkdtemp(join(tmpdir(), 'hd-power-'));
+    const image = join(directory, 'image');
+    const later = join(directory, 'later');
+    const mounted = join(directory, 'mounted');
+    const service = instancePaths(join(mounted, 'service'));
+    const note = (born: boolean) =>
+      writeMarker(service, { id: 'abcdefghij', installation: '18-npm', born, parent: null, madeIn: 'before' });
+    try {
+      await mkdir(mounted);
+      await run('truncate', ['-s', '400M', image]);
+      await run(`mkfs.${kind}`, ['-q', image]);
+      await mountImage(image, mounted);
+      await mkdir(service.root);
+      await note(false);
+      await run('sync', ['-f', mounted]);
+      await note(true);
+      // All that the disk holds at this moment, and nothing of what the kernel has still to write.
+      await run('cp', ['--sparse=always', image, later]);
+      await unmount(mounted);
+      await mountImage(later, mounted);
+      expect((await readMarker(service))?.born).toBe(true);
+    } finally {
+      await unmount(mounted);
+      await rm(directory, { recursive: true });
+    }
+  });
+});

@@ -19,7 +19,7 @@ export type AuditRecords = {
     vpcAddress: string | null;
     /** Of a read replica set: whom it follows. */
     parentId: string | null;
-    /** Whether what made it has not succeeded yet: there may be nothing of it. */
+    /** Whether nothing that makes it has succeeded yet: there may be nothing of it. */
     unborn: boolean;
   }[];
   vpcs: WantedVpc[];
@@ -38,7 +38,10 @@ export async function readAuditRecords(connection: ClientConfig): Promise<AuditR
     const services = await client.query<AuditRecords['services'][number]>(
       `select id, status, port, pooler, pooler_port as "poolerPort", power, project_id is null as spare, operation_id as "operationId",
               members, vpc_id as "vpcId", vpc_address as "vpcAddress", parent_id as "parentId",
-              not exists (select from operations o where o.service_id = s.id and o.kind in ('create', 'fork') and o.status = 'succeeded') as unborn
+              project_id is not null and status <> 'READY' and not exists (
+                select from operations o
+                where o.service_id = s.id and o.status = 'succeeded' and o.kind in ('create', 'fork', 'start', 'resize', 'restore', 'repair')
+              ) as unborn
        from services s`,
     );
     const vpcs = await client.query<WantedVpc>(WANTED_VPCS);

@@ -158,7 +158,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     }
   };
 
-  /** Opens the door of a fork that was just born. Where this is cut short, its files are seen to differ. */
+  /** Opens the door of a fork that was just born. Where this is cut short, its files are seen to differ, or are read again at the next connect. */
   const letIn = async ({ key, paths, server, filesOfBorn }: Found): Promise<void> => {
     if (server === null || filesOfBorn === null) return;
     await writeConfig(machine, paths, filesOfBorn);

@@ -125,6 +125,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     const members = await Promise.all(
       looks.map(async ({ n, look: found, seen }): Promise<MemberSeen> => {
         const { paths, server } = found;
+        await standbys.noteOnDisk(found);
         const follows = streaming.includes(n);
         return {
           n,
@@ -414,9 +415,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     if (step.kind === 'writeFiles' || step.kind === 'reload') await standbys.writeReplication(found, conf);
     if (n !== ha.primary) {
       const apply = () => hands.apply(spec, step, found);
-      const did = await (step.kind === 'start' ? standbys.starting(found.key, apply) : apply());
-      await standbys.noteOnDisk(found);
-      return did;
+      return step.kind === 'start' ? standbys.starting(found.key, apply) : apply();
     }
     if (step.kind !== 'start' && step.kind !== 'stop') {
       const did = await hands.apply(spec, step, found);

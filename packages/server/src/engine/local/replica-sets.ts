@@ -274,6 +274,7 @@ export function createReplicaSets({
     const nodes = await Promise.all(
       looks.map(async ({ n, look: found, seen }): Promise<NodeSeen> => {
         const { paths, server, key, files } = found;
+        await standbys.noteOnDisk(found);
         const name = nodeName(spec.id, n);
         const before = await confOf(paths);
         conf.set(
@@ -427,9 +428,7 @@ export function createReplicaSets({
     if (step.kind === 'stop') await withhold(known, n);
     const act = () => hands.apply(known.spec, step, found);
     try {
-      const did = await (step.kind === 'start' ? standbys.starting(found.key, act) : act());
-      await standbys.noteOnDisk(found);
-      return did;
+      return await (step.kind === 'start' ? standbys.starting(found.key, act) : act());
     } finally {
       known.withheld.delete(n);
     }

@@ -59,7 +59,8 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
 
   /** A server that answers has flushed what it was made of. */
   const noteOnDisk = async ({ key, paths }: Found): Promise<void> => {
-    if (monitor.isConnected(key)) await rm(join(paths.root, SEEDED_FILE), { force: true });
+    const note = join(paths.root, SEEDED_FILE);
+    if (monitor.isConnected(key) && existsSync(note)) await rm(note, { force: true });
   };
 
   /** Starts a standby. One that does not start is made anew: whatever is wrong with its data, the primary's is right. */
