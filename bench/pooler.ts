@@ -7,8 +7,8 @@ import { Client } from 'pg';
 import { findDaemon } from '../packages/server/src/engine/local/daemon.ts';
 import { prepareMachine, type Machine } from '../packages/server/src/engine/local/machine.ts';
 import { childrenOf } from '../packages/server/src/engine/local/processes.ts';
-import type { Bench } from './lib/bench.ts';
 import { issueServerCertificate, openCertificateAuthority } from '../packages/server/src/tls.ts';
+import type { Bench } from './lib/bench.ts';
 import { atEnd } from './lib/cleanup.ts';
 import { create, openCloud, remove, type Cloud, type Service } from './lib/cloud.ts';
 import { interleave, measured, summarize, valuesOf, type Case } from './lib/measure.ts';
@@ -43,22 +43,17 @@ export const pooler: Bench = {
 
     const rows: Row[] = [];
     for (const { clients, bound } of LOADS) {
+      const what = `pgbench -S through the pooler by transaction, ${clients} ${clients === 1 ? 'client' : 'clients'}`;
       const load = ['-n', '-S', '-j', '1', '-T', String(SECONDS), '-c', String(clients)];
       const through = measured(async () => rateOf(await bench(pooled, 'tsdb_transaction', load)));
       const direct = measured(async () => rateOf(await bench(service.port, 'tsdb', load)));
       const throughHand = measured(async () => rateOf(await bench(byHand.port, 'tsdb_transaction', load)));
       await interleave(rounds, [through, direct, throughHand]);
       rows.push(
-        against(
-          'PgBouncer by hand',
-          `pgbench -S through the pooler by transaction, ${clients} ${clients === 1 ? 'client' : 'clients'}`,
-          'tps',
-          through,
-          throughHand,
-        ),
+        againstHand(what, 'tps', through, throughHand),
         compared({
           goal: 'G11',
-          what: `pgbench -S through the pooler by transaction, ${clients} ${clients === 1 ? 'client' : 'clients'}`,
+          what,
           unit: 'tps',
           ours: valuesOf(through),
           against: 'the service’s own port, TLS',
@@ -77,7 +72,7 @@ export const pooler: Bench = {
     const throughHand = measured(async () => rateOf(await bench(byHand.port, 'tsdb_transaction', connecting)));
     await interleave(rounds, [through, direct, throughHand]);
     rows.push(
-      against('PgBouncer by hand', 'a connection for each SELECT through the pooler, 4 clients', '/s', through, throughHand),
+      againstHand('a connection for each SELECT through the pooler, 4 clients', '/s', through, throughHand),
       compared({
         goal: 'G11',
         what: 'a connection for each SELECT through the pooler, 4 clients',
@@ -99,13 +94,13 @@ export const pooler: Bench = {
 };
 
 /** How much of what the same program does by hand is left; the goal is against direct, which may be out of its reach as well. */
-function against(peer: string, what: string, unit: string, ours: Case, theirs: Case): Row {
+function againstHand(what: string, unit: string, ours: Case, theirs: Case): Row {
   return compared({
     goal: 'G11',
     what,
     unit,
     ours: valuesOf(ours),
-    against: peer,
+    against: 'PgBouncer by hand',
     theirs: valuesOf(theirs),
     ratio: 'ours/theirs',
     bound: null,
@@ -144,8 +139,9 @@ async function poolerByHand(
   // A session of its own, as whatever starts services would give it: in that of pgbench the scheduler lets the two share a part of the processors.
   const child = spawn('pgbouncer', ['-q', join(directory, 'pgbouncer.ini')], { stdio: 'ignore', detached: true, ...owner });
   const end = atEnd(async () => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
     child.kill();
-    if (child.exitCode === null) await once(child, 'exit');
+    await once(child, 'exit');
   });
   return { port, end };
 }

@@ -94,7 +94,11 @@ describe('a fork of now', () => {
     const layout = createLayout(join(cloud.home, 'data'));
     const firstSeen = async (child: Service): Promise<boolean | undefined> => {
       for (;;) {
-        const client = await connectTo(cloud, child, 'early-password', { user: 'early' }).catch(() => null);
+        const client = await connectTo(cloud, child, 'early-password', { user: 'early' }).catch((error: unknown) => {
+          // Not there yet, or closed; anything else is no door.
+          expect(String(error)).toMatch(/ECONNREFUSED|ECONNRESET|Connection terminated|the database system is|no pg_hba.conf entry/);
+          return null;
+        });
         if (client === null) continue;
         const born = (await readMarker(layout.service(child.service_id)))?.born;
         await client.end();

@@ -213,6 +213,11 @@ describe('what else dies', () => {
 
   test('the machine, before what a standby was made of was on the disk: it is made anew; a standby that only died is not', async () => {
     const service = await pair('power');
+    const made = (await newest(service, 'create'))?.steps.map(({ name }) => name);
+    expect(made).toContain('start PostgreSQL (member 0) and the gateway');
+    // They come with what they are for.
+    expect(made).not.toContain('set slots');
+    expect(made).not.toContain('write configuration (member 0)');
     const { root, data } = layoutOf(cloud).member(service.service_id, 1);
     const note = join(root, 'seeded');
     expect(existsSync(note)).toBe(false);

@@ -52,11 +52,6 @@ export function filesOfUnborn(files: ConfigFiles): ConfigFiles {
   return { ...files, 'pg_hba.conf': hba([]) };
 }
 
-/** The settings of a server whose files need not outlive the machine. */
-export function unflushed(postgresqlConf: string): string {
-  return `${postgresqlConf}fsync = off\n`;
-}
-
 function postgresqlConf({ paths, installation, extensions, size, listen, replicated = false }: ServerInput): string {
   const settings: Record<string, string> = {
     ...serverSettings({ size, major: installation.major, extensions }),

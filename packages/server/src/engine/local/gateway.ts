@@ -13,8 +13,8 @@ import type { TypeCapability } from '../engine.ts';
 import {
   findDaemon,
   findProgram,
-  pathOfProgram,
   launchDaemon,
+  pathOfProgram,
   PROGRAMS,
   replaceConfig,
   stopDaemon,

@@ -14,7 +14,7 @@ import { listSnapshots, materialise, reach, recoveryConf, writeOwned, writeVerif
 import { compareCatalogs, readCatalogSizes, type CatalogSizes, type Comparison } from './catalogs.ts';
 import { checkPages } from './checksums.ts';
 import { removeTree } from './clone.ts';
-import { configFiles, CONTROL_ROLE, unflushed } from './files.ts';
+import { configFiles, CONTROL_ROLE } from './files.ts';
 import type { Installation } from './installations.ts';
 import { instancePaths, type InstancePaths } from './layout.ts';
 import type { Machine } from './machine.ts';
@@ -189,9 +189,7 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
       listen: null,
       admitted: null,
     } as const;
-    const files = configFiles(input, machine.controlUsers);
-    // It is thrown away: nothing of it has to reach the disk, which it shares with services.
-    await writeConfig(machine, copy, { ...files, 'postgresql.conf': unflushed(files['postgresql.conf']) });
+    await writeConfig(machine, copy, configFiles(input, machine.controlUsers));
     const launchedMs = Date.now();
     await launch(machine, copy, installation.bin, 'shared');
     for (;;) {
