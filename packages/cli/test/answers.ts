@@ -132,7 +132,12 @@ const verification = {
   checks: [{ name: 'pages', succeeded: true, detail: '4096 pages' }],
 };
 const backups = {
-  window: { earliest: '2026-01-28T12:00:00.000Z', latest: AT, days: 3 },
+  window: {
+    earliest: '2026-01-28T12:00:00.000Z',
+    latest: AT,
+    days: 3,
+    gaps: [{ after: '2026-01-29T12:00:00.000Z', before: '2026-01-29T12:05:00.000Z' }],
+  },
   snapshots: [
     { id: 's2', taken: AT, kind: 'scheduled', storage_mb: 90, verification },
     { id: 's1', taken: '2026-01-28T12:00:00.000Z', kind: 'birth', storage_mb: 41 },

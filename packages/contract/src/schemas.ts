@@ -311,6 +311,15 @@ export const BackupsSchema = Named(
       earliest: moment('from this moment on the service can be forked at a point in time; null: not yet'),
       latest: moment('up to this one'),
       days: Type.Number({ description: 'for how long backups are kept' }),
+      gaps: Type.Optional(
+        Type.Array(
+          Type.Object({ after: dateTime('this moment can still be reached'), before: dateTime('this one can be reached again') }),
+          {
+            description:
+              'in the order of time; nothing between the two can be reached, since a WAL file is missing from the archive; absent: there is none',
+          },
+        ),
+      ),
     }),
     snapshots: Type.Array(
       Type.Object({

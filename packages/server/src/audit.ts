@@ -71,6 +71,7 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
     ...settled
       .filter(({ port, vpcAddress }) => vpcAddress !== null && found.ports.includes(port))
       .map(({ id, port, vpcId }) => `service ${id} is in VPC ${vpcId} and something listens on its public port ${port}`),
+    ...writersAmiss(before, settled, found),
     ...poolersAmiss(settled, found),
     ...networksAmiss(before.vpcs, after.vpcs, found),
     ...listenersAmiss(settled, found),
@@ -79,6 +80,18 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
       .filter((key) => found.processes.filter((process) => process === key).length > 1)
       .map((key) => `${key} has more than one server`),
   ];
+}
+
+/** What is wrong about who takes writes: of a service with members nobody but its primary does, of a read replica set nobody. */
+function writersAmiss(before: AuditRecords, settled: readonly ServiceFacts[], { writers }: Inventory): string[] {
+  const steady = settled.filter(({ id, primary }) => before.services.some((earlier) => earlier.id === id && earlier.primary === primary));
+  return steady.flatMap(({ id, parentId, members, primary }) => {
+    const allowed = parentId === null ? memberKey(id, primary) : null;
+    return members
+      .map(({ n }) => memberKey(id, n))
+      .filter((key) => key !== allowed && writers.includes(key))
+      .map((key) => `server ${key} takes writes, where ${allowed === null ? 'no node may' : `only the primary, ${allowed}, may`}`);
+  });
 }
 
 /** What is wrong about read replica sets: a gateway or a node that does not run, or one that runs and shall not. */

@@ -2,7 +2,7 @@
  * A copy of what the control plane itself keeps, in one file: its records, its CA, the first key, and the key to secrets. Databases have backups of their own; with
  * this file a control plane that has lost its records takes them over again.
  */
-import { readdir, readFile, mkdir, rename } from 'node:fs/promises';
+import { readdir, readFile, mkdir } from 'node:fs/promises';
 import { createReadStream, createWriteStream } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -10,13 +10,13 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createGzip } from 'node:zlib';
 import { Client, Pool, type ClientConfig, type PoolClient } from 'pg';
+import { renameDurably, writeDurably } from './durable.ts';
 import { findSite, prepareMachine } from './engine/local/machine.ts';
 import { exists } from './engine/local/processes.ts';
 import { ensureStoreRunning, stopStore, storeConnection } from './engine/local/store-instance.ts';
 import { createTemplates } from './engine/local/templates.ts';
 import { credentialsPath, findControl } from './installation.ts';
 import { openStore } from './store/database.ts';
-import { writeWhole } from './tls.ts';
 
 /** The first line of the file. The lines after it are {@link Row}s, the last one {@link End}: a file that was cut short has none. */
 type Head = { howdah: 'control plane'; migrations: string[]; files: Record<FileName, string>; sequences: Record<string, string> };
@@ -60,7 +60,7 @@ export async function backupControl(home: string, path: string): Promise<number>
       yield `${JSON.stringify({ rows } satisfies End)}\n`;
     };
     await pipeline(Readable.from(lines()), createGzip(), createWriteStream(`${path}.new`, { mode: 0o600, flush: true }));
-    await rename(`${path}.new`, path);
+    await renameDurably(`${path}.new`, path);
     return rows;
   } finally {
     await client.end();
@@ -87,7 +87,7 @@ export async function restoreControl(home: string, path: string): Promise<string
     const known = (await readdir(machine.layout.services)).filter((entry) => !entry.endsWith('.new'));
     const problems = await load(connection, path, head, known);
     await mkdir(join(home, 'ca'), { recursive: true, mode: 0o700 });
-    for (const name of FILE_NAMES) await writeWhole(join(home, name), head.files[name], FILES[name]);
+    for (const name of FILE_NAMES) await writeDurably(join(home, name), head.files[name], FILES[name]);
     return problems;
   } finally {
     await stopStore(machine);

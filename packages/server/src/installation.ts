@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { BASE_PATH } from '@howdah/contract';
 import { issueToken, linkPath } from './api/console.ts';
 import { isWildcard, type Config } from './config.ts';
+import { writeDurably } from './durable.ts';
 import { findProcess } from './engine/local/processes.ts';
 import { newId } from './ids.ts';
 import { sha256 } from './secret.ts';
@@ -11,7 +12,6 @@ import { newPublicKey, newSecret } from './services/projects.ts';
 import type { Store } from './store/database.ts';
 import { insertKey, isKey } from './store/keys.ts';
 import { anyProject, insertProject } from './store/projects.ts';
-import { writeWhole } from './tls.ts';
 
 /** What `credentials.json` holds: enough for a client to begin with. */
 export type Credentials = { api_url: string; project_id: string; public_key: string; secret_key: string };
@@ -38,7 +38,7 @@ export async function ensureFirstKey(store: Store, config: Config): Promise<void
   };
   await keepFormerCredentials(config.home);
   // The file first: a start cut short between the two writes it anew with another key.
-  await writeWhole(credentialsPath(config.home), `${JSON.stringify(credentials, null, 2)}\n`, 0o600);
+  await writeDurably(credentialsPath(config.home), `${JSON.stringify(credentials, null, 2)}\n`, 0o600);
   await store.db.transaction().execute(async (tx) => {
     await insertProject(tx, { id: credentials.project_id, name: 'default', operator: true });
     await insertKey(tx, {
@@ -64,7 +64,7 @@ async function keepFormerCredentials(home: string): Promise<void> {
 async function followApiUrl(config: Config): Promise<void> {
   const credentials = await readCredentials(config.home);
   if (credentials === null || credentials.api_url === apiUrl(config)) return;
-  await writeWhole(credentialsPath(config.home), `${JSON.stringify({ ...credentials, api_url: apiUrl(config) }, null, 2)}\n`, 0o600);
+  await writeDurably(credentialsPath(config.home), `${JSON.stringify({ ...credentials, api_url: apiUrl(config) }, null, 2)}\n`, 0o600);
 }
 
 /** The credentials of an installation; null where there are none. */
@@ -106,7 +106,7 @@ export async function findControl(home: string): Promise<Control | null> {
 export async function announceControl(config: Config): Promise<void> {
   const self = await findProcess(process.pid);
   const control: Control = { pid: process.pid, startTicks: self?.startTicks ?? '', apiUrl: apiUrl(config) };
-  await writeWhole(controlPath(config.home), JSON.stringify(control), 0o644);
+  await writeDurably(controlPath(config.home), JSON.stringify(control), 0o644);
 }
 
 export async function retractControl(home: string): Promise<void> {

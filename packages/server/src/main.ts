@@ -150,8 +150,8 @@ async function assemble(
     changed: (id) => reconciler?.poke(id),
   });
   const region: Region = { code: LOCAL_REGION, engine, portRange: config.portRange, host: config.publicHost };
-  const sampler = createSampler(store, engine, log);
   const warnings = createWatch(store, engine, log);
+  const sampler = createSampler(store, engine, log, warnings.look);
   const verifier = createVerifier({ store, engine, log, everyMs: config.backups.verifyEveryMs, ended: warnings.look });
   const refill = (): void => {
     keepSpares(store, region, config.spares).catch((error: unknown) => log.warn({ err: error }, 'could not keep spares'));

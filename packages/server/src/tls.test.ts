@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { duplexPair } from 'node:stream';
@@ -13,7 +13,6 @@ import {
   needsRenewal,
   openCertificateAuthority,
   RENEW_BEFORE_DAYS,
-  writeWhole,
   type CertificateAuthority,
   type ServerCertificate,
 } from './tls.ts';
@@ -109,13 +108,4 @@ test('an authority that was half written is made anew', async () => {
   const second = await openCertificateAuthority(half);
   expect(second.keyPem).not.toBe(first.keyPem);
   expect(await refusalOf(await issueServerCertificate(second, ['localhost']), second.certificatePem, 'localhost')).toBeNull();
-});
-
-test('a file is written whole, with its mode, and nothing beside it', async () => {
-  const path = join(directory, 'whole');
-  await writeWhole(path, 'one', 0o600);
-  await writeWhole(path, 'two', 0o600);
-  expect(await readFile(path, 'utf8')).toBe('two');
-  expect((await stat(path)).mode & 0o777).toBe(0o600);
-  await expect(stat(`${path}.new`)).rejects.toThrow('ENOENT');
 });

@@ -4,8 +4,9 @@
  */
 import { createPrivateKey, randomBytes, webcrypto, X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { writeDurably } from './durable.ts';
 
 const DAY_MS = 86_400_000;
 const CA_DAYS = 3650;
@@ -30,8 +31,8 @@ export async function openCertificateAuthority(directory: string): Promise<Certi
   const authority = await makeAuthority();
   await mkdir(directory, { recursive: true, mode: 0o700 });
   // The certificate is written last: a start that was cut short makes both again.
-  await writeWhole(keyPath, authority.keyPem, 0o600);
-  await writeWhole(certificatePath, authority.certificatePem, 0o644);
+  await writeDurably(keyPath, authority.keyPem, 0o600);
+  await writeDurably(certificatePath, authority.certificatePem, 0o644);
   return authority;
 }
 
@@ -204,10 +205,4 @@ async function exportKey(key: webcrypto.CryptoKey): Promise<string> {
 async function importKey(pem: string): Promise<webcrypto.CryptoKey> {
   const der = Buffer.from(pem.replaceAll(/-----[A-Z ]+-----|\s/g, ''), 'base64');
   return webcrypto.subtle.importKey('pkcs8', der, ALGORITHM, false, ['sign']);
-}
-
-/** Writes a file so that it is there whole or not at all. */
-export async function writeWhole(path: string, text: string, mode: number): Promise<void> {
-  await writeFile(`${path}.new`, text, { mode, flush: true });
-  await rename(`${path}.new`, path);
 }

@@ -274,8 +274,15 @@ describe('a backup that is damaged is found', () => {
     await restart({});
     await expect.poll(async () => (await backupsOf(service)).snapshots[0]?.kind, SEEN).toBe('scheduled');
     expect(outcomeOf(await verify(service))).toEqual(PROVED);
-    // What was before the hole cannot be reached still, and that is said.
-    expect((await cloud.get(service.service_id)).warnings).toMatchObject([{ code: 'ARCHIVE' }]);
+    // What was lost cannot be reached still, and that is said.
+    const [gap] = (await backupsOf(service)).window.gaps ?? [];
+    const lostFor = `${reason}: nothing between ${gap?.after} and ${gap?.before} can be reached`;
+    await expect
+      .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
+      .toEqual([expect.objectContaining({ code: 'ARCHIVE', message: lostFor })]);
+    const listed = await cloud.cli('backup', 'list', service.service_id);
+    expect(listed.stdout).toContain(`but none between ${gap?.after} and ${gap?.before}: a WAL file is missing from the archive`);
+    expect(listed.stderr).toContain(lostFor);
   });
 });
 

@@ -57,7 +57,7 @@ describe('a database that dies', () => {
     signal(await postmasterOf(service), 'SIGKILL');
     const repair = await succeeded(service, 'repair');
     expect(repair.requested_by).toBe('howdah');
-    expect(repair.steps.map(({ name }) => name)).toContain('start PostgreSQL');
+    expect(repair.steps.find(({ name }) => name === 'start PostgreSQL')?.detail).toContain('it had ended without being shut down');
     await cloud.until(service.service_id, 'READY');
     const again = await connectTo(cloud, service, service.initial_password);
     expect((await again.query('select n from t')).rows).toEqual([{ n: 1 }]);

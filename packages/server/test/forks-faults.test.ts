@@ -1,7 +1,9 @@
 /** Forks and snapshots while their parent, their disk or their own service is taken from under them: nothing torn, lost or left over. */
-import { readdir, readFile, rm, statfs, truncate, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { readdir, readFile, rename, rm, statfs, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createLayout } from '../src/engine/local/layout.ts';
 import { signal } from '../src/engine/local/processes.ts';
@@ -154,9 +156,48 @@ describe('a parent that changes while it is forked', () => {
   });
 });
 
+test('a file of the archive that cannot be read for a moment: the fork waits for it, and lacks nothing', async () => {
+  const parent = await newParent('file away');
+  const { archive, data, socket } = createLayout(join(cloud.home, 'data')).service(parent.service_id);
+  const control = new Client({ host: socket, port: parent.endpoint.port, user: 'howdah', database: 'postgres' });
+  await control.connect();
+  const turnFile = async (): Promise<string> => {
+    const { rows } = await control.query<{ wal: string }>('select pg_walfile_name(pg_switch_wal()) as wal');
+    const wal = rows[0]?.wal ?? '';
+    await until(async () => existsSync(join(archive, wal)), `${wal} is not archived`);
+    return wal;
+  };
+  await insert(cloud, parent, 'one');
+  await turnFile();
+  await insert(cloud, parent, 'two');
+  const wal = await turnFile();
+  await insert(cloud, parent, 'three');
+  const target_time = await moment(cloud, parent);
+  await insert(cloud, parent, 'too late');
+  await turnFile();
+  // It is in the archive only.
+  for (let n = 0; n < 2; n++) await control.query('checkpoint');
+  await rm(join(data, 'pg_wal', wal), { force: true });
+  await control.end();
+  await stand.holdAt(roleOf(parent), 'rm services/new/pid', 1);
+  const child = await askFork(parent, { fork_strategy: 'PITR', target_time });
+  await stand.held();
+  await rename(join(archive, wal), join(data, '..', 'away'));
+  await stand.release();
+  await until(
+    async () => JSON.stringify(await cloud.operations(child.service_id)).includes('before configured recovery target'),
+    'its recovery never ends early',
+  );
+  await rename(join(data, '..', 'away'), join(archive, wal));
+  await cloud.until(child.service_id, 'READY');
+  expect(await namesIn(cloud, child)).toEqual(['one', 'two', 'three']);
+  await clear(child, parent);
+});
+
 describe('a parent that is deleted while it is forked', () => {
   test.each([
     ['NOW, running', 'NOW', COPY, MIDDLE, false],
+    ['NOW, before anything of the fork is there', 'NOW', 'rm services/new.new', 1, false],
     ['NOW, paused', 'NOW', COPY, MIDDLE, true],
     ['LAST_SNAPSHOT', 'LAST_SNAPSHOT', COPY, MIDDLE, false],
     ['PITR, being cloned', 'PITR', COPY, MIDDLE, false],
@@ -231,7 +272,7 @@ describe('snapshots that are pruned', () => {
 });
 
 describe('many at once', () => {
-  test('ten forks of one parent under writes, of each strategy: each of one moment', async () => {
+  test('twenty forks of one parent under writes, of each strategy: each of one moment', async () => {
     const parent = await newParent('crowded');
     await turnPage(parent);
     const target_time = await moment(cloud, parent);
@@ -242,7 +283,7 @@ describe('many at once', () => {
         await turnPage(parent);
       }
     })();
-    const strategies = Array.from({ length: 10 }, (_, n) =>
+    const strategies = Array.from({ length: 20 }, (_, n) =>
       n % 5 === 3 ? { fork_strategy: 'PITR', target_time } : { fork_strategy: 'NOW' },
     );
     const children = await Promise.all(strategies.map((body) => fork(parent, body)));

@@ -223,15 +223,22 @@ describe('the past', () => {
     expect(await refused({ fork_strategy: 'NOW', cpu_millis: '7' })).toContain('allowed pairs');
   });
 
-  test('across a hole in the archive nothing is forked', async () => {
+  test('across a hole in the archive nothing is forked; before it, and from the next snapshot on, anything', async () => {
+    // A control plane sees to backups when it begins, and then not for a minute.
+    const restart = async () => {
+      await cloud.stop('SIGTERM');
+      await cloud.up();
+    };
+    await restart();
     const parent = await cloud.create({ name: 'hole', service_type: 'POSTGRES' });
-    await insert(parent, 'before the hole');
+    const early = await insert(parent, 'before the hole');
     const { archive, socket } = createLayout(join(cloud.home, 'data')).service(parent.service_id);
     // More WAL files, all archived.
     const control = new Client({ host: socket, port: parent.endpoint.port, user: 'howdah', database: 'postgres' });
     await control.connect();
-    for (let file = 0; file < 4; file++) {
-      await insert(parent, `file ${file}`);
+    const files = ['file 0', 'file 1', 'file 2', 'file 3'];
+    for (const file of files) {
+      await insert(parent, file);
       await control.query('select pg_switch_wal()');
     }
     await control.end();
@@ -243,11 +250,41 @@ describe('the past', () => {
     await rm(join(archive, '..', 'data', 'pg_wal', lost ?? ''), { force: true });
     const { problem, window } = await backupsOf(parent);
     expect(problem).toContain(`WAL file ${lost} is missing from the archive`);
-    const beyond = await cloud.request('POST', `/services/${parent.service_id}/forkService`, {
-      fork_strategy: 'PITR',
-      target_time: new Date(Date.parse(window.latest ?? '') + 60_000).toISOString(),
-    });
-    expect(beyond).toMatchObject({ status: 400, body: { message: expect.stringContaining('outside the window') } });
+    const askFor = (ms: number) =>
+      cloud.request('POST', `/services/${parent.service_id}/forkService`, {
+        fork_strategy: 'PITR',
+        target_time: new Date(ms).toISOString(),
+      });
+    const refused = (message: string) => ({ status: 400, body: { code: 'INVALID_REQUEST', message: expect.stringContaining(message) } });
+    // Not even a little after it, as a clock that is ahead would have it.
+    for (const ms of [1, 60_000]) expect(await askFor(Date.parse(window.latest ?? '') + ms)).toMatchObject(refused('outside the window'));
+
+    await restart();
+    await expect.poll(async () => (await backupsOf(parent)).snapshots[0]?.kind, { timeout: 60_000 }).toBe('scheduled');
+    const late = await insert(parent, 'after the hole');
+    await sleep(20);
+    await insert(parent, 'too late');
+    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: late }))).toEqual([
+      'before the hole',
+      ...files,
+      'after the hole',
+    ]);
+    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: early }))).toEqual(['before the hole']);
+    const seen = await backupsOf(parent);
+    const { after = '', before = '' } = seen.window.gaps?.[0] ?? {};
+    expect(Date.parse(after)).toBeGreaterThan(Date.parse(early));
+    expect(Date.parse(before)).toBeLessThan(Date.parse(late));
+    expect(seen.problem).toBe(`WAL file ${lost} is missing from the archive: nothing between ${after} and ${before} can be reached`);
+    const inside = (Date.parse(after) + Date.parse(before)) / 2;
+    expect(await askFor(inside)).toMatchObject(
+      refused(
+        `is in a gap of the window: a WAL file is missing from the archive, and nothing between ${after} and ${before} can be reached; allowed: ${seen.window.earliest} to ${after}, ${before} to `,
+      ),
+    );
+    expect(await askFor(Date.parse(seen.window.earliest ?? '') - 1)).toMatchObject(refused('outside the window'));
+    // Both ends of it can be reached.
+    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: after }))).toEqual(['before the hole', 'file 0']);
+    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: before }))).toEqual(['before the hole', ...files]);
   });
 });
 
@@ -285,9 +322,7 @@ describe('undelete', () => {
   });
 });
 
-type BackupsBody = { window: { earliest: string | null; latest: string | null }; snapshots: { kind: string }[]; problem: string | null };
-
-async function backupsOf(service: Service): Promise<BackupsBody> {
+async function backupsOf(service: Service) {
   const { data } = await cloud.client.GET('/projects/{project_id}/services/{service_id}/backups', {
     params: { path: { project_id: cloud.projectId, service_id: service.service_id } },
   });

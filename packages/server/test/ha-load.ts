@@ -8,7 +8,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { createLayout, type Layout } from '../src/engine/local/layout.ts';
 import { childrenOf, signal } from '../src/engine/local/processes.ts';
+import { MEMBER, NODE, waitedForOf } from '../src/engine/local/replication.ts';
 import { findServer } from '../src/engine/local/server.ts';
+import { confOf } from '../src/engine/local/standbys.ts';
 import { connectTo, type Installation, type Service } from './harness.ts';
 
 export type Born = Service & { initial_password: string };
@@ -164,13 +166,26 @@ export function startSampler(cloud: Installation, service: Pick<Service, 'servic
   };
 }
 
+/** A session with a primary that takes writes, as soon as there is one. */
+export async function untilConnected(cloud: Pick<Installation, 'caPem'>, service: Born): Promise<Client> {
+  for (;;) {
+    try {
+      const client = await connectTo(cloud, service, service.initial_password);
+      await client.query('select txid_current()');
+      return client;
+    } catch {
+      await sleep(5);
+    }
+  }
+}
+
 /** Waits until a member is the primary. */
 export async function untilPrimary(cloud: Installation, service: Pick<Service, 'service_id'>, n: number): Promise<void> {
   while (layoutOf(cloud).primaryOf(service.service_id) !== n) await sleep(2);
 }
 
-/** Waits until all members but the primary follow it. */
-export async function untilRedundant(cloud: Installation, service: Born, replicas: number, sync: number): Promise<void> {
+/** Waits until all members but the primary follow it, and so many as are waited for are certain to have all that was acknowledged. @param nodes of read replica sets that follow it too, at least */
+export async function untilRedundant(cloud: Installation, service: Born, replicas: number, sync: number, nodes = 0): Promise<void> {
   const layout = layoutOf(cloud);
   for (;;) {
     try {
@@ -179,12 +194,23 @@ export async function untilRedundant(cloud: Installation, service: Born, replica
       const client = new Client({ host: paths.socket, port, user: 'howdah', database: 'postgres' });
       client.on('error', () => undefined);
       await client.connect();
-      const { rows } = await client.query<{ all: number; sync: number }>(
-        `select count(*)::int as all, (count(*) filter (where sync_state = 'quorum'))::int as sync from pg_stat_replication where state = 'streaming'`,
+      const { rows } = await client.query<{ members: number; nodes: number; sync: number }>(
+        `select (count(*) filter (where starts_with(application_name, '${MEMBER}')))::int as members,
+                (count(*) filter (where starts_with(application_name, '${NODE}')))::int as nodes,
+                (count(*) filter (where sync_state = 'quorum'))::int as sync
+         from pg_stat_replication where state = 'streaming'`,
       );
       await client.end();
       const [row] = rows;
-      if (row?.all === replicas && row.sync >= sync && (await cloud.get(service.service_id)).status === 'READY') return;
+      const certain = waitedForOf(await confOf(paths)).before.length === 0;
+      if (
+        row?.members === replicas &&
+        row.nodes >= nodes &&
+        row.sync >= sync &&
+        certain &&
+        (await cloud.get(service.service_id)).status === 'READY'
+      )
+        return;
     } catch {
       // on its way
     }

@@ -1,14 +1,20 @@
 /** High availability: what dies, hangs or is moved while a load writes; what was acknowledged is there, and never do two take writes. */
 import { randomInt } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { stat, writeFile } from 'node:fs/promises';
+import { rename, stat, writeFile } from 'node:fs/promises';
+import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe as anyDescribe, expect, test as anyTest } from 'vitest';
+import { portOf } from '../src/engine/local/backups.ts';
 import { findDaemon, findProgram } from '../src/engine/local/daemon.ts';
+import { memberKey } from '../src/engine/local/layout.ts';
 import { currentBoot } from '../src/engine/local/marker.ts';
+import { createMonitor } from '../src/engine/local/monitor.ts';
 import { childrenOf, signal } from '../src/engine/local/processes.ts';
+import { waitedForOf } from '../src/engine/local/replication.ts';
+import { confOf } from '../src/engine/local/standbys.ts';
 import { proofOf } from './crash-scenes.ts';
 import { connectTo, install, type Answer, type Installation } from './harness.ts';
 import {
@@ -18,6 +24,7 @@ import {
   postmasterOf,
   startLoad,
   startSampler,
+  untilConnected,
   untilPrimary,
   untilRedundant,
   type Born,
@@ -154,6 +161,30 @@ describe('a primary that hangs', () => {
   });
 });
 
+test('a server whose first process was stopped and goes on answers again', async () => {
+  const service = await pair('paused by somebody');
+  let [frozen, asked] = [true, 0];
+  const monitor = createMonitor(
+    () => undefined,
+    async () => {
+      asked += 1;
+      return frozen;
+    },
+  );
+  try {
+    const paths = layoutOf(cloud).member(service.service_id, 0);
+    await monitor.connect('it', paths, await portOf(paths), { everyMs: 10, deadlineMs: 50 });
+    while (monitor.silentMs('it') === null) await sleep(5);
+    const before = asked;
+    while (asked < before + 3) await sleep(5);
+    expect(monitor.silentMs('it')).not.toBeNull();
+    frozen = false;
+    while (monitor.silentMs('it') !== null) await sleep(5);
+  } finally {
+    monitor.close();
+  }
+});
+
 describe('what else dies', () => {
   test('the synchronous standby: writes wait for it, and nothing fails over', async () => {
     const service = await pair('standby');
@@ -245,6 +276,102 @@ describe('what else dies', () => {
   });
 });
 
+/** Stops what receives the log of a member, which goes on to look as if it followed. @returns lets it go on */
+async function holdBack(service: Born, n: number): Promise<() => void> {
+  const receiver = await backendOf(await postmasterOf(cloud, service, n), 'walreceiver');
+  signal(receiver, 'SIGSTOP');
+  return () => signal(receiver, 'SIGCONT');
+}
+
+describe('a replica that is behind', () => {
+  /** More than the buffers of a connection hold. */
+  const FILL = "insert into t select repeat('x', 1000) from generate_series(1, 5000)";
+
+  test('does not take over while the one that acknowledged a write is gone', async () => {
+    const service = await pair('behind', 1, 2);
+    await untilRedundant(cloud, service, 2, 1);
+    const letGoOn = await holdBack(service, 1);
+    const client = await connectTo(cloud, service, service.initial_password);
+    await client.query('create table t (name text)');
+    await client.query(FILL);
+    await client.query("insert into t values ('acknowledged')");
+    await client.end();
+    const { layout, port } = { layout: layoutOf(cloud), port: await portOf(layoutOf(cloud).member(service.service_id, 2)) };
+    // Gone for as long as another program has its port.
+    const squatter = createServer();
+    signal(await postmasterOf(cloud, service, 2), 'SIGKILL');
+    while (!(await listens(squatter, port))) await killIfThere(service, 2);
+    const primary = layout.member(service.service_id, 0);
+    while (waitedForOf(await confOf(primary)).now.members.includes(2)) await sleep(5);
+    await sleep(100);
+    expect(await killPrimary(cloud, service)).toBe(0);
+    // One that was chosen all the same waits for what was stopped.
+    const timer = setTimeout(letGoOn, 3000);
+    const again = await untilConnected(cloud, service);
+    clearTimeout(timer);
+    letGoOn();
+    expect((await again.query("select name from t where name = 'acknowledged'")).rows).toEqual([{ name: 'acknowledged' }]);
+    await again.end();
+    expect(layout.primaryOf(service.service_id)).toBe(0);
+    await new Promise((resolve) => squatter.close(resolve));
+    await untilRedundant(cloud, service, 2, 1);
+  });
+
+  test('holds up writes, and a new password no longer than the API can wait', async () => {
+    const service = await pair('slow');
+    await untilRedundant(cloud, service, 1, 1);
+    const letGoOn = await holdBack(service, 1);
+    const password = 'not-waited-for-any-longer';
+    expect((await cloud.request('POST', `/services/${service.service_id}/updatePassword`, { password })).status).toBe(204);
+    letGoOn();
+    await (await connectTo(cloud, service, password)).end();
+  });
+
+  test('is not what a drill kills the primary for', async () => {
+    const service = await pair('no drill', 0);
+    await untilRedundant(cloud, service, 1, 0);
+    const letGoOn = await holdBack(service, 1);
+    const client = await connectTo(cloud, service, service.initial_password);
+    await client.query('create table t (name text)');
+    await client.query(FILL);
+    await client.end();
+    const before = await postmasterOf(cloud, service, 0);
+    accepted(await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'failover' }));
+    await expect
+      .poll(() => newest(service, 'drill'), { timeout: 60_000 })
+      .toMatchObject({
+        status: 'failed',
+        error: expect.stringMatching(/nothing was killed, for nobody could take over: member 1 lacks more than/),
+      });
+    expect(await postmasterOf(cloud, service, 0)).toBe(before);
+    letGoOn();
+    await expect.poll(() => rolesOf(service), { timeout: 60_000 }).not.toContain('_howdah_probe');
+    await untilRedundant(cloud, service, 1, 0);
+  });
+
+  const killIfThere = async (service: Born, n: number): Promise<void> => {
+    const there = await postmasterOf(cloud, service, n).catch(() => null);
+    if (there !== null) signal(there, 'SIGKILL');
+    await sleep(1);
+  };
+});
+
+const listens = (server: Server, port: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    server.once('error', () => resolve(false)).once('listening', () => resolve(true));
+    server.listen(port, '127.0.0.1');
+  });
+
+/** The roles that a service's primary knows. */
+async function rolesOf(service: Born): Promise<string[]> {
+  const client = await untilConnected(cloud, service);
+  try {
+    return (await client.query<{ name: string }>('select rolname as name from pg_roles')).rows.map(({ name }) => name);
+  } finally {
+    await client.end();
+  }
+}
+
 describe('asynchronous replicas', () => {
   /** Keeps a standby from receiving while more is written than its connection holds, then kills the primary. */
   async function killWhileBehind(service: Born, megabytes: number): Promise<void> {
@@ -256,6 +383,32 @@ describe('asynchronous replicas', () => {
     await killPrimary(cloud, service);
     signal(receiver, 'SIGCONT');
   }
+
+  test('one that lacks less takes over, and the operation says what may be lost', async () => {
+    const service = await pair('lossy', 0);
+    await untilRedundant(cloud, service, 1, 0);
+    const letGoOn = await holdBack(service, 1);
+    const client = await connectTo(cloud, service, service.initial_password);
+    // More than the buffers of a connection hold, and less than a megabyte.
+    await client.query("create table t as select repeat('x', 1000) from generate_series(1, 600)");
+    await client.end();
+    await killPrimary(cloud, service);
+    await untilPrimary(cloud, service, 1);
+    letGoOn();
+    await expect
+      .poll(() => newest(service, 'failover'), { timeout: 60_000 })
+      .toMatchObject({
+        status: 'succeeded',
+        steps: [
+          { name: 'fence' },
+          {
+            name: 'promote',
+            detail: expect.stringMatching(/^member 1: \d+ bytes of the log may be lost, [0-9A-F]+\/[0-9A-F]+ to [0-9A-F]+\/[0-9A-F]+$/),
+          },
+        ],
+      });
+    await untilRedundant(cloud, service, 1, 0);
+  });
 
   test('one that lacks more than the limit is not promoted: the primary is restarted, and nothing is lost', async () => {
     const service = await pair('behind', 0);
@@ -354,6 +507,20 @@ describe('a drill', () => {
     await client.end();
   });
 
+  test('that is cut short has failed, and leaves nothing behind', async () => {
+    const service = await pair('cut short');
+    await untilRedundant(cloud, service, 1, 1);
+    accepted(await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'switchover' }));
+    while (!(await rolesOf(service)).includes('_howdah_probe')) await sleep(5);
+    await cloud.stop('SIGKILL');
+    await cloud.up();
+    await expect
+      .poll(() => newest(service, 'drill'), { timeout: 60_000 })
+      .toMatchObject({ status: 'failed', error: expect.stringContaining('cut short') });
+    await expect.poll(() => rolesOf(service), { timeout: 60_000 }).not.toContain('_howdah_probe');
+    await untilRedundant(cloud, service, 1, 1);
+  });
+
   test('of a PROD service kills only with its name', async () => {
     const service = await cloud.create({ name: 'prod', service_type: 'POSTGRES', replica_count: 1, environment_tag: 'PROD' });
     const { status, body } = await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'failover', confirm: 'prd' });
@@ -424,6 +591,49 @@ describe('a failover while something else is under way', () => {
     await killedDuring(202, service, 'switchover', {}, 2, 1);
   });
 
+  test('a read replica set, which follows the new primary', async () => {
+    const service = await pair('followed');
+    const seen = await underLoad(service, async () => {
+      const { status, body } = await cloud.request('POST', `/services/${service.service_id}/replicaSets`, {
+        name: 'readers',
+        nodes: 1,
+        cpu_millis: 250,
+        memory_gbs: 1,
+      });
+      expect(status, JSON.stringify(body)).toBe(202);
+      await sleep(chance(204) * 600);
+      await killPrimary(cloud, service);
+      await untilRedundant(cloud, service, 1, 1);
+      const sets = async () => (await cloud.get(service.service_id)).read_replica_sets;
+      await expect.poll(sets, { timeout: 60_000 }).toMatchObject([{ status: 'active' }]);
+      const [set] = await sets();
+      if (set === undefined) throw new Error('no set');
+      const writer = await untilConnected(cloud, service);
+      await writer.query('create table seen_by_readers as select 1 as n');
+      await writer.end();
+      const reader = await connectTo(cloud, set, service.initial_password);
+      await expect
+        .poll(() => reader.query("select to_regclass('seen_by_readers') is not null as there").then(({ rows }) => rows), {
+          timeout: 60_000,
+        })
+        .toEqual([{ there: true }]);
+      await reader.end();
+    });
+    expect(seen, `seed ${SEED}`).toMatchObject(NOTHING_LOST);
+  });
+
+  test('a proof of its backup, which says nothing false', async () => {
+    const service = await pair('proved');
+    const proving = proofOf(cloud, service);
+    await sleep(chance(205) * 2000);
+    await killPrimary(cloud, service);
+    const { status, error } = await proving;
+    if (status !== 'succeeded') expect(error).toContain('ceased to be the primary meanwhile: ask for it again');
+    await untilRedundant(cloud, service, 1, 1);
+    expect(JSON.stringify((await cloud.get(service.service_id)).warnings ?? [])).not.toContain('VERIFICATION');
+    expect(await proofOf(cloud, service)).toEqual({ status: 'succeeded', error: undefined });
+  });
+
   test('a fork, which is whole all the same', async () => {
     const service = await pair('forking');
     const client = await connectTo(cloud, service, service.initial_password);
@@ -481,7 +691,28 @@ describe('backups after a failover', () => {
     }
     expect((await cloud.request('GET', `/services/${service.service_id}/backups`)).body).toMatchObject({ problem: null });
     expect(await proofOf(cloud, service)).toEqual({ status: 'succeeded', error: undefined });
+    // With the primary of now, which is not the first member any more.
+    const { checks } = Object((await cloud.request('GET', `/services/${service.service_id}/backups`)).body).last_verification;
+    expect(checks).toContainEqual({
+      name: 'compare catalogs',
+      succeeded: true,
+      detail: expect.stringMatching(/^\d+ rows, the same as in the service$/),
+    });
   });
+});
+
+test('the audit tells of one that would take writes and is not the primary', async () => {
+  const service = await pair('two heads');
+  await untilRedundant(cloud, service, 1, 1);
+  // The records go on, and nobody mends it.
+  await cloud.stop('SIGKILL');
+  const signalFile = join(layoutOf(cloud).member(service.service_id, 1).data, 'standby.signal');
+  await rename(signalFile, `${signalFile}.away`);
+  const [first, second] = [0, 1].map((n) => memberKey(service.service_id, n));
+  expect(await cloud.audit()).toContain(`server ${second} takes writes, where only the primary, ${first}, may`);
+  await rename(`${signalFile}.away`, signalFile);
+  expect((await cloud.audit()).filter((text) => text.includes('takes writes'))).toEqual([]);
+  await cloud.up();
 });
 
 test('what is refused says why', async () => {

@@ -8,8 +8,8 @@ const PLANTS = {
   // Whoever is there is promoted, whatever it lacks.
   'no-check': [
     [
-      'function chooseSuccessor({ candidates, sync, inForce, end, lagLimitBytes }) {',
-      'function chooseSuccessor({ candidates, sync, inForce, end, lagLimitBytes }) { if (candidates[0]) return { n: candidates[0].n, detail: "unchecked" };',
+      'function chooseSuccessor({ candidates, sync, waitedFor, end, lagLimitBytes }) {',
+      'function chooseSuccessor({ candidates, sync, waitedFor, end, lagLimitBytes }) { if (candidates[0]) return { n: candidates[0].n, detail: "unchecked" };',
     ],
   ],
   // The one with the least of the log takes over.

@@ -186,7 +186,7 @@ describe('what dies', () => {
 });
 
 /** Waits until a pair is whole, with so many nodes that follow it too. */
-const untilRedundantBeside = async (service: Born, nodes: number): Promise<void> => untilRedundant(cloud, service, 1 + nodes, 1);
+const untilRedundantBeside = async (service: Born, nodes: number): Promise<void> => untilRedundant(cloud, service, 1, 1, nodes);
 
 // ── nobody writes ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -43,8 +43,9 @@ export function addBackup(program: Command): void {
   });
 }
 
-function sayBackups({ window: { earliest, latest, days }, archive_mb: archiveMb, snapshots, storage }: Backups): void {
+function sayBackups({ window: { earliest, latest, days, gaps = [] }, archive_mb: archiveMb, snapshots, storage }: Backups): void {
   say(`any moment from ${earliest ?? 'none yet'} to ${latest ?? 'none yet'}; kept for ${days} days; archive ${archiveMb} MB`);
+  for (const { after, before } of gaps) say(`but none between ${after} and ${before}: a WAL file is missing from the archive`);
   table(
     ['SNAPSHOT', 'TAKEN', 'KIND', 'SIZE', 'PROVED'],
     snapshots.map(({ id, taken, kind, storage_mb, verification }) => [id, taken, kind, `${storage_mb} MB`, proofOf(verification)]),

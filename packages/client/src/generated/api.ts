@@ -1423,6 +1423,19 @@ export interface components {
                 latest: string | null;
                 /** @description for how long backups are kept */
                 days: number;
+                /** @description in the order of time; nothing between the two can be reached, since a WAL file is missing from the archive; absent: there is none */
+                gaps?: {
+                    /**
+                     * Format: date-time
+                     * @description this moment can still be reached
+                     */
+                    after: string;
+                    /**
+                     * Format: date-time
+                     * @description this one can be reached again
+                     */
+                    before: string;
+                }[];
             };
             /** @description newest first */
             snapshots: {

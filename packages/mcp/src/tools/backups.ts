@@ -19,8 +19,9 @@ export function addBackupTools(server: McpServer, cloud: Cloud): void {
       const found = await findService(cloud, args.service);
       const backups = body(await client.GET('/projects/{project_id}/services/{service_id}/backups', { params: { path: pathOf(found) } }));
       const { window, snapshots } = backups;
+      const but = (window.gaps ?? []).map(({ after, before }) => `, but nothing between ${after} and ${before}`).join('');
       return {
-        summary: `${snapshots.length} snapshots; fork_service with PITR reaches ${window.earliest ?? 'nothing yet'} to ${window.latest ?? 'nothing yet'}.`,
+        summary: `${snapshots.length} snapshots; fork_service with PITR reaches ${window.earliest ?? 'nothing yet'} to ${window.latest ?? 'nothing yet'}${but}.`,
         data: { ...backups },
       };
     },

@@ -94,13 +94,18 @@ export type Origin = { parent: string; strategy: ForkStrategy; targetTime: strin
 export type MemberRecords = {
   /** Tells users that the primary died, and that another is about to take over. */
   begin: (id: string) => Promise<void>;
-  /** Makes another member the primary. @returns false when somebody else is the primary by now */
-  promote: (id: string, from: number, to: number) => Promise<boolean>;
-  /** Tells users what was done; the service takes writes again. */
-  end: (id: string, steps: readonly OperationStep[]) => Promise<void>;
+  /** Makes another member the primary, if `from` is. @returns who is the primary from now on; null: the service is gone */
+  promote: (id: string, from: number, to: number) => Promise<number | null>;
+  /** Who is the primary; null: the service is gone. */
+  primary: (id: string) => Promise<number | null>;
+  /** Tells users what was done. @param why nobody took over; null: the service takes writes again */
+  end: (id: string, steps: readonly OperationStep[], why: string | null) => Promise<void>;
   /** Takes up a drill that was asked for. @returns whether there was one */
   takeDrill: (id: string) => Promise<boolean>;
 };
+
+/** The step of an operation in which a drill is done. */
+export const DRILL_STEP = 'drill';
 
 export type Endpoint = { host: string; port: number };
 
@@ -246,8 +251,13 @@ export interface Engine {
   backups(id: string): Promise<Omit<Backups, 'storage'>>;
   /** What its data takes of the disk, and how much of that it shares with clones; null where it cannot be told. Not always fresh. */
   storage(id: string): Promise<Backups['storage']>;
-  /** Takes a snapshot of a running service if anything was written since the last one, and removes what the window needs no more. */
-  keepBackups(id: string): Promise<void>;
+  /**
+   * Takes a snapshot of a running service if anything was written since the last one, and removes what the window needs no more.
+   *
+   * @param removes whether anything may be removed: a fork that was asked for may begin with it
+   * @returns whether a snapshot was due and could not be taken, of which the service warns
+   */
+  keepBackups(id: string, removes: boolean): Promise<boolean>;
   /**
    * Proves the newest snapshot of a service, running or not, by restoring it beside it; what became of that stands on the snapshot. One at a
    * time. Nothing is left of it, whatever happens.

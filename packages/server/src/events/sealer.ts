@@ -4,8 +4,8 @@
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
+import { writeDurably } from '../durable.ts';
 import { isErrno } from '../engine/local/processes.ts';
-import { writeWhole } from '../tls.ts';
 
 const KEY_BYTES = 32;
 const NONCE_BYTES = 12;
@@ -47,7 +47,7 @@ async function readKey(path: string): Promise<Buffer> {
   } catch (error) {
     if (!isErrno(error, 'ENOENT')) throw error;
     const key = randomBytes(KEY_BYTES);
-    await writeWhole(path, `${key.toString('base64')}\n`, 0o600);
+    await writeDurably(path, `${key.toString('base64')}\n`, 0o600);
     return key;
   }
 }

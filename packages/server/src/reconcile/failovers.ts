@@ -3,7 +3,7 @@ import type { OperationStep } from '@howdah/contract';
 import type { MemberRecords } from '../engine/engine.ts';
 import { commitWithoutFlush, type Store } from '../store/database.ts';
 import { beginOperation, endOperation, HOWDAH, progressOperation, recordOperation } from '../store/operations.ts';
-import { changeService, lockService, recordPrimary, takeDrill } from '../store/services.ts';
+import { changeService, lockService, primaryOf, recordPrimary, takeDrill } from '../store/services.ts';
 import type { Log } from './reconciler.ts';
 
 export function createMemberRecords({ db }: Store, log: Log): MemberRecords {
@@ -19,11 +19,19 @@ export function createMemberRecords({ db }: Store, log: Log): MemberRecords {
         await changeService(tx, locked.service, { reachable: false }, await progressOperation(tx, begun.id, [], null));
       }),
     promote: (id, from, to) => recordPrimary(db, id, from, to),
-    end: (id, steps: readonly OperationStep[]) =>
+    primary: (id) => primaryOf(db, id),
+    end: (id, steps: readonly OperationStep[], why) =>
       db.transaction().execute(async (tx) => {
         const locked = await lockService(tx, id);
         if (locked === null) return;
         const { service, operation } = locked;
+        if (why !== null) {
+          log.warn({ service: id, steps, why }, 'nobody can take over');
+          if (operation?.kind !== 'failover') return;
+          await endOperation(tx, operation.id, 'failed', `nobody can take over: ${why}`, steps);
+          await changeService(tx, service, {}, null);
+          return;
+        }
         log.info({ service: id, steps }, 'failed over');
         if (operation?.kind === 'failover') {
           await endOperation(tx, operation.id, 'succeeded', null, steps);

@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { OperationStep } from '@howdah/contract';
-import type { BeginStep, Engine, Seen, Verdict } from '../engine/engine.ts';
+import { DRILL_STEP, type BeginStep, type Engine, type Seen, type Verdict } from '../engine/engine.ts';
 import type { Store, Tx } from '../store/database.ts';
 import {
   claimService,
@@ -24,6 +24,7 @@ import {
   changeService,
   deleteService,
   lockService,
+  parentsOfForks,
   reachableServices,
   removeSets,
   setsGoOn,
@@ -189,6 +190,7 @@ export function createReconciler(options: ReconcilerOptions) {
     };
     try {
       if (await waitsForSets(current.service)) return SETS_FIRST;
+      if (isToBeRemoved(current.service, undeleteMs) && (await parentsOfForks(store.db)).has(current.id)) return FORKS_FIRST;
       if (isToBeRemoved(current.service, undeleteMs)) return await engine.remove(current.id, current.service.parent_id, begin);
       const verdict = await engine.converge(specOf(current.service), begin);
       if (verdict.outcome === 'settled' && (await waitsForMoves(current)))
@@ -299,7 +301,10 @@ export function createReconciler(options: ReconcilerOptions) {
     if (operation?.id !== current.operation?.id) return goOn(seen, operation);
     switch (verdict.outcome) {
       case 'settled': {
-        if (operation !== null) await endOperation(tx, operation.id, 'succeeded', null, current.steps);
+        if (operation !== null) {
+          const problem = problemOf(operation.kind, current.steps);
+          await endOperation(tx, operation.id, problem === null ? 'succeeded' : 'failed', problem, current.steps);
+        }
         if (isToBeRemoved(service, undeleteMs)) {
           await giveAddressesBack(tx, service.id, null);
           await deleteService(tx, service);
@@ -328,6 +333,11 @@ export function createReconciler(options: ReconcilerOptions) {
           'a step did not work; it is tried again',
         );
         const steps = current.steps.slice(-MAX_STEPS);
+        if (operation?.kind === 'drill' && verdict.did === DRILL_STEP) {
+          // It is not done again; what it has left undone is mended.
+          await endOperation(tx, operation.id, 'failed', verdict.reason, steps);
+          return leave({ ...seen, attempt: 0 }, null, 0);
+        }
         const failing = operation === null ? null : await progressOperation(tx, operation.id, steps, verdict.reason);
         return leave({ ...seen, attempt }, failing, backoffMs(attempt));
       }
@@ -405,6 +415,14 @@ const SETS_FIRST: Verdict = {
   outcome: 'again',
   waitMs: WITH_SETS_MS,
 };
+
+/** What is wrong with an operation whose service is as it shall be; null: nothing. */
+export function problemOf(kind: OperationRow['kind'], steps: readonly OperationStep[]): string | null {
+  const rehearsed = steps.some(({ name, finished }) => name === DRILL_STEP && finished !== null);
+  return kind === 'drill' && !rehearsed ? 'it was cut short, and measured nothing: ask for another' : null;
+}
+
+const FORKS_FIRST: Verdict = { ...SETS_FIRST, detail: 'it is being forked', waitMs: 500 };
 
 /** Steps kept of an operation that is tried again and again: the last ones. */
 const MAX_STEPS = 100;

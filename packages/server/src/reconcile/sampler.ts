@@ -1,15 +1,20 @@
 /** Once a minute: samples of what running services use, into the series and as current figures on the service; and their backups. */
+import pLimit from 'p-limit';
 import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
 import { deleteOldSamples, insertSamples, type Sample } from '../store/samples.ts';
-import { changeService, lockService, runningServices, type ServiceRow } from '../store/services.ts';
+import { changeService, lockService, parentsOfForks, runningServices, type ServiceRow } from '../store/services.ts';
 import type { Log } from './reconciler.ts';
 
 /** The finest bucket of a series is a minute; one sample falls into each. */
 export const SAMPLE_MS = 60_000;
 const PRUNE_EVERY = 60;
 
-export function createSampler(store: Store, engine: Engine, log: Log) {
+/** Services whose backups are seen to at the same time: a snapshot may be a long copy, for which the others do not wait. */
+const KEPT_AT_A_TIME = 2;
+
+/** @param warn brings the warnings of a service up to date */
+export function createSampler(store: Store, engine: Engine, log: Log, warn: (id: string) => Promise<void>) {
   const transactions = new Map<string, { atMs: number; count: number }>();
   let timer: NodeJS.Timeout | undefined;
   let rounds = 0;
@@ -58,7 +63,7 @@ export function createSampler(store: Store, engine: Engine, log: Log) {
 
   const keepBackups = async (id: string): Promise<void> => {
     try {
-      await engine.keepBackups(id);
+      if (await engine.keepBackups(id, !(await parentsOfForks(store.db)).has(id))) await warn(id);
     } catch (error) {
       log.warn({ service: id, err: error }, 'backups of a service do not get on; trying again in a minute');
     }
@@ -66,7 +71,10 @@ export function createSampler(store: Store, engine: Engine, log: Log) {
 
   const keepAllBackups = async (): Promise<void> => {
     try {
-      for (const id of await runningServices(store.db)) if (!closing) await keepBackups(id);
+      const inTurn = pLimit(KEPT_AT_A_TIME);
+      await inTurn.map(await runningServices(store.db), async (id) => {
+        if (!closing) await keepBackups(id);
+      });
     } catch (error) {
       log.warn({ err: error }, 'could not ask which services run');
     }

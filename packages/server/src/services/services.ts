@@ -160,14 +160,25 @@ export function createServices(store: Store, region: Region) {
         `target_time: found ${JSON.stringify(body.target_time ?? null)}; PITR takes a date-time with an offset, like 2026-01-31T12:00:00.123456Z`,
       );
     }
+    const askedMs = Date.now();
     const { window } = await region.engine.backups(parentId);
     const [earliestMs, latestMs] = [Date.parse(window.earliest ?? ''), Date.parse(window.latest ?? '')];
-    // A clock that is a little ahead of ours means now.
-    if (!(moment.ms >= earliestMs && moment.ms <= latestMs + CLOCK_SKEW_MS)) {
-      const reachable = window.earliest === null ? 'none yet' : `${window.earliest} to ${window.latest}`;
-      throw new ApiError('INVALID_REQUEST', `target_time: ${body.target_time} is outside the window that can be reached: ${reachable}`, {
-        window,
-      });
+    // A clock that is a little ahead of ours means now, where the window ends now: after a hole there may be more, which a fork would lack.
+    const skewMs = latestMs >= askedMs ? CLOCK_SKEW_MS : 0;
+    if (!(moment.ms >= earliestMs && moment.ms <= latestMs + skewMs)) {
+      throw new ApiError(
+        'INVALID_REQUEST',
+        `target_time: ${body.target_time} is outside the window that can be reached: ${reachableIn(window)}`,
+        { window },
+      );
+    }
+    const gap = window.gaps?.find(({ after, before }) => moment.ms > Date.parse(after) && moment.ms < Date.parse(before));
+    if (gap !== undefined) {
+      throw new ApiError(
+        'INVALID_REQUEST',
+        `target_time: ${body.target_time} is in a gap of the window: a WAL file is missing from the archive, and nothing between ${gap.after} and ${gap.before} can be reached; allowed: ${reachableIn(window)}`,
+        { window },
+      );
     }
     return moment.ms > latestMs ? window.latest : moment.text;
   };
@@ -503,6 +514,12 @@ export type Services = ReturnType<typeof createServices>;
 const FORK_SUFFIX = '-fork';
 /** By how much a client's clock may be ahead when it asks for now. */
 const CLOCK_SKEW_MS = 5000;
+
+/** The parts of a window that can be reached. */
+function reachableIn({ earliest, latest, gaps = [] }: Backups['window']): string {
+  if (earliest === null) return 'none yet';
+  return `${earliest} to ${gaps.map(({ after, before }) => `${after}, ${before} to `).join('')}${latest}`;
+}
 
 /** Points of one series; more are refused rather than computed. */
 const MAX_BUCKETS = 11_000;

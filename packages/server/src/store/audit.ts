@@ -15,6 +15,7 @@ export type AuditRecords = {
     spare: boolean;
     operationId: string | null;
     members: Member[];
+    primary: number;
     vpcId: string | null;
     vpcAddress: string | null;
     /** Of a read replica set: whom it follows. */
@@ -37,7 +38,7 @@ export async function readAuditRecords(connection: ClientConfig): Promise<AuditR
   try {
     const services = await client.query<AuditRecords['services'][number]>(
       `select id, status, port, pooler, pooler_port as "poolerPort", power, project_id is null as spare, operation_id as "operationId",
-              members, vpc_id as "vpcId", vpc_address as "vpcAddress", parent_id as "parentId",
+              members, primary_member as primary, vpc_id as "vpcId", vpc_address as "vpcAddress", parent_id as "parentId",
               project_id is not null and status <> 'READY' and not exists (
                 select from operations o
                 where o.service_id = s.id and o.status = 'succeeded' and o.kind in ('create', 'fork', 'start', 'resize', 'restore', 'repair')

@@ -313,6 +313,28 @@ export async function setsGoOn(db: Db, parentId: string): Promise<boolean> {
   return row !== undefined;
 }
 
+/** The parents of forks that may still have to be made, whatever they are told to do by now: nothing that these may begin with is removed. */
+export async function parentsOfForks(db: Db): Promise<Set<string>> {
+  const rows = await db
+    .selectFrom('operations')
+    .innerJoin('services', 'services.id', 'operations.service_id')
+    .select('services.origin')
+    .where('operations.finished', 'is', null)
+    .where('operations.kind', 'not in', ['verifyBackup', 'delete'])
+    .where('services.origin', 'is not', null)
+    .where((where) => {
+      const made = where
+        .selectFrom('operations as done')
+        .select('done.id')
+        .whereRef('done.service_id', '=', 'services.id')
+        .where('done.status', '=', 'succeeded')
+        .where('done.kind', 'in', ['fork', 'start', 'resize', 'restore', 'repair']);
+      return where.not(where.exists(made));
+    })
+    .execute();
+  return new Set(rows.flatMap(({ origin }) => origin?.parent ?? []));
+}
+
 /** Writes what users see of a service's sets into its document. */
 async function showSets(tx: Tx, parentId: string): Promise<void> {
   const locked = await lockService(tx, parentId);
@@ -562,18 +584,24 @@ async function nextFree(
 }
 
 /**
- * Makes another member the primary, by the records; whoever is there is promoted afterwards.
+ * Makes another member the primary, by the records, if `from` is; whoever is there is promoted afterwards.
  *
- * @returns false when `from` is not the primary, or the service is gone
+ * @returns the primary from now on; null: the service is gone
  */
-export async function recordPrimary(db: Db, id: string, from: number, to: number): Promise<boolean> {
+export async function recordPrimary(db: Db, id: string, from: number, to: number): Promise<number | null> {
   const result = await db
     .updateTable('services')
     .set({ primary_member: to, leave_member: null })
     .where('id', '=', id)
     .where('primary_member', '=', from)
     .executeTakeFirst();
-  return result.numUpdatedRows > 0n;
+  return result.numUpdatedRows > 0n ? to : primaryOf(db, id);
+}
+
+/** The primary of a service, by the records; null: the service is gone. */
+export async function primaryOf(db: Db, id: string): Promise<number | null> {
+  const row = await db.selectFrom('services').select('primary_member').where('id', '=', id).executeTakeFirst();
+  return row?.primary_member ?? null;
 }
 
 /** Takes up a drill that was asked for. One that is cut short is not begun again. @returns whether there was one to take up */

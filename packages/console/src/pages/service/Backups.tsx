@@ -50,6 +50,7 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
   const [atMs, setAtMs] = useState<number | null>(null);
   const [name, setName] = useState('');
   const window = earliest === null || latest === null ? null : { fromMs: Date.parse(earliest), toMs: Date.parse(latest) };
+  const gaps = (backups.window.gaps ?? []).map(({ after, before }) => ({ fromMs: Date.parse(after), toMs: Date.parse(before) }));
   const pointMs = window === null ? null : Math.min(Math.max(atMs ?? window.toMs, window.fromMs), window.toMs);
   const fork = useCall(
     () =>
@@ -66,7 +67,8 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
       },
     },
   );
-  const why = whyNot(strategy === 'NOW' ? 'forkNow' : 'forkPast', service, me);
+  const gap = strategy === 'PITR' && pointMs !== null ? gaps.find(({ fromMs, toMs }) => pointMs > fromMs && pointMs < toMs) : undefined;
+  const why = whyNot(strategy === 'NOW' ? 'forkNow' : 'forkPast', service, me) ?? (gap === undefined ? null : lostIn(gap));
   return (
     <Card title="Fork" hint={regions?.find(({ code }) => code === service.region_code)?.fork_cost}>
       <Form
@@ -96,6 +98,7 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
         {window !== null && pointMs !== null && (
           <Timeline
             window={window}
+            gaps={gaps}
             pointMs={pointMs}
             onPick={(ms) => {
               setAtMs(ms);
@@ -110,14 +113,21 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
   );
 }
 
-/** The window that backups reach, with its snapshots; a point of it is picked by hand, by key, or in figures. */
+type Span = { fromMs: number; toMs: number };
+
+const lostIn = ({ fromMs, toMs }: Span): string =>
+  `Nothing between ${fullTime(new Date(fromMs).toISOString())} and ${fullTime(new Date(toMs).toISOString())} can be reached: a WAL file is missing from the archive`;
+
+/** The window that backups reach, with its snapshots and gaps; a point of it is picked by hand, by key, or in figures. */
 function Timeline({
   window: { fromMs, toMs },
+  gaps,
   pointMs,
   onPick,
   snapshots,
 }: {
-  window: { fromMs: number; toMs: number };
+  window: Span;
+  gaps: readonly Span[];
   pointMs: number;
   onPick: (ms: number) => void;
   snapshots: readonly number[];
@@ -129,6 +139,14 @@ function Timeline({
     <div>
       <div className={classes.timeline}>
         <div className={classes.track} />
+        {gaps.map((gap) => (
+          <div
+            key={gap.fromMs}
+            className={classes.gap}
+            style={{ left: share(gap.fromMs), right: `calc(100% - ${share(gap.toMs)})` }}
+            title={lostIn(gap)}
+          />
+        ))}
         {snapshots
           .filter((ms) => ms >= fromMs && ms <= toMs)
           .map((ms) => (
@@ -155,6 +173,11 @@ function Timeline({
           <span>{fullTime(new Date(toMs).toISOString())}</span>
         </div>
       </div>
+      {gaps.map((gap) => (
+        <p key={gap.fromMs} className={classes.hint}>
+          {lostIn(gap)}.
+        </p>
+      ))}
       <div className={classes.row} style={{ marginTop: 14, alignItems: 'flex-end' }}>
         <TextInput
           type="datetime-local"

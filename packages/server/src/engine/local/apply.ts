@@ -1,10 +1,12 @@
 /** Takes the steps that {@link decide} decides on. Every one may be cut short at any point and taken again. */
+import { existsSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import pLimit from 'p-limit';
 import { ADMIN_ROLE, type Size } from '@howdah/contract';
 import type { CertificateIssuer } from '../../tls.ts';
 import type { Origin, ServiceSpec } from '../engine.ts';
-import { forgetRecovery, forkData, noteBirth, recoverToTheEnd } from './backups.ts';
+import { forgetRecovery, forkData, noteBirth, NotYet, recoverOn } from './backups.ts';
 import { assertSpaceFor, cloneTree, discard, removeTree } from './clone.ts';
 import type { Step } from './decide.ts';
 import type { ConfigFiles } from './files.ts';
@@ -44,6 +46,8 @@ const STOP_PATIENCE_MS = 60_000;
  * btrfs are ready after 9 s by twos and after 10 s side by side, and the slowest transaction of their parent takes 4 s and 7 s (bench fork-load, two cores).
  */
 const FORKS_AT_A_TIME = 2;
+/** Data directories that are copied byte by byte at the same time; each may take hours, and one of the reconciler's places. */
+const COPIES_AT_A_TIME = 6;
 /** A clone of a template takes at most this much. */
 const CLONE_BYTES = 80e6;
 
@@ -82,11 +86,22 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
   const limiting = new Map<string, Promise<void>>();
   const unlimited = new Set<string>();
   const inTurn = pLimit(FORKS_AT_A_TIME);
+  let copies = 0;
   const flush = flushOf(machine.layout.services);
   /** Flushes of instances that are not born, by their root; one that another control plane made has none. */
   const flushing = new Map<string, Promise<void>>();
 
   const inTurnUnless = async <T>(atOnce: boolean, work: () => Promise<T>): Promise<T> => (atOnce ? work() : inTurn(work));
+
+  /** Makes one data directory from another. Where that is a copy, no more than some at a time: who has to wait leaves its place to others. */
+  const copying = async <T>(work: () => Promise<T>): Promise<T> => {
+    if (machine.cloneMethod !== 'copy') return work();
+    if (copies >= COPIES_AT_A_TIME) throw new NotYet(`waits until one of ${COPIES_AT_A_TIME} others has been copied`);
+    copies += 1;
+    return work().finally(() => {
+      copies -= 1;
+    });
+  };
 
   const apply = async (spec: ServiceSpec, step: Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>, found: Found): Promise<string> => {
     const { key, paths, marker, server, installation, files, pooler } = found;
@@ -102,8 +117,9 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
       case 'clone':
         return clone(spec, paths, installation, files, found.door);
       case 'fork':
-        // A copy may take hours, for which no other fork shall wait.
-        return inTurnUnless(machine.cloneMethod === 'copy', () => fork(spec, step.origin, paths, installation, files, found.door));
+        return inTurnUnless(machine.cloneMethod === 'copy', () =>
+          copying(() => fork(spec, step.origin, paths, installation, files, found.door)),
+        );
       case 'writeFiles':
         await makeInstanceDirectories(machine, paths);
         await configure(found);
@@ -222,19 +238,19 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     files: ConfigFiles,
     door: Door,
   ): Promise<string> => {
-    const primary = machine.layout.primaryOf(origin.parent);
-    const parent = machine.layout.member(origin.parent, primary);
-    const parentKey = memberKey(origin.parent, primary);
+    const parent = parentOf(origin);
     if ((await readMarker(parent)) === null) throw new Error(`its parent ${origin.parent} is no longer there`);
-    // A commit of the parent's that no user sees, so that a recovery that goes up to now has one to stop at.
-    const writeMark = async (): Promise<void> => {
-      if (monitor.isConnected(parentKey)) await monitor.query(parentKey, "select pg_logical_emit_message(true, 'howdah', 'fork')");
-    };
     let detail = '';
     await make(spec, paths, installation, files, door, async (unfinished) => {
-      detail = await forkData(machine, parent, unfinished.data, origin, writeMark);
+      detail = await forkData(machine, parent, unfinished.data, origin, () => writeMark(origin));
     });
     return detail;
+  };
+
+  /** A commit of the parent's that no user sees, so that a recovery that goes up to now has one to stop at. */
+  const writeMark = async ({ parent }: Origin): Promise<void> => {
+    const key = memberKey(parent, machine.layout.primaryOf(parent));
+    if (monitor.isConnected(key)) await monitor.query(key, "select pg_logical_emit_message(true, 'howdah', 'fork')");
   };
 
   const parentOf = ({ parent }: Origin): InstancePaths => machine.layout.member(parent, machine.layout.primaryOf(parent));
@@ -288,25 +304,30 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     if (pooler !== null) await poolers.hold(machine.layout.service(spec.id));
     await assertPlace(door, machine.networks);
     await assertPortIsFree(door, address, port);
-    if (spec.origin !== null && !born) {
-      await recoverToTheEnd(machine, paths, parentOf(spec.origin), await whyItEnded(paths, 0));
+    if (spec.origin !== null && spec.origin.targetTime !== null && !born) {
+      const { origin } = spec;
+      await recoverOn(machine, paths, parentOf(origin), spec.origin.targetTime, await whyItEnded(paths, 0), () => writeMark(origin));
     }
     if (marker !== null && !born) {
       // One that was not shut down flushes all of its files itself before it recovers.
       if (!(await wasShutDown(paths.data))) flushing.set(paths.root, Promise.resolve());
       else if (!flushing.has(paths.root)) beginFlush(paths);
     }
+    // For whoever asks why it has to be started. One that follows may be as its primary was when it was cloned.
+    const follows = existsSync(join(paths.data, 'standby.signal'));
+    const died = born && !follows && !(await wasShutDown(paths.data).catch(() => true));
+    const why = died ? 'it had ended without being shut down; ' : '';
     const begun = Date.now();
     await launch(machine, paths, installation.bin, spec.size, door);
     const state = await waitUntilReady(paths, START_PATIENCE_MS);
     if (state === 'ended') throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths, begun)}`);
-    if (state === 'starting') return 'recovering from its log, which goes on';
+    if (state === 'starting') return `${why}recovering from its log, which goes on`;
     const server = await findServer(paths);
     if (server !== null) limit(key, spec.size, server);
     // Members and nodes are not let in before they are watched; neither is one that has no password yet.
     if (born && spec.ha === null && spec.set === null) monitor.connectSoon(key, paths, port, beats);
     else await monitor.connect(key, paths, port, beats);
-    return `accepting connections after ${Date.now() - begun} ms`;
+    return `${why}accepting connections after ${Date.now() - begun} ms`;
   };
 
   /** Holds a server that has just started to its size. Nobody waits for it: joining a group takes a third of a start. */
@@ -380,6 +401,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     startPooler,
     reloadPooler,
     alterPassword,
+    copying,
     isLimited: (key: string): boolean => !unlimited.has(key),
   };
 }

@@ -11,16 +11,17 @@ import { join, relative } from 'node:path';
 import { Client } from 'pg';
 import type { Backups, Verification } from '@howdah/contract';
 import type { BackupPolicy } from '../../config.ts';
+import { renameDurably, writeDurably } from '../../durable.ts';
 import { EngineUnavailable, type Origin } from '../engine.ts';
 import { assertSpaceFor, bytesBelow, cloneTree, removeTree, type Exclusions } from './clone.ts';
-import { CONTROL_ROLE } from './files.ts';
+import { flushFileSystem } from './flush.ts';
 import { writeSystemIdentifier } from './identity.ts';
 import { instancePaths, type InstancePaths } from './layout.ts';
 import { readLogs } from './logs.ts';
 import type { Machine } from './machine.ts';
-import { ANSWER_DEADLINE_MS } from './monitor.ts';
+import { controlConnection } from './monitor.ts';
 import { isErrno, readOrNull } from './processes.ts';
-import { parseLsn, walFileName } from './replication.ts';
+import { endOfRecord, endOfWal, newestTimeline, parseLsn, walFileName } from './replication.ts';
 import { quoted } from './settings.ts';
 import { run } from './run.ts';
 import { findServer, phaseOf } from './server.ts';
@@ -113,8 +114,9 @@ export async function takeSnapshot(machine: Machine, paths: InstancePaths): Prom
       systemIdentifier: null,
     };
     await writeFile(join(unfinished, 'snapshot.json'), JSON.stringify(snapshot), { flush: true });
-    await run('sync', ['-f', unfinished]);
-    await rename(unfinished, join(paths.snapshots, id));
+    await flushFileSystem(unfinished);
+    // Older ones go because of it.
+    await renameDurably(unfinished, join(paths.snapshots, id));
     return snapshot;
   } catch (error) {
     await removeTree(unfinished, machine.cloneMethod);
@@ -130,14 +132,7 @@ type Taken = { endedMs: number; firstWal: string; walPosition: string };
  * @param atCheckpoint whether its recovery begins with a checkpoint made for it, where it could do with an older one
  */
 export async function cloneRunning(machine: Machine, paths: InstancePaths, target: string, atCheckpoint = false): Promise<Taken> {
-  const client = new Client({
-    host: paths.socket,
-    port: await portOf(paths),
-    user: CONTROL_ROLE,
-    database: 'postgres',
-    application_name: 'howdah backup',
-    connectionTimeoutMillis: ANSWER_DEADLINE_MS,
-  });
+  const client = new Client(controlConnection(paths, await portOf(paths), 'howdah backup'));
   client.on('error', () => undefined); // the statement under way is told
   await client.connect().catch((error: unknown) => {
     throw new EngineUnavailable(`no connection to the server of ${paths.root}: ${error instanceof Error ? error.message : String(error)}`, {
@@ -235,6 +230,7 @@ export async function forkData(
     return `snapshot of ${new Date(newest.takenMs).toISOString()}, by ${machine.cloneMethod}`;
   }
   const targetTime = origin.targetTime ?? '';
+  // As `reachable` has it: an older one leads no further.
   const base = snapshots.find(({ takenMs }) => takenMs <= Date.parse(targetTime));
   if (base === undefined) throw new Error(`no snapshot of ${parent.root} is older than ${targetTime}`);
   // Recovery stops before the first commit after the point in time: there has to be one.
@@ -317,17 +313,49 @@ function numericOffset(moment: string): string {
 const ENDED_EARLY = 'recovery ended before configured recovery target was reached';
 
 /**
- * Called when the recovery of a fork ended because its parent had written nothing after the point in time (it was paused then):
- * all there was belongs to the fork, and nothing that the parent has written since. Without a hole in the archive, which was looked for,
- * nothing can be missing.
+ * Called before a fork goes on with its recovery to a point in time. Where that ended because its parent had written nothing after the
+ * point (it was paused then), or nothing that is left (the archive has a hole after it), all there was belongs to the fork, and nothing that
+ * the parent has written since. Where there is more, some of it could not be read at that moment: it is tried again, from whichever member is the parent's primary now.
+ *
+ * @param writeMark has the parent commit something, if it runs: recovery has to have a commit to stop at
  */
-export async function recoverToTheEnd(machine: Machine, paths: InstancePaths, parent: InstancePaths, lastFatal: string): Promise<void> {
+export async function recoverOn(
+  machine: Machine,
+  paths: InstancePaths,
+  parent: InstancePaths,
+  targetTime: string,
+  lastFatal: string,
+  writeMark: () => Promise<void>,
+): Promise<void> {
   if (!lastFatal.includes(ENDED_EARLY)) return;
   const query = { sinceMs: null, untilMs: null, cursor: null, search: ['redo done at'], severities: ['LOG'], limit: 1 };
   const [entry] = (await readLogs(paths.logs, query)).entries;
   const end = /redo done at ([0-9A-F]+\/[0-9A-F]+)/.exec(entry?.message ?? '')?.[1];
-  const target = end === undefined ? '' : `recovery_target_lsn = ${quoted(end)}\n`;
-  await writeOwned(machine, join(paths.data, 'postgresql.auto.conf'), recoveryConf(parent, paths.data, null) + target);
+  const all =
+    end !== undefined &&
+    ((await isBeforeHole(parent, targetTime, parseLsn(end))) ||
+      // One that runs writes more in a moment.
+      ((await findServer(parent)) === null && (await isLastRecord(parent, parseLsn(end)))));
+  if (!all) await writeMark();
+  const conf = all
+    ? `${recoveryConf(parent, paths.data, null)}recovery_target_lsn = ${quoted(end)}\n`
+    : recoveryConf(parent, paths.data, targetTime);
+  await writeOwned(machine, join(paths.data, 'postgresql.auto.conf'), conf);
+}
+
+/** Whether a point in time is before a hole in the archive, and a record of the log in the last file before it. */
+async function isBeforeHole(parent: InstancePaths, targetTime: string, begin: bigint): Promise<boolean> {
+  const base = (await listSnapshots(parent)).find(({ takenMs }) => takenMs <= Date.parse(targetTime));
+  const { hole, latestMs } = base === undefined ? { hole: null, latestMs: 0 } : await reach(parent, base);
+  // On whichever timeline.
+  return hole !== null && Date.parse(targetTime) <= latestMs && nextWalFile(walFileName(0, begin)).slice(8) === hole.slice(8);
+}
+
+/** Whether a server has written nothing after the record of its log that begins here. */
+async function isLastRecord({ data }: InstancePaths, begin: bigint): Promise<boolean> {
+  const timeline = await newestTimeline(data);
+  const end = await endOfRecord(data, timeline, begin);
+  return end !== null && (await endOfWal(data, timeline, end, 1n)) <= end;
 }
 
 /**
@@ -342,7 +370,7 @@ export async function archiveLeftovers(machine: Machine, { data, archive }: Inst
     await copyFile(join(data, 'pg_wal', name), unfinished);
     if (machine.owner !== null) await chown(unfinished, machine.owner.uid, machine.owner.gid);
     await run('sync', [unfinished]);
-    await rename(unfinished, join(archive, name));
+    await renameDurably(unfinished, join(archive, name));
   }
 }
 
@@ -360,15 +388,14 @@ export async function describeBackups(
   problem: string | null,
 ): Promise<Omit<Backups, 'storage'>> {
   const snapshots = await listSnapshots(paths);
-  const oldest = snapshots.at(-1);
-  const latestMs = oldest === undefined ? 0 : (await reach(paths, oldest)).latestMs;
+  const { earliestMs, latestMs, gaps } = reachable(await reaches(paths, snapshots));
   const last = lastVerification(snapshots);
-  const iso = (ms: number) => new Date(ms).toISOString();
   return {
     window: {
-      earliest: oldest === undefined ? null : iso(oldest.takenMs),
-      latest: oldest === undefined ? null : iso(latestMs),
+      earliest: earliestMs === null ? null : iso(earliestMs),
+      latest: latestMs === null ? null : iso(latestMs),
       days: policy.windowMs / 86_400_000,
+      ...(gaps.length === 0 ? {} : { gaps: gaps.map(({ afterMs, beforeMs }) => ({ after: iso(afterMs), before: iso(beforeMs) })) }),
     },
     snapshots: snapshots.map(({ id, takenMs, kind, storageBytes, verification }) => ({
       id,
@@ -401,27 +428,69 @@ export function lastVerification(snapshots: readonly KeptSnapshot[]): Verificati
 export type Reach = { hole: string | null; latestMs: number; files: number };
 
 export async function reach(paths: InstancePaths, snapshot: Snapshot): Promise<Reach> {
-  const archived = await walFilesIn(paths.archive);
+  return (await lookAtWal(paths))(snapshot);
+}
+
+/** How far each of these snapshots can be rolled forward. @param snapshots newest first, in which order no WAL file is looked at twice */
+async function reaches(paths: InstancePaths, snapshots: readonly Snapshot[]): Promise<Interval[]> {
+  const reachOf = await lookAtWal(paths);
+  return Promise.all(snapshots.map(async (snapshot) => ({ takenMs: snapshot.takenMs, ...(await reachOf(snapshot)) })));
+}
+
+/** Looks at the WAL files that there are. @returns how far a snapshot can be rolled forward over them */
+async function lookAtWal(paths: InstancePaths): Promise<(snapshot: Snapshot) => Promise<Reach>> {
+  // In this order: a file goes from here to the archive, and is missed in neither.
   const inPlace = await walFilesIn(join(paths.data, 'pg_wal'));
-  const newest = [...archived, ...inPlace].toSorted().at(-1) ?? snapshot.firstWal;
-  const history = await timelineHistory(paths, newest);
-  let before: string | null = null;
-  let files = 0;
-  for (let wal = onItsTimeline(snapshot.firstWal, history); wal <= newest; wal = followingWalFile(wal, history), files++) {
-    if (archived.has(wal) || inPlace.has(wal)) {
+  const archived = await walFilesIn(paths.archive);
+  const newest = [...archived, ...inPlace].toSorted().at(-1);
+  const history = await timelineHistory(paths, newest ?? '');
+  /** From a file on: which is the first that is missing, the last before it, and how many there are. */
+  type Run = { hole: string | null; before: string | null; files: number };
+  const known = new Map<string, Run>();
+  const runFrom = (first: string): Run => {
+    let before: string | null = null;
+    let files = 0;
+    for (let wal = first; wal <= (newest ?? first); wal = followingWalFile(wal, history), files++) {
+      const rest = known.get(wal);
+      if (rest !== undefined) return { hole: rest.hole, before: rest.before ?? before, files: files + rest.files };
+      // The file in place that is being written may be followed by recycled ones; a gap before an archived one is a hole.
+      if (!archived.has(wal) && !inPlace.has(wal)) return { hole: wal, before, files };
       before = wal;
-      continue;
     }
-    // The file in place that is being written may be followed by recycled ones; a gap before an archived one is a hole.
-    const lostMs =
-      before === null
-        ? snapshot.takenMs
-        : (await stat(join(archived.has(before) ? paths.archive : join(paths.data, 'pg_wal'), before))).mtimeMs;
-    return { hole: wal, latestMs: Math.max(lostMs, snapshot.takenMs), files };
-  }
-  if ((await findServer(paths)) !== null) return { hole: null, latestMs: Date.now(), files };
-  const stoppedMs = (await stat(join(paths.data, 'global', 'pg_control'))).mtimeMs;
-  return { hole: null, latestMs: Math.max(stoppedMs, snapshot.takenMs), files };
+    return { hole: null, before, files };
+  };
+  const writtenMs = async (wal: string) => (await stat(join(archived.has(wal) ? paths.archive : join(paths.data, 'pg_wal'), wal))).mtimeMs;
+  const lastWrittenMs = async () =>
+    (await findServer(paths)) === null ? (await stat(join(paths.data, 'global', 'pg_control'))).mtimeMs : Date.now();
+  let endMs: Promise<number> | null = null;
+  return async ({ firstWal, takenMs }) => {
+    const first = onItsTimeline(firstWal, history);
+    const run = runFrom(first);
+    known.set(first, run);
+    const { hole, before, files } = run;
+    const lostMs = before === null ? takenMs : await writtenMs(before);
+    return { hole, latestMs: Math.max(takenMs, hole === null ? await (endMs ??= lastWrittenMs()) : lostMs), files };
+  };
+}
+
+/** A snapshot's moment, and how far it can be rolled forward from there. */
+export type Interval = Pick<Reach, 'hole' | 'latestMs'> & { takenMs: number };
+/** A time of which nothing can be reached, for want of a WAL file. */
+type Gap = { afterMs: number; beforeMs: number; hole: string };
+
+/**
+ * What can be reached from snapshots. A moment is reached from the newest snapshot before it, or from none: an older one lacks what that
+ * one lacks.
+ *
+ * @param intervals newest first
+ * @returns gaps in the order of time; nulls where there is no snapshot
+ */
+export function reachable(intervals: readonly Interval[]): { earliestMs: number | null; latestMs: number | null; gaps: Gap[] } {
+  const gaps = intervals.flatMap(({ hole, latestMs }, index) => {
+    const beforeMs = intervals[index - 1]?.takenMs ?? latestMs;
+    return hole === null || latestMs >= beforeMs ? [] : [{ afterMs: latestMs, beforeMs, hole }];
+  });
+  return { earliestMs: intervals.at(-1)?.takenMs ?? null, latestMs: intervals[0]?.latestMs ?? null, gaps: gaps.toReversed() };
 }
 
 async function walFilesIn(directory: string): Promise<Set<string>> {
@@ -444,11 +513,30 @@ export async function archiveProblem(paths: InstancePaths): Promise<string | nul
     const reason = entries[0]?.message.split('\n')[0] ?? 'archiving does not keep up';
     return `WAL file ${waiting.wal} has not been archived to ${paths.archive} since ${new Date(waiting.sinceMs).toISOString()}: ${reason}; ${stays}`;
   }
-  const oldest = (await listSnapshots(paths)).at(-1);
-  const reached = oldest === undefined ? null : await reach(paths, oldest);
-  if (reached?.hole === undefined || reached.hole === null) return null;
-  return `WAL file ${reached.hole} is missing from the archive: nothing after ${new Date(reached.latestMs).toISOString()} can be reached from the snapshots before it`;
+  return missingWal(await reaches(paths, await listSnapshots(paths)));
 }
+
+/** What cannot be reached for want of WAL files; null: everything can. @param intervals newest first */
+export function missingWal(intervals: readonly Interval[]): string | null {
+  const missing = (hole: string, what: string) => `WAL file ${hole} is missing from the archive: ${what}`;
+  const [newest] = intervals;
+  const all = [
+    ...(newest === undefined || newest.hole === null
+      ? []
+      : [missing(newest.hole, `nothing after ${iso(newest.latestMs)} can be reached from the snapshots before it`)]),
+    ...reachable(intervals)
+      .gaps.toReversed()
+      .map(({ hole, afterMs, beforeMs }) => missing(hole, `nothing between ${iso(afterMs)} and ${iso(beforeMs)} can be reached`)),
+  ];
+  const said = all.slice(0, GAPS_SAID);
+  if (all.length > said.length) said.push(`${all.length - said.length} more gaps stand in the window of its backups`);
+  if (said.length > 0) return said.join('; ');
+  const hole = intervals.find((interval) => interval.hole !== null)?.hole;
+  return hole === undefined || hole === null ? null : missing(hole, 'the snapshots before it lead only to the next one');
+}
+
+/** Of more than these it is only said how many there are. */
+const GAPS_SAID = 3;
 
 /** How long a WAL file may wait to be archived before it is said; PostgreSQL tries a few times within seconds, then once a minute. */
 const ARCHIVE_PATIENCE_MS = 15_000;
@@ -600,9 +688,7 @@ function parseVerification(parsed: unknown): Verification | null {
 
 /** Notes beside a snapshot what became of restoring it. */
 export async function writeVerification(paths: InstancePaths, id: string, verification: Verification): Promise<void> {
-  const path = join(paths.snapshots, id, VERIFICATION_FILE);
-  await writeFile(`${path}.new`, JSON.stringify(verification), { flush: true });
-  await rename(`${path}.new`, path);
+  await writeDurably(join(paths.snapshots, id, VERIFICATION_FILE), JSON.stringify(verification));
 }
 
 const VERIFICATION_FILE = 'verification.json';
@@ -612,6 +698,8 @@ async function writeSnapshot(paths: InstancePaths, snapshot: Snapshot): Promise<
 }
 
 // ── small things ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+const iso = (ms: number): string => new Date(ms).toISOString();
 
 function snapshotId(ms: number): string {
   return new Date(ms).toISOString().replaceAll(/[-:.]/g, '');
@@ -628,7 +716,8 @@ export function nextWalFile(name: string): string {
   return low === 0xff ? `${timeline}${hex(high + 1)}${hex(0)}` : `${timeline}${hex(high)}${hex(low + 1)}`;
 }
 
-async function portOf(paths: InstancePaths): Promise<number> {
+/** The port in the name of a server's socket: of a service's only server its own, of a member one behind the gateway. */
+export async function portOf(paths: InstancePaths): Promise<number> {
   const port = /^port = (\d+)$/m.exec(await readFile(join(paths.config, 'postgresql.conf'), 'utf8'))?.[1];
   if (port === undefined) throw new EngineUnavailable(`${paths.config}/postgresql.conf names no port`);
   return Number(port);

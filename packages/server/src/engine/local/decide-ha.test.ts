@@ -62,6 +62,8 @@ function seen(primary: Partial<MemberSeen> = {}, standby: Partial<MemberSeen> = 
     members: [first, { ...STANDBY, ...standby }],
     gateway: { running: true, leadsTo: 20001, placed: true, admits: true },
     slotsCurrent: true,
+    settling: false,
+    rehearsed: false,
     successor: null,
     ...more,
   };
@@ -184,6 +186,14 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
   ['a switchover waits for a standby that catches up', { leave: 0 }, seen({}, { streaming: false }), server(1, 'wait')],
   ['a switchover that was done', { leave: 1 }, seen(), server(0, 'settled')],
   ['a drill was asked for', { drill: 'failover' }, seen(), { kind: 'drill' }],
+  ['a drill was cut short', {}, seen({}, {}, { rehearsed: true }), { kind: 'sweepDrill' }],
+  ['a drill was cut short, and another asked for', { drill: 'failover' }, seen({}, {}, { rehearsed: true }), { kind: 'drill' }],
+  [
+    'nobody could take over for certain yet: before another is made, which may take hours',
+    { drill: 'failover' },
+    seen({}, { data: 'absent' }, { settling: true }),
+    { kind: 'server', n: 0, step: { kind: 'wait', why: expect.stringContaining('acknowledged without them'), waitMs: 20 } },
+  ],
   ['its data is gone', {}, seen({ ...DEAD, data: 'absent' }), server(0, 'refuse')],
   ['an unknown primary', { primary: 2 }, seen(), server(2, 'refuse')],
 ];

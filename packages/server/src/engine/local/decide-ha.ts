@@ -4,7 +4,7 @@
  * One rule stands above all: whoever is the primary by the records takes writes, and before it does, no other server of the service
  * that could take any is left running.
  */
-import type { HighAvailability, ServiceSpec } from '../engine.ts';
+import { DRILL_STEP, type HighAvailability, type ServiceSpec } from '../engine.ts';
 import { decide, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
 import type { GatewaySeen } from './gateway.ts';
 import type { Phase } from './server.ts';
@@ -33,6 +33,10 @@ export type MembersSeen = {
   gateway: GatewaySeen;
   /** Slots on the primary that are missing, or of no member. */
   slotsCurrent: boolean;
+  /** Whether those whom the primary waits for are on their way to have all that it acknowledged before: then one of them can take over. */
+  settling: boolean;
+  /** Whether a drill that was cut short has left something. */
+  rehearsed: boolean;
   /** Looked for while the primary is dead or hangs: who can take over, or why nobody can. */
   successor: Successor | null;
 };
@@ -55,6 +59,7 @@ export type HaStep =
   | { kind: 'seed'; n: number; why: string }
   | { kind: 'setSlots' }
   | { kind: 'retire'; n: number }
+  | { kind: 'sweepDrill' }
   | { kind: 'drill' };
 
 /** The name of a step as a user reads it; null: it only looks. */
@@ -93,8 +98,10 @@ export function haStepName(step: HaStep): string | null {
       return 'set slots';
     case 'retire':
       return `remove member ${step.n}`;
+    case 'sweepDrill':
+      return 'remove what a drill left';
     case 'drill':
-      return 'drill';
+      return DRILL_STEP;
   }
 }
 
@@ -145,9 +152,13 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
   const extra = others.find(({ n }) => !wanted.includes(n));
   if (extra !== undefined) return { kind: 'retire', n: extra.n };
   if (!seen.slotsCurrent) return { kind: 'setSlots' };
+  if (seen.rehearsed && ha.drill === null) return { kind: 'sweepDrill' };
   if (primary.server?.size === 'larger' || (primary.server?.size === 'smaller' && others.length === 0))
     return { kind: 'restart', why: 'for its new size' };
 
+  // Moments, before what may take hours.
+  if (seen.settling)
+    return on(primary.n, { kind: 'wait', why: 'its replicas are catching up with what was acknowledged without them', waitMs: 20 });
   for (const member of others) {
     const step = decideStandby(spec, member);
     if (step !== null) return step;

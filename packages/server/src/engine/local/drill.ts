@@ -20,7 +20,8 @@ export type Rehearsal = {
   strike: () => Promise<void>;
 };
 
-const PROBE_ROLE = '_howdah_probe';
+/** As whom the probes are written. It is there while a drill goes on, and after one that was cut short. */
+export const PROBE_ROLE = '_howdah_probe';
 /** How long is written before the strike, and after the first write that succeeded again. */
 const BEFORE_MS = 500;
 const AFTER_MS = 300;
@@ -63,6 +64,11 @@ export async function rehearse({ primary, endpoint, strike }: Rehearsal): Promis
   return `write gap ${Math.round(gapMs)} ms; ${lost} of ${acks.length} acknowledged probes lost`;
 }
 
+/** Takes away what a drill that was cut short has left. */
+export async function sweepRehearsal(primary: ReturnType<Rehearsal['primary']>): Promise<void> {
+  await asControl(primary, (client) => client.query(REMOVE));
+}
+
 const REMOVE = `
   drop schema if exists _howdah cascade;
   do $$ begin
@@ -95,6 +101,7 @@ function startWriter({ host, port }: Endpoint, password: string) {
   const acks: Ack[] = [];
   let next = 1;
   let stopping = false;
+  let open: Client | null = null;
 
   const session = async (): Promise<void> => {
     const client = new Client({
@@ -107,6 +114,7 @@ function startWriter({ host, port }: Endpoint, password: string) {
       ssl: { rejectUnauthorized: false },
       connectionTimeoutMillis: DEADLINE_MS,
     });
+    open = client;
     let warned = false;
     client.on('error', () => undefined);
     client.on('notice', () => {
@@ -134,6 +142,8 @@ function startWriter({ host, port }: Endpoint, password: string) {
     acks,
     stop: async (): Promise<void> => {
       stopping = true;
+      // It may wait for a primary that does not come.
+      open?.connection.stream.destroy();
       await ended;
     },
   };

@@ -1,7 +1,24 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { followingWalFile } from './backups.ts';
 import { chooseSuccessor, type Choice } from './failover.ts';
-import { formatLsn, nextQuorum, NOBODY, parseLsn, quorumOf, quorumSetting, replicationConf, walFileName } from './replication.ts';
+import {
+  endOfWal,
+  formatLsn,
+  nextQuorum,
+  nextWaitedFor,
+  NOBODY,
+  parseLsn,
+  quorumSetting,
+  replicationConf,
+  waitedForOf,
+  WAITS_FOR_NOBODY,
+  walFileName,
+  type Quorum,
+  type WaitedFor,
+} from './replication.ts';
 
 const choice = (more: Partial<Choice>): Choice => ({
   candidates: [
@@ -9,12 +26,13 @@ const choice = (more: Partial<Choice>): Choice => ({
     { n: 2, received: 2000n },
   ],
   sync: 0,
-  inForce: NOBODY,
+  waitedFor: WAITS_FOR_NOBODY,
   end: 2500n,
   lagLimitBytes: 1000,
   ...more,
 });
 const ANY_1_OF_2 = { count: 1, members: [1, 2] };
+const waited = (now: Quorum, ...before: Quorum[]): WaitedFor => ({ now, before });
 const WHY = { why: expect.any(String) };
 
 test.each<[string, Partial<Choice>, unknown]>([
@@ -27,31 +45,46 @@ test.each<[string, Partial<Choice>, unknown]>([
   ['nobody is alive', { candidates: [] }, WHY],
   [
     'who has all that was written takes over, whatever was waited for',
-    { sync: 1, inForce: ANY_1_OF_2, candidates: [{ n: 1, received: 2500n }] },
+    { sync: 1, waitedFor: waited(ANY_1_OF_2), candidates: [{ n: 1, received: 2500n }] },
     { n: 1, detail: 'it has all that was written' },
   ],
   [
     'one of two synchronous replicas may be the one without',
-    { sync: 1, inForce: ANY_1_OF_2, candidates: [{ n: 1, received: 2000n }] },
+    { sync: 1, waitedFor: waited(ANY_1_OF_2), candidates: [{ n: 1, received: 2000n }] },
     WHY,
   ],
   [
     'of both, the one with the most has every acknowledged write',
-    { sync: 1, inForce: ANY_1_OF_2 },
+    { sync: 1, waitedFor: waited(ANY_1_OF_2) },
     { n: 2, detail: 'it has every acknowledged write' },
   ],
   [
     'where both were waited for, one is enough',
-    { sync: 2, inForce: { count: 2, members: [1, 2] }, candidates: [{ n: 1, received: 1n }] },
+    { sync: 2, waitedFor: waited({ count: 2, members: [1, 2] }), candidates: [{ n: 1, received: 1n }] },
     { n: 1, detail: 'it has every acknowledged write' },
   ],
   [
     'the only one that was waited for',
-    { sync: 1, inForce: { count: 1, members: [1] }, candidates: [{ n: 1, received: 1n }] },
+    { sync: 1, waitedFor: waited({ count: 1, members: [1] }), candidates: [{ n: 1, received: 1n }] },
     { n: 1, detail: 'it has every acknowledged write' },
   ],
-  ['one that was not waited for', { sync: 1, inForce: { count: 1, members: [1] }, candidates: [{ n: 2, received: 1n }] }, WHY],
+  ['one that was not waited for', { sync: 1, waitedFor: waited({ count: 1, members: [1] }), candidates: [{ n: 2, received: 1n }] }, WHY],
   ['nobody was waited for yet', { sync: 1 }, WHY],
+  [
+    'the only one that is waited for may lack what the other one acknowledged before',
+    { sync: 1, waitedFor: waited({ count: 1, members: [1] }, ANY_1_OF_2), candidates: [{ n: 1, received: 2000n }] },
+    WHY,
+  ],
+  [
+    'with the other one it is certain again',
+    { sync: 1, waitedFor: waited({ count: 1, members: [1] }, ANY_1_OF_2) },
+    { n: 2, detail: 'it has every acknowledged write' },
+  ],
+  [
+    'what nobody was waited for may be with nobody',
+    { sync: 1, waitedFor: waited({ count: 1, members: [1] }, NOBODY), candidates: [{ n: 1, received: 2000n }] },
+    WHY,
+  ],
 ])('%s', (_, more, expected) => {
   expect(chooseSuccessor(choice(more))).toEqual(expected);
 });
@@ -62,16 +95,47 @@ test('whom the primary waits for', () => {
   // Too few follow: writes wait, for any of them.
   expect(nextQuorum(1, [1, 2], [], { count: 1, members: [2] })).toEqual(ANY_1_OF_2);
   expect(nextQuorum(2, [1, 2], [1], { count: 2, members: [1, 2] })).toEqual({ count: 2, members: [1, 2] });
+  // More are asked for than there are yet: nobody waits for one that has still to be made.
+  expect(nextQuorum(2, [1, 2], [1], { count: 1, members: [1] })).toEqual({ count: 1, members: [1] });
   // Right after a promotion nobody has followed yet.
   expect(nextQuorum(1, [1], [], NOBODY)).toEqual(NOBODY);
 });
 
-test('a quorum is read back from the file that it was written to', () => {
-  for (const quorum of [NOBODY, ANY_1_OF_2, { count: 2, members: [0, 2] }]) {
-    expect(quorumOf(replicationConf('member_0', null, quorum))).toEqual(quorum);
+test('who waited before is remembered where those of now may lack what was acknowledged then', () => {
+  const one = { count: 1, members: [1] };
+  const both = { count: 2, members: [1, 2] };
+  const next = (to: Quorum, now: Quorum, ...before: Quorum[]) => nextWaitedFor(to, waited(now, ...before));
+  expect(next(one, ANY_1_OF_2)).toEqual(waited(one, ANY_1_OF_2));
+  expect(next(one, one, ANY_1_OF_2)).toEqual(waited(one, ANY_1_OF_2));
+  expect(next(ANY_1_OF_2, one)).toEqual(waited(ANY_1_OF_2));
+  expect(next(ANY_1_OF_2, one, ANY_1_OF_2)).toEqual(waited(ANY_1_OF_2));
+  expect(next(both, ANY_1_OF_2)).toEqual(waited(both, ANY_1_OF_2));
+  expect(next(ANY_1_OF_2, both)).toEqual(waited(ANY_1_OF_2));
+  expect(next(one, NOBODY)).toEqual(waited(one, NOBODY));
+  expect(next({ count: 1, members: [2] }, one, ANY_1_OF_2, NOBODY)).toEqual(waited({ count: 1, members: [2] }, ANY_1_OF_2, NOBODY, one));
+  expect(next(NOBODY, one, ANY_1_OF_2)).toEqual(WAITS_FOR_NOBODY);
+});
+
+test('whom a primary waits for is read back from the file that it was written to', () => {
+  for (const waitedFor of [WAITS_FOR_NOBODY, waited(ANY_1_OF_2), waited({ count: 2, members: [0, 2] }, ANY_1_OF_2, NOBODY)]) {
+    expect(waitedForOf(replicationConf('member_0', null, waitedFor))).toEqual(waitedFor);
   }
   expect(quorumSetting(ANY_1_OF_2)).toBe('ANY 1 (member_1, member_2)');
-  expect(quorumOf('')).toEqual(NOBODY);
+  expect(waitedForOf('')).toEqual(WAITS_FOR_NOBODY);
+});
+
+test('the log ends no earlier than the last checkpoint, whatever has been removed of it', async () => {
+  const data = await mkdtemp(join(tmpdir(), 'hdf-'));
+  try {
+    await mkdir(join(data, 'global'));
+    const control = Buffer.alloc(8192);
+    control.writeBigUInt64LE(parseLsn('0/5000028'), 32);
+    await writeFile(join(data, 'global', 'pg_control'), control);
+    expect(await endOfWal(data, 1, parseLsn('0/1000060'), 1n)).toBe(parseLsn('0/5000028'));
+    expect(await endOfWal(data, 1, parseLsn('0/6000000'), 1n)).toBe(parseLsn('0/6000000'));
+  } finally {
+    await rm(data, { recursive: true });
+  }
 });
 
 test('positions and the files that hold them', () => {

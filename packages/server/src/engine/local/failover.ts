@@ -7,7 +7,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Member } from '../engine.ts';
 import type { Successor } from './decide-ha.ts';
-import { formatLsn, type Quorum } from './replication.ts';
+import { formatLsn, type Quorum, type WaitedFor } from './replication.ts';
 
 /** A standby as it is when the primary is dead. */
 export type Candidate = {
@@ -21,7 +21,7 @@ export type Choice = {
   /** How many synchronous replicas the service shall have. */
   sync: number;
   /** Whom the dead primary waited for. */
-  inForce: Quorum;
+  waitedFor: WaitedFor;
   /** The end of the dead primary's log, or as far as was looked. */
   end: bigint;
   /** What may be lost without synchronous replicas, in bytes. */
@@ -33,23 +33,27 @@ export type Choice = {
  * that are alive; without, only if what it lacks is within the limit. Where nobody can, the dead primary itself is started again, and
  * nothing is lost.
  */
-export function chooseSuccessor({ candidates, sync, inForce, end, lagLimitBytes }: Choice): Successor {
+export function chooseSuccessor({ candidates, sync, waitedFor, end, lagLimitBytes }: Choice): Successor {
   const best = candidates.toSorted((a, b) => Number(b.received - a.received))[0];
   if (best === undefined) return { why: 'no other member runs and follows' };
   const lostBytes = end - best.received;
   if (lostBytes <= 0n) return { n: best.n, detail: 'it has all that was written' };
   if (sync > 0) {
-    // A write is acknowledged once `count` of them have it: of any so many alive, one has every acknowledged write.
-    const alive = candidates.filter(({ n }) => inForce.members.includes(n)).length;
-    const needed = inForce.members.length - inForce.count + 1;
-    if (inForce.count === 0) return { why: 'its synchronous replicas had not caught up yet' };
-    if (alive < needed)
-      return { why: `${alive} of its synchronous replicas are alive, and ${needed} are needed to be certain of every write` };
-    return { n: best.n, detail: 'it has every acknowledged write' };
+    const [why] = [waitedFor.now, ...waitedFor.before].flatMap((quorum) => whyUncertain(quorum, candidates) ?? []);
+    return why === undefined ? { n: best.n, detail: 'it has every acknowledged write' } : { why };
   }
   if (lostBytes > BigInt(lagLimitBytes))
     return { why: `member ${best.n} lacks more than ${lagLimitBytes} bytes of the log, from ${formatLsn(best.received)} on` };
   return { n: best.n, detail: `${lostBytes} bytes of the log may be lost, ${formatLsn(best.received)} to ${formatLsn(end)}` };
+}
+
+/** Why a write that a quorum has acknowledged may be with none of those that are alive; null: one of them has it for certain. */
+function whyUncertain(quorum: Quorum, candidates: readonly Candidate[]): string | null {
+  if (quorum.count === 0) return 'its synchronous replicas had not caught up yet';
+  // A write is acknowledged once `count` of them have it: of any so many alive, one has every acknowledged write.
+  const alive = candidates.filter(({ n }) => quorum.members.includes(n)).length;
+  const needed = quorum.members.length - quorum.count + 1;
+  return alive >= needed ? null : `${alive} of its synchronous replicas are alive, and ${needed} are needed to be certain of every write`;
 }
 
 /** How long a promotion may take. */

@@ -31,5 +31,10 @@ export function createFlush(flush: () => Promise<unknown>): () => Promise<void> 
 
 /** The file system that a directory stands on. */
 export function flushOf(directory: string): () => Promise<void> {
-  return createFlush(() => run('sync', ['-f', directory], { deadlineMs: FLUSH_DEADLINE_MS }));
+  return createFlush(() => flushFileSystem(directory));
+}
+
+/** Brings all that was written to the file system of a directory to the disk. */
+export async function flushFileSystem(directory: string): Promise<void> {
+  await run('sync', ['-f', directory], { deadlineMs: FLUSH_DEADLINE_MS });
 }

@@ -1,4 +1,5 @@
 /** What of an installation is on the machine: directories, processes, ports, limits, leftovers. */
+import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { runningDaemons } from './daemon.ts';
@@ -15,6 +16,8 @@ export type Inventory = {
   directories: string[];
   /** The key of each server that runs, once for each: see memberKey. */
   processes: string[];
+  /** Keys of those among them that take writes. */
+  writers: string[];
   /** Programs beside the servers that run, once for each: whose, and what its directory is called. */
   daemons: { id: string; name: string }[];
   /** All ports that something listens on, in the machine's own network. */
@@ -54,6 +57,7 @@ export async function takeInventory({ layout, limits, networkPrefix }: Site): Pr
   return {
     directories: entries.filter((entry) => !entry.endsWith('.new')),
     processes: keys,
+    writers: keys.filter((_, index) => !existsSync(join(ours[index] ?? '', 'standby.signal'))),
     daemons: beside,
     ports,
     processPorts: configured.filter((port) => port !== null),

@@ -1,7 +1,8 @@
-import { mkdir, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, realpath, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { describeBackups } from './backups.ts';
 import { createKeeper } from './keeper.ts';
 import { createLayout } from './layout.ts';
 import { bareMachine } from './bare-machine.testing.ts';
@@ -59,7 +60,7 @@ const keeper = () =>
 
 test('what is older than the window goes, but not the snapshot from which the begin of the window is reached, nor WAL since it', async () => {
   const kept = await service('a', [9, 5, 2, 1]);
-  await keeper().keep('a');
+  await keeper().keep('a', true);
   expect(await kept.snapshots()).toEqual(['s1', 's2', 's3']);
   expect(await kept.oldestWal()).toBe(wal(2));
 });
@@ -67,8 +68,8 @@ test('what is older than the window goes, but not the snapshot from which the be
 test('with everything inside the window, or a single old snapshot, nothing goes that leads to now', async () => {
   const young = await service('young', [2, 1]);
   const old = await service('old', [400]);
-  await keeper().keep('young');
-  await keeper().keep('old');
+  await keeper().keep('young', true);
+  await keeper().keep('old', true);
   expect([await young.snapshots(), await young.oldestWal()]).toEqual([['s0', 's1'], wal(0)]);
   expect([await old.snapshots(), await old.oldestWal()]).toEqual([['s0'], wal(0)]);
 });
@@ -78,7 +79,7 @@ test('what a snapshot left behind that was cut short goes, WAL from before the o
   const { snapshots, archive } = machine.layout.service('a');
   await mkdir(join(snapshots, 'half.new', 'data'), { recursive: true });
   await writeFile(join(archive, `00000000${wal(0).slice(8)}`), '');
-  await keeper().keep('a');
+  await keeper().keep('a', true);
   expect(await kept.snapshots()).toEqual(['s0']);
   expect(await kept.oldestWal()).toBe(wal(0));
 });
@@ -91,20 +92,29 @@ test('nothing goes while a fork is being made of it, also while its data is stil
     const paths = machine.layout.service(entry);
     await mkdir(paths.root);
     await writeMarker(paths, fork);
-    await keep('a');
+    await keep('a', true);
     expect(await kept.snapshots()).toEqual(['s0', 's1', 's2']);
     await writeMarker(paths, { ...fork, born: true });
   }
-  await keep('a');
+  await keep('a', true);
+  expect(await kept.snapshots()).toEqual(['s1', 's2']);
+});
+
+test('nothing goes while a fork of it was asked for that has not begun', async () => {
+  const kept = await service('a', [9, 5, 1]);
+  const { keep } = keeper();
+  await keep('a', false);
+  expect(await kept.snapshots()).toEqual(['s0', 's1', 's2']);
+  await keep('a', true);
   expect(await kept.snapshots()).toEqual(['s1', 's2']);
 });
 
 test('nothing goes while a backup is read to prove it', async () => {
   const kept = await service('a', [9, 5, 1]);
   const { keep, holding } = keeper();
-  await holding('a', () => keep('a'));
+  await holding('a', () => keep('a', true));
   expect(await kept.snapshots()).toEqual(['s0', 's1', 's2']);
-  await keep('a');
+  await keep('a', true);
   expect(await kept.snapshots()).toEqual(['s1', 's2']);
 });
 
@@ -117,9 +127,12 @@ test('a service whose archive has a hole, or is not there, or whose backup did n
   await writeFile(join(server, 'global', 'pg_control'), '');
   expect(await warnings('a')).toEqual([]);
   await rm(join(archive, wal(3)));
-  expect(await warnings('a')).toEqual([
-    { code: 'ARCHIVE', message: expect.stringContaining(`WAL file ${wal(3)} is missing from the archive`) },
-  ]);
+  // The last that there is before the hole was written between the two snapshots before the third.
+  const lostMs = Math.floor(Date.now() / 1000) * 1000 - 4 * DAY_MS;
+  await utimes(join(archive, wal(2)), lostMs / 1000, lostMs / 1000);
+  const [, , third] = (await describeBackups(machine.layout.service('a'), POLICY, null)).snapshots.toReversed();
+  const gap = `nothing between ${new Date(lostMs).toISOString()} and ${third?.taken} can be reached`;
+  expect(await warnings('a')).toEqual([{ code: 'ARCHIVE', message: `WAL file ${wal(3)} is missing from the archive: ${gap}` }]);
   await rm(archive, { recursive: true });
   expect(await warnings('a')).toEqual([{ code: 'ARCHIVE', message: expect.stringContaining(`the archive ${archive} cannot be read`) }]);
   await writeFile(

@@ -33,14 +33,19 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
     return looked.flatMap(({ marker }) => (marker !== null && marker.parent === id && !marker.born ? [marker.id] : []));
   };
 
-  /** Takes a snapshot if one is due, and removes what the window needs no more. */
-  const keep = async (id: string): Promise<void> => {
+  /**
+   * Takes a snapshot if one is due, and removes what the window needs no more, if that may be done.
+   *
+   * @returns whether a snapshot was due and could not be taken: {@link warnings} has why
+   */
+  const keep = async (id: string, removes: boolean): Promise<boolean> => {
     // One at a time: another would take a snapshot that is being made for one that was cut short.
-    if (keeping.has(id)) return;
+    if (keeping.has(id)) return snapshotProblems.has(id);
     keeping.add(id);
     try {
       await tryDueSnapshot(id);
-      await prune(id);
+      if (removes) await prune(id);
+      return snapshotProblems.has(id);
     } finally {
       keeping.delete(id);
     }

@@ -1,6 +1,6 @@
 /** The file that says whose a directory is. One without it is not ours and never touched. */
-import { open, rename, writeFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { rename, writeFile } from 'node:fs/promises';
+import { writeDurably } from '../../durable.ts';
 import type { InstancePaths } from './layout.ts';
 import { readOrNull } from './processes.ts';
 
@@ -17,19 +17,9 @@ export async function currentBoot(): Promise<string> {
 
 /** That an instance is born is on the disk when this returns: in the next boot of the machine, one that is not would be thrown away. */
 export async function writeMarker(paths: InstancePaths, marker: Marker): Promise<void> {
+  if (marker.born) return writeDurably(paths.marker, JSON.stringify(marker));
   await writeFile(`${paths.marker}.new`, JSON.stringify(marker), { flush: true });
   await rename(`${paths.marker}.new`, paths.marker);
-  if (marker.born) await flushDirectory(dirname(paths.marker));
-}
-
-/** Brings the names in a directory to the disk: a file that was flushed may still bear the one that it had before. */
-async function flushDirectory(path: string): Promise<void> {
-  const directory = await open(path);
-  try {
-    await directory.sync();
-  } finally {
-    await directory.close();
-  }
 }
 
 /** The marker of an instance; null where there is none, or none of ours. */

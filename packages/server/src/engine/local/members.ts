@@ -14,7 +14,7 @@ import { capLog, createDaemonWatch, findDaemon } from './daemon.ts';
 import { decideHa, hangs, haStepName, type HaStep, type MemberSeen, type MembersSeen, type Successor } from './decide-ha.ts';
 import type { Observation } from './decide.ts';
 import type { Door } from './door.ts';
-import { rehearse } from './drill.ts';
+import { PROBE_ROLE, rehearse, sweepRehearsal } from './drill.ts';
 import { chooseSuccessor, promote } from './failover.ts';
 import { admit, closeGateway, gatewayConfig, leadTo, lookAtGateway, NOWHERE, openGateway, prepareGateway } from './gateway.ts';
 import { memberKey, partsOfKey, type DaemonPaths, type InstancePaths } from './layout.ts';
@@ -30,11 +30,14 @@ import {
   memberName,
   newestTimeline,
   nextQuorum,
-  NOBODY,
+  nextWaitedFor,
   NODE,
   parseLsn,
-  quorumOf,
+  quorumSetting,
   replicationConf,
+  waitedForOf,
+  WAITS_FOR_NOBODY,
+  type WaitedFor,
 } from './replication.ts';
 import { fence, findServer, stopServer } from './server.ts';
 import { compareSizes, confOf, createStandbys, dataOf } from './standbys.ts';
@@ -57,6 +60,10 @@ export type MembersOptions = {
 const ASK_MS = 2000;
 /** How long the log of a primary that was stopped in order may take to reach the standby. */
 const CATCH_UP_MS = 10_000;
+/** What was sent SIGKILL ends at once, unless it waits for a disk. */
+const DIES_WITHIN_MS = 5000;
+/** A standby that lacks more of the log than this catches up before it is switched to: a fast disk's tenth of a second. */
+const SWITCHOVER_LAG_BYTES = 16n * 1024n * 1024n;
 
 export function createMembers({ machine, hands, monitor, poolers, look, doorFor, failover, records, changed }: MembersOptions) {
   const { layout } = machine;
@@ -68,6 +75,10 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
   const turns = new Map<string, Promise<unknown>>();
   const failingOver = new Map<string, Promise<Successor>>();
   const lastFailoverMs = new Map<string, number>();
+  /** Services of which the records were asked to name another primary, and it is not known whether they did. */
+  const unsure = new Set<string>();
+  /** By the key of a primary: how far it had written when the quorum, by its setting, was seen in force. */
+  const writtenUnder = new Map<string, { setting: string; end: bigint }>();
   const standbys = createStandbys(machine, hands, monitor);
 
   /** One after the other: whoever starts, ends or promotes a primary knows that nobody else does. */
@@ -93,14 +104,38 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     await rename(`${path}.new`, path);
   };
 
-  /** A spec may have been read before the last failover: who is the primary is known here first. */
+  /** Has the records name another member as the primary, from when on it is. @throws Error when they name a third, or nobody */
+  const makePrimary = async (id: string, from: number, to: number): Promise<void> => {
+    const named = await records.promote(id, from, to).catch((error: unknown) => {
+      unsure.add(id);
+      throw error;
+    });
+    await believe(id, named);
+    if (named !== to) throw new Error(`the records name member ${named} as the primary, not member ${to}`);
+  };
+
+  const believe = async (id: string, named: number | null): Promise<void> => {
+    if (named === null) throw new Error(`service ${id} is not in the records any more`);
+    unsure.add(id); // until it is written down
+    await notePrimary(id, named);
+    unsure.delete(id);
+  };
+
+  /** A spec may have been read before the last failover: who is the primary is known here first. To be asked in turn. */
   const current = async (spec: ServiceSpec, ha: HighAvailability): Promise<HighAvailability> => {
+    if (unsure.has(spec.id)) await believe(spec.id, await records.primary(spec.id));
     if (!adopted.has(spec.id) && existsSync(layout.service(spec.id).root)) {
       if (layout.primaryOf(spec.id) !== ha.primary) await notePrimary(spec.id, ha.primary);
       adopted.add(spec.id);
     }
     return { ...ha, primary: adopted.has(spec.id) ? layout.primaryOf(spec.id) : ha.primary };
   };
+
+  /** Does something to the primary in turn, unless another has become it meanwhile. */
+  const toPrimary = async (spec: ServiceSpec, ha: HighAvailability, work: () => Promise<string>): Promise<string> =>
+    inTurn(spec.id, async () =>
+      (await current(spec, ha)).primary === ha.primary ? work() : 'not done: another member is the primary by now',
+    );
 
   // ── observe ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -115,13 +150,21 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     const upstream = { paths: primary.look.paths, port: portOf(ha, ha.primary) };
     const followers = await followersOf(memberKey(spec.id, ha.primary));
     const streaming = wanted.filter((n) => followers?.streaming.includes(memberName(n)) === true);
-    const before = await confOf(primary.look.paths);
-    const inForce = quorumOf(before);
+    const waitedFor = waitedForOf(await confOf(primary.look.paths));
+    const inForce = waitedFor.now;
     const others = wanted.filter((n) => n !== ha.primary);
-    const quorum = followers === null ? inForce : nextQuorum(ha.sync, others, streaming, inForce);
-    const conf = new Map(
-      numbers.map((n) => [n, replicationConf(memberName(n), n === ha.primary ? null : upstream, n === ha.primary ? quorum : NOBODY)]),
-    );
+    const next =
+      followers === null
+        ? waitedFor
+        : settled(primary.look.key, nextWaitedFor(nextQuorum(ha.sync, others, streaming, inForce), waitedFor), followers);
+    const confFor = (n: number): string =>
+      n === ha.primary ? replicationConf(memberName(n), null, next) : replicationConf(memberName(n), upstream, WAITS_FOR_NOBODY);
+    // A reload may have been cut short after the file was written.
+    const isRead = followers === null || followers.setting === quorumSetting(inForce);
+    const conf = new Map(numbers.map((n) => [n, confFor(n)]));
+    // Nothing that the server reads has changed.
+    if (quorumSetting(next.now) === quorumSetting(inForce) && next.before.length < waitedFor.before.length)
+      await standbys.writeReplication(primary.look, confFor(ha.primary));
     const members = await Promise.all(
       looks.map(async ({ n, look: found, seen }): Promise<MemberSeen> => {
         const { paths, server } = found;
@@ -142,7 +185,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
                 },
           connected: seen.connected,
           silentMs: seen.silentMs,
-          filesCurrent: seen.filesCurrent && (await confOf(paths)) === conf.get(n),
+          filesCurrent: seen.filesCurrent && (await confOf(paths)) === conf.get(n) && (n !== ha.primary || isRead),
           certificateCurrent: seen.certificateCurrent,
           streaming: follows,
           broken:
@@ -175,7 +218,15 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     return {
       found: new Map(looks.map(({ n, look: found }) => [n, found])),
       conf,
-      seen: { primary: rules, members, gateway, slotsCurrent: slots, successor },
+      seen: {
+        primary: rules,
+        members,
+        gateway,
+        slotsCurrent: slots,
+        settling: next.before.length > 0 && next.now.members.every((n) => streaming.includes(n)),
+        rehearsed: followers?.rehearsed === true,
+        successor,
+      },
       writable:
         own?.server?.phase === 'ready' &&
         own.data === 'primary' &&
@@ -190,7 +241,20 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     if (!daemons.isWatched(paths) && !(await daemons.watch(id, paths))) changed(id);
   };
 
-  type Followers = { streaming: string[]; slots: string[]; lost: string[] };
+  /**
+   * `flushed`: how far the log has come to the disk of each that streams; `end`: of the primary itself; `setting`: whom it waits for, as every
+   * process of it has read if `attentive`: the checkpointer, by whom commits learn that they have to wait, is in the middle of nothing.
+   */
+  type Followers = {
+    streaming: string[];
+    slots: string[];
+    lost: string[];
+    flushed: Record<string, string | null>;
+    end: string;
+    setting: string;
+    attentive: boolean;
+    rehearsed: boolean;
+  };
 
   /** Who follows the primary; null when it cannot be asked, or takes no writes yet. */
   const followersOf = async (key: string): Promise<Followers | null> => {
@@ -200,6 +264,12 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
         key,
         `select pg_is_in_recovery() as recovering,
                 array(select application_name from pg_stat_replication where state = 'streaming') as streaming,
+                (select coalesce(json_object_agg(application_name, flush_lsn::text), '{}') from pg_stat_replication where state = 'streaming') as flushed,
+                case when pg_is_in_recovery() then '0/0' else pg_current_wal_flush_lsn()::text end as end,
+                current_setting('synchronous_standby_names') as setting,
+                exists (select from pg_stat_activity where backend_type = 'checkpointer'
+                        and wait_event in ('CheckpointerMain', 'CheckpointWriteDelay')) as attentive,
+                exists (select from pg_roles where rolname = '${PROBE_ROLE}') as rehearsed,
                 array(select slot_name::text from pg_replication_slots where slot_type = 'physical' and starts_with(slot_name, '${MEMBER}')) as slots,
                 array(select slot_name::text from pg_replication_slots where slot_type = 'physical' and wal_status = 'lost') as lost`,
       );
@@ -207,6 +277,24 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     } catch {
       return null; // it is dying: the next look sees it
     }
+  };
+
+  /**
+   * What was acknowledged before a quorum was in force is with all of its members once they have what the primary had written by then:
+   * from then on nobody else is needed to be certain of it.
+   */
+  const settled = (key: string, next: WaitedFor, { flushed, end, setting, attentive }: Followers): WaitedFor => {
+    const mark = writtenUnder.get(key);
+    if (next.before.length === 0 || setting !== quorumSetting(next.now)) {
+      writtenUnder.delete(key);
+      return next;
+    }
+    if (mark?.setting !== setting) {
+      if (attentive) writtenUnder.set(key, { setting, end: parseLsn(end) });
+      return next;
+    }
+    const all = next.now.members.every((n) => parseLsn(flushed[memberName(n)] ?? '0/0') >= mark.end);
+    return all ? { now: next.now, before: [] } : next;
   };
 
   /** Who can take over from a primary that is dead or hangs. */
@@ -231,13 +319,18 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     );
     const alive = candidates.filter((candidate) => candidate !== null);
     const furthest = alive.reduce((most, { received }) => (received > most ? received : most), 0n);
-    return chooseSuccessor({
-      candidates: alive,
-      sync: ha.sync,
-      inForce: quorumOf(await confOf(primary)),
-      end: alive.length === 0 ? 0n : await endOfWal(primary.data, timeline, furthest, BigInt(failover.lagLimitBytes)),
-      lagLimitBytes: failover.lagLimitBytes,
-    });
+    try {
+      return chooseSuccessor({
+        candidates: alive,
+        sync: ha.sync,
+        waitedFor: waitedForOf(await confOf(primary)),
+        end: alive.length === 0 ? 0n : await endOfWal(primary.data, timeline, furthest, BigInt(failover.lagLimitBytes)),
+        lagLimitBytes: failover.lagLimitBytes,
+      });
+    } catch (error) {
+      // It is started again where it is, which says more.
+      return { why: `how far member ${ha.primary} has written cannot be read: ${error instanceof Error ? error.message : String(error)}` };
+    }
   };
 
   // ── failover ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -268,10 +361,13 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
       throw new Error(`member ${from} does not end, not even by SIGKILL: is ${paths.root} on a disk that hangs?`);
     monitor.forget(memberKey(id, from));
     const choice = await findSuccessor(id, ha);
-    if ('why' in choice) return choice;
+    if ('why' in choice) {
+      await announced;
+      await records.end(id, steps.done(), choice.why);
+      return choice;
+    }
     const to = choice.n;
-    if (!(await records.promote(id, from, to))) throw new Error(`member ${from} is the primary no more, by the records`);
-    await notePrimary(id, to);
+    await makePrimary(id, from, to);
     await steps.take(
       'promote',
       () => takeWrites(id, ha, to),
@@ -279,7 +375,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     );
     lastFailoverMs.set(id, Date.now());
     await announced;
-    await records.end(id, steps.done());
+    await records.end(id, steps.done(), null);
     return choice;
   };
 
@@ -303,7 +399,8 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     const spec = specs.get(id);
     try {
       if (spec?.ha != null && spec.power === 'running' && layout.primaryOf(id) === n && (await isDead(id, n))) {
-        const ha = await current(spec, spec.ha);
+        const { ha: wanted } = spec;
+        const ha = await inTurn(id, () => current(spec, wanted));
         if ('n' in (await findSuccessor(id, ha))) await failOver(spec, ha);
       }
     } catch (error) {
@@ -344,16 +441,16 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
         return 'n' in choice ? `member ${choice.n} is the primary: ${choice.detail}` : choice.why;
       }
       case 'promote':
-        return inTurn(id, async () => {
+        return toPrimary(spec, ha, async () => {
           await takeWrites(id, ha, ha.primary);
           return `member ${ha.primary}`;
         });
       case 'switchOver':
-        return inTurn(id, () => switchOver(spec, ha, step.to, step.why));
+        return toPrimary(spec, ha, () => switchOver(spec, ha, step.to, step.why));
       case 'restart':
-        return inTurn(id, () => restart(spec, ha, at(ha.primary), step.why));
+        return toPrimary(spec, ha, () => restart(spec, ha, at(ha.primary), step.why));
       case 'moveToGateway':
-        return inTurn(id, async () => {
+        return toPrimary(spec, ha, async () => {
           await checkpoint(at(ha.primary));
           await prepareGateway(machine, gateway, gatewayConfig(gateway, listen, door), door);
           await standbys.configure(at(ha.primary), conf.get(ha.primary) ?? '');
@@ -366,7 +463,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
           return started;
         });
       case 'move':
-        return inTurn(id, () => move(spec, ha, at(ha.primary), conf.get(ha.primary) ?? '', step.why));
+        return toPrimary(spec, ha, () => move(spec, ha, at(ha.primary), conf.get(ha.primary) ?? '', step.why));
       case 'admit':
         return `${await admit(machine, gateway, door.admitted ?? [])} sessions of others ended`;
       case 'openGateway':
@@ -396,6 +493,9 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
       case 'retire':
         await retire(id, step.n, at(step.n));
         return 'as was asked for';
+      case 'sweepDrill':
+        await sweepRehearsal({ paths: at(ha.primary).paths, port: primaryPort });
+        return 'it was cut short';
       case 'drill':
         return drill(spec, ha);
     }
@@ -424,10 +524,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
       return did;
     }
     const why = seen.successor !== null && 'why' in seen.successor ? `; nobody takes over: ${seen.successor.why}` : '';
-    return inTurn(spec.id, async () => {
-      if ((await current(spec, ha)).primary !== n) return 'another member is the primary by now';
-      return `${await hands.apply(spec, step, found)}${why}`;
-    });
+    return toPrimary(spec, ha, async () => `${await hands.apply(spec, step, found)}${why}`);
   };
 
   /** What is to be written at a shutdown is written before, while the primary still serves. */
@@ -469,6 +566,10 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     const paths = layout.member(id, ha.primary);
     const server = await findServer(paths);
     if (server === null) throw new NotYet('the primary does not run');
+    // Writes wait for as long as it takes the standby to receive what it lacks.
+    const followers = await followersOf(memberKey(id, ha.primary));
+    const lackingBytes = parseLsn(followers?.end ?? '0/0') - parseLsn(followers?.flushed[memberName(to)] ?? '0/0');
+    if (lackingBytes > SWITCHOVER_LAG_BYTES) throw new NotYet(`member ${to} is ${lackingBytes} bytes behind: it catches up first`);
     await withControl(paths, server.port ?? portOf(ha, ha.primary), (client) => client.query('checkpoint'));
     // Its clients wait, and go on when it is told where the primary is.
     await poolers.hold(layout.service(id));
@@ -476,8 +577,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     await leadTo(layout.gateway(id), NOWHERE);
     await hands.stop(memberKey(id, ha.primary), paths, server, 'fast');
     await caughtUp(id, ha.primary, to);
-    if (!(await records.promote(id, ha.primary, to))) throw new Error(`member ${ha.primary} is the primary no more, by the records`);
-    await notePrimary(id, to);
+    await makePrimary(id, ha.primary, to);
     await takeWrites(id, ha, to);
     const pauseMs = Math.round(performance.now() - begun);
     // Nothing was written that the new primary does not have: the old one can follow it as it is.
@@ -522,6 +622,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
   const retire = async (id: string, n: number, { key, paths }: Found): Promise<void> => {
     monitor.forget(key);
     if (!(await fence(paths))) throw new Error(`member ${n} does not end`);
+    if (dataOf(paths) === 'primary') await archiveLeftovers(machine, paths);
     await discard(machine, id, paths.data);
     // Member 0's directory is the service's.
     if (n > 0) await removeTree(paths.root, machine.cloneMethod);
@@ -531,7 +632,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
   const drill = async (spec: ServiceSpec, ha: HighAvailability): Promise<string> => {
     const { id } = spec;
     // Taken up before it begins: one that is cut short does not kill another primary.
-    if (!(await records.takeDrill(id))) return 'begun before, and cut short';
+    if (!(await records.takeDrill(id))) throw new Error('it was begun before, and cut short: ask for another');
     const kind = ha.drill;
     return rehearse({
       primary: () => ({ paths: layout.member(id, layout.primaryOf(id)), port: portOf(ha, layout.primaryOf(id)) }),
@@ -539,12 +640,17 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
       strike: async () => {
         if (kind === 'switchover') {
           const successor = ha.members.find(({ n }) => n !== ha.primary);
-          if (successor !== undefined) await inTurn(id, () => switchOver(spec, ha, successor.n, 'drill'));
+          if (successor !== undefined) await toPrimary(spec, ha, () => switchOver(spec, ha, successor.n, 'drill')).catch(forGood);
           return;
         }
         lastFailoverMs.delete(id);
+        const successor = await findSuccessor(id, ha);
+        if ('why' in successor) throw new Error(`nothing was killed, for nobody could take over: ${successor.why}`);
         const server = await findServer(layout.member(id, ha.primary));
         if (server !== null) signal(server.postmaster.pid, 'SIGKILL');
+        for (const end = Date.now() + DIES_WITHIN_MS; !(await isDead(id, ha.primary)) && Date.now() < end;) await sleep(2);
+        const choice = await failOver(spec, ha);
+        if ('why' in choice && layout.primaryOf(id) === ha.primary) throw new Error(`nobody took over: ${choice.why}`);
       },
     });
   };
@@ -554,7 +660,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
   const converge = async (spec: ServiceSpec, wanted: HighAvailability, begin: BeginStep): Promise<Verdict> => {
     specs.set(spec.id, spec);
     await failingOver.get(spec.id)?.catch(() => undefined);
-    const ha = await current(spec, wanted);
+    const ha = await inTurn(spec.id, () => current(spec, wanted));
     const seeing = await observe(spec, ha);
     const step = decideHa(spec, ha, seeing.seen);
     const before: Seen = { reachable: seeing.writable, present: seeing.seen.primary.directory === 'ours' };
@@ -708,13 +814,26 @@ export async function setPassword(paths: InstancePaths, statement: string): Prom
   try {
     await withControl(paths, port, async (client) => {
       await client.query(`set statement_timeout = ${PASSWORD_WAIT_MS}`);
-      await client.query(`set local synchronous_commit = on; ${statement}`);
+      const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
+      // The time limit of a statement ends before its commit waits for others. What cannot be ended by asking is ended by leaving.
+      const cancel = (): void => {
+        withControl(paths, port, (other) => other.query('select pg_cancel_backend($1)', [rows[0]?.pid])).catch(() =>
+          client.connection.stream.destroy(),
+        );
+      };
+      const timer = setTimeout(cancel, PASSWORD_WAIT_MS);
+      await client.query(`set local synchronous_commit = on; ${statement}`).finally(() => clearTimeout(timer));
     });
   } catch (error) {
     throw new NoAnswer(error instanceof Error ? error.message : String(error), { cause: error });
   }
 }
 const PASSWORD_WAIT_MS = 3000;
+
+/** What cannot be done now is not waited for. */
+function forGood(error: unknown): never {
+  throw error instanceof NotYet ? new Error(error.message, { cause: error }) : error;
+}
 
 /** Notes steps that are recorded when all is done. */
 function createSteps() {

@@ -2,6 +2,7 @@
  * One connection to every running server: it runs our statements, its closing tells of a death within milliseconds whoever
  * started the server, and a heartbeat on it tells of a hang (performance.md, section 9.7).
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type ClientConfig, type QueryResultRow } from 'pg';
 import { CONTROL_ROLE } from './files.ts';
 import type { InstancePaths } from './layout.ts';
@@ -91,7 +92,8 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
     try {
       // The answer to a late beat still counts: a machine that was busy is no server that hangs.
       await client.query('select 1');
-      if (watches.get(id) !== watch || (await isFrozen(id))) return;
+      while (watches.get(id) === watch && (await isFrozen(id))) await sleep(watch.beats.everyMs);
+      if (watches.get(id) !== watch) return;
     } catch {
       return; // the connection broke: 'end' tells of it
     }

@@ -7,6 +7,7 @@
  * Everything is found by its name: namespaces begin with the installation's, interfaces are `vpc` and `to-ID`.
  */
 import { readdir } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { VpcWay } from '@howdah/contract';
 import { addressAt, ROUTER_HOST, trustedCidr } from '../../cidr.ts';
 import type { VpcSpec } from '../engine.ts';
@@ -78,18 +79,20 @@ export type NetworkSeen = {
 /** The networks of an installation. Changes nothing. */
 export async function findNetworks(prefix: string): Promise<NetworkSeen[]> {
   const names = (await namespaces()).filter((name) => vpcOf(prefix, name) !== null);
-  const found = await Promise.all(
-    names.map(async (name) => {
-      try {
-        return { vpcId: vpcOf(prefix, name) ?? '', ...(await lookAt(name)), listening: await listeners(name) };
-      } catch (error) {
-        if (!(await namespaces()).includes(name)) return null; // removed while it was looked at
-        throw error;
-      }
-    }),
-  );
-  return found.filter((network) => network !== null);
+  const see = async (name: string, attempt = 1): Promise<NetworkSeen | null> => {
+    try {
+      return { vpcId: vpcOf(prefix, name) ?? '', ...(await lookAt(name)), listening: await listeners(name) };
+    } catch (error) {
+      // Removed while it was looked at: it is unmounted first, then its name goes.
+      if (!(await namespaces()).includes(name)) return null;
+      if (attempt === LOOK_ATTEMPTS) throw error;
+      await sleep(50);
+      return see(name, attempt + 1);
+    }
+  };
+  return (await Promise.all(names.map((name) => see(name)))).filter((network) => network !== null);
 }
+const LOOK_ATTEMPTS = 10;
 
 type Seen = Pick<NetworkSeen, 'addresses' | 'peers'>;
 

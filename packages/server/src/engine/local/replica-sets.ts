@@ -23,7 +23,7 @@ import type { Monitor } from './monitor.ts';
 import { assertPlace } from './networks.ts';
 import type { PoolerPlan, Poolers } from './pooler.ts';
 import { isErrno } from './processes.ts';
-import { NOBODY, nodeName, parseLsn, replicationConf } from './replication.ts';
+import { nodeName, parseLsn, replicationConf, WAITS_FOR_NOBODY } from './replication.ts';
 import { fence, findServer, makeInstanceDirectories } from './server.ts';
 import { compareSizes, confOf, createStandbys, dataOf } from './standbys.ts';
 
@@ -279,7 +279,7 @@ export function createReplicaSets({
         const before = await confOf(paths);
         conf.set(
           n,
-          primary === null ? before : replicationConf(name, primary, NOBODY, floorsOf(primary, files?.['postgresql.conf'] ?? '')),
+          primary === null ? before : replicationConf(name, primary, WAITS_FOR_NOBODY, floorsOf(primary, files?.['postgresql.conf'] ?? '')),
         );
         const node = known.nodes.get(n);
         const streaming = node?.streaming === true;

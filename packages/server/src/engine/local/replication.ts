@@ -1,5 +1,5 @@
 /** How the members of a service follow each other: settings, and what the files of a data directory say of how far it has come. */
-import { open, readdir } from 'node:fs/promises';
+import { open, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { InstancePaths } from './layout.ts';
 import { quoted } from './settings.ts';
@@ -21,15 +21,25 @@ export type Quorum = { count: number; members: readonly number[] };
 export const NOBODY: Quorum = { count: 0, members: [] };
 
 /**
+ * Whom a primary waits for. `before`: under whom it has acknowledged writes that those of now are not known to have yet; to be certain of
+ * these writes, so many of each of them have to be alive as well.
+ */
+export type WaitedFor = { now: Quorum; before: readonly Quorum[] };
+
+/** Of one that takes no writes. */
+export const WAITS_FOR_NOBODY: WaitedFor = { now: NOBODY, before: [] };
+
+/**
  * The settings of one member or node.
  *
  * @param upstream whom it follows; null: nobody, it takes writes
+ * @param waitedFor stands in the same file as a whole, so that both are always of the same moment
  * @param limits settings of the primary that one which follows may not be below
  */
 export function replicationConf(
   name: string,
   upstream: { paths: InstancePaths; port: number } | null,
-  quorum: Quorum,
+  waitedFor: WaitedFor,
   limits: Readonly<Record<string, number>> = {},
 ): string {
   const conninfo =
@@ -45,7 +55,8 @@ export function replicationConf(
     ...conninfo,
     // With the default of 5 s every few failovers wait for it (performance.md, section 3).
     'wal_retrieve_retry_interval = 10ms',
-    `synchronous_standby_names = ${quoted(quorumSetting(quorum))}`,
+    `synchronous_standby_names = ${quoted(quorumSetting(waitedFor.now))}`,
+    ...waitedFor.before.map((quorum) => `${BEFORE}${quorumSetting(quorum)}`),
     ...Object.entries(limits).map(([setting, value]) => `${setting} = ${value}`),
     '',
   ].join('\n');
@@ -56,21 +67,42 @@ export function quorumSetting({ count, members }: Quorum): string {
   return count === 0 ? '' : `ANY ${count} (${members.map(memberName).join(', ')})`;
 }
 
-/** The quorum that a file written by {@link replicationConf} asks for. */
-export function quorumOf(conf: string): Quorum {
-  const match = /^synchronous_standby_names = 'ANY (\d+) \(([^)]*)\)'$/m.exec(conf);
+const BEFORE = '# acknowledged before: ';
+
+/** Whom a primary waits for by a file that {@link replicationConf} wrote. */
+export function waitedForOf(conf: string): WaitedFor {
+  const lines = conf.split('\n');
+  const now = lines.find((line) => line.startsWith('synchronous_standby_names = ')) ?? '';
+  return { now: parseQuorum(now), before: lines.filter((line) => line.startsWith(BEFORE)).map(parseQuorum) };
+}
+
+function parseQuorum(text: string): Quorum {
+  const match = /ANY (\d+) \(([^)]*)\)/.exec(text);
   if (match?.[1] === undefined || match[2] === undefined) return NOBODY;
   return { count: Number(match[1]), members: match[2].split(', ').map((name) => Number(name.slice(MEMBER.length))) };
 }
 
 /**
- * Whom the primary shall wait for. Where fewer than wanted follow, writes wait; except right after a promotion, until the first time
- * that enough follow the new primary: what it has is all there is, and its own death loses nothing.
+ * Whom the primary shall wait for. Where fewer than wanted follow, writes wait; except until the first time that as many follow as never
+ * had to before: right after a promotion, when what the primary has is all there is, and where more are asked for than there are yet.
  */
 export function nextQuorum(wanted: number, members: readonly number[], streaming: readonly number[], inForce: Quorum): Quorum {
   if (wanted === 0) return NOBODY;
   if (streaming.length >= wanted) return { count: wanted, members: streaming };
-  return inForce.count === 0 ? NOBODY : { count: wanted, members };
+  return inForce.count < wanted ? inForce : { count: wanted, members };
+}
+
+/** Whom the primary waits for once its quorum is another one. */
+export function nextWaitedFor(next: Quorum, { now, before }: WaitedFor): WaitedFor {
+  // Nobody is waited for: what was acknowledged by anybody is no more than the rest.
+  if (next.count === 0) return WAITS_FOR_NOBODY;
+  const open = [...before, now].filter((quorum) => !covers(next, quorum));
+  return { now: next, before: [...new Map(open.map((quorum) => [quorumSetting(quorum), quorum])).values()] };
+}
+
+/** Whether so many alive of one quorum as make certain of its writes are certain to have those of another as well. */
+function covers(next: Quorum, before: Quorum): boolean {
+  return before.count >= next.count && before.members.every((n) => next.members.includes(n));
 }
 
 // ── positions in the log ─────────────────────────────────────────────────────────────────────────────────────────
@@ -96,14 +128,26 @@ export async function newestTimeline(data: string): Promise<number> {
   return Math.max(0, ...files.map((name) => Number.parseInt(name.slice(0, 8), 16)));
 }
 
+const CHECKPOINT_OFFSET = 32;
+
+/**
+ * Where the last checkpoint of a server begins: its shutdown, when it was stopped in order. PostgreSQL source:
+ * src/include/catalog/pg_control.h, the same since 9.
+ */
+export async function lastCheckpoint(data: string): Promise<bigint> {
+  return (await readFile(join(data, 'global', 'pg_control'))).readBigUInt64LE(CHECKPOINT_OFFSET);
+}
+
 /**
  * Where the log of a server that does not run ends, found by walking its pages from a position on: each carries its own
- * position, by which what is left of a recycled file is told from what was written.
+ * position, by which what is left of a recycled file is told from what was written. A position whose file has been removed is before the
+ * last checkpoint: it is removed by that.
  *
  * @param limitBytes how far to walk
  */
 export async function endOfWal(data: string, timeline: number, from: bigint, limitBytes: bigint): Promise<bigint> {
-  let end = from;
+  const checkpoint = await lastCheckpoint(data);
+  let end = checkpoint > from ? checkpoint : from;
   for (let page = (from / PAGE_BYTES) * PAGE_BYTES; page <= from + limitBytes; page += PAGE_BYTES) {
     const contents = await readPage(join(data, 'pg_wal', walFileName(timeline, page)), page % SEGMENT_BYTES);
     if (contents === null || contents.readBigUInt64LE(PAGE_POSITION_OFFSET) !== page) return end;
@@ -111,6 +155,26 @@ export async function endOfWal(data: string, timeline: number, from: bigint, lim
     if (page + used > end) end = page + used;
   }
   return end;
+}
+
+/** Header of a page of the log, and of the first one of a file; the shortest record (src/include/access/xlog_internal.h, xlogrecord.h). */
+const [PAGE_HEADER_BYTES, FILE_HEADER_BYTES, RECORD_MIN_BYTES] = [24n, 40n, 24];
+
+/** Where a record of the log ends, by the length that it begins with; null: there is none. */
+export async function endOfRecord(data: string, timeline: number, begin: bigint): Promise<bigint | null> {
+  const page = (begin / PAGE_BYTES) * PAGE_BYTES;
+  const contents = await readPage(join(data, 'pg_wal', walFileName(timeline, page)), page % SEGMENT_BYTES);
+  if (contents === null || contents.readBigUInt64LE(PAGE_POSITION_OFFSET) !== page) return null;
+  const lengthBytes = contents.readUInt32LE(Number(begin - page));
+  if (lengthBytes < RECORD_MIN_BYTES) return null;
+  let position = begin;
+  for (let left = BigInt(lengthBytes); ;) {
+    const onPage = PAGE_BYTES - (position % PAGE_BYTES);
+    if (left <= onPage) return position + left;
+    left -= onPage;
+    position += onPage;
+    position += position % SEGMENT_BYTES === 0n ? FILE_HEADER_BYTES : PAGE_HEADER_BYTES;
+  }
 }
 
 async function readPage(path: string, offset: bigint): Promise<Buffer | null> {

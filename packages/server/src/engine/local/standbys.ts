@@ -85,7 +85,9 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
   };
 
   /** Makes a standby anew from the running primary. */
-  const seed = async (found: Found, { primary, slot, conf, why }: Seed): Promise<string> => {
+  const seed = (found: Found, from: Seed): Promise<string> => hands.copying(() => clone(found, from));
+
+  const clone = async (found: Found, { primary, slot, conf, why }: Seed): Promise<string> => {
     const { paths, key } = found;
     const { id, n } = partsOfKey(key);
     const begun = Date.now();

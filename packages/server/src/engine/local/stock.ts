@@ -5,8 +5,8 @@
 import { mkdir, readdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { assertSpaceFor, cloneTree, removeTree } from './clone.ts';
+import { flushFileSystem } from './flush.ts';
 import type { Machine } from './machine.ts';
-import { run } from './run.ts';
 import type { Template } from './templates.ts';
 
 /** Services that were just asked for come first: the next clone is made when nobody has taken one for this long. */
@@ -36,7 +36,7 @@ export function createStock({ layout, cloneMethod, owner }: Machine) {
     await removeTree(place, cloneMethod);
     await mkdir(place);
     await cloneTree(template.data, join(place, 'data'), cloneMethod, owner);
-    await run('sync', ['-f', place]);
+    await flushFileSystem(place);
     ready.add(template.name);
   };
 

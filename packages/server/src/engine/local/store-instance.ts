@@ -3,12 +3,12 @@ import { readFile, rename, writeFile } from 'node:fs/promises';
 import type { ClientConfig } from 'pg';
 import { cloneTree, removeTree } from './clone.ts';
 import { configFiles, CONTROL_ROLE } from './files.ts';
+import { flushFileSystem } from './flush.ts';
 import { writeSystemIdentifier } from './identity.ts';
 import { installationFor, missingFor, type Installation } from './installations.ts';
 import { instancePaths } from './layout.ts';
 import type { Machine } from './machine.ts';
 import { isErrno } from './processes.ts';
-import { run } from './run.ts';
 import { findServer, launch, makeInstanceDirectories, phaseOf, stopServer, waitUntilReady, whyItEnded, writeConfig } from './server.ts';
 import type { Templates } from './templates.ts';
 
@@ -77,7 +77,7 @@ async function installationOfStore(machine: Machine, templates: Templates): Prom
   await cloneTree(template.data, unfinished.data, machine.cloneMethod, machine.owner);
   await writeSystemIdentifier(unfinished.data);
   await writeFile(unfinished.marker, JSON.stringify({ id: 'store', installation: chosen.name }), { flush: true });
-  await run('sync', ['-f', unfinished.data]);
+  await flushFileSystem(unfinished.data);
   await rename(unfinished.root, paths.root);
   return chosen;
 }

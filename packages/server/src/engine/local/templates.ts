@@ -8,6 +8,7 @@ import { Client } from 'pg';
 import { ADMIN_ROLE, DATABASE_NAME, EXTENSION_OF_ADDON, type Addon, type AddonExtension } from '@howdah/contract';
 import { assertSpaceFor, makeCloneable, removeTree } from './clone.ts';
 import { CONTROL_ROLE, configFiles } from './files.ts';
+import { flushFileSystem } from './flush.ts';
 import type { Installation } from './installations.ts';
 import { instancePaths, type InstancePaths } from './layout.ts';
 import type { Machine } from './machine.ts';
@@ -76,7 +77,7 @@ async function openOrMake(
   if (machine.owner !== null) await chown(unfinished.data, machine.owner.uid, machine.owner.gid);
   await initialise(machine, unfinished, installation);
   await furnish(machine, unfinished, installation, extensions);
-  await run('sync', ['-f', unfinished.data]);
+  await flushFileSystem(unfinished.data);
   await rename(unfinished.root, paths.root);
   await writeFile(paths.marker, JSON.stringify({ template: installation.version }), { flush: true });
   return { name: basename(paths.root), data: paths.data };
@@ -129,8 +130,8 @@ async function furnish(
 }
 
 /**
- * What tsdbadmin may: own its database, make and grant roles, see all statistics, replicate logically (pg_hba.conf keeps physical
- * replication out). What it may not, because it is no superuser and belongs to none of the roles for it: read or write the server's
+ * What tsdbadmin may: own its database, make and grant roles, see all statistics, replicate logically. (A connection for that
+ * takes the commands of physical replication too: all that they reach is its own server's. pg_hba.conf refuses the connections that are for nothing else.) What it may not, because it is no superuser and belongs to none of the roles for it: read or write the server's
  * files, run programs, add untrusted languages, change our settings or our role.
  */
 function roleStatements(): string[] {

@@ -2,7 +2,7 @@
  * Backups that prove themselves: the newest snapshot of a service is restored beside it, started without TCP, rolled forward to the
  * end of the WAL, checked and thrown away. The service goes on meanwhile and learns nothing of it.
  */
-import { readdir, readFile, statfs } from 'node:fs/promises';
+import { readdir, statfs } from 'node:fs/promises';
 import { setPriority } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -10,15 +10,16 @@ import { Client } from 'pg';
 import { DATABASE_NAME, type Verification } from '@howdah/contract';
 import { DISK_FULL_PERCENT } from '../../disk.ts';
 import type { RunStep, ServiceSpec } from '../engine.ts';
-import { listSnapshots, materialise, reach, recoveryConf, writeOwned, writeVerification, type KeptSnapshot } from './backups.ts';
+import { listSnapshots, materialise, portOf, reach, recoveryConf, writeOwned, writeVerification, type KeptSnapshot } from './backups.ts';
 import { compareCatalogs, readCatalogSizes, type CatalogSizes, type Comparison } from './catalogs.ts';
 import { checkPages } from './checksums.ts';
 import { removeTree } from './clone.ts';
 import { configFiles, CONTROL_ROLE } from './files.ts';
 import type { Installation } from './installations.ts';
-import { instancePaths, type InstancePaths } from './layout.ts';
+import { instancePaths, memberKey, type InstancePaths } from './layout.ts';
 import type { Machine } from './machine.ts';
 import type { Monitor } from './monitor.ts';
+import { formatLsn, lastCheckpoint, parseLsn } from './replication.ts';
 import { findServer, launch, makeInstanceDirectories, stopServer, waitUntilReady, whyItEnded, writeConfig } from './server.ts';
 import { extensionsOf } from './templates.ts';
 
@@ -70,8 +71,8 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
    * @throws what `signal` was aborted with; Error when there is no snapshot
    */
   const verify = async (spec: ServiceSpec, installation: Installation, runStep: RunStep, signal: AbortSignal): Promise<Verification> => {
-    const paths = machine.layout.member(spec.id, machine.layout.primaryOf(spec.id));
-    const copy = copyOf(spec.id);
+    const primary = machine.layout.primaryOf(spec.id);
+    const [key, paths, copy] = [memberKey(spec.id, primary), machine.layout.member(spec.id, primary), copyOf(spec.id)];
     await sweep();
     const [snapshot] = await listSnapshots(paths);
     if (snapshot === undefined) throw new Error('it has no snapshot yet: its first one is taken within a minute of its birth');
@@ -79,7 +80,10 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
     const cutShort = (): void => void kill(copy).catch(() => undefined);
     signal.addEventListener('abort', cutShort);
     try {
-      const verification = await prove({ spec, installation, paths, copy, snapshot }, runStep, signal);
+      const verification = await prove({ spec, installation, key, paths, copy, snapshot }, runStep, signal);
+      // What was read from may have been made anew meanwhile: that tells nothing of the backup.
+      if (!verification.succeeded && machine.layout.primaryOf(spec.id) !== primary)
+        throw new Error(`member ${primary} ceased to be the primary meanwhile: ask for it again`);
       await writeVerification(paths, snapshot.id, verification);
       return verification;
     } finally {
@@ -91,6 +95,8 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
   type Subject = {
     spec: ServiceSpec;
     installation: Installation;
+    /** Of the service's primary, which is asked what the copy is compared with. */
+    key: string;
     paths: InstancePaths;
     copy: InstancePaths;
     snapshot: KeptSnapshot;
@@ -125,7 +131,7 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
         recovery.pointMs = Math.max(reached.lastCommitMs, subject.snapshot.takenMs);
         if (reached.position < before.position) {
           throw new Error(
-            `it ends at ${formatPosition(reached.position)}, and the service has written up to ${formatPosition(before.position)} at least: WAL between the two is damaged`,
+            `it ends at ${formatLsn(reached.position)}, and the service has written up to ${formatLsn(before.position)} at least: WAL between the two is damaged`,
           );
         }
         return `accepting connections after ${recovery.seconds.toFixed(1)} s, with all up to ${new Date(recovery.pointMs).toISOString()}`;
@@ -167,17 +173,17 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
     try {
       // A commit that no user sees: the one that recovery has to come to.
       const [mark] = await monitor.query<{ position: string }>(
-        subject.spec.id,
+        subject.key,
         "select pg_logical_emit_message(true, 'howdah', 'verify')::text as position",
       );
-      return { position: parsePosition(mark?.position ?? '0/0'), catalogs: await catalogsOf(subject) };
+      return { position: parseLsn(mark?.position ?? '0/0'), catalogs: await catalogsOf(subject) };
     } catch {
-      return { position: await lastCheckpoint(subject.paths), catalogs: null }; // it does not run, or not at this moment
+      return { position: await lastCheckpoint(subject.paths.data), catalogs: null }; // it does not run, or not at this moment
     }
   };
 
-  const catalogsOf = ({ spec, paths }: Subject): Promise<CatalogSizes> =>
-    withClient(paths, DATABASE_NAME, readCatalogSizes, spec.endpoint.port);
+  const catalogsOf = async ({ paths }: Subject): Promise<CatalogSizes> =>
+    withClient(paths, DATABASE_NAME, readCatalogSizes, await portOf(paths));
 
   const startCopy = async ({ spec, installation, copy }: Subject, signal: AbortSignal): Promise<void> => {
     // The smallest settings: a copy must not take the memory that the service's size promises.
@@ -258,7 +264,7 @@ async function endOfReplay(client: Client): Promise<{ position: bigint; lastComm
   const { rows } = await client.query<{ position: string | null; committed: Date | null }>(
     'select pg_last_wal_replay_lsn()::text as position, pg_last_xact_replay_timestamp() as committed',
   );
-  return { position: parsePosition(rows[0]?.position ?? '0/0'), lastCommitMs: rows[0]?.committed?.getTime() ?? 0 };
+  return { position: parseLsn(rows[0]?.position ?? '0/0'), lastCommitMs: rows[0]?.committed?.getTime() ?? 0 };
 }
 
 /** Checks every table and B-tree of every database: pages, rows, order, and that indexes name every row. */
@@ -334,24 +340,4 @@ async function withClient<T>(paths: InstancePaths, database: string, use: (clien
   } finally {
     await client.end();
   }
-}
-
-const CHECKPOINT_OFFSET = 32;
-
-/**
- * Where the last checkpoint of a server that does not run begins: its shutdown, when it was stopped in order. PostgreSQL source:
- * src/include/catalog/pg_control.h, the same since 9.
- */
-async function lastCheckpoint(paths: InstancePaths): Promise<bigint> {
-  return (await readFile(join(paths.data, 'global', 'pg_control'))).readBigUInt64LE(CHECKPOINT_OFFSET);
-}
-
-/** A position in the WAL, as PostgreSQL writes it: two hexadecimal halves. */
-function parsePosition(text: string): bigint {
-  const [high = '0', low = '0'] = text.split('/');
-  return (BigInt(`0x${high}`) << 32n) | BigInt(`0x${low}`);
-}
-
-function formatPosition(position: bigint): string {
-  return `${(position >> 32n).toString(16).toUpperCase()}/${(position & 0xffff_ffffn).toString(16).toUpperCase()}`;
 }

@@ -1,0 +1,141 @@
+/**
+ * The machine goes down: the disk is copied at one moment, as it is and without what the kernel has still to write, and an installation is
+ * started on the copy as after a boot. What was acknowledged before that moment is there.
+ */
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, statfs, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { findProgram } from '../src/engine/local/daemon.ts';
+import { unmount } from '../src/engine/local/loop.ts';
+import { currentBoot } from '../src/engine/local/marker.ts';
+import { run } from '../src/engine/local/run.ts';
+import { connectTo, install, type Installation, type Service } from './harness.ts';
+import { killPrimary, untilConnected, untilRedundant, type Born } from './ha-load.ts';
+
+const GIB = 1024 ** 3;
+const KINDS = ['btrfs', 'xfs', 'ext4'] as const;
+
+/** Why no disk can be had here; null: one can. */
+async function whyNone(): Promise<string | null> {
+  if (process.getuid?.() !== 0) return 'it takes root';
+  const { bavail, bsize } = await statfs(tmpdir());
+  if (bavail * bsize < 8 * GIB) return `${tmpdir()} has less than 8 GB free; TMPDIR names another`;
+  try {
+    for (const kind of KINDS) await (await makeDisks(kind)).remove();
+    return null;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+/** A disk that can be copied at one moment: its image stands on an XFS, in an image itself. */
+async function makeDisks(kind: (typeof KINDS)[number]) {
+  const directory = await mkdtemp(join(tmpdir(), 'hd-cut-'));
+  await chmod(directory, 0o755);
+  const [host, below, mounted] = [join(directory, 'host'), join(directory, 'below'), join(directory, 'disk')];
+  const image = (name: string): string => join(below, name);
+  const remove = async (): Promise<void> => {
+    for (const mount of [mounted, below]) await run('umount', [mount]).catch(() => '');
+    await rm(directory, { recursive: true });
+  };
+  try {
+    await mkdir(below);
+    await mkdir(mounted);
+    await run('truncate', ['-s', '16G', host]);
+    await run('mkfs.xfs', ['-q', host]);
+    await run('mount', ['-o', 'loop', host, below]);
+    await run('truncate', ['-s', '4G', image('running')]);
+    await run(`mkfs.${kind}`, ['-q', image('running')]);
+    await run('mount', ['-o', 'loop', image('running'), mounted]);
+  } catch (error) {
+    await remove();
+    throw error;
+  }
+  return {
+    mounted,
+    copy: (name: string) => run('cp', ['--reflink=always', image('running'), image(name)]),
+    /** Puts a copy in place of the disk. */
+    swap: async (name: string): Promise<void> => {
+      await unmount(mounted);
+      await run('mount', ['-o', 'loop', image(name), mounted]);
+    },
+    remove,
+  };
+}
+
+/** What tells of the boot in which it was made tells of another one. */
+async function reboot(services: string): Promise<void> {
+  const boot = await currentBoot();
+  const files = (await readdir(services, { recursive: true })).filter((path) => /(^|\/)(howdah\.json|seeded)$/.test(path));
+  for (const path of files) {
+    const text = await readFile(join(services, path), 'utf8');
+    await writeFile(join(services, path), text.replaceAll(boot, 'the one before'));
+  }
+}
+
+const none = await whyNone();
+if (none !== null) process.stderr.write(`power-cut.test.ts is skipped: ${none}\n`);
+const replicas = (await findProgram('haproxy')) !== null;
+
+describe.runIf(none === null)('what was acknowledged is there after the machine went down', () => {
+  test.each(KINDS)('on %s', async (kind) => {
+    const disks = await makeDisks(kind);
+    let cloud: Installation | null = null;
+    try {
+      const home = join(disks.mounted, 'home');
+      await mkdir(home);
+      const running = (cloud = await install({ HOWDAH_HOME: home, HOWDAH_FAILOVER_REST_SECONDS: '0' }));
+      /** Writes a row to a service, then copies the disk at once. */
+      const cuts: { name: string; service: Born; rows: number }[] = [];
+      const writeAndCut = async (name: string, service: Born): Promise<void> => {
+        const client = await untilConnected(running, service);
+        await client.query('create table if not exists t (n integer)');
+        const { rows } = await client.query<{ rows: number }>(
+          'with added as (insert into t values (1)) select count(*)::int + 1 as rows from t',
+        );
+        await disks.copy(name);
+        await client.end();
+        cuts.push({ name, service, rows: rows[0]?.rows ?? NaN });
+      };
+      const forkOf = async (parent: Service, body: object): Promise<Born> => {
+        const { body: answer } = await running.request('POST', `/services/${parent.service_id}/forkService`, body);
+        const { service_id, initial_password } = Object(answer);
+        return { ...(await running.until(String(service_id), 'READY')), initial_password: String(initial_password) };
+      };
+
+      const parent = await running.create({ name: 'parent', service_type: 'POSTGRES' });
+      await writeAndCut('a service', parent);
+      await writeAndCut('a fork of now', await forkOf(parent, { fork_strategy: 'NOW' }));
+      await writeAndCut('a fork of its birth', await forkOf(parent, { fork_strategy: 'LAST_SNAPSHOT' }));
+      await writeAndCut('a fork of a moment', await forkOf(parent, { fork_strategy: 'PITR', target_time: new Date().toISOString() }));
+      if (replicas) {
+        const pair = await running.create({ name: 'pair', service_type: 'POSTGRES', replica_count: 1, sync_replica_count: 1 });
+        await writeAndCut('a pair', pair);
+        await killPrimary(running, pair);
+        await writeAndCut('a pair after a failover', pair);
+        await untilRedundant(running, pair, 1, 1);
+        await writeAndCut('a pair, whole again', pair);
+        // While nobody else follows, the third is made: writes need not wait for one that is not there.
+        await running.request('POST', `/services/${pair.service_id}/setHA`, { replica_count: 2, sync_replica_count: 2 });
+        await untilRedundant(running, pair, 2, 2);
+        await writeAndCut('three, of which two are waited for', pair);
+      }
+
+      for (const { name, service, rows } of cuts) {
+        expect((await running.stop('SIGTERM'), await running.cli('down', '--databases')).code).toBe(0);
+        await disks.swap(name);
+        await reboot(join(home, 'data', 'services'));
+        await running.up();
+        await running.until(service.service_id, 'READY');
+        const client = await connectTo(running, service, service.initial_password);
+        expect((await client.query<{ rows: number }>('select count(*)::int as rows from t')).rows, name).toEqual([{ rows }]);
+        await client.end();
+        expect(await running.audit(), name).toEqual([]);
+      }
+    } finally {
+      await cloud?.destroy().catch(() => []);
+      await disks.remove();
+    }
+  });
+});
