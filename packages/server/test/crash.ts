@@ -169,14 +169,15 @@ async function problemsOf(
   }
 }
 
-/** What goes on, and what the control plane said last: for a scene that did not end. */
+/** What goes on, and what the control plane noted last: for a scene that did not end. */
 async function stateOf(cloud: Installation): Promise<string[]> {
-  const said = cloud.output.join('').trimEnd().split('\n').slice(-20);
+  const noted = (await readFile(join(cloud.home, 'logs', 'control.log'), 'utf8')).trimEnd().split('\n').slice(-40);
   const open = (await cloud.operations()).filter(({ finished }) => finished === null);
   const services = await Promise.all(
     [...new Set(open.map(({ service_id: id }) => id))].map((id) => cloud.request('GET', `/services/${id}`)),
   );
-  return [...open, ...services.map(({ body }) => body)].map((one) => JSON.stringify(one)).concat(said);
+  const shown = [...open, ...services.map(({ body }) => body)].map((one) => JSON.stringify(one));
+  return [...shown, ...(await cloud.audit()), ...noted.map((line) => line.slice(0, 500))];
 }
 
 /** The effects of a run, with a mark at the one that was struck at. */
