@@ -1,5 +1,5 @@
 /** Backups that prove themselves, and warnings of what will become trouble. */
-import { lstat, open, readdir, readFile, realpath, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { lstat, open, readdir, readFile, realpath, rename, rm, symlink, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -250,12 +250,19 @@ describe('a backup that is damaged is found', () => {
     const { archive, data } = await pathsOf(service);
     const archived = async () => (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).toSorted();
     await execute(service, 'create table t (n int)');
+    /** The moments before and after what was written into a file. */
+    const writtenInto = new Map<string, [number, number]>();
     for (let file = 0; file < 4; file++) {
+      const before = Date.now();
       await execute(service, `insert into t values (${file})`);
+      const [row] = await execute(service, 'select pg_walfile_name(pg_current_wal_lsn()) as file');
+      writtenInto.set(String(row?.['file']), [before, Date.now()]);
       await asHowdah(service, 'select pg_switch_wal()');
     }
     await expect.poll(async () => (await archived()).length, SEEN).toBeGreaterThan(3);
-    const lost = (await archived())[2] ?? '';
+    const [, last = '', lost = ''] = await archived();
+    // However late it was archived.
+    await utimes(join(archive, last), Date.now() / 1000 + 3600, Date.now() / 1000 + 3600);
     await flip(join(archive, lost), FIRST_RECORD_BYTE);
     expect(await verify(service)).toMatchObject({
       status: 'failed',
@@ -276,6 +283,9 @@ describe('a backup that is damaged is found', () => {
     expect(outcomeOf(await verify(service))).toEqual(PROVED);
     // What was lost cannot be reached still, and that is said.
     const [gap] = (await backupsOf(service)).window.gaps ?? [];
+    const [begun, ended] = writtenInto.get(last) ?? [];
+    expect(Date.parse(gap?.after ?? '')).toBeGreaterThanOrEqual(Number(begun));
+    expect(Date.parse(gap?.after ?? '')).toBeLessThanOrEqual(Number(ended));
     const lostFor = `${reason}: nothing between ${gap?.after} and ${gap?.before} can be reached`;
     await expect
       .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)

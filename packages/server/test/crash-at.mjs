@@ -12,11 +12,12 @@
  * @typedef {{
  *   roles: Record<string, string>,
  *   at: null | {
- *     effect: string, nth: number, when: 'before' | 'during' | 'after', delayMs: number, strike: 'kill' | 'hold' | { server: string },
+ *     effect: string, nth: number, when: 'before' | 'during' | 'after', delayMs: number, strike: 'kill' | 'hold' | 'lose' | { server: string },
  *   },
  * }} Plan roles: what to call services by id; one that is missing is "new", and what concerns "other" ones is left out.
  * delayMs: during means so long after it began.
- * kill: this process. hold: that effect (before it) until the file `release` is there. server: the role of the service whose PostgreSQL is killed, or "store".
+ * kill: this process. hold: that effect (before it) until the file `release` is there. lose: the answer to that statement (after it), with
+ * its connection. server: the role of the service whose PostgreSQL is killed, or "store".
  */
 import childProcess from 'node:child_process';
 import fs, { appendFileSync, existsSync, readdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
@@ -108,7 +109,8 @@ function note(name) {
   return at === null || struck || at.effect !== name || at.nth !== nth ? null : at;
 }
 
-function strike(at) {
+/** @param socket whence the answer comes that tells of the effect */
+function strike(at, socket) {
   // Its time may be over.
   readPlan();
   if (struck || plan?.at !== at) return;
@@ -121,7 +123,14 @@ function strike(at) {
     throw error;
   }
   if (at.strike === 'kill') kill(process.pid, 'SIGKILL');
+  else if (at.strike === 'lose') lose(socket);
   else if (at.strike !== 'hold' && !killServer(at.strike.server)) writeFileSync(claim, 'no');
+}
+
+/** What has just come on a socket never came. */
+function lose(socket) {
+  socket.removeAllListeners('data');
+  socket.destroy();
 }
 
 /** Kills the first process of a service's PostgreSQL, as the machine's want of memory would. @returns whether it ran */
@@ -269,7 +278,7 @@ Socket.prototype.write = function writeNoting(chunk, ...rest) {
   const at = note(name);
   if (at?.when === 'before') strike(at);
   // Its answer says that it was done.
-  if (at !== null && at.when !== 'before') this.prependOnceListener('data', () => strike(at));
+  if (at !== null && at.when !== 'before') this.prependOnceListener('data', () => strike(at, this));
   return send();
 };
 

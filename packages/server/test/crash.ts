@@ -13,8 +13,11 @@ import { connectTo, install, makeHome, type Installation } from './harness.ts';
 
 /** Before, some time into, or after the nth time of an effect. */
 export type Point = { effect: string; nth: number; when: 'before' | 'during' | 'after'; delayMs: number };
-/** What a strike does: ends the control plane; holds it until released; ends the PostgreSQL of a service by its role, or the records'. */
-export type Strike = 'kill' | 'hold' | { server: string };
+/**
+ * What a strike does: ends the control plane; holds it until released; loses the answer to a statement, with the connection; ends the
+ * PostgreSQL of a service by its role, or the records'.
+ */
+export type Strike = 'kill' | 'hold' | 'lose' | { server: string };
 
 /** A strike at a point. */
 export type Hit = Point & { strike: Strike };
@@ -251,7 +254,12 @@ export function hitsOf(points: readonly Point[], { servers }: Playable): Hit[] {
       .filter(({ when }, index) => when !== 'before' && (server !== 'new' || launch === -1 || index >= launch))
       .map((point): Hit => ({ ...point, strike: { server } })),
   );
-  return [...points.map((point): Hit => ({ ...point, strike: 'kill' })), ...atServers];
+  const statements = points.filter(({ effect, when }) => when === 'after' && /^(commit|tell) /.test(effect));
+  return [
+    ...points.map((point): Hit => ({ ...point, strike: 'kill' })),
+    ...statements.map((point): Hit => ({ ...point, strike: 'lose' })),
+    ...atServers,
+  ];
 }
 
 /** `count` of them, evenly spread, beginning where the seed says. */
@@ -265,6 +273,7 @@ export function sample<T>(all: readonly T[], count: number, random: () => number
 
 /** A hit in words. */
 export function describeHit({ effect, nth, when, delayMs, strike }: Hit): string {
+  if (strike === 'lose') return `the answer lost of ${effect}${nth === 1 ? '' : ` (time ${nth})`}`;
   const victim = typeof strike === 'string' ? 'the control plane' : `PostgreSQL of ${strike.server}`;
   return `${victim} killed ${when === 'during' ? `${delayMs} ms into` : when} ${effect}${nth === 1 ? '' : ` (time ${nth})`}`;
 }

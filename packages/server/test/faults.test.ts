@@ -5,6 +5,7 @@ import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { findServer, runningServers } from '../src/engine/local/server.ts';
 import { childrenOf, findProcess, signal } from '../src/engine/local/processes.ts';
@@ -30,9 +31,9 @@ async function postmasterOf(service: Pick<Service, 'service_id'>): Promise<numbe
 }
 
 /** Waits until an operation of this kind has ended well, and returns it. */
-async function succeeded(service: Pick<Service, 'service_id'>, kind: string) {
+async function succeeded(service: Pick<Service, 'service_id'>, kind: string, at = cloud) {
   for (;;) {
-    const found = (await cloud.operations(service.service_id)).find(
+    const found = (await at.operations(service.service_id)).find(
       (operation) => operation.kind === kind && operation.status === 'succeeded',
     );
     if (found !== undefined) return found;
@@ -89,6 +90,19 @@ describe('a database that dies', () => {
     await rename(join(data, 'global', 'pg_control.away'), join(data, 'global', 'pg_control'));
     await cloud.until(service.service_id, 'READY');
   });
+});
+
+test('a death that nobody is told of is found all the same', async () => {
+  const deaf = await install({
+    PLANT: 'deaf',
+    NODE_OPTIONS: `--import ${fileURLToPath(new URL('planted.mjs', import.meta.url))}`,
+  });
+  const service = await deaf.create({ name: 'unheard', service_type: 'POSTGRES' });
+  const server = await findServer(createLayout(join(deaf.home, 'data')).service(service.service_id));
+  signal(server?.postmaster.pid ?? 0, 'SIGKILL');
+  await succeeded(service, 'repair', deaf);
+  await (await connectTo(deaf, service, service.initial_password)).end();
+  expect(await deaf.destroy()).toEqual([]);
 });
 
 describe('a database that hangs', () => {

@@ -14,6 +14,11 @@ const PLANTS = {
   ],
   // The one with the least of the log takes over.
   'wrong-standby': [['Number(b.received - a.received)', 'Number(a.received - b.received)']],
+  // No death is heard of.
+  deaf: [
+    ['client.once("end", () => {', 'client.once("end", () => { return;'],
+    ['if (!silentSince.has(id)) silentSince.set(id, begunMs);\n      changed(id);', ''],
+  ],
   // A node of a read replica set gets connections however far it is behind.
   'no-lag-limit': [['return bytes <= readLagLimit.bytes && seconds <= readLagLimit.seconds;', 'return true;']],
   // A node is restarted while it is led to.

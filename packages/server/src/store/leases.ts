@@ -26,6 +26,16 @@ export async function dueServices(db: Db, limit: number): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
+/** Ids of services whose lease has ended without being given back: whoever looked has forgotten them. */
+export async function abandonedServices(db: Db): Promise<string[]> {
+  const rows = await db
+    .selectFrom('services')
+    .select('id')
+    .where('lease_until', '<', sql<Date>`now()`)
+    .execute();
+  return rows.map(({ id }) => id);
+}
+
 /** Everything that runs or is on its way wants a look: after a start of the control plane. */
 export async function makeAllDue(db: Db): Promise<void> {
   await db

@@ -22,7 +22,8 @@ export function Backups() {
     <Load query={useBackups()}>
       {(backups) => (
         <div className={classes.stack}>
-          {backups.problem !== null && (
+          {backups.problem !== null && service.warnings?.some(({ message }) => message === backups.problem) !== true && (
+            // The service's own warnings stand above all of its pages.
             <Notice tone="warn">
               <p>{backups.problem}</p>
             </Notice>

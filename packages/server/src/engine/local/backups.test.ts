@@ -1,9 +1,10 @@
-import { mkdir, mkdtemp, realpath, rm, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { describeBackups, missingWal, reach, reachable, type Interval } from './backups.ts';
 import { instancePaths, type InstancePaths } from './layout.ts';
+import { commitAt, walFile } from './wal.testing.ts';
 
 /** A snapshot that leads to now, or to where a file is missing. */
 const from = (takenMs: number, latestMs: number, hole: string | null = null): Interval => ({ takenMs, latestMs, hole });
@@ -93,8 +94,8 @@ describe('how far a snapshot leads', () => {
     const hourAgo = Math.floor(Date.now() / 1000) * 1000 - 3_600_000;
     const taken = await Promise.all([0, 2, 4, 6].map((first, index) => snapshot(`s${index}`, hourAgo + index * 2000, first)));
     for (const number of [0, 1, 2, 4, 5, 6]) await writeFile(join(paths.archive, wal(number)), '');
-    const lastS = hourAgo / 1000 + 3;
-    await utimes(join(paths.archive, wal(2)), lastS, lastS);
+    const lastMs = hourAgo + 3000;
+    await writeFile(join(paths.archive, wal(2)), walFile([commitAt(new Date(lastMs).toISOString())]));
     for (const number of [6, 7, 8]) await writeFile(join(paths.data, 'pg_wal', wal(number)), '');
     const alone = await Promise.all(taken.map((each) => reach(paths, each)));
     expect(alone.map(({ hole, files }) => ({ hole, files }))).toEqual([
@@ -109,8 +110,18 @@ describe('how far a snapshot leads', () => {
       earliest: at(hourAgo),
       latest: at(alone[3]?.latestMs),
       days: 1,
-      gaps: [{ after: at(lastS * 1000), before: at(hourAgo + 4000) }],
+      gaps: [{ after: at(lastMs), before: at(hourAgo + 4000) }],
     });
+  });
+
+  test('up to the last commit before a hole, in whichever file that is', async () => {
+    const hourAgo = Date.now() - 3_600_000;
+    const alone = await snapshot('s0', hourAgo, 0);
+    const commit = commitAt(new Date(hourAgo + 5).toISOString());
+    for (const [number, records] of [[commit, commit], [commit], [], []].entries())
+      await writeFile(join(paths.archive, wal(number)), walFile(records));
+    await writeFile(join(paths.archive, wal(5)), walFile([commitAt(new Date().toISOString())]));
+    expect(await reach(paths, alone)).toEqual({ hole: wal(4), latestMs: hourAgo + 5, files: 4 });
   });
 
   test('the window has a gap where a file that a snapshot begins with is missing', async () => {

@@ -14,6 +14,7 @@ import type { BackupPolicy } from '../../config.ts';
 import { renameDurably, writeDurably } from '../../durable.ts';
 import { EngineUnavailable, type Origin } from '../engine.ts';
 import { assertSpaceFor, bytesBelow, cloneTree, removeTree, type Exclusions } from './clone.ts';
+import { portIn } from './files.ts';
 import { flushFileSystem } from './flush.ts';
 import { writeSystemIdentifier } from './identity.ts';
 import { instancePaths, type InstancePaths } from './layout.ts';
@@ -21,10 +22,10 @@ import { readLogs } from './logs.ts';
 import type { Machine } from './machine.ts';
 import { controlConnection } from './monitor.ts';
 import { isErrno, readOrNull } from './processes.ts';
-import { endOfRecord, endOfWal, newestTimeline, parseLsn, walFileName } from './replication.ts';
 import { quoted } from './settings.ts';
 import { run } from './run.ts';
 import { findServer, phaseOf } from './server.ts';
+import { endOfRecord, endOfWal, lastCommitMs, newestTimeline, parseLsn, walFileName } from './wal.ts';
 
 /** What is asked for cannot be done at this moment, and will be in the next. */
 export class NotYet extends Error {}
@@ -444,22 +445,33 @@ async function lookAtWal(paths: InstancePaths): Promise<(snapshot: Snapshot) => 
   const archived = await walFilesIn(paths.archive);
   const newest = [...archived, ...inPlace].toSorted().at(-1);
   const history = await timelineHistory(paths, newest ?? '');
-  /** From a file on: which is the first that is missing, the last before it, and how many there are. */
-  type Run = { hole: string | null; before: string | null; files: number };
+  /** From a file on: which is the first that is missing, and how many there are before it. */
+  type Run = { hole: string | null; files: number };
   const known = new Map<string, Run>();
   const runFrom = (first: string): Run => {
-    let before: string | null = null;
     let files = 0;
     for (let wal = first; wal <= (newest ?? first); wal = followingWalFile(wal, history), files++) {
       const rest = known.get(wal);
-      if (rest !== undefined) return { hole: rest.hole, before: rest.before ?? before, files: files + rest.files };
+      if (rest !== undefined) return { hole: rest.hole, files: files + rest.files };
       // The file in place that is being written may be followed by recycled ones; a gap before an archived one is a hole.
-      if (!archived.has(wal) && !inPlace.has(wal)) return { hole: wal, before, files };
-      before = wal;
+      if (!archived.has(wal) && !inPlace.has(wal)) return { hole: wal, files };
     }
-    return { hole: null, before, files };
+    return { hole: null, files };
   };
-  const writtenMs = async (wal: string) => (await stat(join(archived.has(wal) ? paths.archive : join(paths.data, 'pg_wal'), wal))).mtimeMs;
+  const commitOf = new Map<string, Promise<number | null>>();
+  const lastCommitOf = async (wal: string): Promise<number | null> =>
+    lastCommitMs(await readFile(join(archived.has(wal) ? paths.archive : join(paths.data, 'pg_wal'), wal)));
+  /** When the last commit was made before a hole: whoever asks for a later moment may ask for what is lost. Null: there is none from that file on. */
+  const lastCommitBefore = async (hole: string, first: string): Promise<number | null> => {
+    const files: string[] = [];
+    for (let wal = first; wal < hole; wal = followingWalFile(wal, history)) files.push(wal);
+    for (const wal of files.toReversed()) {
+      if (!commitOf.has(wal)) commitOf.set(wal, lastCommitOf(wal));
+      const ms = await commitOf.get(wal);
+      if (ms != null) return ms;
+    }
+    return null;
+  };
   const lastWrittenMs = async () =>
     (await findServer(paths)) === null ? (await stat(join(paths.data, 'global', 'pg_control'))).mtimeMs : Date.now();
   let endMs: Promise<number> | null = null;
@@ -467,9 +479,9 @@ async function lookAtWal(paths: InstancePaths): Promise<(snapshot: Snapshot) => 
     const first = onItsTimeline(firstWal, history);
     const run = runFrom(first);
     known.set(first, run);
-    const { hole, before, files } = run;
-    const lostMs = before === null ? takenMs : await writtenMs(before);
-    return { hole, latestMs: Math.max(takenMs, hole === null ? await (endMs ??= lastWrittenMs()) : lostMs), files };
+    const { hole, files } = run;
+    const latestMs = hole === null ? await (endMs ??= lastWrittenMs()) : ((await lastCommitBefore(hole, first)) ?? takenMs);
+    return { hole, latestMs: Math.max(takenMs, latestMs), files };
   };
 }
 
@@ -718,9 +730,9 @@ export function nextWalFile(name: string): string {
 
 /** The port in the name of a server's socket: of a service's only server its own, of a member one behind the gateway. */
 export async function portOf(paths: InstancePaths): Promise<number> {
-  const port = /^port = (\d+)$/m.exec(await readFile(join(paths.config, 'postgresql.conf'), 'utf8'))?.[1];
-  if (port === undefined) throw new EngineUnavailable(`${paths.config}/postgresql.conf names no port`);
-  return Number(port);
+  const port = portIn(await readFile(join(paths.config, 'postgresql.conf'), 'utf8'));
+  if (port === null) throw new EngineUnavailable(`${paths.config}/postgresql.conf names no port`);
+  return port;
 }
 
 export async function writeOwned(machine: Machine, path: string, text: string): Promise<void> {

@@ -5,20 +5,17 @@ import { expect, test } from 'vitest';
 import { followingWalFile } from './backups.ts';
 import { chooseSuccessor, type Choice } from './failover.ts';
 import {
-  endOfWal,
-  formatLsn,
   nextQuorum,
   nextWaitedFor,
   NOBODY,
-  parseLsn,
   quorumSetting,
   replicationConf,
   waitedForOf,
   WAITS_FOR_NOBODY,
-  walFileName,
   type Quorum,
   type WaitedFor,
 } from './replication.ts';
+import { endOfWal, formatLsn, parseLsn, walFileName } from './wal.ts';
 
 const choice = (more: Partial<Choice>): Choice => ({
   candidates: [

@@ -97,3 +97,9 @@ function identConf(controlUsers: readonly string[]): string {
   );
   return `# Written by Howdah: the operating system users that may be our roles.\n${lines.join('\n')}\n`;
 }
+
+/** The port in a `postgresql.conf` of {@link configFiles}; null: it names none. */
+export function portIn(conf: string): number | null {
+  const port = /^port = (\d+)$/m.exec(conf)?.[1];
+  return port === undefined ? null : Number(port);
+}

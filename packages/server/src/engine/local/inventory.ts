@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { runningDaemons } from './daemon.ts';
+import { portIn } from './files.ts';
 import { memberKey } from './layout.ts';
 import type { Site } from './machine.ts';
 import { imagePaths, unfinishedMove } from './image.ts';
@@ -52,7 +53,7 @@ export async function takeInventory({ layout, limits, networkPrefix }: Site): Pr
     .filter(({ root }) => root.startsWith(`${services}/`))
     .map(({ root }) => ({ id: basename(dirname(root)), name: basename(root) }));
   const configured = await Promise.all(
-    [...new Set(ours)].map(async (data) => portOf((await readOrNull(join(data, '..', 'config', 'postgresql.conf'))) ?? '')),
+    [...new Set(ours)].map(async (data) => portIn((await readOrNull(join(data, '..', 'config', 'postgresql.conf'))) ?? '')),
   );
   return {
     directories: entries.filter((entry) => !entry.endsWith('.new')),
@@ -77,11 +78,6 @@ export async function takeInventory({ layout, limits, networkPrefix }: Site): Pr
 function keyOf(path: string): string {
   const [id = '', , n = '0'] = path.split('/');
   return memberKey(id, Number(n));
-}
-
-function portOf(conf: string): number | null {
-  const port = /^port = (\d+)$/m.exec(conf)?.[1];
-  return port === undefined ? null : Number(port);
 }
 
 /** The state LISTEN in /proc/net/tcp. */

@@ -25,14 +25,11 @@ import type { Poolers } from './pooler.ts';
 import { assertPlace } from './networks.ts';
 import { readOrNull, signal } from './processes.ts';
 import {
-  endOfWal,
   MEMBER,
   memberName,
-  newestTimeline,
   nextQuorum,
   nextWaitedFor,
   NODE,
-  parseLsn,
   quorumSetting,
   replicationConf,
   waitedForOf,
@@ -41,6 +38,7 @@ import {
 } from './replication.ts';
 import { fence, findServer, stopServer } from './server.ts';
 import { compareSizes, confOf, createStandbys, dataOf } from './standbys.ts';
+import { endOfWal, newestTimeline, parseLsn } from './wal.ts';
 
 export type MembersOptions = {
   machine: Machine;

@@ -23,9 +23,10 @@ import type { Monitor } from './monitor.ts';
 import { assertPlace } from './networks.ts';
 import type { PoolerPlan, Poolers } from './pooler.ts';
 import { isErrno } from './processes.ts';
-import { nodeName, parseLsn, replicationConf, WAITS_FOR_NOBODY } from './replication.ts';
+import { nodeName, replicationConf, WAITS_FOR_NOBODY } from './replication.ts';
 import { fence, findServer, makeInstanceDirectories } from './server.ts';
 import { compareSizes, confOf, createStandbys, dataOf } from './standbys.ts';
+import { parseLsn } from './wal.ts';
 
 export type ReplicaSetsOptions = {
   machine: Machine;

@@ -19,9 +19,9 @@ import type { Installation } from './installations.ts';
 import { instancePaths, memberKey, type InstancePaths } from './layout.ts';
 import type { Machine } from './machine.ts';
 import type { Monitor } from './monitor.ts';
-import { formatLsn, lastCheckpoint, parseLsn } from './replication.ts';
 import { findServer, launch, makeInstanceDirectories, stopServer, waitUntilReady, whyItEnded, writeConfig } from './server.ts';
 import { extensionsOf } from './templates.ts';
+import { formatLsn, lastCheckpoint, parseLsn } from './wal.ts';
 
 const WAL_FILE_BYTES = 16 * 1024 ** 2;
 /** What a restored server needs beside its data: its logs, and the WAL of its own. */
