@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, readdir, realpath, rm, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -9,6 +9,7 @@ import { bareMachine } from './bare-machine.testing.ts';
 import type { Machine } from './machine.ts';
 import { writeMarker } from './marker.ts';
 import { createMonitor } from './monitor.ts';
+import { commitAt, walFile } from './wal.testing.ts';
 
 const DAY_MS = 86_400_000;
 const POLICY = { windowMs: 3 * DAY_MS, snapshotEveryMs: DAY_MS, verifyEveryMs: DAY_MS };
@@ -127,9 +128,9 @@ test('a service whose archive has a hole, or is not there, or whose backup did n
   await writeFile(join(server, 'global', 'pg_control'), '');
   expect(await warnings('a')).toEqual([]);
   await rm(join(archive, wal(3)));
-  // The last that there is before the hole was written between the two snapshots before the third.
-  const lostMs = Math.floor(Date.now() / 1000) * 1000 - 4 * DAY_MS;
-  await utimes(join(archive, wal(2)), lostMs / 1000, lostMs / 1000);
+  // The last commit before the hole was made between the two snapshots before the third.
+  const lostMs = Date.now() - 4 * DAY_MS;
+  await writeFile(join(archive, wal(2)), walFile([commitAt(new Date(lostMs).toISOString())]));
   const [, , third] = (await describeBackups(machine.layout.service('a'), POLICY, null)).snapshots.toReversed();
   const gap = `nothing between ${new Date(lostMs).toISOString()} and ${third?.taken} can be reached`;
   expect(await warnings('a')).toEqual([{ code: 'ARCHIVE', message: `WAL file ${wal(3)} is missing from the archive: ${gap}` }]);
