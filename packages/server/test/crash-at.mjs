@@ -123,14 +123,20 @@ function strike(at, socket) {
     throw error;
   }
   if (at.strike === 'kill') kill(process.pid, 'SIGKILL');
-  else if (at.strike === 'lose') lose(socket);
+  else if (at.strike === 'lose') socket.destroy();
   else if (at.strike !== 'hold' && !killServer(at.strike.server)) writeFileSync(claim, 'no');
 }
 
-/** What has just come on a socket never came. */
-function lose(socket) {
+/** Strikes when an answer comes, before anybody hears it; who loses it never does. */
+function strikeAtAnswer(socket, at) {
+  const heard = socket.listeners('data');
   socket.removeAllListeners('data');
-  socket.destroy();
+  socket.once('data', (chunk) => {
+    strike(at, socket);
+    if (socket.destroyed) return;
+    for (const listener of heard) socket.on('data', listener);
+    socket.emit('data', chunk);
+  });
 }
 
 /** Kills the first process of a service's PostgreSQL, as the machine's want of memory would. @returns whether it ran */
@@ -278,7 +284,7 @@ Socket.prototype.write = function writeNoting(chunk, ...rest) {
   const at = note(name);
   if (at?.when === 'before') strike(at);
   // Its answer says that it was done.
-  if (at !== null && at.when !== 'before') this.prependOnceListener('data', () => strike(at, this));
+  if (at !== null && at.when !== 'before') strikeAtAnswer(this, at);
   return send();
 };
 

@@ -22,10 +22,11 @@ afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);
 });
 
-const pathsOf = (service: Pick<Service, 'service_id'>): InstancePaths => createLayout(join(cloud.home, 'data')).service(service.service_id);
+const pathsOf = (service: Pick<Service, 'service_id'>, at = cloud): InstancePaths =>
+  createLayout(join(at.home, 'data')).service(service.service_id);
 
-async function postmasterOf(service: Pick<Service, 'service_id'>): Promise<number> {
-  const server = await findServer(pathsOf(service));
+async function postmasterOf(service: Pick<Service, 'service_id'>, at = cloud): Promise<number> {
+  const server = await findServer(pathsOf(service, at));
   if (server === null) throw new Error(`no server of ${service.service_id}`);
   return server.postmaster.pid;
 }
@@ -98,8 +99,7 @@ test('a death that nobody is told of is found all the same', async () => {
     NODE_OPTIONS: `--import ${fileURLToPath(new URL('planted.mjs', import.meta.url))}`,
   });
   const service = await deaf.create({ name: 'unheard', service_type: 'POSTGRES' });
-  const server = await findServer(createLayout(join(deaf.home, 'data')).service(service.service_id));
-  signal(server?.postmaster.pid ?? 0, 'SIGKILL');
+  signal(await postmasterOf(service, deaf), 'SIGKILL');
   await succeeded(service, 'repair', deaf);
   await (await connectTo(deaf, service, service.initial_password)).end();
   expect(await deaf.destroy()).toEqual([]);

@@ -9,7 +9,6 @@ import type { OperationStep } from '@howdah/contract';
 import { DRILL_STEP, type BeginStep, type Engine, type Seen, type Verdict } from '../engine/engine.ts';
 import type { Store, Tx } from '../store/database.ts';
 import {
-  abandonedServices,
   claimService,
   dueServices,
   givenBack,
@@ -44,8 +43,8 @@ const RECORDS_AGAIN_MS = 500;
 const GIVE_WAY_AFTER_MS = 3000;
 /** How often the timer asks for services that are due. */
 const TIMER_MS = 1000;
-/** How often it is looked for what should have asked for a look and has not. */
-const FORGOTTEN_EVERY_MS = 30_000;
+/** How often it is looked for deaths that nobody has told of. */
+const DEATHS_EVERY_MS = 30_000;
 /** A step that takes longer is shown while it is going on. */
 const SHOW_AFTER_MS = 250;
 /** An operation that takes longer is shown as failing, with what it waits for; it goes on all the same. */
@@ -76,7 +75,7 @@ export function createReconciler(options: ReconcilerOptions) {
   const queue = new Set<string>();
   const looking = new Map<string, Promise<void>>();
   let timer: NodeJS.Timeout | undefined;
-  let forgottenTimer: NodeJS.Timeout | undefined;
+  let deathTimer: NodeJS.Timeout | undefined;
   let closing = false;
 
   /** Asks for a look. A service that is being looked at is looked at once more. */
@@ -375,26 +374,23 @@ export function createReconciler(options: ReconcilerOptions) {
   };
 
   /**
-   * A death tells of itself within milliseconds, and who looks gives the lease back. Where that went wrong, for whatever reason, it is found here;
-   * of a service that does not run and whose look does not get on, users are told.
+   * A death tells of itself within milliseconds. One that did not, for whatever reason, is found here; where the look that it asks for does not
+   * get on, users are told.
    */
-  const lookForForgotten = async (deadBefore: ReadonlySet<string>): Promise<void> => {
+  const lookForDeaths = async (deadBefore: ReadonlySet<string>): Promise<void> => {
     const dead = new Set<string>();
     try {
-      for (const id of await abandonedServices(store.db)) poke(id);
       for (const id of await reachableServices(store.db)) {
         if (closing) return;
         if (await engine.runs(id)) continue;
         dead.add(id);
+        if (deadBefore.has(id)) await noticeDeath(id);
         poke(id);
-        if (!deadBefore.has(id)) continue;
-        log.error({ service: id, looking: looking.has(id) }, 'a service that shall run does not, and nobody repairs it');
-        await noticeDeath(id);
       }
     } catch (error) {
-      log.warn({ err: error }, 'could not look for what was forgotten; looking again');
+      log.warn({ err: error }, 'could not look for services that died; looking again');
     }
-    if (!closing) forgottenTimer = setTimeout(() => void lookForForgotten(dead), FORGOTTEN_EVERY_MS);
+    if (!closing) deathTimer = setTimeout(() => void lookForDeaths(dead), DEATHS_EVERY_MS);
   };
 
   return {
@@ -408,13 +404,13 @@ export function createReconciler(options: ReconcilerOptions) {
       // What a lost notification asked for, the timer finds.
       store.listen('howdah_poke', (id) => (id === null ? undefined : poke(id)));
       void tick();
-      void lookForForgotten(new Set());
+      void lookForDeaths(new Set());
     },
     /** Lets the steps under way end. */
     close: async (): Promise<void> => {
       closing = true;
       clearTimeout(timer);
-      clearTimeout(forgottenTimer);
+      clearTimeout(deathTimer);
       queue.clear();
       await Promise.all(looking.values());
     },

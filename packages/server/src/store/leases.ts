@@ -13,25 +13,16 @@ export class LeaseLost extends Error {}
 /** How long a lease lasts without being renewed: what a dead reconciler costs. */
 export const LEASE_MS = 10_000;
 
-/** Ids of services that want a look now and that nobody is looking at. */
+/** Ids of services that want a look now and that nobody is looking at; who looked and never gave the lease back is forgotten. */
 export async function dueServices(db: Db, limit: number): Promise<string[]> {
   const rows = await db
     .selectFrom('services')
     .select('id')
-    .where('due_at', '<=', sql<Date>`now()`)
-    .where((where) => where.or([where('lease_until', 'is', null), where('lease_until', '<', sql<Date>`now()`)]))
+    .where(({ and, eb, or }) =>
+      or([and([eb('due_at', '<=', sql<Date>`now()`), eb('lease_until', 'is', null)]), eb('lease_until', '<', sql<Date>`now()`)]),
+    )
     .orderBy('due_at')
     .limit(limit)
-    .execute();
-  return rows.map(({ id }) => id);
-}
-
-/** Ids of services whose lease has ended without being given back: whoever looked has forgotten them. */
-export async function abandonedServices(db: Db): Promise<string[]> {
-  const rows = await db
-    .selectFrom('services')
-    .select('id')
-    .where('lease_until', '<', sql<Date>`now()`)
     .execute();
   return rows.map(({ id }) => id);
 }

@@ -22,12 +22,11 @@ export function Backups() {
     <Load query={useBackups()}>
       {(backups) => (
         <div className={classes.stack}>
-          {backups.problem !== null && service.warnings?.some(({ message }) => message === backups.problem) !== true && (
-            // The service's own warnings stand above all of its pages.
-            <Notice tone="warn">
-              <p>{backups.problem}</p>
+          {unsaid(backups, service).map((problem) => (
+            <Notice key={problem} tone="warn">
+              <p>{problem}</p>
             </Notice>
-          )}
+          ))}
           <Fork service={service} backups={backups} />
           <div className={classes.two}>
             <Snapshots backups={backups} />
@@ -37,6 +36,11 @@ export function Backups() {
       )}
     </Load>
   );
+}
+
+/** What is wrong with the backups and does not stand among the service's warnings, above all of its pages. */
+function unsaid({ problem }: BackupsDocument, { warnings = [] }: Service): string[] {
+  return (problem?.split('\n') ?? []).filter((line) => warnings.every(({ message }) => message !== line));
 }
 
 type Strategy = 'NOW' | 'LAST_SNAPSHOT' | 'PITR';

@@ -438,6 +438,22 @@ async function reaches(paths: InstancePaths, snapshots: readonly Snapshot[]): Pr
   return Promise.all(snapshots.map(async (snapshot) => ({ takenMs: snapshot.takenMs, ...(await reachOf(snapshot)) })));
 }
 
+/** What is known of WAL files that others follow, by their paths: they never change, and to read one takes some ten ms. */
+const lastCommits = new Map<string, number | null>();
+
+/** The last commit of a WAL file that others follow, in ms; null: there is none that can be read. */
+async function lastCommitIn(path: string): Promise<number | null> {
+  const known = lastCommits.get(path);
+  if (known !== undefined) return known;
+  const contents = await readFile(path).catch(() => null);
+  if (contents === null) return null;
+  const ms = lastCommitMs(contents);
+  // A damaged file may say anything.
+  const found = ms === null || ms > Date.now() + 1 ? null : ms;
+  lastCommits.set(path, found);
+  return found;
+}
+
 /** Looks at the WAL files that there are. @returns how far a snapshot can be rolled forward over them */
 async function lookAtWal(paths: InstancePaths): Promise<(snapshot: Snapshot) => Promise<Reach>> {
   // In this order: a file goes from here to the archive, and is missed in neither.
@@ -458,17 +474,14 @@ async function lookAtWal(paths: InstancePaths): Promise<(snapshot: Snapshot) => 
     }
     return { hole: null, files };
   };
-  const commitOf = new Map<string, Promise<number | null>>();
-  const lastCommitOf = async (wal: string): Promise<number | null> =>
-    lastCommitMs(await readFile(join(archived.has(wal) ? paths.archive : join(paths.data, 'pg_wal'), wal)));
+  const pathOf = (wal: string): string => join(archived.has(wal) ? paths.archive : join(paths.data, 'pg_wal'), wal);
   /** When the last commit was made before a hole: whoever asks for a later moment may ask for what is lost. Null: there is none from that file on. */
   const lastCommitBefore = async (hole: string, first: string): Promise<number | null> => {
     const files: string[] = [];
     for (let wal = first; wal < hole; wal = followingWalFile(wal, history)) files.push(wal);
     for (const wal of files.toReversed()) {
-      if (!commitOf.has(wal)) commitOf.set(wal, lastCommitOf(wal));
-      const ms = await commitOf.get(wal);
-      if (ms != null) return ms;
+      const ms = await lastCommitIn(pathOf(wal));
+      if (ms !== null) return ms;
     }
     return null;
   };

@@ -1,9 +1,18 @@
 import { describe, expect, test } from 'vitest';
-import { ABORT, COMMIT, COMMIT_PREPARED, commitAt, MANAGER_OF_HEAPS, record, walFile } from './wal.testing.ts';
+import { ABORT, COMMIT, COMMIT_PREPARED, commitAt, MANAGER_OF_HEAPS, PAGE, record, walFile } from './wal.testing.ts';
 import { lastCommitMs } from './wal.ts';
 
 const [one, two, three] = ['2026-01-31T12:00:00.001Z', '2026-01-31T12:00:00.002Z', '2026-01-31T12:00:00.003Z'];
 const other = record(MANAGER_OF_HEAPS, COMMIT, Buffer.alloc(100, 1));
+
+/** What a crash leaves in the middle of a long record: the page after it begins anew. */
+function brokenOff(): Buffer {
+  const made = walFile([commitAt(one), record(MANAGER_OF_HEAPS, 0, Buffer.alloc(20_000, 3))]);
+  made.fill(0, PAGE);
+  made.writeUInt16LE(0x8, PAGE + 2);
+  commitAt(two).copy(made, PAGE + 24);
+  return made;
+}
 
 describe('the last commit of a WAL file', () => {
   test.each<[string, Buffer, string | null]>([
@@ -17,6 +26,8 @@ describe('the last commit of a WAL file', () => {
     ['after the rest of a record from the file before', walFile([commitAt(two)], 4, 9001), two],
     ['across the pages', walFile([record(MANAGER_OF_HEAPS, 0, Buffer.alloc(20_000, 3)), commitAt(two)]), two],
     ['where the log goes on in the next file', walFile([commitAt(one), record(MANAGER_OF_HEAPS, 0, Buffer.alloc(40_000, 3))]), one],
+    ['after a record that broke off', brokenOff(), two],
+    ['in whole ms, and not before it', walFile([commitAt('2026-01-31T12:00:00.001001Z')]), two],
     ['where there is none', walFile([other]), null],
     ['of a file that only goes on with a record', walFile([], 4, 100_000), null],
     ['of an empty file', Buffer.alloc(0), null],

@@ -1,12 +1,14 @@
 /** WAL files as PostgreSQL writes them, for unit tests. */
 
-const [PAGE, MANAGER_OF_TRANSACTIONS] = [8192, 1];
+export const PAGE = 8192;
+const MANAGER_OF_TRANSACTIONS = 1;
 export const MANAGER_OF_HEAPS = 10;
 export const COMMIT = 0x00;
 export const ABORT = 0x20;
 export const COMMIT_PREPARED = 0x30;
-/** Microseconds since 2000, as PostgreSQL counts. */
-const micros = (iso: string): bigint => BigInt(Date.parse(iso) - Date.UTC(2000, 0, 1)) * 1000n;
+/** Microseconds since 2000, as PostgreSQL counts, of a moment with 3 or 6 digits of a second. */
+const micros = (iso: string): bigint =>
+  BigInt(Date.parse(iso) - Date.UTC(2000, 0, 1)) * 1000n + BigInt(/\.\d{3}(\d{3})Z$/.exec(iso)?.[1] ?? '0');
 
 /** A record of the log: its header, what comes before its data, and its data. */
 export function record(manager: number, info: number, data: Buffer, before: readonly number[] = []): Buffer {

@@ -52,8 +52,8 @@ export async function endOfWal(data: string, timeline: number, from: bigint, lim
   return end;
 }
 
-/** Header of a page of the log, and of the first one of a file; the shortest record (src/include/access/xlog_internal.h, xlogrecord.h). */
-const [PAGE_HEADER_BYTES, FILE_HEADER_BYTES, RECORD_MIN_BYTES] = [24n, 40n, 24];
+/** Header of a page of the log, of the first one of a file, and of a record (src/include/access/xlog_internal.h, xlogrecord.h). */
+const [PAGE_HEADER_BYTES, FILE_HEADER_BYTES, RECORD_HEADER_BYTES] = [24n, 40n, 24];
 
 /** Where a record of the log ends, by the length that it begins with; null: there is none. */
 export async function endOfRecord(data: string, timeline: number, begin: bigint): Promise<bigint | null> {
@@ -61,7 +61,7 @@ export async function endOfRecord(data: string, timeline: number, begin: bigint)
   const contents = await readPage(join(data, 'pg_wal', walFileName(timeline, page)), page % SEGMENT_BYTES);
   if (contents === null || contents.readBigUInt64LE(PAGE_POSITION_OFFSET) !== page) return null;
   const lengthBytes = contents.readUInt32LE(Number(begin - page));
-  if (lengthBytes < RECORD_MIN_BYTES) return null;
+  if (lengthBytes < RECORD_HEADER_BYTES) return null;
   let position = begin;
   for (let left = BigInt(lengthBytes); ;) {
     const onPage = PAGE_BYTES - (position % PAGE_BYTES);
@@ -92,8 +92,12 @@ export function walFileName(timeline: number, position: bigint): string {
 
 // ── what a file holds ────────────────────────────────────────────────────────────────────────────────────────────
 
-/** In the header of a page: how much of a record of the page before it comes first. In that of a record: the resource manager, and what it did. */
-const [CONTINUED_OFFSET, INFO_OFFSET, MANAGER_OFFSET, RECORD_HEADER_BYTES] = [16, 16, 17, 24];
+/** In the header of a page: what it is, and how much of a record of the page before it comes first. */
+const [PAGE_INFO_OFFSET, CONTINUED_OFFSET] = [2, 16];
+/** The page begins anew: after a crash in the middle of a record, which has no end. */
+const AFTER_BROKEN_RECORD = 0x8;
+/** In that of a record: what was done, and by which resource manager. */
+const [INFO_OFFSET, MANAGER_OFFSET] = [16, 17];
 /** Of transactions: src/include/access/rmgrlist.h; their records: src/include/access/xact.h. */
 const [TRANSACTIONS, KIND_MASK, COMMIT, COMMIT_PREPARED] = [1, 0x70, 0x00, 0x30];
 /** What may come before a record's own data, by its first byte: its length, or that of the length of the data (xlogrecord.h). */
@@ -102,41 +106,47 @@ const [DATA_SHORT, DATA_LONG, ORIGIN, TOP_TRANSACTION] = [255, 254, 253, 252];
 const EPOCH_MS = Date.UTC(2000, 0, 1);
 
 /**
- * When the last commit of a WAL file was made, by the server's clock, in whole ms since the epoch; null: there is none in it. A record that goes
- * on in the next file counts there.
+ * When the last commit of a WAL file was made, by the server's clock, in ms since the epoch, rounded up; null: there is none. A record that begins or
+ * ends in another file is not looked at.
  *
  * @param contents the whole file
  */
 export function lastCommitMs(contents: Buffer): number | null {
-  if (contents.length < FILE_HEADER_BYTES) return null;
-  const { log, begin } = withoutPageHeaders(contents);
   let latest: number | null = null;
-  for (let at = begin; at + RECORD_HEADER_BYTES <= log.length;) {
-    const lengthBytes = log.readUInt32LE(at);
-    // The rest of a file that was left early is zeros; of one that is being written, what was there before.
-    if (lengthBytes < RECORD_HEADER_BYTES || at + lengthBytes > log.length) break;
-    const ms = commitMs(log.subarray(at, at + lengthBytes));
-    if (ms !== null && (latest === null || ms > latest)) latest = ms;
-    at += Math.ceil(lengthBytes / 8) * 8;
+  for (const { log, begin } of piecesOf(contents)) {
+    for (let at = begin; at + RECORD_HEADER_BYTES <= log.length;) {
+      const lengthBytes = log.readUInt32LE(at);
+      // The rest of a file that was left early is zeros.
+      if (lengthBytes < RECORD_HEADER_BYTES || at + lengthBytes > log.length) break;
+      const ms = isCommit(log, at) ? commitMs(log.subarray(at + RECORD_HEADER_BYTES, at + lengthBytes)) : null;
+      if (ms !== null && (latest === null || ms > latest)) latest = ms;
+      at += Math.ceil(lengthBytes / 8) * 8;
+    }
   }
   return latest;
 }
 
-/** The log of a file in one piece, and where the first record in it begins that is not the rest of one before. */
-function withoutPageHeaders(contents: Buffer): { log: Buffer; begin: number } {
-  const pages: Buffer[] = [];
-  for (let at = 0; at < contents.length; at += Number(PAGE_BYTES)) {
-    pages.push(contents.subarray(at + Number(at === 0 ? FILE_HEADER_BYTES : PAGE_HEADER_BYTES), at + Number(PAGE_BYTES)));
+/** The log of a file without the headers of its pages, and where the first record in it begins that is not the rest of one before. */
+function piecesOf(contents: Buffer): { log: Buffer; begin: number }[] {
+  const pieces: { pages: Buffer[]; begin: number }[] = [];
+  for (let at = 0; at + Number(PAGE_BYTES) <= contents.length; at += Number(PAGE_BYTES)) {
+    const first = at === 0;
+    if (first || (contents.readUInt16LE(at + PAGE_INFO_OFFSET) & AFTER_BROKEN_RECORD) !== 0)
+      pieces.push({ pages: [], begin: Math.ceil(contents.readUInt32LE(at + CONTINUED_OFFSET) / 8) * 8 });
+    pieces.at(-1)?.pages.push(contents.subarray(at + Number(first ? FILE_HEADER_BYTES : PAGE_HEADER_BYTES), at + Number(PAGE_BYTES)));
   }
-  return { log: Buffer.concat(pages), begin: Math.ceil(contents.readUInt32LE(CONTINUED_OFFSET) / 8) * 8 };
+  return pieces.map(({ pages, begin }) => ({ log: Buffer.concat(pages), begin }));
 }
 
-/** When a record's transaction committed; null: it is no commit. */
-function commitMs(record: Buffer): number | null {
-  const kind = record.readUInt8(INFO_OFFSET) & KIND_MASK;
-  if (record.readUInt8(MANAGER_OFFSET) !== TRANSACTIONS || (kind !== COMMIT && kind !== COMMIT_PREPARED)) return null;
-  for (let at = RECORD_HEADER_BYTES; at < record.length;) {
-    switch (record.readUInt8(at)) {
+function isCommit(log: Buffer, at: number): boolean {
+  const kind = log.readUInt8(at + INFO_OFFSET) & KIND_MASK;
+  return log.readUInt8(at + MANAGER_OFFSET) === TRANSACTIONS && (kind === COMMIT || kind === COMMIT_PREPARED);
+}
+
+/** When a transaction committed, by what follows the header of its record; null: no commit looks like this. */
+function commitMs(contents: Buffer): number | null {
+  for (let at = 0; at < contents.length;) {
+    switch (contents.readUInt8(at)) {
       case ORIGIN:
         at += 3;
         continue;
@@ -144,16 +154,16 @@ function commitMs(record: Buffer): number | null {
         at += 5;
         continue;
       case DATA_SHORT:
-        return timeAt(record, at + 2);
+        return timeAt(contents, at + 2);
       case DATA_LONG:
-        return timeAt(record, at + 5);
+        return timeAt(contents, at + 5);
       default:
-        return null; // no commit looks like this
+        return null;
     }
   }
   return null;
 }
 
-function timeAt(record: Buffer, offset: number): number | null {
-  return offset + 8 > record.length ? null : EPOCH_MS + Number(record.readBigInt64LE(offset) / 1000n);
+function timeAt(contents: Buffer, offset: number): number | null {
+  return offset + 8 > contents.length ? null : EPOCH_MS + Math.ceil(Number(contents.readBigInt64LE(offset)) / 1000);
 }
