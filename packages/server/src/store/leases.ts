@@ -18,8 +18,11 @@ export async function dueServices(db: Db, limit: number): Promise<string[]> {
   const rows = await db
     .selectFrom('services')
     .select('id')
-    .where(({ and, eb, or }) =>
-      or([and([eb('due_at', '<=', sql<Date>`now()`), eb('lease_until', 'is', null)]), eb('lease_until', '<', sql<Date>`now()`)]),
+    .where((where) =>
+      where.or([
+        where.and([where('due_at', '<=', sql<Date>`now()`), where('lease_until', 'is', null)]),
+        where('lease_until', '<', sql<Date>`now()`),
+      ]),
     )
     .orderBy('due_at')
     .limit(limit)
