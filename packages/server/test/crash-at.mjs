@@ -35,9 +35,14 @@ let struck = false;
 /** @type {Map<string, number>} */
 const counts = new Map();
 
+/** Called in the middle of what the control plane does: one that failed would leave a statement half sent, and its transaction open for ever. */
 function readPlan() {
-  const path = join(directory, 'plan.json');
-  const text = existsSync(path) ? readFileSync(path, 'utf8') : '';
+  let text = '';
+  try {
+    text = readFileSync(join(directory, 'plan.json'), 'utf8');
+  } catch (error) {
+    if (error.code !== 'ENOENT') throw error;
+  }
   if (text === planText) return;
   planText = text;
   plan = text === '' ? null : JSON.parse(text);

@@ -3,7 +3,7 @@
  * of them, which must end the same way. crash-at.mjs strikes; the scenes are in crash-scenes.ts.
  */
 import { existsSync } from 'node:fs';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -58,7 +58,9 @@ export async function installCrashing(settings: Record<string, string> = {}) {
   const arm = async (roles: Record<string, string>, at: Hit | null): Promise<void> => {
     for (const name of ['trace', 'struck', 'release']) await rm(file(name), { force: true });
     const others = (await everyId(cloud)).filter((id) => !(id in roles)).map((id) => [id, 'other']);
-    await writeFile(planPath, JSON.stringify({ roles: { ...Object.fromEntries(others), ...roles }, at }));
+    // As a whole: it is read at any moment.
+    await writeFile(`${planPath}.new`, JSON.stringify({ roles: { ...Object.fromEntries(others), ...roles }, at }));
+    await rename(`${planPath}.new`, planPath);
   };
 
   return {
