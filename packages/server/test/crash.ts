@@ -76,8 +76,10 @@ export async function installCrashing(settings: Record<string, string> = {}) {
     /** Lets it go on. */
     release: () => writeFile(file('release'), ''),
     destroy: async (): Promise<string[]> => {
+      await disarm(directory);
+      const problems = await cloud.destroy();
       await rm(directory, { recursive: true, force: true });
-      return cloud.destroy();
+      return problems;
     },
   };
 }
