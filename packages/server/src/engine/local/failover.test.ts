@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -130,6 +130,11 @@ test('the log ends no earlier than the last checkpoint, whatever has been remove
     await writeFile(join(data, 'global', 'pg_control'), control);
     expect(await endOfWal(data, 1, parseLsn('0/1000060'), 1n)).toBe(parseLsn('0/5000028'));
     expect(await endOfWal(data, 1, parseLsn('0/6000000'), 1n)).toBe(parseLsn('0/6000000'));
+    // One that is there and cannot be opened is no end.
+    const file = walFileName(1, parseLsn('0/6000000'));
+    await mkdir(join(data, 'pg_wal'));
+    await symlink(file, join(data, 'pg_wal', file));
+    await expect(endOfWal(data, 1, parseLsn('0/6000000'), 1n)).rejects.toThrow('ELOOP');
   } finally {
     await rm(data, { recursive: true });
   }

@@ -7,7 +7,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Member } from '../engine.ts';
 import type { Successor } from './decide-ha.ts';
-import { type Quorum, type WaitedFor } from './replication.ts';
+import type { Quorum, WaitedFor } from './replication.ts';
 import { formatLsn } from './wal.ts';
 
 /** A standby as it is when the primary is dead. */

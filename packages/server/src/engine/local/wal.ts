@@ -1,6 +1,7 @@
 /** The write-ahead log as it lies on the disk: positions in it, where it ends, what a file of it holds. */
 import { open, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { noneOf } from './processes.ts';
 
 /** A position as PostgreSQL prints it, "16/B374D848", as bytes since the begin. */
 export function parseLsn(text: string): bigint {
@@ -72,8 +73,9 @@ export async function endOfRecord(data: string, timeline: number, begin: bigint)
   }
 }
 
+/** A page of a WAL file; null: there is none, or not all of it. One that is there and cannot be read is an error: nobody knows where the log ends. */
 async function readPage(path: string, offset: bigint): Promise<Buffer | null> {
-  const file = await open(path, 'r').catch(() => null);
+  const file = await open(path, 'r').catch(noneOf('ENOENT'));
   if (file === null) return null;
   try {
     const page = Buffer.alloc(Number(PAGE_BYTES));
