@@ -1,5 +1,7 @@
 /** What changes when the control plane starts anew with other settings, or keeps its records elsewhere. */
 import { appendFile } from 'node:fs/promises';
+import { once } from 'node:events';
+import { connect as connectPlainly, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from 'node:tls';
@@ -52,6 +54,69 @@ test('the records can stand in a database that is named, even one of a Howdah', 
   expect(await above.destroy()).toEqual([]);
   expect(await below.destroy()).toEqual([]);
 });
+
+test('connections to the records that are dropped without a word are made anew, and hold nothing', async () => {
+  const below = await install();
+  const records = await below.create({ name: 'records', service_type: 'POSTGRES' });
+  const between = await standBetween(records.endpoint.port);
+  const above = await install({
+    DATABASE_URL: `postgres://tsdbadmin:${records.initial_password}@127.0.0.1:${between.port}/tsdb?sslmode=no-verify`,
+  });
+  const service = await above.create({ name: 'above', service_type: 'POSTGRES' });
+  const holder = await connectTo(below, records, records.initial_password);
+  await holder.query('begin; select from services for update');
+  const stopping = above.request('POST', `/services/${service.service_id}/stop`);
+  await expect.poll(async () => (await holder.query(WAITING)).rowCount, { timeout: 60_000 }).toBeGreaterThan(0);
+  between.drop();
+  // The transaction gets its lock, and nobody is told.
+  await holder.query('commit');
+  expect((await stopping).status).toBe(503);
+  for (let status = 503; status !== 202; await sleep(50)) {
+    ({ status } = await above.request('POST', `/services/${service.service_id}/stop`));
+    expect([202, 503]).toContain(status);
+  }
+  await above.until(service.service_id, 'PAUSED');
+  // Nor does the lock of the one control plane stay with a session that is gone.
+  await expect.poll(async () => (await holder.query(LOCKED_ANEW)).rowCount, { timeout: 120_000 }).toBe(1);
+  await holder.end();
+  expect(await above.destroy()).toEqual([]);
+  await between.close();
+  expect(await below.destroy()).toEqual([]);
+});
+
+const WAITING = "select from pg_stat_activity where wait_event_type = 'Lock'";
+const LOCKED_ANEW = `
+  select from pg_locks join pg_stat_activity control using (pid)
+  where locktype = 'advisory' and granted
+    and control.backend_start > (select backend_start from pg_stat_activity where pid = pg_backend_pid())`;
+
+/** A way to a port on this machine on which connections can be dropped: both ends stay open, and nothing passes any more. */
+async function standBetween(port: number) {
+  const pairs = new Set<readonly [Socket, Socket]>();
+  const server = createServer((client) => {
+    const pair = [client, connectPlainly(port, '127.0.0.1')] as const;
+    pairs.add(pair);
+    pair.forEach((socket, index) => {
+      socket.on('error', () => undefined);
+      socket.pipe(pair[1 - index] ?? socket);
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  if (typeof address !== 'object' || address === null) throw new Error('no address');
+  return {
+    port: address.port,
+    drop: (): void => {
+      for (const socket of [...pairs].flat()) socket.unpipe().resume().removeAllListeners('end');
+    },
+    close: async (): Promise<void> => {
+      for (const socket of [...pairs].flat()) socket.destroy();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
 
 /** The names in the certificate that a server shows a client that asks for TLS. */
 async function certificateNames(port: number): Promise<string> {

@@ -70,11 +70,16 @@ function isFastifyError(error: Error): error is FastifyError {
 const BROKEN_CONNECTION =
   /Connection terminated|connection error and is not queryable|Client was closed|timeout exceeded when trying to connect/;
 
-/** SQLSTATE classes 08 and 57P0x, what the operating system says of a socket that nobody answers, and what the driver says. */
+/**
+ * SQLSTATE classes 08 and 57P0x, a statement or transaction that took too long (57014, 25P03), no connection left (53300), what the operating
+ * system says of a socket that nobody answers, and what the driver says.
+ */
 function isConnectionLoss(error: Error): boolean {
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
   return (
-    /^(08|57P0)/.test(code) || ['ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE'].includes(code) || BROKEN_CONNECTION.test(error.message)
+    /^(08|57P0|57014|25P03|53300)/.test(code) ||
+    ['ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE'].includes(code) ||
+    BROKEN_CONNECTION.test(error.message)
   );
 }
 

@@ -110,8 +110,14 @@ export function createReconciler(options: ReconcilerOptions) {
     try {
       const begun = await openWork(id, token);
       if (begun === null) return;
+      let renewing = false;
       heartbeat = setInterval(() => {
-        renewLease(store.db, id, token).catch((error: unknown) => log.warn({ service: id, err: error }, 'could not renew a lease'));
+        // Records that do not answer are asked once, not on one connection more each time.
+        if (renewing) return;
+        renewing = true;
+        renewLease(store.db, id, token)
+          .catch((error: unknown) => log.warn({ service: id, err: error }, 'could not renew a lease'))
+          .finally(() => (renewing = false));
       }, LEASE_MS / 3);
       await convergeUntilReleased(begun);
     } catch (error) {

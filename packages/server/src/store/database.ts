@@ -1,5 +1,6 @@
 /** The tables of the control plane's records, and the connections to them. */
 import { readdir, readFile } from 'node:fs/promises';
+import { Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type {
@@ -241,7 +242,13 @@ export class AlreadyRunning extends Error {}
  */
 export async function openStore(connection: ClientConfig, onError: (error: Error) => void): Promise<Store> {
   // Few connections win on few cores: statements queue here rather than compete there (performance.md, section 5).
-  const pool = new Pool({ ...connection, max: 8, application_name: 'howdah control plane' });
+  const pool = new Pool({
+    ...neverSilent(connection),
+    max: 8,
+    application_name: 'howdah control plane',
+    // oxlint-disable-next-line typescript/no-misused-promises -- the pool waits for what comes back, which its types do not say
+    onConnect: (client) => client.query(GIVE_UP),
+  });
   pool.on('error', onError);
   // The pool looks after idle connections only; one in use whose server dies would end this process.
   pool.on('connect', (client) => client.on('error', onError));
@@ -271,7 +278,7 @@ export async function openStore(connection: ClientConfig, onError: (error: Error
   };
 
   try {
-    await migrate(db);
+    await migrate(connection, onError);
   } catch (error) {
     await session.end();
     await db.destroy();
@@ -292,20 +299,51 @@ export async function openStore(connection: ClientConfig, onError: (error: Error
 
 const RECONNECT_MS = 500;
 
+/**
+ * A statement that the records have not answered for so long never will be: what lies between may have dropped the connection without a
+ * word. Then it breaks, here as there, where nobody else would ever hear of it: a statement, a transaction or a session that lasts longer
+ * ends with all it has locked.
+ */
+const SILENCE_MS = 30_000;
+const GIVE_UP = ['statement_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout']
+  .map((setting) => `set ${setting} = ${SILENCE_MS}`)
+  .join(';');
+
+/** Of a connection that breaks when nothing has come or gone on it for {@link SILENCE_MS}; the pool ends idle ones long before. */
+function neverSilent(connection: ClientConfig): ClientConfig {
+  const stream = (): Socket => {
+    const socket = new Socket();
+    const breakOff = () => socket.destroy(new Error(`Connection terminated: the records have been silent for ${SILENCE_MS / 1000} s`));
+    return socket.setTimeout(SILENCE_MS, breakOff);
+  };
+  return { ...connection, stream };
+}
+
 /** The connection that holds the control plane's lock and hears of notifications. */
 async function openSession(
   connection: ClientConfig,
   onError: (error: Error) => void,
   onNotification: (channel: string, payload: string) => void,
 ): Promise<Client> {
-  const session = new Client({ ...connection, application_name: 'howdah control plane, notifications' });
+  const session = new Client({ ...neverSilent(connection), application_name: 'howdah control plane, notifications' });
   session.on('error', onError);
   session.on('notification', ({ channel, payload }) => onNotification(channel, payload ?? ''));
   await session.connect();
+  let asking = false;
+  const heartbeat = setInterval(() => {
+    if (asking) return;
+    asking = true;
+    session
+      .query('select')
+      .catch(() => undefined) // it has ended, and is made anew
+      .finally(() => (asking = false));
+  }, SILENCE_MS / 3);
+  session.once('end', () => clearInterval(heartbeat));
   try {
     const { rows } = await session.query<{ locked: boolean }>('select pg_try_advisory_lock($1) as locked', [String(CONTROL_LOCK)]);
     if (rows[0]?.locked !== true) throw new AlreadyRunning('another control plane is using these records; stop it first (howdah down)');
     for (const channel of CHANNELS) await session.query(`listen ${channel}`);
+    await session.query(GIVE_UP);
     return session;
   } catch (error) {
     await session.end();
@@ -334,9 +372,15 @@ export async function pokeVpcs(tx: Db): Promise<void> {
   await sql`notify howdah_vpcs`.execute(tx);
 }
 
-async function migrate(db: Db): Promise<void> {
+/** On a connection of its own: a migration may take longer than any other statement. */
+async function migrate(connection: ClientConfig, onError: (error: Error) => void): Promise<void> {
+  const pool = new Pool({ ...connection, max: 1, application_name: 'howdah control plane, migrations' });
+  pool.on('error', onError);
+  pool.on('connect', (client) => client.on('error', onError));
+  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
   const migrator = new Migrator({ db, provider: { getMigrations } });
   const { error } = await migrator.migrateToLatest();
+  await db.destroy();
   if (error !== undefined) throw new Error('the tables of the records could not be brought up to date', { cause: error });
 }
 
