@@ -1,14 +1,16 @@
 /**
  * The stopped, ready-made cluster that services are cloned from, one for each installation and set of extensions: roles,
- * database and extensions are in it already, so that a create runs no initdb (7 to 9 times the whole create).
+ * database and extensions are in it already, so that a create runs no initdb (7 to 9 times the whole create). Those with extensions are
+ * clones themselves, of the one without.
  */
 import { chown, readFile, rename, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { Client } from 'pg';
 import { ADMIN_ROLE, DATABASE_NAME, EXTENSION_OF_ADDON, type Addon, type AddonExtension } from '@howdah/contract';
-import { assertSpaceFor, makeCloneable, removeTree } from './clone.ts';
+import { assertSpaceFor, cloneTree, makeCloneable, removeTree } from './clone.ts';
 import { CONTROL_ROLE, configFiles } from './files.ts';
 import { flushFileSystem } from './flush.ts';
+import { writeSystemIdentifier } from './identity.ts';
 import type { Installation } from './installations.ts';
 import { instancePaths, type InstancePaths } from './layout.ts';
 import type { Machine } from './machine.ts';
@@ -43,7 +45,8 @@ export function createTemplates(machine: Machine) {
     const paths = pathsOf(installation, extensions);
     const known = made.get(paths.root);
     if (known !== undefined) return known;
-    const making = openOrMake(machine, paths, installation, extensions);
+    const plain = extensions.length === 0 ? null : () => ensure(installation, []);
+    const making = openOrMake(machine, paths, installation, extensions, plain);
     made.set(paths.root, making);
     // A failure is told to whoever waits; the next who asks tries again.
     making.catch(() => made.delete(paths.root));
@@ -58,13 +61,16 @@ export function createTemplates(machine: Machine) {
 }
 export type Templates = ReturnType<typeof createTemplates>;
 
+/** @param plain the template without extensions, to begin with; null: this is it */
 async function openOrMake(
   machine: Machine,
   paths: InstancePaths,
   installation: Installation,
   extensions: readonly AddonExtension[],
+  plain: (() => Promise<Template>) | null,
 ): Promise<Template> {
   if ((await readMarker(paths)) === installation.version) return { name: basename(paths.root), data: paths.data };
+  const begin = plain === null ? null : await plain();
   await removeTree(paths.root, machine.cloneMethod);
   await assertSpaceFor(TEMPLATE_BYTES, machine.layout.templates);
   // Made under another name: what was cut short is never taken for a template.
@@ -73,14 +79,18 @@ async function openOrMake(
   if (running !== null) await stopServer(machine, running, 'kill', 10_000);
   await removeTree(unfinished.root, machine.cloneMethod);
   await makeInstanceDirectories(machine, unfinished);
-  await makeCloneable(unfinished.data, machine.cloneMethod);
-  if (machine.owner !== null) await chown(unfinished.data, machine.owner.uid, machine.owner.gid);
-  await initialise(machine, unfinished, installation);
+  if (begin === null) await initialise(machine, unfinished, installation);
+  else await cloneTemplate(machine, begin, unfinished);
   await furnish(machine, unfinished, installation, extensions);
   await flushFileSystem(unfinished.data);
   await rename(unfinished.root, paths.root);
   await writeFile(paths.marker, JSON.stringify({ template: installation.version }), { flush: true });
   return { name: basename(paths.root), data: paths.data };
+}
+
+async function cloneTemplate(machine: Machine, from: Template, to: InstancePaths): Promise<void> {
+  await cloneTree(from.data, to.data, machine.cloneMethod, machine.owner);
+  await writeSystemIdentifier(to.data);
 }
 
 async function readMarker(paths: InstancePaths): Promise<string | null> {
@@ -94,6 +104,8 @@ async function readMarker(paths: InstancePaths): Promise<string | null> {
 }
 
 async function initialise(machine: Machine, paths: InstancePaths, installation: Installation): Promise<void> {
+  await makeCloneable(paths.data, machine.cloneMethod);
+  if (machine.owner !== null) await chown(paths.data, machine.owner.uid, machine.owner.gid);
   // From 17 on PostgreSQL brings a locale provider of its own, whose order does not change with the system's C library.
   const locale = installation.major >= 17 ? ['--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C'] : ['--locale=C.UTF-8'];
   await run(
@@ -106,7 +118,7 @@ async function initialise(machine: Machine, paths: InstancePaths, installation: 
   );
 }
 
-/** Starts the cluster without TCP, puts roles, database and extensions into it, and stops it cleanly. */
+/** Starts the cluster without TCP, puts into it what is missing of roles, database and extensions, and stops it cleanly. */
 async function furnish(
   machine: Machine,
   paths: InstancePaths,
@@ -122,8 +134,12 @@ async function furnish(
   if (state !== 'ready' || server === null)
     throw new Error(`the template for ${installation.name} did not start: ${await whyItEnded(paths, begunMs)}`);
   try {
-    await execute(paths, 'postgres', roleStatements());
-    await execute(paths, DATABASE_NAME, databaseStatements(extensions));
+    if (extensions.length === 0) {
+      await execute(paths, 'postgres', roleStatements());
+      await execute(paths, DATABASE_NAME, databaseStatements());
+    }
+    const more = extensions.map((extension) => `create extension ${extension}`);
+    await execute(paths, DATABASE_NAME, [...more, 'vacuum (freeze, analyze)', 'checkpoint']);
   } finally {
     await stopServer(machine, server, 'fast', 60_000);
   }
@@ -147,14 +163,8 @@ function roleStatements(): string[] {
   ];
 }
 
-function databaseStatements(extensions: readonly AddonExtension[]): string[] {
-  return [
-    'create extension pg_stat_statements',
-    `grant execute on all functions in schema public to ${ADMIN_ROLE}`,
-    ...extensions.map((extension) => `create extension ${extension}`),
-    'vacuum (freeze, analyze)',
-    'checkpoint',
-  ];
+function databaseStatements(): string[] {
+  return ['create extension pg_stat_statements', `grant execute on all functions in schema public to ${ADMIN_ROLE}`];
 }
 
 async function execute(paths: InstancePaths, database: string, statements: readonly string[]): Promise<void> {
