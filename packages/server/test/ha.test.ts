@@ -6,6 +6,7 @@ import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
 import { afterAll, beforeAll, describe as anyDescribe, expect, test as anyTest } from 'vitest';
 import { portOf } from '../src/engine/local/backups.ts';
 import { findDaemon, findProgram } from '../src/engine/local/daemon.ts';
@@ -13,8 +14,9 @@ import { memberKey } from '../src/engine/local/layout.ts';
 import { currentBoot } from '../src/engine/local/marker.ts';
 import { createMonitor } from '../src/engine/local/monitor.ts';
 import { childrenOf, signal } from '../src/engine/local/processes.ts';
-import { waitedForOf } from '../src/engine/local/replication.ts';
+import { memberName, waitedForOf } from '../src/engine/local/replication.ts';
 import { confOf } from '../src/engine/local/standbys.ts';
+import { installCrashing } from './crash.ts';
 import { proofOf } from './crash-scenes.ts';
 import { connectTo, install, type Answer, type Installation } from './harness.ts';
 import {
@@ -38,7 +40,7 @@ const test = anyTest.runIf(installed);
 
 let cloud: Installation;
 beforeAll(async () => {
-  cloud = await install({ HOWDAH_FAILOVER_REST_SECONDS: '0', HOWDAH_SNAPSHOT_HOURS: '0.001' });
+  cloud = await install({ HOWDAH_FAILOVER_REST_SECONDS: '0', HOWDAH_SNAPSHOT_HOURS: '0.005' });
 });
 afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);
@@ -315,6 +317,88 @@ describe('a replica that is behind', () => {
     expect(layout.primaryOf(service.service_id)).toBe(0);
     await new Promise((resolve) => squatter.close(resolve));
     await untilRedundant(cloud, service, 2, 1);
+  });
+
+  /** Writes so much to the log of a primary, and not one table. */
+  const fillLog = async (on: Installation, service: Born, megabytes: number): Promise<void> => {
+    const client = await connectTo(on, service, service.initial_password);
+    for (let written = 0; written < megabytes; written += 10)
+      await client.query("select pg_logical_emit_message(false, 'filler', repeat('x', 10000000))");
+    await client.end();
+  };
+
+  /** What the primary of a service says, asked by us. */
+  const askPrimary = async <Row extends object>(on: Installation, service: Born, question: string): Promise<Row[]> => {
+    const paths = layoutOf(on).member(service.service_id, 0);
+    const client = new Client({ host: paths.socket, port: await portOf(paths), user: 'howdah', database: 'postgres' });
+    await client.connect();
+    const { rows } = await client.query<Row>(question);
+    await client.end();
+    return rows;
+  };
+
+  /** A pair whose replica was killed, and that nobody looks after. `ino`: of its data, another one once it is made anew. */
+  const leftBehind = async (name: string) => {
+    const service = await pair(name, 0);
+    await untilRedundant(cloud, service, 1, 0);
+    const { data } = layoutOf(cloud).member(service.service_id, 1);
+    const { ino } = await stat(data);
+    await cloud.stop('SIGKILL');
+    signal(await postmasterOf(cloud, service, 1), 'SIGKILL');
+    return { service, data, ino };
+  };
+
+  test('and catches up for long is left to it', async () => {
+    const { service, data, ino } = await leftBehind('late');
+    await fillLog(cloud, service, 700);
+    const up = cloud.up();
+    const sending = () => askPrimary<{ state: string }>(cloud, service, 'select state from pg_stat_replication');
+    while ((await sending())[0]?.state !== 'catchup') await sleep(5);
+    const letGoOn = await holdBack(service, 1);
+    await up;
+    // Longer than one that follows nobody is left alone.
+    await sleep(20_000);
+    expect(await sending()).toEqual([{ state: 'catchup' }]);
+    letGoOn();
+    await untilRedundant(cloud, service, 1, 0);
+    expect((await stat(data)).ino).toBe(ino);
+  });
+
+  test('and lacks what its primary no longer has is made anew', async () => {
+    const { service, data, ino } = await leftBehind('gone');
+    // A slot that was made later, as on a member that has taken over: nothing says that the log is lost.
+    const slot = memberName(1);
+    const drop = `select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '${slot}' and not active`;
+    while ((await askPrimary(cloud, service, drop)).length === 0) await sleep(20);
+    for (let n = 0; n < 2; n++) {
+      await fillLog(cloud, service, 100);
+      await askPrimary(cloud, service, 'checkpoint');
+    }
+    await askPrimary(cloud, service, `select pg_create_physical_replication_slot('${slot}', true)`);
+    await cloud.up();
+    await expect.poll(async () => (await stat(data).catch(() => ({ ino }))).ino, { timeout: 120_000 }).not.toBe(ino);
+    await untilRedundant(cloud, service, 1, 0);
+  });
+
+  const FILES = 'copyFile services/it/members/1/data.new';
+  test.for([
+    ['of its files', `${FILES}/*`, 600],
+    ['of the log', `${FILES}/pg_wal/WAL`, 1],
+  ] as const)('after a copy %s that took longer than the primary keeps its log for is not made once more', async ([, effect, nth]) => {
+    const stand = await installCrashing();
+    const on = stand.cloud;
+    const service = await on.create({ name: 'long copy', service_type: 'POSTGRES', cpu_millis: 'shared', memory_gbs: 'shared' });
+    await stand.holdAt({ [service.service_id]: 'it' }, effect, nth);
+    accepted(await on.request('POST', `/services/${service.service_id}/setHA`, { replica_count: 1 }));
+    await stand.held();
+    await fillLog(on, service, 1300);
+    await askPrimary(on, service, 'checkpoint');
+    expect(await askPrimary(on, service, 'select wal_status from pg_replication_slots')).toEqual([{ wal_status: 'lost' }]);
+    await stand.release();
+    await untilRedundant(on, service, 1, 0);
+    const steps = (await on.operations(service.service_id)).flatMap((operation) => operation.steps);
+    expect(steps.filter(({ detail }) => detail?.startsWith('by ') === true && detail.includes(' in '))).toHaveLength(1);
+    expect(await stand.destroy()).toEqual([]);
   });
 
   test('holds up writes, and a new password no longer than the API can wait', async () => {

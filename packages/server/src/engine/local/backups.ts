@@ -13,7 +13,7 @@ import type { Backups, Verification } from '@howdah/contract';
 import type { BackupPolicy } from '../../config.ts';
 import { renameDurably, writeDurably } from '../../durable.ts';
 import { EngineUnavailable, type Origin } from '../engine.ts';
-import { assertSpaceFor, bytesBelow, cloneTree, removeTree, type Exclusions } from './clone.ts';
+import { assertSpaceFor, bytesBelow, cloneTree, isSubvolume, removeTree, type Exclusions } from './clone.ts';
 import { portIn } from './files.ts';
 import { flushFileSystem } from './flush.ts';
 import { writeSystemIdentifier } from './identity.ts';
@@ -141,7 +141,8 @@ export async function cloneRunning(machine: Machine, paths: InstancePaths, targe
     });
   });
   try {
-    return machine.cloneMethod === 'subvolume'
+    // What was made before btrfs-progs were there is no subvolume, and is cloned file by file.
+    return machine.cloneMethod === 'subvolume' && (await isSubvolume(paths.data))
       ? await cloneAtOnce(client, machine, paths, target, atCheckpoint)
       : await cloneDuringBackup(client, machine, paths, target);
   } finally {
@@ -186,9 +187,14 @@ async function cloneDuringBackup(client: Client, machine: Machine, paths: Instan
   const [stopped] = rows;
   const firstWal = /\(file ([0-9A-F]{24})\)/.exec(stopped?.labelfile ?? '')?.[1];
   if (stopped === undefined || firstWal === undefined) throw new Error('pg_backup_stop answered without a label');
-  for (let wal = firstWal; wal <= stopped.wal; wal = nextWalFile(wal)) await copyWal(machine, paths, wal, target);
+  await copyWalFiles(machine, paths, firstWal, stopped.wal, target);
   await writeOwned(machine, join(target, 'backup_label'), stopped.labelfile);
   return { endedMs: Date.now(), firstWal, walPosition: stopped.lsn };
+}
+
+/** Copies WAL files of a running server into the data directory of its clone, from one to another. */
+export async function copyWalFiles(machine: Machine, paths: InstancePaths, first: string, last: string, target: string): Promise<void> {
+  for (let wal = first; wal <= last; wal = nextWalFile(wal)) await copyWal(machine, paths, wal, target);
 }
 
 /** A WAL file that is still in place, or has been archived meanwhile. */

@@ -160,7 +160,7 @@ export async function discard({ layout, cloneMethod }: Pick<Machine, 'layout' | 
   await removeTree(trash, cloneMethod);
 }
 
-async function isSubvolume(path: string): Promise<boolean> {
+export async function isSubvolume(path: string): Promise<boolean> {
   const found = await stat(path, { bigint: true }).catch(() => null);
   return found?.ino === SUBVOLUME_INODE && found.isDirectory();
 }

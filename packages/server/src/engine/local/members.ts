@@ -37,7 +37,7 @@ import {
   type WaitedFor,
 } from './replication.ts';
 import { fence, findServer, stopServer } from './server.ts';
-import { compareSizes, confOf, createStandbys, dataOf } from './standbys.ts';
+import { compareSizes, confOf, createStandbys, dataOf, RECEIVING } from './standbys.ts';
 import { endOfWal, newestTimeline, parseLsn } from './wal.ts';
 
 export type MembersOptions = {
@@ -190,11 +190,11 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
             n === ha.primary
               ? null
               : ((await standbys.tornOf(found)) ??
-                standbys.brokenOf(
+                (await standbys.brokenOf(
                   memberKey(spec.id, n),
-                  follows || followers === null || seen.server?.phase !== 'ready',
+                  followers === null || followers.receiving.includes(memberName(n)) || seen.server?.phase !== 'ready',
                   followers?.lost.includes(memberName(n)) === true,
-                )),
+                ))),
         };
       }),
     );
@@ -240,11 +240,12 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
   };
 
   /**
-   * `flushed`: how far the log has come to the disk of each that streams; `end`: of the primary itself; `setting`: whom it waits for, as every
-   * process of it has read if `attentive`: the checkpointer, by whom commits learn that they have to wait, is in the middle of nothing.
+   * `streaming`: who has caught up; `receiving`: who has, or is at it; `flushed`: how far the log has come to the disk of each that streams;
+   * `end`: of the primary itself; `setting`: whom it waits for, as every process of it has read if `attentive`: the checkpointer, by whom commits learn that they have to wait, is in the middle of nothing.
    */
   type Followers = {
     streaming: string[];
+    receiving: string[];
     slots: string[];
     lost: string[];
     flushed: Record<string, string | null>;
@@ -262,6 +263,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
         key,
         `select pg_is_in_recovery() as recovering,
                 array(select application_name from pg_stat_replication where state = 'streaming') as streaming,
+                ${RECEIVING} as receiving,
                 (select coalesce(json_object_agg(application_name, flush_lsn::text), '{}') from pg_stat_replication where state = 'streaming') as flushed,
                 case when pg_is_in_recovery() then '0/0' else pg_current_wal_flush_lsn()::text end as end,
                 current_setting('synchronous_standby_names') as setting,

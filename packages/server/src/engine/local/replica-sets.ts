@@ -25,7 +25,7 @@ import type { PoolerPlan, Poolers } from './pooler.ts';
 import { isErrno } from './processes.ts';
 import { nodeName, replicationConf, WAITS_FOR_NOBODY } from './replication.ts';
 import { fence, findServer, makeInstanceDirectories } from './server.ts';
-import { compareSizes, confOf, createStandbys, dataOf } from './standbys.ts';
+import { compareSizes, confOf, createStandbys, dataOf, RECEIVING } from './standbys.ts';
 import { parseLsn } from './wal.ts';
 
 export type ReplicaSetsOptions = {
@@ -75,6 +75,8 @@ type Primary = {
   paths: InstancePaths;
   port: number;
   streaming: readonly string[];
+  /** Who streams, or is still catching up. */
+  receiving: readonly string[];
   slots: readonly string[];
   lost: readonly string[];
   floors: Readonly<Record<string, number>>;
@@ -126,6 +128,7 @@ export function createReplicaSets({
       const [row] = await monitor.query<{
         flushed: string | null;
         streaming: string[];
+        receiving: string[];
         slots: string[];
         lost: string[];
         floors: Record<string, number>;
@@ -133,6 +136,7 @@ export function createReplicaSets({
         key,
         `select case when not pg_is_in_recovery() then pg_current_wal_flush_lsn()::text end as flushed,
                 array(select application_name from pg_stat_replication where state = 'streaming') as streaming,
+                ${RECEIVING} as receiving,
                 array(select slot_name::text from pg_replication_slots where slot_type = 'physical') as slots,
                 array(select slot_name::text from pg_replication_slots where slot_type = 'physical' and wal_status = 'lost') as lost,
                 (select jsonb_object_agg(name, setting::int) from pg_settings where name = any ($1::text[])) as floors`,
@@ -304,7 +308,9 @@ export function createReplicaSets({
           filesCurrent: seen.filesCurrent && before === conf.get(n),
           certificateCurrent: seen.certificateCurrent,
           streaming,
-          broken: (await standbys.tornOf(found)) ?? standbys.brokenOf(key, streaming || !expected, primary?.lost.includes(name) === true),
+          broken:
+            (await standbys.tornOf(found)) ??
+            (await standbys.brokenOf(key, !expected || primary.receiving.includes(name), primary?.lost.includes(name) === true)),
           takesWrites: node?.takesWrites === true,
           serving: seenGateway.serving?.includes(n) === true,
           eligible: judge(known, n).eligible,

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Found, Hands } from './apply.ts';
-import { archiveLeftovers, cloneRunning, writeOwned } from './backups.ts';
+import { archiveLeftovers, cloneRunning, copyWalFiles, writeOwned } from './backups.ts';
 import { discard, removeTree } from './clone.ts';
 import type { MemberSeen } from './decide-ha.ts';
 import { REPLICATION_FILE } from './files.ts';
@@ -15,8 +15,16 @@ import { readOrNull } from './processes.ts';
 import { fence, makeInstanceDirectories, sizeLabel, writeConfig } from './server.ts';
 import type { Size } from '@howdah/contract';
 
-/** A standby that runs and has not been following for this long is made anew. */
+/** A standby that runs, is sent no log and has none left to replay for this long is made anew. */
 const FOLLOWS_WITHIN_MS = 15_000;
+
+/**
+ * In SQL, whom a server sends its log. Who asks for log that is gone is "catching up" as well, until told so, and asks again at once on a
+ * new connection: such a one does not last.
+ */
+export const RECEIVING = `array(
+  select application_name from pg_stat_replication
+  where state = 'streaming' or (state = 'catchup' and backend_start < clock_timestamp() - interval '1 s'))`;
 
 /** Beside the data of a standby that was just made, until its server has flushed it: the boot of the machine in which that was. */
 const SEEDED_FILE = 'seeded';
@@ -35,16 +43,28 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
   /** By the key of a server: since when a standby that runs does not follow, and what is wrong with one that has to be made anew. */
   const lostSinceMs = new Map<string, number>();
   const broken = new Map<string, string>();
+  /** How far each had replayed when it was last asked. */
+  const replayed = new Map<string, string>();
 
   const forget = (key: string): void => {
     broken.delete(key);
     lostSinceMs.delete(key);
+    replayed.delete(key);
   };
 
-  /** Why a standby has to be made anew; null: it need not. @param follows whether it does, or cannot be expected to */
-  const brokenOf = (key: string, follows: boolean, slotLost: boolean): string | null => {
+  /** Whether a standby has replayed some log since it was last asked: what it has itself comes before what it is sent. */
+  const advances = async (key: string): Promise<boolean> => {
+    if (!monitor.isConnected(key) || monitor.silentMs(key) !== null) return false;
+    const [row] = await monitor.query<{ lsn: string }>(key, 'select pg_last_wal_replay_lsn()::text as lsn').catch(() => []);
+    if (row === undefined || row.lsn === replayed.get(key)) return false;
+    replayed.set(key, row.lsn);
+    return true;
+  };
+
+  /** Why a standby has to be made anew; null: it need not. @param follows whether it does, is catching up, or cannot be expected to */
+  const brokenOf = async (key: string, follows: boolean, slotLost: boolean): Promise<string | null> => {
     if (slotLost) return 'it was too far behind: the primary has removed log that it needs';
-    if (follows) lostSinceMs.delete(key);
+    if (follows || (await advances(key))) lostSinceMs.delete(key);
     else if (!lostSinceMs.has(key)) lostSinceMs.set(key, Date.now());
     if (Date.now() - (lostSinceMs.get(key) ?? Date.now()) > FOLLOWS_WITHIN_MS)
       return `it has not followed the primary for ${FOLLOWS_WITHIN_MS / 1000} s`;
@@ -100,7 +120,8 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
     const unfinished = `${paths.data}.new`;
     await removeTree(unfinished, machine.cloneMethod);
     try {
-      await cloneRunning(machine, primary.paths, unfinished);
+      const { walPosition } = await cloneRunning(machine, primary.paths, unfinished);
+      if (await keepAgain(primary.key, slot)) await copyWalSince(primary, walPosition, unfinished);
       await writeOwned(machine, join(unfinished, 'postgresql.auto.conf'), '');
       await writeOwned(machine, join(unfinished, 'standby.signal'), '');
       if (dataOf(paths) === 'primary') await archiveLeftovers(machine, paths);
@@ -116,7 +137,31 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
     return `by ${machine.cloneMethod} in ${Date.now() - begun} ms: ${why}`;
   };
 
-  /** The slots by which a primary keeps what others have not received. One that lost what it kept is dropped, and made anew. */
+  /**
+   * A slot keeps no more than `max_slot_wal_keep_size`, and a copy may take longer than it takes to write that much.
+   *
+   * @returns whether it had to be made anew, and keeps nothing older than the last checkpoint
+   */
+  const keepAgain = async (primaryKey: string, slot: string): Promise<boolean> => {
+    const kept = "select from pg_replication_slots where slot_name = $1 and wal_status in ('reserved', 'extended')";
+    if ((await monitor.query(primaryKey, kept, [slot])).length > 0) return false;
+    await dropSlots(primaryKey, [slot]);
+    await createSlots(primaryKey, [slot]);
+    return true;
+  };
+
+  /** Gives a clone what its primary has written since; what is no longer there is in the archive. */
+  const copyWalSince = async ({ key, paths }: Seed['primary'], position: string, target: string): Promise<void> => {
+    const [files] = await monitor.query<{ first: string; last: string }>(
+      key,
+      // Of the byte before the end, which may be that of a file of which there is no next yet.
+      'select pg_walfile_name($1::pg_lsn) as first, pg_walfile_name(pg_current_wal_lsn() - 1) as last',
+      [position],
+    );
+    if (files !== undefined) await copyWalFiles(machine, paths, files.first, files.last, target);
+  };
+
+  /** The slots by which a primary keeps what others have not received. */
   const createSlots = async (primaryKey: string, names: readonly string[]): Promise<void> => {
     await monitor.query(
       primaryKey,
