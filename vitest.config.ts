@@ -2,6 +2,9 @@ import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
+// Installations of tests take gigabytes, and /tmp may be memory: since Debian 13 it is.
+process.env['TMPDIR'] ??= '/var/tmp';
+
 /** The files that take minutes, the longest first. */
 const LONG = [
   'ha',

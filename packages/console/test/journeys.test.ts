@@ -392,7 +392,11 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await reader.context.close();
   });
 
-  const LOOKS: Look[] = (['light', 'dark'] as const).flatMap((theme) => [1280, 390].map((width) => ({ theme, width })));
+  // Colours are of a theme, and places of a width: each of both once.
+  const LOOKS: Look[] = [
+    { theme: 'light', width: 1280 },
+    { theme: 'dark', width: 390 },
+  ];
 
   /** A service with everything that pages show, and a project with some of all. */
   const furnish = async (): Promise<Service> => {

@@ -414,7 +414,7 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
   test('is warned of at 85 and at 95 %, on paused services too; what does not fit is said, and it heals', async () => {
     const disk = await makeHome();
     await run('mount', ['-t', 'tmpfs', '-o', 'size=4g,mode=0755', 'howdah-test', disk]);
-    const full = await install({ HOWDAH_HOME: join(disk, 'home'), HOWDAH_SNAPSHOT_HOURS: '0.001' });
+    const full = await install({ HOWDAH_HOME: join(disk, 'home'), HOWDAH_SNAPSHOT_HOURS: '0.005' });
     try {
       const running = await full.create({ name: 'running', service_type: 'POSTGRES' });
       const paused = await full.create({ name: 'paused', service_type: 'POSTGRES' });

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { install, type Installation } from './harness.ts';
 import { openTrack } from './race-track.ts';
-import { ALL_STARTS, CALLS, inTurn, worldFor, type Call, type Start } from './races.ts';
+import { ALL_STARTS, CALLS, inTurn, worldFor, type Call, type Slot, type Start, type World } from './races.ts';
 
 let cloud: Installation;
 beforeAll(async () => {
@@ -31,7 +31,10 @@ async function problemOf(
     : `${start}: ${nameOfOne}, ${nameOfTwo}:\n  found   ${found}\n  allowed ${[...new Set(orders)].join('\n       or ')}`;
 }
 
-describe('every ordered pair of calls', () => {
+/** Whether a call that comes alone would change anything. Two of which neither would find and answer the same in either order. */
+const changes = (world: World, call: Call, slot: Slot): boolean => call.act(world, slot).world !== world;
+
+describe('every ordered pair of calls of which one changes something', () => {
   let track: Track;
   beforeAll(async () => {
     track = await openTrack(cloud);
@@ -44,13 +47,18 @@ describe('every ordered pair of calls', () => {
     'of a service that is %s',
     async (start) => {
       const problems: string[] = [];
+      let raced = 0;
       for (const one of Object.entries(CALLS)) {
         for (const two of Object.entries(CALLS)) {
+          const world = worldFor(start, one[1], two[1]);
+          if (!changes(world, one[1], 'one') && !changes(world, two[1], 'two')) continue;
+          raced += 1;
           const problem = await problemOf(track, start, one, two);
           if (problem !== null) problems.push(problem);
         }
       }
       expect(problems.join('\n')).toBe('');
+      expect(raced).toBeGreaterThan(Object.keys(CALLS).length);
     },
     1_200_000,
   );
