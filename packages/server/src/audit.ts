@@ -9,6 +9,7 @@ import type { Config } from './config.ts';
 import { takeInventory, type Inventory } from './engine/local/inventory.ts';
 import { memberKey, partsOfKey } from './engine/local/layout.ts';
 import { findSite } from './engine/local/machine.ts';
+import { memberName, nodeName } from './engine/local/replication.ts';
 import { storeConnection } from './engine/local/store-instance.ts';
 import { addressAt, ROUTER_HOST, trustedCidr } from './cidr.ts';
 import { readAuditRecords, type AuditRecords } from './store/audit.ts';
@@ -72,6 +73,7 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
       .filter(({ port, vpcAddress }) => vpcAddress !== null && found.ports.includes(port))
       .map(({ id, port, vpcId }) => `service ${id} is in VPC ${vpcId} and something listens on its public port ${port}`),
     ...writersAmiss(before, settled, found),
+    ...slotsAmiss(before, after, onTheirWay, found),
     ...poolersAmiss(settled, found),
     ...networksAmiss(before.vpcs, after.vpcs, found),
     ...listenersAmiss(settled, found),
@@ -92,6 +94,24 @@ function writersAmiss(before: AuditRecords, settled: readonly ServiceFacts[], { 
       .filter((key) => key !== allowed && writers.includes(key))
       .map((key) => `server ${key} takes writes, where ${allowed === null ? 'no node may' : `only the primary, ${allowed}, may`}`);
   });
+}
+
+/** What is wrong about the log that servers keep: only a primary does, for the other members and for the nodes of read replica sets. */
+function slotsAmiss(before: AuditRecords, after: AuditRecords, onTheirWay: ReadonlySet<string>, { slots }: Inventory): string[] {
+  const kept = (records: AuditRecords, key: string): string[] => {
+    const { id, n } = partsOfKey(key);
+    const service = records.services.find((candidate) => candidate.id === id);
+    if (service === undefined || service.primary !== n || service.parentId !== null) return [];
+    const sets = records.services.filter(({ parentId }) => parentId === id);
+    return [
+      ...service.members.filter((member) => member.n !== n).map((member) => memberName(member.n)),
+      ...sets.flatMap((set) => set.members.map((node) => nodeName(set.id, node.n))),
+    ];
+  };
+  return slots
+    .filter(({ key, name }) => ![...onTheirWay].some((id) => serviceOf(key) === id || name.includes(id)))
+    .filter(({ key, name }) => ![before, after].some((records) => kept(records, key).includes(name)))
+    .map(({ key, name }) => `server ${key} keeps log for ${name}, which does not follow it`);
 }
 
 /** What is wrong about read replica sets: a gateway or a node that does not run, or one that runs and shall not. */

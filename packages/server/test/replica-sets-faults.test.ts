@@ -1,15 +1,17 @@
 /** Read replica sets: what becomes of one when something dies, lags or takes writes, and that the tests would notice. */
 import { afterAll, beforeAll, describe as anyDescribe, expect, test as anyTest } from 'vitest';
-import { rm } from 'node:fs/promises';
+import { mkdir, rm, rmdir } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { findDaemon, findProgram } from '../src/engine/local/daemon.ts';
 import { memberKey } from '../src/engine/local/layout.ts';
 import { childrenOf, findProcess, signal } from '../src/engine/local/processes.ts';
+import { nodeName } from '../src/engine/local/replication.ts';
 import { findServer } from '../src/engine/local/server.ts';
 import { install, type Installation } from './harness.ts';
-import { killPrimary, layoutOf, untilPrimary, untilRedundant, type Born } from './ha-load.ts';
+import { backendOf, killPrimary, layoutOf, postmasterOf, untilPrimary, untilRedundant, type Born } from './ha-load.ts';
 import { openRecords } from './records.ts';
 import {
   installForSets,
@@ -26,6 +28,7 @@ import {
   nodePaths,
   nodeOf,
   detailOf,
+  untilGone,
   untilServing,
   untilShown,
   nodesOf,
@@ -171,6 +174,21 @@ describe('what dies', () => {
     expect(rows.map(({ slot_name }) => slot_name)).toEqual(['member_1', `node_${set.id}_1`, `node_${set.id}_2`]);
   });
 
+  test('a set whose service still sends it log: none is kept for it when it is gone', async () => {
+    const service = await withTable('sends on');
+    const set = await createSet(service, 1);
+    await untilShown(set, 1);
+    const sender = await backendOf(await postmasterOf(cloud, service, 0), 'walsender');
+    signal(sender, 'SIGSTOP');
+    expect((await cloud.request('DELETE', pathOf(set))).status).toBe(202);
+    while ((await findServer(nodePaths(set, 1))) !== null) await sleep(5);
+    // Time enough for the rest of it to go as well.
+    await sleep(1000);
+    signal(sender, 'SIGCONT');
+    await untilGone(set);
+    expect(await once(write(service), 'select slot_name from pg_replication_slots')).toEqual([]);
+  });
+
   test('the primary of a service without replicas: nodes go on serving', async () => {
     const service = await withTable('alone');
     const set = await createSet(service, 1);
@@ -237,6 +255,10 @@ test('the audit knows sets: it misses a node, a gateway, and finds what nobody w
   const { db, close } = await openRecords(cloud.home);
   await db.updateTable('services').set({ read_replica_sets: '[]' }).where('id', '=', service.service_id).execute();
   expect(await cloud.audit()).toContain(`service ${service.service_id} shows other read replica sets than it has`);
+  const slot = join(layoutOf(cloud).member(service.service_id, 0).data, 'pg_replslot', nodeName(set.id, 9));
+  await mkdir(slot);
+  expect(await cloud.audit()).toContain(`server ${service.service_id} keeps log for ${nodeName(set.id, 9)}, which does not follow it`);
+  await rmdir(slot);
   await cloud.up();
   await close();
   await untilServing(set, [1]);

@@ -10,6 +10,7 @@ import { imagePaths, unfinishedMove } from './image.ts';
 import { groupIds } from './limits.ts';
 import { findNetworks, type NetworkSeen } from './networks.ts';
 import { readOrNull } from './processes.ts';
+import { isFollower } from './replication.ts';
 import { runningServers } from './server.ts';
 
 export type Inventory = {
@@ -19,6 +20,8 @@ export type Inventory = {
   processes: string[];
   /** Keys of those among them that take writes. */
   writers: string[];
+  /** The slots by which servers that run keep log for members and nodes that follow them. */
+  slots: { key: string; name: string }[];
   /** Programs beside the servers that run, once for each: whose, and what its directory is called. */
   daemons: { id: string; name: string }[];
   /** All ports that something listens on, in the machine's own network. */
@@ -55,10 +58,17 @@ export async function takeInventory({ layout, limits, networkPrefix }: Site): Pr
   const configured = await Promise.all(
     [...new Set(ours)].map(async (data) => portIn((await readOrNull(join(data, '..', 'config', 'postgresql.conf'))) ?? '')),
   );
+  const slots = await Promise.all(
+    [...new Set(ours)].map(async (data) => {
+      const names = await readdir(join(data, 'pg_replslot')).catch(() => []); // it has just been removed
+      return names.filter(isFollower).map((name) => ({ key: keyOf(data.slice(services.length + 1)), name }));
+    }),
+  );
   return {
     directories: entries.filter((entry) => !entry.endsWith('.new')),
     processes: keys,
     writers: keys.filter((_, index) => !existsSync(join(ours[index] ?? '', 'standby.signal'))),
+    slots: slots.flat(),
     daemons: beside,
     ports,
     processPorts: configured.filter((port) => port !== null),

@@ -25,11 +25,11 @@ import type { Poolers } from './pooler.ts';
 import { assertPlace } from './networks.ts';
 import { readOrNull, signal } from './processes.ts';
 import {
+  isFollower,
   MEMBER,
   memberName,
   nextQuorum,
   nextWaitedFor,
-  NODE,
   quorumSetting,
   replicationConf,
   waitedForOf,
@@ -601,7 +601,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
   const makeStandby = async (paths: InstancePaths): Promise<void> => {
     const slots = join(paths.data, 'pg_replslot');
     for (const slot of await readdir(slots)) {
-      if (slot.startsWith(MEMBER) || slot.startsWith(NODE)) await rm(join(slots, slot), { recursive: true });
+      if (isFollower(slot)) await rm(join(slots, slot), { recursive: true });
     }
     await archiveLeftovers(machine, paths);
     await writeOwned(machine, join(paths.data, 'standby.signal'), '');

@@ -530,7 +530,8 @@ export function createReplicaSets({
     const n = layout.primaryOf(parent);
     if (primary !== null) {
       const ours = primary.slots.filter((name) => name.startsWith(prefix));
-      await standbys.dropSlots(primary.key, ours);
+      // Its nodes have ended, which the primary may be about to see.
+      if ((await standbys.dropSlots(primary.key, ours)) < ours.length) throw new NotYet('its slots are dropped when none is in use');
       return;
     }
     const paths = layout.member(parent, n);

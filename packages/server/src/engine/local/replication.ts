@@ -13,6 +13,9 @@ export const memberName = (n: number): string => `${MEMBER}${n}`;
 /** The same of a node of a read replica set, which follows another service's primary. */
 export const nodeName = (set: string, n: number): string => `${NODE}${set}_${n}`;
 
+/** Whether the directory of a slot is that of a member or a node; one that is being made or dropped has another name. */
+export const isFollower = (name: string): boolean => [MEMBER, NODE].some((kind) => name.startsWith(kind)) && !name.endsWith('.tmp');
+
 /** How many of which members have a write before it is acknowledged. `count` 0: nobody is waited for. */
 export type Quorum = { count: number; members: readonly number[] };
 

@@ -171,12 +171,14 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
     );
   };
 
-  const dropSlots = async (primaryKey: string, names: readonly string[]): Promise<void> => {
-    await monitor.query(
+  /** @returns how many: those in use stay */
+  const dropSlots = async (primaryKey: string, names: readonly string[]): Promise<number> => {
+    const dropped = await monitor.query(
       primaryKey,
       'select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = any ($1::text[]) and not active',
       [names],
     );
+    return dropped.length;
   };
 
   return {
