@@ -16,7 +16,7 @@ import { createMonitor } from '../src/engine/local/monitor.ts';
 import { childrenOf, signal } from '../src/engine/local/processes.ts';
 import { memberName, waitedForOf } from '../src/engine/local/replication.ts';
 import { confOf } from '../src/engine/local/standbys.ts';
-import { installCrashing } from './crash.ts';
+import { COPIES_FILES, installCrashing } from './crash.ts';
 import { proofOf } from './crash-scenes.ts';
 import { connectTo, install, type Answer, type Installation } from './harness.ts';
 import {
@@ -381,7 +381,8 @@ describe('a replica that is behind', () => {
   });
 
   const FILES = 'copyFile services/it/members/1/data.new';
-  test.for([
+  const testInCopy = anyTest.runIf(installed && COPIES_FILES);
+  testInCopy.for([
     ['of its files', `${FILES}/*`, 600],
     ['of the log', `${FILES}/pg_wal/WAL`, 1],
   ] as const)('after a copy %s that took longer than the primary keeps its log for is not made once more', async ([, effect, nth]) => {
