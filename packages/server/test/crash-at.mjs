@@ -11,10 +11,12 @@
  *
  * @typedef {{
  *   roles: Record<string, string>,
+ *   first?: true,
  *   at: null | {
  *     effect: string, nth: number, when: 'before' | 'during' | 'after', delayMs: number, strike: 'kill' | 'hold' | 'lose' | { server: string },
  *   },
  * }} Plan roles: what to call services by id; one that is missing is "new", and what concerns "other" ones is left out.
+ * first: of a first start, to which belongs what is made ahead.
  * delayMs: during means so long after it began.
  * kill: this process. hold: that effect (before it) until the file `release` is there. lose: the answer to that statement (after it), with
  * its connection. server: the role of the service whose PostgreSQL is killed, or "store".
@@ -74,8 +76,8 @@ function nameOf(path) {
       : text.slice(top.length + 1);
   if (name === null) return null;
   name = name.replace(/^data\//, '');
-  // Clones that are made ahead, whenever there is time, belong to no operation.
-  if (name.startsWith('stock/')) return null;
+  // What is made ahead, whenever there is time, belongs to no operation: clones, and what they are made of.
+  if (name.startsWith('stock/') || (name.startsWith('templates/') && plan?.first !== true)) return null;
   for (const place of PLACES) {
     const [, before, id] = place.exec(name) ?? [];
     if (id === undefined) continue;
@@ -308,11 +310,14 @@ function nameOfStatement(to, text) {
   }
   to.changes.push(...Array.from(text.matchAll(CHANGE), ([, verb, table]) => `${verb.split(' ')[0]} ${table}`));
   if (to.open && text !== 'commit') return null;
-  const made = [...new Set(to.changes)].join(', ');
+  const made = [...new Set(to.changes)].filter((change) => !BY_THE_WAY.includes(change)).join(', ');
   to.open = false;
   to.changes = [];
   return made === '' ? null : `commit ${made}`;
 }
+
+/** What is written down whenever there is time. */
+const BY_THE_WAY = ['insert samples', 'update api_keys'];
 
 /** A change of a table of the records; statements may hold several. `for update of` and `do update set` are none. */
 const CHANGE = /(?<!\bfor |\bfor no key |\bdo )\b(insert into|update|delete from) "?(\w+)/g;

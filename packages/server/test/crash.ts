@@ -202,7 +202,7 @@ export function firstStart(): Playable {
   const play = async (at: Hit | null): Promise<Run> => {
     const [directory, home] = [await mkdtemp(join(tmpdir(), 'crash-at-')), await makeHome()];
     const plan = join(directory, 'plan.json');
-    await writeFile(plan, JSON.stringify({ roles: {}, at }));
+    await writeFile(plan, JSON.stringify({ roles: {}, first: true, at }));
     const settings = { ...preload(directory), HOWDAH_HOME: home };
     const cloud = await install(settings).catch(() => null);
     const struck = await disarm(directory);
