@@ -182,8 +182,10 @@ test('no gap and no duplicate, over connections that end anywhere and a control 
   const after = await lastEvent();
   let end: string | null = null;
   const readers = [1, 2, 3].map((n) => readInPieces(after, async () => end, generator(seed + n)));
-  const one = (async () => {
-    for await (const { id } of followEvents({ ...cloud, after })) if (end !== null && BigInt(id) >= BigInt(end)) return;
+  // And one that nobody interrupts.
+  const [whole, stop]: [string[], AbortController] = [[], new AbortController()];
+  const following = (async () => {
+    for await (const { id } of followEvents({ ...cloud, after, signal: stop.signal })) whole.push(id);
   })();
   let accepted = 0;
   for (let round = 0; round < 4; round++) {
@@ -206,12 +208,14 @@ test('no gap and no duplicate, over connections that end anywhere and a control 
   expect(expected.length).toBeGreaterThanOrEqual(accepted * 2);
   // What happens meanwhile may be read or not.
   const last = BigInt(end);
-  for (const seen of await Promise.all(readers))
+  await expect.poll(() => BigInt(whole.at(-1) ?? 0) >= last, { timeout: 60_000 }).toBe(true);
+  stop.abort();
+  await following;
+  for (const seen of [...(await Promise.all(readers)), whole])
     expect(
       seen.filter((id) => BigInt(id) <= last),
       `seed ${seed}`,
     ).toEqual(expected);
-  await one;
 });
 
 /** Numbers from 0 to 1, the same for the same seed (mulberry32). */

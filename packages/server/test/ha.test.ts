@@ -38,6 +38,12 @@ const installed = (await findProgram('haproxy')) !== null;
 const describe = anyDescribe.runIf(installed);
 const test = anyTest.runIf(installed);
 
+/** Which directory stands at a path. The tops of all subvolumes of btrfs have one number, each on a device of its own. */
+const whichOf = async (path: string): Promise<string> => {
+  const { dev, ino } = await stat(path);
+  return `${dev} ${ino}`;
+};
+
 let cloud: Installation;
 beforeAll(async () => {
   cloud = await install({ HOWDAH_FAILOVER_REST_SECONDS: '0', HOWDAH_SNAPSHOT_HOURS: '0.005' });
@@ -255,14 +261,14 @@ describe('what else dies', () => {
     const note = join(root, 'seeded');
     expect(existsSync(note)).toBe(false);
     const isMadeAnewAfter = async (boot: string): Promise<boolean> => {
-      const { ino } = await stat(data);
+      const made = await whichOf(data);
       await cloud.stop('SIGKILL');
       await writeFile(note, boot);
       signal(await postmasterOf(cloud, service, 1), 'SIGKILL');
       await cloud.up();
       await expect.poll(() => existsSync(note), { timeout: 30_000 }).toBe(false);
       await untilRedundant(cloud, service, 1, 1);
-      return (await stat(data)).ino !== ino;
+      return (await whichOf(data)) !== made;
     };
     expect(await isMadeAnewAfter('the boot before')).toBe(true);
     expect(await isMadeAnewAfter(await currentBoot())).toBe(false);
@@ -337,19 +343,19 @@ describe('a replica that is behind', () => {
     return rows;
   };
 
-  /** A pair whose replica was killed, and that nobody looks after. `ino`: of its data, another one once it is made anew. */
+  /** A pair whose replica was killed, and that nobody looks after. `made`: which data it has, another one once it is made anew. */
   const leftBehind = async (name: string) => {
     const service = await pair(name, 0);
     await untilRedundant(cloud, service, 1, 0);
     const { data } = layoutOf(cloud).member(service.service_id, 1);
-    const { ino } = await stat(data);
+    const made = await whichOf(data);
     await cloud.stop('SIGKILL');
     signal(await postmasterOf(cloud, service, 1), 'SIGKILL');
-    return { service, data, ino };
+    return { service, data, made };
   };
 
   test('and catches up for long is left to it', async () => {
-    const { service, data, ino } = await leftBehind('late');
+    const { service, data, made } = await leftBehind('late');
     await fillLog(cloud, service, 700);
     const up = cloud.up();
     const sending = () => askPrimary<{ state: string }>(cloud, service, 'select state from pg_stat_replication');
@@ -361,11 +367,11 @@ describe('a replica that is behind', () => {
     expect(await sending()).toEqual([{ state: 'catchup' }]);
     letGoOn();
     await untilRedundant(cloud, service, 1, 0);
-    expect((await stat(data)).ino).toBe(ino);
+    expect(await whichOf(data)).toBe(made);
   });
 
   test('and lacks what its primary no longer has is made anew', async () => {
-    const { service, data, ino } = await leftBehind('gone');
+    const { service, data, made } = await leftBehind('gone');
     // A slot that was made later, as on a member that has taken over: nothing says that the log is lost.
     const slot = memberName(1);
     const drop = `select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '${slot}' and not active`;
@@ -376,7 +382,7 @@ describe('a replica that is behind', () => {
     }
     await askPrimary(cloud, service, `select pg_create_physical_replication_slot('${slot}', true)`);
     await cloud.up();
-    await expect.poll(async () => (await stat(data).catch(() => ({ ino }))).ino, { timeout: 120_000 }).not.toBe(ino);
+    await expect.poll(() => whichOf(data).catch(() => made), { timeout: 120_000 }).not.toBe(made);
     await untilRedundant(cloud, service, 1, 0);
   });
 
