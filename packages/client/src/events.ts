@@ -34,7 +34,7 @@ export async function* followEvents(options: FollowOptions): AsyncGenerator<Even
         after = event.id;
         yield event;
       }
-      if (!follow) return;
+      if (!follow || !wanted()) return;
     } catch (error) {
       if (!wanted()) return;
       // What the network does is made up for; what the server says is not.
@@ -57,6 +57,10 @@ async function* readStream(options: FollowOptions, after?: string): AsyncGenerat
   const response = await ask(request);
   if (!response.ok || response.body === null) throw await errorOf(response);
   const reader = response.body.getReader();
+  const leave = (): void => void reader.cancel().catch(() => undefined);
+  // Node's fetch hears the signal by way of the request, which may be collected as garbage while its answer goes on.
+  signal?.addEventListener('abort', leave);
+  if (signal?.aborted === true) leave();
   const decoder = new TextDecoder();
   let rest = '';
   try {
@@ -66,6 +70,7 @@ async function* readStream(options: FollowOptions, after?: string): AsyncGenerat
       for (const block of blocks) yield parseBlock(block);
     }
   } finally {
+    signal?.removeEventListener('abort', leave);
     // Whoever has seen enough leaves the stream.
     await reader.cancel().catch(() => undefined);
   }

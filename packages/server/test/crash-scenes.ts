@@ -445,6 +445,8 @@ async function keeping({ cloud }: Stand): Promise<Playable> {
     servers: ['kept'],
     prepare: async () => {
       await insert(cloud, service, `snapshot ${++written}`);
+      // A row alone is so little that no snapshot is due for it.
+      await withClient(cloud, service, (client) => client.query("select pg_logical_emit_message(true, 'filler', repeat('x', 20000))"));
       // Taken long ago by what is noted of them: the newest is now what the window begins with, all before it are no more needed.
       for (const name of await whole()) await age(join(snapshots, name, 'snapshot.json'));
       return { before: await whole() };

@@ -28,7 +28,7 @@ export type StreamRequest = {
 
 type Stream = StreamRequest & { ended: boolean; woken: boolean; wake: () => void; close: () => void };
 
-export function createEventHub(store: Store) {
+export function createEventHub(store: Pick<Store, 'db' | 'listen'>) {
   const streams = new Set<Stream>();
   const reads = new Map<string, Promise<EventRow[]>>();
   let closing = false;
@@ -52,7 +52,11 @@ export function createEventHub(store: Store) {
     if (!(await isKeyValid(store.db, stream.publicKey))) end(stream);
   };
 
-  store.listen('howdah_event', (projectId) => wake((stream) => projectId === null || stream.projectId === projectId));
+  store.listen('howdah_event', (projectId) => {
+    // A read that is under way may have begun before what whoever is woken now will look for.
+    reads.clear();
+    wake((stream) => projectId === null || stream.projectId === projectId);
+  });
   store.listen('howdah_key', (publicKey) => {
     for (const stream of streams) {
       // While the records cannot be asked, nobody can say whose keys are good.
@@ -65,7 +69,9 @@ export function createEventHub(store: Store) {
     const place = `${projectId} ${after}`;
     const underWay = reads.get(place);
     if (underWay !== undefined) return underWay;
-    const read = readEvents(store.db, projectId, after, BATCH).finally(() => reads.delete(place));
+    const read = readEvents(store.db, projectId, after, BATCH).finally(() => {
+      if (reads.get(place) === read) reads.delete(place);
+    });
     reads.set(place, read);
     return read;
   };
