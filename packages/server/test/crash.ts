@@ -135,6 +135,7 @@ export async function explore(
   scene: Playable,
   choose: (points: Point[]) => Iterable<Hit>,
   say: (line: string) => void,
+  tell: (hit: Hit, came: boolean) => void = () => undefined,
 ): Promise<{ failures: string[]; hits: number; struck: number; resumed: Resumed[] }> {
   const calm = await scene.play(stand, null);
   const expected = JSON.stringify(calm.outcome);
@@ -146,6 +147,7 @@ export async function explore(
     const begun = performance.now();
     const { problems, struck: came, resumed: after } = await problemsOf(stand, scene, hit, expected);
     if (came) struck += 1;
+    tell(hit, came);
     if (after !== null) resumed.push(after);
     say(`${scene.name}: ${describeHit(hit)}: ${came ? 'done' : 'it did not come to that'} (${Math.round(performance.now() - begun)} ms)`);
     const found = problems.map((problem) => `${scene.name}: ${describeHit(hit)}: ${problem}\n${marked(calm.trace, hit)}`);
