@@ -268,8 +268,8 @@ async function startPair(kit: BareKit): Promise<Pair> {
   // Its own clone of the template is not what it begins with.
   await removeTree(standby.paths.data, kit.machine.cloneMethod);
   const begun = performance.now();
-  await cloneRunning(kit.machine, primary.paths, standby.paths.data);
-  await writeOwned(kit.machine, join(standby.paths.data, 'standby.signal'), '');
+  await cloneRunning(kit.machine, kit.machine.owner, primary.paths, standby.paths.data);
+  await writeOwned(kit.machine.owner, join(standby.paths.data, 'standby.signal'), '');
   const follow = `primary_conninfo=host=${primary.paths.socket} port=${primary.port} user=howdah`;
   await startBare(kit, standby, ['-c', follow, '-c', 'wal_retrieve_retry_interval=10ms']);
   const admin = await connectBare(primary);

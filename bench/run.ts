@@ -18,6 +18,7 @@ import { hereAsItIs, isLoop, loopFileSystem, type FileSystem, type Loop } from '
 import { setIdlePatience } from './lib/measure.ts';
 import { run } from './lib/run.ts';
 import { markdown, skipped, type Row } from './lib/table.ts';
+import { isolation } from './isolation.ts';
 import { list } from './list.ts';
 import { many } from './many.ts';
 import { memory } from './memory.ts';
@@ -44,6 +45,7 @@ const BENCHES: readonly Bench[] = [
   crash,
   pooler,
   failover,
+  isolation,
 ];
 
 const { values, positionals } = parseArgs({

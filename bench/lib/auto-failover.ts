@@ -44,7 +44,7 @@ export async function startAutoFailover(kit: BareKit, major: string): Promise<{ 
   const directory = await mkdtemp(join(kit.directory, 'af-'));
   if (machine.owner !== null) await chown(directory, machine.owner.uid, machine.owner.gid);
   const files = { 'ca.pem': ca, 'server.crt': certificate.certificatePem, 'server.key': certificate.keyPem };
-  for (const [name, text] of Object.entries(files)) await writeOwned(machine, join(directory, name), text);
+  for (const [name, text] of Object.entries(files)) await writeOwned(machine.owner, join(directory, name), text);
   const nodes: Node[] = [];
   const end = atEnd(async () => {
     const pids = nodes.map(({ keeper }) => keeper);

@@ -11,6 +11,7 @@ import { DEFAULT_SIZE } from '@howdah/contract';
 import { Client } from 'pg';
 import { removeTree } from '../../packages/server/src/engine/local/clone.ts';
 import { configFiles } from '../../packages/server/src/engine/local/files.ts';
+import { configUsersOf } from '../../packages/server/src/engine/local/users.ts';
 import { writeSystemIdentifier } from '../../packages/server/src/engine/local/identity.ts';
 import { installationFor, type Installation } from '../../packages/server/src/engine/local/installations.ts';
 import { instancePaths, type InstancePaths } from '../../packages/server/src/engine/local/layout.ts';
@@ -102,8 +103,8 @@ async function cloneByHand({ template, machine }: BareKit, to: string): Promise<
 function filesOf(kit: BareKit, paths: InstancePaths, port: number, settings: BareSettings): Record<string, string> {
   const listen = { address: '127.0.0.1', port };
   const ours = configFiles(
-    { paths, installation: kit.installation, extensions: [], size: DEFAULT_SIZE, listen, admitted: null },
-    kit.machine.controlUsers,
+    { paths, installation: kit.installation, extensions: [], size: DEFAULT_SIZE, storageGb: null, listen, admitted: null },
+    configUsersOf(kit.machine.owner),
   );
   // The connection settings are ours in both; the others are PostgreSQL's defaults in the small one.
   const connection =

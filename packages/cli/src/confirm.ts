@@ -1,5 +1,6 @@
 import type { Destroying } from './command.ts';
 import { Failure } from './exit.ts';
+import { printable } from './output.ts';
 
 /**
  * Asks whether something is to be taken away, where somebody sits who can answer. Scripts, which have no terminal, are taken at their word,
@@ -9,7 +10,7 @@ import { Failure } from './exit.ts';
  */
 export async function confirm(question: string, { yes, dryRun }: Destroying): Promise<void> {
   if (yes === true || dryRun === true || !process.stdin.isTTY || !process.stdout.isTTY) return;
-  const answer = await ask(`${question} [y/N] `);
+  const answer = await ask(`${printable(question)} [y/N] `);
   if (!/^y(es)?$/i.test(answer.trim())) throw new Failure('nothing was done, as you wish; --yes does not ask', 'refused');
 }
 

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { answered, type Connection } from './connection.ts';
 import type { Waiting } from './command.ts';
 import { Failure } from './exit.ts';
-import { duration, note, paintNote } from './output.ts';
+import { duration, endLive, note, paintNote, showLive } from './output.ts';
 
 type Operation = Schemas['Operation'];
 type Step = Operation['steps'][number];
@@ -47,7 +47,7 @@ function stepList() {
   let shown = 0;
   let live = false;
   const clear = (): void => {
-    if (live) process.stderr.write('\r\u001b[K');
+    if (live) endLive();
     live = false;
   };
   const update = ({ steps, error, created, finished, kind }: Operation): void => {
@@ -63,9 +63,7 @@ function stepList() {
     const current = steps.findLast((step) => step.finished === null);
     const since = Date.parse(current?.started ?? created);
     const text = `${current?.name ?? kind} ${duration(Math.max(Date.now() - since, 0))}`;
-    process.stderr.write(
-      `${paintNote.cyan('…')} ${text.slice(0, Math.max((process.stderr.columns > 0 ? process.stderr.columns : 80) - 3, 10))}`,
-    );
+    showLive(`${paintNote.cyan('…')} ${text.slice(0, Math.max((process.stderr.columns > 0 ? process.stderr.columns : 80) - 3, 10))}`);
     live = true;
   };
   return { update, clear };

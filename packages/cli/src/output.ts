@@ -1,27 +1,63 @@
 /** What is printed, and how: data to stdout in the format that was asked for, everything else to stderr. */
+import { escapeInJson, makeVisible } from '@howdah/contract/text';
+import { randomUUID } from 'node:crypto';
 import { isatty } from 'node:tty';
 import pc from 'picocolors';
 
 export const FORMATS = ['table', 'json', 'yaml', 'env'] as const;
 export type Format = (typeof FORMATS)[number];
 
+/** Stands for the begin of a colour in what is printed: texts of others hold escapes as well, and cannot know this. */
+const COLOUR = randomUUID();
+
 /** Colours of a stream, by its number: none where it is no terminal, whatever picocolors thinks of `CI`. */
-const paintOf = (fd: 1 | 2) => pc.createColors(isatty(fd) && process.env['TERM'] !== 'dumb' && (process.env['NO_COLOR'] ?? '') === '');
+const paintOf = (fd: 1 | 2) => {
+  const colours = pc.createColors(isatty(fd) && process.env['TERM'] !== 'dumb' && (process.env['NO_COLOR'] ?? '') === '');
+  const paintWith = (colour: (text: string) => string) => (text: string) => colour(makeVisible(text)).replaceAll('\u001b[', COLOUR);
+  const { red, yellow, green, cyan, dim, bold } = colours;
+  return {
+    red: paintWith(red),
+    yellow: paintWith(yellow),
+    green: paintWith(green),
+    cyan: paintWith(cyan),
+    dim: paintWith(dim),
+    bold: paintWith(bold),
+  };
+};
 export const paint = paintOf(1);
 export const paintNote = paintOf(2);
 
+/** What a terminal may be sent: our colours, and nothing else that it would obey. Names, messages, logs and values are texts of others. */
+export const printable = (text: string): string => makeVisible(text).replaceAll(COLOUR, '\u001b[');
+
 /** Prints a line. */
 export function say(line = ''): void {
-  process.stdout.write(`${line}\n`);
+  process.stdout.write(`${printable(line)}\n`);
+}
+
+/** Prints JSON on one line, or on many. */
+export function sayJson(value: unknown, indent?: number): void {
+  say(escapeInJson(JSON.stringify(value, null, indent)));
 }
 
 /** Prints a line that is no data. */
 export function note(line: string): void {
-  process.stderr.write(`${line}\n`);
+  process.stderr.write(`${printable(line)}\n`);
+}
+
+/** Shows a line on the terminal until {@link endLive}. */
+export function showLive(line: string): void {
+  process.stderr.write(printable(line));
+}
+
+export function endLive(): void {
+  process.stderr.write('\r\u001b[K');
 }
 
 /** Prints rows as aligned columns under a header. */
-export function table(header: readonly string[], rows: readonly (readonly string[])[]): void {
+export function table(titles: readonly string[], values: readonly (readonly string[])[]): void {
+  const inLine = (text: string): string => makeVisible(text.replaceAll(/[\n\t]/g, ' '));
+  const [header, rows] = [titles.map(inLine), values.map((row) => row.map(inLine))];
   const widths = header.map((title, column) => Math.max(title.length, ...rows.map((row) => [...(row[column] ?? '')].length)));
   const line = (cells: readonly string[]) =>
     cells
@@ -94,14 +130,26 @@ export async function showAs(format: Format, answer: unknown, noun: string, asTa
     case 'table':
       return asTable();
     case 'json':
-      return say(JSON.stringify(answer, null, 2));
+      return sayJson(answer, 2);
     case 'yaml': {
-      const { stringify } = await import('yaml');
+      const yaml = await import('yaml');
       // Many still read YAML 1.1, to which `no` and times are no strings.
-      return say(stringify(answer, { lineWidth: 0, compat: 'yaml-1.1' }).trimEnd());
+      const document = new yaml.Document(answer, { compat: 'yaml-1.1' });
+      yaml.visit(document, {
+        Scalar: (_key, node) => {
+          // Only there escapes mean what they stand for.
+          if (typeof node.value === 'string' && makeVisible(node.value) !== node.value) node.type = 'QUOTE_DOUBLE';
+        },
+      });
+      return say(escapeInJson(document.toString({ lineWidth: 0 })).trimEnd());
     }
     case 'env':
-      for (const [name, value] of Object.entries(variables ?? variablesOf(noun, answer))) say(`${name}=${quoted(value)}`);
+      for (const [name, value] of Object.entries(variables ?? variablesOf(noun, answer))) {
+        const line = `${name}=${quoted(value)}`;
+        // A shell takes the value as it is; a person only looks at it.
+        if (isatty(1)) say(line);
+        else process.stdout.write(`${line}\n`);
+      }
   }
 }
 

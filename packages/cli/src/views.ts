@@ -29,7 +29,11 @@ export const serviceView = (ca: string | null): View<Service> => ({
     ],
     ['READ REPLICA SETS', ({ read_replica_sets: sets }) => sets.map(({ name, nodes }) => `${name} (${nodes})`).join(', ')],
     ['FORKED FROM', ({ forked_from: parent }) => parent?.service_id ?? ''],
-    ['DISK', ({ metrics }) => (metrics.storage_mb === null ? '' : `${metrics.storage_mb} MB`)],
+    [
+      'DISK',
+      ({ metrics, resources }) =>
+        `${metrics.storage_mb === null ? '' : `${metrics.storage_mb} MB of `}${resources[0]?.spec.storage_gb ?? 0} GB`,
+    ],
     ['CREATED', ({ created }) => created],
   ],
   variables: (service) => ({
@@ -248,7 +252,7 @@ export const AUDIT_VIEW: View<Schemas['AuditEntry']> = {
     ['FROM', ({ address }) => address],
     ['CALL', ({ call }) => call],
     ['SERVICE', ({ service_id: service }) => service ?? ''],
-    ['OUTCOME', ({ code, status }) => code ?? String(status)],
+    ['OUTCOME', ({ code, status, count }) => `${code ?? status}${count === undefined ? '' : ` (${count} times)`}`],
     ['OPERATION', ({ operation_id: operation }) => operation ?? ''],
   ],
 };

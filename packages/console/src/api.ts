@@ -1,5 +1,6 @@
 /** What the console asks of the API: all through the typed client. A query's key begins with the service it is of. */
 import { createClient, HowdahError, type Schemas } from '@howdah/client';
+import { visibleJson } from '@howdah/contract/text';
 import { CONSOLE_HEADER } from '@howdah/contract/types';
 import { queryOptions } from '@tanstack/react-query';
 
@@ -13,11 +14,20 @@ export type Me = Schemas['AuthInfo']['api_key'];
 
 export const BASE = '/public/api/v1';
 
+/** Names, logs and messages are texts of others: what would turn the order of letters on a page around stands there as an escape. */
+async function fetchVisible(request: Request): Promise<Response> {
+  const response = await globalThis.fetch(request);
+  if (response.headers.get('Content-Type')?.startsWith('application/json') !== true) return response;
+  const text = await response.text();
+  return new Response(text === '' ? null : visibleJson(text), response);
+}
+
 /** The cookie is the key; queries are tried again by {@link ./live.ts}, which also says that something is wrong. */
 export const client = createClient({
   apiUrl: new URL(BASE, window.location.href).href,
   headers: { [CONSOLE_HEADER]: '1' },
   retries: 0,
+  fetch: fetchVisible,
 });
 
 /** The body of an answer that has one. */

@@ -18,6 +18,7 @@ const TOLD: Readonly<Record<EventType, true>> = {
   'service.status': true,
   'service.warnings': true,
   'service.vpc': true,
+  'service.purged': true,
   'operation.started': true,
   'operation.step': true,
   'operation.failing': true,

@@ -2,6 +2,7 @@ import { ACTIONS, ALLOWED, refusal } from '@howdah/contract/actions';
 import { LIVE_STATUSES, OPERATION_KINDS } from '@howdah/contract/status';
 import { expect, test } from 'vitest';
 import type { Me, Service } from './api.ts';
+import type { ReplicaSet } from './api-project.ts';
 import { kindLabel, whyNot } from './status.ts';
 
 const me = (role: Me['role']): Me => ({
@@ -12,9 +13,25 @@ const me = (role: Me['role']): Me => ({
   project: { id: 'p', name: 'p', plan_type: 'x' },
   issuing_user: { id: 'o', name: 'o', email: 'o@o.local' },
 });
-const service = (status: Service['status'], environment: 'DEV' | 'PROD' = 'DEV'): Pick<Service, 'status' | 'metadata'> => ({
+type Shown = Pick<Service, 'status' | 'metadata' | 'read_replica_sets'>;
+type Environment = 'DEV' | 'PROD';
+
+const setIn = (environment: Environment): ReplicaSet => ({
+  id: 'set0000000',
+  name: 'set',
+  nodes: 1,
+  cpu_millis: 250,
+  memory_gbs: 1,
+  endpoint: { host: 'localhost', port: 5432 },
+  metadata: { environment },
+  status: 'active',
+  lag_limit: { bytes: 0, seconds: 0 },
+  node_states: [],
+});
+const service = (status: Service['status'], environment: Environment = 'DEV', sets: ReplicaSet[] = []): Shown => ({
   status,
   metadata: { environment },
+  read_replica_sets: sets,
 });
 
 test('an action is refused exactly where the API refuses it, in its words', () => {
@@ -23,6 +40,20 @@ test('an action is refused exactly where the API refuses it, in its words', () =
       expect(whyNot(action, service(status), me('admin')), `${action} ${status}`).toBe(
         ALLOWED[status][action] === 'accept' ? null : refusal(action, status),
       );
+});
+
+test('only admin may stop or delete what is PROD, or a service with a set that is', () => {
+  for (const action of ['stop', 'delete'] as const) {
+    for (const shown of [service('READY', 'PROD'), service('READY', 'DEV', [setIn('PROD')])]) {
+      expect(whyNot(action, shown, me('developer')), action).toContain('PROD');
+      expect(whyNot(action, shown, me('admin'))).toBeNull();
+    }
+    expect(whyNot(action, service('READY', 'DEV', [setIn('DEV')]), me('developer'))).toBeNull();
+  }
+  expect(whyNot('deleteReplicaSet', service('READY'), me('developer'), setIn('PROD'))).toContain('PROD');
+  expect(whyNot('deleteReplicaSet', service('READY', 'PROD'), me('developer'), setIn('DEV'))).toBeNull();
+  for (const action of ['resize', 'setHA', 'disablePooler', 'detachFromVPC', 'setEnvironment'] as const)
+    expect(whyNot(action, service('READY', 'PROD'), me('developer')), action).toBeNull();
 });
 
 test('a viewer may nothing, and only admin may delete PROD', () => {

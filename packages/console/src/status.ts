@@ -1,8 +1,10 @@
 /** Statuses and actions in words and colours, from the tables that the API uses. */
 import { ALLOWED, refusal, type Action } from '@howdah/contract/actions';
+import { denialOfAction, denialOfChanges, protectionOf } from '@howdah/contract/permissions';
 import { IS_TRANSITIONAL, LIVE_STATUSES, type LiveStatus } from '@howdah/contract/status';
 import type { ServiceType } from '@howdah/contract/types';
 import type { Me, Operation, Service } from './api.ts';
+import type { ReplicaSet } from './api-project.ts';
 
 export type Tone = 'good' | 'busy' | 'bad' | 'idle';
 
@@ -27,16 +29,22 @@ export const lookOf = (status: Service['status']) => LOOK[live(status)];
 export const isTransitional = (status: Service['status']): boolean => IS_TRANSITIONAL[live(status)];
 
 /** Why a key may change nothing at all; null: it may. */
-export const whyReadOnly = ({ role }: Me): string | null =>
-  role === 'viewer' ? 'a key with the role viewer may not change anything; it takes a key with the role admin or developer' : null;
+export const whyReadOnly = ({ role }: Me): string | null => denialOfChanges(role);
 
-/** Why an action cannot be had now, in the words of the API; null: it can. */
-export function whyNot(action: Action, service: Pick<Service, 'status' | 'metadata'>, me: Me): string | null {
-  const { role } = me;
-  const readOnly = whyReadOnly(me);
-  if (readOnly !== null) return readOnly;
-  if (action === 'delete' && role !== 'admin' && service.metadata.environment === 'PROD')
-    return `a key with the role ${role} may not do this to a PROD service; it takes a key with the role admin`;
+/**
+ * Why an action cannot be had now, in the words of the API; null: it can.
+ *
+ * @param set the read replica set that the action is on, if it is not the service
+ */
+export function whyNot(
+  action: Action,
+  service: Pick<Service, 'status' | 'metadata' | 'read_replica_sets'>,
+  me: Me,
+  set?: Pick<ReplicaSet, 'metadata'>,
+): string | null {
+  const environment = set?.metadata.environment ?? protectionOf(service.metadata.environment, service.read_replica_sets);
+  const denied = denialOfAction(me.role, action, environment);
+  if (denied !== null) return denied;
   const status = live(service.status);
   return ALLOWED[status][action] === 'accept' ? null : refusal(action, status);
 }

@@ -2,6 +2,7 @@
 import { Type } from 'typebox';
 import { ERROR_CODES } from './errors.ts';
 import { Named, StringEnum } from './schema.ts';
+import { VISIBLE_PATTERN } from './text.ts';
 
 const dateTime = (description: string) => Type.String({ format: 'date-time', description });
 const dateTimeOrNull = (description: string) => Type.Union([dateTime(description), Type.Null()]);
@@ -9,12 +10,13 @@ const closed = { additionalProperties: false } as const;
 
 /**
  * What is told of. `operation.step` comes when a step begins and when it ends (`finished`), for fast ones only then. The rows of
- * packages/server/migrations/0009_events.sql and 0011_vpc_events.sql write them.
+ * packages/server/migrations/0009_events.sql and 0011_vpc_events.sql write them; service.purged comes from store/services.ts.
  */
 export const EVENT_TYPES = [
   'service.status',
   'service.warnings',
   'service.vpc',
+  'service.purged',
   'operation.started',
   'operation.step',
   'operation.failing',
@@ -40,7 +42,7 @@ export const EventSchema = Named(
       {
         additionalProperties: true,
         description:
-          'service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.vpc: from, vpc_id, the VPCs that it is told to leave and to go into; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message',
+          'service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is told to leave and to go into; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message',
       },
     ),
   }),
@@ -62,7 +64,12 @@ export const CreateWebhookBody = Named(
   'CreateWebhook',
   Type.Object(
     {
-      url: Type.String({ minLength: 1, maxLength: 2048, description: 'http or https, without user and password' }),
+      url: Type.String({
+        minLength: 1,
+        maxLength: 2048,
+        pattern: VISIBLE_PATTERN,
+        description: 'http or https, without user and password',
+      }),
       types: Type.Optional(
         Type.Array(StringEnum(EVENT_TYPES), { maxItems: EVENT_TYPES.length, uniqueItems: true, description: 'of events; default: all' }),
       ),
@@ -137,7 +144,15 @@ export const AuditEntrySchema = Named(
     outcome: StringEnum(AUDIT_OUTCOMES),
     status: Type.Integer({ description: 'HTTP status of the answer' }),
     code: Type.Optional(StringEnum(ERROR_CODES, { description: 'why it was refused' })),
-    request_id: Type.String(),
+    request_id: Type.String({ description: 'of the first call, where the entry stands for several' }),
+    count: Type.Optional(
+      Type.Integer({
+        minimum: 2,
+        description:
+          'how many calls the entry stands for: refused calls, and statements of one key on one service, are counted together for ten minutes; address, path and service_id are those of the first. Absent: 1',
+      }),
+    ),
+    last_at: Type.Optional(dateTime('when the last of them was decided')),
   }),
 );
 export type AuditEntry = Type.Static<typeof AuditEntrySchema>;

@@ -2,7 +2,9 @@ import { Type } from 'typebox';
 import { ERROR_CODES } from './errors.ts';
 import { AuditEntrySchema, CreateWebhookBody, DeliverySchema, EventSchema, WebhookSchema, WebhookTestSchema } from './events.ts';
 import { Named, Ref, StringEnum } from './schema.ts';
+import { STORAGE_GB } from './sizes.ts';
 import { OPERATION_KINDS, OPERATION_STATUSES, REPLICA_SET_STATUSES, SERVICE_STATUSES } from './status.ts';
+import { VISIBLE_PATTERN } from './text.ts';
 import {
   ADDONS,
   ENVIRONMENTS,
@@ -20,9 +22,8 @@ import {
 const NO_CONTROL_CHARACTERS = '^[^\\u0000-\\u001f\\u007f-\\u009f]*$';
 const closed = { additionalProperties: false } as const;
 const dateTime = (description: string) => Type.String({ format: 'date-time', description });
-/** Names are shown in terminals and logs, and the store cannot hold a NUL: no control characters. */
-const name = (description: string) =>
-  Type.String({ minLength: 1, maxLength: NAME_MAX_CHARACTERS, pattern: NO_CONTROL_CHARACTERS, description });
+/** Names are shown in terminals, logs and pages: no characters that nobody sees. */
+const name = (description: string) => Type.String({ minLength: 1, maxLength: NAME_MAX_CHARACTERS, pattern: VISIBLE_PATTERN, description });
 
 export const ErrorBody = Named(
   'Error',
@@ -55,6 +56,10 @@ export const ResourceSchema = Named(
     spec: Type.Object({
       cpu_millis: Type.Optional(Type.Integer({ description: 'thousandths of a core; absent for a shared size' })),
       memory_gbs: Type.Optional(Type.Integer({ description: 'gigabytes; absent for a shared size' })),
+      storage_gb: Type.Integer({
+        description:
+          'gigabytes that each server of it may take of the disk: data, WAL, temporary files and logs, the primary with the WAL archive; beyond it the service is read-only',
+      }),
       volume_type: Type.String(),
     }),
   }),
@@ -104,9 +109,9 @@ export type ReadReplicaSetDetail = Type.Static<typeof ReadReplicaSetDetailSchema
 
 /**
  * What a warning is about: the disk that services stand on, WAL that is not archived, a snapshot not taken, a backup that did not prove
- * itself, a replica that is missing.
+ * itself, a replica that is missing, processes ended by the memory limit, the quota of the service.
  */
-export const WARNING_CODES = ['DISK', 'ARCHIVE', 'SNAPSHOT', 'VERIFICATION', 'REPLICA_MISSING'] as const;
+export const WARNING_CODES = ['DISK', 'STORAGE', 'ARCHIVE', 'SNAPSHOT', 'VERIFICATION', 'REPLICA_MISSING', 'MEMORY'] as const;
 export const WarningSchema = Named(
   'Warning',
   Type.Object({
@@ -158,6 +163,8 @@ export const ServiceListSchema = Type.Array(Ref(ServiceSchema));
 const sizeInput = (description: string, shared: boolean) =>
   Type.Union([Type.String({ pattern: shared ? '^([0-9]{1,9}|shared)$' : '^[0-9]{1,9}$' }), Type.Integer({ minimum: 0 })], { description });
 
+const storageGb = (description: string) => Type.Integer({ minimum: STORAGE_GB.min, maximum: STORAGE_GB.max, description });
+
 const replicaCount = Type.Integer({ minimum: 0, maximum: MAX_REPLICAS, description: `HA replicas, 0 to ${MAX_REPLICAS}` });
 const syncReplicaCount = Type.Integer({
   minimum: 0,
@@ -165,7 +172,7 @@ const syncReplicaCount = Type.Integer({
   description: 'how many of them have every write before it is acknowledged',
 });
 
-const vpcId = (description: string) => Type.String({ minLength: 1, maxLength: 64, description });
+const vpcId = (description: string) => Type.String({ minLength: 1, maxLength: 64, pattern: VISIBLE_PATTERN, description });
 
 export const CreateServiceBody = Named(
   'CreateService',
@@ -185,6 +192,7 @@ export const CreateServiceBody = Named(
       sync_replica_count: Type.Optional(syncReplicaCount),
       cpu_millis: Type.Optional(sizeInput('thousandths of a core, or "shared"', true)),
       memory_gbs: Type.Optional(sizeInput('gigabytes, or "shared"', true)),
+      storage_gb: Type.Optional(storageGb('gigabytes of disk for each of its servers; default: 5 for each of memory, 10 at least')),
       environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
       enable_pooler: Type.Optional(Type.Boolean({ description: 'with a connection pooler' })),
       vpc_id: Type.Optional(vpcId('the VPC that the service is born in; without one, its endpoint is open to all')),
@@ -211,6 +219,7 @@ export const ForkBody = Named(
       name: Type.Optional(name('1 to 128 characters; default: the name of the parent and "-fork"')),
       cpu_millis: Type.Optional(sizeInput('thousandths of a core, or "shared"; default: the size of the parent', true)),
       memory_gbs: Type.Optional(sizeInput('gigabytes, or "shared"; default: the size of the parent', true)),
+      storage_gb: Type.Optional(storageGb('gigabytes of disk, not less than its data takes; default: as the parent')),
       environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
     },
     closed,
@@ -224,10 +233,12 @@ export const ResizeBody = Named(
     {
       cpu_millis: Type.Optional(sizeInput('thousandths of a core; one of the pair implies the other', false)),
       memory_gbs: Type.Optional(sizeInput('gigabytes; one of the pair implies the other', false)),
+      storage_gb: Type.Optional(storageGb('gigabytes of disk for each of its servers, not less than it takes; alone it needs no restart')),
     },
     closed,
   ),
 );
+export type ResizeBody = Type.Static<typeof ResizeBody>;
 export const CreateReplicaSetBody = Named(
   'CreateReadReplicaSet',
   Type.Object(
@@ -466,6 +477,10 @@ export const QueryResultSchema = Named(
 );
 export type QueryResult = Type.Static<typeof QueryResultSchema>;
 
+/** How quotas are enforced. */
+export const STORAGE_WAYS = ['measured'] as const;
+export type StorageWay = (typeof STORAGE_WAYS)[number];
+
 export const RegionSchema = Named(
   'Region',
   Type.Object({
@@ -473,6 +488,10 @@ export const RegionSchema = Named(
     engine: Type.String(),
     limits_enforced: Type.Boolean({ description: 'whether sizes are enforced by the operating system' }),
     limits_note: Type.String(),
+    isolation: Type.Object(
+      { isolated: Type.Boolean(), note: Type.String() },
+      { description: 'whether each service runs as an operating system user of its own, and what is in the way where it does not' },
+    ),
     clone_method: StringEnum(CLONE_METHODS, { description: 'how forks and snapshots are made here; copy is O(n) in the size' }),
     fork_cost: Type.String({ description: 'the same in words' }),
     sizes: Type.Array(Type.Object({ cpu_millis: Type.Integer(), memory_gbs: Type.Integer() })),
@@ -493,6 +512,10 @@ export const RegionSchema = Named(
       available: Type.Boolean({ description: 'whether services can have a connection pooler' }),
       version: Type.Optional(Type.String({ description: 'of PgBouncer' })),
       reason: Type.Optional(Type.String({ description: 'why none can be had here, and what adds it' })),
+    }),
+    storage: Type.Object({
+      way: StringEnum(STORAGE_WAYS, { description: 'how storage_gb is enforced; measured: by looking at what a service takes' }),
+      note: Type.String({ description: 'the same in words' }),
     }),
     vpc: Type.Object({
       way: StringEnum(VPC_WAYS, { description: 'bridge: a network of its own; address: rules by the address that a client comes from' }),
@@ -566,11 +589,11 @@ export const CreatePeeringBody = Named(
       peer_account_id: Type.String({
         minLength: 1,
         maxLength: 64,
-        pattern: NO_CONTROL_CHARACTERS,
+        pattern: VISIBLE_PATTERN,
         description: 'the project of the other VPC',
       }),
-      peer_region_code: Type.String({ minLength: 1, maxLength: 64, pattern: NO_CONTROL_CHARACTERS, description: 'its region' }),
-      peer_vpc_id: Type.String({ minLength: 1, maxLength: 64, pattern: NO_CONTROL_CHARACTERS, description: 'the other VPC' }),
+      peer_region_code: Type.String({ minLength: 1, maxLength: 64, pattern: VISIBLE_PATTERN, description: 'its region' }),
+      peer_vpc_id: Type.String({ minLength: 1, maxLength: 64, pattern: VISIBLE_PATTERN, description: 'the other VPC' }),
     },
     closed,
   ),

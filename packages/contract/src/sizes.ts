@@ -19,6 +19,14 @@ export const NODE_SIZES = [{ cpuMillis: 250, memoryGbs: 1 }, ...SERVICE_SIZES] a
 
 export const DEFAULT_SIZE: Size = SERVICE_SIZES[0];
 
+/** What the disk of one server of a service may hold, in gigabytes (10^9 bytes). */
+export const STORAGE_GB = { min: 1, max: 65_536 } as const;
+
+/** The quota of a service that names none: it grows with the memory. */
+export function defaultStorageGb(size: Size): number {
+  return size === 'shared' ? 10 : Math.max(10, 5 * size.memoryGbs);
+}
+
 /** A number of a request: digits as a string or an integer; `shared` on create and fork. */
 export type SizeInput = string | number | undefined;
 

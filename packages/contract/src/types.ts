@@ -29,9 +29,16 @@ export function typeOfAddons(addons: readonly Addon[]): ServiceType {
 export const ENVIRONMENTS = ['DEV', 'PROD'] as const;
 export type Environment = (typeof ENVIRONMENTS)[number];
 
-/** What a key may do: viewers read, developers do everything but manage keys and projects or delete PROD services. */
+/** What a key may do: permissions.ts. */
 export const ROLES = ['admin', 'developer', 'viewer'] as const;
 export type Role = (typeof ROLES)[number];
+
+/** The most projects of an installation, keys of a project, and VPCs of a project. */
+export const MAX_PROJECTS = 10_000;
+export const MAX_KEYS = 1000;
+export const MAX_VPCS = 50;
+/** For how long a key is listed after it was revoked or has expired. */
+export const ENDED_KEYS_KEPT_DAYS = 30;
 
 /** The database of every service, and the role its owner logs in with. */
 export const DATABASE_NAME = 'tsdb';

@@ -1,5 +1,6 @@
 /** How a tool is declared: one shape of results, one of errors, and hints that clients ask their users by. */
 import { DryRunError } from '@howdah/client';
+import { makeVisible, visibleJson } from '@howdah/contract';
 import { fromJsonSchema, type CallToolResult, type McpServer, type ToolAnnotations } from '@modelcontextprotocol/server';
 import { Type, type Static, type TObject } from 'typebox';
 import { explain } from './problem.ts';
@@ -47,7 +48,9 @@ export function addTool<Input extends TObject>(
 
 /** Text for clients that show nothing else: the line, and the data as JSON. */
 function result({ summary, data }: Told): CallToolResult {
-  return { content: [{ type: 'text', text: `${summary}\n${JSON.stringify(data)}` }], structuredContent: data };
+  // Texts of tenants must not hold instructions that only the agent sees.
+  const json = visibleJson(JSON.stringify(data));
+  return { content: [{ type: 'text', text: `${makeVisible(summary)}\n${json}` }], structuredContent: JSON.parse(json) };
 }
 
 function dryRun({ answer: { operation } }: DryRunError): Told {

@@ -78,6 +78,7 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
     ...networksAmiss(before.vpcs, after.vpcs, found),
     ...listenersAmiss(settled, found),
     ...setsAmiss(settled, found),
+    ...found.misowned.filter(({ id }) => settledIds.has(id)).map(({ id, what }) => `service ${id}: ${what}`),
     ...[...new Set(found.processes)]
       .filter((key) => found.processes.filter((process) => process === key).length > 1)
       .map((key) => `${key} has more than one server`),

@@ -32,8 +32,12 @@ test('the defaults', () => {
     databaseUrl: null,
     tls: { on: false, files: null },
     trustedProxies: [],
+    apiHosts: [],
     connectionsPerAddress: 512,
     failedKeysPerMinute: 100,
+    changesPerDay: 20_000,
+    uidRange: [70_000, 89_999],
+    singleProject: false,
   });
   expect(Object.isFrozen(config)).toBe(true);
 });
@@ -59,11 +63,16 @@ const GOOD: [SettingName, string, Partial<Config>][] = [
   ['HOWDAH_HOST', '192.0.2.7', { tls: { on: true, files: null } }],
   ['HOWDAH_HOST', '0.0.0.0', { tls: { on: true, files: null } }],
   ['HOWDAH_HOST', '127.0.0.2', { tls: { on: false, files: null } }],
+  ['HOWDAH_UID_RANGE', '65536-65536', { uidRange: [65_536, 65_536] }],
+  ['HOWDAH_SINGLE_PROJECT', 'yes', { singleProject: true }],
   ['HOWDAH_TLS', 'on', { tls: { on: true, files: null } }],
+  ['HOWDAH_API_HOSTS', 'none', { apiHosts: [] }],
+  ['HOWDAH_API_HOSTS', 'db.example.com, *.example.org', { apiHosts: ['db.example.com', '*.example.org'] }],
   ['HOWDAH_TRUSTED_PROXIES', 'none', { trustedProxies: [] }],
   ['HOWDAH_TRUSTED_PROXIES', '192.0.2.7, 10.0.0.0/8,2001:db8::/32', { trustedProxies: ['192.0.2.7', '10.0.0.0/8', '2001:db8::/32'] }],
   ['HOWDAH_CONNECTIONS_PER_ADDRESS', '1', { connectionsPerAddress: 1 }],
   ['HOWDAH_FAILED_KEYS_PER_MINUTE', '0', { failedKeysPerMinute: 0 }],
+  ['HOWDAH_CHANGES_PER_DAY', '5', { changesPerDay: 5 }],
   ['DATABASE_URL', 'postgres://u:p@h:5432/d', { databaseUrl: 'postgres://u:p@h:5432/d' }],
   ['DATABASE_URL', 'postgresql://h/d', { databaseUrl: 'postgresql://h/d' }],
 ];
@@ -76,6 +85,8 @@ test.each(GOOD)('%s=%s', (name, value, expected) => {
 
 /** Each with a part of what the message says is allowed. */
 const BAD: [SettingName, string, string][] = [
+  ['HOWDAH_API_HOSTS', 'https://db.example.com', 'host name'],
+  ['HOWDAH_API_HOSTS', '*', 'host name'],
   ['HOWDAH_HOST', 'example.com', 'IP address'],
   ['HOWDAH_HOST', '127.0.0.1:80', 'IP address'],
   ['HOWDAH_HOST', '256.0.0.1', 'IP address'],
@@ -90,6 +101,10 @@ const BAD: [SettingName, string, string][] = [
   ['HOWDAH_PORT_RANGE', '1023-2000', '1024 ≤ FIRST'],
   ['HOWDAH_PORT_RANGE', '2000-65536', '65535'],
   ['HOWDAH_PORT_RANGE', '2000 - 3000', 'FIRST-LAST'],
+  ['HOWDAH_UID_RANGE', '0-70000', '1000 ≤ FIRST'],
+  ['HOWDAH_UID_RANGE', '60000-70000', 'without 65534'],
+  ['HOWDAH_UID_RANGE', '70001-70000', 'FIRST ≤ LAST'],
+  ['HOWDAH_SINGLE_PROJECT', 'true', 'yes, no'],
   ['HOWDAH_PUBLIC_HOST', 'http://example.com', 'host name'],
   ['HOWDAH_PUBLIC_HOST', 'example.com:80', 'host name'],
   ['HOWDAH_PUBLIC_HOST', 'a b', 'host name'],

@@ -35,8 +35,15 @@ export type Config = Readonly<{
   tls: Readonly<{ on: boolean; files: Readonly<{ certificate: string; key: string }> | null }>;
   /** Addresses and networks whose word about a client's address (X-Forwarded-For) is taken. */
   trustedProxies: readonly string[];
+  /** Names under which the API is reached, beside the public host, this machine's and those of its certificate. */
+  apiHosts: readonly string[];
   connectionsPerAddress: number;
   failedKeysPerMinute: number;
+  changesPerDay: number;
+  /** First and last operating system user for services, where the control plane is root. */
+  uidRange: readonly [number, number];
+  /** Whether only one project may have services where they are not kept from each other by users of their own. */
+  singleProject: boolean;
 }>;
 
 /** How backups are kept: a snapshot at least this often while something is written, all that the window needs, and proved this often. */
@@ -112,10 +119,21 @@ export const SETTINGS = {
     default: 'none',
     meaning: 'addresses or networks whose X-Forwarded-For is believed, separated by commas',
   },
+  HOWDAH_API_HOSTS: {
+    flag: '--api-hosts',
+    default: 'none',
+    meaning:
+      'further names under which the API is reached without a key, as by browsers through a proxy, separated by commas; `*.` stands for one label',
+  },
   HOWDAH_CONNECTIONS_PER_ADDRESS: {
     flag: '--connections-per-address',
     default: '512',
     meaning: 'open connections to the API that one address may have; trusted proxies may have any number',
+  },
+  HOWDAH_CHANGES_PER_DAY: {
+    flag: '--changes-per-day',
+    default: '20000',
+    meaning: 'accepted changes of a project within a day, after which changes are answered with 429; reads never are',
   },
   HOWDAH_FAILED_KEYS_PER_MINUTE: {
     flag: '--failed-keys-per-minute',
@@ -137,9 +155,26 @@ export const SETTINGS = {
     default: '60',
     meaning: 'the most seconds that what such a node shows may be old',
   },
+  HOWDAH_UID_RANGE: {
+    flag: '--uid-range',
+    default: '70000-89999',
+    meaning: 'operating system users for services where Howdah runs as root, first-last; they need no entries in /etc/passwd',
+  },
+  HOWDAH_SINGLE_PROJECT: {
+    flag: '--single-project',
+    default: 'no',
+    meaning: 'yes: where services cannot have users of their own, services of a second project are refused',
+  },
   DATABASE_URL: { flag: '--database-url', default: 'a PostgreSQL of our own', meaning: 'where the control plane keeps its records' },
 } as const satisfies Record<string, Setting>;
 export type SettingName = keyof typeof SETTINGS;
+
+/** None of Debian's adduser (1000-59999), systemd's DynamicUser (61184-65519) or subordinate users (from 100000 on). */
+export const DEFAULT_UID_RANGE = [70_000, 89_999] as const;
+/** Debian policy, section 9.2.2: below are the system's and users'. */
+const FIRST_UID = 1000;
+/** The last but one that Linux has. */
+const LAST_UID = 2 ** 32 - 3;
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -191,8 +226,12 @@ export function readConfig(env: NodeJS.ProcessEnv, flags: Partial<Record<Setting
     databaseUrl: databaseUrl(value('DATABASE_URL')),
     tls: Object.freeze(tls(host, value('HOWDAH_TLS') ?? 'auto', value('HOWDAH_TLS_CERT'), value('HOWDAH_TLS_KEY'))),
     trustedProxies: Object.freeze(networks('HOWDAH_TRUSTED_PROXIES', value('HOWDAH_TRUSTED_PROXIES') ?? 'none')),
+    apiHosts: Object.freeze(hostNames('HOWDAH_API_HOSTS', value('HOWDAH_API_HOSTS') ?? 'none')),
     connectionsPerAddress: integer('HOWDAH_CONNECTIONS_PER_ADDRESS', value('HOWDAH_CONNECTIONS_PER_ADDRESS') ?? '512', 1, 1_000_000),
     failedKeysPerMinute: integer('HOWDAH_FAILED_KEYS_PER_MINUTE', value('HOWDAH_FAILED_KEYS_PER_MINUTE') ?? '100', 0, 1_000_000),
+    changesPerDay: integer('HOWDAH_CHANGES_PER_DAY', value('HOWDAH_CHANGES_PER_DAY') ?? '20000', 1, 999_999_999),
+    uidRange: Object.freeze(uidRange('HOWDAH_UID_RANGE', value('HOWDAH_UID_RANGE') ?? DEFAULT_UID_RANGE.join('-'))),
+    singleProject: yesOrNo('HOWDAH_SINGLE_PROJECT', value('HOWDAH_SINGLE_PROJECT') ?? 'no'),
   });
 }
 
@@ -256,6 +295,14 @@ function address(name: string, value: string): string {
   return value;
 }
 
+function hostNames(name: string, value: string): string[] {
+  if (value === 'none') return [];
+  return value.split(',').map((one) => {
+    const [, wildcard = '', host = ''] = /^\s*(\*\.)?(.*?)\s*$/.exec(one) ?? [];
+    return `${wildcard}${hostName(name, host)}`;
+  });
+}
+
 function hostName(name: string, value: string): string {
   if (isIP(value) === 0 && !/^(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,62})(\.[a-z0-9]([a-z0-9-]{0,62}))*$/i.test(value)) {
     throw new ConfigError(`${name}: found ${JSON.stringify(value)}; allowed is a host name or an IP address, without port or scheme`);
@@ -285,6 +332,23 @@ function range(name: string, value: string): readonly [number, number] {
     throw new ConfigError(`${name}: found ${JSON.stringify(value)}; allowed is FIRST-LAST with 1024 ≤ FIRST ≤ LAST ≤ 65535`);
   }
   return [first, last];
+}
+
+function uidRange(name: string, value: string): readonly [number, number] {
+  const match = /^([0-9]{1,10})-([0-9]{1,10})$/.exec(value);
+  const [first, last] = [Number(match?.[1]), Number(match?.[2])];
+  const nobody = 65_534;
+  if (match === null || first < FIRST_UID || last > LAST_UID || first > last || (first <= nobody + 1 && last >= nobody)) {
+    throw new ConfigError(
+      `${name}: found ${JSON.stringify(value)}; allowed is FIRST-LAST with ${FIRST_UID} ≤ FIRST ≤ LAST ≤ ${LAST_UID}, without 65534 and 65535`,
+    );
+  }
+  return [first, last];
+}
+
+function yesOrNo(name: string, value: string): boolean {
+  if (value !== 'yes' && value !== 'no') throw new ConfigError(`${name}: found ${JSON.stringify(value)}; allowed: yes, no`);
+  return value === 'yes';
 }
 
 function databaseUrl(value: string | undefined): string | null {

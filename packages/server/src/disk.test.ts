@@ -6,11 +6,12 @@ const disk = (usedPercent: number) => ({ usedPercent, freeBytes: (100 - usedPerc
 test('a disk is warned of from 85 %, and in other words from 95 %', () => {
   expect(diskWarning(disk(84.9))).toBeNull();
   expect(diskWarning(disk(85))?.message).toContain(
-    'the disk of /data is 85 % full (15.0 of 100.0 GB free); from 95 % on no forks are made',
+    'the disk of /data is 85 % full (15.0 of 100.0 GB free); from 90 % on deleted services are purged early',
   );
-  expect(diskWarning(disk(94.9))?.message).toContain('is 94 % full (5.1 of 100.0 GB free); from 95 % on');
-  expect(diskWarning(disk(95))?.message).toContain(
-    'is 95 % full (5.0 of 100.0 GB free); no forks are made, and a server that finds no space',
+  expect(diskWarning(disk(94.9))?.message).toContain(
+    'is 94 % full (5.1 of 100.0 GB free); deleted services are purged early, from 95 % on no services and forks are made',
   );
+  expect(diskWarning(disk(95))?.message).toContain('no services and forks are made, and from 98 % on services that grow');
+  expect(diskWarning(disk(98))?.message).toContain('services that grow become read-only, and a server that finds no space');
   expect(diskWarning(disk(100))?.code).toBe('DISK');
 });

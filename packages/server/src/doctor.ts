@@ -13,15 +13,19 @@ import {
   type ImageFacts,
   type ImagePaths,
 } from './engine/local/image.ts';
+import { probeEgress, strayTables } from './engine/local/egress.ts';
 import { findProgram, PROGRAMS, type ProgramName } from './engine/local/daemon.ts';
 import { findInstallations, installationFor, missingFor, OLDEST_MAJOR } from './engine/local/installations.ts';
 import { foreseeLimits, limitsNote } from './engine/local/limits.ts';
-import { dataDirectory, findServerUser, probeNamespaces, SERVER_USER } from './engine/local/machine.ts';
+import { DEFAULT_UID_RANGE } from './config.ts';
+import type { UidRange } from './engine/local/users.ts';
+import { dataDirectory, findServerUser, isolationNote, probeNamespaces, SERVER_USER, whyNotIsolated } from './engine/local/machine.ts';
 import { probeNetworks, strayNetworks } from './engine/local/networks.ts';
 import { exists, isErrno } from './engine/local/processes.ts';
+import { foreseeSandbox, type Namespaces } from './engine/local/sandbox.ts';
 
 /** Changes nothing, but for a probe of the file system that is gone when it returns. */
-export async function doctor(home: string): Promise<Finding[]> {
+export async function doctor(home: string, uidRange: UidRange = DEFAULT_UID_RANGE): Promise<Finding[]> {
   const [data, namespaces, limits] = await Promise.all([dataDirectory(home), probeNamespaces(), foreseeLimits('howdah')]);
   const { usable, tooOld } = await findInstallations(null);
   return [
@@ -30,6 +34,8 @@ export async function doctor(home: string): Promise<Finding[]> {
     namespaces === 'none'
       ? { what: 'PID namespaces', state: 'note', found: 'not allowed here: a busy backend may outlive its killed server for a while' }
       : { what: 'PID namespaces', state: 'ok', found: `one per server, ${namespaces}` },
+    await mountNamespaces(namespaces),
+    await isolation(namespaces, uidRange),
     ...(await disk(imagePaths(data))),
     { what: 'size limits', state: limits.kind === 'none' ? 'note' : 'ok', found: limitsNote(limits) },
     ...usable.map(({ version, source, bin, extensions }): Finding => ({
@@ -50,15 +56,23 @@ export async function doctor(home: string): Promise<Finding[]> {
     }),
     await program('pgbouncer'),
     await program('haproxy'),
+    await egress(),
     await vpcs(),
     ...(await strays()),
   ];
 }
 
+async function mountNamespaces(namespaces: Namespaces): Promise<Finding> {
+  const what = 'mount namespaces';
+  const { way, note } = await foreseeSandbox(namespaces);
+  if (way === 'mounts') return { what, state: 'ok', found: note };
+  return { what, state: 'note', found: note, mend: 'as root with CAP_SYS_ADMIN, servers get mount namespaces' };
+}
+
 async function privileges(): Promise<Finding> {
   const what = 'privileges';
   if (process.getuid?.() !== 0) {
-    const mend = 'as root, databases run as a user of their own and limits can be enforced';
+    const mend = 'as root, each service can run as a user of its own and limits can be enforced';
     return { what, state: 'note', found: 'not root: databases run as this user', mend };
   }
   const user = await findServerUser(SERVER_USER);
@@ -67,9 +81,19 @@ async function privileges(): Promise<Finding> {
     state: 'ok',
     found:
       user === null
-        ? `root; databases run as the user ${SERVER_USER}, whom the first start makes`
-        : `root; databases run as the user ${user.name}`,
+        ? `root; shared files belong to the user ${SERVER_USER}, whom the first start makes`
+        : `root; shared files belong to the user ${user.name}`,
   };
+}
+
+/** Whether services are kept from each other. */
+async function isolation(namespaces: Namespaces, range: UidRange): Promise<Finding> {
+  const what = 'isolation';
+  const why = await whyNotIsolated(namespaces, await foreseeSandbox(namespaces), range);
+  if (why === null) return { what, state: 'ok', found: isolationNote(null) };
+  const mend =
+    'give projects that do not trust each other installations of their own, or run Howdah as root; HOWDAH_SINGLE_PROJECT=yes refuses a second project';
+  return { what, state: 'note', found: isolationNote(why), mend };
 }
 
 /** What forks cost where the data is, or will be, and whether a store can have what it promises. */
@@ -122,21 +146,33 @@ async function nearestDirectory(path: string): Promise<string> {
   return (await exists(path)) ? path : nearestDirectory(dirname(path));
 }
 
+/** Whether services are kept from connecting to anybody. */
+async function egress(): Promise<Finding> {
+  const { refused, note } = await probeEgress();
+  return { what: 'outgoing connections', state: refused ? 'ok' : 'note', found: note };
+}
+
 /** How VPCs keep others out here. */
 async function vpcs(): Promise<Finding> {
   const { way, note } = await probeNetworks();
   return { what: 'VPCs', state: way === 'bridge' ? 'ok' : 'note', found: note };
 }
 
-/** Networks that an installation has left which is gone. */
+/** Networks and packet filters that an installation has left which is gone. */
 async function strays(): Promise<Finding[]> {
   if (process.getuid?.() !== 0) return [];
-  return (await strayNetworks(exists)).map(({ name, home }) => ({
-    what: 'network',
-    state: 'note',
-    found: `${name} is of an installation that is gone${home === '' ? '' : `; its data was in ${home}`}`,
-    mend: `ip netns del ${name}`,
-  }));
+  const stray =
+    (what: string, mend: string) =>
+    (one: { name: string; home: string }): Finding => ({
+      what,
+      state: 'note',
+      found: `${one.name} is of an installation that is gone${one.home === '' ? '' : `; its data was in ${one.home}`}`,
+      mend: `${mend} ${one.name}`,
+    });
+  return [
+    ...(await strayNetworks(exists)).map(stray('network', 'ip netns del')),
+    ...(await strayTables(exists)).map(stray('packet filter', 'nft delete table inet')),
+  ];
 }
 
 async function program(name: ProgramName): Promise<Finding> {

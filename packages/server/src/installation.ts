@@ -5,7 +5,7 @@ import { BASE_PATH } from '@howdah/contract';
 import { issueToken, linkPath } from './api/console.ts';
 import { isWildcard, type Config } from './config.ts';
 import { writeDurably } from './durable.ts';
-import { findProcess } from './engine/local/processes.ts';
+import { findProcess, isErrno } from './engine/local/processes.ts';
 import { newId } from './ids.ts';
 import { sha256 } from './secret.ts';
 import { newPublicKey, newSecret } from './services/projects.ts';
@@ -64,7 +64,11 @@ async function keepFormerCredentials(home: string): Promise<void> {
 async function followApiUrl(config: Config): Promise<void> {
   const credentials = await readCredentials(config.home);
   if (credentials === null || credentials.api_url === apiUrl(config)) return;
-  await writeDurably(credentialsPath(config.home), `${JSON.stringify({ ...credentials, api_url: apiUrl(config) }, null, 2)}\n`, 0o600);
+  const text = `${JSON.stringify({ ...credentials, api_url: apiUrl(config) }, null, 2)}\n`;
+  await writeDurably(credentialsPath(config.home), text, 0o600).catch((error: unknown) => {
+    // The next start writes it: the key is the same, and --port names the address meanwhile.
+    if (!isErrno(error, 'ENOSPC', 'EDQUOT')) throw error;
+  });
 }
 
 /** The credentials of an installation; null where there are none. */
@@ -102,11 +106,28 @@ export async function findControl(home: string): Promise<Control | null> {
   return found?.startTicks === control.startTicks ? control : null;
 }
 
-/** Says that this process is the installation's control plane. */
-export async function announceControl(config: Config): Promise<void> {
+/** How often a file that found no space is written again. */
+const WRITE_AGAIN_MS = 5000;
+
+/**
+ * Says that this process is the installation's control plane. On a full disk it serves without, and says so as soon as there is space.
+ *
+ * @returns ends the attempts
+ */
+export async function announceControl(config: Config, warn: (error: unknown) => void): Promise<() => void> {
   const self = await findProcess(process.pid);
   const control: Control = { pid: process.pid, startTicks: self?.startTicks ?? '', apiUrl: apiUrl(config) };
-  await writeDurably(controlPath(config.home), JSON.stringify(control), 0o644);
+  let timer: NodeJS.Timeout | undefined;
+  const announce = async (): Promise<void> => {
+    try {
+      await writeDurably(controlPath(config.home), JSON.stringify(control), 0o644);
+    } catch (error) {
+      warn(error);
+      timer = setTimeout(() => void announce(), WRITE_AGAIN_MS).unref();
+    }
+  };
+  await announce();
+  return () => clearTimeout(timer);
 }
 
 export async function retractControl(home: string): Promise<void> {

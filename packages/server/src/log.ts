@@ -1,19 +1,113 @@
-import { existsSync, mkdirSync, renameSync, statSync } from 'node:fs';
+/**
+ * The control plane's own log: JSON lines in `HOME/logs/control.log`.
+ *
+ * A disk without space must not end the control plane: lines that cannot be written are dropped and counted, and the count is
+ * written once there is space again. The file is put aside as `control.log.1` when it is large, while it is written too.
+ */
+import { closeSync, mkdirSync, openSync, renameSync, statSync, write, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { destination, pino, type Logger } from 'pino';
+import { pino, type Logger } from 'pino';
 
+/** The most that a file holds; with the one put aside the logs take twice as much. */
 const ROTATE_BYTES = 20e6;
+/** Lines that wait for the disk; more are dropped. */
+const WAITING_BYTES = 4e6;
 
-/** The control plane's log: JSON lines in `HOME/logs/control.log`. A large one is put aside at the start. */
-export function openLog(home: string): { log: Logger; path: string } {
+/** @param rotateBytes the size from which the file is put aside */
+export function openLog(home: string, rotateBytes = ROTATE_BYTES): { log: Logger; path: string } {
   const directory = join(home, 'logs');
   const path = join(directory, 'control.log');
   mkdirSync(home, { recursive: true, mode: 0o755 });
   mkdirSync(directory, { recursive: true, mode: 0o700 });
-  if (existsSync(path) && statSync(path).size > ROTATE_BYTES) renameSync(path, `${path}.1`);
-  const log = pino(
-    { redact: ['req.headers.authorization', '*.first_verifier', '*.password'] },
-    destination({ dest: path, mode: 0o600, sync: false }),
-  );
+  const file = createLogFile(path, rotateBytes);
+  process.once('exit', file.flush);
+  const log = pino({ redact: ['req.headers.authorization', '*.first_verifier', '*.password'] }, file);
   return { log, path };
+}
+
+/** Writes to a file descriptor as fs.write does; replaced in tests. */
+export type WriteFile = (fd: number, text: string, done: (error: Error | null, written: number) => void) => void;
+
+/** A destination for pino that never throws and never emits an error. */
+export function createLogFile(path: string, rotateBytes: number, writeFile: WriteFile = (fd, text, done) => write(fd, text, done)) {
+  let waiting: string[] = [];
+  let waitingBytes = 0;
+  let dropped = 0;
+  let writing = false;
+  let fd: number | null = null;
+  let size = 0;
+
+  /** @returns null: the file cannot be opened now */
+  const open = (): number | null => {
+    if (fd !== null && size < rotateBytes) return fd;
+    try {
+      if (fd !== null) closeSync(fd);
+      fd = null;
+      size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+      if (size >= rotateBytes) {
+        renameSync(path, `${path}.1`);
+        size = 0;
+      }
+      fd = openSync(path, 'a', 0o600);
+    } catch {
+      // No file is written; the lines are counted as dropped and the next line tries again.
+    }
+    return fd;
+  };
+
+  const takeWaiting = (): { text: string; lines: number } => {
+    const lines = dropped === 0 ? waiting : [droppedLine(dropped), ...waiting];
+    const taken = { text: lines.join(''), lines: waiting.length + dropped };
+    waiting = [];
+    waitingBytes = 0;
+    dropped = 0;
+    return taken;
+  };
+
+  const pump = (): void => {
+    if (writing || waiting.length === 0) return;
+    const { text, lines } = takeWaiting();
+    const to = open();
+    if (to === null) {
+      dropped += lines;
+      return;
+    }
+    const bytes = Buffer.byteLength(text);
+    writing = true;
+    size += bytes;
+    writeFile(to, text, (error, written) => {
+      writing = false;
+      // A part of a line may be in the file: the next write begins with a newline.
+      if (error !== null || written < bytes) dropped += lines;
+      pump();
+    });
+  };
+
+  return {
+    write: (line: string): void => {
+      if (waitingBytes > WAITING_BYTES) {
+        dropped += 1;
+        return;
+      }
+      waiting.push(line);
+      waitingBytes += Buffer.byteLength(line);
+      pump();
+    },
+    /** Writes what waits at once: before the process ends. */
+    flush: (): void => {
+      const to = waiting.length === 0 ? null : open();
+      if (to === null) return;
+      try {
+        size += writeSync(to, takeWaiting().text);
+      } catch {
+        // There is no space, and nobody left to report it to.
+      }
+    },
+  };
+}
+
+/** The first newline ends a line of which only a part was written. */
+function droppedLine(lines: number): string {
+  const facts = { level: 40, time: Date.now(), pid: process.pid, dropped: lines };
+  return `\n${JSON.stringify({ ...facts, msg: 'lines of this log were dropped: they could not be written' })}\n`;
 }

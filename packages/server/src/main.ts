@@ -1,14 +1,17 @@
 /** The composition root: config → store → engine → reconciler → API. The only file that knows all of them. */
 import { randomUUID } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import type { FastifyBaseLogger } from 'fastify';
 import type { ClientConfig } from 'pg';
 import { createApp } from './api/app.ts';
+import { namesOf } from './api/hosts.ts';
 import { openApiTls } from './api/tls.ts';
 import type { Config } from './config.ts';
 import { doctor } from './doctor.ts';
 import { certificateHosts, createLocalEngine, LOOK_AGAIN_MS } from './engine/local/index.ts';
+import { createEgress } from './engine/local/egress.ts';
 import { prepareMachine, type Machine } from './engine/local/machine.ts';
 import { gatewayCapability } from './engine/local/gateway.ts';
 import { createMonitor } from './engine/local/monitor.ts';
@@ -24,6 +27,7 @@ import { createMemberRecords } from './reconcile/failovers.ts';
 import { createHistory } from './reconcile/history.ts';
 import { createReconciler, type Reconciler } from './reconcile/reconciler.ts';
 import { createSampler } from './reconcile/sampler.ts';
+import { createStorageGuard } from './reconcile/storage.ts';
 import { keepSpares } from './reconcile/spares.ts';
 import { createVerifier } from './reconcile/verifier.ts';
 import { createVpcs } from './reconcile/vpcs.ts';
@@ -73,7 +77,7 @@ export async function startControlPlane(config: Config, log: FastifyBaseLogger, 
   if ((await findControl(config.home)) !== null) throw new AlreadyRunning(`the control plane of ${config.home} runs already`);
   await mkdir(config.home, { recursive: true, mode: 0o755 });
   const [machine, authority] = await timed('look over the machine', () =>
-    Promise.all([prepareMachine(config.home), openCertificateAuthority(join(config.home, 'ca'))]),
+    Promise.all([prepareMachine(config.home, config.uidRange), openCertificateAuthority(join(config.home, 'ca'))]),
   );
   const closers: Closers = [];
   const store = await assemble(config, { machine, authority }, log, timed, closers).catch(async (error: unknown) => {
@@ -134,6 +138,11 @@ async function assemble(
 
   const hosts = certificateHosts(config.publicHost, config.host);
   let reconciler: Reconciler | undefined;
+  const egress = createEgress(machine, (error) =>
+    log.warn({ err: error }, 'outgoing connections of services are not refused: the packet filter could not be set'),
+  );
+  await egress.start();
+  closers.push(() => Promise.resolve(egress.close()));
   const engine = createLocalEngine({
     machine,
     templates,
@@ -147,12 +156,20 @@ async function assemble(
     failover: config.failover,
     readLagLimit: config.readLagLimit,
     records: createMemberRecords(store, log),
+    egress,
     changed: (id) => reconciler?.poke(id),
   });
-  const region: Region = { code: LOCAL_REGION, engine, portRange: config.portRange, host: config.publicHost };
+  const region: Region = {
+    code: LOCAL_REGION,
+    engine,
+    portRange: config.portRange,
+    host: config.publicHost,
+    singleProject: config.singleProject,
+  };
   const warnings = createWatch(store, engine, log);
   const sampler = createSampler(store, engine, log, warnings.look);
   const verifier = createVerifier({ store, engine, log, everyMs: config.backups.verifyEveryMs, ended: warnings.look });
+  const storage = createStorageGuard(store, engine, log, warnings.look);
   const refill = (): void => {
     keepSpares(store, region, config.spares).catch((error: unknown) => log.warn({ err: error }, 'could not keep spares'));
   };
@@ -196,15 +213,23 @@ async function assemble(
       http: {
         certificate: apiTls?.current() ?? null,
         trustedProxies: config.trustedProxies,
+        names: [
+          config.publicHost,
+          config.host,
+          hostname(),
+          ...config.apiHosts,
+          ...(apiTls === null ? [] : namesOf(apiTls.current().certificatePem)),
+        ],
         connectionsPerAddress: config.connectionsPerAddress,
         failedKeysPerMinute: config.failedKeysPerMinute,
+        changesPerDay: config.changesPerDay,
       },
       operations: createOperations(store),
       webhooks: createWebhooks(store, sealer, allowed),
       events,
       replicaSets: createReplicaSetCalls(store, region),
       caPem: authority.certificatePem,
-      doctor: shared(() => doctor(config.home)),
+      doctor: shared(() => doctor(config.home, config.uidRange)),
       notReady: async () =>
         await store.pool.query('select 1').then(
           () => null,
@@ -227,6 +252,7 @@ async function assemble(
     () => reconciler?.close(),
     () => sampler.close(),
     () => warnings.close(),
+    () => storage.close(),
     () => verifier.close(),
     () => dispatcher.close(),
     () => history.close(),
@@ -234,8 +260,13 @@ async function assemble(
     () => events.close(),
   );
   await timed('listen', () => app.listen({ host: config.host, port: config.port }));
-  await announceControl(config);
-  closers.push(() => retractControl(config.home));
+  const endAnnouncing = await announceControl(config, (error) =>
+    log.warn({ err: error }, 'control.json cannot be written, and howdah down does not find this control plane; trying again'),
+  );
+  closers.push(async () => {
+    endAnnouncing();
+    await retractControl(config.home);
+  });
   const prepared = engine.prepare().catch((error: unknown) => log.warn({ err: error }, 'could not prepare everything ahead'));
   // A template that is being made runs a server of its own: it is let finish.
   closers.push(
@@ -244,6 +275,7 @@ async function assemble(
   );
   sampler.start();
   warnings.start();
+  storage.start();
   verifier.start();
   dispatcher.start();
   history.start();

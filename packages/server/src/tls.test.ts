@@ -81,6 +81,7 @@ test('renewal: in the last 30 days, for another host, for another authority', ()
   const end = Date.parse(new X509Certificate(leaf.certificatePem).validTo);
   const at = (ms: number, ca = authority, hosts: readonly string[] = HOSTS) => needsRenewal(leaf.certificatePem, ca, hosts, ms);
   expect(needsRenewal(leaf.certificatePem, authority, HOSTS)).toBe(false);
+  expect(at(Date.now() - 10 * 86_400_000), 'made while the clock was ahead').toBe(true);
   expect(at(end - RENEW_BEFORE_DAYS * DAY_MS)).toBe(false);
   expect(at(end - RENEW_BEFORE_DAYS * DAY_MS + 1)).toBe(true);
   expect(at(end + DAY_MS)).toBe(true);

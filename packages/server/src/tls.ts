@@ -130,10 +130,14 @@ export function needsRenewal(
   nowMs = Date.now(),
 ): boolean {
   const certificate = new X509Certificate(certificatePem);
-  const endMs = Date.parse(certificate.validTo);
+  const [beginMs, endMs] = [Date.parse(certificate.validFrom), Date.parse(certificate.validTo)];
   const covers = hosts.every((host) => (isIP(host) === 0 ? certificate.checkHost(host) : certificate.checkIP(host)) !== undefined);
   return (
-    endMs - nowMs < RENEW_BEFORE_DAYS * DAY_MS || !covers || !certificate.verify(new X509Certificate(authority.certificatePem).publicKey)
+    // Made by a clock that was put back since, it is not valid yet.
+    nowMs < beginMs ||
+    endMs - nowMs < RENEW_BEFORE_DAYS * DAY_MS ||
+    !covers ||
+    !certificate.verify(new X509Certificate(authority.certificatePem).publicKey)
   );
 }
 
@@ -148,7 +152,8 @@ export function createCertificateCheck(authority: CertificateAuthority, hosts: r
     isCurrent: (place: string, { certificatePem, keyPem }: ServerCertificate, more: readonly string[] = []): boolean => {
       const pair = [certificatePem, keyPem, ...more].join('\n');
       const before = found.get(place);
-      if (before?.pair === pair && Date.now() < before.untilMs) return true;
+      const leftMs = (before?.untilMs ?? 0) - Date.now();
+      if (before?.pair === pair && leftMs > 0 && leftMs <= CURRENT_FOR_MS) return true;
       found.delete(place);
       if (!isPair({ certificatePem, keyPem }) || needsRenewal(certificatePem, authority, [...hosts, ...more])) return false;
       found.set(place, { pair, untilMs: Date.now() + CURRENT_FOR_MS });

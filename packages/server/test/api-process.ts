@@ -40,7 +40,7 @@ async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> 
   const pool = new Pool({ ...connection, max: 4 });
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }), plugins: plant === 'no-lock' ? [forgetLocks] : [] });
   const store: Store = { db, pool, listen: () => undefined, close: () => db.destroy() };
-  const region: Region = { code: LOCAL_REGION, engine: fakeEngine, portRange, host: '127.0.0.1' };
+  const region: Region = { code: LOCAL_REGION, engine: fakeEngine, portRange, host: '127.0.0.1', singleProject: false };
   const sealer = { seal: (text: string) => Buffer.from(text), open: String };
   const app = await createApp(
     {
@@ -50,7 +50,14 @@ async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> 
       vpcs: createVpcServices(store, region),
       peerings: createPeerings(store, []),
       projects: createProjects(store),
-      http: { certificate: null, trustedProxies: [], connectionsPerAddress: 1000, failedKeysPerMinute: 1000 },
+      http: {
+        certificate: null,
+        trustedProxies: [],
+        names: [],
+        connectionsPerAddress: 1000,
+        failedKeysPerMinute: 1000,
+        changesPerDay: 1_000_000,
+      },
       operations: createOperations(store),
       webhooks: createWebhooks(store, sealer, blockListOf([])),
       events: createEventHub(store),

@@ -3,7 +3,7 @@ import * as fc from 'fast-check';
 import { ajv, DOCUMENT, type Schema } from './document.ts';
 
 /** What may stand in a text that must not hold control characters. */
-const CHARACTERS = [...'abzABZ019 _-.,:;/\\\'"`$%&<>{}()[]|~^*?!@#+=', 'é', 'ß', '漢', '🐘', '\u202e', '\u200b'];
+const CHARACTERS = [...'abzABZ019 _-.,:;/\\\'"`$%&<>{}()[]|~^*?!@#+=', 'é', 'ß', '漢', '🐘'];
 
 const isObject = (value: unknown): value is Schema => typeof value === 'object' && value !== null && !Array.isArray(value);
 const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);

@@ -157,7 +157,8 @@ test('each way of being refused is told by its code', async () => {
     ['POST', `${path}/start`, undefined, {}, 'INVALID_STATE', 'startService'],
     ['POST', '/services/zzzzzzzzzz/stop', undefined, {}, 'NOT_FOUND', 'stopService'],
     ['POST', '/services', { name: '' }, {}, 'INVALID_REQUEST', 'createService'],
-    ['POST', '/services', '{"name":', {}, 'INVALID_REQUEST', 'createService'],
+    // The body is no JSON: another call, since those of one call with one answer are counted together.
+    ['POST', '/vpcs', '{"name":', {}, 'INVALID_REQUEST', 'createVpc'],
     ['POST', '/services', 'x'.repeat(70_000), {}, 'PAYLOAD_TOO_LARGE', 'createService'],
     ['POST', '/services', 'name=x', { 'Content-Type': 'text/plain' }, 'UNSUPPORTED_MEDIA_TYPE', 'createService'],
     ['DELETE', '/webhooks/nothing', undefined, {}, 'NOT_FOUND', 'deleteWebhook'],
@@ -187,7 +188,7 @@ test('what only reads has no entry', async () => {
     ],
   ] as const)
     await cloud.request(method, path, body);
-  const last = await cloud.request('POST', '/services/zzzzzzzzzz/stop');
+  const last = await cloud.request('POST', '/services/zzzzzzzzzz/backups/verify');
   await entryOf(last.headers);
   expect((await entries()).length).toBe(before + 1);
 });
@@ -230,6 +231,17 @@ test('pages and filters tell the same as the whole; the export is it, the other 
     expect((await cloud.request('GET', `/audit?${bad}`)).status, bad).toBe(400);
 });
 
+test('refused calls of one key with one answer are one entry, which says how many they were and when the last was', async () => {
+  const first = await cloud.request('POST', '/services/aaaaaaaaaa/enablePooler');
+  await entryOf(first.headers);
+  for (let n = 0; n < 4; n++) await cloud.request('POST', `/services/bbbbbbbbb${n}/enablePooler`);
+  await expect.poll(async () => (await entryOf(first.headers))?.count, { timeout: 30_000 }).toBe(5);
+  const entry = await entryOf(first.headers);
+  expect(entry).toMatchObject({ code: 'NOT_FOUND', service_id: 'aaaaaaaaaa', public_key: publicKey() });
+  expect(Date.parse(entry?.last_at ?? '')).toBeGreaterThan(Date.parse(entry?.at ?? ''));
+  expect((await entries('?call=enablePooler')).filter(({ code }) => code === 'NOT_FOUND')).toHaveLength(1);
+});
+
 test('strangers can write no more than a few a minute', async () => {
   const ask = async (): Promise<void> => {
     const asked = request(`${cloud.apiUrl}/projects/${cloud.projectId}/services`, {
@@ -250,7 +262,7 @@ test('what is older than HOWDAH_HISTORY_DAYS goes with its operation; what is yo
   const rename = await cloud.request('POST', `/services/${service.service_id}/rename`, { name: 'long ago' });
   const younger = await cloud.request('POST', `/services/${service.service_id}/rename`, { name: 'not so long ago' });
   const refused = await cloud.request('POST', `/services/${service.service_id}/rename`, { name: '' });
-  const youngerRefused = await cloud.request('POST', `/services/${service.service_id}/rename`, { name: '' });
+  const youngerRefused = await cloud.request('POST', `/services/${service.service_id}/resize`, { cpu_millis: 'x' });
   for (const { headers } of [refused, youngerRefused]) await entryOf(headers);
   const old = [rename, refused].map(({ headers }) => headers.get('X-Request-Id'));
   const created = (await entries('?call=createService')).find(({ service_id: id }) => id === service.service_id);
@@ -309,7 +321,7 @@ test('no secret is in it, nor in an event', async () => {
     await cloud.request('POST', `/services/${service.service_id}/updatePassword`, body);
   await cloud.request('POST', `/services?key=${canary}`, { name: 'x', [canary]: 1 });
   await cloud.request('POST', `/services`, { name: 'x' }, { Authorization: `Bearer ${publicKey()}:${canary}` });
-  const last = await cloud.request('POST', '/services/zzzzzzzzzz/stop');
+  const last = await cloud.request('POST', '/services/zzzzzzzzzz/restore');
   await entryOf(last.headers);
   for (const table of ['audit_log', 'events', 'operations']) {
     const { rows } = await sql<{ text: string }>`select t::text as text from ${sql.table(table)} t`.execute(records.db);

@@ -431,7 +431,7 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
       for (const service of [running, paused]) {
         await expect
           .poll(() => warnings(service), SEEN)
-          .toEqual(warned(/^the disk of .* is (8[5-9]|9[0-4]) % full .*; from 95 % on no forks are made: delete/));
+          .toEqual(warned(/^the disk of .* is (8[5-9]|9[0-4]) % full .*from 95 % on no services and forks are made: delete/));
       }
       await rm(join(disk, 'filler'));
       // A snapshot that is being taken at this moment takes some more.
@@ -439,7 +439,7 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
       for (const service of [running, paused]) {
         await expect
           .poll(() => warnings(service), SEEN)
-          .toEqual(expect.arrayContaining(warned(/ is 9[5-9] % full .*; no forks are made, and a server/)));
+          .toEqual(expect.arrayContaining(warned(/ is 9[5-9] % full .*, no services and forks are made/)));
       }
       expect(await verify(running, full)).toMatchObject({
         status: 'failed',

@@ -8,7 +8,19 @@ import { newId } from '../src/ids.ts';
 import { sha256 } from '../src/secret.ts';
 import { insertKey, type NewKey } from '../src/store/keys.ts';
 import { insertProject } from '../src/store/projects.ts';
-import { CALLERS, expectedStatus, ID_KINDS, KEYS, STRANGERS, type CallerKind, type IdKind } from './callers.ts';
+import {
+  CALLERS,
+  expectedOfRestricted,
+  expectedStatus,
+  expectedWithTags,
+  ID_KINDS,
+  KEYS,
+  STRANGERS,
+  TAGS,
+  type CallerKind,
+  type IdKind,
+  type Tags,
+} from './callers.ts';
 import { problemOf, ROUTES, type Route } from './document.ts';
 import { install, type Installation } from './harness.ts';
 import { openRecords } from './records.ts';
@@ -200,33 +212,58 @@ async function everything(): Promise<unknown> {
            (select json_agg(p order by id) from (select id, status from peerings) p) as peerings,
            (select json_agg(w order by id) from (select id, url from webhooks) w) as webhooks,
            (select json_agg(d order by id) from (select id, status, attempts from deliveries) d) as deliveries,
+           (select json_agg(t order by public_key) from (select public_key, count(*)::int from console_tokens t where exists
+              (select from api_keys k where k.public_key = t.public_key and k.dry_run_only) group by public_key) t) as tokens,
            (select count(*)::int from kept_answers) as kept`.execute(records.db);
   return rows[0];
+}
+
+let calls = 0;
+
+/** Makes a call by a caller. @returns what is wrong with its answer; null: nothing */
+async function problemOfCall(
+  route: Route,
+  caller: CallerKind,
+  project: ProjectKind,
+  ids: IdKind,
+  expected: number,
+  when = '',
+): Promise<string | null> {
+  const row = CALLERS[route.operationId];
+  const turn = calls++;
+  // What is refused is asked for in earnest; what is allowed only asked about, but by whom nothing else is possible.
+  const asked = route.changes && expected < 300 && caller !== 'dryRunOnly' ? '?dry_run=true' : '';
+  const ending = route.ending === '' ? '' : `?${route.ending}`;
+  const path = `${pathFor(route, caller, project, ids, turn)}${ending}`;
+  const answer = await call(route.method, `${path}${asked}`, authorization.get(caller) ?? null, row?.body);
+  const accepted = expected === 200 ? withWhatIsHere(route, expected) : expected;
+  const what = `${route.method} ${path}${asked} (${route.operationId}) by ${caller}, ${project} project, ${ids} ids${when}`;
+  if (answer.status !== accepted) return `${what}: ${answer.status}, expected ${accepted}: ${answer.text.slice(0, 200)}`;
+  const problem = problemOf(route, answer.status, answer.text);
+  if (problem !== null) return `${what}: ${problem}`;
+  return route.changes && answer.status === 200 && answer.headers.get('dry-run') !== 'true' ? `${what}: no dry run` : null;
+}
+
+/** Tags our service and its set. */
+async function tag({ service, set }: Tags): Promise<void> {
+  const admin = authorization.get('admin') ?? '';
+  const path = `/projects/${OURS}/services/${things['service_id']?.ours}`;
+  const tagged = [[`${path}/setEnvironment`, service] as const];
+  if (haproxy !== null) tagged.push([`${path}/replicaSets/${things['replica_set_id']?.ours}/setEnvironment`, set]);
+  for (const [where, environment] of tagged) expect((await call('POST', where, admin, { environment })).status).toBe(200);
 }
 
 test('what each caller is answered, for each operation and kind of id; and nothing of all that is done', async () => {
   const before = await everything();
   const problems: string[] = [];
-  let calls = 0;
 
   const tryOne = async (route: Route, caller: CallerKind, project: ProjectKind, ids: IdKind): Promise<void> => {
     const row = CALLERS[route.operationId];
     if (row === undefined) throw new Error(`${route.operationId} is not in the table`);
     // The operator has a project without services: nothing of its own can be named in it.
     const there = caller === 'operator' && project === 'own' && ids === 'own' ? 'others' : ids;
-    const expected = expectedStatus(route, row, caller, project, there);
-    const turn = calls++;
-    // What is refused is asked for in earnest; what is allowed only asked about, but by whom nothing else is possible.
-    const asked = route.changes && expected < 300 && caller !== 'dryRunOnly' ? '?dry_run=true' : '';
-    const ending = route.ending === '' ? '' : `?${route.ending}`;
-    const path = `${pathFor(route, caller, project, there, turn)}${ending}`;
-    const answer = await call(route.method, `${path}${asked}`, authorization.get(caller) ?? null, row.body);
-    const accepted = expected === 200 ? withWhatIsHere(route, expected) : expected;
-    const what = `${route.method} ${path}${asked} (${route.operationId}) by ${caller}, ${project} project, ${ids} ids`;
-    if (answer.status !== accepted) problems.push(`${what}: ${answer.status}, expected ${accepted}: ${answer.text.slice(0, 200)}`);
-    const problem = problemOf(route, answer.status, answer.text);
-    if (problem !== null) problems.push(`${what}: ${problem}`);
-    if (route.changes && answer.status === 200 && answer.headers.get('dry-run') !== 'true') problems.push(`${what}: no dry run`);
+    const problem = await problemOfCall(route, caller, project, there, expectedStatus(route, row, caller, project, there));
+    if (problem !== null) problems.push(problem);
   };
 
   for (const route of ROUTES) {
@@ -240,4 +277,86 @@ test('what each caller is answered, for each operation and kind of id; and nothi
   expect(problems).toEqual([]);
   expect(calls).toBeGreaterThan(ROUTES.length * (STRANGERS.length + KEYS.length));
   expect(await everything()).toEqual(before);
+});
+
+test('a developer neither stops nor deletes what is PROD, nor a service whose read replica set is; all else is as in DEV', async () => {
+  const problems: (string | null)[] = [];
+  const routes = ROUTES.filter(({ names }) => names.includes('service_id'));
+  for (const tags of TAGS.filter(({ set }) => haproxy !== null || set === 'DEV')) {
+    await tag(tags);
+    const before = await everything();
+    for (const route of routes) {
+      const row = CALLERS[route.operationId];
+      if (row === undefined) throw new Error(`${route.operationId} is not in the table`);
+      const when = `, service ${tags.service}, set ${tags.set}`;
+      for (const caller of ['admin', 'developer', 'viewer', 'forkOnly', 'dryRunOnly'] as const)
+        problems.push(await problemOfCall(route, caller, 'own', 'own', expectedWithTags(route, row, caller, tags), when));
+    }
+    expect(await everything()).toEqual(before);
+  }
+  await tag({ service: 'DEV', set: 'DEV' });
+  expect(problems.filter((problem) => problem !== null)).toEqual([]);
+});
+
+test('a fork_only key changes and reads the forks that it made and nothing else; a dry_run_only key does nothing at all', async () => {
+  const problems: (string | null)[] = [];
+  const ours = things['service_id']?.ours ?? '';
+  const [forkOnly = ''] = (authorization.get('forkOnly') ?? '').replace('Bearer ', '').split(':');
+  const { created_by: maker } = await records.db
+    .selectFrom('services')
+    .select('created_by')
+    .where('id', '=', ours)
+    .executeTakeFirstOrThrow();
+  for (const made of [false, true]) {
+    await records.db
+      .updateTable('services')
+      .set({ created_by: made ? forkOnly : maker })
+      .where('id', '=', ours)
+      .execute();
+    const before = await everything();
+    for (const route of ROUTES) {
+      const row = CALLERS[route.operationId];
+      if (row === undefined) throw new Error(`${route.operationId} is not in the table`);
+      for (const caller of ['forkOnly', 'dryRunOnly'] as const) {
+        const when = made ? ', a fork that it made' : ', nothing that it made';
+        problems.push(await problemOfCall(route, caller, 'own', 'own', expectedOfRestricted(route, row, caller, made), when));
+      }
+    }
+    expect(await everything()).toEqual(before);
+  }
+  expect(problems.filter((problem) => problem !== null)).toEqual([]);
+});
+
+test('purge takes an admin key, and the name of what is PROD', async () => {
+  const path = `/projects/${OURS}/services/${things['service_id']?.ours}?purge=true&dry_run=true`;
+  const answers: Record<string, number> = {};
+  for (const environment of ['DEV', 'PROD'] as const) {
+    await tag({ service: environment, set: 'DEV' });
+    const before = await everything();
+    for (const caller of ['admin', 'developer', 'viewer', 'forkOnly', 'dryRunOnly', 'otherAdmin', 'none'] as const) {
+      for (const confirm of ['', '&confirm=another', '&confirm=called'])
+        answers[`${environment} ${caller}${confirm}`] = (
+          await call('DELETE', `${path}${confirm}`, authorization.get(caller) ?? null)
+        ).status;
+    }
+    expect(await everything()).toEqual(before);
+  }
+  await tag({ service: 'DEV', set: 'DEV' });
+  const each = (name: string, without: number, withName = without) => ({
+    [name]: without,
+    [`${name}&confirm=another`]: without,
+    [`${name}&confirm=called`]: withName,
+  });
+  expect(answers).toEqual({
+    ...each('DEV admin', 200),
+    ...each('DEV dryRunOnly', 200),
+    ...each('PROD admin', 400, 200),
+    ...each('PROD dryRunOnly', 400, 200),
+    ...Object.assign(
+      {},
+      ...['developer', 'viewer', 'forkOnly', 'otherAdmin'].flatMap((who) => [each(`DEV ${who}`, 403), each(`PROD ${who}`, 403)]),
+    ),
+    ...each('DEV none', 401),
+    ...each('PROD none', 401),
+  });
 });

@@ -1,12 +1,15 @@
 /**
  * Who may call what: one row for each operation of the OpenAPI document, and one function that says what is answered to whom. The tests of
  * `callers.test.ts` are made from it, and a unit test fails when an operation has no row.
+ *
+ * Written by hand from the contract and docs/security.md. It must not read packages/contract/src/permissions.ts: a table that is wrong would
+ * be expected to be wrong.
  */
 import type { Route } from './document.ts';
 
 export type Row = {
-  /** read: every key. change: those that may change things. admin, operator: those keys only. fork: also keys for forks only. data: those that may change things, in earnest. */
-  needs: 'read' | 'change' | 'admin' | 'operator' | 'fork' | 'data';
+  /** read: every key. session: every key but dry_run_only. change: those that may change things. admin, operator: those keys only. fork: also keys for forks only. data: those that may change things, in earnest. */
+  needs: 'read' | 'session' | 'change' | 'admin' | 'operator' | 'fork' | 'data';
   /** Changes nothing, whatever key it takes. */
   reads?: true;
   /** Whether the operator's admin keys reach it in every project. */
@@ -26,8 +29,8 @@ export const CALLERS: Record<string, Row> = {
   logout: { needs: 'read', own: 204 },
   identifyAnalytics: { needs: 'read' },
   trackAnalytics: { needs: 'read' },
-  beginSession: { needs: 'read', own: 204 },
-  createLink: { needs: 'read', own: 201 },
+  beginSession: { needs: 'session', own: 204 },
+  createLink: { needs: 'session', own: 201 },
   // The link is none, whoever asks.
   openLink: { needs: 'read', own: 401, body: { token: 'x'.repeat(43) } },
   listProjects: { needs: 'read' },
@@ -121,8 +124,8 @@ export function expectedStatus(route: Route, row: Row, caller: CallerKind, proje
   const operator = caller === 'operator';
   if (row.needs === 'operator' && !operator) return 403;
   if (route.names.includes('project_id') && project !== 'own' && !(operator && row.everywhere === true)) return 403;
-  if (row.needs !== 'read' && caller === 'viewer') return 403;
-  if (row.needs === 'data' && caller === 'dryRunOnly') return 403;
+  if (row.needs !== 'read' && row.needs !== 'session' && caller === 'viewer') return 403;
+  if ((row.needs === 'data' || row.needs === 'session') && caller === 'dryRunOnly') return 403;
   if (row.needs === 'admin' && (caller === 'developer' || caller === 'forkOnly')) return 403;
   const found = ids === 'own' && project !== 'random';
   if (route.names.includes('service_id') && !found) return 404;
@@ -130,4 +133,123 @@ export function expectedStatus(route: Route, row: Row, caller: CallerKind, proje
   if (route.names.includes('project_id') && project === 'random') return 404;
   if (route.names.some((name) => name !== 'project_id') && !found) return 404;
   return row.own ?? 200;
+}
+
+/** What a path names of ours, by its tag. */
+export type Tags = { service: 'DEV' | 'PROD'; set: 'DEV' | 'PROD' };
+export const TAGS: readonly Tags[] = [
+  { service: 'PROD', set: 'PROD' },
+  { service: 'PROD', set: 'DEV' },
+  { service: 'DEV', set: 'PROD' },
+];
+
+/**
+ * "developer may do everything but … stop or delete what is PROD": the calls that do, and the tags for which. A service takes its sets along
+ * when it stops or is deleted.
+ */
+const NOT_FOR_DEVELOPERS: Record<string, (tags: Tags) => boolean> = {
+  stopService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
+  deleteService: ({ service: of, set: its }) => of === 'PROD' || its === 'PROD',
+  deleteReplicaSet: ({ set: of }) => of === 'PROD',
+};
+
+/** What is answered for the service and the set of the caller's own project when they have these tags. */
+export function expectedWithTags(route: Route, row: Row, caller: CallerKind, tags: Tags): number {
+  const otherwise = expectedStatus(route, row, caller, 'own', 'own');
+  return caller === 'developer' && NOT_FOR_DEVELOPERS[route.operationId]?.(tags) === true ? 403 : otherwise;
+}
+
+/**
+ * What a fork_only key with the role developer is answered for a DEV service, by whether it is a fork that the key made; and a dry_run_only key with
+ * the role admin. yes: as its role allows. dry run: as its role allows, and nothing is done. no: 403.
+ */
+type Restricted = { fork: 'yes' | 'no'; other: 'yes' | 'no'; dryRunOnly: 'yes' | 'dry run' | 'no' };
+const READ: Restricted = { fork: 'yes', other: 'yes', dryRunOnly: 'yes' };
+const OWN_FORK: Restricted = { fork: 'yes', other: 'no', dryRunOnly: 'dry run' };
+const NO_FORK: Restricted = { fork: 'no', other: 'no', dryRunOnly: 'dry run' };
+
+/** The calls below a service, and those that have none in their path (the same in both columns). A unit test fails when one is missing. */
+export const RESTRICTED: Record<string, Restricted> = {
+  getAuthInfo: READ,
+  logout: READ,
+  identifyAnalytics: READ,
+  trackAnalytics: READ,
+  beginSession: { fork: 'yes', other: 'yes', dryRunOnly: 'no' },
+  createLink: { fork: 'yes', other: 'yes', dryRunOnly: 'no' },
+  openLink: READ,
+  listProjects: READ,
+  createProject: { fork: 'no', other: 'no', dryRunOnly: 'no' },
+  getProject: READ,
+  renameProject: NO_FORK,
+  setProjectLimits: { fork: 'no', other: 'no', dryRunOnly: 'no' },
+  listRegions: READ,
+  getDoctor: { fork: 'no', other: 'no', dryRunOnly: 'no' },
+  listKeys: READ,
+  createKey: NO_FORK,
+  getKey: READ,
+  revokeKey: NO_FORK,
+  listServices: READ,
+  createService: NO_FORK,
+  getService: READ,
+  deleteService: OWN_FORK,
+  listDeletedServices: READ,
+  listMembers: READ,
+  forkService: { fork: 'yes', other: 'yes', dryRunOnly: 'dry run' },
+  getBackups: READ,
+  verifyBackup: OWN_FORK,
+  restoreService: OWN_FORK,
+  startService: OWN_FORK,
+  stopService: OWN_FORK,
+  resizeService: OWN_FORK,
+  enablePooler: OWN_FORK,
+  disablePooler: OWN_FORK,
+  setHA: OWN_FORK,
+  switchover: OWN_FORK,
+  drill: OWN_FORK,
+  listReplicaSets: READ,
+  createReplicaSet: OWN_FORK,
+  getReplicaSet: READ,
+  deleteReplicaSet: OWN_FORK,
+  resizeReplicaSet: OWN_FORK,
+  enablePoolerOfReplicaSet: OWN_FORK,
+  disablePoolerOfReplicaSet: OWN_FORK,
+  setEnvironmentOfReplicaSet: OWN_FORK,
+  updatePassword: OWN_FORK,
+  setEnvironment: OWN_FORK,
+  renameService: OWN_FORK,
+  getServiceLogs: READ,
+  listSeries: READ,
+  querySeries: READ,
+  queryService: { fork: 'yes', other: 'no', dryRunOnly: 'no' },
+  attachToVPC: OWN_FORK,
+  detachFromVPC: OWN_FORK,
+  listVpcs: READ,
+  createVpc: NO_FORK,
+  getVpc: READ,
+  deleteVpc: NO_FORK,
+  renameVpc: NO_FORK,
+  listPeerings: READ,
+  createPeering: NO_FORK,
+  getPeering: READ,
+  deletePeering: NO_FORK,
+  listOperations: READ,
+  getOperation: READ,
+  cancelOperation: NO_FORK,
+  streamEvents: READ,
+  listWebhooks: READ,
+  createWebhook: NO_FORK,
+  deleteWebhook: NO_FORK,
+  testWebhook: NO_FORK,
+  listDeliveries: READ,
+  redeliver: NO_FORK,
+  listAudit: READ,
+  exportAudit: READ,
+};
+
+/** What a restricted key is answered in its own project. @param made whether the fork_only key made the service */
+export function expectedOfRestricted(route: Route, row: Row, caller: 'forkOnly' | 'dryRunOnly', made: boolean): number {
+  const rule = RESTRICTED[route.operationId];
+  if (rule === undefined) throw new Error(`${route.operationId} is not in the table of restricted keys`);
+  const allowed = caller === 'dryRunOnly' ? rule.dryRunOnly : made ? rule.fork : rule.other;
+  return allowed === 'no' ? 403 : (row.own ?? 200);
 }

@@ -93,6 +93,8 @@ test('status and doctor', async () => {
     'Node',
     'privileges',
     'PID namespaces',
+    'mount namespaces',
+    'outgoing connections',
     'file system',
     'size limits',
     'PostgreSQL',

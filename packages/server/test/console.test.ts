@@ -129,6 +129,41 @@ test('a session ends with its time, and with its key', async () => {
   await records.close();
 });
 
+test('the link of a key that was revoked or has expired is answered with 401 and the way out, and sets no cookie', async () => {
+  const records = await openRecords(installation.home);
+  for (const ended of ['revoked_at', 'expires_at']) {
+    const token = await link();
+    await sql`update api_keys set ${sql.ref(ended)} = now()`.execute(records.db);
+    const answer = await open(token);
+    const body: unknown = await answer.json();
+    expect([answer.status, body]).toEqual([
+      401,
+      expect.objectContaining({ message: expect.stringContaining('make a link with a valid key') }),
+    ]);
+    expect(answer.headers.getSetCookie()).toEqual([]);
+    await sql`update api_keys set ${sql.ref(ended)} = null`.execute(records.db);
+  }
+  await records.close();
+});
+
+test('a dry_run_only key makes no link and no session; a session that it has changes nothing', async () => {
+  const records = await openRecords(installation.home);
+  const cookie = await session();
+  await sql`update api_keys set dry_run_only = true`.execute(records.db);
+  for (const path of ['/auth/sessions', '/auth/links']) {
+    const answer = await at(path, { method: 'POST', headers: { Authorization: `Bearer ${installation.key}` } });
+    expect([answer.status, await answer.text()]).toEqual([403, expect.stringContaining('dry_run_only')]);
+  }
+  const headers = { ...cookie, 'X-Howdah-Console': '1', 'Content-Type': 'application/json' };
+  const body = JSON.stringify({ name: 'made', role: 'viewer' });
+  const made = await at(`/projects/${installation.projectId}/keys`, { method: 'POST', headers, body });
+  expect([made.status, made.headers.get('dry-run')]).toEqual([200, 'true']);
+  const { rows } = await sql`select from api_keys`.execute(records.db);
+  expect(rows).toHaveLength(1);
+  await sql`update api_keys set dry_run_only = false`.execute(records.db);
+  await records.close();
+});
+
 test('howdah console prints a new link', async () => {
   const { code, stdout } = await installation.cli('console');
   expect([code, stdout]).toEqual([0, expect.stringMatching(new RegExp(`^${origin}/login#[\\w-]{43}\n$`))]);

@@ -22,7 +22,7 @@
  * its connection. server: the role of the service whose PostgreSQL is killed, or "store".
  */
 import childProcess from 'node:child_process';
-import fs, { appendFileSync, existsSync, readdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
+import fs, { appendFileSync, existsSync, readdirSync, readFileSync, readlinkSync, realpathSync, writeFileSync } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import { Socket } from 'node:net';
 import { join } from 'node:path';
@@ -64,9 +64,21 @@ const PLACES = [
   /^(scratch\/)([a-z0-9]{10})/,
 ];
 
+/** A path that leads through an open directory, as it was opened. */
+function pathOf(path) {
+  const text = String(path);
+  const [, opened, rest = ''] = /^(\/proc\/self\/fd\/\d+)(\/.*)?$/.exec(text) ?? [];
+  if (opened === undefined) return text;
+  try {
+    return `${readlinkSync(opened)}${rest}`;
+  } catch {
+    return text; // closed already
+  }
+}
+
 /** The name of a path, or null when it is none of ours. */
 function nameOf(path) {
-  const text = String(path);
+  const text = pathOf(path);
   const top = [home, dataDirectory()].find((candidate) => candidate !== null && text.startsWith(`${candidate}/`));
   let name =
     top === undefined
@@ -273,13 +285,13 @@ const TELLING = /alter role|pg_backup_start|pg_backup_stop|pg_logical_emit_messa
  */
 const sockets = new WeakMap();
 
-const connect = Socket.prototype.connect;
+const connect = Reflect.get(Socket.prototype, 'connect');
 Socket.prototype.connect = function connectNoting(...args) {
   if (typeof args[0] === 'string') sockets.set(this, { path: args[0], texts: new Map(), bound: null, open: false, changes: [] });
   return Reflect.apply(connect, this, args);
 };
 
-const write = Socket.prototype.write;
+const write = Reflect.get(Socket.prototype, 'write');
 Socket.prototype.write = function writeNoting(chunk, ...rest) {
   const send = () => Reflect.apply(write, this, [chunk, ...rest]);
   const to = sockets.get(this);

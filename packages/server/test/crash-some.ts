@@ -13,11 +13,16 @@ const HITS_PER_SCENE = 3;
 /** Where something once went wrong, by the names of scenes; played besides the sample. An effect that no longer comes about fails the test. */
 const ONCE_WRONG: Readonly<Record<string, readonly Hit[]>> = {
   // The records away for a moment made a good backup a bad one.
-  'verify backup': [after('writeFile scratch/it/data/postgresql.auto.conf', { server: 'store' })],
+  'verify backup': [after(replaced('scratch/it/data/postgresql.auto.conf'), { server: 'store' })],
   // The files said who is let in, and the server was never told to read them.
-  attach: [after('writeFile services/it/config/pg_hba.conf', 'kill')],
-  detach: [after('writeFile services/it/config/pg_hba.conf', 'kill')],
+  attach: [after(replaced('services/it/config/pg_hba.conf'), 'kill')],
+  detach: [after(replaced('services/it/config/pg_hba.conf'), 'kill')],
 };
+
+/** The effect by which a file is replaced: it is written under another name first. */
+function replaced(path: string): string {
+  return `rename ${path}.new → ${path}`;
+}
 
 function after(effect: string, strike: Strike): Hit {
   return { effect, nth: 1, when: 'after', delayMs: 0, strike };

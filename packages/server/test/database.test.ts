@@ -324,11 +324,19 @@ test('PostgreSQL itself takes the settings of every size', async () => {
       const paths = instancePaths(join(directory, installation.name, size === 'shared' ? size : String(size.cpuMillis)));
       await mkdir(paths.config, { recursive: true });
       const files = configFiles(
-        { paths, installation, extensions: installation.extensions, size, listen: { address: '127.0.0.1', port: 5 }, admitted: null },
-        ['x'],
+        {
+          paths,
+          installation,
+          extensions: installation.extensions,
+          size,
+          storageGb: 10,
+          listen: { address: '127.0.0.1', port: 5 },
+          admitted: null,
+        },
+        { control: 'x', owner: null, gateway: null },
       );
       await writeFile(join(paths.config, 'postgresql.conf'), files['postgresql.conf']);
-      for (const included of ['postgresql.auto.conf', 'replication.conf']) await writeFile(join(paths.config, included), '');
+      for (const included of ['postgresql.auto.conf', 'replication.conf', 'quota.conf']) await writeFile(join(paths.config, included), '');
       const { stdout, stderr } = await run(join(installation.bin, 'postgres'), ['-C', 'max_connections', '-D', paths.config]);
       expect(stderr).toBe('');
       expect(files['postgresql.conf']).toContain(`max_connections = ${stdout.trim()}\n`);

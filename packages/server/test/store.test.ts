@@ -343,7 +343,7 @@ describe.runIf(none === null)('the machine goes down right after a service was b
     const mounted = join(directory, 'mounted');
     const service = instancePaths(join(mounted, 'service'));
     const note = (born: boolean) =>
-      writeMarker(service, { id: 'abcdefghij', installation: '18-npm', born, parent: null, madeIn: 'before' });
+      writeMarker(service, { id: 'abcdefghij', installation: '18-npm', born, parent: null, madeIn: 'before', uid: null, userOf: null });
     try {
       await mkdir(mounted);
       await run('truncate', ['-s', '400M', image]);

@@ -2,7 +2,7 @@ import { followEvents, NoAnswerError, type Schemas } from '@howdah/client';
 import type { Command } from 'commander';
 import { given, verb, type Printing } from '../command.ts';
 import { access } from '../connection.ts';
-import { say, showAs } from '../output.ts';
+import { say, sayJson, showAs } from '../output.ts';
 
 type Event = Schemas['Event'];
 
@@ -28,7 +28,7 @@ export function addEvents(program: Command): void {
 }
 
 async function print(output: Printing['output'], event: Event): Promise<void> {
-  if (output === 'json') return say(JSON.stringify(event));
+  if (output === 'json') return sayJson(event);
   if (output === 'yaml') say('---');
   await showAs(output, event, 'event', () => say(lineOf(event)));
 }

@@ -1,3 +1,4 @@
+import { ROLE_SUMMARIES } from '@howdah/contract/permissions';
 import { Option, type Command } from 'commander';
 import { given, noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
 import { confirm } from '../confirm.ts';
@@ -44,7 +45,9 @@ export function addKey(program: Command): void {
     takes: ['output', 'dryRun'],
   })
     .requiredOption('--name <name>', '1 to 128 characters: whose it is')
-    .addOption(new Option('--role <role>', 'what it may do').choices(ROLES).default('developer'))
+    .addOption(
+      new Option('--role <role>', ROLES.map((role) => `${role} ${ROLE_SUMMARIES[role]}`).join('; ')).choices(ROLES).default('developer'),
+    )
     .option('--expires <date-time>', 'refused from then on, like 2027-01-31T12:00:00Z; default: never')
     .option('--dry-run-only', 'it may only ask what would be done')
     .option('--fork-only', 'it reads, forks, and changes nothing but forks that it made')

@@ -5,7 +5,7 @@ import { given, verb, type Printing } from '../command.ts';
 import { answered, connect, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { findService, pathOf } from '../find.ts';
-import { say, showAs } from '../output.ts';
+import { say, sayJson, showAs } from '../output.ts';
 
 type Logs = Schemas['ServiceLogs'];
 type Entry = Logs['entries'][number];
@@ -94,7 +94,7 @@ async function readSince(connection: Connection, id: string, query: Query): Prom
 }
 
 async function showEntry(output: Printing['output'], entry: Entry): Promise<void> {
-  if (output === 'json') return say(JSON.stringify(entry));
+  if (output === 'json') return sayJson(entry);
   if (output === 'yaml') say('---');
   await showAs(output, entry, 'entry', () => say(`${entry.timestamp} ${entry.severity}: ${entry.message}`));
 }

@@ -31,14 +31,9 @@ export function addQuery(program: Command): void {
         if (columns.length > 0)
           table(
             titles,
-            rows.map((row) => row.map(inLine)),
+            rows.map((row) => row.map((value) => value ?? 'NULL')),
           );
         note(`${count} row${count === 1 ? '' : 's'} in ${duration(tookMs)}${truncated ? '; there are more (--max-rows)' : ''}`);
       });
     });
-}
-
-/** A value in one line, with nothing in it that a terminal obeys. */
-function inLine(value: string | null): string {
-  return value === null ? 'NULL' : value.replaceAll(/\p{Cc}/gu, ' ');
 }

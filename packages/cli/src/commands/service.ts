@@ -6,7 +6,7 @@ import { endpointOf, placeOf, poolerOf, urlOf } from '../address.ts';
 import { countOf, given, listOf, noun, oneOf, verb, type Changing, type Destroying, type Printing, type Waiting } from '../command.ts';
 import { confirm, readSecret } from '../confirm.ts';
 import { answered, connect, findCa, type Connection } from '../connection.ts';
-import { Failure } from '../exit.ts';
+import { exitOf, Failure } from '../exit.ts';
 import { findDeleted, findPath, findService, findVpc, ofProject, pathOf, readService } from '../find.ts';
 import { follow } from '../follow.ts';
 import { note, say, show, showAs, showChanged, showList } from '../output.ts';
@@ -74,7 +74,7 @@ function addReads(service: Command): void {
   });
 }
 
-type Size = { cpuMillis?: string; memoryGbs?: string };
+type Size = { cpuMillis?: string; memoryGbs?: string; storageGb?: string };
 type CreateOptions = Waiting &
   Size & {
     name: string;
@@ -100,6 +100,7 @@ function addBirths(service: Command): void {
     .addOption(new Option('--type <type>', 'in place of --addons').choices(SERVICE_TYPES))
     .option('--cpu-millis <number>', 'thousandths of a core, or shared')
     .option('--memory-gbs <number>', 'gigabytes, or shared')
+    .option('--storage-gb <number>', 'gigabytes of disk; default: by the size')
     .option('--replicas <number>', 'replicas that stand by, 0 to 2')
     .option('--sync <number>', 'how many of them have every write before it is acknowledged')
     .option('--environment <environment>', 'DEV or PROD; default: DEV')
@@ -134,6 +135,7 @@ function addBirths(service: Command): void {
     .option('--at <date-time>', 'as it was then, like 2026-01-31T12:00:00Z; howdah backup list shows how far back')
     .option('--cpu-millis <number>', "thousandths of a core, or shared; default: the parent's")
     .option('--memory-gbs <number>', "gigabytes, or shared; default: the parent's")
+    .option('--storage-gb <number>', "gigabytes of disk; default: the parent's")
     .option('--environment <environment>', 'DEV or PROD; default: DEV')
     .action(async (name: string, options: ForkOptions) => {
       if (options.at !== undefined && options.lastSnapshot === true)
@@ -213,6 +215,7 @@ function addChanges(service: Command): void {
   })
     .option('--cpu-millis <number>', 'thousandths of a core')
     .option('--memory-gbs <number>', 'gigabytes')
+    .option('--storage-gb <number>', 'gigabytes of disk; alone it needs no restart')
     .action(async (wanted: string, options: Waiting & Size) =>
       changeFound(wanted, options, (client, params) =>
         client.POST('/projects/{project_id}/services/{service_id}/resize', { params, body: sizeOf(options) }),
@@ -299,6 +302,33 @@ function addEnds(service: Command): void {
     await follow(connection, response, options);
     note(`${name} is ${options.wait ? 'deleted' : 'being deleted'}; howdah service restore ${id} brings it back, for some time`);
   });
+
+  verb(service, 'purge <service>', {
+    does: 'Remove a service, or a deleted one, for good: its disk space is free at once. Takes an admin key; asks first, on a terminal.',
+    example: 'howdah service purge orders --yes --confirm orders',
+    takes: ['dryRun', 'wait', 'yes'],
+  })
+    .option('--confirm <name>', 'the name of the service, without which a PROD service is not purged')
+    .action(async (wanted: string, options: Omit<Waiting, 'output'> & Destroying & { confirm?: string }) => {
+      const connection = await connect(options);
+      const { service_id: id, name } = await findLivingOrDeleted(connection, wanted);
+      await confirm(`Remove the service ${name} (${id}) with all its data, so that nobody can restore it?`, options);
+      const query = { purge: 'true' as const, ...given('confirm', options.confirm) };
+      const params = { ...pathOf(connection, id), query };
+      const { response } = await connection.client.DELETE('/projects/{project_id}/services/{service_id}', { params });
+      await follow(connection, response, options);
+      note(`${name} is ${options.wait ? 'removed' : 'being removed'}`);
+    });
+}
+
+/** A service, or one that is deleted and can be restored. */
+async function findLivingOrDeleted(connection: Connection, wanted: string): Promise<Pick<Service, 'service_id' | 'name'>> {
+  try {
+    return await findService(connection, wanted);
+  } catch (error) {
+    if (exitOf(error) !== 'notFound') throw error;
+    return findDeleted(connection, wanted);
+  }
 }
 
 async function changeFound(wanted: string, options: Waiting, call: Call): Promise<void> {
@@ -346,8 +376,12 @@ function sayPooler(service: Service): void {
 const DRILLS = ['switchover', 'failover'] as const;
 type Drill = (typeof DRILLS)[number];
 
-function sizeOf({ cpuMillis, memoryGbs }: Size) {
-  return { ...given('cpu_millis', cpuMillis), ...given('memory_gbs', memoryGbs) };
+function sizeOf({ cpuMillis, memoryGbs, storageGb }: Size) {
+  return {
+    ...given('cpu_millis', cpuMillis),
+    ...given('memory_gbs', memoryGbs),
+    ...given('storage_gb', storageGb === undefined ? undefined : countOf('--storage-gb', storageGb)),
+  };
 }
 
 function environmentOf(tag: string | undefined) {

@@ -320,7 +320,10 @@ export interface paths {
         get: operations["getService"];
         put?: never;
         post?: never;
-        /** Delete a service */
+        /**
+         * Delete a service
+         * @description It can be restored for a while, and its data stays that long. With purge=true (admin keys) it is removed for good, and one that is deleted already too.
+         */
         delete: operations["deleteService"];
         options?: never;
         head?: never;
@@ -1217,6 +1220,8 @@ export interface components {
                 cpu_millis?: number;
                 /** @description gigabytes; absent for a shared size */
                 memory_gbs?: number;
+                /** @description gigabytes that each server of it may take of the disk: data, WAL, temporary files and logs, the primary with the WAL archive; beyond it the service is read-only */
+                storage_gb: number;
                 volume_type: string;
             };
         };
@@ -1279,7 +1284,7 @@ export interface components {
              * @description for programs
              * @enum {string}
              */
-            code: "DISK" | "ARCHIVE" | "SNAPSHOT" | "VERIFICATION" | "REPLICA_MISSING";
+            code: "DISK" | "STORAGE" | "ARCHIVE" | "SNAPSHOT" | "VERIFICATION" | "REPLICA_MISSING" | "MEMORY";
             /** @description for people: what is wrong, with figures, and what mends it */
             message: string;
         };
@@ -1352,6 +1357,8 @@ export interface components {
             cpu_millis?: string | number;
             /** @description gigabytes, or "shared" */
             memory_gbs?: string | number;
+            /** @description gigabytes of disk for each of its servers; default: 5 for each of memory, 10 at least */
+            storage_gb?: number;
             /**
              * @default DEV
              * @enum {string}
@@ -1376,6 +1383,8 @@ export interface components {
             cpu_millis?: string | number;
             /** @description gigabytes, or "shared"; default: the size of the parent */
             memory_gbs?: string | number;
+            /** @description gigabytes of disk, not less than its data takes; default: as the parent */
+            storage_gb?: number;
             /**
              * @default DEV
              * @enum {string}
@@ -1397,6 +1406,8 @@ export interface components {
             cpu_millis?: string | number;
             /** @description gigabytes; one of the pair implies the other */
             memory_gbs?: string | number;
+            /** @description gigabytes of disk for each of its servers, not less than it takes; alone it needs no restart */
+            storage_gb?: number;
         };
         Verification: {
             /**
@@ -1611,6 +1622,11 @@ export interface components {
             /** @description whether sizes are enforced by the operating system */
             limits_enforced: boolean;
             limits_note: string;
+            /** @description whether each service runs as an operating system user of its own, and what is in the way where it does not */
+            isolation: {
+                isolated: boolean;
+                note: string;
+            };
             /**
              * @description how forks and snapshots are made here; copy is O(n) in the size
              * @enum {string}
@@ -1646,6 +1662,15 @@ export interface components {
                 version?: string;
                 /** @description why none can be had here, and what adds it */
                 reason?: string;
+            };
+            storage: {
+                /**
+                 * @description how storage_gb is enforced; measured: by looking at what a service takes
+                 * @enum {string}
+                 */
+                way: "measured";
+                /** @description the same in words */
+                note: string;
             };
             vpc: {
                 /**
@@ -1891,13 +1916,13 @@ export interface components {
             /** @description digits, later events have greater ones; hand the last one back as Last-Event-ID */
             id: string;
             /** @enum {string} */
-            type: "service.status" | "service.warnings" | "service.vpc" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "vpc.status" | "peering.status";
+            type: "service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "vpc.status" | "peering.status";
             /**
              * Format: date-time
              * @description when it was committed
              */
             timestamp: string;
-            /** @description service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.vpc: from, vpc_id, the VPCs that it is told to leave and to go into; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message */
+            /** @description service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is told to leave and to go into; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message */
             data: {
                 service_id?: string;
                 operation_id?: string;
@@ -1911,13 +1936,13 @@ export interface components {
             /** @description http or https, without user and password */
             url: string;
             /** @description of events; default: all */
-            types?: ("service.status" | "service.warnings" | "service.vpc" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "vpc.status" | "peering.status")[];
+            types?: ("service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "vpc.status" | "peering.status")[];
         };
         Webhook: {
             id: string;
             url: string;
             /** @description of events that are delivered; empty: all */
-            types: ("service.status" | "service.warnings" | "service.vpc" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "vpc.status" | "peering.status")[];
+            types: ("service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "vpc.status" | "peering.status")[];
             /**
              * Format: date-time
              * @description when it was made; later events are delivered
@@ -1931,7 +1956,7 @@ export interface components {
             /** @description the header webhook-id: the same for each attempt */
             message_id: string;
             /** @enum {string} */
-            type: "service.status" | "service.warnings" | "service.vpc" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "vpc.status" | "peering.status";
+            type: "service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "vpc.status" | "peering.status";
             /**
              * @description dead: given up; POST …/redeliver tries again
              * @enum {string}
@@ -1986,7 +2011,15 @@ export interface components {
              * @enum {string}
              */
             code?: "INVALID_REQUEST" | "INVALID_STATE" | "UNAUTHORIZED" | "FORBIDDEN" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "UNAVAILABLE_HERE" | "LIMIT_EXCEEDED" | "RATE_LIMITED" | "INTERNAL" | "UNAVAILABLE";
+            /** @description of the first call, where the entry stands for several */
             request_id: string;
+            /** @description how many calls the entry stands for: refused calls, and statements of one key on one service, are counted together for ten minutes; address, path and service_id are those of the first. Absent: 1 */
+            count?: number;
+            /**
+             * Format: date-time
+             * @description when the last of them was decided
+             */
+            last_at?: string;
         };
         OpenLink: {
             token: string;
@@ -4811,6 +4844,10 @@ export interface operations {
     deleteService: {
         parameters: {
             query?: {
+                /** @description true: for good, without a time for a restore */
+                purge?: "true" | "false";
+                /** @description the name of a PROD service that is purged */
+                confirm?: string;
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
             };

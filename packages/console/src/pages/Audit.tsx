@@ -95,10 +95,20 @@ const Entries = ({ entries }: { entries: readonly AuditEntry[] }) => (
       },
       {
         title: 'Outcome',
-        show: ({ outcome, code }) => (
+        show: ({ outcome, code, count, last_at: lastAt }) => (
           <>
             <Pill tone={outcome === 'allowed' ? 'good' : 'bad'}>{outcome}</Pill>
             <div className={ui.muted}>{code ?? ''}</div>
+            {count !== undefined && (
+              <div className={ui.muted}>
+                {count} times
+                {lastAt !== undefined && (
+                  <>
+                    , last <Ago iso={lastAt} />
+                  </>
+                )}
+              </div>
+            )}
           </>
         ),
       },

@@ -1,4 +1,5 @@
 import { Checkbox, Input, NativeSelect, SegmentedControl } from '@mantine/core';
+import { denialOfKeys, ROLE_SUMMARIES } from '@howdah/contract/permissions';
 import { ROLES, type Role } from '@howdah/contract/types';
 import { useQuery } from '@tanstack/react-query';
 import { KeyRound } from 'lucide-react';
@@ -17,16 +18,11 @@ import ui from './project.module.css';
 
 const DAY_MS = 86_400_000;
 const LIFETIMES = { '0': 'never', '1': 'in a day', '7': 'in a week', '30': 'in 30 days', '90': 'in 90 days', '365': 'in a year' };
-const ABOUT: Record<Role, string> = {
-  admin: 'may do everything',
-  developer: 'may not manage keys or delete PROD services',
-  viewer: 'may only read',
-};
 
 export function Keys() {
   const me = useMe();
   const keys = useQuery({ ...keysQuery(me.project.id), refetchInterval: 10_000 });
-  const why = me.role === 'admin' ? null : `a key with the role ${me.role} may not manage keys; it takes a key with the role admin`;
+  const why = denialOfKeys(me.role);
   return (
     <>
       <PageHead title="Keys" about="Who may do what by the API. A key is shown once; a revoked one is refused at once, everywhere." />
@@ -81,7 +77,7 @@ function NewKey({ why }: { why: string | null }) {
           </div>
         </Fields>
         <p className={ui.muted}>
-          A key with the role {role} {ABOUT[role]}.
+          A key with the role {role} {ROLE_SUMMARIES[role]}.
         </p>
         <Checkbox
           checked={forkOnly}

@@ -1,3 +1,5 @@
+import { ROLE_SUMMARIES } from '@howdah/contract/permissions';
+import type { Role } from '@howdah/contract/types';
 import type { McpServer } from '@modelcontextprotocol/server';
 import { Type } from 'typebox';
 import { body, type Cloud } from '../cloud.ts';
@@ -71,9 +73,8 @@ export function addProjectTools(server: McpServer, { client, projectId }: Cloud)
   );
 }
 
-function mayDo({ role, fork_only, dry_run_only }: { role: string; fork_only: boolean; dry_run_only: boolean }): string {
+function mayDo({ role, fork_only, dry_run_only }: { role: Role; fork_only: boolean; dry_run_only: boolean }): string {
   if (dry_run_only) return 'is told what would be done, and changes nothing';
   if (fork_only) return 'reads, forks, and changes nothing but its own forks';
-  if (role === 'viewer') return 'reads everything but what is in databases, and changes nothing';
-  return role === 'admin' ? 'may do everything' : 'may do everything but stop or delete what is PROD, and manage keys';
+  return ROLE_SUMMARIES[role];
 }

@@ -1,5 +1,5 @@
 /** The HTTP face: Fastify with our errors, our limits and the routes. It knows services, never an engine's insides. */
-import { ApiError, BASE_PATH, NAMED_SCHEMAS, type Finding } from '@howdah/contract';
+import { ApiError, BASE_PATH, NAMED_SCHEMAS, whyNotJson, type Finding } from '@howdah/contract';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, {
   LogController,
@@ -30,11 +30,14 @@ import type { ServerCertificate } from '../tls.ts';
 import { auditCalls } from './audit-log.ts';
 import { createGuard } from './auth.ts';
 import { answerAgain, answerDryRun, answerKept } from './changes.ts';
+import { limitChanges } from './change-limit.ts';
 import { compileOnFirstUse } from './compilers.ts';
 import { limitConnections, limitPipelining } from './connections.ts';
 import { consolePages, consoleSessions, createSessions } from './console.ts';
+import { createHostCheck } from './hosts.ts';
 import { errorBody, errorHandler, sendError } from './errors.ts';
 import { createMetrics } from './metrics.ts';
+import { refuseUnknownParameters } from './parameters.ts';
 import { auditLogRoutes } from './routes/audit-log.ts';
 import { authRoutes } from './routes/auth.ts';
 import { eventRoutes } from './routes/events.ts';
@@ -75,8 +78,12 @@ export type HttpSettings = {
   certificate: ServerCertificate | null;
   /** Addresses and networks whose word about the client's address is taken. */
   trustedProxies: readonly string[];
+  /** By which it is known, beside its addresses. */
+  names: readonly string[];
   connectionsPerAddress: number;
   failedKeysPerMinute: number;
+  /** Accepted changes of a project. */
+  changesPerDay: number;
 };
 
 export type App = FastifyInstance<
@@ -118,8 +125,11 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
   refuseUnknownRoutes(app);
   endConnections(app);
   limitConnections(app.server, context.http);
+  app.addHook('onRequest', createHostCheck(context.http.names));
   app.addHook('onSend', (request, reply, _payload, done) => {
-    void reply.header('X-Request-Id', request.id);
+    void reply.header('X-Request-Id', request.id).header('X-Content-Type-Options', 'nosniff');
+    // Answers hold secrets, like first passwords: no browser and no proxy keeps them.
+    if (isPrivate(request) && !reply.hasHeader('Cache-Control')) void reply.header('Cache-Control', 'no-store');
     done();
   });
   for (const schema of NAMED_SCHEMAS) app.addSchema(schema);
@@ -138,7 +148,9 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
       api.decorateRequest('peering');
       api.decorateRequest('change');
       auditCalls(api, context.store, log);
-      api.addHook('onRequest', createGuard(context.store, context.http.failedKeysPerMinute, sessions.find));
+      const refuseChange = limitChanges(api, context.http.changesPerDay);
+      api.addHook('onRequest', createGuard(context.store, context.http.failedKeysPerMinute, sessions.find, refuseChange));
+      api.addHook('preValidation', refuseUnknownParameters);
       api.addHook('preValidation', answerAgain);
       authRoutes(api, sessions);
       consoleSessions(api, sessions);
@@ -156,6 +168,11 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
     { prefix: BASE_PATH },
   );
   return app;
+}
+
+/** Whether an answer is for the caller alone. */
+function isPrivate({ url, routeOptions }: FastifyRequest): boolean {
+  return url.startsWith(BASE_PATH) && routeOptions.config?.public !== true;
 }
 
 /** By TLS where there is a certificate. */
@@ -206,14 +223,17 @@ function endConnections(app: App): void {
 /** Bodies are JSON; clients also send a Content-Type of any kind with no body at all (`curl -d ''`). */
 function acceptJson(app: App): void {
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
-    const text = String(body);
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, sent, done) => {
+    const text = String(sent);
     if (text.trim() === '') return done(null, undefined);
+    let body: unknown;
     try {
-      return done(null, JSON.parse(text));
+      body = JSON.parse(text);
     } catch (error) {
       return done(error instanceof Error ? error : new Error(String(error)));
     }
+    const why = whyNotJson(body);
+    return why === null ? done(null, body) : done(new ApiError('INVALID_REQUEST', `the body: ${why}`));
   });
   app.addContentTypeParser('*', { parseAs: 'string' }, (request, body, done) => {
     if (String(body) === '') return done(null, undefined);
@@ -271,6 +291,6 @@ function answerBrokenRequest(error: ConnectionError, socket: Socket): void {
         : (['400 Bad Request', 'this is not a valid HTTP request'] as const);
   const body = JSON.stringify(errorBody(new ApiError('INVALID_REQUEST', message), randomUUID()));
   socket.end(
-    `HTTP/1.1 ${status}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+    `HTTP/1.1 ${status}\r\nContent-Type: application/json\r\nX-Content-Type-Options: nosniff\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
   );
 }

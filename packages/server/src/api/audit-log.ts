@@ -1,21 +1,20 @@
 /**
  * Every call that may change something, or reads what is in a database, gets an entry in the audit log, allowed or refused. What begins an operation carries its entry into the
- * transaction that begins it; what changes nothing, or something else, is written before its answer; what was refused in a batch after it.
+ * transaction that begins it; an accepted change without one is written before its answer. Refused calls and statements are counted (audit-counts.ts) and written after it.
  */
-import { ERROR_CODES, isId, type ErrorCode } from '@howdah/contract';
+import { ERROR_CODES, isId, permissionOf, type ErrorCode, type Permission } from '@howdah/contract';
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
-import { insertAuditEntries, type AuditFacts, type AuditNote } from '../store/audit-log.ts';
+import { insertAuditEntries, raiseAuditCounts, type AuditFacts, type AuditNote } from '../store/audit-log.ts';
 import type { Store } from '../store/database.ts';
 import type { KeyRow } from '../store/keys.ts';
 import type { App } from './app.ts';
-import { isChange, parametersOf, parseAuthorization } from './auth.ts';
+import { createAuditCounts } from './audit-counts.ts';
+import { parametersOf, parseAuthorization } from './auth.ts';
+import { createDropLog } from './dropped.ts';
 
-/** Refusals are written together this often. */
+/** New entries of refused calls are written together this often, and how often they have been repeated. */
 const FLUSH_AFTER_MS = 100;
-/** Refusals that wait to be written, and refusals a minute of callers who showed no valid key: more are counted in the log only. */
-const MAX_WAITING = 10_000;
-const MAX_STRANGERS_A_MINUTE = 60;
-const MINUTE_MS = 60_000;
+const COUNTS_AFTER_MS = 5000;
 
 const notes = new WeakMap<FastifyRequest, AuditNote>();
 
@@ -31,9 +30,10 @@ export function auditNoteOf(request: FastifyRequest): AuditNote | null {
 }
 
 function factsOf(request: FastifyRequest): AuditFacts | null {
-  const { config, schema } = request.routeOptions;
+  const { schema } = request.routeOptions;
   const call = schema?.operationId;
-  if ((!isChange(request.method, config) && config.readsData !== true) || call === undefined) return null;
+  const permission = permissionOf(call);
+  if (call === undefined || permission === null || !isAudited(permission)) return null;
   // Before the key has been checked there is none, whatever its type says.
   const key: KeyRow | undefined = request.key;
   const { project_id: named, service_id: serviceId } = parametersOf(request.params);
@@ -54,6 +54,9 @@ function factsOf(request: FastifyRequest): AuditFacts | null {
   };
 }
 
+/** Calls that change something, and those that read the contents of a database. */
+const isAudited = (permission: Permission): boolean => permission.changes || permission.readsData === true;
+
 /** The status of a route's success: the only one below 300 that it declares. */
 function successOf(response: unknown): number {
   const statuses = typeof response === 'object' && response !== null ? Object.keys(response).map(Number) : [];
@@ -62,11 +65,10 @@ function successOf(response: unknown): number {
 
 /** Registers the hooks. Before the guard: what that refuses is audited too. */
 export function auditCalls(api: App, store: Store, log: FastifyBaseLogger): void {
-  let waiting: AuditFacts[] = [];
+  const counts = createAuditCounts();
   let flushing: Promise<void> = Promise.resolve();
-  let timer: NodeJS.Timeout | undefined;
-  let strangers = { sinceMs: 0, count: 0 };
-  let dropped = 0;
+  const timers: { fresh?: NodeJS.Timeout | undefined; counts?: NodeJS.Timeout | undefined } = {};
+  const drops = createDropLog(log, 'refused calls without a valid key are not in the audit log: there were too many');
 
   const write = async (entries: readonly AuditFacts[]): Promise<void> => {
     try {
@@ -76,46 +78,48 @@ export function auditCalls(api: App, store: Store, log: FastifyBaseLogger): void
     }
   };
 
-  const flush = async (): Promise<void> => {
-    clearTimeout(timer);
-    timer = undefined;
-    const entries = waiting;
-    waiting = [];
-    if (dropped > 0) log.warn({ dropped }, 'refused calls are not in the audit log: there were too many');
-    dropped = 0;
-    if (entries.length > 0) await write(entries);
+  /** One after the other: a count is raised after its entry was written. */
+  const flush = (what: 'fresh' | 'counts'): void => {
+    clearTimeout(timers[what]);
+    timers[what] = undefined;
+    flushing = writeAfter(flushing, what === 'counts');
   };
 
-  const isTooMany = (known: boolean): boolean => {
-    if (waiting.length >= MAX_WAITING) return true;
-    if (known) return false;
-    if (Date.now() - strangers.sinceMs > MINUTE_MS) strangers = { sinceMs: Date.now(), count: 0 };
-    return ++strangers.count > MAX_STRANGERS_A_MINUTE;
+  const writeAfter = async (before: Promise<void>, withCounts: boolean): Promise<void> => {
+    await before;
+    const fresh = counts.takeNew();
+    if (fresh.length > 0) await write(fresh);
+    if (!withCounts) return;
+    try {
+      await raiseAuditCounts(store.db, counts.takeCounts());
+    } catch (error) {
+      log.error({ err: error }, 'counts of the audit log could not be written');
+    }
   };
 
-  const queue = (entry: AuditFacts, known: boolean): void => {
-    if (isTooMany(known)) dropped++;
-    else waiting.push(entry);
-    timer ??= setTimeout(() => {
-      flushing = flush();
-    }, FLUSH_AFTER_MS);
+  const count = (entry: AuditFacts, known: boolean): void => {
+    if (!counts.count(entry, known)) return drops.count();
+    timers.fresh ??= setTimeout(() => flush('fresh'), FLUSH_AFTER_MS);
+    timers.counts ??= setTimeout(() => flush('counts'), COUNTS_AFTER_MS);
   };
 
   api.addHook('onSend', async (request, reply, payload) => {
     const note = auditNoteOf(request);
     if (note === null) return;
     const key: KeyRow | undefined = request.key;
-    if (reply.statusCode >= 400)
-      queue({ ...note.facts, at: new Date(), status: reply.statusCode, code: codeOf(payload) }, key !== undefined);
+    if (reply.statusCode >= 400) count({ ...note.facts, status: reply.statusCode, code: codeOf(payload) }, key !== undefined);
+    else if (request.change === undefined) count({ ...note.facts, status: reply.statusCode }, true);
     // Of what was only asked about nothing is told: nothing came of it.
-    else if (!note.recorded && request.change?.dryRun !== true) {
+    else if (!note.recorded && !request.change.dryRun) {
       const operation = reply.getHeader('Operation-Id');
       await write([{ ...note.facts, status: reply.statusCode, operation_id: typeof operation === 'string' ? operation : null }]);
     }
   });
   api.addHook('onClose', async () => {
+    clearTimeout(timers.fresh);
+    flush('counts');
     await flushing;
-    await flush();
+    drops.close();
   });
 }
 

@@ -1,5 +1,5 @@
 /** Who asks, and whether they may: key, then project, then resource. Bodies are not even read before that. */
-import { ApiError, isId, type Role } from '@howdah/contract';
+import { ApiError, denial, isId, permissionOf, PERMISSIONS, type Permission } from '@howdah/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isSecret } from '../secret.ts';
 import { peeringNotFound } from '../services/peerings.ts';
@@ -29,38 +29,30 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** Answered without a key. */
     public?: boolean;
+    /** With `?purge=true` it reaches deleted services as well, and takes an admin key. */
+    purges?: boolean;
     /** Reaches services that are deleted and can be restored. */
     deletedToo?: boolean;
-    /** A POST that changes nothing: viewers may. */
-    readOnlyPost?: boolean;
-    /** Reads what is in a database, which is a secret: keys that may change things may, and not those that may only ask what would be done. */
-    readsData?: boolean;
     /** Answers for read replica sets as well, each by its own id. */
     setsToo?: boolean;
-    /** Refused to keys that are not admin while the service is PROD. */
-    prodNeedsAdmin?: boolean;
-    /** A change that takes an admin key. */
-    adminOnly?: boolean;
-    /** Takes an admin key of the operator project. */
-    operatorOnly?: boolean;
     /** Admin keys of the operator project reach every project here. */
     operatorToo?: boolean;
-    /** Makes a fork: fork_only keys may. */
-    forks?: boolean;
   }
 }
 
 /** How precise `last_used` is. */
 const TOUCH_EVERY_MS = 60_000;
-const READ_METHODS: readonly string[] = ['GET', 'HEAD'];
 
-/** Whether calls of a route change something. */
-export function isChange(method: string, config: { readOnlyPost?: boolean; public?: boolean }): boolean {
-  return !READ_METHODS.includes(method) && config.readOnlyPost !== true && config.public !== true;
-}
-
-/** @param findSession the session of the web console that a request carries; null: none */
-export function createGuard(store: Store, failedKeysPerMinute: number, findSession: (request: FastifyRequest) => Promise<Session | null>) {
+/**
+ * @param findSession the session of the web console that a request carries; null: none
+ * @param refuseChange throws where the project has made too many changes
+ */
+export function createGuard(
+  store: Store,
+  failedKeysPerMinute: number,
+  findSession: (request: FastifyRequest) => Promise<Session | null>,
+  refuseChange: (request: FastifyRequest, reply: FastifyReply) => void,
+) {
   const readKey = keyReader(store.pool);
   const readDoc = docReader(store.pool);
   const failures = createFailures(failedKeysPerMinute);
@@ -86,7 +78,7 @@ export function createGuard(store: Store, failedKeysPerMinute: number, findSessi
   };
 
   /** Runs before anything else of a request. */
-  return async (request: FastifyRequest, _reply: FastifyReply): Promise<void> => {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     const { config } = request.routeOptions;
     if (config.public === true) return;
     const {
@@ -105,10 +97,14 @@ export function createGuard(store: Store, failedKeysPerMinute: number, findSessi
     const presented = parseAuthorization(request.headers.authorization);
     const session = request.headers.authorization === undefined ? await findSession(request) : null;
     const key = session?.key ?? (await authenticate(presented, request));
-    if (isUseNews(key)) await touchKey(store.db, key.key);
+    if (isUseNews(key)) {
+      // A metadata database without space for it answers reads all the same.
+      await touchKey(store.db, key.key).catch((error: unknown) => request.log.warn({ err: error }, 'the last use of a key was not noted'));
+    }
     request.key = key;
+    const permission = permissionOfRoute(request);
     const operates = key.operator && key.role === 'admin';
-    if (config.operatorOnly === true && !operates)
+    if (permission.operator === true && !operates)
       throw new ApiError('FORBIDDEN', 'it takes an admin key of the operator project: the one that howdah up made');
     if (projectId !== undefined && projectId !== key.project_id) {
       if (!(config.operatorToo === true && operates))
@@ -116,15 +112,22 @@ export function createGuard(store: Store, failedKeysPerMinute: number, findSessi
       // The store cannot even be asked for a NUL.
       if (!isId(projectId)) throw projectNotFound(projectId);
     }
-    const changes = isChange(request.method, config);
-    if (changes) assertRole(key.role, config.adminOnly === true ? ['admin'] : ['admin', 'developer'], 'do this');
-    if (config.readsData === true) assertMayReadData(key);
-    if (changes) await beginChange(store, request, session?.token ?? presented?.secretKey ?? '');
+    // What would be ended is looked at in the transaction that ends it (services/permissions.ts).
+    const purges = config.purges === true && asksForPurge(request.query);
+    const denied = denial(key.role, purges ? PERMISSIONS.admin : permission);
+    if (denied !== null) throw new ApiError('FORBIDDEN', denied);
+    if (key.dry_run_only && permission.dryRunOnly === 'never')
+      throw new ApiError(
+        'FORBIDDEN',
+        'this key is dry_run_only: it only asks what would be done. It reads nothing of what is in a database and makes no links or sessions; use a key without dry_run_only',
+      );
+    if (permission.changes) await beginChange(store, request, session?.token ?? presented?.secretKey ?? '');
+    refuseChange(request, reply);
     // What was answered before is answered again, whatever has become of the service since.
     if (request.change?.kept != null) return;
     const service = serviceId === undefined ? null : await reading;
     if (serviceId !== undefined) {
-      if (service === null || service.project_id !== projectId || (service.deleted && config.deletedToo !== true))
+      if (service === null || service.project_id !== projectId || (service.deleted && config.deletedToo !== true && !purges))
         throw serviceNotFound(serviceId);
       const { parent_id: parent } = service;
       if (parent !== null && config.setsToo !== true)
@@ -135,17 +138,20 @@ export function createGuard(store: Store, failedKeysPerMinute: number, findSessi
       if (setId !== undefined && (await readingSet)?.parent_id !== serviceId) throw replicaSetNotFound(setId);
       request.service = service;
     }
-    const ofForks = (changes && config.forks !== true) || config.readsData === true;
-    if (ofForks && key.fork_only && service?.created_by !== key.key)
+    if (permission.forkOnly === 'ownForks' && key.fork_only && service?.created_by !== key.key)
       throw new ApiError(
         'FORBIDDEN',
-        changes
+        permission.changes
           ? 'this key is fork_only: it reads, forks, and changes nothing but forks that it made'
           : 'this key is fork_only: it sees the data of forks that it made only; fork the service first (POST …/forkService)',
       );
     if (vpcId !== undefined) await findVpcIn(store, request, vpcId, peeringId);
-    if (config.prodNeedsAdmin === true && service?.environment === 'PROD') assertRole(key.role, ['admin'], 'do this to a PROD service');
   };
+}
+
+/** The schema of the route refuses all but true and false. */
+function asksForPurge(query: unknown): boolean {
+  return typeof query === 'object' && query !== null && 'purge' in query && query.purge === 'true';
 }
 
 /** Notes the VPC that a path names, and its peering. */
@@ -164,15 +170,11 @@ function isUseNews({ last_used: lastUsed }: KeyRow): boolean {
   return lastUsed === null || Date.now() - lastUsed.getTime() > TOUCH_EVERY_MS;
 }
 
-function assertRole(role: Role, allowed: readonly Role[], what: string): void {
-  if (!allowed.includes(role))
-    throw new ApiError('FORBIDDEN', `a key with the role ${role} may not ${what}; it takes a key with the role ${allowed.join(' or ')}`);
-}
-
-function assertMayReadData(key: KeyRow): void {
-  assertRole(key.role, ['admin', 'developer'], 'read what is in a database');
-  if (key.dry_run_only)
-    throw new ApiError('FORBIDDEN', 'this key is dry_run_only: it is told what would be done, and reads nothing of what is in a database');
+/** A route without a row in the table would be open to everybody: a unit test fails before this does. */
+function permissionOfRoute({ routeOptions: { schema, url } }: FastifyRequest): Permission {
+  const permission = permissionOf(schema?.operationId);
+  if (permission === null) throw new Error(`${url ?? ''} is missing from ACCESS in packages/contract/src/permissions.ts`);
+  return permission;
 }
 
 type PresentedKey = { publicKey: string; secretKey: string };

@@ -65,7 +65,7 @@ export function callerOf(request: FastifyRequest): Caller {
     sealer === null
       ? null
       : { publicKey: key.key, lookup: sealer.lookup, request: name, seal: (outcome: Outcome) => sealer.seal(JSON.stringify(outcome)) };
-  return { publicKey: key.key, projectId: key.project_id, dryRun, once, audit: auditNoteOf(request) };
+  return { publicKey: key.key, role: key.role, projectId: key.project_id, dryRun, once, audit: auditNoteOf(request) };
 }
 
 /** The answer to a change, as its route declares it: nothing, a message or a document. */

@@ -16,13 +16,17 @@ import { CONSOLE_DIRECTORY } from '../paths.ts';
 import { insertToken, sessionReader, takeToken, type ConsoleToken } from '../store/console.ts';
 import { sha256 } from '../secret.ts';
 import type { Store } from '../store/database.ts';
-import type { KeyRow } from '../store/keys.ts';
+import { isKeyValid, type KeyRow } from '../store/keys.ts';
+import { createAllowance } from './allowance.ts';
 import type { App } from './app.ts';
 import { sendNothing } from './reply.ts';
 
 /** How long a link can be used, once, and how long a session lasts. */
 const LINK_MS = 60 * 60_000;
 const SESSION_MS = 7 * 24 * 60 * 60_000;
+/** Links and sessions that a key can make; each is a write. store/console.ts keeps the newest. */
+const TOKENS_PER_MINUTE = 60;
+const MINUTE_MS = 60_000;
 const READ_METHODS: readonly string[] = ['GET', 'HEAD'];
 
 /** A session: its token, which nobody else knows, and the key that it stands for. */
@@ -41,9 +45,24 @@ export async function issueToken(store: Store, kind: ConsoleToken['kind'], publi
 
 export function createSessions(store: Store) {
   const readSession = sessionReader(store.pool);
+  const allowance = createAllowance(TOKENS_PER_MINUTE, MINUTE_MS);
+
+  /** A new token of a key. @throws ApiError RATE_LIMITED */
+  const issue = async (reply: FastifyReply, kind: ConsoleToken['kind'], publicKey: string) => {
+    const waitMs = allowance.waitMs(publicKey);
+    if (waitMs > 0) {
+      void reply.header('Retry-After', Math.ceil(waitMs / 1000));
+      throw new ApiError(
+        'RATE_LIMITED',
+        `links, sessions: this key has made ${TOKENS_PER_MINUTE} within a minute, the most that are allowed; wait ${Math.ceil(waitMs / 1000)} s, and use those that it has`,
+      );
+    }
+    allowance.spend(publicKey);
+    return issueToken(store, kind, publicKey);
+  };
 
   const begin = async (request: FastifyRequest, reply: FastifyReply, publicKey: string): Promise<void> => {
-    const { token } = await issueToken(store, 'session', publicKey);
+    const { token } = await issue(reply, 'session', publicKey);
     void reply.header('Set-Cookie', cookie(request, token, SESSION_MS / 1000));
   };
 
@@ -58,6 +77,11 @@ export function createSessions(store: Store) {
           'token: this link was used already, or its hour is over; howdah console prints a new one, and a key opens the console too',
         );
       }
+      if (!(await isKeyValid(store.db, publicKey)))
+        throw new ApiError(
+          'UNAUTHORIZED',
+          'token: the key that made this link was revoked or has expired; make a link with a valid key (howdah console), or open the console with a key',
+        );
       await begin(request, reply, publicKey);
     },
     end: async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
@@ -66,7 +90,7 @@ export function createSessions(store: Store) {
       await takeToken(store.db, 'session', hashOf(token));
       void reply.header('Set-Cookie', cookie(request, '', 0));
     },
-    link: (publicKey: string) => issueToken(store, 'link', publicKey),
+    link: (reply: FastifyReply, publicKey: string) => issue(reply, 'link', publicKey),
     /** The session of a request; null: it carries none. */
     find: async (request: FastifyRequest): Promise<Session | null> => {
       const token = tokenOf(request);
@@ -109,7 +133,6 @@ export function consoleSessions(api: App, sessions: Sessions): void {
   api.post(
     '/auth/sessions',
     {
-      config: { readOnlyPost: true },
       schema: {
         operationId: 'beginSession',
         summary: 'Begin a session of the web console with a key',
@@ -146,7 +169,6 @@ export function consoleSessions(api: App, sessions: Sessions): void {
   api.post(
     '/auth/links',
     {
-      config: { readOnlyPost: true },
       schema: {
         operationId: 'createLink',
         summary: 'Make a one-time link that opens the web console',
@@ -156,7 +178,7 @@ export function consoleSessions(api: App, sessions: Sessions): void {
       },
     },
     async (request, reply) => {
-      const { token, expires } = await sessions.link(request.key.key);
+      const { token, expires } = await sessions.link(reply, request.key.key);
       return reply.code(201).send({ path: linkPath(token), expires: expires.toISOString() });
     },
   );
@@ -202,7 +224,6 @@ export function consolePages(app: App): void {
           'Content-Security-Policy': policy(nonce),
           'Cache-Control': 'no-cache',
           'Referrer-Policy': 'no-referrer',
-          'X-Content-Type-Options': 'nosniff',
         })
         .type('text/html; charset=utf-8')
         .send(document.replaceAll(NONCE, nonce));
@@ -220,7 +241,6 @@ export function consolePages(app: App): void {
         // Its name changes with what is in it.
         'Cache-Control': 'public, max-age=31536000, immutable',
         Vary: 'Accept-Encoding',
-        'X-Content-Type-Options': 'nosniff',
       });
       const packed = /\bgzip\b/.test(request.headers['accept-encoding'] ?? '');
       if (packed) void reply.header('Content-Encoding', 'gzip');

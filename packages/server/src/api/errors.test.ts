@@ -27,6 +27,7 @@ const REFUSED: [string, object, unknown, string[]][] = [
   ['a name that is empty', CreateServiceBody, { name: '' }, ['name: found 0 characters', '1 to 128']],
   ['a name that is too long, in characters', CreateServiceBody, { name: '🐘'.repeat(129) }, ['name: found 129 characters', '1 to 128']],
   ['a name with a control character', CreateServiceBody, { name: 'a\u0007b' }, ['name: found "a\\u0007b"']],
+  ['a name with a character that nobody sees', CreateServiceBody, { name: 'a\u202eb' }, ['name: found "a\\u202eb"', 'visible text']],
   ['a choice', SetEnvironmentBody, { environment: 'prod' }, ['environment: found "prod"', 'DEV, PROD']],
   ['a choice in a list', CreateServiceBody, { name: 'x', addons: ['ai', 'sql'] }, ['addons.1: found "sql"', 'time-series, ai']],
   [

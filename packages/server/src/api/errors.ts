@@ -1,6 +1,7 @@
 /** Every error as the API answers it: one translation, for what our code throws, what Fastify refuses and what the database says. */
-import { ApiError, CONSOLE_HEADER, ERROR_STATUS, type ErrorCode } from '@howdah/contract';
+import { ApiError, CONSOLE_HEADER, ERROR_STATUS, inQuotes, VISIBLE_PATTERN, type ErrorCode } from '@howdah/contract';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import { ClientLeft } from './reply.ts';
 
 type ValidationProblem = NonNullable<FastifyError['validation']>[number] & {
   data?: unknown;
@@ -16,12 +17,12 @@ export function errorHandler(error: unknown, request: FastifyRequest, reply: Fas
 
 export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
   // Said here too: what the router refuses passes no hook.
-  void reply.header('X-Request-Id', reply.request.id);
+  void reply.header('X-Request-Id', reply.request.id).header('X-Content-Type-Options', 'nosniff');
   // The console asks for a key itself; a browser would at this header.
   if (error.code === 'UNAUTHORIZED' && reply.request.headers[CONSOLE_HEADER] === undefined)
     void reply.header('WWW-Authenticate', 'Bearer, Basic');
   if (error.code === 'UNAVAILABLE') void reply.header('Retry-After', '1');
-  if (error.code === 'RATE_LIMITED') void reply.header('Retry-After', '60');
+  if (error.code === 'RATE_LIMITED' && !reply.hasHeader('Retry-After')) void reply.header('Retry-After', '60');
   return reply.code(ERROR_STATUS[error.code]).type('application/json').serializer(JSON.stringify).send(errorBody(error, reply.request.id));
 }
 
@@ -36,6 +37,7 @@ export function errorBody(error: ApiError, requestId: string) {
 
 function translate(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
+  if (error instanceof ClientLeft) return new ApiError('INVALID_REQUEST', error.message);
   if (!(error instanceof Error)) return internal();
   if (isFastifyError(error)) {
     if (error.validation !== undefined)
@@ -90,7 +92,7 @@ export function explainValidation(problems: readonly ValidationProblem[], contex
   if (problem === undefined) return `the ${context} is not valid`;
   const path = problem.instancePath.slice(1).replaceAll('/', '.');
   const field = path === '' ? `the ${context}` : path;
-  const found = path.includes('password') ? '' : `found ${shown(problem.data)}, `;
+  const found = path.includes('password') ? '' : `found ${inQuotes(problem.data)}, `;
   const about = typeof problem.parentSchema?.description === 'string' ? ` (${problem.parentSchema.description})` : '';
   const inside = (name: unknown) => (path === '' ? String(name) : `${path}.${String(name)}`);
   const { params } = problem;
@@ -99,6 +101,9 @@ export function explainValidation(problems: readonly ValidationProblem[], contex
       return `${inside(params['missingProperty'])}: missing; the ${context} must have it`;
     case 'additionalProperties':
       return `${inside(params['additionalProperty'])}: no such field; allowed: ${Object.keys(problem.parentSchema?.properties ?? {}).join(', ')}`;
+    case 'pattern':
+      if (params['pattern'] !== VISIBLE_PATTERN) return `${field}: ${found}${problem.message ?? 'not valid'}${about}`;
+      return `${field}: ${found}allowed is visible text, without control characters and other invisible ones${about}`;
     case 'enum':
       return `${field}: ${found}allowed: ${Array.isArray(params['allowedValues']) ? params['allowedValues'].join(', ') : ''}`;
     case 'type':
@@ -111,9 +116,4 @@ export function explainValidation(problems: readonly ValidationProblem[], contex
     default:
       return `${field}: ${found}${problem.keyword === 'anyOf' ? 'allowed' : (problem.message ?? 'not valid')}${about}`;
   }
-}
-
-function shown(value: unknown): string {
-  const text = JSON.stringify(value) ?? 'nothing';
-  return text.length > 80 ? `${text.slice(0, 77)}…` : text;
 }

@@ -1,9 +1,8 @@
 /** The OpenAPI document, made from the routes. Generated and committed; the server serves the committed file. */
-import { BASE_PATH, DryRunSchema, ERROR_CODES, ERROR_STATUS, ErrorBody, Ref } from '@howdah/contract';
+import { BASE_PATH, DryRunSchema, ERROR_CODES, ERROR_STATUS, ErrorBody, permissionOf, Ref } from '@howdah/contract';
 import swagger from '@fastify/swagger';
 import { pino } from 'pino';
 import { createApp, type ApiContext } from './app.ts';
-import { isChange } from './auth.ts';
 
 /**
  * @param dryRuns false: without the answers to dry runs, which no typed client sees: it makes the calls that it is asked to
@@ -33,7 +32,7 @@ export async function createOpenApiDocument({ dryRuns = true } = {}): Promise<ob
       stripBasePath: true,
       // Every call can be answered by an error; routes declare only their own answers.
       transform: ({ schema, url, route }) => {
-        const changes = [route.method].flat().some((method) => isChange(method, route.config ?? {}));
+        const changes = permissionOf(schema?.operationId)?.changes === true;
         const responses = { ...ERROR_ANSWERS, ...responsesOf(schema) };
         return {
           url,
@@ -63,7 +62,8 @@ const PARTS: readonly (string | symbol)[] = [
 /** Routes are declared, never called: whatever they would stand on is not there. */
 const withoutBackend: ApiContext = new Proxy<ApiContext>(Object.create(null), {
   get: (_target, name) => {
-    if (name === 'http') return { certificate: null, trustedProxies: [], connectionsPerAddress: 1, failedKeysPerMinute: 1 };
+    if (name === 'http')
+      return { certificate: null, trustedProxies: [], names: [], connectionsPerAddress: 1, failedKeysPerMinute: 1, changesPerDay: 1 };
     return PARTS.includes(name) ? {} : undefined;
   },
 });
@@ -81,6 +81,7 @@ function ofChange(schema: object, isPost: boolean): object {
   const querystring = {
     type: 'object',
     properties: {
+      ...ownQuery(schema),
       dry_run: { type: 'string', enum: ['true', 'false'], description: 'true: nothing is done, and what would be is answered' },
     },
   };
@@ -96,6 +97,13 @@ function ofChange(schema: object, isPost: boolean): object {
     },
   };
   return { ...schema, querystring, ...(isPost ? { headers } : {}) };
+}
+
+/** The query parameters that the route of a change declares itself. */
+function ownQuery(schema: object): object {
+  const query: unknown = 'querystring' in schema ? schema.querystring : null;
+  const properties: unknown = typeof query === 'object' && query !== null && 'properties' in query ? query.properties : null;
+  return typeof properties === 'object' && properties !== null ? properties : {};
 }
 
 /** A dry run is answered with 200, where other answers may have that too. */

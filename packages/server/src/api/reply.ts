@@ -21,4 +21,20 @@ export function nameOperation(reply: FastifyReply, operationId: string | null): 
   if (operationId !== null) void reply.header('Operation-Id', operationId);
 }
 
+/** Aborted when the client leaves before it is answered: work for nobody must not go on. */
+export function clientOf(reply: FastifyReply): AbortSignal {
+  const client = new AbortController();
+  reply.raw.once('close', () => {
+    if (!reply.raw.writableFinished) client.abort(new ClientLeft());
+  });
+  return client.signal;
+}
+
+/** Why work for a client that has left ended; nobody reads the answer. */
+export class ClientLeft extends Error {
+  constructor() {
+    super('the client left before it was answered');
+  }
+}
+
 const asIs = (text: unknown): string => String(text);

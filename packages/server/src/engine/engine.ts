@@ -19,6 +19,7 @@ import type {
   ReplicaState,
   ServiceType,
   Size,
+  StorageWay,
   Verification,
   VpcWay,
   Warning,
@@ -30,6 +31,8 @@ export type ServiceSpec = {
   id: string;
   addons: readonly Addon[];
   size: Size;
+  /** What each of its servers may take of the disk, in gigabytes. */
+  storageGb: number;
   /** Whether it shall run. */
   power: 'running' | 'paused';
   /** Where clients reach it; reserved when the create was accepted, never changed. */
@@ -148,6 +151,10 @@ export type Capabilities = {
   gateway: TypeCapability;
   /** How VPCs keep others out, in words too. */
   vpc: { way: VpcWay; note: string };
+  /** How quotas are enforced, in words too. */
+  storage: { way: StorageWay; note: string };
+  /** Whether services are kept from each other below PostgreSQL, and in words how, or what is in the way. */
+  isolation: { isolated: boolean; note: string };
   limitsEnforced: boolean;
   limitsNote: string;
   /** How forks and snapshots are made, and in words what that costs. */
@@ -171,6 +178,15 @@ export type Usage = {
 };
 
 export type DiskUsage = { totalBytes: number; freeBytes: number; usedPercent: number; path: string };
+
+export type StorageQuota = {
+  /** Of each server. */
+  quotaBytes: number;
+  /** Whether the disk is full, and nothing may grow. */
+  frozen: boolean;
+  /** Whether backups may be removed to make room: a fork that was asked for may begin with one. */
+  removes: boolean;
+};
 
 export type LogQuery = {
   /** Only entries at or after, and before; milliseconds since the epoch. */
@@ -269,8 +285,21 @@ export interface Engine {
   warnings(id: string): Promise<Warning[]>;
   /** How full the disk is that services stand on. */
   disk(): Promise<DiskUsage>;
-  /** @param node the member whose logs are read; null: the one that takes writes */
-  logs(id: string, node: number | null, query: LogQuery): Promise<LogPage>;
+  /** What a server of a service takes of the disk, in bytes; of several the one that takes writes. */
+  usedStorage(id: string): Promise<number>;
+  /**
+   * Looks at what the servers of a service take of the disk, and holds them to their quota.
+   *
+   * @returns stop: why the service must be paused; changed: whether what it warns of may be different
+   */
+  keepQuota(id: string, quota: StorageQuota): Promise<{ stop: string | null; changed: boolean }>;
+  /** Gives the reserve of the disk up when it is full, and makes it again when there is space. @returns what was done */
+  keepReserve(): Promise<{ did: 'released' | 'made' | null; heldBytes: number }>;
+  /**
+   * @param node the member whose logs are read; null: the one that takes writes
+   * @param signal ends the work with its client
+   */
+  logs(id: string, node: number | null, query: LogQuery, signal: AbortSignal): Promise<LogPage>;
   /** Of each server of a service that runs; the first is the one that takes writes, or a set's first node. */
   usage(id: string): Promise<Usage[]>;
   /** What each that follows does: members of a service, nodes of a read replica set. */

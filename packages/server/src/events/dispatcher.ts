@@ -7,7 +7,6 @@ import { RETRY_AFTER_SECONDS } from '@howdah/contract';
 import type { BlockList } from 'node:net';
 import type { Log } from '../reconcile/reconciler.ts';
 import type { Store } from '../store/database.ts';
-import { pruneEvents } from '../store/events.ts';
 import {
   claimWebhook,
   fanOut,
@@ -24,7 +23,6 @@ import { UNREADABLE, type Sealer } from './sealer.ts';
 
 /** How often what is due is asked for; new events are told of. */
 const TIMER_MS = 1000;
-const PRUNE_EVERY_MS = 3_600_000;
 /** So that a receiver that comes back is not met by all retries at once. */
 const JITTER = 0.1;
 
@@ -35,7 +33,6 @@ export function createDispatcher({ store, log, sealer, allowed }: DispatcherOpti
   /** Projects with webhooks: what happens in others is nothing to look at. */
   let listening = new Set<string>();
   let timer: NodeJS.Timeout | undefined;
-  let prunedAtMs = 0;
   let begun = false;
   let closing = false;
   let round: Promise<void> | undefined;
@@ -78,7 +75,6 @@ export function createDispatcher({ store, log, sealer, allowed }: DispatcherOpti
         .finally(() => working.delete(id));
       working.set(id, done);
     }
-    if (Date.now() - prunedAtMs > PRUNE_EVERY_MS && !(await pruneEvents(store.db))) prunedAtMs = Date.now();
   };
 
   /** Looks for work, once more if asked to while it does. */

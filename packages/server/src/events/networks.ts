@@ -18,21 +18,22 @@ const PRIVATE_NETWORKS = [
   '203.0.113.0/24',
   '224.0.0.0/4',
   '240.0.0.0/4',
-  '::/128',
-  '::1/128',
-  '64:ff9b::/96', // leads to any IPv4 address
-  '64:ff9b:1::/48',
-  '100::/64',
-  '2001::/23',
+  '2001::/23', // Teredo, which holds IPv4 addresses, among others
   '2001:db8::/32',
-  '2002::/16', // likewise
-  'fc00::/7',
-  'fe80::/10',
-  'fec0::/10',
-  'ff00::/8',
+  '2002::/16', // 6to4: leads to any IPv4 address
+  '3fff::/20',
 ] as const;
 
 const privateNetworks = blockListOf(PRIVATE_NETWORKS);
+/**
+ * The addresses of the IPv6 Internet. What lies outside is local, or holds an IPv4 address in one of many ways: `::127.0.0.1`,
+ * `::ffff:0:127.0.0.1`, `64:ff9b::127.0.0.1`.
+ */
+const internetIpv6 = blockListOf(['2000::/3']);
+/** IPv4 as a socket for IPv6 shows it; checked as IPv4. */
+const mappedIpv4 = blockListOf(['::ffff:0:0/96']);
+/** ISATAP: the last 32 bits are an IPv4 address that a tunnel leads to. */
+const ISATAP = /:(?:0?[02]00)?:?5efe:[0-9a-f]{1,4}:[0-9a-f]{1,4}$/;
 
 /** @param networks addresses, and networks in CIDR notation */
 export function blockListOf(networks: readonly string[]): BlockList {
@@ -55,5 +56,7 @@ export function mayReach(address: string, allowed: BlockList): boolean {
   const family = isIP(address);
   if (family === 0) return false;
   const kind = family === 6 ? 'ipv6' : 'ipv4';
-  return allowed.check(address, kind) || !privateNetworks.check(address, kind);
+  if (allowed.check(address, kind)) return true;
+  if (privateNetworks.check(address, kind)) return false;
+  return kind === 'ipv4' || mappedIpv4.check(address, kind) || (internetIpv6.check(address, kind) && !ISATAP.test(address));
 }

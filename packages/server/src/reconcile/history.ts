@@ -1,27 +1,52 @@
-/** Throws away what happened long ago: operations first, then the entries of the audit log that tell of no operation any more. */
+/**
+ * Throws away rows of the metadata database that are kept no longer: by a timer, a thousand rows a statement, never in a request. The tables, their
+ * caps and their indexes: docs/operating.md, "Rows in the metadata database".
+ */
 import { pruneAuditLog } from '../store/audit-log.ts';
-import type { Store } from '../store/database.ts';
+import { pruneTokens } from '../store/console.ts';
+import type { Db, Store } from '../store/database.ts';
+import { pruneDeliveries, pruneEvents } from '../store/events.ts';
+import { pruneAnswers } from '../store/kept-answers.ts';
+import { pruneKeys } from '../store/keys.ts';
 import { pruneOperations } from '../store/operations.ts';
+import { pruneSamples } from '../store/samples.ts';
 import type { Log } from './reconciler.ts';
 
-const EVERY_MS = 3_600_000;
+const EVERY_MS = 600_000;
 
-/** @param keptMs how long operations that have ended and entries are kept */
+/** What is pruned, by table. Entries of the audit log go after the operations that they tell of, keys after what names them. */
+export const PRUNINGS: Record<string, (db: Db, historyMs: number) => Promise<boolean>> = {
+  console_tokens: pruneTokens,
+  kept_answers: pruneAnswers,
+  deliveries: pruneDeliveries,
+  events: pruneEvents,
+  samples: pruneSamples,
+  operations: pruneOperations,
+  audit_log: pruneAuditLog,
+  api_keys: pruneKeys,
+};
+
+/** @param keptMs how long operations that have ended and entries of the audit log are kept */
 export function createHistory(store: Store, log: Log, keptMs: number) {
   let closing = false;
   let timer: NodeJS.Timeout | undefined;
-  let pruning: Promise<void> = Promise.resolve();
+  let pruning: Promise<void> | undefined;
 
   const prune = async (): Promise<void> => {
-    try {
-      for (const pruneSome of [pruneOperations, pruneAuditLog]) while (!closing && (await pruneSome(store.db, keptMs)));
-    } catch (error) {
-      log.warn({ err: error }, 'what happened long ago could not be thrown away; it is tried again in an hour');
+    for (const [table, pruneSome] of Object.entries(PRUNINGS)) {
+      try {
+        while (!closing && (await pruneSome(store.db, keptMs)));
+      } catch (error) {
+        log.warn({ err: error, table }, 'old rows could not be deleted; trying again in ten minutes');
+      }
     }
   };
 
+  /** One after the other: a pruning that takes long is not begun a second time. */
   const look = (): void => {
-    pruning = prune();
+    pruning ??= prune().finally(() => {
+      pruning = undefined;
+    });
   };
 
   return {

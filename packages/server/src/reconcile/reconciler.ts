@@ -293,7 +293,11 @@ export function createReconciler(options: ReconcilerOptions) {
     const { id, token } = current;
     const { service, operation } = await lockLeased(tx, id, token, current.operation);
     // Of a read replica set: its service has taken it along meanwhile.
-    const elsewhere = found.outcome === 'settled' && service.vpc_id !== current.service.vpc_id;
+    const elsewhere =
+      found.outcome === 'settled' &&
+      (service.vpc_id !== current.service.vpc_id ||
+        // Purged meanwhile: it has stopped, and its data is there still.
+        isToBeRemoved(service, undeleteMs) !== isToBeRemoved(current.service, undeleteMs));
     const verdict: Verdict = elsewhere ? { ...found, outcome: 'again', waitMs: 0 } : found;
     const seen = { reachable: verdict.seen.reachable && service.power === 'running' };
 
@@ -429,9 +433,9 @@ function restoreIsOver({ project_id: projectId, deleted_at: deletedAt, parent_id
   return parentId === null && projectId !== null && deletedAt !== null && Date.now() - deletedAt.getTime() >= undeleteMs;
 }
 
-/** Whether nothing of a service shall be left: spares and read replica sets at once, as are those that can be brought back no more. */
-function isToBeRemoved({ deleting, project_id: projectId, parent_id: parentId }: ServiceRow, undeleteMs: number): boolean {
-  return deleting && (projectId === null || parentId !== null || undeleteMs === 0);
+/** Whether nothing of a service shall be left: spares and read replica sets at once, as are those that are purged or can be brought back no more. */
+function isToBeRemoved({ deleting, project_id: projectId, parent_id: parentId, purge }: ServiceRow, undeleteMs: number): boolean {
+  return deleting && (projectId === null || parentId !== null || undeleteMs === 0 || purge);
 }
 
 /** When a deleted service is to be removed, in ms from now; null: it is gone. */

@@ -2,13 +2,12 @@
 import pLimit from 'p-limit';
 import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
-import { deleteOldSamples, insertSamples, type Sample } from '../store/samples.ts';
+import { insertSamples, type Sample } from '../store/samples.ts';
 import { changeService, lockService, parentsOfForks, runningServices, type ServiceRow } from '../store/services.ts';
 import type { Log } from './reconciler.ts';
 
 /** The finest bucket of a series is a minute; one sample falls into each. */
 export const SAMPLE_MS = 60_000;
-const PRUNE_EVERY = 60;
 
 /** Services whose backups are seen to at the same time: a snapshot may be a long copy, for which the others do not wait. */
 const KEPT_AT_A_TIME = 2;
@@ -17,7 +16,6 @@ const KEPT_AT_A_TIME = 2;
 export function createSampler(store: Store, engine: Engine, log: Log, warn: (id: string) => Promise<void>) {
   const transactions = new Map<string, { atMs: number; count: number }>();
   let timer: NodeJS.Timeout | undefined;
-  let rounds = 0;
   let closing = false;
   let running: Promise<void> = Promise.resolve();
   let backups: Promise<void> | undefined;
@@ -92,7 +90,6 @@ export function createSampler(store: Store, engine: Engine, log: Log, warn: (id:
     }
     await insertSamples(store.db, found);
     for (const key of transactions.keys()) if (!ids.includes(key.split(' ')[0] ?? '')) transactions.delete(key);
-    if (rounds++ % PRUNE_EVERY === 0) await deleteOldSamples(store.db);
   };
 
   const round = async (): Promise<void> => {

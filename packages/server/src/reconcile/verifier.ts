@@ -40,7 +40,7 @@ export type VerifierOptions = {
 export function createVerifier({ store, engine, log, everyMs, ended }: VerifierOptions) {
   let timer: NodeJS.Timeout | undefined;
   let closing = false;
-  let lookedForDueMs = 0;
+  let lookedForDueMs = -Infinity;
   let working: Promise<void> = Promise.resolve();
   let cutShort = new AbortController();
 
@@ -94,8 +94,8 @@ export function createVerifier({ store, engine, log, everyMs, ended }: VerifierO
   };
 
   const beginDue = async (): Promise<void> => {
-    if (Date.now() - lookedForDueMs < DUE_EVERY_MS) return;
-    lookedForDueMs = Date.now();
+    if (performance.now() - lookedForDueMs < DUE_EVERY_MS) return;
+    lookedForDueMs = performance.now();
     const id = await dueForVerification(store.db, everyMs);
     if (id === null) return;
     await store.db.transaction().execute(async (tx) => {
@@ -104,7 +104,7 @@ export function createVerifier({ store, engine, log, everyMs, ended }: VerifierO
       await beginOperation(tx, locked.service, 'verifyBackup', HOWDAH, null);
     });
     // There may be more.
-    lookedForDueMs = 0;
+    lookedForDueMs = -Infinity;
   };
 
   const round = async (): Promise<void> => {

@@ -2,7 +2,7 @@
  * The one way in which a caller changes anything: in one transaction, once for each Idempotency-Key, or not at all when the caller only
  * asks what would be done. What has to be checked is checked by the change itself, so that asking and doing cannot differ.
  */
-import type { OperationKind } from '@howdah/contract';
+import type { OperationKind, Role } from '@howdah/contract';
 import type { ServiceSpec } from '../engine/engine.ts';
 import { recordAudit, type AuditNote } from '../store/audit-log.ts';
 import type { Store, Tx } from '../store/database.ts';
@@ -14,6 +14,7 @@ import { readOperation } from '../store/operations.ts';
 export type Caller = {
   /** The public half of the key. */
   publicKey: string;
+  role: Role;
   projectId: string;
   /** Nothing is to be done: only what would be. */
   dryRun: boolean;

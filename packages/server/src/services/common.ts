@@ -4,7 +4,7 @@ import { ApiError, parseSize, type Size, type SizeInput } from '@howdah/contract
 import { DISK_FULL_PERCENT } from '../disk.ts';
 import type { Db, Store, Tx } from '../store/database.ts';
 import { howItGoes } from '../store/operations.ts';
-import { nextPort } from '../store/services.ts';
+import { isAnotherProjectIn, nextPort } from '../store/services.ts';
 import { amendAnswer, type Caller, type Outcome } from './change.ts';
 import type { Region } from './regions.ts';
 
@@ -35,7 +35,17 @@ export async function refuseFullDisk({ engine }: Region, what: string): Promise<
   const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
   throw new ApiError(
     'LIMIT_EXCEEDED',
-    `the disk of ${path} is ${usedPercent.toFixed(1)} % full (${gb(freeBytes)} of ${gb(totalBytes)} GB free); no ${what} are made from ${DISK_FULL_PERCENT} % on: delete services or make room`,
+    `the disk of ${path} is ${usedPercent.toFixed(1)} % full (${gb(freeBytes)} of ${gb(totalBytes)} GB free); no ${what} are made from ${DISK_FULL_PERCENT} % on: purge services (howdah service purge NAME) or make room`,
+  );
+}
+
+/** Where all services run as one operating system user, the operator may want no second project beside the first. */
+export async function refuseSecondProject(tx: Tx, { code, engine, singleProject }: Region, projectId: string): Promise<void> {
+  const { isolated, note } = engine.capabilities.isolation;
+  if (!singleProject || isolated || !(await isAnotherProjectIn(tx, code, projectId))) return;
+  throw new ApiError(
+    'UNAVAILABLE_HERE',
+    `another project has services here, and HOWDAH_SINGLE_PROJECT=yes allows no second one while ${note}. Run Howdah as root, so that each service has an operating system user of its own, or use another installation`,
   );
 }
 

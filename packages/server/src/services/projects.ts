@@ -1,16 +1,33 @@
 /** What can be asked of projects and their keys. */
 import { randomBytes } from 'node:crypto';
-import { ApiError, type CreateKeyBody, type CreateProjectBody, type Key, type ProjectDetails, type ProjectLimits } from '@howdah/contract';
+import {
+  ApiError,
+  ENDED_KEYS_KEPT_DAYS,
+  MAX_KEYS,
+  MAX_PROJECTS,
+  type CreateKeyBody,
+  type CreateProjectBody,
+  type Key,
+  type ProjectDetails,
+  type ProjectLimits,
+} from '@howdah/contract';
 import { newId } from '../ids.ts';
 import { sha256 } from '../secret.ts';
 import type { Store, Tx } from '../store/database.ts';
-import { findKey, hasAnotherAdminKey, insertKey, listKeys, revokeKey } from '../store/keys.ts';
-import { changeProject, findProject, insertProject, listProjects, lockLimits } from '../store/projects.ts';
+import { countKeys, findKey, hasAnotherAdminKey, insertKey, listKeys, revokeKey } from '../store/keys.ts';
+import { changeProject, countProjects, findProject, insertProject, listProjects, lockLimits } from '../store/projects.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 
 export function createProjects(store: Store) {
   const create = (caller: Caller, { name, limits = {} }: CreateProjectBody): Promise<Outcome> =>
     makeChange(store, caller, async (tx) => {
+      // Of two who make the last one, one comes second.
+      await lockLimits(tx, caller.projectId);
+      if ((await countProjects(tx, MAX_PROJECTS)) >= MAX_PROJECTS)
+        throw new ApiError(
+          'LIMIT_EXCEEDED',
+          `projects: there are ${MAX_PROJECTS}, the most that an installation can have; use one of them`,
+        );
       const id = newId();
       await insertProject(tx, { id, name, limits });
       return told(await details(tx, id));
@@ -32,6 +49,12 @@ export function createProjects(store: Store) {
   const createKey = (caller: Caller, projectId: string, body: CreateKeyBody): Promise<Outcome> =>
     makeChange(store, caller, async (tx) => {
       await details(tx, projectId);
+      await lockLimits(tx, projectId);
+      if ((await countKeys(tx, projectId, MAX_KEYS)) >= MAX_KEYS)
+        throw new ApiError(
+          'LIMIT_EXCEEDED',
+          `keys: the project has ${MAX_KEYS}, the most that are allowed; those that were revoked or have expired count for ${ENDED_KEYS_KEPT_DAYS} days: revoke keys that are not needed, or use one that there is`,
+        );
       const secret = newSecret();
       const key = await insertKey(tx, {
         publicKey: newPublicKey(),

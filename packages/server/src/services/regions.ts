@@ -6,7 +6,7 @@ import type { Engine, TypeCapability } from '../engine/engine.ts';
 /** The code of the local engine's region. */
 export const LOCAL_REGION = 'local';
 
-export type Region = { code: string; engine: Engine; portRange: Config['portRange']; host: string };
+export type Region = { code: string; engine: Engine; portRange: Config['portRange']; host: string; singleProject: Config['singleProject'] };
 
 /** The add-ons that a create without any asks for: the type that Tiger Cloud defaults to, where this region has it. */
 export function defaultAddons(engine: Engine): readonly Addon[] {
@@ -18,6 +18,7 @@ export function describeRegion({ code, engine }: Region) {
   return {
     code,
     engine: capabilities.engine,
+    isolation: capabilities.isolation,
     limits_enforced: capabilities.limitsEnforced,
     limits_note: capabilities.limitsNote,
     clone_method: capabilities.cloneMethod,
@@ -26,6 +27,7 @@ export function describeRegion({ code, engine }: Region) {
     service_types: SERVICE_TYPES.map((type) => ({ service_type: type, ...availability(capabilities.types[type]) })),
     high_availability: availability(capabilities.gateway),
     pooler: availability(capabilities.pooler),
+    storage: capabilities.storage,
     vpc: capabilities.vpc,
   };
 }

@@ -39,6 +39,7 @@ import { refuseFullDisk, refuseWithoutPooler, reservePort, sizeOrRefuse, untilDo
 import type { Region } from './regions.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
+import { refuseByRole } from './permissions.ts';
 import { serviceNotFound } from './services.ts';
 
 /** A set by the ids of its path. */
@@ -184,6 +185,7 @@ export function createReplicaSetCalls(store: Store, region: Region) {
   const remove = async (caller: Caller, path: SetPath): Promise<Outcome> =>
     makeChange(store, caller, async (tx) => {
       const { parent, set, operation } = await lockSet(tx, caller, path);
+      refuseByRole(caller, 'deleteReplicaSet', set.environment);
       if (set.deleting) return { operationId: operation?.id ?? null };
       if (allow(parent, 'deleteReplicaSet') === 'underway') return { operationId: operation?.id ?? null };
       const next = await beginOperation(tx, set, 'delete', caller, operation);

@@ -7,7 +7,9 @@ import {
   ALLOWED,
   ApiError,
   DEFAULT_SIZE,
+  defaultStorageGb,
   MAX_REPLICAS,
+  protectionOf,
   refusal,
   sameSize,
   typeOfAddons,
@@ -19,17 +21,16 @@ import {
   type Environment,
   type ForkBody,
   NAME_MAX_CHARACTERS,
-  type LogEntry,
   type QueryBody,
   type QueryResult,
   type OperationKind,
+  type ResizeBody,
   type SeriesBody,
   type Size,
-  type SizeInput,
   SERIES_NAMES,
 } from '@howdah/contract';
 import { parseMoment } from '../moment.ts';
-import { BadCursor, EngineUnavailable, StatementRefused, type LogQuery, type Member, type Origin } from '../engine/engine.ts';
+import { BadCursor, EngineUnavailable, StatementRefused, type LogPage, type LogQuery, type Member, type Origin } from '../engine/engine.ts';
 import { newPassword } from '../ids.ts';
 import { scramVerifier } from '../scram.ts';
 import type { Store, Tx } from '../store/database.ts';
@@ -40,6 +41,7 @@ import {
   changeService,
   insertSpare,
   lockService,
+  purgeDeleted,
   sizeColumns,
   sizeOf,
   takeSpare,
@@ -50,12 +52,17 @@ import {
 } from '../store/services.ts';
 import { amendAnswer, makeChange, type Caller, type Outcome } from './change.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
-import { refuseFullDisk, refuseWithoutPooler, reservePort, sizeOrRefuse, untilDone, type Done } from './common.ts';
+import { refuseByRole } from './permissions.ts';
+import { refuseFullDisk, refuseSecondProject, refuseWithoutPooler, reservePort, sizeOrRefuse, untilDone, type Done } from './common.ts';
+import { createReadLimit } from './read-limit.ts';
 import { defaultAddons, type Region } from './regions.ts';
 import { joinVpc, LEFT } from './vpcs.ts';
 
 /** An accepted change: the service's document as it is now, and the operation that makes it true, where there is anything to do. */
 export type Accepted = Outcome & { doc: string };
+
+/** Each reads and parses 16 MiB at most. */
+const LOG_READS = { perService: 2, total: 4, waitingPerService: 16 };
 
 export function createServices(store: Store, region: Region) {
   // ── create ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -70,6 +77,7 @@ export function createServices(store: Store, region: Region) {
       );
     }
     const replicas = replicasOf(body.replica_count ?? 0, body.sync_replica_count ?? 0);
+    await refuseFullDisk(region, 'services');
     const capability = region.engine.supports(addons);
     if ('missing' in capability) throw new ApiError('UNAVAILABLE_HERE', `${typeOfAddons(addons)}: ${capability.missing}`);
     if (body.enable_pooler === true) refuseWithoutPooler(region);
@@ -83,16 +91,18 @@ export function createServices(store: Store, region: Region) {
       created_by: caller.publicKey,
     };
     return makeChange(store, caller, async (tx) => {
+      await refuseSecondProject(tx, region, caller.projectId);
       await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, replicas.replica_count + 1) });
       const highlyAvailable = replicas.replica_count > 0;
       // A spare stands outside of any VPC.
       const spare = highlyAvailable || body.vpc_id !== undefined ? null : await takeSpare(tx, { region: region.code, addons, size });
       const fresh = spare ?? (await reserve(tx, addons, size, null));
+      const storage_gb = body.storage_gb ?? defaultStorageGb(size);
       const operation = await beginOperation(tx, { id: fresh.id, project_id: caller.projectId }, 'create', caller, null);
       const pooler = body.enable_pooler === true ? { pooler: true, pooler_port: await reservePort(tx, region) } : {};
       const ha = highlyAvailable ? { ...replicas, members: await membersFor(tx, { ...fresh, ...pooler }, replicas.replica_count) } : {};
       const vpc = body.vpc_id === undefined ? {} : await joinVpc(tx, region, caller.projectId, fresh, body.vpc_id);
-      const row = await changeService(tx, fresh, { ...change, ...pooler, ...ha, ...vpc, first_verifier: verifier }, operation);
+      const row = await changeService(tx, fresh, { ...change, storage_gb, ...pooler, ...ha, ...vpc, first_verifier: verifier }, operation);
       await makeDue(tx, row.id);
       return { doc: row.doc, operationId: operation.id, initialPassword };
     });
@@ -120,6 +130,7 @@ export function createServices(store: Store, region: Region) {
   const fork = async (caller: Caller, parentId: string, body: ForkBody): Promise<Accepted> => {
     const origin: Origin = { parent: parentId, strategy: body.fork_strategy, targetTime: await targetTimeOf(parentId, body) };
     await refuseFullDisk(region, 'forks');
+    const usedGb = await usedStorageGb(parentId);
     const initialPassword = newPassword();
     const verifier = await scramVerifier(initialPassword);
     return makeChange(store, caller, async (tx) => {
@@ -127,6 +138,7 @@ export function createServices(store: Store, region: Region) {
       const action = body.fork_strategy === 'NOW' ? 'forkNow' : 'forkPast';
       if (ALLOWED[parent.status][action] !== 'accept') throw new ApiError('INVALID_STATE', refusal(action, parent.status));
       const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, { fallback: sizeOf(parent), sharedAllowed: true });
+      await refuseSecondProject(tx, region, caller.projectId);
       await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
       const fresh = await reserve(tx, parent.addons, size, origin);
       const operation = await beginOperation(tx, { id: fresh.id, project_id: caller.projectId }, 'fork', caller, null);
@@ -138,6 +150,7 @@ export function createServices(store: Store, region: Region) {
         created: new Date(),
         created_by: caller.publicKey,
         first_verifier: verifier,
+        storage_gb: storageOrRefuse(body.storage_gb ?? parent.storage_gb, usedGb),
       };
       // What was kept from others stays so in a copy.
       const vpc = parent.vpc_id === null ? {} : await joinVpc(tx, region, caller.projectId, fresh, parent.vpc_id);
@@ -298,6 +311,7 @@ export function createServices(store: Store, region: Region) {
   ): Promise<Accepted> =>
     makeChange(store, caller, async (tx) => {
       const { service, operation } = await lockOwn(tx, caller, id);
+      refuseByRole(caller, action, protectionOf(service.environment, service.read_replica_sets));
       const verdict = ALLOWED[service.status][action];
       if (verdict === 'refuse') throw new ApiError('INVALID_STATE', refusal(action, service.status));
       if (verdict === 'underway') return { doc: service.doc, operationId: operation?.id ?? null };
@@ -342,17 +356,56 @@ export function createServices(store: Store, region: Region) {
       return { message: `the newest backup is being restored beside the service: operation ${operation.id}`, operationId: operation.id };
     });
 
-  const resize = (caller: Caller, id: string, cpuMillis: SizeInput, memoryGbs: SizeInput): Promise<Accepted> => {
-    const size = sizeOrRefuse(cpuMillis, memoryGbs, { fallback: null, sharedAllowed: false });
+  const resize = async (caller: Caller, id: string, body: ResizeBody): Promise<Accepted> => {
+    const { cpu_millis: cpuMillis, memory_gbs: memoryGbs, storage_gb: asked } = body;
+    // Only the quota: the size stays, a shared one too.
+    const onlyStorage = asked !== undefined && cpuMillis === undefined && memoryGbs === undefined;
+    const wanted = onlyStorage ? null : sizeOrRefuse(cpuMillis, memoryGbs, { fallback: null, sharedAllowed: false });
+    const usedGb = asked === undefined ? 0 : await usedStorageGb(id);
     const decide = async (service: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
-      if (sameSize(sizeOf(service), size)) return null;
+      const size = wanted ?? sizeOf(service);
+      const storage_gb = asked === undefined ? service.storage_gb : storageOrRefuse(asked, asked < service.storage_gb ? usedGb : 0);
+      if (sameSize(sizeOf(service), size) && storage_gb === service.storage_gb) return null;
       const [before, after] = [sizeOf(service), size].map((one) => weightOf(one, service.replica_count + 1));
       const more = (limit: 'cpu_millis' | 'memory_gbs'): number => (after?.[limit] ?? 0) - (before?.[limit] ?? 0);
       await keepWithinLimits(tx, caller.projectId, { cpu_millis: more('cpu_millis'), memory_gbs: more('memory_gbs') });
-      return sizeColumns(size);
+      return { ...sizeColumns(size), storage_gb };
     };
     return change(caller, id, 'resize', decide, 'resize');
   };
+
+  /** What the largest server of a service takes of the disk now, in gigabytes; nothing where it cannot be told. */
+  const usedStorageGb = async (id: string): Promise<number> => (await region.engine.usedStorage(id)) / 1e9;
+
+  // ── delete and purge ───────────────────────────────────────────────────────────────────────────────────────────
+
+  const remove = (caller: Caller, id: string): Promise<Accepted> => change(caller, id, 'delete', () => ({ deleting: true }), 'delete');
+
+  /**
+   * Deletes a service without the time for a restore, or ends that time for one that is deleted: its disk space is free when
+   * the data is removed.
+   *
+   * @param confirm the name of a PROD service
+   */
+  const purge = (caller: Caller, id: string, confirm: string | undefined): Promise<Accepted> =>
+    makeChange(store, caller, async (tx) => {
+      const locked = await lockService(tx, id);
+      if (locked === null || locked.service.project_id !== caller.projectId) throw serviceNotFound(id);
+      const { service, operation } = locked;
+      if (protectionOf(service.environment, service.read_replica_sets) === 'PROD' && confirm !== service.name)
+        throw new ApiError('INVALID_REQUEST', `confirm: a PROD service is purged only with its name: ${JSON.stringify(service.name)}`);
+      if (service.deleted_at !== null) {
+        const operationId = await recordOperation(tx, service, 'delete', caller);
+        await purgeDeleted(tx, service, 'requested');
+        return { doc: service.doc, operationId };
+      }
+      if (service.purge) return { doc: service.doc, operationId: operation?.id ?? null };
+      // A delete under way goes on to the end, without a restore after it.
+      const next = operation?.kind === 'delete' ? operation : await beginOperation(tx, service, 'delete', caller, operation);
+      const row = await changeService(tx, service, { deleting: true, purge: true, attempt: 0 }, next);
+      await makeDue(tx, id);
+      return { doc: row.doc, operationId: next.id };
+    });
 
   // ── VPC ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -429,9 +482,12 @@ export function createServices(store: Store, region: Region) {
 
   // ── reads that ask the engine ──────────────────────────────────────────────────────────────────────────────────
 
-  const logs = async (id: string, node: number | null, query: LogQuery): Promise<{ entries: LogEntry[]; cursor: string | null }> => {
+  const inTurn = createReadLimit('logs', LOG_READS);
+
+  /** @param signal ends the work with its client */
+  const logs = async (id: string, node: number | null, query: LogQuery, signal: AbortSignal): Promise<LogPage> => {
     try {
-      return await region.engine.logs(id, node, query);
+      return await inTurn(id, signal, () => region.engine.logs(id, node, query, signal));
     } catch (error) {
       if (error instanceof BadCursor) throw new ApiError('INVALID_REQUEST', error.message);
       throw error;
@@ -493,7 +549,8 @@ export function createServices(store: Store, region: Region) {
     resize,
     enablePooler,
     disablePooler,
-    remove: (caller: Caller, id: string) => change(caller, id, 'delete', () => ({ deleting: true }), 'delete'),
+    remove,
+    purge,
     rename: (caller: Caller, id: string, name: string) => note(caller, id, 'rename', { name }),
     attachToVPC,
     detachFromVPC,
@@ -519,6 +576,16 @@ const CLOCK_SKEW_MS = 5000;
 function reachableIn({ earliest, latest, gaps = [] }: Backups['window']): string {
   if (earliest === null) return 'none yet';
   return `${earliest} to ${gaps.map(({ after, before }) => `${after}, ${before} to `).join('')}${latest}`;
+}
+
+/** A quota below what is taken already would make the service read-only at once. */
+function storageOrRefuse(storageGb: number, usedGb: number): number {
+  if (storageGb < usedGb)
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `storage_gb: found ${storageGb}; the data takes ${usedGb.toFixed(2)} GB already: send ${Math.ceil(usedGb)} or more, or drop data first`,
+    );
+  return storageGb;
 }
 
 /** Points of one series; more are refused rather than computed. */

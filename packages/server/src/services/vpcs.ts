@@ -1,6 +1,6 @@
 /** What can be asked of VPCs: check the rule, record the wish in one transaction, poke. reconcile/vpcs.ts makes it true. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ApiError, type CreateVpcBody } from '@howdah/contract';
+import { ApiError, MAX_VPCS, type CreateVpcBody } from '@howdah/contract';
 import { overlap, serviceCapacity, trustedCidr, vpcCidrProblem } from '../cidr.ts';
 import type { Store, Tx } from '../store/database.ts';
 import type { ServiceChange, ServiceRow } from '../store/services.ts';
@@ -8,6 +8,7 @@ import { changeService, lockService } from '../store/services.ts';
 import {
   admittedTo,
   changeVpcs,
+  countVpcs,
   giveAddressesBack,
   insertVpc,
   listPeerings,
@@ -35,7 +36,11 @@ export function createVpcServices(store: Store, region: Region) {
     }
     const cidr = trustedCidr(body.cidr);
     const made = await makeChange(store, caller, async (tx) => {
-      const other = (await vpcsToCompare(tx, caller.projectId, region.code)).find((vpc) => overlap(cidr, trustedCidr(vpc.cidr)));
+      const vpcs = await vpcsToCompare(tx, caller.projectId, region.code);
+      const count = await countVpcs(tx, caller.projectId);
+      if (count >= MAX_VPCS)
+        throw new ApiError('LIMIT_EXCEEDED', `VPCs: the project has ${count}, of ${MAX_VPCS} that are allowed; delete one first`);
+      const other = vpcs.find((vpc) => overlap(cidr, trustedCidr(vpc.cidr)));
       if (other !== undefined) {
         throw new ApiError(
           'CONFLICT',

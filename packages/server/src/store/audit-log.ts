@@ -13,13 +13,30 @@ export type AuditFacts = Insertable<Tables['audit_log']>;
 /** recorded: a transaction has written it. If that did not commit, the request was refused, and is written as such. */
 export type AuditNote = { facts: AuditFacts; recorded: boolean };
 
+/** A statement has at most 65 535 parameters. */
+const INSERT_BATCH = 1000;
+
 /** Writes entries; of requests that have one already, none. */
 export async function insertAuditEntries(db: Db, entries: readonly AuditFacts[]): Promise<void> {
-  await db
-    .insertInto('audit_log')
-    .values([...entries])
-    .onConflict((conflict) => conflict.column('request_id').doNothing())
-    .execute();
+  for (let first = 0; first < entries.length; first += INSERT_BATCH)
+    await db
+      .insertInto('audit_log')
+      .values(entries.slice(first, first + INSERT_BATCH))
+      .onConflict((conflict) => conflict.column('request_id').doNothing())
+      .execute();
+}
+
+/** How many calls an entry stands for. */
+export type AuditCount = { requestId: string; count: number; lastAt: Date };
+
+/** Notes how many calls entries stand for. */
+export async function raiseAuditCounts(db: Db, counts: readonly AuditCount[]): Promise<void> {
+  if (counts.length === 0) return;
+  await sql`
+    update audit_log a set count = c.count, last_at = c.last_at
+    from unnest(${counts.map(({ requestId }) => requestId)}::uuid[], ${counts.map(({ count }) => count)}::int[],
+                ${counts.map(({ lastAt }) => lastAt.toISOString())}::timestamptz[]) as c (request_id, count, last_at)
+    where a.request_id = c.request_id`.execute(db);
 }
 
 /** Writes the entry of a change, where it was not written with the operation that it began. */
@@ -30,15 +47,15 @@ export async function recordAudit(tx: Tx, note: AuditNote | null, operationId: s
 }
 
 /** Thrown away at a time. */
-const PRUNE_BATCH = 10_000;
+const PRUNE_BATCH = 1000;
 
 /** Throws entries away that are older, but those of operations that are kept. @returns whether there may be more */
 export async function pruneAuditLog(db: Db, keptMs: number): Promise<boolean> {
   const { numAffectedRows } = await sql`
-    delete from audit_log where id in (
+    delete from audit_log where id = any (array(
       select a.id from audit_log a
       where a.at < now() - ${`${keptMs} ms`}::interval and not exists (select from operations o where o.id = a.operation_id)
-      limit ${PRUNE_BATCH})`.execute(db);
+      limit ${PRUNE_BATCH}))`.execute(db);
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 
@@ -91,5 +108,6 @@ export function auditDocument(row: AuditRow): AuditEntry {
     status: row.code === null ? row.status : ERROR_STATUS[row.code],
     ...(row.code === null ? {} : { code: row.code }),
     request_id: row.request_id,
+    ...(row.last_at === null ? {} : { count: row.count, last_at: row.last_at.toISOString() }),
   };
 }

@@ -18,14 +18,26 @@ export function sessionReader(pool: Pool): (tokenHash: string) => Promise<(KeyRo
   );
 }
 
-/** Keeps a token, and forgets those whose time is over. */
+/** Links, and sessions, that a key has at most: the oldest give way. */
+export const MAX_TOKENS = 20;
+const PRUNE_BATCH = 1000;
+
+/** Keeps a token. */
 export async function insertToken(db: Db, { hash, kind, publicKey, lifetimeMs }: ConsoleToken): Promise<void> {
-  await db
-    .deleteFrom('console_tokens')
-    .where('expires_at', '<=', sql<Date>`now()`)
-    .execute();
+  await sql`
+    delete from console_tokens where token_hash = any (array(
+      select token_hash from console_tokens where public_key = ${publicKey} and kind = ${kind}
+      order by expires_at desc offset ${sql.lit(MAX_TOKENS - 1)}))`.execute(db);
   const expires = sql<Date>`now() + ${lifetimeMs} * interval '1 ms'`;
   await db.insertInto('console_tokens').values({ token_hash: hash, kind, public_key: publicKey, expires_at: expires }).execute();
+}
+
+/** Forgets tokens whose time is over. @returns whether there may be more */
+export async function pruneTokens(db: Db): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    delete from console_tokens where token_hash = any (array(
+      select token_hash from console_tokens where expires_at <= now() order by expires_at limit ${sql.lit(PRUNE_BATCH)}))`.execute(db);
+  return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 
 /** Takes a token away. @returns the key that it stood for; null when there is none such, or its time is over */

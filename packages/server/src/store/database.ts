@@ -83,6 +83,8 @@ export interface Tables {
     resource_id: string;
     cpu_millis: number | null;
     memory_gbs: number | null;
+    storage_gb: number;
+    purge: Generated<boolean>;
     power: 'running' | 'paused';
     deleting: Generated<boolean>;
     first_verifier: string | null;
@@ -192,6 +194,8 @@ export interface Tables {
     status: number;
     code: ErrorCode | null;
     request_id: string;
+    count: Generated<number>;
+    last_at: Generated<Date | null>;
   };
   samples: {
     service_id: string;
@@ -379,9 +383,21 @@ async function migrate(connection: ClientConfig, onError: (error: Error) => void
   pool.on('connect', (client) => client.on('error', onError));
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
   const migrator = new Migrator({ db, provider: { getMigrations } });
-  const { error } = await migrator.migrateToLatest();
+  const { error, results } = await migrator.migrateToLatest();
   await db.destroy();
-  if (error !== undefined) throw new Error('the tables of the records could not be brought up to date', { cause: error });
+  const failed = results?.find(({ status }) => status === 'Error')?.migrationName ?? null;
+  if (error !== undefined) throw new Error(whyNotMigrated(error, failed), { cause: error });
+}
+
+/** Why the metadata database cannot be used by this version, and what to do. @param failed the migration that failed; null: none did */
+export function whyNotMigrated(error: unknown, failed: string | null): string {
+  const reason = error instanceof Error ? error.message : String(error);
+  const unknown = /previously executed migration (\S+) is missing/.exec(reason)?.[1];
+  if (unknown !== undefined)
+    return `the metadata database belongs to a newer version of Howdah: it has the migration ${unknown}, which this version does not know. Start that version or a newer one, or restore a backup of the metadata database that this version made (howdah restore-control)`;
+  const which =
+    failed === null ? 'the migrations of the metadata database could not be run' : `migration ${failed} of the metadata database failed`;
+  return `${which}: ${reason}. Nothing was changed: remove the cause and run howdah up again, or go on with the version before meanwhile`;
 }
 
 async function getMigrations() {

@@ -13,7 +13,7 @@ export type EventRow = { seq: string; type: EventType; doc: string };
 /** How long events are kept. */
 const KEPT_DAYS = 7;
 /** Thrown away at a time. */
-const PRUNE_BATCH = 10_000;
+const PRUNE_BATCH = 1000;
 const FLUSH_POLL_MS = 10;
 
 /**
@@ -48,7 +48,7 @@ export async function eventBounds(db: Db): Promise<{ last: string; pruned: strin
   return rows[0] ?? { last: '0', pruned: '0' };
 }
 
-/** Throws old events away, and old deliveries that have ended. @returns whether there may be more */
+/** Throws old events away. @returns whether there may be more */
 export async function pruneEvents(db: Db): Promise<boolean> {
   // Events are as old as their numbers are low: the first ones tell whether there is anything to throw away.
   const { rows } = await sql<{ gone: number }>`
@@ -58,6 +58,15 @@ export async function pruneEvents(db: Db): Promise<boolean> {
          forgotten as (delete from event_horizon where exists (select from bound where seq is not null)),
          noted as (insert into event_horizon select seq from bound where seq is not null)
     select count(*)::int as gone from gone`.execute(db);
-  await sql`delete from deliveries where created < now() - ${`${KEPT_DAYS} days`}::interval and status <> 'pending'`.execute(db);
   return rows[0]?.gone === PRUNE_BATCH;
+}
+
+/** Throws old deliveries away, also those that were never tried: their events are gone. @returns whether there may be more */
+export async function pruneDeliveries(db: Db): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    delete from deliveries where id = any (array(
+      select id from deliveries where created < now() - ${`${KEPT_DAYS} days`}::interval order by created limit ${sql.lit(PRUNE_BATCH)}))`.execute(
+    db,
+  );
+  return numAffectedRows === BigInt(PRUNE_BATCH);
 }

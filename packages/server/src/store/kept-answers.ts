@@ -8,8 +8,7 @@ export type KeptAnswer = { request: Buffer; sealed: Buffer };
 
 /** For how long an answer is kept. */
 const KEPT = sql`interval '24 hours'`;
-/** How many old answers go with each new one. */
-const PRUNE = 20;
+const PRUNE_BATCH = 1000;
 
 /** What was answered to this Idempotency-Key; null: nothing, or too long ago. */
 export async function findAnswer(db: Db, { publicKey, lookup }: Pick<CallName, 'publicKey' | 'lookup'>): Promise<KeptAnswer | null> {
@@ -30,9 +29,7 @@ export async function findAnswer(db: Db, { publicKey, lookup }: Pick<CallName, '
  */
 export async function claimAnswer(tx: Tx, { publicKey, lookup, request }: CallName): Promise<KeptAnswer | null> {
   await sql`
-    delete from kept_answers where ctid = any (array(
-      select ctid from kept_answers where created < now() - ${KEPT} order by created limit ${sql.lit(PRUNE)} for update skip locked
-    )) or (public_key = ${publicKey} and lookup = ${lookup} and created < now() - ${KEPT})`.execute(tx);
+    delete from kept_answers where public_key = ${publicKey} and lookup = ${lookup} and created < now() - ${KEPT}`.execute(tx);
   const claimed = await tx
     .insertInto('kept_answers')
     .values({ public_key: publicKey, lookup, request, sealed: Buffer.alloc(0) })
@@ -43,4 +40,14 @@ export async function claimAnswer(tx: Tx, { publicKey, lookup, request }: CallNa
 
 export async function keepAnswer(db: Db, { publicKey, lookup }: CallName, sealed: Buffer): Promise<void> {
   await db.updateTable('kept_answers').set({ sealed }).where('public_key', '=', publicKey).where('lookup', '=', lookup).execute();
+}
+
+/** Throws answers away that are kept no longer. @returns whether there may be more */
+export async function pruneAnswers(db: Db): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    delete from kept_answers where ctid = any (array(
+      select ctid from kept_answers where created < now() - ${KEPT} order by created limit ${sql.lit(PRUNE_BATCH)} for update skip locked))`.execute(
+    db,
+  );
+  return numAffectedRows === BigInt(PRUNE_BATCH);
 }

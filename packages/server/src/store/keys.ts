@@ -1,4 +1,4 @@
-import type { Key, Role } from '@howdah/contract';
+import { ENDED_KEYS_KEPT_DAYS, type Key, type Role } from '@howdah/contract';
 import { sql, type Selectable } from 'kysely';
 import type { Pool } from 'pg';
 import { coalesced } from './read.ts';
@@ -68,6 +68,25 @@ export async function insertKey(db: Db, key: NewKey): Promise<Key> {
     .returningAll()
     .executeTakeFirstOrThrow();
   return keyDocument(row);
+}
+
+/** How many keys a project has, ended ones too; no more than `most` are counted. */
+export async function countKeys(tx: Tx, projectId: string, most: number): Promise<number> {
+  const { rows } = await sql<{ count: number }>`
+    select count(*)::int as count from (select from api_keys where project_id = ${projectId} limit ${most}) as keys`.execute(tx);
+  return rows[0]?.count ?? 0;
+}
+
+const PRUNE_BATCH = 1000;
+
+/** Throws keys away that were revoked or expired long ago. @returns whether there may be more */
+export async function pruneKeys(db: Db): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    delete from api_keys where public_key = any (array(
+      select public_key from api_keys
+      where (revoked_at is not null or expires_at is not null) and least(revoked_at, expires_at) < now() - ${`${ENDED_KEYS_KEPT_DAYS} days`}::interval
+      order by least(revoked_at, expires_at) limit ${sql.lit(PRUNE_BATCH)}))`.execute(db);
+  return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 
 /** A key as the API answers it. */

@@ -87,7 +87,9 @@ export async function dueForVerification(db: Db, everyMs: number): Promise<strin
     select s.id
     from services s
     cross join lateral (
-      select coalesce(max(o.created), s.created) as at from operations o where o.service_id = s.id and o.kind = 'verifyBackup'
+      -- What was begun while the clock was ahead says nothing of when the next one is due.
+      select coalesce(max(o.created), least(s.created, now())) as at from operations o
+      where o.service_id = s.id and o.kind = 'verifyBackup' and o.created < now() + interval '1 minute'
     ) as last
     where s.project_id is not null and s.parent_id is null and s.deleted_at is null and s.status = 'READY' and last.at < now() - ${`${everyMs} ms`}::interval
     order by last.at
@@ -136,16 +138,16 @@ export async function endOperation(
 }
 
 /** Thrown away at a time. */
-const PRUNE_BATCH = 10_000;
+const PRUNE_BATCH = 1000;
 
 /** Throws operations away that ended before so long, but those that made a service which is still known. @returns whether there may be more */
 export async function pruneOperations(db: Db, keptMs: number): Promise<boolean> {
   const { numAffectedRows } = await sql`
-    delete from operations where id in (
+    delete from operations where id = any (array(
       select o.id from operations o
       where o.kind = any(${[...OPERATION_KINDS]}::text[]) and o.finished < now() - ${`${keptMs} ms`}::interval
         and not (o.kind in ('create', 'fork') and exists (select from services s where s.id = o.service_id))
-      limit ${PRUNE_BATCH})`.execute(db);
+      limit ${PRUNE_BATCH}))`.execute(db);
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 

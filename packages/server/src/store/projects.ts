@@ -19,6 +19,14 @@ export async function anyProject(db: Db): Promise<boolean> {
   return (await db.selectFrom('projects').select('id').limit(1).executeTakeFirst()) !== undefined;
 }
 
+/** How many projects there are; no more than `most` are counted. */
+export async function countProjects(tx: Tx, most: number): Promise<number> {
+  const { rows } = await sql<{
+    count: number;
+  }>`select count(*)::int as count from (select from projects limit ${most}) as projects`.execute(tx);
+  return rows[0]?.count ?? 0;
+}
+
 export async function changeProject(tx: Tx, id: string, change: { name?: string; limits?: ProjectLimits }): Promise<void> {
   const columns = { ...(change.name === undefined ? {} : { name: change.name }), ...limitColumns(change.limits ?? {}) };
   if (Object.keys(columns).length > 0) await tx.updateTable('projects').set(columns).where('id', '=', id).execute();

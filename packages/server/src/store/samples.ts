@@ -3,7 +3,8 @@ import type { SeriesFunction, SeriesName } from '@howdah/contract';
 import { sql } from 'kysely';
 import type { Db } from './database.ts';
 
-export const KEPT_DAYS = 30;
+const KEPT_DAYS = 30;
+const PRUNE_BATCH = 1000;
 
 export type Sample = {
   serviceId: string;
@@ -47,16 +48,17 @@ export async function latestSamples(db: Db): Promise<Omit<Sample, 'at' | 'lag'>[
            s.service_id as "serviceId", s.node, s.cpu_millis as "cpuMillis", s.memory_bytes::float8 as "memoryBytes",
            s.storage_bytes::float8 as "storageBytes", s.connections, s.transactions_per_second as "transactionsPerSecond"
     from samples s join services v on v.id = s.service_id
-    where s.at > now() - interval '150 seconds' and v.status = 'READY' and v.project_id is not null and v.deleted_at is null
+    where s.at between now() - interval '150 seconds' and now() + interval '150 seconds' and v.status = 'READY' and v.project_id is not null and v.deleted_at is null
     order by s.service_id, s.node, s.at desc`.execute(db);
   return rows;
 }
 
-export async function deleteOldSamples(db: Db): Promise<void> {
-  await db
-    .deleteFrom('samples')
-    .where('at', '<', sql<Date>`now() - ${`${KEPT_DAYS} days`}::interval`)
-    .execute();
+/** Throws old samples away. @returns whether there may be more */
+export async function pruneSamples(db: Db): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    delete from samples where ctid = any (array(
+      select ctid from samples where at < now() - ${`${KEPT_DAYS} days`}::interval limit ${sql.lit(PRUNE_BATCH)}))`.execute(db);
+  return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 
 const AGGREGATE: Record<SeriesFunction, (column: ReturnType<typeof sql.ref>) => ReturnType<typeof sql>> = {

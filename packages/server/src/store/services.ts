@@ -1,5 +1,6 @@
 /** The records of services. {@link changeService} is the only writer of what users see: status and document. */
 import {
+  defaultStorageGb,
   REPLICA_SET_STATUS,
   REPLICA_SET_TRANSITIONS,
   statusOf,
@@ -38,6 +39,8 @@ export type ServiceChange = Partial<
     | 'created_by'
     | 'cpu_millis'
     | 'memory_gbs'
+    | 'storage_gb'
+    | 'purge'
     | 'power'
     | 'deleting'
     | 'deleted_at'
@@ -191,6 +194,7 @@ export function specOf(row: ServiceRow): ServiceSpec {
     id: row.id,
     addons: row.addons,
     size: sizeOf(row),
+    storageGb: row.storage_gb,
     // What is deleted stops; what it shall do after a restore is not forgotten.
     power: row.deleting ? 'paused' : row.power,
     endpoint: { host: row.host, port: row.port },
@@ -438,6 +442,7 @@ export function documentOf(row: ServiceRow): Service {
         id: row.resource_id,
         spec: {
           ...(row.cpu_millis === null || row.memory_gbs === null ? {} : { cpu_millis: row.cpu_millis, memory_gbs: row.memory_gbs }),
+          storage_gb: row.storage_gb,
           volume_type: 'local',
         },
       },
@@ -451,6 +456,8 @@ export type NewService = {
   serviceType: ServiceType;
   addons: readonly Addon[];
   size: Size;
+  /** Default: by the size. */
+  storageGb?: number;
   host: string;
   port: number;
   origin: Origin | null;
@@ -474,6 +481,7 @@ export async function insertSpare(tx: Tx, spare: NewService): Promise<ServiceRow
       port: spare.port,
       resource_id: newId(),
       ...sizeColumns(spare.size),
+      storage_gb: spare.storageGb ?? defaultStorageGb(spare.size),
       power: 'running',
       first_verifier: null,
       origin: spare.origin === null ? null : JSON.stringify(spare.origin),
@@ -560,6 +568,13 @@ export async function nextPort(
   return port;
 }
 
+/** Whether another project has services in a region, or deleted ones that can be restored. Others who ask wait for the end of the transaction. */
+export async function isAnotherProjectIn(tx: Tx, region: string, projectId: string): Promise<boolean> {
+  await tx.selectFrom('regions').select('code').where('code', '=', region).forUpdate().execute();
+  const other = tx.selectFrom('services').select('id').where('project_id', 'is not', null).where('project_id', '!=', projectId);
+  return (await other.where('region_code', '=', region).limit(1).executeTakeFirst()) !== undefined;
+}
+
 /**
  * The first port after another that is not promised, around the end of the range. One after the other is looked up until one is free: the series
  * comes in its order, and to ask for that order would have all of them looked up.
@@ -618,6 +633,37 @@ export async function takeDrill(db: Db, id: string): Promise<boolean> {
 export async function deleteService(tx: Tx, { id, parent_id: parentId }: ServiceRow): Promise<void> {
   await tx.deleteFrom('services').where('id', '=', id).execute();
   if (parentId !== null) await showSets(tx, parentId);
+}
+
+/**
+ * Ends the time for a restore of a deleted service that the transaction holds locked: from here on it is nobody's, and its data is removed.
+ *
+ * @param reason for whoever follows the project's events
+ */
+export async function purgeDeleted(tx: Tx, service: ServiceRow, reason: 'requested' | 'disk full'): Promise<void> {
+  const facts = JSON.stringify({ service_id: service.id, name: service.name, reason });
+  await changeService(tx, service, { project_id: null, attempt: 0, due_at: new Date() }, null);
+  await poke(tx, service.id);
+  await sql`select emit_event(${service.project_id}, 'service.purged', ${facts}::json)`.execute(tx);
+}
+
+/** What each service that runs may take of the disk, read replica sets and spares among them. */
+export async function storageQuotas(db: Db): Promise<{ id: string; storageGb: number; hasOwner: boolean }[]> {
+  const rows = await db
+    .selectFrom('services')
+    .select(['id', 'storage_gb', 'project_id', 'parent_id'])
+    .where('power', '=', 'running')
+    .where('deleting', '=', false)
+    .execute();
+  return rows.map((row) => ({ id: row.id, storageGb: row.storage_gb, hasOwner: row.project_id !== null && row.parent_id === null }));
+}
+
+/** The deleted service that can be restored and was deleted first; null: there is none, or one is being purged already. */
+export async function nextToPurge(db: Db): Promise<string | null> {
+  const deleted = db.selectFrom('services').where('deleted_at', 'is not', null).where('parent_id', 'is', null);
+  if ((await deleted.select('id').where('project_id', 'is', null).limit(1).executeTakeFirst()) !== undefined) return null;
+  const row = await deleted.select('id').where('project_id', 'is not', null).orderBy('deleted_at').limit(1).executeTakeFirst();
+  return row?.id ?? null;
 }
 
 /** How many services are in each status. */

@@ -260,6 +260,16 @@ export const WANTED_VPCS = `
                      where p.vpc_id = v.id and p.status in ('approved', 'active') and not v.deleting), '[]') as peers
     from vpcs v order by v.id`;
 
+/** How many VPCs a project has, those that are being deleted among them. */
+export async function countVpcs(tx: Tx, projectId: string): Promise<number> {
+  const { count } = await tx
+    .selectFrom('vpcs')
+    .select(sql<number>`count(*)::int`.as('count'))
+    .where('project_id', '=', projectId)
+    .executeTakeFirstOrThrow();
+  return count;
+}
+
 /** All VPCs, those that are being deleted among them. */
 export async function wantedVpcs(db: Db): Promise<WantedVpc[]> {
   return (await sql.raw<WantedVpc>(WANTED_VPCS).execute(db)).rows;

@@ -12,6 +12,8 @@ export type DeliveryRow = Selectable<Tables['deliveries']>;
 const LEASE = '30 seconds';
 /** Events that are turned into deliveries at a time. */
 const FAN_OUT_BATCH = 500;
+/** Deliveries that a webhook has ahead of it at most: the next events wait in their table. */
+const MAX_PENDING = 1000;
 
 /** Inserts a webhook, which begins with the next event. */
 export async function insertWebhook(
@@ -93,7 +95,11 @@ export async function releaseAllWebhooks(db: Db): Promise<void> {
 /** Turns the next events into deliveries, each event once. @returns whether there may be more */
 export async function fanOut(db: Db, id: string): Promise<boolean> {
   const { rows } = await sql<{ taken: number }>`
-    with webhook as (select * from webhooks where id = ${id} for update),
+    with webhook as (
+           select * from webhooks where id = ${id} and (
+             select count(*) from (select from deliveries where webhook_id = ${id} and status = 'pending' limit ${sql.lit(MAX_PENDING)}) as pending
+           ) < ${sql.lit(MAX_PENDING)} for update
+         ),
          next as (
            select e.seq, e.type, e.doc from events e, webhook
            where e.project_id = webhook.project_id and e.seq > webhook.fanned_out

@@ -122,7 +122,7 @@ function factsOf(service: Service): (readonly [string, ReactNode])[] {
 
 function Usage({ service }: { service: Service }) {
   const { memory_mb: memory, milli_cpu: cpu, storage_mb: storage } = service.metrics;
-  const { cpu_millis: cpuLimit, memory_gbs: memoryLimit } = service.resources[0]?.spec ?? {};
+  const { cpu_millis: cpuLimit, memory_gbs: memoryLimit, storage_gb: quota } = service.resources[0]?.spec ?? {};
   if (memory === null && cpu === null && storage === null)
     return <p className={classes.hint}>Figures come once a minute while the service runs.</p>;
   return (
@@ -134,7 +134,12 @@ function Usage({ service }: { service: Service }) {
         of={memoryLimit === undefined ? undefined : memoryLimit * 1e9}
         show={bytes}
       />
-      <Meter name="Storage" used={storage === null ? null : storage * 1e6} of={undefined} show={bytes} />
+      <Meter
+        name="Storage"
+        used={storage === null ? null : storage * 1e6}
+        of={quota === undefined ? undefined : quota * 1e9}
+        show={bytes}
+      />
     </div>
   );
 }

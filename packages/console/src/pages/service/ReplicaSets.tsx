@@ -66,7 +66,7 @@ function One({ set }: { set: ReplicaSet }) {
           <Confirm
             label="Delete"
             title={`Delete ${set.name}`}
-            why={whyNot('deleteReplicaSet', service, me)}
+            why={whyNot('deleteReplicaSet', service, me, set)}
             pending={remove.pending}
             onConfirm={() => remove.run(set.id)}
           >

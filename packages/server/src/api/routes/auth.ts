@@ -27,7 +27,6 @@ export function authRoutes(api: App, sessions: Sessions): void {
   api.post(
     '/auth/logout',
     {
-      config: { readOnlyPost: true },
       schema: {
         operationId: 'logout',
         summary: 'Forget the session',
@@ -46,7 +45,6 @@ export function authRoutes(api: App, sessions: Sessions): void {
     api.post(
       `/analytics/${call}`,
       {
-        config: { readOnlyPost: true },
         schema: {
           operationId: `${call}Analytics`,
           summary: 'Accepted for old clients; nothing is kept',

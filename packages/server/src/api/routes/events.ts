@@ -44,7 +44,7 @@ export function eventRoutes(api: App, { events }: ApiContext): void {
         follow: query.follow !== 'false',
       });
       // Proxies shall hand each event on at once.
-      void reply.header('Cache-Control', 'no-cache, no-transform').header('X-Accel-Buffering', 'no');
+      void reply.header('Cache-Control', 'no-store, no-transform').header('X-Accel-Buffering', 'no');
       return sendStream(reply, 'text/event-stream', stream);
     },
   );

@@ -5,6 +5,7 @@ import { ApiError, BASE_PATH } from '@howdah/contract';
 import { OPENAPI_FILE } from '../../paths.ts';
 import type { ApiContext, App } from '../app.ts';
 import type { Metrics } from '../metrics.ts';
+import { refuseUnknownParameters } from '../parameters.ts';
 
 export function installationRoutes(app: App, { caPem, notReady }: ApiContext, metrics: Metrics): void {
   const open = { config: { public: true }, schema: { hide: true } } as const;
@@ -19,9 +20,10 @@ export function installationRoutes(app: App, { caPem, notReady }: ApiContext, me
 
   app.get('/metrics', open, async (_request, reply) => reply.type(metrics.contentType).send(await metrics.text()));
 
-  app.get(`${BASE_PATH}/ca.pem`, open, async (_request, reply) => reply.type('application/x-pem-file').send(caPem));
+  const described = { ...open, preValidation: refuseUnknownParameters };
+  app.get(`${BASE_PATH}/ca.pem`, described, async (_request, reply) => reply.type('application/x-pem-file').send(caPem));
 
-  app.get(`${BASE_PATH}/openapi.json`, open, async (_request, reply) =>
+  app.get(`${BASE_PATH}/openapi.json`, described, async (_request, reply) =>
     reply
       .type('application/json')
       .serializer(String)

@@ -26,7 +26,7 @@ export function keyRoutes(api: App, { projects }: ApiContext): void {
   api.post(
     '/projects/:project_id/keys',
     {
-      config: { adminOnly: true, operatorToo: true },
+      config: { operatorToo: true },
       schema: {
         operationId: 'createKey',
         summary: 'Make a key',
@@ -58,7 +58,7 @@ export function keyRoutes(api: App, { projects }: ApiContext): void {
   api.delete(
     '/projects/:project_id/keys/:public_key',
     {
-      config: { adminOnly: true, operatorToo: true },
+      config: { operatorToo: true },
       schema: {
         operationId: 'revokeKey',
         summary: 'Revoke a key',

@@ -41,7 +41,6 @@ export function projectRoutes(api: App, { region, projects, doctor }: ApiContext
   api.post(
     '/projects',
     {
-      config: { operatorOnly: true },
       schema: {
         operationId: 'createProject',
         summary: 'Make a project',
@@ -72,7 +71,7 @@ export function projectRoutes(api: App, { region, projects, doctor }: ApiContext
   api.post(
     '/projects/:project_id/rename',
     {
-      config: { adminOnly: true, operatorToo: true },
+      config: { operatorToo: true },
       schema: {
         operationId: 'renameProject',
         summary: 'Rename a project',
@@ -89,7 +88,7 @@ export function projectRoutes(api: App, { region, projects, doctor }: ApiContext
   api.post(
     '/projects/:project_id/setLimits',
     {
-      config: { operatorOnly: true, operatorToo: true },
+      config: { operatorToo: true },
       schema: {
         operationId: 'setProjectLimits',
         summary: 'Set what a project may have at most',
@@ -120,7 +119,6 @@ export function projectRoutes(api: App, { region, projects, doctor }: ApiContext
   api.get(
     '/doctor',
     {
-      config: { operatorOnly: true },
       schema: {
         operationId: 'getDoctor',
         summary: 'Look over the machine that this installation runs on',

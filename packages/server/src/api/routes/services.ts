@@ -32,7 +32,7 @@ import { parseMoment } from '../../moment.ts';
 import type { ApiContext, App } from '../app.ts';
 import { answer, callerOf } from '../changes.ts';
 import { paging, sendList } from '../paging.ts';
-import { sendText } from '../reply.ts';
+import { clientOf, sendText } from '../reply.ts';
 
 const ofProject = Type.Object({ project_id: Type.String() });
 const ofService = Type.Object({ project_id: Type.String(), service_id: Type.String() });
@@ -50,6 +50,11 @@ const LogsQuery = Type.Object({
   severities: oneOrMore,
 });
 const LOG_PAGE = 500;
+
+const DeleteQuery = Type.Object({
+  purge: Type.Optional(StringEnum(['true', 'false'], { description: 'true: for good, without a time for a restore' })),
+  confirm: Type.Optional(Type.String({ maxLength: 256, description: 'the name of a PROD service that is purged' })),
+});
 
 const ServicesQuery = Type.Object({
   ...paging,
@@ -110,22 +115,28 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
   api.delete(
     '/projects/:project_id/services/:service_id',
     {
-      config: { prodNeedsAdmin: true },
+      config: { purges: true },
       schema: {
         operationId: 'deleteService',
         summary: 'Delete a service',
+        description:
+          'It can be restored for a while, and its data stays that long. With purge=true (admin keys) it is removed for good, and one that is deleted already too.',
         tags: ['services'],
         params: ofService,
+        querystring: DeleteQuery,
         response: { 202: accepted },
       },
     },
-    async (request, reply) => answer(reply, await services.remove(callerOf(request), request.service.key)),
+    async (request, reply) => {
+      const { purge, confirm } = request.query;
+      const [caller, id] = [callerOf(request), request.service.key];
+      return answer(reply, purge === 'true' ? await services.purge(caller, id, confirm) : await services.remove(caller, id));
+    },
   );
 
   api.post(
     '/projects/:project_id/services/:service_id/forkService',
     {
-      config: { forks: true },
       schema: {
         operationId: 'forkService',
         summary: 'Fork a service',
@@ -189,7 +200,6 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     api.post(
       `/projects/:project_id/services/:service_id/${action}`,
       {
-        config: { prodNeedsAdmin: action === 'stop' },
         schema: {
           operationId: `${action}Service`,
           summary: `${action === 'start' ? 'Start' : 'Stop'} a service`,
@@ -214,8 +224,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 202: Ref(ServiceSchema) },
       },
     },
-    async (request, reply) =>
-      answer(reply, await services.resize(callerOf(request), request.service.key, request.body.cpu_millis, request.body.memory_gbs)),
+    async (request, reply) => answer(reply, await services.resize(callerOf(request), request.service.key, request.body)),
   );
 
   for (const action of ['enablePooler', 'disablePooler'] as const) {
@@ -378,16 +387,21 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 200: Ref(LogsSchema) },
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const { node, since, until, cursor, search, severities } = request.query;
-      const { entries, cursor: next } = await services.logs(request.service.key, nodeOf(node, request.service), {
-        sinceMs: momentOf('since', since),
-        untilMs: momentOf('until', until),
-        cursor: cursor === undefined || cursor === '' ? null : cursor,
-        search: [search ?? []].flat(),
-        severities: [severities ?? []].flat().map((severity) => severity.toUpperCase()),
-        limit: LOG_PAGE,
-      });
+      const { entries, cursor: next } = await services.logs(
+        request.service.key,
+        nodeOf(node, request.service),
+        {
+          sinceMs: momentOf('since', since),
+          untilMs: momentOf('until', until),
+          cursor: cursor === undefined || cursor === '' ? null : cursor,
+          search: [search ?? []].flat(),
+          severities: [severities ?? []].flat().map((severity) => severity.toUpperCase()),
+          limit: LOG_PAGE,
+        },
+        clientOf(reply),
+      );
       const logs = entries.map(({ timestamp, severity, message }) => `${timestamp} ${severity}: ${message}`);
       return { logs, entries, ...(next === null ? {} : { last_cursor: next, lastCursor: next }) };
     },
@@ -411,7 +425,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
   api.post(
     '/projects/:project_id/services/:service_id/metrics/series',
     {
-      config: { readOnlyPost: true, setsToo: true },
+      config: { setsToo: true },
       schema: {
         operationId: 'querySeries',
         summary: 'Read a series',
@@ -427,7 +441,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
   api.post(
     '/projects/:project_id/services/:service_id/query',
     {
-      config: { readOnlyPost: true, readsData: true, setsToo: true },
+      config: { setsToo: true },
       schema: {
         operationId: 'queryService',
         summary: 'Run one statement that only reads',

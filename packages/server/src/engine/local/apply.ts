@@ -1,6 +1,4 @@
 /** Takes the steps that {@link decide} decides on. Every one may be cut short at any point and taken again. */
-import { existsSync } from 'node:fs';
-import { rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import pLimit from 'p-limit';
 import { ADMIN_ROLE, type Size } from '@howdah/contract';
@@ -16,10 +14,11 @@ import { wasShutDown, writeSystemIdentifier } from './identity.ts';
 import { missingFor, type Installation } from './installations.ts';
 import { instancePaths, memberKey, type InstancePaths } from './layout.ts';
 import { enforceLimits } from './limits.ts';
-import type { Machine } from './machine.ts';
+import type { Machine, Owner } from './machine.ts';
 import { currentBoot, readMarker, writeMarker, type Marker } from './marker.ts';
 import type { Beats, Monitor } from './monitor.ts';
 import { assertPlace } from './networks.ts';
+import { mkdir, rename, rm } from './root-files.ts';
 import { endSessions } from './strangers.ts';
 import { MISSING_POOLER, type PoolerPlan, type Poolers } from './pooler.ts';
 import {
@@ -37,6 +36,9 @@ import {
 import { reread } from './reread.ts';
 import type { Stock } from './stock.ts';
 import { extensionsOf, type Templates } from './templates.ts';
+import { newOwner, ownService } from './own.ts';
+import { isFile } from './service-files.ts';
+import { ownerOf, SERVICE_USER } from './users.ts';
 
 /** How long a server may take to be ready before its start is reported as going on. */
 const START_PATIENCE_MS = 3000;
@@ -64,6 +66,8 @@ export type Found = {
   installation: Installation | null;
   /** Those that it is to have now. */
   files: ConfigFiles | null;
+  /** Those of a server that runs as another user, for one that is about to get it. */
+  filesAs: ((owner: Owner | null) => ConfigFiles) | null;
   /** Those from its birth on; others than now only of a fork that is not born. */
   filesOfBorn: ConfigFiles | null;
   /** Of the service's pooler, if this is the server that it stands before. */
@@ -104,9 +108,10 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
   };
 
   const apply = async (spec: ServiceSpec, step: Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>, found: Found): Promise<string> => {
-    const { key, paths, marker, server, installation, files, pooler } = found;
+    const { key, paths, marker, server, installation, files, filesAs, pooler } = found;
+    const owner = ownerOf(machine, paths);
     const service = machine.layout.service(spec.id);
-    if (installation === null || files === null) throw new Error(missingFor(machine.installations.usable, spec.addons));
+    if (installation === null || files === null || filesAs === null) throw new Error(missingFor(machine.installations.usable, spec.addons));
     switch (step.kind) {
       case 'makeTemplate':
         await templates.ensure(installation, extensionsOf(spec.addons));
@@ -115,13 +120,14 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
         await discard(machine, spec.id, paths.root);
         return 'the machine went down before it was on the disk, and before anybody could write to it';
       case 'clone':
-        return clone(spec, paths, installation, files, found.door);
+        return clone(spec, paths, installation, filesAs, found.door);
       case 'fork':
         return inTurnUnless(machine.cloneMethod === 'copy', () =>
-          copying(() => fork(spec, step.origin, paths, installation, files, found.door)),
+          copying(() => fork(spec, step.origin, paths, installation, filesAs, found.door)),
         );
+      case 'own':
+        return ownService(machine, spec.id);
       case 'writeFiles':
-        await makeInstanceDirectories(machine, paths);
         await configure(found);
         return 'settings follow from the size';
       case 'start':
@@ -136,12 +142,12 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
         unlimited.delete(key);
         return 'now that it can be done';
       case 'renewCertificate':
-        await writeConfig(machine, paths, await issueCertificate(found.door));
+        await writeConfig(owner, paths, await issueCertificate(found.door));
         if (server !== null) await reread(monitor, key, server);
         return 'running sessions keep the one they began with';
       case 'reload':
-        await makeInstanceDirectories(machine, paths);
-        await writeConfig(machine, paths, files);
+        await makeInstanceDirectories(owner, paths);
+        await writeConfig(owner, paths, files);
         if (server !== null) await reread(monitor, key, server);
         return 'without a restart';
       case 'endSessions':
@@ -149,13 +155,15 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
       case 'setFirstPassword':
         await untilOnDisk(paths);
         await monitor.query(key, alterPassword(step.verifier));
-        if (spec.origin !== null) await forgetRecovery(machine, paths);
+        if (spec.origin !== null) await forgetRecovery(owner, paths);
         await writeMarker(paths, {
           id: spec.id,
           installation: marker?.installation ?? installation.name,
           born: true,
           parent: null,
           madeIn: marker?.madeIn ?? '',
+          uid: marker?.uid ?? null,
+          userOf: null,
         });
         if (spec.origin !== null) await letIn(found);
         return `for ${ADMIN_ROLE}`;
@@ -177,7 +185,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
   /** Opens the door of a fork that was just born. Where this is cut short, its files are seen to differ, or are read again at the next connect. */
   const letIn = async ({ key, paths, server, filesOfBorn }: Found): Promise<void> => {
     if (server === null || filesOfBorn === null) return;
-    await writeConfig(machine, paths, filesOfBorn);
+    await writeConfig(ownerOf(machine, paths), paths, filesOfBorn);
     await reread(monitor, key, server);
   };
 
@@ -196,17 +204,18 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     spec: ServiceSpec,
     paths: InstancePaths,
     installation: Installation,
-    files: ConfigFiles,
+    filesAs: NonNullable<Found['filesAs']>,
     door: Door,
   ): Promise<string> => {
     const template = await templates.ensure(installation, extensionsOf(spec.addons));
     await assertSpaceFor(machine.cloneMethod === 'copy' ? CLONE_BYTES : CLONE_BYTES / 8, machine.layout.services);
     const begun = Date.now();
     let way = 'from a clone made ahead';
-    await make(spec, paths, installation, files, door, async (unfinished) => {
-      if (!(await stock.take(template, unfinished.data))) {
+    const ahead = stock.take(template);
+    await make(spec, paths, installation, filesAs, door, ahead?.owner ?? null, async (unfinished, owner) => {
+      if (ahead === null || !(await ahead.moveTo(unfinished.data))) {
         way = `by ${machine.cloneMethod}`;
-        await cloneTree(template.data, unfinished.data, machine.cloneMethod, machine.owner);
+        await cloneTree(template.data, unfinished.data, machine.cloneMethod, owner);
       }
       await noteBirth(unfinished, template.name, await writeSystemIdentifier(unfinished.data));
     });
@@ -235,14 +244,14 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     origin: Origin,
     paths: InstancePaths,
     installation: Installation,
-    files: ConfigFiles,
+    filesAs: NonNullable<Found['filesAs']>,
     door: Door,
   ): Promise<string> => {
     const parent = parentOf(origin);
     if ((await readMarker(parent)) === null) throw new Error(`its parent ${origin.parent} is no longer there`);
     let detail = '';
-    await make(spec, paths, installation, files, door, async (unfinished) => {
-      detail = await forkData(machine, parent, unfinished.data, origin, () => writeMark(origin));
+    await make(spec, paths, installation, filesAs, door, null, async (unfinished, owner) => {
+      detail = await forkData(machine, owner, parent, unfinished.data, origin, () => writeMark(origin));
     });
     return detail;
   };
@@ -260,14 +269,17 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     spec: ServiceSpec,
     paths: InstancePaths,
     installation: Installation,
-    files: ConfigFiles,
+    filesAs: NonNullable<Found['filesAs']>,
     door: Door,
-    fill: (unfinished: InstancePaths) => Promise<void>,
+    ahead: Owner | null,
+    fill: (unfinished: InstancePaths, owner: Owner | null) => Promise<void>,
   ): Promise<void> => {
     const unfinished = instancePaths(`${paths.root}.new`);
     await removeTree(unfinished.root, machine.cloneMethod);
+    await mkdir(unfinished.root, { mode: 0o710 });
+    const owner = await newOwner(machine, paths, ahead);
     try {
-      await makeInstanceDirectories(machine, unfinished);
+      await makeInstanceDirectories(owner, unfinished);
       await allDone([
         // First: from here on nothing that a fork begins with is removed.
         currentBoot().then((madeIn) =>
@@ -277,10 +289,12 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
             born: false,
             parent: spec.origin?.parent ?? null,
             madeIn,
+            uid: owner?.name === SERVICE_USER ? owner.uid : null,
+            userOf: null,
           }),
         ),
-        fill(unfinished),
-        issueCertificate(door).then((certificate) => writeConfig(machine, unfinished, { ...files, ...certificate })),
+        fill(unfinished, owner),
+        issueCertificate(door).then((certificate) => writeConfig(owner, unfinished, { ...filesAs(owner), ...certificate })),
       ]);
       await rename(unfinished.root, paths.root);
     } catch (error) {
@@ -291,12 +305,14 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
 
   /** Writes the files of a server that does not run. */
   const configure = async ({ paths, files, door }: Found): Promise<void> => {
-    await makeInstanceDirectories(machine, paths);
-    await writeConfig(machine, paths, { ...files, ...(await issueCertificate(door)) });
+    const owner = ownerOf(machine, paths);
+    await makeInstanceDirectories(owner, paths);
+    await writeConfig(owner, paths, { ...files, ...(await issueCertificate(door)) });
   };
 
   const start = async (spec: ServiceSpec, found: Found): Promise<string> => {
     const { key, paths, door, beats, marker, installation, pooler } = found;
+    const owner = ownerOf(machine, paths);
     if (installation === null) throw new Error(missingFor(machine.installations.usable, spec.addons));
     const { address, port } = found.listen;
     const born = marker?.born === true;
@@ -306,7 +322,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     await assertPortIsFree(door, address, port);
     if (spec.origin !== null && spec.origin.targetTime !== null && !born) {
       const { origin } = spec;
-      await recoverOn(machine, paths, parentOf(origin), spec.origin.targetTime, await whyItEnded(paths, 0), () => writeMark(origin));
+      await recoverOn(machine, owner, paths, parentOf(origin), spec.origin.targetTime, await whyItEnded(paths, 0), () => writeMark(origin));
     }
     if (marker !== null && !born) {
       // One that was not shut down flushes all of its files itself before it recovers.
@@ -314,11 +330,11 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
       else if (!flushing.has(paths.root)) beginFlush(paths);
     }
     // For whoever asks why it has to be started. One that follows may be as its primary was when it was cloned.
-    const follows = existsSync(join(paths.data, 'standby.signal'));
+    const follows = isFile(join(paths.data, 'standby.signal'));
     const died = born && !follows && !(await wasShutDown(paths.data).catch(() => true));
     const why = died ? 'it had ended without being shut down; ' : '';
     const begun = Date.now();
-    await launch(machine, paths, installation.bin, spec.size, door);
+    await launch(machine, owner, paths, installation.bin, spec.size, door, othersOf(spec));
     const state = await waitUntilReady(paths, START_PATIENCE_MS);
     if (state === 'ended') throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths, begun)}`);
     if (state === 'starting') return `${why}recovering from its log, which goes on`;
@@ -329,6 +345,9 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     else await monitor.connect(key, paths, port, beats);
     return `${why}accepting connections after ${Date.now() - begun} ms`;
   };
+
+  /** The services whose files a server reads: a node those of the primary that it follows. */
+  const othersOf = ({ set }: ServiceSpec): string[] => (set === null ? [] : [machine.layout.service(set.parent).root]);
 
   /** Holds a server that has just started to its size. Nobody waits for it: joining a group takes a third of a start. */
   const limit = (key: string, size: Size, { postmaster }: Server): void => {
@@ -395,6 +414,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
 
   return {
     apply,
+    own: (id: string) => ownService(machine, id),
     configure,
     start,
     stop,

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { describeBackups, missingWal, reach, reachable, type Interval } from './backups.ts';
+import { copyWalFiles, describeBackups, missingWal, parseHistory, reach, reachable, type Interval } from './backups.ts';
 import { instancePaths, type InstancePaths } from './layout.ts';
 import { commitAt, walFile } from './wal.testing.ts';
 
@@ -132,4 +132,20 @@ describe('how far a snapshot leads', () => {
     const { window } = await describeBackups(paths, { windowMs: 86_400_000, snapshotEveryMs: 1, verifyEveryMs: 1 }, null);
     expect(window.gaps).toEqual([{ after: new Date(hourAgo).toISOString(), before: new Date(hourAgo + 1000).toISOString() }]);
   });
+});
+
+test('a history that does not ascend is not believed: WAL files would follow each other in a circle', () => {
+  expect(parseHistory('1\t0/3000000\tno recovery target specified\n2\t0/5000000\tthe same\n', 3)).toEqual([
+    { timeline: '00000001', nextBegins: '000000020000000000000003' },
+    { timeline: '00000002', nextBegins: '000000030000000000000005' },
+  ]);
+  for (const text of ['2\t0/3000000\n1\t0/3000000\n', '1\t0/3000000\n1\t0/3000000\n', '3\t0/3000000\n', '9\t0/3000000\n'])
+    expect(parseHistory(text, 3)).toEqual([]);
+});
+
+test('names of WAL files that a server says become no paths elsewhere', async () => {
+  const paths = instancePaths('/nowhere');
+  const wal = '000000010000000000000001';
+  await expect(copyWalFiles(null, paths, '../../../etc/shadow', wal, '/nowhere')).rejects.toThrow('the server named no WAL files');
+  await expect(copyWalFiles(null, paths, wal, `${wal}/..`, '/nowhere')).rejects.toThrow('the server named no WAL files');
 });

@@ -5,10 +5,9 @@
  * pg_backup_start/stop, with the WAL that makes it consistent.
  * The first one costs nothing: at birth a service is its template with another system identifier, which is all that is noted.
  */
-import { existsSync } from 'node:fs';
-import { chown, copyFile, lstat, mkdir, readdir, readFile, realpath, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises';
+import { lstat, readdir, realpath } from 'node:fs/promises';
 import { join, relative } from 'node:path';
-import { Client } from 'pg';
+import type { Client } from 'pg';
 import type { Backups, Verification } from '@howdah/contract';
 import type { BackupPolicy } from '../../config.ts';
 import { renameDurably, writeDurably } from '../../durable.ts';
@@ -16,15 +15,28 @@ import { EngineUnavailable, type Origin } from '../engine.ts';
 import { assertSpaceFor, bytesBelow, cloneTree, isSubvolume, removeTree, type Exclusions } from './clone.ts';
 import { portIn } from './files.ts';
 import { flushFileSystem } from './flush.ts';
-import { writeSystemIdentifier } from './identity.ts';
+import { readControl, writeSystemIdentifier } from './identity.ts';
 import { instancePaths, type InstancePaths } from './layout.ts';
 import { readLogs } from './logs.ts';
-import type { Machine } from './machine.ts';
-import { controlConnection } from './monitor.ts';
-import { isErrno, readOrNull } from './processes.ts';
+import type { Machine, Owner } from './machine.ts';
+import { isErrno, noneOf, readOrNull } from './processes.ts';
+import { chown, mkdir, readFile, rename, rmdir, writeFile } from './root-files.ts';
 import { quoted } from './settings.ts';
-import { run } from './run.ts';
 import { findServer, phaseOf } from './server.ts';
+import {
+  copyInto,
+  entryExists,
+  listEntries,
+  missingOrUnsafe,
+  openFile,
+  readBytes,
+  readTextIfSafe,
+  removeEntry,
+  statEntry,
+  UnsafeEntry,
+  writeText,
+} from './service-files.ts';
+import { closeSession, openSuperuserSession } from './superuser.ts';
 import { endOfRecord, endOfWal, lastCommitMs, newestTimeline, parseLsn, walFileName } from './wal.ts';
 
 /** What is asked for cannot be done at this moment, and will be in the next. */
@@ -78,7 +90,7 @@ const OF_THE_SERVER_AND_WAL: Exclusions = { ...OF_THE_SERVER, contentsOf: [...OF
  * @param unfinished the instance being made
  */
 export async function noteBirth(unfinished: InstancePaths, template: string, systemIdentifier: bigint): Promise<void> {
-  const wal = (await readdir(join(unfinished.data, 'pg_wal'))).filter(isWalFile).toSorted();
+  const wal = (await listEntries(join(unfinished.data, 'pg_wal'))).filter(isWalFile).toSorted();
   const takenMs = Date.now();
   const id = snapshotId(takenMs);
   await mkdir(join(unfinished.snapshots, id), { mode: 0o710 });
@@ -95,15 +107,15 @@ export async function noteBirth(unfinished: InstancePaths, template: string, sys
 }
 
 /** Takes a snapshot of a running service. */
-export async function takeSnapshot(machine: Machine, paths: InstancePaths): Promise<Snapshot> {
+export async function takeSnapshot(machine: Machine, owner: Owner | null, paths: InstancePaths): Promise<Snapshot> {
   const id = snapshotId(Date.now());
   const unfinished = join(paths.snapshots, `${id}.new`);
   await removeTree(unfinished, machine.cloneMethod);
   await mkdir(unfinished, { mode: 0o710 });
-  if (machine.owner !== null) await chown(unfinished, 0, machine.owner.gid);
+  if (owner !== null) await chown(unfinished, 0, owner.gid);
   try {
     // Begun anew from a checkpoint, it needs nothing of the archive from before: there may be a hole in it.
-    const taken = await cloneRunning(machine, paths, join(unfinished, 'data'), true);
+    const taken = await cloneRunning(machine, owner, paths, join(unfinished, 'data'), true);
     const snapshot: Snapshot = {
       id,
       kind: 'scheduled',
@@ -130,12 +142,18 @@ type Taken = { endedMs: number; firstWal: string; walPosition: string };
 /**
  * Clones the data directory of a running server so that the clone recovers to this moment, or a later one, by itself.
  *
+ * @param owner who owns the clone
  * @param atCheckpoint whether its recovery begins with a checkpoint made for it, where it could do with an older one
  */
-export async function cloneRunning(machine: Machine, paths: InstancePaths, target: string, atCheckpoint = false): Promise<Taken> {
-  const client = new Client(controlConnection(paths, await portOf(paths), 'howdah backup'));
-  client.on('error', () => undefined); // the statement under way is told
-  await client.connect().catch((error: unknown) => {
+export async function cloneRunning(
+  machine: Machine,
+  owner: Owner | null,
+  paths: InstancePaths,
+  target: string,
+  atCheckpoint = false,
+): Promise<Taken> {
+  const where = { server: paths, port: await portOf(paths), name: 'howdah backup', limitMs: BACKUP_LIMIT_MS };
+  const client = await openSuperuserSession(where).catch((error: unknown) => {
     throw new EngineUnavailable(`no connection to the server of ${paths.root}: ${error instanceof Error ? error.message : String(error)}`, {
       cause: error,
     });
@@ -143,12 +161,14 @@ export async function cloneRunning(machine: Machine, paths: InstancePaths, targe
   try {
     // What was made before btrfs-progs were there is no subvolume, and is cloned file by file.
     return machine.cloneMethod === 'subvolume' && (await isSubvolume(paths.data))
-      ? await cloneAtOnce(client, machine, paths, target, atCheckpoint)
-      : await cloneDuringBackup(client, machine, paths, target);
+      ? await cloneAtOnce(client, machine, owner, paths, target, atCheckpoint)
+      : await cloneDuringBackup(client, machine, owner, paths, target);
   } finally {
-    await client.end();
+    await closeSession(client);
   }
 }
+/** A checkpoint of a large server writes for minutes. */
+const BACKUP_LIMIT_MS = 1_800_000;
 
 /** With more WAL than this since its last checkpoint, a server is given one before it is cloned: the clone's recovery would take longer. */
 const REPLAY_MAX_BYTES = 64 * 1024 ** 2;
@@ -157,7 +177,14 @@ const REPLAY_MAX_BYTES = 64 * 1024 ** 2;
  * All files at the same moment: what a crash of the machine would leave, less what the server has not written yet. The clone recovers as
  * after one ([PG] 25.2: a consistent snapshot of the file system); it needs no backup, and the parent mostly not even a checkpoint.
  */
-async function cloneAtOnce(client: Client, machine: Machine, paths: InstancePaths, target: string, atCheckpoint: boolean): Promise<Taken> {
+async function cloneAtOnce(
+  client: Client,
+  machine: Machine,
+  owner: Owner | null,
+  paths: InstancePaths,
+  target: string,
+  atCheckpoint: boolean,
+): Promise<Taken> {
   // On the timeline of a checkpoint from before its promotion, a server's log cannot be followed from file to file.
   const { rows } = await client.query<{ old: boolean }>(
     `select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn) > $1
@@ -171,42 +198,49 @@ async function cloneAtOnce(client: Client, machine: Machine, paths: InstancePath
   const state = await client.query<{ first: string; lsn: string }>(
     'select redo_wal_file as first, pg_current_wal_flush_lsn()::text as lsn from pg_control_checkpoint()',
   );
-  await cloneTree(paths.data, target, machine.cloneMethod, machine.owner, OF_THE_SERVER);
+  await cloneTree(paths.data, target, machine.cloneMethod, owner, OF_THE_SERVER);
   const [{ first, lsn } = { first: '', lsn: '' }] = state.rows;
   return { endedMs: Date.now(), firstWal: first, walPosition: lsn };
 }
 
 /** File by file while the server writes: the WAL of that time makes them fit together. */
-async function cloneDuringBackup(client: Client, machine: Machine, paths: InstancePaths, target: string): Promise<Taken> {
+async function cloneDuringBackup(
+  client: Client,
+  machine: Machine,
+  owner: Owner | null,
+  paths: InstancePaths,
+  target: string,
+): Promise<Taken> {
   await assertSpace(machine, paths);
   await client.query("select pg_backup_start('howdah', fast => true)");
-  await cloneTree(paths.data, target, machine.cloneMethod, machine.owner, OF_THE_SERVER_AND_WAL);
+  await cloneTree(paths.data, target, machine.cloneMethod, owner, OF_THE_SERVER_AND_WAL);
   const { rows } = await client.query<{ labelfile: string; lsn: string; wal: string }>(
     'select labelfile, lsn::text as lsn, pg_walfile_name(lsn) as wal from pg_backup_stop(wait_for_archive => false)',
   );
   const [stopped] = rows;
   const firstWal = /\(file ([0-9A-F]{24})\)/.exec(stopped?.labelfile ?? '')?.[1];
   if (stopped === undefined || firstWal === undefined) throw new Error('pg_backup_stop answered without a label');
-  await copyWalFiles(machine, paths, firstWal, stopped.wal, target);
-  await writeOwned(machine, join(target, 'backup_label'), stopped.labelfile);
+  await copyWalFiles(owner, paths, firstWal, stopped.wal, target);
+  await writeOwned(owner, join(target, 'backup_label'), stopped.labelfile);
   return { endedMs: Date.now(), firstWal, walPosition: stopped.lsn };
 }
 
 /** Copies WAL files of a running server into the data directory of its clone, from one to another. */
-export async function copyWalFiles(machine: Machine, paths: InstancePaths, first: string, last: string, target: string): Promise<void> {
-  for (let wal = first; wal <= last; wal = nextWalFile(wal)) await copyWal(machine, paths, wal, target);
+export async function copyWalFiles(owner: Owner | null, paths: InstancePaths, first: string, last: string, target: string): Promise<void> {
+  // Their names come from the server, which may say anything; they become paths.
+  if (!isWalFile(first) || !isWalFile(last)) throw new Error('the server named no WAL files');
+  for (let wal = first; wal <= last; wal = nextWalFile(wal)) await copyWal(owner, paths, wal, target);
 }
 
 /** A WAL file that is still in place, or has been archived meanwhile. */
-async function copyWal(machine: Machine, paths: InstancePaths, wal: string, target: string): Promise<void> {
+async function copyWal(owner: Owner | null, paths: InstancePaths, wal: string, target: string): Promise<void> {
   const to = join(target, 'pg_wal', wal);
   try {
-    await copyFile(join(paths.data, 'pg_wal', wal), to);
+    await copyInto(join(paths.data, 'pg_wal', wal), to, owner);
   } catch (error) {
     if (!isErrno(error, 'ENOENT')) throw error;
-    await copyFile(join(paths.archive, wal), to);
+    await copyInto(join(paths.archive, wal), to, owner);
   }
-  if (machine.owner !== null) await chown(to, machine.owner.uid, machine.owner.gid);
 }
 
 async function assertSpace(machine: Machine, paths: InstancePaths): Promise<void> {
@@ -223,17 +257,18 @@ async function assertSpace(machine: Machine, paths: InstancePaths): Promise<void
  */
 export async function forkData(
   machine: Machine,
+  owner: Owner | null,
   parent: InstancePaths,
   target: string,
   origin: Origin,
   writeMark: () => Promise<void>,
 ): Promise<string> {
-  if (origin.strategy === 'NOW') return forkNow(machine, parent, target);
+  if (origin.strategy === 'NOW') return forkNow(machine, owner, parent, target);
   const snapshots = await listSnapshots(parent);
   if (origin.strategy === 'LAST_SNAPSHOT') {
     const [newest] = snapshots;
-    if (newest === undefined) return forkNow(machine, parent, target); // not even its first snapshot: it is as young as that
-    await materialise(machine, parent, newest, target);
+    if (newest === undefined) return forkNow(machine, owner, parent, target); // not even its first snapshot: it is as young as that
+    await materialise(machine, owner, parent, newest, target);
     return `snapshot of ${new Date(newest.takenMs).toISOString()}, by ${machine.cloneMethod}`;
   }
   const targetTime = origin.targetTime ?? '';
@@ -246,49 +281,54 @@ export async function forkData(
   if (hole !== null && latestMs < Date.parse(targetTime)) {
     throw new Error(`WAL file ${hole} is missing from the archive: nothing after ${new Date(latestMs).toISOString()} can be reached`);
   }
-  await materialise(machine, parent, base, target);
-  await writeOwned(machine, join(target, 'postgresql.auto.conf'), recoveryConf(parent, target, targetTime));
-  await writeOwned(machine, join(target, 'recovery.signal'), '');
+  await materialise(machine, owner, parent, base, target);
+  await copyWalFrom(machine, owner, parent, base.firstWal, target);
+  await writeOwned(owner, join(target, 'postgresql.auto.conf'), forkRecoveryConf(targetTime));
+  await writeOwned(owner, join(target, 'recovery.signal'), '');
   return `snapshot of ${new Date(base.takenMs).toISOString()}, by ${machine.cloneMethod}, to be rolled forward to ${targetTime}`;
 }
 
-async function forkNow(machine: Machine, parent: InstancePaths, target: string): Promise<string> {
+async function forkNow(machine: Machine, owner: Owner | null, parent: InstancePaths, target: string): Promise<string> {
   const begun = Date.now();
   const server = await findServer(parent);
   if (server === null) {
     await assertSpace(machine, parent);
-    const before = await readControl(parent);
-    await cloneTree(parent.data, target, machine.cloneMethod, machine.owner, OF_THE_SERVER);
+    const before = await readControl(parent.data);
+    await cloneTree(parent.data, target, machine.cloneMethod, owner, OF_THE_SERVER);
     // Every start and every end of a server is noted in its control file.
-    const lay = (await findServer(parent)) === null && (await readControl(parent)).equals(before);
+    const lay = (await findServer(parent)) === null && (await readControl(parent.data)).equals(before);
     if (!lay) throw new NotYet('its parent was started meanwhile');
-    await writeOwned(machine, join(target, 'postgresql.auto.conf'), '');
+    await writeOwned(owner, join(target, 'postgresql.auto.conf'), '');
     return `by ${machine.cloneMethod} of the paused parent in ${Date.now() - begun} ms`;
   }
   if ((await phaseOf(parent)) !== 'ready') throw new NotYet('its parent is starting or stopping');
   try {
-    await cloneRunning(machine, parent, target);
+    await cloneRunning(machine, owner, parent, target);
   } catch (error) {
     // A parent that was stopped meanwhile is cloned when it lies still.
     const still = await findServer(parent);
     if (still === null || (await phaseOf(parent)) !== 'ready') throw new NotYet('its parent is starting or stopping', { cause: error });
     throw error;
   }
-  await writeOwned(machine, join(target, 'postgresql.auto.conf'), '');
+  await writeOwned(owner, join(target, 'postgresql.auto.conf'), '');
   return `by ${machine.cloneMethod} of the running parent in ${Date.now() - begun} ms`;
 }
 
-const readControl = (paths: InstancePaths): Promise<Buffer> => readFile(join(paths.data, 'global', 'pg_control'));
-
 /** Makes a data directory of a snapshot. */
-export async function materialise(machine: Machine, paths: InstancePaths, snapshot: Snapshot, target: string): Promise<void> {
+export async function materialise(
+  machine: Machine,
+  owner: Owner | null,
+  paths: InstancePaths,
+  snapshot: Snapshot,
+  target: string,
+): Promise<void> {
   if (snapshot.template === null) {
-    await cloneTree(join(paths.snapshots, snapshot.id, 'data'), target, machine.cloneMethod, machine.owner);
+    await cloneTree(join(paths.snapshots, snapshot.id, 'data'), target, machine.cloneMethod, owner);
   } else {
-    await cloneTree(instancePaths(join(machine.layout.templates, snapshot.template)).data, target, machine.cloneMethod, machine.owner);
+    await cloneTree(instancePaths(join(machine.layout.templates, snapshot.template)).data, target, machine.cloneMethod, owner);
     await writeSystemIdentifier(target, BigInt(snapshot.systemIdentifier ?? '0'));
   }
-  await writeOwned(machine, join(target, 'postgresql.auto.conf'), '');
+  await writeOwned(owner, join(target, 'postgresql.auto.conf'), '');
 }
 
 /**
@@ -297,20 +337,95 @@ export async function materialise(machine: Machine, paths: InstancePaths, snapsh
  *
  * @param data the data directory that rolls forward; commands run in it, and relative paths need no quoting
  */
-export function recoveryConf(parent: InstancePaths, data: string, targetTime: string | null): string {
+export function recoveryConf(parent: InstancePaths, data: string): string {
   const archived = `"${relative(data, parent.archive)}/%f"`;
   const inPlace = `"${relative(data, parent.data)}/pg_wal/%f"`;
   const quiet = '2>/dev/null';
   const command = `cp ${archived} "%p" ${quiet} || { cp ${inPlace} "%p" ${quiet} && test ! -e ${archived}; } || cp ${archived} "%p" ${quiet}`;
+  return recoverySettings(command);
+}
+
+/**
+ * Rolls a fork forward over WAL that {@link copyWalFrom} has put into its own directory: its server cannot read its parent's. A command has
+ * to be there, and finds nothing, so that PostgreSQL looks into pg_wal.
+ */
+function forkRecoveryConf(targetTime: string | null): string {
+  return recoverySettings('false', ...(targetTime === null ? [] : [`recovery_target_time = ${quoted(numericOffset(targetTime))}`]));
+}
+
+function recoverySettings(command: string, ...target: readonly string[]): string {
   return [
     `restore_command = ${quoted(command)}`,
-    ...(targetTime === null ? [] : [`recovery_target_time = ${quoted(numericOffset(targetTime))}`]),
+    ...target,
     "recovery_target_action = 'promote'",
     // Nobody gets in before it is promoted.
     'hot_standby = off',
     '',
   ].join('\n');
 }
+
+/**
+ * Gives a data directory the WAL that a service has written from a file on, of whichever timeline, archived or not yet, and the history of
+ * its timelines.
+ *
+ * @param first null: all there is
+ */
+async function copyWalFrom(
+  machine: Machine,
+  owner: Owner | null,
+  { data, archive }: InstancePaths,
+  first: string | null,
+  target: string,
+): Promise<void> {
+  const inPlace = join(data, 'pg_wal');
+  const isNeeded = (name: string): boolean => isHistory(name) || (isWalFile(name) && name.slice(8) >= (first ?? '').slice(8));
+  // In this order: a file goes from here to the archive, and is missed in neither.
+  const places = [inPlace, archive].map(async (directory) => (await entriesOf(directory)).filter(isNeeded));
+  const [there = [], archived = []] = await Promise.all(places);
+  const names = [...new Set([...archived, ...there])].toSorted();
+  if (machine.cloneMethod === 'copy') await assertSpaceFor(names.length * WAL_FILE_BYTES, target);
+  // A snapshot of a server that ran comes without it.
+  const status = join(target, 'pg_wal', 'archive_status');
+  await mkdir(status, { recursive: true, mode: 0o700 });
+  if (owner !== null) await chown(status, owner.uid, owner.gid);
+  for (const name of names) {
+    const to = join(target, 'pg_wal', name);
+    const copied = await copyNeeded(join(archive, name), join(inPlace, name), to, name, owner);
+    if (!copied) continue;
+    // It is the parent's to archive, not the fork's.
+    await writeOwned(owner, join(status, `${name}.done`), '');
+  }
+}
+
+/** One that was archived while it was copied may have been written over meanwhile: then the archive has it. @returns whether there is one */
+async function copyNeeded(archived: string, inPlace: string, to: string, name: string, owner: Owner | null): Promise<boolean> {
+  const copy = async (from: string): Promise<boolean> =>
+    copyInto(from, to, owner).then(
+      () => true,
+      (error: unknown) => {
+        if (isErrno(error, 'ENOENT')) return false;
+        throw error;
+      },
+    );
+  if (await copy(archived)) return true;
+  const copied = (isHistory(name) || (await holdsItsName(inPlace, name))) && (await copy(inPlace));
+  return (await copy(archived)) || copied;
+}
+
+/** Whether a file in place has been begun: one that was recycled has the contents of an older one still. */
+async function holdsItsName(path: string, wal: string): Promise<boolean> {
+  const file = await openFile(path).catch(noneOf('ENOENT'));
+  if (file === null) return false;
+  try {
+    const { buffer } = await file.read(Buffer.alloc(16), 0, 16, 0);
+    // xlp_pageaddr (PostgreSQL source: src/include/access/xlog_internal.h)
+    return walFileName(0, buffer.readBigUInt64LE(8)).slice(8) === wal.slice(8);
+  } finally {
+    await file.close();
+  }
+}
+
+const isHistory = (name: string): boolean => /^[0-9A-F]{8}\.history$/.test(name);
 
 /** Names of time zones, even Z, are not known yet when the server reads this. */
 function numericOffset(moment: string): string {
@@ -328,6 +443,7 @@ const ENDED_EARLY = 'recovery ended before configured recovery target was reache
  */
 export async function recoverOn(
   machine: Machine,
+  owner: Owner | null,
   paths: InstancePaths,
   parent: InstancePaths,
   targetTime: string,
@@ -343,11 +459,14 @@ export async function recoverOn(
     ((await isBeforeHole(parent, targetTime, parseLsn(end))) ||
       // One that runs writes more in a moment.
       ((await findServer(parent)) === null && (await isLastRecord(parent, parseLsn(end)))));
-  if (!all) await writeMark();
-  const conf = all
-    ? `${recoveryConf(parent, paths.data, null)}recovery_target_lsn = ${quoted(end)}\n`
-    : recoveryConf(parent, paths.data, targetTime);
-  await writeOwned(machine, join(paths.data, 'postgresql.auto.conf'), conf);
+  if (!all) {
+    await writeMark();
+    // What it has already may have been copied as it was being written.
+    const first = end === undefined ? null : walFileName(0, parseLsn(end));
+    await copyWalFrom(machine, owner, parent, first, paths.data);
+  }
+  const conf = all ? `${forkRecoveryConf(null)}recovery_target_lsn = ${quoted(end)}\n` : forkRecoveryConf(targetTime);
+  await writeOwned(owner, join(paths.data, 'postgresql.auto.conf'), conf);
 }
 
 /** Whether a point in time is before a hole in the archive, and a record of the log in the last file before it. */
@@ -369,21 +488,17 @@ async function isLastRecord({ data }: InstancePaths, begin: bigint): Promise<boo
  * Archives what a primary that died had written whole and not archived yet: those who follow it take it for archived. To be done before its
  * data is taken away.
  */
-export async function archiveLeftovers(machine: Machine, { data, archive }: InstancePaths): Promise<void> {
-  const status = await readdir(join(data, 'pg_wal', 'archive_status')).catch(() => []);
-  for (const name of status.filter((entry) => entry.endsWith('.ready')).map((entry) => entry.slice(0, -'.ready'.length))) {
-    if (existsSync(join(archive, name))) continue;
-    const unfinished = join(archive, `${name}.new`);
-    await copyFile(join(data, 'pg_wal', name), unfinished);
-    if (machine.owner !== null) await chown(unfinished, machine.owner.uid, machine.owner.gid);
-    await run('sync', [unfinished]);
-    await renameDurably(unfinished, join(archive, name));
+export async function archiveLeftovers(owner: Owner | null, { data, archive }: InstancePaths): Promise<void> {
+  const status = await listEntries(join(data, 'pg_wal', 'archive_status')).catch(noneOf('ENOENT', 'ENOTDIR'));
+  const waiting = (status ?? []).flatMap((entry) => /^([0-9A-F]{8}[0-9A-F.a-z]*)\.ready$/.exec(entry)?.[1] ?? []);
+  for (const name of waiting) {
+    if (!entryExists(join(archive, name))) await copyInto(join(data, 'pg_wal', name), join(archive, name), owner, true);
   }
 }
 
 /** Takes away what a fork needed to recover: it archives for itself now. */
-export async function forgetRecovery(machine: Machine, paths: InstancePaths): Promise<void> {
-  await writeOwned(machine, join(paths.data, 'postgresql.auto.conf'), '');
+export async function forgetRecovery(owner: Owner | null, paths: InstancePaths): Promise<void> {
+  await writeOwned(owner, join(paths.data, 'postgresql.auto.conf'), '');
 }
 
 // ── the window ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -451,7 +566,7 @@ const lastCommits = new Map<string, number | null>();
 async function lastCommitIn(path: string): Promise<number | null> {
   const known = lastCommits.get(path);
   if (known !== undefined) return known;
-  const contents = await readFile(path).catch(() => null);
+  const contents = await readBytes(path, WAL_FILE_BYTES).catch(() => null);
   if (contents === null) return null;
   const ms = lastCommitMs(contents);
   // A damaged file may say anything.
@@ -492,7 +607,7 @@ async function lookAtWal(paths: InstancePaths): Promise<(snapshot: Snapshot) => 
     return null;
   };
   const lastWrittenMs = async () =>
-    (await findServer(paths)) === null ? (await stat(join(paths.data, 'global', 'pg_control'))).mtimeMs : Date.now();
+    (await findServer(paths)) === null ? (statEntry(join(paths.data, 'global', 'pg_control'))?.mtimeMs ?? 0) : Date.now();
   let endMs: Promise<number> | null = null;
   return async ({ firstWal, takenMs }) => {
     const first = onItsTimeline(firstWal, history);
@@ -531,12 +646,14 @@ async function walFilesIn(directory: string): Promise<Set<string>> {
 /** Why the archive of a service does not get on; null: it does. */
 export async function archiveProblem(paths: InstancePaths): Promise<string | null> {
   if ((await entriesOf(paths.root)).length === 0) return null; // it is being made
-  const unreadable = await readdir(paths.archive).then(
-    () => null,
-    (error: unknown) => (error instanceof Error ? error.message : String(error)),
-  );
+  const unreadable = await listEntries(paths.archive).then(() => null, said);
   const stays = 'WAL stays in pg_wal meanwhile, which grows until this is mended or the disk is full';
   if (unreadable !== null) return `the archive ${paths.archive} cannot be read: ${unreadable}; ${stays}`;
+  const unsafe = await listEntries(join(paths.data, 'pg_wal', 'archive_status')).then(
+    () => null,
+    (error: unknown) => (error instanceof UnsafeEntry ? error.message : null),
+  );
+  if (unsafe !== null) return `the WAL of the service cannot be read: ${unsafe}`;
   const waiting = await oldestWaiting(paths);
   if (waiting !== null && Date.now() - waiting.sinceMs > ARCHIVE_PATIENCE_MS) {
     const query = { sinceMs: waiting.sinceMs, untilMs: null, cursor: null, search: [paths.archive], severities: ['ERROR'], limit: 1 };
@@ -546,6 +663,8 @@ export async function archiveProblem(paths: InstancePaths): Promise<string | nul
   }
   return missingWal(await reaches(paths, await listSnapshots(paths)));
 }
+
+const said = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /** What cannot be reached for want of WAL files; null: everything can. @param intervals newest first */
 export function missingWal(intervals: readonly Interval[]): string | null {
@@ -577,20 +696,16 @@ async function oldestWaiting(paths: InstancePaths): Promise<{ wal: string; since
   const directory = join(paths.data, 'pg_wal', 'archive_status');
   const [first] = (await entriesOf(directory)).filter((name) => name.endsWith('.ready')).toSorted();
   // It may be archived at this moment.
-  const noted = first === undefined ? null : await stat(join(directory, first)).catch(nothingThere);
+  const noted = first === undefined ? null : statEntry(join(directory, first));
   return first === undefined || noted === null ? null : { wal: first.replace(/\.ready$/, ''), sinceMs: noted.mtimeMs };
 }
 
 /** What a directory holds; nothing where there is none. */
 async function entriesOf(directory: string): Promise<string[]> {
-  return (await readdir(directory).catch(nothingThere)) ?? [];
+  return (await listEntries(directory).catch(missingOrUnsafe)) ?? [];
 }
 
-/** Null for the error of looking at what is not there; any other goes on. */
-function nothingThere(error: unknown): null {
-  if (isErrno(error, 'ENOENT', 'ENOTDIR')) return null;
-  throw error;
-}
+const WAL_FILE_BYTES = 16 * 1024 ** 2;
 
 /** Where each timeline before the newest ended: its number, as in the names of its files, and the file in which the next one begins. */
 type History = { timeline: string; nextBegins: string }[];
@@ -598,15 +713,25 @@ type History = { timeline: string; nextBegins: string }[];
 /** What the history file of the newest timeline says; a service that never failed over has none. */
 async function timelineHistory(paths: InstancePaths, newest: string): Promise<History> {
   const name = `${newest.slice(0, 8)}.history`;
-  const text = (await readOrNull(join(paths.archive, name))) ?? (await readOrNull(join(paths.data, 'pg_wal', name))) ?? '';
+  const text = readTextIfSafe(join(paths.archive, name)) ?? readTextIfSafe(join(paths.data, 'pg_wal', name)) ?? '';
+  return parseHistory(text, Number.parseInt(newest.slice(0, 8), 16));
+}
+
+/**
+ * A history file as it is written: timelines in ascending order, before the newest. Where it says otherwise, nothing is taken from it: files
+ * would follow each other in a circle.
+ */
+export function parseHistory(text: string, newest: number): History {
   const lines = text.split('\n').flatMap((line) => /^\s*(\d+)\s+([0-9A-F]+\/[0-9A-F]+)/.exec(line) ?? []);
   const entries = Array.from({ length: lines.length / 3 }, (_, index) => ({
     timeline: Number(lines[index * 3 + 1]),
     end: lines[index * 3 + 2] ?? '',
   }));
+  const next = (index: number): number => entries[index + 1]?.timeline ?? newest;
+  if (!entries.every(({ timeline }, index) => timeline < next(index))) return [];
   return entries.map(({ timeline, end }, index) => ({
     timeline: walFileName(timeline, 0n).slice(0, 8),
-    nextBegins: walFileName(entries[index + 1]?.timeline ?? Number.parseInt(newest.slice(0, 8), 16), parseLsn(end)),
+    nextBegins: walFileName(next(index), parseLsn(end)),
   }));
 }
 
@@ -643,9 +768,9 @@ export async function pruneBackups(
   }
   const oldestKept = snapshots[dropped.length === 0 ? snapshots.length - 1 : base];
   if (oldestKept === undefined) return;
-  for (const wal of await readdir(paths.archive)) {
+  for (const wal of await listEntries(paths.archive)) {
     // What a timeline had begun when the next one took over is archived as partial: the next one's file has it too.
-    if (isWalFile(wal.replace(/\.partial$/, '')) && wal < oldestKept.firstWal) await rm(join(paths.archive, wal), { force: true });
+    if (isWalFile(wal.replace(/\.partial$/, '')) && wal < oldestKept.firstWal) await removeEntry(join(paths.archive, wal));
   }
 }
 
@@ -654,23 +779,27 @@ export async function pruneBackups(
  * in it. What lies below the service's own directory goes with that.
  */
 export async function removeLinkedArchive(paths: InstancePaths): Promise<void> {
-  const info = await lstat(paths.archive).catch(nothingThere);
+  const info = await lstat(paths.archive).catch(noneOf('ENOENT', 'ENOTDIR'));
   if (info?.isSymbolicLink() !== true) return;
-  const target = await realpath(paths.archive).catch(nothingThere);
+  const target = await realpath(paths.archive).catch(noneOf('ENOENT', 'ENOTDIR'));
   if (target === null) return; // a disk that is not there
   for (const name of await entriesOf(target)) {
-    if (isWalFile(name.slice(0, 24)) || /^[0-9A-F]{8}\.history$|^archtemp\./.test(name)) await rm(join(target, name), { force: true });
+    if (isWalFile(name.slice(0, 24)) || /^[0-9A-F]{8}\.history$|^archtemp\./.test(name)) await removeEntry(join(target, name));
   }
   await rmdir(target).catch((error: unknown) => {
     if (!isErrno(error, 'ENOTEMPTY', 'EBUSY', 'ENOENT')) throw error;
   });
 }
 
-/** Newest first. */
+/**
+ * Newest first, by WAL: a snapshot that was taken while the clock was ahead is dated later than those after it. The initial snapshot, which
+ * has no position, is the oldest.
+ */
 export async function listSnapshots(paths: InstancePaths): Promise<KeptSnapshot[]> {
   const entries = (await entriesOf(paths.snapshots)).filter((entry) => !entry.endsWith('.new'));
   const read = await Promise.all(entries.map((entry) => readSnapshot(paths, entry)));
-  return read.filter((snapshot) => snapshot !== null).toSorted((a, b) => b.takenMs - a.takenMs);
+  const position = ({ walPosition }: KeptSnapshot): bigint => (walPosition === '' ? -1n : parseLsn(walPosition));
+  return read.filter((snapshot) => snapshot !== null).toSorted((a, b) => Number(position(b) - position(a)) || b.takenMs - a.takenMs);
 }
 
 async function readSnapshot(paths: InstancePaths, id: string): Promise<KeptSnapshot | null> {
@@ -754,7 +883,6 @@ export async function portOf(paths: InstancePaths): Promise<number> {
   return port;
 }
 
-export async function writeOwned(machine: Machine, path: string, text: string): Promise<void> {
-  await writeFile(path, text, { mode: 0o600, flush: true });
-  if (machine.owner !== null) await chown(path, machine.owner.uid, machine.owner.gid);
+export async function writeOwned(owner: Owner | null, path: string, text: string): Promise<void> {
+  await writeText(path, text, owner);
 }

@@ -6,13 +6,15 @@ export function bareMachine(layout: Layout): Machine {
   return {
     layout,
     owner: null,
-    controlUsers: [],
+    isolation: { isolated: false, why: 'a test' },
     namespaces: 'none',
+    sandbox: { way: 'none', note: '' },
     cloneMethod: 'copy',
     limits: { kind: 'none', why: 'a test' },
     installations: { usable: [], tooOld: [] },
     pgbouncer: null,
     networks: { way: 'address', note: '' },
+    egress: { refused: false, note: '' },
     networkPrefix: 'none-',
   };
 }

@@ -2,8 +2,8 @@
  * The checksums of a stopped cluster's pages, checked as `pg_checksums --check` does, which not every installation brings.
  * PostgreSQL source: src/include/storage/checksum_impl.h, src/bin/pg_checksums/pg_checksums.c.
  */
-import { open, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { listEntries, openFile } from './service-files.ts';
 
 export const PAGE_BYTES = 8192;
 /** A relation of more than 1 GB is cut into files of so many pages. */
@@ -56,7 +56,7 @@ function mix(lane: number, word: number): void {
 export async function checkPages(dataDirectory: string, signal: AbortSignal): Promise<{ files: number; pages: number }> {
   let [files, pages] = [0, 0];
   for (const directory of ['global', ...(await databaseDirectories(dataDirectory))]) {
-    for (const name of (await readdir(join(dataDirectory, directory))).filter(isRelationFile)) {
+    for (const name of (await listEntries(join(dataDirectory, directory))).filter(isRelationFile)) {
       signal.throwIfAborted();
       pages += await checkFile(dataDirectory, `${directory}/${name}`, signal);
       files += 1;
@@ -66,7 +66,7 @@ export async function checkPages(dataDirectory: string, signal: AbortSignal): Pr
 }
 
 async function databaseDirectories(dataDirectory: string): Promise<string[]> {
-  return (await readdir(join(dataDirectory, 'base'))).filter((name) => /^\d+$/.test(name)).map((name) => `base/${name}`);
+  return (await listEntries(join(dataDirectory, 'base'))).filter((name) => /^\d+$/.test(name)).map((name) => `base/${name}`);
 }
 
 /** A file of a relation: its number, perhaps a fork of it, perhaps a further part. */
@@ -76,7 +76,7 @@ function isRelationFile(name: string): boolean {
 
 async function checkFile(dataDirectory: string, path: string, signal: AbortSignal): Promise<number> {
   const firstBlock = Number(/\.(\d+)$/.exec(path)?.[1] ?? 0) * PAGES_PER_FILE;
-  const file = await open(join(dataDirectory, path), 'r');
+  const file = await openFile(join(dataDirectory, path));
   try {
     const buffer = Buffer.alloc(PAGES_PER_READ * PAGE_BYTES);
     for (let pages = 0; ;) {

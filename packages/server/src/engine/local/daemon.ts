@@ -5,16 +5,31 @@
  * other. It is given a pipe to hold as its standard input, which the kernel closes when it dies, whoever started it and however it
  * ended: whoever reads from the other end is told at once.
  */
-import { constants, openSync, readlinkSync } from 'node:fs';
-import { access, chown, mkdir, open, rename, rm, stat, truncate, writeFile } from 'node:fs/promises';
+import { constants, readlinkSync } from 'node:fs';
+import { access, stat } from 'node:fs/promises';
 import { Socket } from 'node:net';
-import { basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { launchDetached } from './detached.ts';
 import { wayTo, type Door } from './door.ts';
 import type { DaemonPaths } from './layout.ts';
-import type { Machine } from './machine.ts';
-import { allPids, argumentsOf, childrenOf, findProcess, readOrNull, signal, waitUntilGone, type Process } from './processes.ts';
+import type { Machine, Owner } from './machine.ts';
+import {
+  allPids,
+  argumentsOf,
+  childrenOf,
+  findProcess,
+  isErrno,
+  isOwnersProcess,
+  readEnd,
+  readOrNull,
+  signal,
+  waitUntilGone,
+  type Process,
+} from './processes.ts';
+import { chmod, chown, mkdir, open, rename, rm, truncate, writeFile } from './root-files.ts';
 import { lastLines, run } from './run.ts';
+import { encloseDaemon } from './sandbox.ts';
+import { openPipe, readTextIfSafe, removeEntry } from './service-files.ts';
 
 /** The programs, and the command that adds each. */
 export const PROGRAMS = {
@@ -47,9 +62,9 @@ export async function pathOfProgram(name: ProgramName): Promise<string | null> {
   return null;
 }
 
-/** A daemon's first process, if it runs. Its pid file holds its pid from before it began. */
+/** A daemon's first process, if it runs. Its pid file holds its pid from before it began; older releases wrote it into its own directory. */
 export async function findDaemon(paths: DaemonPaths): Promise<Process | null> {
-  const pid = Number((await readOrNull(paths.pidFile)) ?? '0');
+  const pid = Number((await readOrNull(paths.pidFile)) ?? readTextIfSafe(join(paths.root, 'pid')) ?? '0');
   return pid === 0 || (await directoryOf(pid)) !== paths.root ? null : findProcess(pid);
 }
 
@@ -71,32 +86,54 @@ async function directoryOf(pid: number): Promise<string | null> {
   const [program] = await argumentsOf(pid);
   if (program === undefined || !(basename(program) in PROGRAMS)) return null;
   try {
-    return readlinkSync(`/proc/${pid}/cwd`);
+    const directory = readlinkSync(`/proc/${pid}/cwd`);
+    return isOwnersProcess(pid, directory) ? directory : null;
   } catch {
     return null; // gone, or another user's
   }
 }
 
-/** Starts a daemon. Returns at once; the caller made sure that none runs, and asks it whether it is ready. */
-export async function launchDaemon(machine: Machine, paths: DaemonPaths, command: readonly string[], door: Door): Promise<void> {
-  await mkdir(paths.root, { recursive: true, mode: 0o700 });
-  if (machine.owner !== null) await chown(paths.root, machine.owner.uid, machine.owner.gid);
+/** A program and its arguments. */
+export type Command = readonly [string, ...string[]];
+
+/** Starts a daemon. Returns at once; the caller made sure that none runs, and asks it whether it is ready. @param mode of its directory */
+export async function launchDaemon(
+  machine: Machine,
+  owner: Owner | null,
+  paths: DaemonPaths,
+  [program, ...args]: Command,
+  door: Door,
+  mode = 0o700,
+): Promise<void> {
+  await mkdir(paths.root, { recursive: true, mode });
+  await chmod(paths.root, mode);
+  if (owner !== null) await chown(paths.root, owner.uid, owner.gid);
   await rm(paths.pidFile, { force: true });
   await rm(paths.lifeline, { force: true });
+  // Of an older release, by whose files the daemon would be looked for.
+  for (const name of ['pid', 'lifeline', 'log']) await removeEntry(join(paths.root, name));
   await run('mkfifo', ['-m', '600', paths.lifeline]);
   // For reading too, so that it opens without anybody at the other end.
   const lifeline = await open(paths.lifeline, 'r+');
   try {
     const { pidFile, log, root: cwd } = paths;
-    await launchDetached({ command, owner: machine.owner, cwd, pidFile, log, ...wayTo(door), input: lifeline.fd });
+    const own = dirname(cwd);
+    const enclosure = await encloseDaemon(machine, cwd, { program, own, others: [], config: join(own, 'config') });
+    const command = [program, ...args];
+    await launchDetached({ command, owner, cwd, pidFile, log, ...wayTo(door), enclosure, input: lifeline.fd });
   } finally {
     await lifeline.close();
   }
 }
 
+/** Takes away what is left of a daemon that has ended. */
+export async function removeDaemon({ root, conf, pidFile, lifeline, log }: DaemonPaths): Promise<void> {
+  for (const path of [root, conf, pidFile, lifeline, log]) await removeEntry(path);
+}
+
 /** Why a daemon ended: the end of what it said. */
 export async function whyDaemonEnded(paths: DaemonPaths): Promise<string> {
-  return lastLines((await readOrNull(paths.log)) ?? '') || 'it said nothing';
+  return lastLines((await readEnd(paths.log)) ?? '') || 'it said nothing';
 }
 
 /** Anybody can make a daemon complain: what it said is dropped when it is more than this. */
@@ -132,20 +169,30 @@ const KILL_DEADLINE_MS = 5000;
  * @param check looks at the file whose path it is given, and throws what is wrong with it
  */
 export async function replaceConfig(
-  machine: Machine,
+  owner: Owner | null,
   path: string,
   text: string,
   check: (path: string) => Promise<unknown>,
 ): Promise<void> {
   const unfinished = `${path}.new`;
-  await writeFile(unfinished, text, { mode: machine.owner === null ? 0o600 : 0o640, flush: true });
-  if (machine.owner !== null) await chown(unfinished, 0, machine.owner.gid);
+  await writeFile(unfinished, text, { mode: owner === null ? 0o600 : 0o640, flush: true });
+  if (owner !== null) await chown(unfinished, 0, owner.gid);
   try {
     await check(unfinished);
     await rename(unfinished, path);
   } catch (error) {
     await rm(unfinished, { force: true });
     throw error;
+  }
+}
+
+/** A pipe that a daemon holds open; that of one which an older release started is in its own directory. */
+function openLifeline(paths: DaemonPaths): number {
+  try {
+    return openPipe(paths.lifeline);
+  } catch (error) {
+    if (!isErrno(error, 'ENOENT')) throw error;
+    return openPipe(join(paths.root, 'lifeline'));
   }
 }
 
@@ -175,7 +222,7 @@ export function createDaemonWatch(changed: (id: string) => void) {
     /** Watches a daemon that runs. @returns whether it still runs, now that its end would be told */
     watch: async (id: string, paths: DaemonPaths): Promise<boolean> => {
       drop(paths);
-      const fd = openSync(paths.lifeline, constants.O_RDONLY | constants.O_NONBLOCK);
+      const fd = openLifeline(paths);
       const lifeline = new Socket({ fd, readable: true, writable: false });
       lifeline.on('error', () => undefined); // 'close' follows
       lifeline.once('close', () => {

@@ -50,6 +50,7 @@ export type HaStep =
   | { kind: 'switchOver'; to: number; why: string }
   | { kind: 'restart'; why: string }
   | { kind: 'moveToGateway' }
+  | { kind: 'own' }
   | { kind: 'move'; why: string }
   | { kind: 'admit' }
   | { kind: 'openGateway' }
@@ -80,6 +81,8 @@ export function haStepName(step: HaStep): string | null {
       return 'restart the primary';
     case 'moveToGateway':
       return 'put the gateway before the primary';
+    case 'own':
+      return `${STEP_NAME.own} and restart`;
     case 'move':
       return 'move the primary and the gateway';
     case 'admit':
@@ -122,7 +125,9 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
   if (first.directory === 'foreign') return on(primary.n, decide(spec, first));
   if (first.pooler !== null && (spec.pooler === null || spec.power === 'paused' || !first.pooler.placed))
     return on(primary.n, decide(spec, first));
-  if (spec.power === 'paused') return decidePaused(primary, others, seen.gateway);
+  if (spec.power === 'paused') return decidePaused(primary, others, seen);
+  // Its members follow each other by sockets that are their user's alone: they change it together.
+  if (!first.owned) return { kind: 'own' };
 
   const impostor = others.find(({ data, server }) => data === 'primary' && server !== null);
   if (impostor !== undefined) return { kind: 'fence', n: impostor.n };
@@ -152,7 +157,6 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
   const extra = others.find(({ n }) => !wanted.includes(n));
   if (extra !== undefined) return { kind: 'retire', n: extra.n };
   if (!seen.slotsCurrent) return { kind: 'setSlots' };
-  if (seen.rehearsed && ha.drill === null) return { kind: 'sweepDrill' };
   if (primary.server?.size === 'larger' || (primary.server?.size === 'smaller' && others.length === 0))
     return { kind: 'restart', why: 'for its new size' };
 
@@ -165,6 +169,8 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
   }
   const late = others.find(({ streaming }) => !streaming);
   if (late !== undefined) return on(late.n, { kind: 'wait', why: `member ${late.n} is catching up with the primary`, waitMs: 20 });
+  // Commits of the drill's writer wait for the standbys, and hold locks meanwhile: not before these are back.
+  if (seen.rehearsed && ha.drill === null) return { kind: 'sweepDrill' };
   const [successor] = others;
   if (successor !== undefined) {
     if (primary.server?.size === 'smaller') return { kind: 'switchOver', to: successor.n, why: 'for its new size' };
@@ -175,11 +181,11 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
 }
 
 /** The primary goes first: as it ends it sends all it has to the others. */
-function decidePaused(primary: MemberSeen, others: readonly MemberSeen[], gateway: GatewaySeen): HaStep {
+function decidePaused(primary: MemberSeen, others: readonly MemberSeen[], { gateway, primary: { owned } }: MembersSeen): HaStep {
   const running = [primary, ...others].find(({ server }) => server !== null);
   if (running !== undefined) return { kind: 'server', n: running.n, step: { kind: 'stop', mode: 'fast', why: 'paused' } };
   if (gateway.running) return { kind: 'closeGateway', why: 'paused' };
-  return { kind: 'server', n: primary.n, step: { kind: 'settled' } };
+  return { kind: 'server', n: primary.n, step: { kind: owned ? 'settled' : 'own' } };
 }
 
 /** What one that follows needs; null: nothing. */

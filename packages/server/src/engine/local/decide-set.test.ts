@@ -6,6 +6,7 @@ const spec = (more: Partial<ServiceSpec> = {}): ServiceSpec => ({
   id: 'abcdefghij',
   addons: [],
   size: 'shared',
+  storageGb: 10,
   power: 'running',
   endpoint: { host: 'localhost', port: 20000 },
   firstVerifier: null,
@@ -46,6 +47,7 @@ const CLOSED = { ...OPEN, running: false };
 /** A set of two in which all is well, but for what is given. */
 const seen = (first: Partial<NodeSeen> = {}, second: Partial<NodeSeen> = {}, more: Partial<SetSeen> = {}): SetSeen => ({
   directory: 'ours',
+  owned: true,
   nodes: [
     { ...NODE, ...first },
     { ...NODE, n: 2, ...second },

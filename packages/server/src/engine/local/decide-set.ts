@@ -26,10 +26,13 @@ export type SetSeen = {
   /** Whether the primary has a slot for each node. */
   slotsCurrent: boolean;
   pooler: PoolerSeen | null;
+  /** Whether its files belong to the user of the service that it follows. */
+  owned: boolean;
 };
 
 export type SetStep =
   | { kind: 'make' }
+  | { kind: 'own' }
   | { kind: 'server'; n: number; step: Step }
   | { kind: 'fence'; n: number }
   | { kind: 'openGateway' }
@@ -46,6 +49,8 @@ export function setStepName(step: SetStep): string | null {
   switch (step.kind) {
     case 'make':
       return 'make its directory';
+    case 'own':
+      return 'give its files to the user of its service';
     case 'server':
     case 'pooler': {
       const { step: own } = step;
@@ -85,6 +90,7 @@ export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
   if (seen.pooler?.placed === false) return { kind: 'pooler', step: { kind: 'stopPooler', why: placeWhy(spec) } };
   if (spec.power === 'paused') return decidePaused(seen, nothing);
   if (seen.directory === 'absent') return { kind: 'make' };
+  if (!seen.owned) return { kind: 'own' };
 
   const writer = seen.nodes.find(({ takesWrites, data, server }) => server !== null && (takesWrites || data === 'primary'));
   if (writer !== undefined) return { kind: 'fence', n: writer.n };
@@ -129,8 +135,9 @@ export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
   return { kind: 'restart', n: restart.n };
 }
 
-function decidePaused({ nodes, gateway }: SetSeen, nothing: (step: Step) => SetStep): SetStep {
+function decidePaused({ nodes, gateway, owned }: SetSeen, nothing: (step: Step) => SetStep): SetStep {
   const running = nodes.find(({ server }) => server !== null);
   if (running !== undefined) return { kind: 'server', n: running.n, step: { kind: 'stop', mode: 'fast', why: 'paused' } };
-  return gateway.running ? { kind: 'closeGateway', why: 'paused' } : nothing({ kind: 'settled' });
+  if (gateway.running) return { kind: 'closeGateway', why: 'paused' };
+  return owned ? nothing({ kind: 'settled' }) : { kind: 'own' };
 }

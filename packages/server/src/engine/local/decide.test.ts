@@ -7,6 +7,7 @@ const spec = (more: Partial<ServiceSpec> = {}): ServiceSpec => ({
   id: 'abcdefghij',
   addons: [],
   size: 'shared',
+  storageGb: 10,
   power: 'running',
   endpoint: { host: 'localhost', port: 20000 },
   firstVerifier: 'SCRAM',
@@ -33,6 +34,7 @@ const WELL: Observation = {
   silentMs: null,
   connected: true,
   limited: true,
+  owned: true,
   filesCurrent: true,
   certificateCurrent: true,
   pooler: null,
@@ -58,6 +60,20 @@ const TABLE: [string, ServiceSpec, Observation, Step][] = [
   ['down and ready to start', spec(), DOWN, { kind: 'start' }],
   ['down, never born', spec(), { ...DOWN, born: false }, { kind: 'start' }],
   ['down, and it shall be', PAUSED, { ...DOWN, filesCurrent: false }, { kind: 'settled' }],
+  ['down, of a user that it shares', spec(), { ...DOWN, owned: false, filesCurrent: false }, { kind: 'own' }],
+  ['down for good, of a user that it shares', PAUSED, { ...DOWN, owned: false }, { kind: 'own' }],
+  [
+    'up, of a user that it shares',
+    spec(),
+    { ...WELL, owned: false, filesCurrent: false },
+    { kind: 'stop', mode: 'fast', why: 'to run as a user of its own' },
+  ],
+  [
+    'its pooler is of a user that it shares',
+    POOLED,
+    { ...WELL, owned: false, pooler },
+    { kind: 'stopPooler', why: 'to run as a user of its own' },
+  ],
   ['up, and it shall not run', PAUSED, WELL, { kind: 'stop', mode: 'fast', why: 'paused' }],
   ['silent, and it shall not run', PAUSED, { ...WELL, silentMs: KILL_AFTER_MS }, { kind: 'stop', mode: 'fast', why: 'paused' }],
   ['silent for too long', spec(), { ...WELL, silentMs: KILL_AFTER_MS }, KILL],
@@ -182,6 +198,7 @@ const anyObservation: fc.Arbitrary<Observation> = fc
     server: anyServer,
     silentMs: fc.option(fc.nat({ max: 2 * KILL_AFTER_MS })),
     connected: fc.boolean(),
+    owned: fc.boolean(),
     limited: fc.boolean(),
     filesCurrent: fc.boolean(),
     certificateCurrent: fc.boolean(),
@@ -201,6 +218,7 @@ const anyObservation: fc.Arbitrary<Observation> = fc
     // A server is found through its directory; a watch is one on a server.
     server: seen.directory === 'ours' ? seen.server : null,
     born: seen.directory === 'ours' && seen.born,
+    owned: seen.owned || seen.directory !== 'ours',
     connected: seen.connected && seen.server !== null && seen.directory === 'ours',
     silentMs: seen.server !== null && seen.directory === 'ours' ? seen.silentMs : null,
   }));
@@ -222,7 +240,7 @@ function after(seen: Observation, step: Step, luck: boolean): Observation {
       return { ...seen, templateReady: true };
     case 'clone':
     case 'fork':
-      return { ...seen, directory: 'ours', born: false, filesCurrent: true, certificateCurrent: true };
+      return { ...seen, directory: 'ours', born: false, owned: true, filesCurrent: true, certificateCurrent: true };
     case 'writeFiles':
       return { ...seen, filesCurrent: true, certificateCurrent: true };
     case 'start':
@@ -235,6 +253,8 @@ function after(seen: Observation, step: Step, luck: boolean): Observation {
       return { ...seen, certificateCurrent: true };
     case 'reload':
       return { ...seen, filesCurrent: true };
+    case 'own':
+      return { ...seen, owned: true, filesCurrent: false };
     case 'endSessions':
       return { ...seen, strangers: 0 };
     case 'setFirstPassword':
@@ -274,6 +294,7 @@ test('from anything that can be seen, step by step, it settles as it shall be', 
           filesCurrent: true,
           certificateCurrent: true,
           limited: true,
+          owned: true,
           strangers: 0,
           ...(wanted.firstVerifier === null ? {} : { born: true }),
         });

@@ -16,6 +16,8 @@ export type Observation = {
   server: { phase: Phase; sizeCurrent: boolean; placed: boolean } | null;
   /** For how long it has not answered; null: it answers. */
   silentMs: number | null;
+  /** Whether its files belong to the user that it shall have, which its server runs as. */
+  owned: boolean;
   connected: boolean;
   /** Whether nothing is known to be in the way of holding it to its size. */
   limited: boolean;
@@ -36,6 +38,7 @@ export type Step =
   | { kind: 'makeTemplate' }
   | { kind: 'clone' }
   | { kind: 'fork'; origin: Origin }
+  | { kind: 'own' }
   | { kind: 'writeFiles' }
   | { kind: 'start' }
   | { kind: 'connect' }
@@ -55,6 +58,7 @@ export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refus
   makeTemplate: 'make template',
   clone: 'clone template',
   fork: 'clone parent',
+  own: 'give its files to a user of its own',
   writeFiles: 'write configuration',
   start: 'start PostgreSQL',
   connect: 'connect',
@@ -84,7 +88,10 @@ export function decide(spec: ServiceSpec, seen: Observation): Step {
   }
   // Nobody gets in any more the old way before anything else is done.
   if (seen.pooler?.placed === false) return { kind: 'stopPooler', why: placeWhy(spec) };
+  // Its pooler runs as the same user.
+  if (seen.pooler !== null && !seen.owned) return { kind: 'stopPooler', why: OWN_WHY };
   if (seen.server !== null) return decideRunning(spec, seen, seen.server);
+  if (!seen.owned && seen.directory === 'ours') return { kind: 'own' };
   if (spec.power === 'paused') return { kind: 'settled' };
   if (seen.directory === 'torn') return { kind: 'discard' };
   if (seen.directory === 'absent' && spec.origin !== null) return { kind: 'fork', origin: spec.origin };
@@ -104,6 +111,7 @@ function decideRunning(spec: ServiceSpec, seen: Observation, server: NonNullable
   if (seen.silentMs !== null && seen.connected) {
     return { kind: 'wait', why: `the server does not answer; after ${KILL_AFTER_MS / 1000} s it is started anew`, waitMs: 500 };
   }
+  if (!seen.owned) return { kind: 'stop', mode: 'fast', why: OWN_WHY };
   if (!server.placed) return { kind: 'stop', mode: 'fast', why: placeWhy(spec) };
   if (!server.sizeCurrent) return { kind: 'stop', mode: 'fast', why: 'for its new size' };
   if (!seen.connected) return { kind: 'connect' };
@@ -114,6 +122,8 @@ function decideRunning(spec: ServiceSpec, seen: Observation, server: NonNullable
   if (!seen.born && spec.firstVerifier !== null) return { kind: 'setFirstPassword', verifier: spec.firstVerifier };
   return spec.pooler === null ? { kind: 'settled' } : decidePooler(seen.pooler);
 }
+
+const OWN_WHY = 'to run as a user of its own';
 
 /** Why something is moved to where it shall stand. */
 export function placeWhy({ vpc }: ServiceSpec): string {

@@ -1,8 +1,9 @@
 /** Starts programs that outlive the control plane: PostgreSQL's servers, and what stands beside them. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { open, rm } from 'node:fs/promises';
 import type { Owner } from './machine.ts';
+import { open, rm } from './root-files.ts';
+import { openMounts, type Enclosure } from './sandbox.ts';
 
 export type Detached = {
   command: readonly string[];
@@ -12,8 +13,10 @@ export type Detached = {
   pidFile: string;
   /** What it says goes to the end of this file, which may be cut off meanwhile; what an earlier one said is gone. */
   log: string;
-  /** A command that runs it in turn, such as `unshare …`. */
+  /** A command that runs the enclosure in turn, such as `nsenter …`. */
   within: readonly string[];
+  /** What it sees of the machine. */
+  enclosure: Enclosure;
   /** What its environment holds beside the usual. */
   environment?: Readonly<Record<string, string>>;
   /** An open file for its standard input; none: nothing. */
@@ -22,27 +25,40 @@ export type Detached = {
 
 /**
  * Writes its own pid into the pid file, then becomes the program: no moment is left in which one runs that nobody could find again.
+ * On a full disk the pid cannot be written, and nothing is started.
  * Arguments: pid file, the command.
  */
 const LAUNCH_SCRIPT = `umask 077
-echo $$ > "$1"; shift
+echo $$ > "$1" || exit 1; shift
 exec "$@"`;
 
 /** Starts a program, detached. Returns at once; what becomes of it shows in the pid file, the log and /proc. */
-export async function launchDetached({ command, owner, cwd, pidFile, log, within, environment, input }: Detached): Promise<void> {
+export async function launchDetached({
+  command,
+  owner,
+  cwd,
+  pidFile,
+  log,
+  within,
+  enclosure,
+  environment,
+  input,
+}: Detached): Promise<void> {
   await rm(log, { force: true });
   const output = await open(log, 'a', 0o600);
+  const mounts = enclosure.mounts === null ? null : await openMounts(enclosure.mounts);
   try {
-    const words = ['-c', LAUNCH_SCRIPT, 'howdah', pidFile, ...within, ...privileges(owner), ...command];
+    const words = ['-c', LAUNCH_SCRIPT, 'howdah', pidFile, ...within, ...enclosure.within, ...privileges(owner), ...command];
     const child = spawn('/bin/sh', words, {
       cwd,
       env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C.UTF-8', ...environment },
       detached: true,
-      stdio: [input ?? 'ignore', output.fd, output.fd],
+      stdio: [input ?? 'ignore', output.fd, output.fd, ...(mounts === null ? [] : [mounts.fd])],
     });
     await Promise.race([once(child, 'spawn'), once(child, 'error').then(([error]) => Promise.reject(error))]);
     child.unref();
   } finally {
+    await mounts?.close();
     await output.close();
   }
 }

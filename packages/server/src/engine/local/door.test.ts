@@ -46,8 +46,16 @@ test('the rules of all three name the networks that are let in, and no other', (
   const listen = { address: '127.0.0.1', port: 20000 };
   const installation = { name: '18', major: 18, version: '18.4', bin: '/bin', source: 'system', extensions: [] } as const;
   const hba = (admitted: readonly string[] | null): string[] => {
-    const input = { paths, installation: { ...installation, extensions: [] }, extensions: [], size: 'shared', listen, admitted } as const;
-    const files = configFiles({ ...input, extensions: [] }, ['root']);
+    const input = {
+      paths,
+      installation: { ...installation, extensions: [] },
+      extensions: [],
+      size: 'shared',
+      storageGb: 10,
+      listen,
+      admitted,
+    } as const;
+    const files = configFiles({ ...input, extensions: [] }, { control: 'root', owner: null, gateway: null });
     const rules = files['pg_hba.conf'].split('\n').filter((line) => line.includes('scram') && line.startsWith('hostssl'));
     return rules.map((line) => line.split(/\s+/)[3] ?? '');
   };
@@ -56,7 +64,7 @@ test('the rules of all three name the networks that are let in, and no other', (
 
   const gateway = (vpc: Parameters<typeof doorOf>[0]) => gatewayConfig(daemonPaths('/x/haproxy'), listen, door(vpc));
   expect(gateway(null)).not.toMatch(/reject|unix@/);
-  expect(gateway(RULES)).toContain('tcp-request connection reject unless { src -f /x/haproxy/admitted }');
+  expect(gateway(RULES)).toContain('tcp-request connection reject unless { src -f /x/haproxy.admitted }');
   expect(gateway(NETWORK)).not.toContain('reject');
   // Its own way in is for the control plane's user alone.
   for (const vpc of [RULES, NETWORK]) expect(gateway(vpc)).toContain('bind unix@/x/haproxy/.s.PGSQL.20000 mode 600');

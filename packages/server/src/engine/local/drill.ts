@@ -1,16 +1,17 @@
 /**
  * A rehearsal of a failover or a switchover: a writer of ours goes through the service's endpoint as any client does, and what became of
- * its writes is counted. It writes into a schema of ours, which is gone afterwards.
+ * its writes is counted. It writes into the maintenance database, which pg_hba.conf opens for its role alone: a tenant can neither prepare
+ * its table nor lock it.
  */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DATABASE_NAME } from '@howdah/contract';
 import { Client } from 'pg';
 import { isWildcard } from '../../config.ts';
 import { scramVerifier } from '../../scram.ts';
 import type { Endpoint } from '../engine.ts';
+import { MAINTENANCE_DATABASE, PROBE_ROLE } from './files.ts';
 import type { InstancePaths } from './layout.ts';
-import { controlConnection } from './monitor.ts';
+import { withSuperuserSession } from './superuser.ts';
 
 export type Rehearsal = {
   /** Where a member's server is found; asked before and after. */
@@ -20,8 +21,18 @@ export type Rehearsal = {
   strike: () => Promise<void>;
 };
 
-/** As whom the probes are written. It is there while a drill goes on, and after one that was cut short. */
-export const PROBE_ROLE = '_howdah_probe';
+/**
+ * In SQL: what of the probes' role there is. It stays when a drill has ended, without a login: DROP ROLE would wait for each transaction that
+ * grants it something. A role with members is a tenant's: who creates a role becomes its member.
+ */
+const GOVERNED = `exists (select from pg_auth_members m join pg_roles r on r.oid = m.roleid where r.rolname = '${PROBE_ROLE}')`;
+/** In SQL: whether a drill goes on, or one that was cut short has left something. */
+export const REHEARSED = `(exists (select from pg_roles where rolname = '${PROBE_ROLE}' and rolcanlogin) and not ${GOVERNED})`;
+/** Commits of a writer that is gone still hold their locks while they wait for a standby. */
+const SWEEP = [
+  `select pg_terminate_backend(pid) from pg_stat_activity where usename = '${PROBE_ROLE}'`,
+  'drop schema if exists _howdah cascade',
+];
 /** How long is written before the strike, and after the first write that succeeded again. */
 const BEFORE_MS = 500;
 const AFTER_MS = 300;
@@ -33,15 +44,7 @@ type Ack = { id: number; atMs: number };
 export async function rehearse({ primary, endpoint, strike }: Rehearsal): Promise<string> {
   const password = randomBytes(24).toString('base64url');
   const verifier = await scramVerifier(password);
-  await asControl(primary(), async (client) => {
-    await client.query(REMOVE);
-    await client.query(`
-      create schema _howdah;
-      create table _howdah.probe (id integer primary key);
-      create role ${PROBE_ROLE} login password '${verifier}';
-      grant usage on schema _howdah to ${PROBE_ROLE};
-      grant insert on _howdah.probe to ${PROBE_ROLE}`);
-  });
+  await asControl(primary(), (client) => prepare(client, verifier));
   const host = isWildcard(endpoint.host) ? '127.0.0.1' : endpoint.host;
   const writer = startWriter({ ...endpoint, host }, password);
   try {
@@ -56,34 +59,47 @@ export async function rehearse({ primary, endpoint, strike }: Rehearsal): Promis
   const { acks } = writer;
   const kept = await asControl(primary(), async (client) => {
     const { rows } = await client.query<{ id: number }>('select id from _howdah.probe');
-    await client.query(REMOVE);
     return new Set(rows.map(({ id }) => id));
   });
+  // What is left for lack of a standby is removed when the standby is back.
+  await sweepRehearsal(primary()).catch(() => undefined);
   const lost = acks.filter(({ id }) => !kept.has(id)).length;
   const gapMs = Math.max(...acks.slice(1).map(({ atMs }, index) => atMs - (acks[index]?.atMs ?? atMs)));
   return `write gap ${Math.round(gapMs)} ms; ${lost} of ${acks.length} acknowledged probes lost`;
 }
 
-/** Takes away what a drill that was cut short has left. */
+/** Takes away what a drill has left. */
 export async function sweepRehearsal(primary: ReturnType<Rehearsal['primary']>): Promise<void> {
-  await asControl(primary, (client) => client.query(REMOVE));
+  await asControl(primary, async (client) => {
+    for (const statement of SWEEP) await client.query(statement);
+    await client.query(`alter role ${PROBE_ROLE} nologin password null`);
+  });
 }
 
-const REMOVE = `
-  drop schema if exists _howdah cascade;
-  do $$ begin
-    if exists (select from pg_roles where rolname = '${PROBE_ROLE}') then drop owned by ${PROBE_ROLE}; drop role ${PROBE_ROLE}; end if;
-  end $$`;
+/** @throws Error when a user of the service has made a role of the probes' name */
+async function prepare(client: Client, verifier: string): Promise<void> {
+  const { rows } = await client.query<{ role: boolean; governed: boolean }>(
+    `select exists (select from pg_roles where rolname = '${PROBE_ROLE}') as role, ${GOVERNED} as governed`,
+  );
+  const [found] = rows;
+  if (found?.governed === true)
+    throw new Error(`the service has a role ${PROBE_ROLE} that one of its users made; drills need the name: drop role ${PROBE_ROLE}`);
+  for (const statement of SWEEP) await client.query(statement);
+  await client.query(`
+    ${found?.role === true ? '' : `create role ${PROBE_ROLE};`}
+    alter role ${PROBE_ROLE} login nosuperuser nocreatedb nocreaterole noreplication nobypassrls
+      connection limit -1 password '${verifier}' valid until 'infinity';
+    alter role ${PROBE_ROLE} reset all;
+    alter role ${PROBE_ROLE} in database ${MAINTENANCE_DATABASE} reset all;
+    grant connect on database ${MAINTENANCE_DATABASE} to ${PROBE_ROLE};
+    create schema _howdah;
+    create table _howdah.probe (id integer primary key);
+    grant usage on schema _howdah to ${PROBE_ROLE};
+    grant insert on _howdah.probe to ${PROBE_ROLE}`);
+}
 
-async function asControl<T>({ paths, port }: ReturnType<Rehearsal['primary']>, use: (client: Client) => Promise<T>): Promise<T> {
-  const client = new Client({ ...controlConnection(paths, port, 'howdah drill'), database: DATABASE_NAME });
-  client.on('error', () => undefined); // the statement under way is told
-  await client.connect();
-  try {
-    return await use(client);
-  } finally {
-    await client.end();
-  }
+function asControl<T>({ paths, port }: ReturnType<Rehearsal['primary']>, use: (client: Client) => Promise<T>): Promise<T> {
+  return withSuperuserSession({ server: paths, port, name: 'howdah drill' }, use);
 }
 
 /** Waits until a write that began after a moment was acknowledged. */
@@ -109,7 +125,7 @@ function startWriter({ host, port }: Endpoint, password: string) {
       port,
       user: PROBE_ROLE,
       password,
-      database: DATABASE_NAME,
+      database: MAINTENANCE_DATABASE,
       // The certificate is our own server's; who listens there is not what is rehearsed.
       ssl: { rejectUnauthorized: false },
       connectionTimeoutMillis: DEADLINE_MS,

@@ -134,7 +134,7 @@ test('the log ends no earlier than the last checkpoint, whatever has been remove
     const file = walFileName(1, parseLsn('0/6000000'));
     await mkdir(join(data, 'pg_wal'));
     await symlink(file, join(data, 'pg_wal', file));
-    await expect(endOfWal(data, 1, parseLsn('0/6000000'), 1n)).rejects.toThrow('ELOOP');
+    await expect(endOfWal(data, 1, parseLsn('0/6000000'), 1n)).rejects.toThrow('is a symbolic link');
   } finally {
     await rm(data, { recursive: true });
   }

@@ -8,10 +8,12 @@ const input: ServerInput = {
   installation: { name: '17-system', major: 17, version: '17.6', bin: '/bin', source: 'system', extensions: [] },
   extensions: [],
   size: SERVICE_SIZES[0],
+  storageGb: 10,
   listen: { address: '127.0.0.1', port: 20001 },
   admitted: null,
 };
-const files = configFiles(input, ['root', 'we"ird']);
+const users = { control: 'we"ird', owner: { name: 'howdah', uid: 999, gid: 999 }, gateway: null };
+const files = configFiles(input, users);
 const lines = (text: string) => text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
 
 test('every setting stands once, on a line of its own', () => {
@@ -26,20 +28,46 @@ test('every setting stands once, on a line of its own', () => {
 
 test('who gets in: we by the socket, users by TLS and SCRAM into their database', () => {
   expect(lines(files['pg_hba.conf']).map((line) => line.split(/\s+/))).toEqual([
-    ['local', 'all,replication', 'howdah', 'peer', 'map=control'],
-    ['local', 'tsdb', 'howdah_pooler,howdah_reader', 'peer', 'map=control'],
+    ['local', 'all', 'howdah', 'peer', 'map=control'],
+    ['local', 'replication', 'howdah', 'peer', 'map=replication'],
+    ['local', 'tsdb', 'howdah_reader', 'peer', 'map=control'],
+    ['local', 'tsdb', 'howdah_pooler', 'peer', 'map=pooler'],
     ['local', 'tsdb', 'all', 'scram-sha-256'],
     ['hostssl', 'all', 'howdah,howdah_pooler,howdah_reader', 'all', 'reject'],
     ['hostssl', 'tsdb', 'all', 'all', 'scram-sha-256'],
   ]);
   expect(lines(files['pg_ident.conf'])).toEqual([
-    'control "root" howdah',
-    'control "root" howdah_pooler',
-    'control "root" howdah_reader',
     'control "we""ird" howdah',
-    'control "we""ird" howdah_pooler',
     'control "we""ird" howdah_reader',
+    'replication "howdah" howdah',
+    'pooler "howdah" howdah_pooler',
   ]);
+});
+
+test('a service with a user of its own sees no accounts but its own, and is superuser nowhere', () => {
+  const owner = { name: 'howdah-service', uid: 70_001, gid: 70_001 };
+  const made = configFiles(input, { control: 'root', owner, gateway: { name: 'howdah-gateway', uid: 998, gid: 997 } });
+  expect(lines(made['pg_ident.conf'])).toEqual([
+    'control "root" howdah',
+    'control "root" howdah_reader',
+    'replication "howdah-service" howdah',
+    'pooler "howdah-service" howdah_pooler',
+    'pooler "howdah-gateway" howdah_pooler',
+  ]);
+  expect(lines(made.passwd ?? '').map((line) => line.split(':').slice(0, 3))).toEqual([
+    ['root', 'x', '0'],
+    ['howdah-service', 'x', '70001'],
+    ['howdah-gateway', 'x', '998'],
+    ['nobody', 'x', '65534'],
+  ]);
+});
+
+test('where there is a gateway, the writer of a drill gets from this machine into the maintenance database, and nobody else', () => {
+  const more = lines(configFiles({ ...input, replicated: true }, users)['pg_hba.conf']).filter(
+    (line) => !lines(files['pg_hba.conf']).includes(line),
+  );
+  expect(more.map((line) => line.split(/\s+/))).toEqual([['hostssl', 'postgres', '_howdah_probe', '127.0.0.1/32', 'scram-sha-256']]);
+  expect(lines(files['pg_hba.conf']).filter((line) => line.includes('postgres'))).toEqual([]);
 });
 
 test('nobody but we gets into a fork before it is born; nothing else differs', () => {
@@ -49,22 +77,22 @@ test('nobody but we gets into a fork before it is born; nothing else differs', (
 });
 
 test('without an address there is no TCP', () => {
-  const { 'postgresql.conf': conf } = configFiles({ ...input, listen: null }, []);
+  const { 'postgresql.conf': conf } = configFiles({ ...input, listen: null }, users);
   expect(conf).toContain("\nlisten_addresses = ''\n");
   expect(conf).not.toContain('ssl');
 });
 
 test('the same input makes the same files, and only what depends on it differs', () => {
-  expect(configFiles({ ...input }, ['root', 'we"ird'])).toEqual(files);
+  expect(configFiles({ ...input }, users)).toEqual(files);
   for (const other of [
     { ...input, size: SERVICE_SIZES[1] },
     { ...input, extensions: ['timescaledb' as const] },
     { ...input, listen: { address: '0.0.0.0', port: 20001 } },
     { ...input, listen: { address: '127.0.0.1', port: 20002 } },
   ]) {
-    const made = configFiles(other, ['root', 'we"ird']);
+    const made = configFiles(other, users);
     expect(made['postgresql.conf']).not.toBe(files['postgresql.conf']);
     expect(made['pg_hba.conf']).toBe(files['pg_hba.conf']);
   }
-  expect(configFiles(input, ['howdah'])['postgresql.conf']).toBe(files['postgresql.conf']);
+  expect(configFiles(input, { control: 'howdah', owner: null, gateway: null })['postgresql.conf']).toBe(files['postgresql.conf']);
 });

@@ -5,8 +5,6 @@
  * Its configuration never changes while it runs: where it leads to is told to it over its admin socket. One that is started leads nowhere,
  * until it is told.
  */
-import { mkdir } from 'node:fs/promises';
-import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TypeCapability } from '../engine.ts';
@@ -23,9 +21,11 @@ import {
 } from './daemon.ts';
 import { isAdmitted, standsAt, type Door } from './door.ts';
 import type { DaemonPaths } from './layout.ts';
-import type { Machine } from './machine.ts';
+import type { Machine, Owner } from './machine.ts';
 import { findProcess, isErrno, readOrNull } from './processes.ts';
+import { mkdir } from './root-files.ts';
 import { run } from './run.ts';
+import { serviceSocket } from './service-socket.ts';
 
 /** Where a gateway listens. */
 export type Listen = { address: string; port: number };
@@ -40,7 +40,9 @@ const START_DEADLINE_MS = 5000;
 const STOP_DEADLINE_MS = 1000;
 const ANSWER_DEADLINE_MS = 2000;
 
-const configFile = (paths: DaemonPaths): string => join(paths.root, 'haproxy.cfg');
+/** Of its group is the pooler of a read replica set, which comes in by a socket. */
+const MODE = 0o710;
+
 const adminSocket = (paths: DaemonPaths): string => join(paths.root, 'admin.sock');
 
 /** Whether services can have a gateway here. */
@@ -84,7 +86,7 @@ ${nodes.map((node) => `  server ${nodeServer(node.n)} ${address(node)} disabled`
   server nowhere 127.0.0.1:${NOWHERE} backup
 `;
   return `${head(paths)}${frontend(paths, listen, door, 'nodes')}frontend pooler
-  bind ${unixAddress(paths.root, listen.port)} mode 600
+  bind ${unixAddress(paths.root, listen.port)} mode 660
   default_backend sockets
 ${backend('nodes', ({ port }) => `127.0.0.1:${port}`)}${backend('sockets', ({ port, socketDirectory }) => unixAddress(socketDirectory, port))}`;
 }
@@ -118,7 +120,7 @@ ${admitted === null ? '' : `  tcp-request connection reject unless { src -f ${ad
 `;
 
 /** The networks that are let in, a line each; what is told to a gateway that runs is written here as well. */
-const admittedFile = (paths: DaemonPaths): string => join(paths.root, 'admitted');
+const admittedFile = (paths: DaemonPaths): string => `${paths.root}.admitted`;
 
 /** Called as a server's would be, by which drivers find it. */
 const ownSocket = (paths: DaemonPaths, port: number): string => join(paths.root, `.s.PGSQL.${port}`);
@@ -157,7 +159,7 @@ async function lookAtDoor(paths: DaemonPaths, pid: number, door: Door): Promise<
 }
 
 async function hasRule(paths: DaemonPaths): Promise<boolean> {
-  return ((await readOrNull(configFile(paths))) ?? '').includes(admittedFile(paths));
+  return ((await readOrNull(paths.conf)) ?? '').includes(admittedFile(paths));
 }
 
 /** The networks that a gateway lets in now. */
@@ -181,8 +183,8 @@ async function admitsOnly(paths: DaemonPaths, admitted: readonly string[]): Prom
 }
 
 /** Tells a gateway that runs whom to let in, and ends the sessions of others. Nobody else's is touched. @returns how many */
-export async function admit(machine: Machine, paths: DaemonPaths, admitted: readonly string[]): Promise<number> {
-  await writeAdmitted(machine, paths, admitted);
+export async function admit(owner: Owner | null, paths: DaemonPaths, admitted: readonly string[]): Promise<number> {
+  await writeAdmitted(owner, paths, admitted);
   const now = await admittedNow(paths);
   for (const network of admitted.filter((one) => !now.includes(one))) await command(paths, `add acl ${admittedFile(paths)} ${network}`);
   for (const network of now.filter((one) => !admitted.includes(one))) await command(paths, `del acl ${admittedFile(paths)} ${network}`);
@@ -191,20 +193,20 @@ export async function admit(machine: Machine, paths: DaemonPaths, admitted: read
   return ended.length;
 }
 
-async function writeAdmitted(machine: Machine, paths: DaemonPaths, admitted: readonly string[]): Promise<void> {
-  await replaceConfig(machine, admittedFile(paths), admitted.map((network) => `${network}\n`).join(''), () => Promise.resolve());
+async function writeAdmitted(owner: Owner | null, paths: DaemonPaths, admitted: readonly string[]): Promise<void> {
+  await replaceConfig(owner, admittedFile(paths), admitted.map((network) => `${network}\n`).join(''), () => Promise.resolve());
 }
 
 /** Writes the configuration of a gateway, once HAProxy itself has accepted it. */
-export async function prepareGateway(machine: Machine, paths: DaemonPaths, text: string, door: Door): Promise<void> {
+export async function prepareGateway(owner: Owner | null, paths: DaemonPaths, text: string, door: Door): Promise<void> {
   if (door.admitted !== null) {
-    await mkdir(paths.root, { recursive: true, mode: 0o700 });
-    await writeAdmitted(machine, paths, door.admitted);
+    await mkdir(paths.root, { recursive: true, mode: MODE });
+    await writeAdmitted(owner, paths, door.admitted);
   }
-  if ((await readOrNull(configFile(paths))) === text) return;
+  if ((await readOrNull(paths.conf)) === text) return;
   const program = await haproxy();
-  await mkdir(paths.root, { recursive: true, mode: 0o700 });
-  await replaceConfig(machine, configFile(paths), text, (path) => run(program, ['-c', '-q', '-f', path]));
+  await mkdir(paths.root, { recursive: true, mode: MODE });
+  await replaceConfig(owner, paths.conf, text, (path) => run(program, ['-c', '-q', '-f', path]));
 }
 
 async function haproxy(): Promise<string> {
@@ -248,10 +250,17 @@ export async function serveFrom(paths: DaemonPaths, nodes: readonly number[], se
 }
 
 /** Starts a gateway that was prepared, in place of one that hangs. It leads nowhere until it is told. */
-export async function openGateway(machine: Machine, paths: DaemonPaths, watch: DaemonWatch, id: string, door: Door): Promise<void> {
+export async function openGateway(
+  machine: Machine,
+  owner: Owner | null,
+  paths: DaemonPaths,
+  watch: DaemonWatch,
+  id: string,
+  door: Door,
+): Promise<void> {
   const program = await haproxy();
   await closeGateway(paths, watch);
-  await launchDaemon(machine, paths, [program, '-db', '-f', configFile(paths)], door);
+  await launchDaemon(machine, owner, paths, [program, '-db', '-f', paths.conf], door, MODE);
   const end = Date.now() + START_DEADLINE_MS;
   while (!(await answers(paths))) {
     const pid = Number((await readOrNull(paths.pidFile)) ?? '0');
@@ -292,7 +301,7 @@ async function answers(paths: DaemonPaths): Promise<boolean> {
 
 async function command(paths: DaemonPaths, line: string): Promise<string> {
   return new Promise((resolve, reject) => {
-    const socket = connect(adminSocket(paths));
+    const socket = serviceSocket().connect(adminSocket(paths));
     const answer: string[] = [];
     socket.setEncoding('utf8').setTimeout(ANSWER_DEADLINE_MS, () => socket.destroy(new Error('the gateway did not answer in time')));
     socket.on('data', (text: string) => answer.push(text));

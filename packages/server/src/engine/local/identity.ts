@@ -7,8 +7,8 @@
  * src/include/catalog/pg_control.h, src/include/access/xlog_internal.h.
  */
 import { randomBytes } from 'node:crypto';
-import { open, readdir, readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
+import { listEntries, openForEditing, readBytes } from './service-files.ts';
 
 const WAL_SYSTEM_IDENTIFIER_OFFSET = 24;
 /** pg_control's contents end well below one disk sector, so that writing it is atomic. */
@@ -23,7 +23,7 @@ const CONTROL_CONTENTS_MAX_BYTES = 512;
 export async function writeSystemIdentifier(dataDirectory: string, identifier = newIdentifier(Date.now())): Promise<bigint> {
   await edit(join(dataDirectory, 'global', 'pg_control'), CONTROL_CONTENTS_MAX_BYTES, (contents) => rewriteControl(contents, identifier));
   const wal = join(dataDirectory, 'pg_wal');
-  for (const segment of (await readdir(wal)).filter((name) => /^[0-9A-F]{24}$/.test(name))) {
+  for (const segment of (await listEntries(wal)).filter((name) => /^[0-9A-F]{24}$/.test(name))) {
     await edit(join(wal, segment), WAL_SYSTEM_IDENTIFIER_OFFSET + 8, (header) => {
       header.writeBigUInt64LE(identifier, WAL_SYSTEM_IDENTIFIER_OFFSET);
     });
@@ -36,8 +36,17 @@ const [SHUT_DOWN, SHUT_DOWN_IN_RECOVERY] = [1, 2];
 
 /** Whether a cluster, of which no server runs, was shut down in order. One that was not flushes all of its files before it recovers. */
 export async function wasShutDown(dataDirectory: string): Promise<boolean> {
-  const state = (await readFile(join(dataDirectory, 'global', 'pg_control'))).readUInt32LE(STATE_OFFSET);
+  const state = (await readControl(dataDirectory)).readUInt32LE(STATE_OFFSET);
   return state === SHUT_DOWN || state === SHUT_DOWN_IN_RECOVERY;
+}
+
+const CONTROL_FILE_MAX_BYTES = 64 * 1024;
+
+/** The control file of a cluster. @throws Error when it is too short to be one */
+export async function readControl(dataDirectory: string): Promise<Buffer> {
+  const contents = await readBytes(join(dataDirectory, 'global', 'pg_control'), CONTROL_FILE_MAX_BYTES);
+  if (contents.length < CONTROL_CONTENTS_MAX_BYTES) throw new Error(`pg_control has ${contents.length} bytes; is the file damaged?`);
+  return contents;
 }
 
 /** As PostgreSQL makes one: seconds and microseconds of the moment, and 12 bits to tell clones of one moment apart. */
@@ -82,10 +91,11 @@ function step(crc: number, byte: number): number {
 }
 
 async function edit(path: string, bytes: number, change: (contents: Buffer) => void): Promise<void> {
-  const file = await open(path, 'r+');
+  const file = await openForEditing(path);
   try {
     const contents = Buffer.alloc(bytes);
-    await file.read(contents, 0, bytes, 0);
+    const { bytesRead } = await file.read(contents, 0, bytes, 0);
+    if (bytesRead < bytes) throw new Error(`${basename(path)} has ${bytesRead} bytes; is the file damaged?`);
     change(contents);
     await file.write(contents, 0, bytes, 0);
   } finally {

@@ -14,6 +14,7 @@ import { bytesBelow, probeCloneMethod } from './clone.ts';
 import { runningDaemons } from './daemon.ts';
 import { devicesOf, FLUSH_DEADLINE_MS, isMounted, mount, mountImage, releaseDevices, unmount, withDevice } from './loop.ts';
 import { exists, findProcess, isErrno, noneOf, readOrNull } from './processes.ts';
+import { releaseReserve } from './reserve.ts';
 import { run } from './run.ts';
 import { assertSameTree } from './same-tree.ts';
 import { runningServers } from './server.ts';
@@ -84,6 +85,7 @@ export async function createImage(
       await assertOfUse(paths);
       await assertStopped(paths);
       await assertPrograms(fileSystem);
+      await releaseReserve(paths.data);
       await assertSize(paths, sizeBytes);
       await fill(paths, sizeBytes, fileSystem, progress);
     }

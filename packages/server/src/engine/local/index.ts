@@ -1,15 +1,14 @@
 /** The engine that runs services as PostgreSQL servers on this machine: observe, {@link decide}, apply. */
 import { existsSync } from 'node:fs';
-import { readdir, statfs } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { ADDONS_OF_TYPE, SERVICE_TYPES, type Addon, type ReplicaState, type ServiceType } from '@howdah/contract';
+import { ADDONS_OF_TYPE, SERVICE_TYPES, type Addon, type ReplicaState, type ServiceType, type Warning } from '@howdah/contract';
 import { createCertificateCheck, createIssuer, type CertificateAuthority } from '../../tls.ts';
 import { isWildcard, type BackupPolicy, type FailoverPolicy, type ReadLagLimit } from '../../config.ts';
 import {
   EngineUnavailable,
   type BeginStep,
   type Capabilities,
-  type DiskUsage,
   type Engine,
   type MemberRecords,
   type Seen,
@@ -23,6 +22,7 @@ import { describeBackups, NotYet, removeLinkedArchive } from './backups.ts';
 import { CLONE_COST, discard, removeTree } from './clone.ts';
 import { capLog, findDaemon } from './daemon.ts';
 import { decide, STEP_NAME, type Observation } from './decide.ts';
+import type { Egress } from './egress.ts';
 import { planOf } from './plan.ts';
 import { configFiles, filesOfUnborn, type ConfigFiles } from './files.ts';
 import { doorOf, hostsOf, standsAt, type Door } from './door.ts';
@@ -32,16 +32,19 @@ import { createKeeper } from './keeper.ts';
 import { instancePaths, memberKey, partsOfKey, type InstancePaths } from './layout.ts';
 import { groupIds, limitsNote, removeLimits } from './limits.ts';
 import { readLogs, pruneLogs } from './logs.ts';
-import type { Machine } from './machine.ts';
+import { isolationNote, type Machine, type Owner } from './machine.ts';
 import { currentBoot, readMarker, type Marker } from './marker.ts';
 import { memberStates } from './member-states.ts';
 import { createMembers, memberNumbers, setPassword } from './members.ts';
 import { makeNetworks } from './networks.ts';
 import { countStrangers } from './strangers.ts';
 import { CALM, createMonitor, NoAnswer, type Beats } from './monitor.ts';
+import { createOutOfMemory, readMemoryCounters } from './out-of-memory.ts';
 import { createPoolers, MISSING_POOLER, poolerConf, type PoolerPlan } from './pooler.ts';
+import { createQuotas, QUOTA_NOTE } from './quota.ts';
 import { createReader } from './reader.ts';
 import { createReplicaSets } from './replica-sets.ts';
+import { diskUsage, keepReserve } from './reserve.ts';
 import { isErrno, readOrNull } from './processes.ts';
 import { serverSettings } from './settings.ts';
 import { findServer, phaseOf, portIsFree, sizeLabel } from './server.ts';
@@ -49,6 +52,8 @@ import { createStock } from './stock.ts';
 import { createStorageMeter } from './storage.ts';
 import { extensionsOf, type Template, type Templates } from './templates.ts';
 import { measure, type Glance } from './usage.ts';
+import { isOwned } from './own.ts';
+import { configUsersOf, ownerOf } from './users.ts';
 import { createVerifications } from './verify.ts';
 
 export type LocalEngineOptions = {
@@ -66,6 +71,7 @@ export type LocalEngineOptions = {
   failover: FailoverPolicy;
   readLagLimit: ReadLagLimit;
   records: MemberRecords;
+  egress: Egress;
   /** Called when something watched changed by itself, with the service's id. */
   changed: (id: string) => void;
 };
@@ -97,8 +103,13 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   const hands = createHands({ machine, templates, stock, monitor, issuer, poolers });
   const keeper = createKeeper(machine, monitor, options.backups);
   const verifications = createVerifications(machine, monitor);
+  const outOfMemory = createOutOfMemory(
+    (key) => readMemoryCounters(machine.limits, key),
+    () => groupIds(machine.limits),
+  );
   const reader = createReader(monitor);
   const meter = createStorageMeter(machine.cloneMethod);
+  const quotas = createQuotas(machine, monitor);
   const members = createMembers({ ...options, doorFor, hands, monitor, poolers, look: (spec, n) => look(spec, n) });
   const sets = createReplicaSets({
     ...options,
@@ -140,10 +151,13 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     // A fork runs on what its parent runs on.
     const made = marker === null && spec.origin !== null ? await readMarker(machine.layout.service(spec.origin.parent)) : marker;
     const installation = installationOf(made, spec.addons);
-    const filesOfBorn = installation === null ? null : filesFor(spec, paths, listen, door, installation);
+    const filesBy = installation === null ? null : (owner: Owner | null) => filesFor(spec, paths, listen, door, installation, owner);
+    const filesOfBorn = filesBy?.(ownerOf(machine, paths)) ?? null;
     const ours = marker?.id === spec.id;
     const unbornFork = spec.origin !== null && !(ours && marker.born);
-    const files = unbornFork && filesOfBorn !== null ? filesOfUnborn(filesOfBorn) : filesOfBorn;
+    const filesNow = (all: ConfigFiles): ConfigFiles => (unbornFork ? filesOfUnborn(all) : all);
+    const filesAs = filesBy === null ? null : (owner: Owner | null) => filesNow(filesBy(owner));
+    const files = filesOfBorn === null ? null : filesNow(filesOfBorn);
     const torn = server === null && ours && !marker.born && marker.madeIn !== (await currentBoot());
     // That of a set stands before all of its nodes.
     const before = spec.set === null && (spec.ha === null || n === machine.layout.primaryOf(spec.id));
@@ -164,6 +178,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       templateReady,
       server: server === null ? null : { phase, sizeCurrent: server.size === sizeLabel(spec.size), placed },
       silentMs: monitor.silentMs(key),
+      owned: !ours || (await isOwned(machine, spec, marker)),
       connected: monitor.isConnected(key),
       limited: hands.isLimited(key),
       filesCurrent,
@@ -172,7 +187,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       strangers,
     };
     const beats = spec.ha === null && spec.set === null ? CALM : options.heartbeat;
-    return { look: { key, paths, listen, door, beats, marker, server, installation, files, filesOfBorn, pooler: plan }, seen };
+    return { look: { key, paths, listen, door, beats, marker, server, installation, files, filesAs, filesOfBorn, pooler: plan }, seen };
   };
 
   /** Where a server listens: a single one on the service's port, several behind the gateway. */
@@ -189,6 +204,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     listen: Found['listen'],
     door: Door,
     installation: Installation,
+    owner: Owner | null,
   ): ConfigFiles =>
     configFiles(
       {
@@ -196,11 +212,13 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         installation,
         extensions: extensionsOf(spec.addons),
         size: spec.size,
+        storageGb: spec.storageGb,
         listen,
         admitted: spec.ha === null && spec.set === null ? door.admitted : null,
         replicated: spec.ha !== null || spec.set !== null,
+        behindGateway: spec.set !== null,
       },
-      machine.controlUsers,
+      configUsersOf(owner, spec.set !== null && machine.isolation.isolated ? machine.isolation.gateway : null),
     );
 
   /** The pooler that a service shall have; null: none, or none can be had. */
@@ -218,6 +236,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       size: spec.size,
       major: installation.major,
       extensions: extensionsOf(spec.addons),
+      storageGb: spec.storageGb,
     });
     const { port } = spec.pooler;
     const conf = poolerConf({
@@ -296,8 +315,10 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     for (const n of await memberNumbers(machine, id)) {
       monitor.forget(memberKey(id, n));
       glances.delete(memberKey(id, n));
+      outOfMemory.forget(memberKey(id, n));
     }
     keeper.forget(id);
+    quotas.forget(id, await memberNumbers(machine, id));
     for (const n of await memberNumbers(machine, id)) {
       const { data, config } = machine.layout.member(id, n);
       meter.forget(data);
@@ -326,6 +347,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       await begin('remove data', { reachable: false, present: true });
       await removeLinkedArchive(paths);
       await discard(machine, id, paths.root);
+      if (machine.isolation.isolated && marker.uid !== null) await machine.isolation.users.release(marker.uid, paths.root);
       return { did: 'remove data', detail: null, seen: gone, outcome: 'again', waitMs: 0 };
     }
     for (const key of (await groupIds(machine.limits)).filter((group) => partsOfKey(group).id === id))
@@ -350,6 +372,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     pooler: machine.pgbouncer === null ? { missing: MISSING_POOLER } : { version: machine.pgbouncer.version },
     gateway: options.gateway,
     vpc: machine.networks,
+    storage: { way: 'measured', note: QUOTA_NOTE },
+    isolation: { isolated: machine.isolation.isolated, note: isolationNote(machine.isolation.isolated ? null : machine.isolation.why) },
     limitsEnforced: machine.limits.kind !== 'none',
     limitsNote: limitsNote(machine.limits),
     cloneMethod: machine.cloneMethod,
@@ -372,6 +396,13 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     }
     if (used.length === 0) throw new EngineUnavailable('the server is not running');
     return used;
+  };
+
+  /** Of a service one warning, whichever of its servers reached the limit. */
+  const memoryWarnings = async (id: string): Promise<Warning[]> => {
+    const numbers = await memberNumbers(machine, id);
+    const found = await Promise.all(numbers.map((n) => outOfMemory.warning(memberKey(id, n))));
+    return found.filter((warning) => warning !== null).slice(0, 1);
   };
 
   const replicas = async (id: string): Promise<ReplicaState[]> => sets.states(id) ?? members.states(id);
@@ -399,7 +430,9 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     converge,
     remove,
     convergeVpcs: (specs) =>
-      machine.networks.way === 'bridge' ? makeNetworks(machine.networkPrefix, machine.layout.root, specs) : Promise.resolve([]),
+      machine.networks.way === 'bridge'
+        ? makeNetworks(machine.networkPrefix, machine.layout.root, specs, options.egress.refuseIn)
+        : Promise.resolve([]),
     setPassword: async (id, verifier) => {
       try {
         await setPassword(primaryPaths(id), hands.alterPassword(verifier));
@@ -415,9 +448,9 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       const place = node === null ? home : { key: memberKey(id, node), paths: machine.layout.member(id, node) };
       return reader.read(place, home, statement);
     },
-    logs: async (id, node, query) => {
+    logs: async (id, node, query, signal) => {
       try {
-        return await readLogs(machine.layout.member(id, node ?? (await firstNode(id))).logs, query);
+        return await readLogs(machine.layout.member(id, node ?? (await firstNode(id))).logs, query, signal);
       } catch (error) {
         // Nothing was logged before there is a directory.
         if (isErrno(error, 'ENOENT')) return { entries: [], cursor: null };
@@ -430,16 +463,23 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       const problems = (await keeper.warnings(id)).map(({ message }) => message);
       return describeBackups(primaryPaths(id), options.backups, problems.length === 0 ? null : problems.join('\n'));
     },
-    storage: (id) => meter.measure(primaryPaths(id).data),
+    storage: (id) => meter.measure(primaryPaths(id).data, ownerOf(machine, primaryPaths(id))),
     keepBackups: keeper.keep,
     verifyBackup: async (spec, runStep, signal) => {
       const installation = installationOf(await readMarker(machine.layout.service(spec.id)), spec.addons);
       if (installation === null) throw new Error(missingFor(installations, spec.addons));
       return keeper.holding(spec.id, () => verifications.verify(spec, installation, runStep, signal));
     },
-    warnings: async (id) => [...(await keeper.warnings(id)), ...(await members.warnings(id)), ...sets.warnings(id)],
+    warnings: async (id) => [
+      ...(await keeper.warnings(id)),
+      ...quotas.warnings(id),
+      ...(await members.warnings(id)),
+      ...sets.warnings(id),
+      ...(await memoryWarnings(id)),
+    ],
     prepare: async () => {
       await verifications.sweep();
+      if (machine.isolation.isolated) await machine.isolation.users.reclaim();
       for (const entry of await readdir(machine.layout.trash)) await removeTree(join(machine.layout.trash, entry), machine.cloneMethod);
       let usual: Template | null = null;
       for (const type of SERVICE_TYPES) {
@@ -458,6 +498,14 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       const outside = store === null ? inside : await diskUsage(dirname(store.path));
       return outside.usedPercent > inside.usedPercent ? outside : inside;
     },
+    usedStorage: (id) => quotas.measure(primaryPaths(id)),
+    keepQuota: async (id, { quotaBytes, frozen, removes }) => {
+      const before = JSON.stringify(quotas.warnings(id));
+      const relieve = (): Promise<void> => keeper.relieve(id, removes);
+      const stop = await quotas.look(id, await memberNumbers(machine, id), { quotaBytes, frozen, relieve });
+      return { stop, changed: before !== JSON.stringify(quotas.warnings(id)) };
+    },
+    keepReserve: () => keepReserve(machine.layout.root),
     close: async () => {
       closing = true;
       stock.close();
@@ -474,18 +522,6 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
 export function certificateHosts(publicHost: string, listenAddress: string): string[] {
   const listen = isWildcard(listenAddress) ? [] : [listenAddress];
   return [...new Set([publicHost, ...listen, 'localhost', '127.0.0.1', '::1'])];
-}
-
-async function diskUsage(path: string): Promise<DiskUsage> {
-  const { blocks, bavail, bfree, bsize } = await statfs(path);
-  // As df reckons it: of what is not reserved for root.
-  const usable = blocks - bfree + bavail;
-  return {
-    totalBytes: usable * bsize,
-    freeBytes: bavail * bsize,
-    usedPercent: usable === 0 ? 100 : ((usable - bavail) / usable) * 100,
-    path,
-  };
 }
 
 async function filesAreCurrent(paths: InstancePaths, files: ConfigFiles): Promise<boolean> {

@@ -1,5 +1,4 @@
 /** What of an installation is on the machine: directories, processes, ports, limits, leftovers. */
-import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { runningDaemons } from './daemon.ts';
@@ -10,8 +9,10 @@ import { imagePaths, unfinishedMove } from './image.ts';
 import { groupIds } from './limits.ts';
 import { findNetworks, type NetworkSeen } from './networks.ts';
 import { readOrNull } from './processes.ts';
+import { findMisowned, type Misowned } from './owners.ts';
 import { isFollower } from './replication.ts';
 import { runningServers } from './server.ts';
+import { isFile, listEntries } from './service-files.ts';
 
 export type Inventory = {
   /** Ids of services that have a directory. */
@@ -34,11 +35,13 @@ export type Inventory = {
   groups: string[];
   /** Paths of what was being made or deleted and is not being worked on. */
   leftovers: string[];
+  /** Files, sockets and processes of services that are not as private as they must be. */
+  misowned: Misowned[];
 };
 
 export async function takeInventory({ layout, limits, networkPrefix }: Site): Promise<Inventory> {
   const { services, trash, templates, scratch } = layout;
-  const [entries, deleted, copies, made, half, servers, daemons, groups, ports, networks] = await Promise.all([
+  const [entries, deleted, copies, made, half, servers, daemons, groups, ports, networks, misowned] = await Promise.all([
     readdir(services),
     readdir(trash),
     readdir(scratch),
@@ -49,6 +52,7 @@ export async function takeInventory({ layout, limits, networkPrefix }: Site): Pr
     groupIds(limits),
     listeningPorts(),
     findNetworks(networkPrefix),
+    findMisowned(layout),
   ]);
   const ours = servers.filter((directory) => directory.startsWith(`${services}/`));
   const keys = ours.map((directory) => keyOf(directory.slice(services.length + 1)));
@@ -60,20 +64,21 @@ export async function takeInventory({ layout, limits, networkPrefix }: Site): Pr
   );
   const slots = await Promise.all(
     [...new Set(ours)].map(async (data) => {
-      const names = await readdir(join(data, 'pg_replslot')).catch(() => []); // it has just been removed
+      const names = await listEntries(join(data, 'pg_replslot')).catch(() => []); // it has just been removed
       return names.filter(isFollower).map((name) => ({ key: keyOf(data.slice(services.length + 1)), name }));
     }),
   );
   return {
     directories: entries.filter((entry) => !entry.endsWith('.new')),
     processes: keys,
-    writers: keys.filter((_, index) => !existsSync(join(ours[index] ?? '', 'standby.signal'))),
+    writers: keys.filter((_, index) => !isFile(join(ours[index] ?? '', 'standby.signal'))),
     slots: slots.flat(),
     daemons: beside,
     ports,
     processPorts: configured.filter((port) => port !== null),
     networks,
     groups,
+    misowned,
     leftovers: [
       ...entries.filter((entry) => entry.endsWith('.new')).map((entry) => join(services, entry)),
       ...deleted.map((entry) => join(trash, entry)),

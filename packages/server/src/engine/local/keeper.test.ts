@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { describeBackups } from './backups.ts';
+import { describeBackups, listSnapshots } from './backups.ts';
 import { createKeeper } from './keeper.ts';
 import { createLayout } from './layout.ts';
 import { bareMachine } from './bare-machine.testing.ts';
@@ -42,7 +42,7 @@ async function service(id: string, ages: readonly number[]) {
     );
   }
   for (let number = 0; number <= ages.length * 2; number++) await writeFile(join(paths.archive, wal(number)), '');
-  await writeMarker(paths, { id, installation: '18-npm', born: true, parent: null, madeIn: '' });
+  await writeMarker(paths, { id, installation: '18-npm', born: true, parent: null, madeIn: '', uid: null, userOf: null });
   return {
     snapshots: async () => (await readdir(paths.snapshots)).toSorted(),
     oldestWal: async () => (await readdir(paths.archive)).toSorted()[0],
@@ -85,10 +85,33 @@ test('what a snapshot left behind that was cut short goes, WAL from before the o
   expect(await kept.oldestWal()).toBe(wal(0));
 });
 
+test('a snapshot dated in the future is no reason to wait for the next one, and is warned of; the newest is so by its WAL', async () => {
+  await service('a', [3, 1]);
+  const paths = machine.layout.service('a');
+  const write = async (id: string, days: number, walPosition: string) => {
+    await mkdir(join(paths.snapshots, id));
+    const snapshot = { kind: 'scheduled', takenMs: Date.now() + days * DAY_MS, firstWal: wal(4), walPosition, storageBytes: 1 };
+    await writeFile(join(paths.snapshots, id, 'snapshot.json'), JSON.stringify(snapshot));
+  };
+  await mkdir(join(paths.data, 'global'));
+  await writeFile(join(paths.data, 'global', 'pg_control'), '');
+  await write('ahead', 10, '0/50');
+  const { isDue, warnings } = keeper();
+  const [ahead] = await listSnapshots(paths);
+  if (ahead === undefined) throw new Error('no snapshot');
+  expect(ahead.id).toBe('ahead');
+  expect(await isDue('a', paths, ahead)).toBe(true);
+  expect(await warnings('a')).toContainEqual({ code: 'SNAPSHOT', message: expect.stringContaining('the clock was put back') });
+  await write('after', -0.001, '0/60');
+  const [after] = await listSnapshots(paths);
+  expect(after?.id).toBe('after');
+  if (after !== undefined) expect(await isDue('a', paths, after)).toBe(false);
+});
+
 test('nothing goes while a fork is being made of it, also while its data is still being cloned', async () => {
   const kept = await service('a', [9, 5, 1]);
   const { keep } = keeper();
-  const fork = { id: 'f', installation: '18-npm', born: false, parent: 'a', madeIn: '' };
+  const fork = { id: 'f', installation: '18-npm', born: false, parent: 'a', madeIn: '', uid: null, userOf: null };
   for (const entry of ['f.new', 'f']) {
     const paths = machine.layout.service(entry);
     await mkdir(paths.root);

@@ -6,11 +6,16 @@ import { archiveProblem, lastVerification, listSnapshots, pruneBackups, reach, t
 import { memberKey, type InstancePaths } from './layout.ts';
 import type { Machine } from './machine.ts';
 import { readMarker } from './marker.ts';
+import { ownerOf } from './users.ts';
 import type { Monitor } from './monitor.ts';
 import { findServer } from './server.ts';
 
 /** A checkpoint and the like write a little even when nobody does. */
 const IDLE_WAL_BYTES = 8192;
+
+/** A clock is corrected by less than this without anybody putting it back. */
+const CLOCK_TOLERANCE_MS = 60_000;
+const isFromFuture = ({ takenMs }: KeptSnapshot): boolean => takenMs > Date.now() + CLOCK_TOLERANCE_MS;
 
 export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupPolicy) {
   /** Why the last snapshot that was due could not be taken. */
@@ -57,7 +62,8 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
     const paths = machine.layout.member(id, primary);
     try {
       const [newest] = await listSnapshots(paths);
-      if (newest === undefined || (await isDue(memberKey(id, primary), paths, newest))) await takeSnapshot(machine, paths);
+      if (newest === undefined || (await isDue(memberKey(id, primary), paths, newest)))
+        await takeSnapshot(machine, ownerOf(machine, paths), paths);
       snapshotProblems.delete(id);
     } catch (error) {
       // A service that was stopped meanwhile, or has another primary by now, wants none.
@@ -68,6 +74,8 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
   };
 
   const isDue = async (key: string, paths: InstancePaths, newest: KeptSnapshot): Promise<boolean> => {
+    // Dated by a clock that was put back since: it says nothing of when the next one is due, and no moment before its date can be reached from it.
+    if (isFromFuture(newest)) return true;
     if (Date.now() - newest.takenMs >= policy.snapshotEveryMs) return writtenSince(key, newest.walPosition);
     // Nothing after a hole can be reached but from a snapshot that was taken after it.
     return (await reach(paths, newest)).hole !== null;
@@ -83,11 +91,27 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
     return row?.written === true;
   };
 
-  const prune = async (id: string): Promise<void> => {
+  const prune = async (id: string, window: Pick<BackupPolicy, 'windowMs'> = policy): Promise<void> => {
     if ((await unbornForksOf(id)).length > 0 || held.has(id)) return;
-    const done = pruneBackups(machine, machine.layout.service(id), policy).finally(() => pruning.delete(id));
+    const done = pruneBackups(machine, machine.layout.service(id), window).finally(() => pruning.delete(id));
     pruning.set(id, done);
     await done;
+  };
+
+  /** Makes room in the archive: with a new snapshot all before it can go, and the window of the backups begins with it. */
+  const relieve = async (id: string, removes: boolean): Promise<void> => {
+    if (!removes || keeping.has(id) || held.has(id) || (await unbornForksOf(id)).length > 0) return;
+    keeping.add(id);
+    try {
+      const paths = machine.layout.member(id, machine.layout.primaryOf(id));
+      await takeSnapshot(machine, ownerOf(machine, paths), paths);
+    } catch (error) {
+      // What the newest snapshot that is there does not need goes all the same.
+      snapshotProblems.set(id, error instanceof Error ? error.message : String(error));
+    } finally {
+      keeping.delete(id);
+    }
+    await prune(id, { windowMs: 0 });
   };
 
   /** Reads backups of a service, none of which is removed meanwhile. */
@@ -107,12 +131,22 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
     const paths = machine.layout.member(id, machine.layout.primaryOf(id));
     const archive = await archiveProblem(paths);
     const snapshot = snapshotProblems.get(id);
-    const verification = lastVerification(await listSnapshots(paths));
+    const snapshots = await listSnapshots(paths);
+    const verification = lastVerification(snapshots);
+    const ahead = snapshots.filter(isFromFuture);
     return [
       ...(archive === null ? [] : [{ code: 'ARCHIVE' as const, message: archive }]),
       ...(snapshot === undefined
         ? []
         : [{ code: 'SNAPSHOT' as const, message: `no snapshot could be taken: ${snapshot}; it is tried again each minute` }]),
+      ...(ahead.length === 0
+        ? []
+        : [
+            {
+              code: 'SNAPSHOT' as const,
+              message: `${ahead.length} snapshots are dated in the future (${ahead.map(({ takenMs }) => new Date(takenMs).toISOString()).join(', ')}): the clock was put back. A new one is taken while the service runs; moments of the time when the clock was ahead may not be reachable. Keep the clock in time (timedatectl)`,
+            },
+          ]),
       ...(verification?.problem === undefined
         ? []
         : [
@@ -124,5 +158,5 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
     ];
   };
 
-  return { keep, holding, warnings, unbornForksOf, forget: (id: string): void => void snapshotProblems.delete(id) };
+  return { keep, relieve, isDue, holding, warnings, unbornForksOf, forget: (id: string): void => void snapshotProblems.delete(id) };
 }

@@ -25,8 +25,10 @@ export type InstancePaths = {
 
 /** Where a program beside the servers is; see daemon.ts. */
 export type DaemonPaths = {
-  /** Its directory, its own user's. It stands in it, by which it is known. */
+  /** Its directory, its own user's. It stands in it, by which it is known. Its sockets are there; what is ours stands beside it. */
   root: string;
+  /** What it is configured by, where that is a file of its own. */
+  conf: string;
   pidFile: string;
   /** A pipe that it holds open for as long as it lives. */
   lifeline: string;
@@ -35,7 +37,7 @@ export type DaemonPaths = {
 };
 
 export function daemonPaths(root: string): DaemonPaths {
-  return { root, pidFile: join(root, 'pid'), lifeline: join(root, 'lifeline'), log: join(root, 'log') };
+  return { root, conf: `${root}.conf`, pidFile: `${root}.pid`, lifeline: `${root}.lifeline`, log: `${root}.log` };
 }
 
 /** The longest path of a Unix socket that Linux takes is 107 bytes; PostgreSQL's file name takes 15 of them. A pooler's is shorter. */
@@ -69,6 +71,8 @@ export type Layout = {
   trash: string;
   /** Copies of snapshots that are being verified, by the service's id. */
   scratch: string;
+  /** Empty mount points: the root of the file system that servers see; see sandbox.ts. */
+  rootfs: string;
   /** The metadata database. */
   store: InstancePaths;
   service: (id: string) => InstancePaths;
@@ -113,6 +117,7 @@ export function createLayout(root: string): Layout {
     installations: join(root, 'postgres'),
     trash: join(root, 'trash'),
     scratch: join(root, 'scratch'),
+    rootfs: join(root, 'rootfs'),
     store: instancePaths(join(root, 'store')),
     service,
     member: (id, n) => {

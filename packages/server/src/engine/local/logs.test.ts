@@ -1,4 +1,5 @@
-import { mkdir, mkdtemp, readdir, rm, truncate, writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { mkdir, mkdtemp, readdir, rm, symlink, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as fc from 'fast-check';
@@ -98,10 +99,103 @@ test('whatever the lengths of lines and the characters at the borders of chunks,
   );
 });
 
-test('a line longer than many chunks', async () => {
-  const long = '🐘'.repeat(300_000);
-  const directory = await logDirectory([{ message: 'before' }, { message: long }, { message: 'after' }]);
-  expect(messages(await readAll(directory, { limit: 1 }))).toEqual(['after', long, 'before']);
+const timesOf = (pages: readonly LogEntry[][]) => pages.flat().map(({ timestamp }) => timestamp);
+
+test('a line longer than 64 KiB is cut and marked, at any place of its characters and escapes', async () => {
+  for (const unit of ['x', '🐘', '"', '\\', '\u0001']) {
+    for (let shift = 0; shift < 12; shift++) {
+      const long = 'y'.repeat(shift) + unit.repeat(200_000);
+      const directory = await logDirectory([{ message: 'before' }, { message: long, severity: 'ERROR' }, { message: 'after' }]);
+      const [after, cut, before] = (await readAll(directory, { limit: 1 })).flat();
+      expect([after?.message, before?.message]).toEqual(['after', 'before']);
+      expect(cut).toMatchObject({ severity: 'ERROR', timestamp: momentOf(1) });
+      const [kept = '', mark] = cut?.message.split('\n') ?? [];
+      expect(long.startsWith(kept)).toBe(true);
+      expect(kept.length).toBeGreaterThan(10_000);
+      expect(Buffer.byteLength(kept)).toBeLessThan(65_536);
+      expect(mark).toMatch(/^\[cut after 64 KiB of at least \d+ bytes\]$/);
+      await rm(directory, { recursive: true });
+    }
+  }
+});
+
+const endOf = (page: { cursor: string | null }): number =>
+  page.cursor === null ? 0 : Number(Buffer.from(page.cursor, 'base64url').toString().split(':')[0]);
+
+test('a call reads 16 MiB at most, inside one line too, and its cursor leads to every line once', async () => {
+  const mb = 1024 * 1024;
+  const directory = await logDirectory([
+    { message: 'first' },
+    { message: 'x'.repeat(40 * mb) },
+    { message: 'y'.repeat(16 * mb) },
+    { message: 'last' },
+  ]);
+  const pages: LogEntry[][] = [];
+  let [cursor, end]: [string | null, number] = [null, 56 * mb + 1000];
+  do {
+    const page = await readLogs(directory, { ...ALL, cursor });
+    expect(end - endOf(page)).toBeLessThanOrEqual(17 * mb);
+    expect(page.cursor === null || endOf(page) < end).toBe(true);
+    [cursor, end] = [page.cursor, endOf(page)];
+    pages.push(page.entries);
+  } while (cursor !== null);
+  expect(timesOf(pages)).toEqual([3, 2, 1, 0].map(momentOf));
+  expect(messages(pages).map((message) => message.slice(0, 3))).toEqual(['las', 'yyy', 'xxx', 'fir']);
+});
+
+test('whatever the lengths of lines, pages that end inside a line lose none', async () => {
+  // Around the sizes of a line, of a chunk, and of several.
+  const lengths = [64, 128, 256, 384].flatMap((kib) => [-300, -200, -170, -160, -150, -100, -1, 0, 1, 100].map((n) => kib * 1024 + n));
+  const entries = lengths.map((length) => ({ message: 'x'.repeat(length) }));
+  const directory = await logDirectory(entries);
+  for (const limit of [1, 7, 500])
+    expect(timesOf(await readAll(directory, { limit }))).toEqual(entries.map((_, n) => momentOf(n)).toReversed());
+});
+
+test('a page shows 512 KiB at most', async () => {
+  const directory = await logDirectory(Array.from({ length: 100 }, (_, index) => ({ message: `${index} ${'x'.repeat(60_000)}` })));
+  const pages = await readAll(directory);
+  expect(messages(pages)).toHaveLength(100);
+  for (const page of pages) expect(page.reduce((sum, { message }) => sum + message.length, 0)).toBeLessThan(0.6e6);
+});
+
+test('other work goes on between chunks of 128 KiB', async () => {
+  const directory = await logDirectory([{ message: 'x'.repeat(15 * 1024 * 1024) }]);
+  let turns = 0;
+  let reading = true;
+  const count = (): void => {
+    turns += 1;
+    if (reading) setImmediate(count);
+  };
+  setImmediate(count);
+  await readLogs(directory, ALL);
+  reading = false;
+  expect(turns).toBeGreaterThanOrEqual((15 * 1024) / 128);
+});
+
+test('a call ends with its client', async () => {
+  const directory = await logDirectory([{ message: 'x'.repeat(15 * 1024 * 1024) }]);
+  const client = new AbortController();
+  const reading = readLogs(directory, ALL, client.signal);
+  client.abort(new Error('the client left'));
+  await expect(reading).rejects.toThrow('the client left');
+});
+
+test('an empty line at the begin of a file', async () => {
+  const directory = await logDirectory(numbered(2));
+  const [file = ''] = await readdir(directory);
+  await writeFile(join(directory, file), `\n${line({ message: 'after' }, 0)}`);
+  expect(await readLogs(directory, ALL)).toMatchObject({ entries: [{ message: 'after' }], cursor: null });
+});
+
+test('links and FIFOs in place of a log are left out', async () => {
+  const directory = await logDirectory(numbered(2));
+  await writeFile(join(top, 'other.json'), line({ message: 'not of this server' }, 0));
+  await symlink(join(top, 'other.json'), join(directory, '2026-11-21T000000.json'));
+  await symlink('/nowhere', join(directory, '2026-11-21T000001.json'));
+  execFileSync('mkfifo', [join(directory, '2026-11-21T000002.json')]);
+  await mkdir(join(directory, '2026-11-21T000003.json'));
+  expect(messages(await readAll(directory))).toEqual(['entry 1', 'entry 0']);
 });
 
 test('what is written after a page was read does not disturb the next one', async () => {

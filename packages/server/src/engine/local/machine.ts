@@ -1,23 +1,25 @@
 /** What this machine can do, found out by trying; the local engine works by it. `howdah doctor` looks without making anything. */
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readlink, realpath, rm, stat, symlink } from 'node:fs/promises';
-import { userInfo } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { CloneMethod } from '@howdah/contract';
 import { probeCloneMethod } from './clone.ts';
 import { findProgram, type Program } from './daemon.ts';
+import { probeEgress, type EgressAbility } from './egress.ts';
 import { attachImage, imagePaths } from './image.ts';
 import { findInstallations, type Found } from './installations.ts';
 import { createLayout, type Layout } from './layout.ts';
 import { findLimits, probeLimits, type Limits } from './limits.ts';
 import { probeNetworks, type NetworkAbility } from './networks.ts';
 import { exists, isErrno } from './processes.ts';
+import { keepReserve } from './reserve.ts';
+import { markerOf } from './marker.ts';
 import { run } from './run.ts';
+import { prepareSandbox, UNSHARE_AS_ROOT, UNSHARE_AS_USER, type Namespaces, type Sandbox } from './sandbox.ts';
+import { createUsers, REGISTRY, whyNoUsers, type Isolation, type UidRange } from './users.ts';
+import { DEFAULT_UID_RANGE } from '../../config.ts';
 
 export type Owner = { name: string; uid: number; gid: number };
-
-/** A PID namespace per server, the certain fence: when its first process is gone, so are all others. */
-export type Namespaces = 'as root' | 'as user' | 'none';
 
 /** What of an installation is on a machine. */
 export type Site = {
@@ -30,29 +32,37 @@ export type Site = {
 export type Machine = Site & {
   /** The user that servers run as when the control plane is root; null: its own user. */
   owner: Owner | null;
-  /** Operating system users that may be our superuser over the Unix socket. */
-  controlUsers: readonly string[];
+  /** Whether each service has a user of its own. */
+  isolation: Isolation;
   namespaces: Namespaces;
+  /** Whether servers see nothing of the machine but their own. */
+  sandbox: Sandbox;
   cloneMethod: CloneMethod;
   installations: Found;
   /** For connection poolers; null: not installed. */
   pgbouncer: Program | null;
   /** Whether VPCs can be networks of their own. */
   networks: NetworkAbility;
+  /** Whether services can be kept from connecting to anybody. */
+  egress: EgressAbility;
 };
 
 /** The system user that servers run as; made at the first start as root. */
 export const SERVER_USER = 'howdah';
+/** The one that gateways run as: it makes connections to servers, which no user of a service may. */
+export const GATEWAY_USER = 'howdah-gateway';
 /** One of the system's own takes its place where it cannot be made. */
 const SERVER_USERS = [SERVER_USER, 'postgres', 'nobody'];
 
 /** Looks the machine over and makes the data directory ready. */
-export async function prepareMachine(home: string): Promise<Machine> {
+export async function prepareMachine(home: string, uidRange: UidRange = DEFAULT_UID_RANGE): Promise<Machine> {
   const owner = process.getuid?.() === 0 ? await serverUser() : null;
   const data = await makeDataDirectory(home);
   await attachImage(imagePaths(data));
   await mkdir(data, { recursive: true, mode: 0o711 });
   const layout = createLayout(await realpath(data));
+  // A disk that is full already gives the space that the rest of the start may need.
+  await keepReserve(layout.root);
   for (const directory of [layout.services, layout.templates, layout.stock, layout.trash, layout.scratch]) {
     await mkdir(directory, { recursive: true, mode: 0o711 });
   }
@@ -62,16 +72,67 @@ export async function prepareMachine(home: string): Promise<Machine> {
   }
   const group = await groupName(layout.root);
   const networkPrefix = `${group}-`;
-  const [namespaces, cloneMethod, limits, installations, pgbouncer, networks] = await Promise.all([
+  const [namespaces, cloneMethod, limits, installations, pgbouncer, networks, egress] = await Promise.all([
     probeNamespaces(),
     probeCloneMethod(layout.templates),
     probeLimits(group),
     findInstallations(layout.installations),
     findProgram('pgbouncer'),
     probeNetworks(),
+    probeEgress(),
   ]);
-  const controlUsers = [...new Set([userInfo().username, owner?.name ?? userInfo().username])];
-  return { layout, owner, controlUsers, namespaces, cloneMethod, limits, installations, pgbouncer, networks, networkPrefix };
+  const sandbox = await prepareSandbox(layout, namespaces, installations.usable);
+  const isolation = await isolate(layout, namespaces, sandbox, uidRange);
+  return {
+    layout,
+    owner,
+    isolation,
+    namespaces,
+    sandbox,
+    cloneMethod,
+    limits,
+    installations,
+    pgbouncer,
+    networks,
+    networkPrefix,
+    egress,
+  };
+}
+
+/** Gives services users of their own, if that can be had. */
+async function isolate(layout: Layout, namespaces: Namespaces, sandbox: Sandbox, range: UidRange): Promise<Isolation> {
+  const why = await whyNotIsolated(namespaces, sandbox, range);
+  if (why !== null) return { isolated: false, why };
+  const gateway = await systemUser(GATEWAY_USER);
+  if (gateway === null)
+    return { isolated: false, why: `this machine has no user ${GATEWAY_USER} for gateways: useradd --system ${GATEWAY_USER}` };
+  const users = createUsers(REGISTRY, range);
+  // Nobody else on the machine is given what belongs to a service of ours.
+  for (const entry of await readdir(layout.services)) {
+    const { root } = layout.service(entry);
+    const marker = markerOf(layout.service(entry));
+    if (marker?.uid != null && marker.userOf === null) users.hold(marker.uid, root);
+  }
+  return { isolated: true, users, gateway };
+}
+
+/** Why services cannot have users of their own here; null: they can. Changes nothing that stays. */
+export async function whyNotIsolated(
+  namespaces: Namespaces,
+  sandbox: Pick<Sandbox, 'way' | 'note'>,
+  range: UidRange,
+): Promise<string | null> {
+  if (process.getuid?.() !== 0) return 'the control plane does not run as root';
+  // Without, PostgreSQL would not find the name of the user.
+  if (namespaces !== 'as root' || sandbox.way === 'none') return sandbox.note;
+  return whyNoUsers(REGISTRY, range);
+}
+
+/** In words, whether services are kept from each other below PostgreSQL. @param why what is in the way; null: nothing is */
+export function isolationNote(why: string | null): string {
+  return why === null
+    ? 'each service runs as an operating system user of its own: none can read the files of another, or signal its processes'
+    : `all services run as one operating system user, and whoever becomes it reads the files of all: ${why}`;
 }
 
 /** What of an installation is here; null: nothing, or only a store that is not mounted. Changes nothing. */
@@ -100,12 +161,18 @@ export async function probeNamespaces(): Promise<Namespaces> {
   }
 }
 
-export const UNSHARE_AS_ROOT = ['--pid', '--fork', '--kill-child=SIGKILL'] as const;
-export const UNSHARE_AS_USER = ['--user', '--map-current-user', ...UNSHARE_AS_ROOT] as const;
-
 /** PostgreSQL refuses to run as root: a system user of our own, else one that is there. */
 async function serverUser(): Promise<Owner> {
-  const known = await findServerUser(SERVER_USER);
+  const found = (await systemUser(SERVER_USER)) ?? (await findServerUser(...SERVER_USERS));
+  if (found !== null) return found;
+  throw new Error(
+    `PostgreSQL cannot run as root, and this machine has none of the users ${SERVER_USERS.join(', ')}: useradd --system ${SERVER_USER}`,
+  );
+}
+
+/** A system user that is there, or is made; null: it cannot be made. */
+async function systemUser(name: string): Promise<Owner | null> {
+  const known = await findServerUser(name);
   if (known !== null) return known;
   try {
     await run('useradd', [
@@ -116,16 +183,12 @@ async function serverUser(): Promise<Owner> {
       '/nonexistent',
       '--shell',
       '/usr/sbin/nologin',
-      SERVER_USER,
+      name,
     ]);
   } catch (error) {
-    process.emitWarning(`no system user ${SERVER_USER} could be made, servers run as another: ${String(error)}`);
+    process.emitWarning(`no system user ${name} could be made: ${String(error)}`);
   }
-  const found = await findServerUser(...SERVER_USERS);
-  if (found !== null) return found;
-  throw new Error(
-    `PostgreSQL cannot run as root, and this machine has none of the users ${SERVER_USERS.join(', ')}: useradd --system ${SERVER_USER}`,
-  );
+  return findServerUser(name);
 }
 /** The first of these users that is there. */
 export async function findServerUser(...candidates: readonly string[]): Promise<Owner | null> {

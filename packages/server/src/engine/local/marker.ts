@@ -1,14 +1,24 @@
 /** The file that says whose a directory is. One without it is not ours and never touched. */
-import { rename, writeFile } from 'node:fs/promises';
 import { writeDurably } from '../../durable.ts';
 import type { InstancePaths } from './layout.ts';
-import { readOrNull } from './processes.ts';
+import { readNow, readOrNull } from './processes.ts';
+import { rename, writeFile } from './root-files.ts';
 
 /**
  * What an instance's marker says. `madeIn`: the boot of the machine in which it was made (see {@link currentBoot}). What a clone holds
  * reaches the disk while its server starts for the first time, so that the data of one that is not born may be torn in any later boot.
  */
-export type Marker = { id: string; installation: string; born: boolean; parent: string | null; madeIn: string };
+export type Marker = {
+  id: string;
+  installation: string;
+  born: boolean;
+  parent: string | null;
+  madeIn: string;
+  /** The user of the operating system that owns it; null: the one of all services, as before they had users of their own. */
+  uid: number | null;
+  /** The service whose user it shares; null: it has its own. */
+  userOf: string | null;
+};
 
 /** The boot of the machine, by Linux's name for it; elsewhere, where there is none, one for all. */
 export async function currentBoot(): Promise<string> {
@@ -24,9 +34,14 @@ export async function writeMarker(paths: InstancePaths, marker: Marker): Promise
 
 /** The marker of an instance; null where there is none, or none of ours. */
 export async function readMarker(paths: InstancePaths): Promise<Marker | null> {
+  return markerOf(paths);
+}
+
+/** The same at once, for who asks between two looks. */
+export function markerOf(paths: Pick<InstancePaths, 'marker'>): Marker | null {
   let marker: unknown;
   try {
-    marker = JSON.parse((await readOrNull(paths.marker)) ?? 'null');
+    marker = JSON.parse(readNow(paths.marker) ?? 'null');
   } catch (error) {
     if (error instanceof SyntaxError) return null;
     throw error;
@@ -38,5 +53,7 @@ export async function readMarker(paths: InstancePaths): Promise<Marker | null> {
     born: marker.born === true,
     madeIn: 'madeIn' in marker ? String(marker.madeIn) : '',
     parent: 'parent' in marker && typeof marker.parent === 'string' ? marker.parent : null,
+    uid: 'uid' in marker && typeof marker.uid === 'number' ? marker.uid : null,
+    userOf: 'userOf' in marker && typeof marker.userOf === 'string' ? marker.userOf : null,
   };
 }

@@ -1,9 +1,8 @@
 /** The members of services with replicas: looks at all of them, and takes the steps that {@link decideHa} decides on. */
 import { existsSync } from 'node:fs';
-import { readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
-import { Client } from 'pg';
 import type { OperationStep, ReplicaState, Warning } from '@howdah/contract';
 import type { FailoverPolicy } from '../../config.ts';
 import type { BeginStep, HighAvailability, MemberRecords, Seen, ServiceSpec, Verdict } from '../engine.ts';
@@ -14,16 +13,16 @@ import { capLog, createDaemonWatch, findDaemon } from './daemon.ts';
 import { decideHa, hangs, haStepName, type HaStep, type MemberSeen, type MembersSeen, type Successor } from './decide-ha.ts';
 import type { Observation } from './decide.ts';
 import type { Door } from './door.ts';
-import { PROBE_ROLE, rehearse, sweepRehearsal } from './drill.ts';
+import { REHEARSED, rehearse, sweepRehearsal } from './drill.ts';
 import { chooseSuccessor, promote } from './failover.ts';
 import { admit, closeGateway, gatewayConfig, leadTo, lookAtGateway, NOWHERE, openGateway, prepareGateway } from './gateway.ts';
 import { memberKey, partsOfKey, type DaemonPaths, type InstancePaths } from './layout.ts';
 import { pruneLogs } from './logs.ts';
 import type { Machine } from './machine.ts';
-import { controlConnection, NoAnswer, type Monitor } from './monitor.ts';
+import { NoAnswer, type Monitor } from './monitor.ts';
 import type { Poolers } from './pooler.ts';
 import { assertPlace } from './networks.ts';
-import { readOrNull, signal } from './processes.ts';
+import { signal } from './processes.ts';
 import {
   isFollower,
   MEMBER,
@@ -36,7 +35,11 @@ import {
   WAITS_FOR_NOBODY,
   type WaitedFor,
 } from './replication.ts';
-import { fence, findServer, stopServer } from './server.ts';
+import { rename, writeFile } from './root-files.ts';
+import { fence, findServer, portOfServer, stopServer } from './server.ts';
+import { listEntries, removeEntry } from './service-files.ts';
+import { gatewayOwnerOf, ownerOf } from './users.ts';
+import { withSuperuserSession } from './superuser.ts';
 import { compareSizes, confOf, createStandbys, dataOf, RECEIVING } from './standbys.ts';
 import { endOfWal, newestTimeline, parseLsn } from './wal.ts';
 
@@ -72,6 +75,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
   const adopted = new Set<string>();
   const turns = new Map<string, Promise<unknown>>();
   const failingOver = new Map<string, Promise<Successor>>();
+  /** By the clock that nobody puts back. */
   const lastFailoverMs = new Map<string, number>();
   /** Services of which the records were asked to name another primary, and it is not known whether they did. */
   const unsure = new Set<string>();
@@ -88,6 +92,8 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     );
     return mine;
   };
+
+  const gatewayOwner = (id: string) => gatewayOwnerOf(machine, layout.service(id));
 
   const portOf = (ha: HighAvailability, n: number): number => {
     const member = ha.members.find((candidate) => candidate.n === n);
@@ -269,7 +275,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
                 current_setting('synchronous_standby_names') as setting,
                 exists (select from pg_stat_activity where backend_type = 'checkpointer'
                         and wait_event in ('CheckpointerMain', 'CheckpointWriteDelay')) as attentive,
-                exists (select from pg_roles where rolname = '${PROBE_ROLE}') as rehearsed,
+                ${REHEARSED} as rehearsed,
                 array(select slot_name::text from pg_replication_slots where slot_type = 'physical' and starts_with(slot_name, '${MEMBER}')) as slots,
                 array(select slot_name::text from pg_replication_slots where slot_type = 'physical' and wal_status = 'lost') as lost`,
       );
@@ -299,7 +305,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
 
   /** Who can take over from a primary that is dead or hangs. */
   const findSuccessor = async (id: string, ha: HighAvailability): Promise<Successor> => {
-    const restMs = (lastFailoverMs.get(id) ?? -Infinity) + failover.restMs - Date.now();
+    const restMs = (lastFailoverMs.get(id) ?? -Infinity) + failover.restMs - performance.now();
     if (restMs > 0) return { why: `the last failover is not ${failover.restMs / 1000} s ago` };
     const primary = layout.member(id, ha.primary);
     const timeline = await newestTimeline(primary.data).catch(() => 0);
@@ -373,7 +379,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
       () => takeWrites(id, ha, to),
       () => `member ${to}: ${choice.detail}`,
     );
-    lastFailoverMs.set(id, Date.now());
+    lastFailoverMs.set(id, performance.now());
     await announced;
     await records.end(id, steps.done(), null);
     return choice;
@@ -425,8 +431,8 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     };
     const open = async (): Promise<string> => {
       await assertPlace(door, machine.networks);
-      await prepareGateway(machine, gateway, gatewayConfig(gateway, listen, door), door);
-      await openGateway(machine, gateway, daemons, id, door);
+      await prepareGateway(gatewayOwner(spec.id), gateway, gatewayConfig(gateway, listen, door), door);
+      await openGateway(machine, gatewayOwner(spec.id), gateway, daemons, id, door);
       return `on port ${spec.endpoint.port}`;
     };
     switch (step.kind) {
@@ -452,20 +458,22 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
       case 'moveToGateway':
         return toPrimary(spec, ha, async () => {
           await checkpoint(at(ha.primary));
-          await prepareGateway(machine, gateway, gatewayConfig(gateway, listen, door), door);
+          await prepareGateway(gatewayOwner(spec.id), gateway, gatewayConfig(gateway, listen, door), door);
           await standbys.configure(at(ha.primary), conf.get(ha.primary) ?? '');
           const { key, paths, server } = at(ha.primary);
           if (server !== null) await hands.stop(key, paths, server, 'fast');
           // From here on who connects waits: the gateway is there before the primary is.
-          await openGateway(machine, gateway, daemons, id, door);
+          await openGateway(machine, gatewayOwner(spec.id), gateway, daemons, id, door);
           const started = await hands.start(spec, at(ha.primary));
           await leadTo(gateway, primaryPort);
           return started;
         });
+      case 'own':
+        return toPrimary(spec, ha, () => own(spec, ha, found, conf));
       case 'move':
         return toPrimary(spec, ha, () => move(spec, ha, at(ha.primary), conf.get(ha.primary) ?? '', step.why));
       case 'admit':
-        return `${await admit(machine, gateway, door.admitted ?? [])} sessions of others ended`;
+        return `${await admit(gatewayOwner(spec.id), gateway, door.admitted ?? [])} sessions of others ended`;
       case 'openGateway':
         return open();
       case 'startWithGateway': {
@@ -529,7 +537,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
 
   /** What is to be written at a shutdown is written before, while the primary still serves. */
   const checkpoint = async ({ paths, listen, server }: Found): Promise<void> => {
-    if (server !== null) await withControl(paths, server.port ?? listen.port, (client) => client.query('checkpoint'));
+    if (server !== null) await checkpointAt(paths, server.port ?? listen.port);
   };
 
   /** Stops and starts the primary in one step, so that nobody takes it for dead in between. Who connects meanwhile waits. */
@@ -552,13 +560,41 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     await assertPlace(door, machine.networks);
     await checkpoint(found);
     await closeGateway(gateway, daemons);
-    await prepareGateway(machine, gateway, gatewayConfig(gateway, { address: door.address, port: spec.endpoint.port }, door), door);
+    await prepareGateway(
+      gatewayOwner(spec.id),
+      gateway,
+      gatewayConfig(gateway, { address: door.address, port: spec.endpoint.port }, door),
+      door,
+    );
     if (found.server !== null) await hands.stop(found.key, found.paths, found.server, 'fast');
     await standbys.configure(found, conf);
     await hands.start(spec, found);
-    await openGateway(machine, gateway, daemons, spec.id, door);
+    await openGateway(machine, gatewayOwner(spec.id), gateway, daemons, spec.id, door);
     await leadTo(gateway, portOf(ha, ha.primary));
     return why;
+  };
+
+  /** Ends all of a service, gives it to a user of its own, and starts its primary again as that user; the others follow by their own steps. */
+  const own = async (spec: ServiceSpec, ha: HighAvailability, found: Map<number, Found>, conf: Map<number, string>): Promise<string> => {
+    const { id } = spec;
+    const gateway = layout.gateway(id);
+    const primary = found.get(ha.primary);
+    if (primary === undefined) throw new Error(`member ${ha.primary} was not looked at`);
+    await checkpoint(primary);
+    await poolers.stop(layout.service(id));
+    await closeGateway(gateway, daemons);
+    // The primary first: as it ends it sends all it has to the others.
+    const others = [...found.values()].filter((member) => member !== primary);
+    for (const { key, paths, server } of [primary, ...others]) if (server !== null) await hands.stop(key, paths, server, 'fast');
+    const owned = await hands.own(id);
+    const { look: now } = await look(spec, ha.primary);
+    await standbys.configure(now, conf.get(ha.primary) ?? '');
+    const listen = { address: now.door.address, port: spec.endpoint.port };
+    await prepareGateway(gatewayOwner(id), gateway, gatewayConfig(gateway, listen, now.door), now.door);
+    await hands.start(spec, now);
+    await openGateway(machine, gatewayOwner(id), gateway, daemons, id, now.door);
+    await leadTo(gateway, portOf(ha, ha.primary));
+    return owned;
   };
 
   /** In order: the primary ends, having sent all it has; the standby is seen to have it; then it is promoted. */
@@ -570,7 +606,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     const followers = await followersOf(memberKey(id, ha.primary));
     const lackingBytes = parseLsn(followers?.end ?? '0/0') - parseLsn(followers?.flushed[memberName(to)] ?? '0/0');
     if (lackingBytes > SWITCHOVER_LAG_BYTES) throw new NotYet(`member ${to} is ${lackingBytes} bytes behind: it catches up first`);
-    await withControl(paths, server.port ?? portOf(ha, ha.primary), (client) => client.query('checkpoint'));
+    await checkpointAt(paths, server.port ?? portOf(ha, ha.primary));
     // Its clients wait, and go on when it is told where the primary is.
     await poolers.hold(layout.service(id));
     const begun = performance.now();
@@ -600,11 +636,11 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
 
   const makeStandby = async (paths: InstancePaths): Promise<void> => {
     const slots = join(paths.data, 'pg_replslot');
-    for (const slot of await readdir(slots)) {
-      if (isFollower(slot)) await rm(join(slots, slot), { recursive: true });
+    for (const slot of await listEntries(slots)) {
+      if (isFollower(slot)) await removeEntry(join(slots, slot));
     }
-    await archiveLeftovers(machine, paths);
-    await writeOwned(machine, join(paths.data, 'standby.signal'), '');
+    await archiveLeftovers(ownerOf(machine, paths), paths);
+    await writeOwned(ownerOf(machine, paths), join(paths.data, 'standby.signal'), '');
   };
 
   const setSlots = async (id: string, ha: HighAvailability): Promise<string> => {
@@ -622,7 +658,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
   const retire = async (id: string, n: number, { key, paths }: Found): Promise<void> => {
     monitor.forget(key);
     if (!(await fence(paths))) throw new Error(`member ${n} does not end`);
-    if (dataOf(paths) === 'primary') await archiveLeftovers(machine, paths);
+    if (dataOf(paths) === 'primary') await archiveLeftovers(ownerOf(machine, paths), paths);
     await discard(machine, id, paths.data);
     // Member 0's directory is the service's.
     if (n > 0) await removeTree(paths.root, machine.cloneMethod);
@@ -792,16 +828,13 @@ function isWithin(some: readonly string[], all: readonly string[]): boolean {
   return some.every((name) => all.includes(name));
 }
 
-async function withControl<T>(paths: InstancePaths, port: number, use: (client: Client) => Promise<T>): Promise<T> {
-  const client = new Client(controlConnection(paths, port, 'howdah members'));
-  client.on('error', () => undefined); // the statement under way is told
-  await client.connect();
-  try {
-    return await use(client);
-  } finally {
-    await client.end();
-  }
+/** A checkpoint before a stop shortens the stop; one that takes longer than this is given up, and with it the step. */
+async function checkpointAt(server: InstancePaths, port: number): Promise<void> {
+  await withSuperuserSession({ server, port, name: 'howdah members', limitMs: CHECKPOINT_LIMIT_MS }, (client) =>
+    client.query('checkpoint'),
+  );
 }
+const CHECKPOINT_LIMIT_MS = 600_000;
 
 /**
  * Sets a password, and waits for it as for any write: a failover does not lose it. Where synchronous replicas are missing it does not
@@ -810,14 +843,14 @@ async function withControl<T>(paths: InstancePaths, port: number, use: (client: 
  * @throws NoAnswer when the server does not answer
  */
 export async function setPassword(paths: InstancePaths, statement: string): Promise<void> {
-  const port = Number(((await readOrNull(join(paths.data, 'postmaster.pid'))) ?? '').split('\n')[3] ?? '0');
+  const port = portOfServer(paths) ?? 0;
+  const where = { server: paths, port, name: 'howdah members', limitMs: PASSWORD_WAIT_MS };
   try {
-    await withControl(paths, port, async (client) => {
-      await client.query(`set statement_timeout = ${PASSWORD_WAIT_MS}`);
+    await withSuperuserSession(where, async (client) => {
       const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
       // The time limit of a statement ends before its commit waits for others. What cannot be ended by asking is ended by leaving.
       const cancel = (): void => {
-        withControl(paths, port, (other) => other.query('select pg_cancel_backend($1)', [rows[0]?.pid])).catch(() =>
+        withSuperuserSession(where, (other) => other.query('select pg_cancel_backend($1)', [rows[0]?.pid])).catch(() =>
           client.connection.stream.destroy(),
         );
       };

@@ -3,29 +3,13 @@
  * started the server, and a heartbeat on it tells of a hang (performance.md, section 9.7).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Client, type ClientConfig, type QueryResultRow } from 'pg';
-import { CONTROL_ROLE } from './files.ts';
+import { Client, type QueryResultRow } from 'pg';
 import type { InstancePaths } from './layout.ts';
-
-/** A statement of ours that takes longer is given up. */
-export const ANSWER_DEADLINE_MS = 5000;
+import { ANSWER_DEADLINE_MS, monitorConfig } from './superuser.ts';
 
 /** How often a server is asked, and after how long without an answer it is reported; it may still come back by itself. */
 export type Beats = { everyMs: number; deadlineMs: number };
 export const CALM: Beats = { everyMs: 5000, deadlineMs: 5000 };
-
-/** How to connect to a server as our own role. What it commits there waits for nobody: it must not hang where users' writes wait. */
-export function controlConnection(paths: InstancePaths, port: number, name: string): ClientConfig {
-  return {
-    host: paths.socket,
-    port,
-    user: CONTROL_ROLE,
-    database: 'postgres',
-    application_name: name,
-    connectionTimeoutMillis: ANSWER_DEADLINE_MS,
-    options: '-c synchronous_commit=local',
-  };
-}
 
 type Watch = { client: Client; beats: Beats; timer: NodeJS.Timeout };
 
@@ -46,7 +30,7 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
   const connect = async (id: string, paths: InstancePaths, port: number, beats = CALM): Promise<void> => {
     drop(id);
     const begunMs = performance.now();
-    const client = new Client(controlConnection(paths, port, 'howdah'));
+    const client = new Client(monitorConfig(paths, port));
     // Emitted when the server ends the connection, too; 'end' follows and is what we act on.
     client.on('error', () => undefined);
     try {

@@ -140,9 +140,15 @@ function inside(name: string, command: readonly string[]): Promise<string> {
  * Makes the networks of an installation as they shall be, and removes all others of it.
  *
  * @param home says whose they are, for those who find one of an installation that is gone
+ * @param guard called with each, before services are in it
  * @returns the ids of VPCs whose network was not there
  */
-export async function makeNetworks(prefix: string, home: string, specs: readonly VpcSpec[]): Promise<string[]> {
+export async function makeNetworks(
+  prefix: string,
+  home: string,
+  specs: readonly VpcSpec[],
+  guard: (name: string) => Promise<void>,
+): Promise<string[]> {
   const there = (await namespaces()).filter((name) => vpcOf(prefix, name) !== null);
   const nameOf = ({ id }: { id: string }): string => namespaceOf(prefix, id);
   const renewed: string[] = [];
@@ -153,6 +159,7 @@ export async function makeNetworks(prefix: string, home: string, specs: readonly
       renewed.push(spec.id);
     }
     await make(name, spec, home);
+    await guard(name);
   }
   await separate(prefix, specs);
   for (const name of there) if (!specs.some((spec) => nameOf(spec) === name)) await removeNamespace(name);

@@ -7,6 +7,7 @@ const SPEC: ServiceSpec = {
   id: 'aaaaaaaaaa',
   addons: [],
   size: 'shared',
+  storageGb: 10,
   power: 'running',
   endpoint: { host: '127.0.0.1', port: 20000 },
   firstVerifier: null,

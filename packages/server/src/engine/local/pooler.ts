@@ -6,7 +6,6 @@
  * (docs/decisions/0011-pooler.md).
  */
 import { createHash } from 'node:crypto';
-import { rm } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -16,6 +15,7 @@ import {
   createDaemonWatch,
   findDaemon,
   launchDaemon,
+  removeDaemon,
   PROGRAMS,
   replaceConfig,
   stopDaemon,
@@ -25,10 +25,14 @@ import {
 import { isAdmitted, standsAt, type Door } from './door.ts';
 import { CONTROL_ROLE, POOLER_ROLE, READER_ROLE } from './files.ts';
 import type { InstancePaths } from './layout.ts';
-import type { Machine } from './machine.ts';
+import type { Machine, Owner } from './machine.ts';
 import { findProcess, readOrNull } from './processes.ts';
+import { rm } from './root-files.ts';
 import { run, RunError } from './run.ts';
 import { writeConfig } from './server.ts';
+import { serviceSocket } from './service-socket.ts';
+import { ownerOf } from './users.ts';
+import { withSuperuserSession } from './superuser.ts';
 
 // ── configuration ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,29 +154,12 @@ const FUNCTION_STATEMENTS = [
 ];
 
 /**
- * The database is its owner's, who may have given it settings: no name of ours shall find anything of theirs, and nothing shall stop us. A
- * synchronous replica is started after the pooler, and must not be waited for.
- */
-const OUR_SETTINGS =
-  '-c search_path=pg_catalog -c role=none -c default_transaction_read_only=off -c statement_timeout=0 -c lock_timeout=0 -c synchronous_commit=local';
-
-/**
  * Makes sure that a server has the pooler's role and the function that only it may call.
  *
  * @throws Error when a user of the service has made a role of that name
  */
 async function furnishForPooler(paths: InstancePaths, port: number): Promise<void> {
-  const client = new Client({
-    host: paths.socket,
-    port,
-    user: CONTROL_ROLE,
-    database: DATABASE_NAME,
-    application_name: 'howdah',
-    options: OUR_SETTINGS,
-  });
-  client.on('error', () => undefined); // the statement under way is told
-  await client.connect();
-  try {
+  await withSuperuserSession({ server: paths, port, name: 'howdah', database: DATABASE_NAME }, async (client) => {
     const { rows } = await client.query<{ role: boolean; governed: boolean; schema: boolean }>(
       `select exists (select from pg_roles where rolname = '${POOLER_ROLE}') as role,
               exists (select from pg_auth_members m join pg_roles r on r.oid = m.roleid where r.rolname = '${POOLER_ROLE}') as governed,
@@ -195,9 +182,7 @@ async function furnishForPooler(paths: InstancePaths, port: number): Promise<voi
     if (found?.schema !== true) await client.query(`create schema ${SCHEMA}`);
     for (const statement of FUNCTION_STATEMENTS) await client.query(statement);
     await client.query('commit');
-  } finally {
-    await client.end();
-  }
+  });
 }
 
 // ── the process ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -255,9 +240,9 @@ export function createPoolers(machine: Machine, changed: (id: string) => void) {
     server: { paths: InstancePaths; port: number },
   ): Promise<string> => {
     await furnishForPooler(server.paths, server.port);
-    await writeConf(machine, paths, plan);
+    await writeConf(ownerOf(machine, paths), paths, plan);
     const begun = Date.now();
-    await launchDaemon(machine, paths.pooler, [plan.program.path, join(paths.config, CONF_FILE)], plan.door);
+    await launchDaemon(machine, ownerOf(machine, paths), paths.pooler, [plan.program.path, join(paths.config, CONF_FILE)], plan.door);
     for (;;) {
       try {
         await command(paths, plan.port, 'show version');
@@ -276,7 +261,7 @@ export function createPoolers(machine: Machine, changed: (id: string) => void) {
 
   /** Takes up another configuration or certificate, or one that was left behind; clients that were held back go on. */
   const reload = async (id: string, paths: InstancePaths, plan: PoolerPlan): Promise<string> => {
-    await writeConf(machine, paths, plan);
+    await writeConf(ownerOf(machine, paths), paths, plan);
     await command(paths, plan.port, 'reload');
     // One that holds nobody back says so.
     for (const name of POOLS) await command(paths, plan.port, `resume ${name}`).catch(() => undefined);
@@ -317,7 +302,7 @@ export function createPoolers(machine: Machine, changed: (id: string) => void) {
     // It keeps nothing that could be lost, and newer ones wait for their clients when they are asked.
     if (process !== null && !(await stopDaemon(process, 'SIGKILL', PATIENCE_MS)))
       throw new Error(`PgBouncer (pid ${process.pid}) does not end, not even by SIGKILL`);
-    await rm(paths.pooler.root, { recursive: true, force: true });
+    await removeDaemon(paths.pooler);
     for (const name of [CONF_FILE, HBA_FILE, USERS_FILE]) await rm(join(paths.config, name), { force: true });
   };
 
@@ -341,23 +326,23 @@ async function countStrangers(paths: InstancePaths, { port, door }: PoolerPlan):
   }
 }
 
-async function writeConf(machine: Machine, paths: InstancePaths, { program, conf, door }: PoolerPlan): Promise<void> {
-  await writeConfig(machine, paths, ourFiles(door.admitted ?? EVERYBODY));
-  await replaceConfig(machine, join(paths.config, CONF_FILE), conf, () => checkConf(machine, paths, program, conf));
+async function writeConf(owner: Owner | null, paths: InstancePaths, { program, conf, door }: PoolerPlan): Promise<void> {
+  await writeConfig(owner, paths, ourFiles(door.admitted ?? EVERYBODY));
+  await replaceConfig(owner, join(paths.config, CONF_FILE), conf, () => checkConf(owner, paths, program, conf));
 }
 
 /**
  * PgBouncer has no checker: it is started on the same configuration without anything to listen on, reads and takes all of it, and
  * ends because it has nowhere to listen.
  */
-async function checkConf(machine: Machine, paths: InstancePaths, program: Program, conf: string): Promise<void> {
+async function checkConf(owner: Owner | null, paths: InstancePaths, program: Program, conf: string): Promise<void> {
   const name = `${CONF_FILE}.check`;
-  await writeConfig(machine, paths, {
+  await writeConfig(owner, paths, {
     [name]: conf.replace(/^listen_addr = .*$/m, 'listen_addr =').replace(/^unix_socket_dir = .*$/m, 'unix_socket_dir ='),
   });
   try {
-    const owner = machine.owner === null ? {} : { uid: machine.owner.uid, gid: machine.owner.gid };
-    await run(program.path, [join(paths.config, name)], owner);
+    const user = owner === null ? {} : { uid: owner.uid, gid: owner.gid };
+    await run(program.path, [join(paths.config, name)], user);
   } catch (error) {
     if (!(error instanceof RunError) || !error.message.includes('nowhere to listen on') || error.message.includes(' ERROR ')) throw error;
   } finally {
@@ -378,6 +363,7 @@ async function command(paths: InstancePaths, port: number, statement: string): P
 async function openConsole(paths: InstancePaths, port: number): Promise<Client> {
   const client = new Client({
     host: paths.pooler.root,
+    stream: serviceSocket,
     port,
     user: CONTROL_ROLE,
     database: 'pgbouncer',

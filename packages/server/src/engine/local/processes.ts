@@ -2,8 +2,8 @@
  * What the kernel says of processes. Linux only: /proc is the one source that also sees zombies and start times,
  * without which a recycled pid or a `<defunct>` server looks alive (reliability.md, trap 1).
  */
-import { readFileSync } from 'node:fs';
-import { lstat, readFile, readdir } from 'node:fs/promises';
+import { constants, lstatSync, readFileSync } from 'node:fs';
+import { lstat, open, readFile, readdir, type FileHandle } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** A process that is there and no zombie. The start time tells it from a later one with the same pid. */
@@ -44,6 +44,21 @@ export async function findProcess(pid: number): Promise<Process | null> {
 /** The arguments a process was started with; empty when it is gone. */
 export async function argumentsOf(pid: number): Promise<string[]> {
   return ((await readOrNull(`/proc/${pid}/cmdline`)) ?? '').split('\0');
+}
+
+/** The user that a process runs as; null: it is gone, or about to change it. */
+export function uidOf(pid: number): number | null {
+  const [, real, effective, saved] = /^Uid:\t(\d+)\t(\d+)\t(\d+)/m.exec(readNow(`/proc/${pid}/status`) ?? '') ?? [];
+  return real === undefined || real !== effective || real !== saved ? null : Number(real);
+}
+
+/**
+ * Whether a process runs as the owner of a directory, which stands in one of root's. Command lines and working directories are what a process
+ * says of itself: one of another service must not be taken for the server of this one.
+ */
+export function isOwnersProcess(pid: number, directory: string): boolean {
+  const uid = uidOf(pid);
+  return uid !== null && uid === lstatSync(directory, { throwIfNoEntry: false })?.uid;
 }
 
 /** The direct children of a process. */
@@ -104,12 +119,50 @@ export function isErrno(error: unknown, ...codes: string[]): boolean {
  * them, and through the thread pool each takes ten times as long.
  */
 export async function readOrNull(path: string): Promise<string | null> {
+  return readNow(path);
+}
+
+/** The same for who cannot wait. */
+export function readNow(path: string): string | null {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
     if (isErrno(error, 'ENOENT', 'ESRCH', 'ENOTDIR', 'EACCES', 'EPERM')) return null;
     throw error;
   }
+}
+
+/** Read of a file that grows: its reader looks for the last lines. */
+const END_BYTES = 64 * 1024;
+
+/** The end of a file of any size, or null where there is none; a link or a FIFO in its place is neither followed nor waited for. */
+export async function readEnd(path: string): Promise<string | null> {
+  const file = await openRegular(path);
+  if (file === null) return null;
+  try {
+    const { size } = await file.stat();
+    const end = Buffer.alloc(Math.min(size, END_BYTES));
+    await file.read(end, 0, end.length, size - end.length);
+    return end.toString('utf8');
+  } finally {
+    await file.close();
+  }
+}
+
+/** Opens a file with one name to read it; null: there is none, or something else has its name. */
+export async function openRegular(path: string): Promise<FileHandle | null> {
+  let file: FileHandle;
+  try {
+    file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  } catch (error) {
+    if (isErrno(error, 'ENOENT', 'ENOTDIR', 'EACCES', 'ELOOP', 'ENXIO')) return null;
+    throw error;
+  }
+  const found = await file.stat();
+  // A second name (hard link) may be that of somebody else's file.
+  if (found.isFile() && found.nlink <= 1) return file;
+  await file.close();
+  return null;
 }
 
 /** Whether anything has this path, be it a link that leads nowhere. */

@@ -7,10 +7,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, DatabaseError, escapeIdentifier, type Connection, type FieldDef, type Submittable } from 'pg';
 import { DATABASE_NAME, type QueryResult } from '@howdah/contract';
 import { EngineUnavailable, StatementRefused, type ReadStatement } from '../engine.ts';
-import { READER_ROLE } from './files.ts';
+import { MAINTENANCE_DATABASE, READER_ROLE } from './files.ts';
 import type { InstancePaths } from './layout.ts';
-import { ANSWER_DEADLINE_MS, NoAnswer, type Monitor } from './monitor.ts';
+import { NoAnswer, type Monitor } from './monitor.ts';
 import { findServer } from './server.ts';
+import { serviceSocket } from './service-socket.ts';
+import { ANSWER_DEADLINE_MS, withSuperuserSession } from './superuser.ts';
+import { CAN_WRITE, revokeWriters } from './writers.ts';
 
 /** A server, and the key by which the monitor knows it. */
 type Place = { key: string; paths: InstancePaths };
@@ -26,26 +29,56 @@ const FOLLOWS_WITHIN_MS = 5000;
 const QUERY_CANCELED = '57014';
 const TOO_MANY_CONNECTIONS = '53300';
 
-/** What the database's owner may have set for all sessions and must not hold for this one. A caller that is gone is seen in the middle of a statement. */
+/**
+ * What the database's owner may have set for all sessions and must not hold for this one; its search path does. A caller that is gone is seen
+ * in the middle of a statement.
+ */
 const settingsOf = ({ timeoutMs }: ReadStatement): string =>
-  `-c default_transaction_read_only=on -c role=none -c statement_timeout=${timeoutMs} -c client_connection_check_interval=1000`;
+  [
+    'default_transaction_read_only=on',
+    'default_transaction_deferrable=off',
+    'role=none',
+    'local_preload_libraries=',
+    'idle_in_transaction_session_timeout=60000',
+    'idle_session_timeout=0',
+    `statement_timeout=${timeoutMs}`,
+    'client_connection_check_interval=1000',
+  ]
+    .map((setting) => `-c ${setting}`)
+    .join(' ');
 
 export function createReader(monitor: Monitor) {
   const open = new Set<Client>();
   const furnishing = new Map<string, Promise<void>>();
 
   /** Makes sure of the role, once for all who wait for it. */
-  const furnish = async ({ key }: Place): Promise<void> => {
-    const underWay = furnishing.get(key) ?? furnishRole(monitor, key).finally(() => furnishing.delete(key));
-    furnishing.set(key, underWay);
+  const furnish = async (place: Place): Promise<void> => {
+    const underWay = furnishing.get(place.key) ?? furnishRole(monitor, place).finally(() => furnishing.delete(place.key));
+    furnishing.set(place.key, underWay);
     await underWay;
+  };
+
+  /** Opens a session that cannot write, or mends what would let it. @param primary where that is done */
+  const begin = async (place: Place, primary: Place, options: string): Promise<Client> => {
+    for (const begunMs = performance.now(); ; await sleep(20)) {
+      const client = await connect(place, options);
+      const writes = await beginsAsWriter(client).catch(async (error: unknown) => {
+        client.connection.stream.destroy();
+        throw await explain(error, monitor, place.key);
+      });
+      if (!writes) return client;
+      client.connection.stream.destroy();
+      if (performance.now() - begunMs > FOLLOWS_WITHIN_MS)
+        throw new EngineUnavailable(`the role ${READER_ROLE} can call functions that write, and that cannot be revoked at the moment`);
+      await superuserAt(primary, DATABASE_NAME, revokeWriters);
+    }
   };
 
   /** @param primary where the role is made: the server itself, or the one that it follows */
   const read = async (place: Place, primary: Place, statement: ReadStatement): Promise<QueryResult> => {
     await furnish(primary);
     if (place !== primary) await hasRole(monitor, place.key);
-    const client = await connect(place, settingsOf(statement));
+    const client = await begin(place, primary, settingsOf(statement));
     open.add(client);
     try {
       return await readWith(client, monitor, place.key, statement);
@@ -69,17 +102,54 @@ async function connect(place: Place, options: string): Promise<Client> {
       const full = error instanceof DatabaseError && error.code === TOO_MANY_CONNECTIONS;
       if (full && performance.now() - begunMs < ANSWER_DEADLINE_MS) continue;
       const reason = error instanceof Error ? error.message : String(error);
-      throw new EngineUnavailable(full ? `${MAX_SESSIONS} statements run on it already` : reason, { cause: error });
+      throw new EngineUnavailable(full ? whyFull(error.message) : reason, { cause: error });
     }
   }
 }
 
-async function connectOnce({ paths }: Place, options: string): Promise<Client> {
+/** What PostgreSQL's refusal of a connection means: the same code stands for three limits. */
+export function whyFull(message: string): string {
+  if (/for role "/.test(message)) return `${MAX_SESSIONS} statements run on it already: try again when one of them has ended`;
+  if (/for database "/.test(message))
+    return `the connection limit of the database ${DATABASE_NAME} is reached, which its owner set: ALTER DATABASE ${DATABASE_NAME} CONNECTION LIMIT -1`;
+  return 'all connections of the server are taken: close some, let clients connect through the connection pooler, or resize the service for more';
+}
+
+/** Begins the transaction. @returns whether its role can call functions that write all the same */
+async function beginsAsWriter(client: Client): Promise<boolean> {
+  const timer = setTimeout(() => client.connection.stream.destroy(), ANSWER_DEADLINE_MS);
+  try {
+    await client.query('begin transaction read only');
+    // From its first snapshot on nothing makes a transaction that only reads one that writes.
+    const { rows } = await client.query<{ writes: boolean }>(`select ${CAN_WRITE} as writes`);
+    return rows[0]?.writes !== false;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Does something as superuser on the server of a place. */
+async function superuserAt(place: Place, database: string, work: (client: Client) => Promise<void>): Promise<void> {
+  try {
+    const port = await portAt(place);
+    await withSuperuserSession({ server: place.paths, port, name: 'howdah', database }, work);
+  } catch (error) {
+    if (error instanceof EngineUnavailable) throw error;
+    throw new EngineUnavailable(error instanceof Error ? error.message : String(error), { cause: error });
+  }
+}
+
+async function portAt({ paths }: Place): Promise<number> {
   const server = await findServer(paths);
   if (server?.port == null) throw new EngineUnavailable('the server is not running');
+  return server.port;
+}
+
+async function connectOnce(place: Place, options: string): Promise<Client> {
   const client = new Client({
-    host: paths.socket,
-    port: server.port,
+    host: place.paths.socket,
+    stream: serviceSocket,
+    port: await portAt(place),
     user: READER_ROLE,
     database: DATABASE_NAME,
     application_name: 'howdah query',
@@ -116,8 +186,6 @@ async function readWith(client: Client, monitor: Monitor, key: string, statement
   const timer = setTimeout(() => end('late'), timeoutMs + GRACE_MS);
   let columns: QueryResult['columns'] = [];
   try {
-    // From its first snapshot on nothing makes a transaction that only reads one that writes.
-    await client.query('begin transaction read only; select 1');
     const described = await exchange(client, (connection) => {
       connection.parse({ name: STATEMENT, text: sql, types: [] }, true);
       connection.describe({ type: 'S', name: STATEMENT }, true);
@@ -239,29 +307,44 @@ type RoleSeen = {
  *
  * @throws EngineUnavailable when a user of the service has made a role of that name, or the server does not answer
  */
-async function furnishRole(monitor: Monitor, key: string): Promise<void> {
+async function furnishRole(monitor: Monitor, place: Place): Promise<void> {
   try {
-    const seen = await lookAtRole(monitor, key);
+    const seen = await lookAtRole(monitor, place.key);
     // Whoever makes a role may become it, and give it away.
     if (seen?.owner != null)
       throw new EngineUnavailable(
         `it has a role ${READER_ROLE} that its user ${seen.owner} made or was granted, and statements need the name: drop role ${READER_ROLE}`,
       );
-    const name = escapeIdentifier(READER_ROLE);
-    if (seen === null) await monitor.query(key, `create role ${name}`);
-    if (seen?.sound !== true) {
-      await monitor.query(key, `alter role ${name} ${ATTRIBUTES}`);
-      await monitor.query(key, `alter role ${name} set temp_file_limit = '${TEMP_FILE_LIMIT}'`);
-    }
-    if (seen?.member !== true) await monitor.query(key, `grant pg_read_all_data to ${name} with inherit true`);
-    if (seen?.connects !== true) await monitor.query(key, `grant connect on database ${DATABASE_NAME} to ${name}`);
-    // Users may grant it what is theirs.
-    for (const { role, grantor } of seen?.others ?? [])
-      await monitor.query(key, `revoke ${escapeIdentifier(role)} from ${name} granted by ${escapeIdentifier(grantor)} cascade`);
+    const statements = statementsFor(seen);
+    if (statements.length === 0) return;
+    await superuserAt(place, MAINTENANCE_DATABASE, async (client) => {
+      for (const statement of statements) await client.query(statement);
+    });
   } catch (error) {
     if (error instanceof NoAnswer || error instanceof DatabaseError) throw new EngineUnavailable(error.message, { cause: error });
     throw error;
   }
+}
+
+/** What makes the role what it shall be. */
+function statementsFor(seen: RoleSeen | null): string[] {
+  const name = escapeIdentifier(READER_ROLE);
+  return [
+    ...(seen === null ? [`create role ${name}`] : []),
+    ...(seen?.sound === true
+      ? []
+      : [
+          `alter role ${name} ${ATTRIBUTES}`,
+          `alter role ${name} in database ${DATABASE_NAME} reset all`,
+          `alter role ${name} set temp_file_limit = '${TEMP_FILE_LIMIT}'`,
+        ]),
+    ...(seen?.member === true ? [] : [`grant pg_read_all_data to ${name} with inherit true`]),
+    ...(seen?.connects === true ? [] : [`grant connect on database ${DATABASE_NAME} to ${name}`]),
+    // Users may grant it what is theirs.
+    ...(seen?.others ?? []).map(
+      ({ role, grantor }) => `revoke ${escapeIdentifier(role)} from ${name} granted by ${escapeIdentifier(grantor)} cascade`,
+    ),
+  ];
 }
 
 /** The role as it is; null: there is none. */
@@ -272,6 +355,7 @@ async function lookAtRole(monitor: Monitor, key: string): Promise<RoleSeen | nul
               and not (r.rolsuper or r.rolcreatedb or r.rolcreaterole or r.rolreplication)
               and (r.rolvaliduntil is null or r.rolvaliduntil = 'infinity')
               and exists (select from pg_db_role_setting s where s.setrole = r.oid and s.setdatabase = 0 and s.setconfig = array[$3])
+              and not exists (select from pg_db_role_setting s where s.setrole = r.oid and s.setdatabase <> 0)
               as sound,
             has_database_privilege(r.oid, $4, 'connect') as connects,
             exists (select from pg_auth_members m where m.member = r.oid and m.roleid = 'pg_read_all_data'::regrole and m.inherit_option

@@ -1,6 +1,5 @@
 /** Read replica sets: looks at all nodes of one, and takes the steps that {@link decideSet} decides on. */
 import { existsSync } from 'node:fs';
-import { readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ReplicaState, Warning } from '@howdah/contract';
@@ -22,10 +21,14 @@ import { currentBoot, readMarker, writeMarker } from './marker.ts';
 import type { Monitor } from './monitor.ts';
 import { assertPlace } from './networks.ts';
 import type { PoolerPlan, Poolers } from './pooler.ts';
-import { isErrno } from './processes.ts';
+import { noneOf } from './processes.ts';
 import { nodeName, replicationConf, WAITS_FOR_NOBODY } from './replication.ts';
+import { rename } from './root-files.ts';
 import { fence, findServer, makeInstanceDirectories } from './server.ts';
+import { listEntries, removeEntry } from './service-files.ts';
 import { compareSizes, confOf, createStandbys, dataOf, RECEIVING } from './standbys.ts';
+import { gatewayOwnerOf, ownerOf } from './users.ts';
+import { isOwned } from './own.ts';
 import { parseLsn } from './wal.ts';
 
 export type ReplicaSetsOptions = {
@@ -331,6 +334,7 @@ export function createReplicaSets({
         primaryReady: primary !== null,
         slotsCurrent: primary === null || set.nodes.every(({ n }) => primary.slots.includes(nodeName(spec.id, n))),
         pooler: await poolers.look(root, plan, doorFor(spec)),
+        owned: marker?.id !== spec.id || (await isOwned(machine, spec, marker)),
       },
       reachable: seenGateway.running && nodes.some(({ serving, eligible }) => serving && eligible),
     };
@@ -360,27 +364,29 @@ export function createReplicaSets({
     switch (step.kind) {
       case 'make':
         return make(id, set.parent);
+      case 'own':
+        return own(known, [...found.values()]);
       case 'fence': {
         const { key, paths } = at(step.n);
         monitor.forget(key);
         if (!(await fence(paths))) throw new Error(`node ${step.n} does not end`);
         // It went a way of its own: whatever its files say, it cannot follow any more.
-        await rm(join(paths.data, 'standby.signal'), { force: true });
+        await removeEntry(join(paths.data, 'standby.signal'));
         return 'it is made anew';
       }
       case 'openGateway': {
         const nodes = set.nodes.map(({ n, port }) => ({ n, port, socketDirectory: layout.member(id, n).socket }));
         const listen = { address: door.address, port: spec.endpoint.port };
         await assertPlace(door, machine.networks);
-        await prepareGateway(machine, gateway, setGatewayConfig(gateway, listen, nodes, door), door);
-        await openGateway(machine, gateway, daemons, id, door);
+        await prepareGateway(gatewayOwnerOf(machine, layout.service(id)), gateway, setGatewayConfig(gateway, listen, nodes, door), door);
+        await openGateway(machine, gatewayOwnerOf(machine, layout.service(id)), gateway, daemons, id, door);
         return `on port ${spec.endpoint.port}`;
       }
       case 'closeGateway':
         await closeGateway(gateway, daemons);
         return step.why;
       case 'admit':
-        return `${await admit(machine, gateway, door.admitted ?? [])} sessions of others ended`;
+        return `${await admit(gatewayOwnerOf(machine, layout.service(id)), gateway, door.admitted ?? [])} sessions of others ended`;
       case 'balance':
         return balance(known);
       case 'setSlots': {
@@ -417,10 +423,19 @@ export function createReplicaSets({
     if (marker === null) throw new NotYet('its service is not there yet');
     const unfinished = instancePaths(`${layout.service(id).root}.new`);
     await removeTree(unfinished.root, machine.cloneMethod);
-    await makeInstanceDirectories(machine, unfinished);
-    await writeMarker(unfinished, { id, installation: marker.installation, born: true, parent: null, madeIn: await currentBoot() });
+    await makeInstanceDirectories(ownerOf(machine, layout.service(parent)), unfinished);
+    const { installation, uid } = marker;
+    await writeMarker(unfinished, { id, installation, born: true, parent: null, madeIn: await currentBoot(), uid, userOf: parent });
     await rename(unfinished.root, layout.service(id).root);
     return `for PostgreSQL ${marker.installation}`;
+  };
+
+  /** Ends all of a set and gives it to the user of the service that it follows, without which it cannot follow it. */
+  const own = async ({ spec: { id } }: Known, nodes: readonly Found[]): Promise<string> => {
+    await poolers.stop(layout.service(id));
+    await closeGateway(layout.gateway(id), daemons);
+    for (const { key, paths, server } of nodes) if (server !== null) await hands.stop(key, paths, server, 'fast');
+    return hands.own(id);
   };
 
   const applyServer = async (
@@ -537,11 +552,8 @@ export function createReplicaSets({
     const paths = layout.member(parent, n);
     if ((await findServer(paths)) !== null) throw new NotYet('its slots are dropped when the primary can be asked');
     const directory = join(paths.data, 'pg_replslot');
-    const slots = await readdir(directory).catch((error: unknown) => {
-      if (isErrno(error, 'ENOENT', 'ENOTDIR')) return [];
-      throw error;
-    });
-    for (const name of slots.filter((slot) => slot.startsWith(prefix))) await rm(join(directory, name), { recursive: true });
+    const slots = (await listEntries(directory).catch(noneOf('ENOENT', 'ENOTDIR'))) ?? [];
+    for (const name of slots.filter((slot) => slot.startsWith(prefix))) await removeEntry(join(directory, name));
   };
 
   return {

@@ -1,6 +1,14 @@
 import { spawn } from 'node:child_process';
 
-export type RunOptions = { uid?: number; gid?: number; env?: NodeJS.ProcessEnv; deadlineMs?: number; cwd?: string };
+export type RunOptions = {
+  uid?: number;
+  gid?: number;
+  env?: NodeJS.ProcessEnv;
+  deadlineMs?: number;
+  cwd?: string;
+  /** An open file for its standard input; none: nothing. */
+  input?: number;
+};
 
 /** A program that did not end well; the message holds the program, how it ended and the end of what it said. */
 export class RunError extends Error {}
@@ -12,14 +20,14 @@ export class RunError extends Error {}
  * @throws RunError when it cannot be started, ends with a code other than 0, or is still running at the deadline (default 60 s)
  */
 export async function run(program: string, args: readonly string[], options: RunOptions = {}): Promise<string> {
-  const { deadlineMs = 60_000, ...spawnOptions } = { env: environment(), ...options };
+  const { deadlineMs = 60_000, input, ...spawnOptions } = { env: environment(), ...options };
   return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { cwd: '/', ...spawnOptions, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(program, args, { cwd: '/', ...spawnOptions, stdio: [input ?? 'ignore', 'pipe', 'pipe'] });
     const out: string[] = [];
     const err: string[] = [];
     const timer = setTimeout(() => child.kill('SIGKILL'), deadlineMs);
-    child.stdout.setEncoding('utf8').on('data', (text: string) => out.push(text));
-    child.stderr.setEncoding('utf8').on('data', (text: string) => err.push(text));
+    child.stdout?.setEncoding('utf8').on('data', (text: string) => out.push(text));
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => err.push(text));
     child.on('error', (error) => {
       clearTimeout(timer);
       reject(new RunError(`${program}: ${error.message}`));

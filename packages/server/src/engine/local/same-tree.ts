@@ -1,6 +1,6 @@
 /** Compares a copy with what was copied, before what was copied is given up. */
 import type { Stats } from 'node:fs';
-import { lstat, open, readdir, readlink } from 'node:fs/promises';
+import { constants, lstat, open, readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { noneOf } from './processes.ts';
 
@@ -29,7 +29,8 @@ async function areSame(one: string, before: Stats, other: string, after: Stats):
 }
 
 async function haveSameBytes(one: string, other: string): Promise<boolean> {
-  const files = await Promise.all([open(one), open(other)]);
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  const files = await Promise.all([open(one, flags), open(other, flags)]);
   const [a, b] = [Buffer.alloc(1 << 20), Buffer.alloc(1 << 20)];
   try {
     for (;;) {

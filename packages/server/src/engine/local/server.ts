@@ -1,17 +1,33 @@
 /** Starting, finding and ending the processes of one PostgreSQL server. */
 import { readlinkSync } from 'node:fs';
-import { chown, lstat, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { lstat } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Size } from '@howdah/contract';
 import { launchDetached } from './detached.ts';
 import { NO_DOOR, wayTo } from './door.ts';
 import type { InstancePaths } from './layout.ts';
 import { readLogs } from './logs.ts';
-import { UNSHARE_AS_ROOT, UNSHARE_AS_USER, type Machine } from './machine.ts';
-import { allPids, argumentsOf, childrenOf, findProcess, pauseMs, readOrNull, signal, waitUntilGone, type Process } from './processes.ts';
+import type { Machine, Owner } from './machine.ts';
+import {
+  allPids,
+  argumentsOf,
+  childrenOf,
+  findProcess,
+  isOwnersProcess,
+  pauseMs,
+  readEnd,
+  readOrNull,
+  signal,
+  waitUntilGone,
+  type Process,
+} from './processes.ts';
+import { chmod, chown, mkdir, rename, rm, writeFile } from './root-files.ts';
 import { lastLines } from './run.ts';
+import { encloseServer, sharedMemoryBytes } from './sandbox.ts';
+import { emptyDirectory, readTextIfSafe, removeEntry } from './service-files.ts';
+import { SERVICE_USER } from './users.ts';
 
 /** A server that runs. */
 export type Server = {
@@ -39,18 +55,25 @@ export function sizeLabel(size: Size): string {
 /**
  * Starts a server, detached: it outlives the control plane. Returns at once; ask {@link findServer} and {@link phaseOf}.
  * The caller made sure that none runs.
+ *
+ * @param owner the user that it runs as; null: our own
+ * @param others the directories of services that it reads beside its own
  */
-export async function launch(machine: Machine, paths: InstancePaths, bin: string, size: Size, door = NO_DOOR): Promise<void> {
+export async function launch(
+  machine: Machine,
+  owner: Owner | null,
+  paths: InstancePaths,
+  bin: string,
+  size: Size,
+  door = NO_DOOR,
+  others: readonly string[] = [],
+): Promise<void> {
   if (machine.namespaces === 'none') await endOrphans(paths);
   // A server that was killed leaves these; with nothing running they only mislead (reliability.md, trap 1).
-  const left = [
-    join(paths.data, 'postmaster.pid'),
-    paths.pidFile,
-    ...(await readdir(paths.socket)).map((name) => join(paths.socket, name)),
-  ];
-  await Promise.all(left.map((path) => rm(path, { force: true })));
+  await Promise.all([removeEntry(join(paths.data, 'postmaster.pid')), rm(paths.pidFile, { force: true }), emptyDirectory(paths.socket)]);
+  const program = join(bin, 'postgres');
   const postgres = [
-    join(bin, 'postgres'),
+    program,
     '-D',
     paths.data,
     '-c',
@@ -58,15 +81,21 @@ export async function launch(machine: Machine, paths: InstancePaths, bin: string
     '-c',
     `${SIZE_SETTING}${sizeLabel(size)}`,
   ];
-  const { within, environment } = wayTo(door);
   await launchDetached({
     command: postgres,
-    owner: machine.owner,
+    owner,
     cwd: '/',
     pidFile: paths.pidFile,
     log: paths.startLog,
-    within: [...within, ...namespace(machine)],
-    environment,
+    ...wayTo(door),
+    // The members of a service have one marker, in the directory that all of them are below.
+    enclosure: await encloseServer(machine, {
+      program,
+      own: dirname(paths.marker),
+      others,
+      config: paths.config,
+      sharedMemoryBytes: sharedMemoryBytes(size),
+    }),
   });
 }
 
@@ -96,7 +125,7 @@ async function isOf(pid: number, paths: InstancePaths): Promise<boolean> {
  */
 async function endOrphans(paths: InstancePaths): Promise<boolean> {
   for (const pid of await allPids()) {
-    if (!(await worksIn(pid, paths.data))) continue;
+    if (!(await worksIn(pid, paths.data)) || !isOwnersProcess(pid, paths.data)) continue;
     const orphan = await findProcess(pid);
     if (orphan?.command !== 'postgres') continue;
     signal(pid, 'SIGKILL');
@@ -105,17 +134,6 @@ async function endOrphans(paths: InstancePaths): Promise<boolean> {
   return true;
 }
 const ORPHAN_DEADLINE_MS = 5000;
-
-function namespace(machine: Machine): string[] {
-  switch (machine.namespaces) {
-    case 'as root':
-      return ['unshare', ...UNSHARE_AS_ROOT, '--'];
-    case 'as user':
-      return ['unshare', ...UNSHARE_AS_USER, '--'];
-    case 'none':
-      return [];
-  }
-}
 
 /** The server of an instance, if one runs: by the pid file, or, where that leads nowhere, by looking at every process. */
 export async function findServer(paths: InstancePaths): Promise<Server | null> {
@@ -136,11 +154,11 @@ async function serverAt(pid: number, paths: InstancePaths): Promise<Server | nul
   const [program, flag, directory, ...rest] = await argumentsOf(pid);
   if (program?.endsWith('/postgres') !== true || flag !== '-D' || directory !== paths.data || !(await worksIn(pid, paths.data)))
     return null;
+  if (!isOwnersProcess(pid, paths.data)) return null;
   const postmaster = await findProcess(pid);
   if (postmaster === null) return null;
   const size = rest.find((argument) => argument.startsWith(SIZE_SETTING))?.slice(SIZE_SETTING.length) ?? null;
-  const port = Number(((await readOrNull(join(paths.data, 'postmaster.pid'))) ?? '').split('\n')[3] ?? '0');
-  return { postmaster, size, port: port === 0 ? null : port };
+  return { postmaster, size, port: portOfServer(paths) };
 }
 
 /**
@@ -167,15 +185,28 @@ export async function runningServers(): Promise<string[]> {
       const found = await findProcess(pid);
       // A process that was just forked still carries its parent's command line.
       const data = args[2];
-      return found === null || pids.has(found.parentPid) || data === undefined || !(await worksIn(pid, data)) ? undefined : data;
+      return found === null || pids.has(found.parentPid) || data === undefined || !(await worksIn(pid, data)) || !isOwnersProcess(pid, data)
+        ? undefined
+        : data;
     }),
   );
   return tops.filter((directory) => directory !== undefined);
 }
 
+/** The port that a server listens on, by its own pid file; null: it has only just begun. */
+export function portOfServer(paths: InstancePaths): number | null {
+  const line = noteOfServer(paths)[3] ?? '';
+  return /^[1-9]\d{0,4}$/.test(line) ? Number(line) : null;
+}
+
+/** The lines of a server's own pid file ([PG] 73.1). Its user can write it: nothing more than its port and its phase is believed. */
+function noteOfServer(paths: InstancePaths): string[] {
+  return (readTextIfSafe(join(paths.data, 'postmaster.pid')) ?? '').split('\n');
+}
+
 /** How far a running server is; recovery counts as starting, of a fork too (which the file calls `standby` from its first moment). */
 export async function phaseOf(paths: InstancePaths): Promise<Phase> {
-  const line = ((await readOrNull(join(paths.data, 'postmaster.pid'))) ?? '').split('\n')[7]?.trim();
+  const line = noteOfServer(paths)[7]?.trim();
   return line === 'ready' || line === 'stopping' ? line : 'starting';
 }
 
@@ -226,7 +257,7 @@ export async function stopServer(
  * @param launchedMs when it was launched, in ms since the epoch; what its predecessors said is none of its business
  */
 export async function whyItEnded(paths: InstancePaths, launchedMs: number): Promise<string> {
-  const started = (await readOrNull(paths.startLog)) ?? '';
+  const started = (await readEnd(paths.startLog)) ?? '';
   const early = started.split('\n').findLast((line) => /(FATAL|PANIC): /.test(line));
   return early ?? (await lastFatal(paths, launchedMs)) ?? (lastLines(started) || 'it said nothing');
 }
@@ -238,7 +269,7 @@ async function lastFatal(paths: InstancePaths, launchedMs: number): Promise<stri
 }
 
 /** Makes the directories of an instance, all but its data. Those that the server writes belong to its user. */
-export async function makeInstanceDirectories(machine: Machine, paths: InstancePaths): Promise<void> {
+export async function makeInstanceDirectories(owner: Owner | null, paths: InstancePaths): Promise<void> {
   await mkdir(paths.root, { recursive: true, mode: 0o710 });
   // A link of the operator's to another disk is left as it is: a disk that is not there must not keep a server from starting.
   const ownArchive = (await lstat(paths.archive).catch(() => null))?.isDirectory() ?? true;
@@ -250,24 +281,30 @@ export async function makeInstanceDirectories(machine: Machine, paths: InstanceP
     [paths.snapshots, 0o710],
   ] as const;
   await Promise.all(made.map(([path, mode]) => mkdir(path, { recursive: true, mode })));
-  if (machine.owner === null) return;
-  const { uid, gid } = machine.owner;
+  if (owner === null) return;
+  const { uid, gid } = owner;
   await Promise.all([
     chown(paths.root, 0, gid),
     chown(paths.config, 0, gid),
     chown(paths.socket, uid, gid),
+    // Of its group is the gateway of a read replica set, which leads to its nodes' sockets.
+    ...(owner.name === SERVICE_USER ? [chmod(paths.socket, 0o710)] : []),
+    chown(paths.snapshots, 0, gid),
     chown(paths.logs, uid, gid),
     ...(ownArchive ? [chown(paths.archive, uid, gid)] : []),
   ]);
 }
 
 /** Writes configuration files: root's, readable by the server's group (PostgreSQL takes a key of root's at 0640). */
-export async function writeConfig(machine: Machine, paths: InstancePaths, files: Readonly<Record<string, string>>): Promise<void> {
-  const mode = machine.owner === null ? 0o600 : 0o640;
+export async function writeConfig(owner: Owner | null, paths: InstancePaths, files: Readonly<Record<string, string>>): Promise<void> {
+  const mode = owner === null ? 0o600 : 0o640;
   const write = async ([name, text]: [string, string]): Promise<void> => {
     const path = join(paths.config, name);
-    await writeFile(path, text, { mode });
-    if (machine.owner !== null) await chown(path, 0, machine.owner.gid);
+    // Written under another name: a disk without space must not leave a server with half of its settings, nor stop one that has all of them.
+    const isWritten = (await readOrNull(path)) === text;
+    if (!isWritten) await writeFile(`${path}.new`, text, { mode });
+    if (owner !== null) await chown(isWritten ? path : `${path}.new`, 0, owner.gid);
+    if (!isWritten) await rename(`${path}.new`, path);
   };
   await Promise.all(Object.entries(files).map(write));
 }

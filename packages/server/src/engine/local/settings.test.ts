@@ -1,10 +1,11 @@
-import { SERVICE_SIZES, type AddonExtension, type Size } from '@howdah/contract';
+import { defaultStorageGb, SERVICE_SIZES, type AddonExtension, type Size } from '@howdah/contract';
 import { expect, test } from 'vitest';
 import { quoted, serverSettings, type SettingsInput } from './settings.ts';
 
 const SIZES: Size[] = ['shared', ...SERVICE_SIZES];
 const TIMESCALE: AddonExtension[] = ['timescaledb'];
-const of = (size: Size, more: Partial<SettingsInput> = {}) => serverSettings({ size, major: 17, extensions: [], ...more });
+const of = (size: Size, more: Partial<SettingsInput> = {}) =>
+  serverSettings({ size, major: 17, extensions: [], storageGb: defaultStorageGb(size), ...more });
 const megabytes = (value: string | undefined): number => {
   const [, digits] = /^(\d+)MB$/.exec(value ?? '') ?? [];
   if (digits === undefined) throw new Error(`not in MB: ${value}`);
@@ -143,4 +144,15 @@ test('what depends on extensions and on the major', () => {
 
 test('a value in quotes', () => {
   expect(quoted("/it's/here")).toBe("'/it''s/here'");
+});
+
+test('a quota bounds WAL and temporary files, and by default it is no narrower than the size', () => {
+  for (const size of SIZES) {
+    const [bounded, unbounded] = [of(size), of(size, { storageGb: null })];
+    expect(bounded['max_wal_size']).toBe(unbounded['max_wal_size']);
+    expect(bounded['max_slot_wal_keep_size']).toBe(unbounded['max_slot_wal_keep_size']);
+    expect(unbounded['temp_file_limit']).toBeUndefined();
+  }
+  const small = of('shared', { storageGb: 1 });
+  expect(small).toMatchObject({ max_wal_size: '125MB', min_wal_size: '62MB', max_slot_wal_keep_size: '250MB', temp_file_limit: '200MB' });
 });

@@ -8,15 +8,20 @@ export type SettingsInput = {
   size: Size;
   major: number;
   extensions: readonly AddonExtension[];
+  /** What the server may take of the disk; null: there is no quota (the metadata database, a template being made). */
+  storageGb: number | null;
 };
 
 const MB_PER_GB = 1024;
+
+/** Two WAL segments are the least that PostgreSQL takes as min_wal_size; a little more lets it recycle them. */
+const SMALLEST_MAX_WAL_MB = 96;
 
 /** What a shared size is reckoned as: a small part of a machine that others use as well. */
 const SHARED = { cpuMillis: 500, memoryGbs: 1 } as const;
 
 /** Server settings by name, with their units. Everything here takes effect at a start of the server. */
-export function serverSettings({ size, major, extensions }: SettingsInput): Record<string, string> {
+export function serverSettings({ size, major, extensions, storageGb }: SettingsInput): Record<string, string> {
   const { cpuMillis, memoryGbs } = size === 'shared' ? SHARED : size;
   const memoryMb = memoryGbs * MB_PER_GB;
   const cores = Math.max(1, Math.floor(cpuMillis / 1000));
@@ -32,6 +37,8 @@ export function serverSettings({ size, major, extensions }: SettingsInput): Reco
   // [tune] a scheduler and a launcher for a database, and as many jobs at a time as there are cores, 2 at the least.
   const timescaleWorkers = timescale ? Math.max(4, 2 + cores) : 0;
   const parallelWorkers = cores;
+  const quotaMb = storageGb === null ? Infinity : storageGb * 1000;
+  const maxWalMb = Math.min(small ? 1024 : Math.min(16384, memoryMb / 2), Math.max(SMALLEST_MAX_WAL_MB, Math.floor(quotaMb / 8)));
   return {
     shared_preload_libraries: quoted([...(timescale ? ['timescaledb'] : []), 'pg_stat_statements'].join(',')),
     max_connections: String(maxConnections),
@@ -48,8 +55,9 @@ export function serverSettings({ size, major, extensions }: SettingsInput): Reco
     max_parallel_maintenance_workers: String(Math.max(cores > 1 ? 1 : 0, Math.floor(cores / 2))),
     ...(timescale ? { 'timescaledb.max_background_workers': String(timescaleWorkers), 'timescaledb.telemetry_level': 'off' } : {}),
     // [PG] 19.5.2: checkpoints by time rather than by volume; the smallest size keeps the disk it needs small.
-    max_wal_size: `${small ? 1024 : Math.min(16384, memoryMb / 2)}MB`,
-    min_wal_size: small ? '80MB' : '512MB',
+    // [H] an eighth of the quota at the most.
+    max_wal_size: `${maxWalMb}MB`,
+    min_wal_size: `${Math.min(small ? 80 : 512, Math.floor(maxWalMb / 2))}MB`,
     // [PG] 19.7.2: random reads of solid state disks cost about as much as sequential ones.
     random_page_cost: '1.1',
     // [PG] 19.4.5, 18 and later: workers for reads take three processes of every server; without a second core they gain nothing.
@@ -60,7 +68,9 @@ export function serverSettings({ size, major, extensions }: SettingsInput): Reco
     max_wal_senders: '32',
     max_replication_slots: '32',
     // [H] a slot that nobody reads must not fill the disk (reliability.md, trap 7).
-    max_slot_wal_keep_size: `${Math.max(1024, memoryMb)}MB`,
+    max_slot_wal_keep_size: `${Math.min(Math.max(1024, memoryMb), Math.max(SMALLEST_MAX_WAL_MB, Math.floor(quotaMb / 4)))}MB`,
+    // [H] of one process; a fifth of the quota. Only a superuser may change it.
+    ...(storageGb === null ? {} : { temp_file_limit: `${Math.floor(quotaMb / 5)}MB` }),
     // [PG] 20.5: a clone's first start after a crash of the machine flushes one file system, not each file.
     recovery_init_sync_method: 'syncfs',
     // [tune] numbers that suit tables that only grow.

@@ -1,6 +1,5 @@
 /** What standbys of every kind have in common: their slots on the primary, what is wrong with them, and how they are made from it. */
 import { existsSync } from 'node:fs';
-import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Found, Hands } from './apply.ts';
 import { archiveLeftovers, cloneRunning, copyWalFiles, writeOwned } from './backups.ts';
@@ -8,11 +7,14 @@ import { discard, removeTree } from './clone.ts';
 import type { MemberSeen } from './decide-ha.ts';
 import { REPLICATION_FILE } from './files.ts';
 import { partsOfKey, type InstancePaths } from './layout.ts';
-import type { Machine } from './machine.ts';
+import type { Machine, Owner } from './machine.ts';
 import { currentBoot } from './marker.ts';
 import type { Monitor } from './monitor.ts';
 import { readOrNull } from './processes.ts';
+import { mkdir, rename, rm, writeFile } from './root-files.ts';
 import { fence, makeInstanceDirectories, sizeLabel, writeConfig } from './server.ts';
+import { ownerOf } from './users.ts';
+import { isFile } from './service-files.ts';
 import type { Size } from '@howdah/contract';
 
 /** A standby that runs, is sent no log and has none left to replay for this long is made anew. */
@@ -65,8 +67,8 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
   const brokenOf = async (key: string, follows: boolean, slotLost: boolean): Promise<string | null> => {
     if (slotLost) return 'it was too far behind: the primary has removed log that it needs';
     if (follows || (await advances(key))) lostSinceMs.delete(key);
-    else if (!lostSinceMs.has(key)) lostSinceMs.set(key, Date.now());
-    if (Date.now() - (lostSinceMs.get(key) ?? Date.now()) > FOLLOWS_WITHIN_MS)
+    else if (!lostSinceMs.has(key)) lostSinceMs.set(key, performance.now());
+    if (performance.now() - (lostSinceMs.get(key) ?? performance.now()) > FOLLOWS_WITHIN_MS)
       return `it has not followed the primary for ${FOLLOWS_WITHIN_MS / 1000} s`;
     return broken.get(key) ?? null;
   };
@@ -94,8 +96,9 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
   };
 
   const writeReplication = async ({ paths }: Found, conf: string): Promise<void> => {
-    await makeInstanceDirectories(machine, paths);
-    await writeConfig(machine, paths, { [REPLICATION_FILE]: conf });
+    const owner = ownerOf(machine, paths);
+    await makeInstanceDirectories(owner, paths);
+    await writeConfig(owner, paths, { [REPLICATION_FILE]: conf });
   };
 
   /** Writes all files of a server that does not run. */
@@ -118,13 +121,14 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
     if (n > 0) await mkdir(join(paths.root, '..'), { recursive: true, mode: 0o711 });
     await configure(found, conf);
     const unfinished = `${paths.data}.new`;
+    const owner = ownerOf(machine, paths);
     await removeTree(unfinished, machine.cloneMethod);
     try {
-      const { walPosition } = await cloneRunning(machine, primary.paths, unfinished);
-      if (await keepAgain(primary.key, slot)) await copyWalSince(primary, walPosition, unfinished);
-      await writeOwned(machine, join(unfinished, 'postgresql.auto.conf'), '');
-      await writeOwned(machine, join(unfinished, 'standby.signal'), '');
-      if (dataOf(paths) === 'primary') await archiveLeftovers(machine, paths);
+      const { walPosition } = await cloneRunning(machine, owner, primary.paths, unfinished);
+      if (await keepAgain(primary.key, slot)) await copyWalSince(owner, primary, walPosition, unfinished);
+      await writeOwned(owner, join(unfinished, 'postgresql.auto.conf'), '');
+      await writeOwned(owner, join(unfinished, 'standby.signal'), '');
+      if (dataOf(paths) === 'primary') await archiveLeftovers(owner, paths);
       // Its server flushes it when it first starts; should the machine go down before, this tells.
       await writeFile(join(paths.root, SEEDED_FILE), await currentBoot(), { flush: true });
       await discard(machine, id, paths.data);
@@ -151,14 +155,14 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
   };
 
   /** Gives a clone what its primary has written since; what is no longer there is in the archive. */
-  const copyWalSince = async ({ key, paths }: Seed['primary'], position: string, target: string): Promise<void> => {
+  const copyWalSince = async (owner: Owner | null, { key, paths }: Seed['primary'], position: string, target: string): Promise<void> => {
     const [files] = await monitor.query<{ first: string; last: string }>(
       key,
       // Of the byte before the end, which may be that of a file of which there is no next yet.
       'select pg_walfile_name($1::pg_lsn) as first, pg_walfile_name(pg_current_wal_lsn() - 1) as last',
       [position],
     );
-    if (files !== undefined) await copyWalFiles(machine, paths, files.first, files.last, target);
+    if (files !== undefined) await copyWalFiles(owner, paths, files.first, files.last, target);
   };
 
   /** The slots by which a primary keeps what others have not received. */
@@ -197,10 +201,10 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
 }
 export type Standbys = ReturnType<typeof createStandbys>;
 
-/** What a server that starts on a data directory would be. */
+/** What a server that starts on a data directory would be. Anything but a regular file is not of our making: a standby with that is seeded again. */
 export function dataOf({ data }: InstancePaths): MemberSeen['data'] {
   if (!existsSync(data)) return 'absent';
-  return existsSync(join(data, 'standby.signal')) ? 'standby' : 'primary';
+  return isFile(join(data, 'standby.signal')) ? 'standby' : 'primary';
 }
 
 /** The settings of a server as a member or a node. */

@@ -29,15 +29,18 @@ afterEach(async () => {
   await rm(machine.layout.root, { recursive: true });
 });
 
+/** Takes one, if there is one. @returns whether there was */
+const take = async (to: string): Promise<boolean> => (await stock.take(template)?.moveTo(to)) === true;
+
 /** Takes one when there is one. @returns where it is now */
 async function taken(name: string): Promise<string> {
   const to = join(machine.layout.root, name);
-  await vi.waitUntil(() => stock.take(template, to), SEEN);
+  await vi.waitUntil(() => take(to), SEEN);
   return readFile(join(to, 'global', 'pg_control'), 'utf8');
 }
 
 test('a clone is made ahead when one is wanted, another when it was taken, and nobody gets half of one', async () => {
-  expect(await stock.take(template, join(machine.layout.root, 'too early'))).toBe(false);
+  expect(await take(join(machine.layout.root, 'too early'))).toBe(false);
   expect(await taken('first')).toBe('of the template');
   expect(await taken('second')).toBe('of the template');
   expect(existsSync(join(machine.layout.root, 'too early'))).toBe(false);
@@ -46,7 +49,7 @@ test('a clone is made ahead when one is wanted, another when it was taken, and n
 test('of two who want it one gets it', async () => {
   stock.fillSoon(template);
   await vi.waitUntil(async () => (await readdir(machine.layout.stock)).length > 0, SEEN);
-  const both = async () => Promise.all(['a', 'b'].map((name) => stock.take(template, join(machine.layout.root, name))));
+  const both = async () => Promise.all(['a', 'b'].map((name) => take(join(machine.layout.root, name))));
   const got = await vi.waitUntil(async () => {
     const answers = await both();
     return answers.includes(true) && answers;
@@ -60,7 +63,7 @@ test('what an earlier control plane left is gone, and none of it is taken', asyn
     await mkdir(join(machine.layout.stock, name, 'data', 'global'), { recursive: true });
     await writeFile(join(machine.layout.stock, name, 'data', 'global', 'pg_control'), 'half');
   }
-  expect(await stock.take(template, join(machine.layout.root, 'early'))).toBe(false);
+  expect(await take(join(machine.layout.root, 'early'))).toBe(false);
   expect(await taken('late')).toBe('of the template');
   expect(await readdir(machine.layout.stock)).toEqual([template.name]);
 });

@@ -2,11 +2,12 @@
  * A clone of each template that is in use, made ahead: a create takes it by renaming it, and waits for no copy. It is on the disk
  * before it can be taken. What stands here is known to nobody but the control plane that made it; the next one begins anew.
  */
-import { mkdir, readdir, rename } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { assertSpaceFor, cloneTree, removeTree } from './clone.ts';
 import { flushFileSystem } from './flush.ts';
-import type { Machine } from './machine.ts';
+import type { Machine, Owner } from './machine.ts';
+import { mkdir, rename } from './root-files.ts';
 import type { Template } from './templates.ts';
 
 /** Services that were just asked for come first: the next clone is made when nobody has taken one for this long. */
@@ -14,9 +15,9 @@ const AFTER_MS = 1000;
 /** What has to be free on the disk, in bytes: a full one needs its room for databases. */
 const ROOM_BYTES = 2e9;
 
-export function createStock({ layout, cloneMethod, owner }: Machine) {
-  /** Templates whose clone can be taken. */
-  const ready = new Set<string>();
+export function createStock({ layout, cloneMethod, owner: shared, isolation }: Machine) {
+  /** Templates whose clone can be taken, and whose user it belongs to. */
+  const ready = new Map<string, Owner | null>();
   const timers = new Map<string, NodeJS.Timeout>();
   /** One clone at a time is made, and none before what was here is gone. */
   let making: Promise<void> | null = null;
@@ -35,9 +36,10 @@ export function createStock({ layout, cloneMethod, owner }: Machine) {
     await assertSpaceFor(ROOM_BYTES, layout.stock);
     await removeTree(place, cloneMethod);
     await mkdir(place);
+    const owner = isolation.isolated ? await isolation.users.allocate(place) : shared;
     await cloneTree(template.data, join(place, 'data'), cloneMethod, owner);
     await flushFileSystem(place);
-    ready.add(template.name);
+    ready.set(template.name, owner);
   };
 
   /** Makes a clone of a template when there is time for it. */
@@ -54,21 +56,21 @@ export function createStock({ layout, cloneMethod, owner }: Machine) {
   return {
     fillSoon,
     /**
-     * Makes a clone of a template the data directory of an instance.
+     * Takes the clone of a template, which no one else gets from here on; null: there is none.
      *
-     * @returns false: there is none, clone it
+     * @returns its owner, and how to make it the data directory of an instance; false: it cannot be had, clone the template
      */
-    take: async (template: Template, data: string): Promise<boolean> => {
-      // Whoever takes its name out has it.
-      const found = ready.delete(template.name);
+    take: (template: Template): { owner: Owner | null; moveTo: (data: string) => Promise<boolean> } | null => {
+      const owner = ready.get(template.name);
+      ready.delete(template.name);
       fillSoon(template);
-      if (!found) return false;
-      try {
-        await rename(join(placeOf(template), 'data'), data);
-        return true;
-      } catch {
-        return false; // taken away by hand; a disk that fails is met again by the clone
-      }
+      if (owner === undefined) return null;
+      const moveTo = (data: string): Promise<boolean> =>
+        rename(join(placeOf(template), 'data'), data).then(
+          () => true,
+          () => false, // taken away by hand; a disk that fails is met again by the clone
+        );
+      return { owner, moveTo };
     },
     close: (): void => {
       closed = true;

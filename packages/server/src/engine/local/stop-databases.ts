@@ -4,12 +4,13 @@ import { instancePaths } from './layout.ts';
 import { removeLimitsRoot } from './limits.ts';
 import { dataDirectory, findSite, probeNamespaces, type Site } from './machine.ts';
 import { removeNetworks } from './networks.ts';
+import { allowEgress, tableOf } from './egress.ts';
 import { findServer, runningServers, stopServer } from './server.ts';
 import { dirname } from 'node:path';
 
 /**
  * Stops every server of an installation whose control plane does not run, and what stands beside them, takes the networks of its VPCs
- * away and unmounts its store if it has one: `howdah down --databases`. They start again with the next `up`.
+ * and its packet filter away and unmounts its store if it has one: `howdah down --databases`. They start again with the next `up`.
  *
  * @param progress called with the id of each service that was stopped
  * @returns how many were
@@ -42,5 +43,6 @@ async function stopServers({ layout: { root, services }, limits, networkPrefix }
   }
   await removeLimitsRoot(limits);
   await removeNetworks(networkPrefix);
+  await allowEgress(tableOf(networkPrefix));
   return stopped;
 }

@@ -2,6 +2,7 @@
 import type { Backups, CloneMethod } from '@howdah/contract';
 import { bytesBelow } from './clone.ts';
 import { run } from './run.ts';
+import type { FileOwner } from './service-files.ts';
 
 type Storage = Backups['storage'];
 
@@ -24,11 +25,11 @@ export function createStorageMeter(method: CloneMethod) {
   const known = new Map<string, { until: number; figures: Promise<Storage> }>();
 
   /** @returns null where it cannot be told: without filefrag (e2fsprogs), or when there is too much to walk in a minute */
-  const measure = (data: string): Promise<Storage> => {
+  const measure = (data: string, owner: FileOwner | null): Promise<Storage> => {
     const last = known.get(data);
     if (last !== undefined && Date.now() < last.until) return last.figures;
     const begunMs = Date.now();
-    const figures = measureStorage(data, method)
+    const figures = measureStorage(data, owner, method)
       .catch(() => null)
       .finally(() => {
         entry.until = Date.now() + Math.max(FRESH_FOR_MS, (Date.now() - begunMs) / SHARE_OF_CPU);
@@ -40,11 +41,13 @@ export function createStorageMeter(method: CloneMethod) {
   return { measure, forget: (data: string): void => void known.delete(data) };
 }
 
-async function measureStorage(data: string, method: CloneMethod): Promise<Storage> {
+async function measureStorage(data: string, owner: FileOwner | null, method: CloneMethod): Promise<Storage> {
   if (method === 'copy') {
     const total_mb = Math.ceil((await bytesBelow(data)) / 1e6);
     return { total_mb, owned_mb: total_mb, shared_mb: 0 };
   }
-  const [total, owned] = (await run('sh', ['-c', SUM_EXTENTS, 'sh', data])).split(' ').map((bytes) => Math.ceil(Number(bytes) / 1e6));
+  // By path, through what its user can change: with no more rights than that.
+  const user = owner === null ? {} : { uid: owner.uid, gid: owner.gid };
+  const [total, owned] = (await run('sh', ['-c', SUM_EXTENTS, 'sh', data], user)).split(' ').map((bytes) => Math.ceil(Number(bytes) / 1e6));
   return total === undefined || owned === undefined ? null : { total_mb: total, owned_mb: owned, shared_mb: total - owned };
 }

@@ -1,5 +1,4 @@
 /** The control plane's own PostgreSQL: made from the same template and run by the same code as services, without TCP. */
-import { readFile, rename, writeFile } from 'node:fs/promises';
 import type { ClientConfig } from 'pg';
 import { cloneTree, removeTree } from './clone.ts';
 import { configFiles, CONTROL_ROLE } from './files.ts';
@@ -8,9 +7,11 @@ import { writeSystemIdentifier } from './identity.ts';
 import { installationFor, missingFor, type Installation } from './installations.ts';
 import { instancePaths } from './layout.ts';
 import type { Machine } from './machine.ts';
-import { isErrno } from './processes.ts';
+import { isErrno, signal } from './processes.ts';
+import { readFile, rename, writeFile } from './root-files.ts';
 import { findServer, launch, makeInstanceDirectories, phaseOf, stopServer, waitUntilReady, whyItEnded, writeConfig } from './server.ts';
 import type { Templates } from './templates.ts';
+import { configUsersOf } from './users.ts';
 
 /** Crash recovery of the records takes a moment; more than this is a fault. */
 const START_DEADLINE_MS = 120_000;
@@ -25,12 +26,17 @@ export async function ensureStoreRunning(machine: Machine, templates: Templates)
   const paths = machine.layout.store;
   const begunMs = Date.now();
   const installation = await installationOfStore(machine, templates);
-  const files = configFiles({ paths, installation, extensions: [], size: SIZE, listen: null, admitted: null }, machine.controlUsers);
+  const files = configFiles(
+    { paths, installation, extensions: [], size: SIZE, storageGb: null, listen: null, admitted: null },
+    configUsersOf(machine.owner),
+  );
   const running = await findServer(paths);
   if (running !== null && (await phaseOf(paths)) === 'stopping') await stopServer(machine, running, 'fast', START_DEADLINE_MS);
+  // Rules of an older release may let the user that it shared with services in as superuser.
+  await writeConfig(machine.owner, paths, files);
+  if (running !== null) signal(running.postmaster.pid, 'SIGHUP');
   if (running === null || (await findServer(paths)) === null) {
-    await writeConfig(machine, paths, files);
-    await launch(machine, paths, installation.bin, SIZE);
+    await launch(machine, machine.owner, paths, installation.bin, SIZE);
   }
   if ((await waitUntilReady(paths, START_DEADLINE_MS)) !== 'ready') {
     throw new Error(`the control plane's own PostgreSQL in ${paths.root} does not start: ${await whyItEnded(paths, begunMs)}`);
@@ -73,7 +79,7 @@ async function installationOfStore(machine: Machine, templates: Templates): Prom
   const template = await templates.ensure(chosen, []);
   const unfinished = instancePaths(`${paths.root}.new`);
   await removeTree(unfinished.root, machine.cloneMethod);
-  await makeInstanceDirectories(machine, unfinished);
+  await makeInstanceDirectories(machine.owner, unfinished);
   await cloneTree(template.data, unfinished.data, machine.cloneMethod, machine.owner);
   await writeSystemIdentifier(unfinished.data);
   await writeFile(unfinished.marker, JSON.stringify({ id: 'store', installation: chosen.name }), { flush: true });

@@ -3,9 +3,8 @@
  * database and extensions are in it already, so that a create runs no initdb (7 to 9 times the whole create). Those with extensions are
  * clones themselves, of the one without.
  */
-import { chown, readFile, rename, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { Client } from 'pg';
+import type { Client } from 'pg';
 import { ADMIN_ROLE, DATABASE_NAME, EXTENSION_OF_ADDON, type Addon, type AddonExtension } from '@howdah/contract';
 import { assertSpaceFor, cloneTree, makeCloneable, removeTree } from './clone.ts';
 import { CONTROL_ROLE, configFiles } from './files.ts';
@@ -15,14 +14,18 @@ import type { Installation } from './installations.ts';
 import { instancePaths, type InstancePaths } from './layout.ts';
 import type { Machine } from './machine.ts';
 import { isErrno } from './processes.ts';
+import { chown, readFile, rename, writeFile } from './root-files.ts';
 import { run } from './run.ts';
+import { configUsersOf } from './users.ts';
 import { findServer, launch, makeInstanceDirectories, stopServer, waitUntilReady, whyItEnded, writeConfig } from './server.ts';
+import { withSuperuserSession } from './superuser.ts';
+import { revokeWriters } from './writers.ts';
 
 /** What is needed to make a template, in bytes: a cluster, its WAL and some slack. */
 const TEMPLATE_BYTES = 120e6;
 
 /** Raised when the contents change, so that templates of older releases are made anew. */
-const TEMPLATE_EDITION = 2;
+const TEMPLATE_EDITION = 3;
 
 export type Template = { name: string; data: string };
 
@@ -69,7 +72,10 @@ async function openOrMake(
   extensions: readonly AddonExtension[],
   plain: (() => Promise<Template>) | null,
 ): Promise<Template> {
-  if ((await readMarker(paths)) === installation.version) return { name: basename(paths.root), data: paths.data };
+  if ((await readMarker(paths)) === installation.version) {
+    await closeToOthers(paths);
+    return { name: basename(paths.root), data: paths.data };
+  }
   const begin = plain === null ? null : await plain();
   await removeTree(paths.root, machine.cloneMethod);
   await assertSpaceFor(TEMPLATE_BYTES, machine.layout.templates);
@@ -78,14 +84,20 @@ async function openOrMake(
   const running = await findServer(unfinished);
   if (running !== null) await stopServer(machine, running, 'kill', 10_000);
   await removeTree(unfinished.root, machine.cloneMethod);
-  await makeInstanceDirectories(machine, unfinished);
+  await makeInstanceDirectories(machine.owner, unfinished);
   if (begin === null) await initialise(machine, unfinished, installation);
   else await cloneTemplate(machine, begin, unfinished);
   await furnish(machine, unfinished, installation, extensions);
   await flushFileSystem(unfinished.data);
+  await closeToOthers(unfinished);
   await rename(unfinished.root, paths.root);
   await writeFile(paths.marker, JSON.stringify({ template: installation.version }), { flush: true });
   return { name: basename(paths.root), data: paths.data };
+}
+
+/** Its server has stopped for good: from here on nobody but root reads it. */
+async function closeToOthers({ root }: InstancePaths): Promise<void> {
+  if (process.getuid?.() === 0) await chown(root, 0, 0);
 }
 
 async function cloneTemplate(machine: Machine, from: Template, to: InstancePaths): Promise<void> {
@@ -125,10 +137,13 @@ async function furnish(
   installation: Installation,
   extensions: readonly AddonExtension[],
 ): Promise<void> {
-  const files = configFiles({ paths, installation, extensions, size: 'shared', listen: null, admitted: null }, machine.controlUsers);
-  await writeConfig(machine, paths, files);
+  const files = configFiles(
+    { paths, installation, extensions, size: 'shared', storageGb: null, listen: null, admitted: null },
+    configUsersOf(machine.owner),
+  );
+  await writeConfig(machine.owner, paths, files);
   const begunMs = Date.now();
-  await launch(machine, paths, installation.bin, 'shared');
+  await launch(machine, machine.owner, paths, installation.bin, 'shared');
   const state = await waitUntilReady(paths, 60_000);
   const server = await findServer(paths);
   if (state !== 'ready' || server === null)
@@ -137,8 +152,9 @@ async function furnish(
     if (extensions.length === 0) {
       await execute(paths, 'postgres', roleStatements());
       await execute(paths, DATABASE_NAME, databaseStatements());
+      await inDatabase(paths, DATABASE_NAME, revokeWriters);
     }
-    const more = extensions.map((extension) => `create extension ${extension}`);
+    const more = extensions.map((extension) => `create extension ${extension} schema public`);
     await execute(paths, DATABASE_NAME, [...more, 'vacuum (freeze, analyze)', 'checkpoint']);
   } finally {
     await stopServer(machine, server, 'fast', 60_000);
@@ -164,15 +180,18 @@ function roleStatements(): string[] {
 }
 
 function databaseStatements(): string[] {
-  return ['create extension pg_stat_statements', `grant execute on all functions in schema public to ${ADMIN_ROLE}`];
+  return ['create extension pg_stat_statements schema public', `grant execute on all functions in schema public to ${ADMIN_ROLE}`];
 }
 
+/** Vacuum and extensions' scripts take their time on a slow disk. */
+const STATEMENT_LIMIT_MS = 600_000;
+
 async function execute(paths: InstancePaths, database: string, statements: readonly string[]): Promise<void> {
-  const client = new Client({ host: paths.socket, port: 5432, user: CONTROL_ROLE, database, application_name: 'howdah' });
-  await client.connect();
-  try {
+  await inDatabase(paths, database, async (client) => {
     for (const statement of statements) await client.query(statement);
-  } finally {
-    await client.end();
-  }
+  });
+}
+
+function inDatabase(paths: InstancePaths, database: string, work: (client: Client) => Promise<void>): Promise<void> {
+  return withSuperuserSession({ server: paths, port: 5432, name: 'howdah', database, limitMs: STATEMENT_LIMIT_MS }, work);
 }

@@ -6,7 +6,7 @@ import { readdir, statfs } from 'node:fs/promises';
 import { setPriority } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Client } from 'pg';
+import type { Client } from 'pg';
 import { DATABASE_NAME, type Verification } from '@howdah/contract';
 import { DISK_FULL_PERCENT } from '../../disk.ts';
 import type { RunStep, ServiceSpec } from '../engine.ts';
@@ -14,13 +14,16 @@ import { listSnapshots, materialise, portOf, reach, recoveryConf, writeOwned, wr
 import { compareCatalogs, readCatalogSizes, type CatalogSizes, type Comparison } from './catalogs.ts';
 import { checkPages } from './checksums.ts';
 import { removeTree } from './clone.ts';
-import { configFiles, CONTROL_ROLE } from './files.ts';
+import { NO_DOOR } from './door.ts';
+import { configFiles, MAINTENANCE_DATABASE, READER_ROLE } from './files.ts';
 import type { Installation } from './installations.ts';
 import { instancePaths, memberKey, type InstancePaths } from './layout.ts';
 import type { Machine } from './machine.ts';
 import type { Monitor } from './monitor.ts';
 import { findServer, launch, makeInstanceDirectories, stopServer, waitUntilReady, whyItEnded, writeConfig } from './server.ts';
+import { withSessionAs, withSuperuserSession, type Where } from './superuser.ts';
 import { extensionsOf } from './templates.ts';
+import { configUsersOf, ownerOf } from './users.ts';
 import { formatLsn, lastCheckpoint, parseLsn } from './wal.ts';
 
 const WAL_FILE_BYTES = 16 * 1024 ** 2;
@@ -31,8 +34,13 @@ const TEMPLATE_BYTES = 80e6;
 const KILL_DEADLINE_MS = 60_000;
 /** All that was replayed is written when the copy shuts down. */
 const SHUTDOWN_DEADLINE_MS = 600_000;
-/** Nothing may hold up the next verification for ever: an expression in an index is a user's, and may not end. */
-const STATEMENT_DEADLINE = '1h';
+/** Nothing may hold up the next verification for ever. */
+const STATEMENT_LIMIT_MS = 3_600_000;
+/**
+ * For all indexes together whose expressions are a tenant's, which may not end: what is not done by then is checked without evaluating
+ * them.
+ */
+const EXPRESSIONS_LIMIT_MS = 600_000;
 /** The port in the name of the socket: nothing else stands in its directory. */
 const PORT = 5432;
 
@@ -127,7 +135,7 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
       await check('replay WAL', async () => {
         await startCopy(subject, signal);
         recovery.seconds = (Date.now() - begunMs) / 1000;
-        const reached = await withClient(copy, 'postgres', endOfReplay);
+        const reached = await withSuperuserSession(inCopy(copy, MAINTENANCE_DATABASE), endOfReplay);
         recovery.pointMs = Math.max(reached.lastCommitMs, subject.snapshot.takenMs);
         if (reached.position < before.position) {
           throw new Error(
@@ -160,10 +168,11 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
     }
     const copied = machine.cloneMethod === 'copy' ? (snapshot.template === null ? snapshot.storageBytes : TEMPLATE_BYTES) : 0;
     await assertRoom(machine.layout.scratch, copied + files * WAL_FILE_BYTES + SLACK_BYTES);
-    await makeInstanceDirectories(machine, copy);
-    await materialise(machine, paths, snapshot, copy.data);
-    await writeOwned(machine, join(copy.data, 'postgresql.auto.conf'), `${recoveryConf(paths, copy.data, null)}${IDLE_CONF}`);
-    await writeOwned(machine, join(copy.data, 'recovery.signal'), '');
+    const owner = ownerOf(machine, paths);
+    await makeInstanceDirectories(owner, copy);
+    await materialise(machine, owner, paths, snapshot, copy.data);
+    await writeOwned(owner, join(copy.data, 'postgresql.auto.conf'), `${recoveryConf(paths, copy.data)}${IDLE_CONF}`);
+    await writeOwned(owner, join(copy.data, 'recovery.signal'), '');
     const taken = new Date(snapshot.takenMs).toISOString();
     return `of ${taken}, by ${machine.cloneMethod} in ${Date.now() - begunMs} ms; ${files} WAL files to replay`;
   };
@@ -183,21 +192,26 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
   };
 
   const catalogsOf = async ({ paths }: Subject): Promise<CatalogSizes> =>
-    withClient(paths, DATABASE_NAME, readCatalogSizes, await portOf(paths));
+    withSuperuserSession(
+      { server: paths, port: await portOf(paths), name: 'howdah verification', database: DATABASE_NAME, readOnly: true },
+      readCatalogSizes,
+    );
 
-  const startCopy = async ({ spec, installation, copy }: Subject, signal: AbortSignal): Promise<void> => {
+  const startCopy = async ({ spec, installation, paths, copy }: Subject, signal: AbortSignal): Promise<void> => {
     // The smallest settings: a copy must not take the memory that the service's size promises.
     const input = {
       paths: copy,
       installation,
       extensions: extensionsOf(spec.addons),
       size: 'shared',
+      storageGb: null,
       listen: null,
       admitted: null,
     } as const;
-    await writeConfig(machine, copy, configFiles(input, machine.controlUsers));
+    const owner = ownerOf(machine, paths);
+    await writeConfig(owner, copy, configFiles(input, configUsersOf(owner)));
     const launchedMs = Date.now();
-    await launch(machine, copy, installation.bin, 'shared');
+    await launch(machine, owner, copy, installation.bin, 'shared', NO_DOOR, [machine.layout.service(spec.id).root]);
     for (;;) {
       const state = await waitUntilReady(copy, 1000);
       signal.throwIfAborted();
@@ -210,7 +224,7 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
   };
 
   const compareWithService = async (subject: Subject, before: CatalogSizes | null): Promise<string> => {
-    const restored = await withClient(subject.copy, DATABASE_NAME, readCatalogSizes);
+    const restored = await withSuperuserSession(inCopy(subject.copy, DATABASE_NAME), readCatalogSizes);
     const comparedWith = async (): Promise<Comparison> => {
       const after = before === null ? null : await catalogsOf(subject).catch(() => null);
       return before === null || after === null ? NOT_RUNNING : compareCatalogs(before, restored, after);
@@ -269,36 +283,107 @@ async function endOfReplay(client: Client): Promise<{ position: bigint; lastComm
 
 /** Checks every table and B-tree of every database: pages, rows, order, and that indexes name every row. */
 async function checkRelations(copy: InstancePaths, signal: AbortSignal): Promise<string> {
-  const databases = await withClient(copy, 'postgres', async (client) => {
-    const { rows } = await client.query<{ name: string }>('select datname as name from pg_catalog.pg_database where datallowconn');
+  const databases = await withSuperuserSession(inCopy(copy, MAINTENANCE_DATABASE), async (client) => {
+    await makeChecker(client);
+    const { rows } = await client.query<{ name: string }>('select datname as name from pg_database where datallowconn');
     return rows.map(({ name }) => name);
   });
-  let [tables, indexes] = [0, 0];
+  const limit = { leftMs: EXPRESSIONS_LIMIT_MS };
+  let [tables, indexes, partly] = [0, 0, 0];
   for (const database of databases) {
-    await withClient(copy, database, async (client) => {
-      const { rows: available } = await client.query("select from pg_catalog.pg_available_extensions where name = 'amcheck'");
-      if (available.length === 0) return;
-      // Where pg_amcheck puts it, too: nothing that a user made can stand in for it there.
-      await client.query('create extension if not exists amcheck schema pg_catalog');
-      for (const { oid, name } of await relations(client, TABLES)) {
+    const found = await withSuperuserSession(inCopy(copy, database), relationsOf);
+    if (found === null) continue;
+    // Expressions of indexes are evaluated where a tenant's are, and not as superuser.
+    const withChecker = <T>(use: (client: Client) => Promise<T>, limitMs: number): Promise<T> =>
+      database === DATABASE_NAME
+        ? withSessionAs(READER_ROLE, { ...inCopy(copy, database), limitMs }, use)
+        : withSuperuserSession(inCopy(copy, database), use);
+    await withChecker(async (client) => {
+      for (const table of found.tables) {
         signal.throwIfAborted();
-        const { rows } = await client.query<{ block: string; message: string }>(
-          'select blkno::text as block, msg as message from pg_catalog.verify_heapam($1::oid::regclass, on_error_stop => true) limit 1',
-          [oid],
-        );
-        if (rows[0] !== undefined) throw new Error(`table ${name} of ${database}, block ${rows[0].block}: ${rows[0].message}`);
-        tables += 1;
+        await checkTable(client, database, table);
       }
-      for (const { oid } of await relations(client, INDEXES)) {
+      for (const { oid, evaluates } of found.indexes) {
         signal.throwIfAborted();
-        await client.query('select pg_catalog.bt_index_check($1::oid::regclass, heapallindexed => true)', [oid]);
-        indexes += 1;
+        if (!evaluates) await checkIndex(client, oid, true);
       }
-    });
+    }, STATEMENT_LIMIT_MS);
+    for (const { oid } of found.indexes.filter(({ evaluates }) => evaluates)) {
+      signal.throwIfAborted();
+      if (!(await checkExpressions(withChecker, oid, limit))) partly += 1;
+    }
+    tables += found.tables.length;
+    indexes += found.indexes.length;
   }
   // Every database of a server has the catalogs, and so tables.
   if (tables === 0) return 'not done: the extension amcheck is missing from this PostgreSQL; its contrib package brings it';
-  return `${tables} tables and ${indexes} indexes in ${databases.length} databases`;
+  const rest = partly === 0 ? '' : `; ${partly} of the indexes only by their order: their expressions took too long`;
+  return `${tables} tables and ${indexes} indexes in ${databases.length} databases${rest}`;
+}
+
+type Checker = <T>(use: (client: Client) => Promise<T>, limitMs: number) => Promise<T>;
+
+/** Checks an index with expressions within the time that is left for all of them. @returns whether they were evaluated */
+async function checkExpressions(withChecker: Checker, oid: number, limit: { leftMs: number }): Promise<boolean> {
+  const begunMs = performance.now();
+  if (limit.leftMs >= 1) {
+    const limitMs = Math.floor(limit.leftMs);
+    try {
+      await withChecker((client) => checkIndex(client, oid, true), limitMs);
+      return true;
+    } catch (error) {
+      // A statement that catches its own end is left by the client.
+      if (performance.now() - begunMs < limitMs) throw error;
+    } finally {
+      limit.leftMs -= performance.now() - begunMs;
+    }
+  }
+  await withChecker((client) => checkIndex(client, oid, false), STATEMENT_LIMIT_MS);
+  return false;
+}
+
+/** The role that checks are run as: none of a superuser's, whatever the copy's service had made of it. */
+async function makeChecker(client: Client): Promise<void> {
+  const { rows } = await client.query('select from pg_roles where rolname = $1', [READER_ROLE]);
+  if (rows.length === 0) await client.query(`create role ${READER_ROLE}`);
+  await client.query(`
+    alter role ${READER_ROLE} login nosuperuser nocreatedb nocreaterole noreplication nobypassrls connection limit -1;
+    grant connect on database ${DATABASE_NAME} to ${READER_ROLE}`);
+}
+
+type Relations = { tables: { oid: number; name: string }[]; indexes: { oid: number; evaluates: boolean }[] };
+
+/** What is checked in a database, which gets the extension for it; null: there is none. */
+async function relationsOf(client: Client): Promise<Relations | null> {
+  const { rows: available } = await client.query("select from pg_available_extensions where name = 'amcheck'");
+  if (available.length === 0) return null;
+  // Where pg_amcheck puts it, too: nothing that a user made can stand in for it there.
+  await client.query('create extension if not exists amcheck schema pg_catalog');
+  const { rows: functions } = await client.query<{ signature: string }>(
+    `select p.oid::regprocedure::text as signature from pg_proc p
+     where p.pronamespace = 'pg_catalog'::regnamespace and p.proname in ('verify_heapam', 'bt_index_check')`,
+  );
+  for (const { signature } of functions) await client.query(`grant execute on function ${signature} to ${READER_ROLE}`);
+  const select = (more: string, condition: string): string =>
+    `select c.oid, ${more} from pg_class c where c.relpersistence <> 't' and ${condition} order by c.oid`;
+  const tables = await client.query<{ oid: number; name: string }>(select('c.oid::regclass::text as name', TABLES));
+  const indexes = await client.query<{ oid: number; evaluates: boolean }>(
+    select(`(select i.indexprs is not null or i.indpred is not null from pg_index i where i.indexrelid = c.oid) as evaluates`, INDEXES),
+  );
+  return { tables: tables.rows, indexes: indexes.rows };
+}
+
+async function checkTable(client: Client, database: string, { oid, name }: { oid: number; name: string }): Promise<void> {
+  const { rows } = await client.query<{ block: string; message: string }>(
+    'select blkno::text as block, msg as message from pg_catalog.verify_heapam($1::oid::regclass, on_error_stop => true) limit 1',
+    [oid],
+  );
+  if (rows[0] !== undefined) throw new Error(`table ${name} of ${database}, block ${rows[0].block}: ${rows[0].message}`);
+}
+
+/** @param rows whether the index is compared with the rows of its table, for which its expressions are evaluated as the table's owner */
+async function checkIndex(client: Client, oid: number, rows: boolean): Promise<void> {
+  await client.query('select pg_catalog.bt_index_check($1::oid::regclass, heapallindexed => $2)', [oid, rows]);
 }
 
 // What pg_amcheck looks at ([PG] pg_amcheck): temporary ones are a session's that is no more.
@@ -306,38 +391,11 @@ const TABLES = `c.relkind in ('r', 'm', 't') and c.relam = (select oid from pg_c
 const INDEXES = `c.relkind = 'i' and c.relam = (select oid from pg_catalog.pg_am where amname = 'btree')
   and exists (select from pg_catalog.pg_index i where i.indexrelid = c.oid and i.indisvalid and i.indisready and i.indislive)`;
 
-async function relations(client: Client, condition: string): Promise<{ oid: number; name: string }[]> {
-  const { rows } = await client.query<{ oid: number; name: string }>(
-    `select c.oid, c.oid::regclass::text as name from pg_catalog.pg_class c where c.relpersistence <> 't' and ${condition} order by c.oid`,
-  );
-  return rows;
-}
-
-/** What the user's database sets by default is not for us. */
-const SESSION = [
-  `statement_timeout=${STATEMENT_DEADLINE}`,
-  'lock_timeout=0',
-  'idle_in_transaction_session_timeout=0',
-  'default_transaction_read_only=off',
-  'search_path=pg_catalog',
-  'client_encoding=UTF8',
-  'DateStyle=ISO',
-];
-
-async function withClient<T>(paths: InstancePaths, database: string, use: (client: Client) => Promise<T>, port = PORT): Promise<T> {
-  const client = new Client({
-    host: paths.socket,
-    port,
-    user: CONTROL_ROLE,
-    database,
-    application_name: 'howdah verification',
-    options: SESSION.map((setting) => `-c ${setting}`).join(' '),
-  });
-  client.on('error', () => undefined); // the statement under way is told
-  await client.connect();
-  try {
-    return await use(client);
-  } finally {
-    await client.end();
-  }
-}
+/** A session in a copy, as superuser; that of a tenant's database only reads catalogs, and adds what the checks need. */
+const inCopy = (copy: InstancePaths, database: string): Where => ({
+  server: copy,
+  port: PORT,
+  name: 'howdah verification',
+  database,
+  limitMs: STATEMENT_LIMIT_MS,
+});

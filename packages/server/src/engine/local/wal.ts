@@ -1,7 +1,8 @@
 /** The write-ahead log as it lies on the disk: positions in it, where it ends, what a file of it holds. */
-import { open, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readControl } from './identity.ts';
 import { noneOf } from './processes.ts';
+import { listEntries, openFile } from './service-files.ts';
 
 /** A position as PostgreSQL prints it, "16/B374D848", as bytes since the begin. */
 export function parseLsn(text: string): bigint {
@@ -20,7 +21,7 @@ const PAGE_POSITION_OFFSET = 8;
 
 /** The newest timeline of which there is WAL; 0: none. */
 export async function newestTimeline(data: string): Promise<number> {
-  const files = (await readdir(join(data, 'pg_wal'))).filter((name) => /^[0-9A-F]{24}$/.test(name));
+  const files = (await listEntries(join(data, 'pg_wal'))).filter((name) => /^[0-9A-F]{24}$/.test(name));
   return Math.max(0, ...files.map((name) => Number.parseInt(name.slice(0, 8), 16)));
 }
 
@@ -31,7 +32,7 @@ const CHECKPOINT_OFFSET = 32;
  * src/include/catalog/pg_control.h, the same since 9.
  */
 export async function lastCheckpoint(data: string): Promise<bigint> {
-  return (await readFile(join(data, 'global', 'pg_control'))).readBigUInt64LE(CHECKPOINT_OFFSET);
+  return (await readControl(data)).readBigUInt64LE(CHECKPOINT_OFFSET);
 }
 
 /**
@@ -75,7 +76,7 @@ export async function endOfRecord(data: string, timeline: number, begin: bigint)
 
 /** A page of a WAL file; null: there is none, or not all of it. One that is there and cannot be read is an error: nobody knows where the log ends. */
 async function readPage(path: string, offset: bigint): Promise<Buffer | null> {
-  const file = await open(path, 'r').catch(noneOf('ENOENT'));
+  const file = await openFile(path).catch(noneOf('ENOENT'));
   if (file === null) return null;
   try {
     const page = Buffer.alloc(Number(PAGE_BYTES));

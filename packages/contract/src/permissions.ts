@@ -1,0 +1,182 @@
+/**
+ * Who may make which call. The only source of these rules: the API enforces them, the console shows them, the CLI and `howdah mcp` describe them.
+ * `packages/server/test/callers.ts` holds the expected answers, written from the contract and not from this table.
+ */
+import type { Action } from './actions.ts';
+import { ROLES, type Environment, type Role } from './types.ts';
+
+/** What a kind of call needs. */
+export type Permission = {
+  /** Whether it changes something: it can be asked as a dry run, is audited, and is never allowed to viewers. */
+  changes: boolean;
+  /** Roles that may make the call, by the environment of what it ends, or DEV where it ends nothing. */
+  DEV: readonly Role[];
+  PROD: readonly Role[];
+  /** Whether the key must belong to the operator project. */
+  operator?: true;
+  /** Whether it reads the contents of a database, which is audited. */
+  readsData?: true;
+  /** Keys that are fork_only: as their role allows, or only for forks that the key made. */
+  forkOnly: 'asRole' | 'ownForks';
+  /** Keys that are dry_run_only: as their role allows, as a dry run, or not at all. */
+  dryRunOnly: 'asRole' | 'dryRun' | 'never';
+};
+
+const WRITERS = ['admin', 'developer'] as const;
+const ADMINS = ['admin'] as const;
+
+export const PERMISSIONS = {
+  read: { changes: false, DEV: ROLES, PROD: ROLES, forkOnly: 'asRole', dryRunOnly: 'asRole' },
+  /** Makes a link or a session of the console, which is a row in the metadata database. */
+  session: { changes: false, DEV: ROLES, PROD: ROLES, forkOnly: 'asRole', dryRunOnly: 'never' },
+  data: { changes: false, readsData: true, DEV: WRITERS, PROD: WRITERS, forkOnly: 'ownForks', dryRunOnly: 'never' },
+  change: { changes: true, DEV: WRITERS, PROD: WRITERS, forkOnly: 'ownForks', dryRunOnly: 'dryRun' },
+  /** Stops or deletes something that serves clients. */
+  end: { changes: true, DEV: WRITERS, PROD: ADMINS, forkOnly: 'ownForks', dryRunOnly: 'dryRun' },
+  fork: { changes: true, DEV: WRITERS, PROD: WRITERS, forkOnly: 'asRole', dryRunOnly: 'dryRun' },
+  admin: { changes: true, DEV: ADMINS, PROD: ADMINS, forkOnly: 'ownForks', dryRunOnly: 'dryRun' },
+  operator: { changes: true, DEV: ADMINS, PROD: ADMINS, operator: true, forkOnly: 'ownForks', dryRunOnly: 'dryRun' },
+  operatorRead: { changes: false, DEV: ADMINS, PROD: ADMINS, operator: true, forkOnly: 'asRole', dryRunOnly: 'asRole' },
+} as const satisfies Record<string, Permission>;
+export type Access = keyof typeof PERMISSIONS;
+
+/** Every operation of the OpenAPI document that takes a key. */
+export const ACCESS = {
+  getAuthInfo: 'read',
+  logout: 'read',
+  identifyAnalytics: 'read',
+  trackAnalytics: 'read',
+  beginSession: 'session',
+  createLink: 'session',
+  listProjects: 'read',
+  createProject: 'operator',
+  getProject: 'read',
+  renameProject: 'admin',
+  setProjectLimits: 'operator',
+  listRegions: 'read',
+  getDoctor: 'operatorRead',
+  listKeys: 'read',
+  createKey: 'admin',
+  getKey: 'read',
+  revokeKey: 'admin',
+  listServices: 'read',
+  createService: 'change',
+  getService: 'read',
+  deleteService: 'end',
+  listDeletedServices: 'read',
+  listMembers: 'read',
+  forkService: 'fork',
+  getBackups: 'read',
+  verifyBackup: 'change',
+  restoreService: 'change',
+  startService: 'change',
+  stopService: 'end',
+  resizeService: 'change',
+  enablePooler: 'change',
+  disablePooler: 'change',
+  setHA: 'change',
+  switchover: 'change',
+  drill: 'change',
+  listReplicaSets: 'read',
+  createReplicaSet: 'change',
+  getReplicaSet: 'read',
+  deleteReplicaSet: 'end',
+  resizeReplicaSet: 'change',
+  enablePoolerOfReplicaSet: 'change',
+  disablePoolerOfReplicaSet: 'change',
+  setEnvironmentOfReplicaSet: 'change',
+  updatePassword: 'change',
+  setEnvironment: 'change',
+  renameService: 'change',
+  getServiceLogs: 'read',
+  listSeries: 'read',
+  querySeries: 'read',
+  queryService: 'data',
+  attachToVPC: 'change',
+  detachFromVPC: 'change',
+  listVpcs: 'read',
+  createVpc: 'change',
+  getVpc: 'read',
+  deleteVpc: 'change',
+  renameVpc: 'change',
+  listPeerings: 'read',
+  createPeering: 'change',
+  getPeering: 'read',
+  deletePeering: 'change',
+  listOperations: 'read',
+  getOperation: 'read',
+  cancelOperation: 'change',
+  streamEvents: 'read',
+  listWebhooks: 'read',
+  createWebhook: 'change',
+  deleteWebhook: 'change',
+  testWebhook: 'change',
+  listDeliveries: 'read',
+  redeliver: 'change',
+  listAudit: 'read',
+  exportAudit: 'read',
+} as const satisfies Record<string, Access>;
+export type CallName = keyof typeof ACCESS;
+
+/** The call that performs an action on a service. */
+const CALL_OF_ACTION: Record<Action, CallName> = {
+  delete: 'deleteService',
+  start: 'startService',
+  stop: 'stopService',
+  resize: 'resizeService',
+  forkNow: 'forkService',
+  forkPast: 'forkService',
+  enablePooler: 'enablePooler',
+  disablePooler: 'disablePooler',
+  setHA: 'setHA',
+  switchover: 'switchover',
+  drill: 'drill',
+  attachToVPC: 'attachToVPC',
+  detachFromVPC: 'detachFromVPC',
+  updatePassword: 'updatePassword',
+  setEnvironment: 'setEnvironment',
+  rename: 'renameService',
+  verifyBackup: 'verifyBackup',
+  createReplicaSet: 'createReplicaSet',
+  changeReplicaSet: 'resizeReplicaSet',
+  deleteReplicaSet: 'deleteReplicaSet',
+  query: 'queryService',
+};
+
+const BY_CALL: ReadonlyMap<string, Permission> = new Map(Object.entries(ACCESS).map(([call, access]) => [call, PERMISSIONS[access]]));
+
+/** What a call needs; null: it takes no key. */
+export const permissionOf = (call: string | undefined): Permission | null => BY_CALL.get(call ?? '') ?? null;
+
+/** Why a role may not make a call; null: it may. @param environment of what the call would end */
+export function denial(role: Role, { DEV, PROD }: Permission, environment: Environment = 'DEV'): string | null {
+  const allowed = environment === 'PROD' ? PROD : DEV;
+  if (allowed.includes(role)) return null;
+  const what = DEV.includes(role) ? 'stop or delete what is PROD, or a service with a read replica set that is' : 'do this';
+  return `a key with the role ${role} may not ${what}; it takes a key with the role ${allowed.join(' or ')}`;
+}
+
+/** Why a role may not perform an action on a service, whatever its status; null: it may. */
+export function denialOfAction(role: Role, action: Action, environment: Environment): string | null {
+  return denial(role, PERMISSIONS[ACCESS[CALL_OF_ACTION[action]]], environment);
+}
+
+/** Why a role may not manage keys; null: it may. */
+export const denialOfKeys = (role: Role): string | null => denial(role, PERMISSIONS[ACCESS.createKey]);
+
+/** Why a role may change nothing at all; null: it may. */
+export const denialOfChanges = (role: Role): string | null => denial(role, PERMISSIONS.change);
+
+type Tagged = { metadata: { environment: Environment } };
+
+/** The environment that protects a service: a service takes its read replica sets along when it stops or goes. */
+export function protectionOf(environment: Environment, sets: readonly Tagged[]): Environment {
+  return sets.some(({ metadata }) => metadata.environment === 'PROD') ? 'PROD' : environment;
+}
+
+/** The roles in words. */
+export const ROLE_SUMMARIES: Record<Role, string> = {
+  admin: 'may do everything',
+  developer: 'may do everything but manage keys, rename the project, and stop or delete what is PROD',
+  viewer: 'reads everything but secrets and the contents of databases, and changes nothing',
+};

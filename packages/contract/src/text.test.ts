@@ -1,0 +1,93 @@
+import * as fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { escapeInJson, inQuotes, makeVisible, nearestName, visibleJson, VISIBLE_PATTERN, whyNotJson } from './text.ts';
+
+const name = new RegExp(VISIBLE_PATTERN, 'u');
+const INVISIBLE = [
+  '\0',
+  '\u0007',
+  '\n',
+  '\t',
+  '\u001b',
+  '\u007f',
+  '\u0085',
+  '\u009b',
+  '\u00ad',
+  '\u061c',
+  '\u200b',
+  '\u200d',
+  '\u200e',
+  '\u200f',
+  '\u2028',
+  '\u2029',
+  '\u202a',
+  '\u202b',
+  '\u202c',
+  '\u202d',
+  '\u202e',
+  '\u2060',
+  '\u2066',
+  '\u2067',
+  '\u2068',
+  '\u2069',
+  '\u3164',
+  '\ufeff',
+  '\ufff9',
+  '\u{e0001}',
+  '\u{e0041}',
+  '\ud800',
+  '\udfff',
+];
+
+test('a name holds no character that nobody sees, and any that one can', () => {
+  for (const character of INVISIBLE) expect(name.test(`a${character}b`), JSON.stringify(character)).toBe(false);
+  for (const good of ['orders', 'Größe 2', '漢字', 'שלום', 'مرحبا', '🐘', '❤️', '👍🏽', 'a"\\\'`$&<>b', ''])
+    expect(name.test(good), good).toBe(true);
+});
+
+test('what nobody sees is shown as an escape', () => {
+  expect(makeVisible('\u001b]0;owned\u0007\u009b2J\u202eevil\u2066\r')).toBe('\\x1b]0;owned\\x07\\x9b2J\\u202eevil\\u2066\\x0d');
+  expect(makeVisible('\u{e0041}\ud800\u2028')).toBe('\\u{e0041}\\ud800\\u2028');
+  expect(makeVisible('two\nlines\tand a tab')).toBe('two\nlines\tand a tab');
+  expect(makeVisible('👩‍👧 می‌خواهم Größe')).toBe('👩‍👧 می‌خواهم Größe');
+});
+
+test('JSON with escapes means the same, and holds nothing that a terminal obeys', () => {
+  fc.assert(
+    fc.property(fc.oneof(fc.string({ unit: 'binary' }), fc.constantFrom(...INVISIBLE)), (text) => {
+      const escaped = escapeInJson(JSON.stringify({ [text]: text }));
+      expect(JSON.parse(escaped)).toEqual({ [text]: text });
+      expect(makeVisible(escaped)).toBe(escaped);
+    }),
+  );
+});
+
+test('the strings of JSON are shown, and all else stays', () => {
+  const plain = { name: 'orders', count: 1, list: [null, true, 'two\nlines'] };
+  expect(visibleJson(JSON.stringify(plain))).toBe(JSON.stringify(plain));
+  for (const character of ['\u001b', '\u009b', '\u202e', '\b', '\r'])
+    expect(JSON.parse(visibleJson(JSON.stringify({ ...plain, name: character })))).toEqual({ ...plain, name: makeVisible(character) });
+});
+
+test('JSON that is nested too deep, and halves of surrogate pairs, are named', () => {
+  const nested = (depth: number): unknown => JSON.parse(`${'['.repeat(depth)}${']'.repeat(depth)}`);
+  expect(whyNotJson(nested(32))).toBeNull();
+  expect(whyNotJson(nested(34))).toContain('nested more than 32 deep');
+  expect(whyNotJson(nested(30_000))).toContain('nested more than 32 deep');
+  expect(whyNotJson({ name: 'a\ud800' })).toContain('"a\\ud800": half of a surrogate pair');
+  expect(whyNotJson({ '\udc00': 1 })).toContain('half of a surrogate pair');
+  expect(whyNotJson({ name: '🐘', more: [1, null, true, { a: 'b' }] })).toBeNull();
+});
+
+test('a value in a message is short, in quotes, and has nothing invisible', () => {
+  expect(inQuotes('a\u202eb')).toBe('"a\\u202eb"');
+  expect(inQuotes('x'.repeat(500))).toHaveLength(78);
+  expect(inQuotes(undefined)).toBe('nothing');
+});
+
+test('the nearest of known names', () => {
+  expect(nearestName('Dry_run', ['limit', 'cursor', 'dry_run'])).toBe('dry_run');
+  expect(nearestName('dryrun', ['dry_run', 'status'])).toBe('dry_run');
+  expect(nearestName('x'.repeat(100_000), ['dry_run'])).toBe('dry_run');
+  expect(nearestName('x', [])).toBeNull();
+});

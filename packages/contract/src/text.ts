@@ -1,0 +1,91 @@
+/**
+ * Characters that nobody sees: what terminals and browsers obey, or what makes two different texts look the same. Names must not hold
+ * them, and whoever prints a text of others shows them.
+ */
+
+/**
+ * Control characters (Cc), format characters (Cf: directions, joiners, zero width, tags), halves of surrogate pairs (Cs), the separators of
+ * lines and paragraphs, and letters that are blank.
+ */
+const INVISIBLE = String.raw`\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u115F\u1160\u3164\uFFA0`;
+
+/** The pattern of names, for JSON Schema. */
+export const VISIBLE_PATTERN = `^[^${INVISIBLE}]*$`;
+
+const LONE_SURROGATE = /\p{Cs}/u;
+/** Scripts and emoji need joiners (ZWNJ, ZWJ) within a text; new lines and tabs are part of a log line or a value. */
+const SHOWN_AS_ESCAPE = new RegExp(String.raw`(?![\n\t\u200C\u200D])[${INVISIBLE}]`, 'gu');
+
+/** A text of others for a terminal, a page or an agent: characters that nobody sees become escapes, like \x1b and \u202e. */
+export function makeVisible(text: string): string {
+  return text.replace(SHOWN_AS_ESCAPE, (character) => {
+    const code = character.codePointAt(0) ?? 0;
+    if (code <= 0xff) return `\\x${code.toString(16).padStart(2, '0')}`;
+    return code <= 0xffff ? `\\u${code.toString(16).padStart(4, '0')}` : `\\u{${code.toString(16)}}`;
+  });
+}
+
+/** JSON text, or YAML whose strings are in double quotes, with escapes in place of characters that nobody sees: it means the same. */
+export function escapeInJson(json: string): string {
+  return json.replace(SHOWN_AS_ESCAPE, (character) =>
+    character
+      .split('')
+      .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+      .join(''),
+  );
+}
+
+/** JSON text whose strings are as {@link makeVisible} shows them. */
+export function visibleJson(json: string): string {
+  // Whatever is invisible stands there itself, or as an escape.
+  if (!/\\[ubfr]/.test(json) && makeVisible(json) === json) return json;
+  return JSON.stringify(JSON.parse(json, (_key, value: unknown) => (typeof value === 'string' ? makeVisible(value) : value)));
+}
+
+/** The deepest JSON that is taken; the deepest that any call needs has 4 levels. */
+export const MAX_JSON_DEPTH = 32;
+
+/** Why a body, or a query, is not taken whatever its schema; null: nothing speaks against it. Takes time and memory linear in its size. */
+export function whyNotJson(value: unknown): string | null {
+  let level: unknown[] = [value];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > MAX_JSON_DEPTH) return `found arrays or objects nested more than ${MAX_JSON_DEPTH} deep; allowed are ${MAX_JSON_DEPTH}`;
+    const next: unknown[] = [];
+    for (const one of level) {
+      if (typeof one === 'string' && LONE_SURROGATE.test(one))
+        return `found ${inQuotes(one)}: half of a surrogate pair, which is no character`;
+      if (typeof one !== 'object' || one === null) continue;
+      for (const [key, inner] of Object.entries(one)) next.push(key, inner);
+    }
+    level = next;
+  }
+  return null;
+}
+
+/** A value of others in a message, as JSON of at most 80 characters. */
+export function inQuotes(value: unknown): string {
+  const text = escapeInJson(JSON.stringify(value) ?? 'nothing');
+  return text.length > 80 ? `${text.slice(0, 77)}…` : text;
+}
+
+/** The known name that is nearest to a misspelled one; null: there is none to choose from. Upper and lower case count as the same. */
+export function nearestName(name: string, known: readonly string[]): string | null {
+  // No known name is as long: the rest would only cost time.
+  const wanted = name.slice(0, 64).toLowerCase();
+  const ranked = known.map((one) => ({ one, distance: editDistance(wanted, one.toLowerCase()) }));
+  return ranked.toSorted((a, b) => a.distance - b.distance)[0]?.one ?? null;
+}
+
+/** Letters to insert, drop or replace to make one text of the other (Levenshtein). */
+function editDistance(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, column) => column);
+  for (let i = 1; i <= from.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= to.length; j++) {
+      const replaced = (row[j - 1] ?? 0) + (from[i - 1] === to[j - 1] ? 0 : 1);
+      next.push(Math.min(replaced, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[to.length] ?? 0;
+}

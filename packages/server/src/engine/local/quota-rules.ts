@@ -1,0 +1,109 @@
+/** The rules of quotas, as pure functions of what was measured; quota.ts measures and enforces. */
+import type { Warning } from '@howdah/contract';
+
+/** From this part of the quota on a service warns. */
+const NEAR = 0.9;
+/** Below this part it may write again. */
+const AGAIN = 0.95;
+/** How far above its limit a server that is read-only may grow before its sessions are ended, and twice as far before it is paused. */
+const MARGIN = 0.1;
+const SMALLEST_MARGIN_BYTES = 64e6;
+/** Statistics and checkpoints write a little; more than this between two looks is growth. */
+const GROWTH_BYTES = 4e6;
+
+export type QuotaFacts = {
+  usedBytes: number;
+  /** The quota, or less while the disk is full. */
+  limitBytes: number;
+  /** At the look before; null: the server has just started, or the control plane has. */
+  beforeBytes: number | null;
+  /** The least since then. */
+  leastBytes: number;
+  isReadOnly: boolean;
+};
+
+export type QuotaStep = {
+  /** Whether transactions begin read-only. A session may set that off again, to drop what it needs no more. */
+  isReadOnly: boolean;
+  ends: 'nobody' | 'writers' | 'all';
+  /** Whether nothing else has helped, and the service is paused. */
+  stops: boolean;
+};
+
+/** What is done about a server that takes this much. */
+export function quotaStep({ usedBytes, limitBytes, beforeBytes, leastBytes, isReadOnly }: QuotaFacts): QuotaStep {
+  const isOver = usedBytes > limitBytes;
+  const marginBytes = Math.max(SMALLEST_MARGIN_BYTES, limitBytes * MARGIN);
+  const grows = beforeBytes !== null && usedBytes > beforeBytes + GROWTH_BYTES;
+  const isFarOver = usedBytes > limitBytes + marginBytes;
+  // One that was started again to be cleaned up writes WAL for it.
+  const hasGrown = usedBytes > leastBytes + marginBytes / 2;
+  return {
+    isReadOnly: isOver || (isReadOnly && usedBytes > limitBytes * AGAIN),
+    ends: grows && isFarOver ? 'all' : isOver && !isReadOnly ? 'writers' : 'nobody',
+    stops: grows && isReadOnly && hasGrown && usedBytes > limitBytes + 2 * marginBytes,
+  };
+}
+
+/** Whether archived WAL is to give way to the service: near the quota, and a good part of it is archive. */
+export function exceeded({
+  usedBytes,
+  archiveBytes,
+  quotaBytes,
+}: {
+  usedBytes: number;
+  archiveBytes: number;
+  quotaBytes: number;
+}): boolean {
+  return usedBytes > quotaBytes * NEAR && archiveBytes > quotaBytes / 10;
+}
+
+/** Server logs that are kept of a service: a fiftieth of its quota, 20 to 200 MB. */
+export function logBudget(quotaBytes: number): number {
+  return Math.min(200e6, Math.max(20e6, quotaBytes / 50));
+}
+
+/** Settings that a server has while it takes too much; empty: none. */
+export function quotaFile({ isReadOnly, isQuiet }: { isReadOnly: boolean; isQuiet: boolean }): string {
+  if (!isReadOnly && !isQuiet) return '';
+  const lines = [
+    ...(isReadOnly ? ['default_transaction_read_only = on'] : []),
+    // Only a superuser may set these.
+    ...(isQuiet ? ['log_min_messages = panic', 'log_min_error_statement = panic', 'log_min_duration_statement = -1'] : []),
+  ];
+  return `# Written by Howdah while the service takes too much of the disk.\n${lines.join('\n')}\n`;
+}
+
+export type StorageFacts = {
+  usedBytes: number;
+  quotaBytes: number;
+  isReadOnly: boolean;
+  frozen: boolean;
+  isQuiet: boolean;
+  stops: boolean;
+  /** When backups were last removed to make room; null: never. */
+  relievedMs: number | null;
+};
+
+/** For how long the removal of backups is shown. */
+const RELIEVED_SHOWN_MS = 3_600_000;
+
+/** What a service warns of; null: nothing. */
+export function storageWarning(facts: StorageFacts): Warning | null {
+  const { usedBytes, quotaBytes, isReadOnly, frozen, isQuiet, stops, relievedMs } = facts;
+  const gb = (bytes: number) => (bytes / 1e9).toFixed(2);
+  const figures = `${gb(usedBytes)} of ${gb(quotaBytes)} GB (storage_gb) are used`;
+  const remedy = `resize it to more storage_gb (howdah service resize NAME --storage-gb ${Math.ceil((usedBytes / 1e9) * 1.25)}), or drop data`;
+  const how = '"begin read write" begins a transaction that can drop, truncate or delete';
+  const cause = frozen && usedBytes <= quotaBytes ? 'the disk of the installation is full' : figures;
+  const parts = [
+    ...(stops ? [`${cause}, and it grew on: the service was paused; ${remedy} after it is started again`] : []),
+    ...(!stops && isReadOnly ? [`${cause}: transactions are read-only, and sessions that write on are ended; ${remedy} (${how})`] : []),
+    ...(!isReadOnly && usedBytes > quotaBytes * NEAR ? [`${figures}; beyond that it becomes read-only: ${remedy}`] : []),
+    ...(isQuiet ? ['the server log grew by more than 20 MB within seconds: for a minute only the worst messages are logged'] : []),
+    ...(relievedMs !== null && Date.now() - relievedMs < RELIEVED_SHOWN_MS
+      ? [`backups before ${new Date(relievedMs).toISOString()} were removed, since archived WAL counts: a larger storage_gb keeps more`]
+      : []),
+  ];
+  return parts.length === 0 ? null : { code: 'STORAGE', message: parts.join('; ') };
+}

@@ -1,0 +1,28 @@
+/**
+ * Connections to Unix sockets in directories that a service's user can write. A socket there may be replaced by a link to that of another
+ * service, whose server takes root's connections as well: statements for one service would be run on the other. The socket is opened
+ * without following a link, must belong to the owner of its directory, and is connected to through the descriptor.
+ */
+import { Socket } from 'node:net';
+import { openSocketPlace } from './service-files.ts';
+
+/** For `stream` of a pg client, and wherever a Unix socket of a service is connected to. */
+export function serviceSocket(): Socket {
+  const socket = new Socket();
+  const connect = socket.connect.bind(socket);
+  return Object.assign(socket, {
+    connect: (path: string): Socket => {
+      try {
+        const place = openSocketPlace(path);
+        try {
+          return connect(place.path); // the system's call is made before this returns
+        } finally {
+          place.close();
+        }
+      } catch (error) {
+        process.nextTick(() => socket.destroy(error instanceof Error ? error : new Error(String(error))));
+        return socket;
+      }
+    },
+  });
+}

@@ -1,0 +1,73 @@
+/** How many expensive reads run at a time: for each service, so that one does not take the turns of the others, and for the installation. */
+import { ApiError } from '@howdah/contract';
+
+export type ReadLimits = {
+  perService: number;
+  total: number;
+  /** Calls for one service that wait for their turn; more are refused. */
+  waitingPerService: number;
+};
+
+type Waiting = { serviceId: string; begin: () => void };
+
+/**
+ * @param what named in the refusal
+ * @returns runs `work` in its turn. It throws 503 where too many wait, and the reason of `signal` when the client leaves meanwhile
+ */
+export function createReadLimit(what: string, { perService, total, waitingPerService }: ReadLimits) {
+  const running = new Map<string, number>();
+  const waiting: Waiting[] = [];
+  let all = 0;
+
+  const isFree = (serviceId: string): boolean => all < total && (running.get(serviceId) ?? 0) < perService;
+
+  const begin = (serviceId: string): void => {
+    all += 1;
+    running.set(serviceId, (running.get(serviceId) ?? 0) + 1);
+  };
+
+  const end = (serviceId: string): void => {
+    all -= 1;
+    const left = (running.get(serviceId) ?? 1) - 1;
+    if (left === 0) running.delete(serviceId);
+    else running.set(serviceId, left);
+    const next = waiting.findIndex((one) => isFree(one.serviceId));
+    if (next !== -1) waiting.splice(next, 1)[0]?.begin();
+  };
+
+  const turn = (serviceId: string, signal: AbortSignal): Promise<void> => {
+    const queued = waiting.filter((one) => one.serviceId === serviceId).length;
+    if (queued >= waitingPerService)
+      throw new ApiError(
+        'UNAVAILABLE',
+        `${queued} calls wait to read the ${what} of ${serviceId} already, the most that may; try again when they are answered`,
+      );
+    return new Promise((resolve, reject) => {
+      const leave = (): void => {
+        waiting.splice(waiting.indexOf(one), 1);
+        reject(signal.reason);
+      };
+      const one: Waiting = {
+        serviceId,
+        begin: () => {
+          signal.removeEventListener('abort', leave);
+          begin(serviceId);
+          resolve();
+        },
+      };
+      waiting.push(one);
+      signal.addEventListener('abort', leave, { once: true });
+    });
+  };
+
+  return async <T>(serviceId: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> => {
+    signal.throwIfAborted();
+    if (isFree(serviceId)) begin(serviceId);
+    else await turn(serviceId, signal);
+    try {
+      return await work();
+    } finally {
+      end(serviceId);
+    }
+  };
+}

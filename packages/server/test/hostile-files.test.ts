@@ -1,0 +1,182 @@
+/**
+ * Whoever becomes the operating system user of a service puts links, FIFOs, directories and second names of root's files into its directories.
+ * Every operation goes on or says what is in the way; no file outside changes, and none is shown.
+ */
+import { existsSync, linkSync, mkdirSync, symlinkSync } from 'node:fs';
+import { lstat, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe as anyDescribe, expect, test } from 'vitest';
+import { findProgram } from '../src/engine/local/daemon.ts';
+import type { InstancePaths } from '../src/engine/local/layout.ts';
+import { run } from '../src/engine/local/run.ts';
+import { layoutOf, untilPrimary, untilRedundant, type Born } from './ha-load.ts';
+import { install, type Installation } from './harness.ts';
+
+const [haproxy, pgbouncer] = await Promise.all([findProgram('haproxy'), findProgram('pgbouncer')]);
+// Without root there is no privilege to abuse.
+const describe = anyDescribe.runIf(process.getuid?.() === 0);
+
+const SECRET = '{"timestamp":"2026-01-01 00:00:00.000 UTC","error_severity":"LOG","message":"a secret of root"}\n';
+
+let cloud: Installation;
+let outside: string;
+let secret: string;
+let other: Born;
+let service: Born;
+
+beforeAll(async () => {
+  cloud = await install({ HOWDAH_FAILOVER_REST_SECONDS: '0', HOWDAH_SNAPSHOT_HOURS: '0.005' });
+  // On the file system of the data: a hard link cannot leave it.
+  outside = await mkdtemp(join(tmpdir(), 'howdah-outside-'));
+  secret = join(outside, 'secret');
+  await writeFile(secret, SECRET, { mode: 0o600 });
+  await mkdir(join(outside, 'directory'), { mode: 0o700 });
+  await writeFile(join(outside, 'directory', '000000010000000000000001'), 'of root', { mode: 0o600 });
+  if (process.getuid?.() !== 0) return;
+  other = await cloud.create({ name: 'other', service_type: 'POSTGRES' });
+  service = await cloud.create({ name: 'hostile', service_type: 'POSTGRES', ...(pgbouncer === null ? {} : { enable_pooler: true }) });
+});
+afterAll(async () => {
+  expect(await cloud.destroy()).toEqual([]);
+  await rm(outside, { recursive: true });
+});
+
+/** Owners, modes and contents of all that is outside. */
+async function stateOfOutside(directory = outside): Promise<unknown[]> {
+  const entries = (await readdir(directory, { withFileTypes: true })).toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  const { uid, gid, mode } = await stat(directory);
+  const below = entries.map(async (entry) => {
+    const path = join(directory, entry.name);
+    if (entry.isDirectory()) return stateOfOutside(path);
+    const found = await lstat(path);
+    return [entry.name, found.uid, found.gid, found.mode, await readFile(path, 'utf8')];
+  });
+  return [basename(directory), uid, gid, mode, ...(await Promise.all(below))];
+}
+
+const KINDS: Record<string, (path: string) => unknown> = {
+  'a link to a file of root': (path) => symlinkSync(secret, path),
+  'a link to a missing file': (path) => symlinkSync(join(outside, 'made'), path),
+  'a link to a directory of root': (path) => symlinkSync(join(outside, 'directory'), path),
+  'a FIFO': (path) => run('mkfifo', ['-m', '666', path]),
+  'a directory': (path) => mkdirSync(join(path, 'inside'), { recursive: true }),
+  'a second name of a file of root': (path) => linkSync(secret, path),
+};
+
+/** What the service's user can replace: files and directories in directories that are its own, a few of each kind. */
+async function replaceable({ data, logs, archive, socket, pooler }: InstancePaths): Promise<string[]> {
+  const { uid } = await stat(data);
+  const found = [
+    join(data, 'postmaster.pid'),
+    join(data, 'postgresql.auto.conf'),
+    join(data, 'standby.signal'),
+    join(data, 'backup_label'),
+  ];
+  for (const directory of [logs, archive, socket, pooler.root, join(data, 'pg_wal', 'archive_status')]) {
+    const owned = await stat(directory).catch(() => null);
+    if (owned?.uid !== uid) continue;
+    found.push(...(await readdir(directory)).slice(-2).map((name) => join(directory, name)));
+  }
+  // Nothing of ours is there yet: what writes it must not follow what waits for it.
+  found.push(join(logs, '2026-01-01T00-00-00.json'), join(archive, '000000010000000000000001.new'), join(data, 'recovery.signal'));
+  return found;
+}
+
+const isOpenedByServer = ({ archive }: InstancePaths, path: string): boolean =>
+  /\.(conf|pid)$/.test(path) || (dirname(path) === archive && !path.endsWith('.new'));
+
+/** Others are answered while something is done to the hostile service. */
+async function whileOthersAreServed<T>(work: () => Promise<T>): Promise<T> {
+  let done = false;
+  const served = (async () => {
+    while (!done) {
+      const { status } = await cloud.request('GET', `/services/${other.service_id}`);
+      expect(status).toBe(200);
+      await sleep(100);
+    }
+  })();
+  try {
+    return await work();
+  } finally {
+    done = true;
+    await served;
+  }
+}
+
+const at = (action: string): string => `/services/${service.service_id}${action}`;
+
+/** Until it runs or stands, or the operation that was asked for says why not. */
+async function untilSettled(id: string): Promise<void> {
+  for (;;) {
+    if (['READY', 'PAUSED', 'UNSTABLE'].includes((await cloud.get(id)).status)) return;
+    await sleep(100);
+  }
+}
+
+describe('in the directories of a service', () => {
+  test.each(Object.entries(KINDS))(
+    'stands %s: it is neither shown nor followed',
+    async (kind, make) => {
+      const paths = layoutOf(cloud).service(service.service_id);
+      const before = await stateOfOutside();
+      const kept = join(paths.root, 'kept');
+      await mkdir(kept);
+      const targets = await replaceable(paths);
+      await whileOthersAreServed(async () => {
+        for (const [index, path] of targets.entries()) {
+          // What the server itself opens: it would wait for the FIFO until it is killed, a minute after it was asked to end.
+          if (kind === 'a FIFO' && isOpenedByServer(paths, path)) continue;
+          await rename(path, join(kept, String(index))).catch(() => undefined);
+          await make(path);
+        }
+        for (const get of ['/logs', '/backups', '/metrics']) {
+          const { status, body } = await cloud.request('GET', at(get));
+          expect(status, JSON.stringify(body)).toBeLessThan(500);
+          expect(JSON.stringify(body)).not.toContain('a secret of root');
+        }
+        const fork = await cloud.request('POST', at('/forkService'), { fork_strategy: 'NOW', name: 'fork' });
+        expect(fork.status, JSON.stringify(fork.body)).toBeLessThan(500);
+        expect((await cloud.request('POST', at('/stop'))).status).toBe(202);
+        await untilSettled(service.service_id);
+        expect(await stateOfOutside()).toEqual(before);
+        for (const [index, path] of targets.entries()) {
+          if (!existsSync(join(kept, String(index))) && isOpenedByServer(paths, path)) continue;
+          await rm(path, { recursive: true, force: true });
+          if (basename(path) !== 'postmaster.pid') await rename(join(kept, String(index)), path).catch(() => undefined);
+        }
+        await rm(kept, { recursive: true });
+        await cloud.until(service.service_id, 'PAUSED');
+        expect((await cloud.request('POST', at('/start'))).status).toBe(202);
+        await cloud.until(service.service_id, 'READY');
+        const { body } = fork;
+        const id: unknown = typeof body === 'object' && body !== null ? Reflect.get(body, 'service_id') : undefined;
+        if (typeof id === 'string') {
+          await untilSettled(id);
+          expect((await cloud.request('DELETE', `/services/${id}`)).status).toBe(202);
+        }
+      });
+      expect(await stateOfOutside()).toEqual(before);
+    },
+    180_000,
+  );
+
+  test.runIf(haproxy !== null)(
+    'the name of a file that root will write leads elsewhere: a switchover does not write there',
+    async () => {
+      const pair = await cloud.create({ name: 'pair', service_type: 'POSTGRES', replica_count: 1, sync_replica_count: 1 });
+      await untilRedundant(cloud, pair, 1, 1);
+      const before = await stateOfOutside();
+      const { data } = layoutOf(cloud).member(pair.service_id, 0);
+      for (const name of ['standby.signal', 'standby.signal.new']) symlinkSync(join(outside, 'made'), join(data, name));
+      expect((await cloud.request('POST', `/services/${pair.service_id}/switchover`)).status).toBe(202);
+      await untilPrimary(cloud, pair, 1);
+      await untilRedundant(cloud, pair, 1, 1);
+      expect((await lstat(join(data, 'standby.signal'))).isFile()).toBe(true);
+      expect(await stateOfOutside()).toEqual(before);
+      expect((await cloud.request('DELETE', `/services/${pair.service_id}`)).status).toBe(202);
+    },
+    180_000,
+  );
+});

@@ -1,0 +1,221 @@
+/**
+ * A tenant whose database is full of traps: look-alikes of everything in pg_catalog, settings of every kind, names that are ours, locks that
+ * are never given back. No trap runs as superuser, and everything that is asked for ends.
+ */
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { findProgram } from '../src/engine/local/daemon.ts';
+import { childrenOf, signal } from '../src/engine/local/processes.ts';
+import { layoutOf, postmasterOf, untilRedundant } from './ha-load.ts';
+import { FORBIDDEN, SETTINGS, SPRUNG, TENANT_OPTIONS, TRAP, TRAPS } from './hostile-sql.ts';
+import { install, type Answer, type Installation, type Service } from './harness.ts';
+
+const haproxy = await findProgram('haproxy');
+const pgbouncer = await findProgram('pgbouncer');
+
+let cloud: Installation;
+let service: Service & { initial_password: string };
+let password: string;
+
+beforeAll(async () => {
+  cloud = await install({ HOWDAH_UNDELETE_HOURS: '0' });
+  service = await cloud.create({ name: 'hostile', service_type: 'POSTGRES' });
+  password = service.initial_password;
+});
+afterAll(async () => {
+  expect(await cloud?.destroy()).toEqual([]);
+});
+
+/** A session of the tenant's; settings of the database do not hold for it. */
+async function tenant(of: Pick<Service, 'endpoint'> = service): Promise<Client> {
+  const client = new Client({
+    ...of.endpoint,
+    user: 'tsdbadmin',
+    database: 'tsdb',
+    password,
+    ssl: { rejectUnauthorized: false },
+    options: TENANT_OPTIONS,
+  });
+  client.on('error', () => undefined);
+  await client.connect();
+  return client;
+}
+
+async function asTenant<T>(use: (client: Client) => Promise<T>): Promise<T> {
+  const client = await tenant();
+  try {
+    return await use(client);
+  } finally {
+    await client.end();
+  }
+}
+
+/** What server logs say of traps. */
+async function sprung(): Promise<string[]> {
+  const root = join(cloud.home, 'data', 'services');
+  const files = (await readdir(root, { recursive: true })).filter((name) => /\/logs\/[^/]+\.json$/.test(name));
+  const texts = await Promise.all(files.map((name) => readFile(join(root, name), 'utf8').catch(() => '')));
+  return texts.flatMap((text) => text.split('\n').filter((line) => line.includes(SPRUNG)));
+}
+
+const call = (method: string, action = '', body?: unknown): Promise<Answer> =>
+  cloud.request(method, `/services/${service.service_id}${action}`, body);
+
+/** Asks for something and waits until its operation has ended. */
+async function act(action: string, body?: unknown, method = 'POST'): Promise<void> {
+  const answer = await call(method, action, body);
+  expect([200, 202], `${action}: ${JSON.stringify(answer.body)}`).toContain(answer.status);
+  const id = answer.headers.get('Operation-Id') ?? '';
+  const ended = async () => {
+    const found = await cloud.request('GET', `/operations/${id}`);
+    const { status, error } = Object(found.body);
+    return `${action}: ${status} ${error ?? ''}`;
+  };
+  await expect.poll(ended, { timeout: 60_000, interval: 50 }).toBe(`${action}: succeeded `);
+}
+
+const ask = (sql = 'select 1'): Promise<Answer> => call('POST', '/query', { sql });
+
+/** As the issue has it: the shortest way from the owner of a database to its superuser. */
+const HOLE = [
+  'create schema evil',
+  'grant usage on schema evil to public',
+  `create function evil.pwn() returns boolean language plpgsql as $$ begin
+     if (select r.rolsuper from pg_catalog.pg_roles r where r.rolname operator(pg_catalog.=) current_user) then raise log '${SPRUNG} by evil'; end if;
+     return true;
+   end $$`,
+  'create view evil.pg_roles as select r.* from pg_catalog.pg_roles r where evil.pwn()',
+  'alter database tsdb set search_path = evil, pg_catalog',
+  'create role _howdah_probe',
+];
+
+test.skipIf(haproxy === null)(
+  'a view of the name of a catalog before pg_catalog is not ours, and a role of the name of a drill does no harm',
+  async () => {
+    await asTenant(async (client) => {
+      for (const statement of HOLE) await client.query(statement);
+    });
+    await act('/setHA', { replica_count: 1 });
+    await untilRedundant(cloud, { ...service, initial_password: password }, 1, 0);
+    await act('/resize', { cpu_millis: 1000, memory_gbs: 4 });
+    expect(await sprung()).toEqual([]);
+    const drill = await call('POST', '/drill', { kind: 'switchover' });
+    const told = async () => JSON.stringify((await cloud.request('GET', `/operations/${drill.headers.get('Operation-Id')}`)).body);
+    await expect.poll(told, { timeout: 60_000 }).toContain('drop role _howdah_probe');
+    await asTenant(async (client) => client.query('drop role _howdah_probe; alter database tsdb reset all'));
+  },
+);
+
+test.skipIf(haproxy === null)('a lock on what looks like the table of a drill holds up no drill and no service', async () => {
+  const holder = await tenant();
+  await holder.query('create schema _howdah; create table _howdah.probe (id int)');
+  await holder.query('begin; lock table _howdah.probe in access exclusive mode');
+  await act('/drill', { kind: 'failover' });
+  await untilRedundant(cloud, { ...service, initial_password: password }, 1, 0);
+  await act('/drill', { kind: 'switchover' });
+  await holder.end().catch(() => undefined);
+  await asTenant((client) => client.query('drop schema _howdah cascade'));
+  await act('/setHA', { replica_count: 0 });
+});
+
+test('a tenant fills its database with traps, and cannot set those that need a superuser', async () => {
+  await asTenant(async (client) => {
+    for (const statement of TRAPS) await client.query(statement);
+    const { rows } = await client.query(
+      `select count(*) filter (where prokind = 'f')::int as functions, (select count(*)::int from pg_operator where oprnamespace = 'public'::regnamespace) as operators,
+              (select count(*)::int from pg_class where relnamespace = 'public'::regnamespace and relkind = 'v') as views
+       from pg_proc where pronamespace = 'public'::regnamespace`,
+    );
+    const [{ functions, operators, views }] = [Object(rows[0])];
+    expect(functions).toBeGreaterThan(1500);
+    expect(operators).toBeGreaterThan(500);
+    expect(views).toBeGreaterThan(100);
+    for (const statement of FORBIDDEN) {
+      const error: unknown = await client.query(statement).then(
+        () => null,
+        (thrown: unknown) => thrown,
+      );
+      expect(String(error), statement).toMatch(/permission denied|must be|reserved|unacceptable|Only roles|cannot|Must be|does not exist/);
+    }
+    await client.query(SETTINGS);
+    await client.query(`grant ${TRAP}_role, "a'b\n\u202e" to tsdbadmin with set true`).catch(() => undefined);
+  });
+  expect(await sprung()).toEqual([]);
+});
+
+test('every operation of a service ends, and springs no trap', async () => {
+  expect([200, 400, 503]).toContain((await ask()).status);
+  await asTenant((client) => client.query(`grant ${TRAP}_role, "a'b\n\u202e" to howdah_reader`));
+  expect([200, 400, 503]).toContain((await ask()).status);
+  for (const path of ['', '/logs', '/backups', '/metrics/available-series', '/members'])
+    expect((await call('GET', path)).status, path).toBe(200);
+  await act('/backups/verify');
+  password = 'a new password of the tenant';
+  expect((await call('POST', '/updatePassword', { password })).status).toBeLessThan(300);
+  await act('/resize', { cpu_millis: 500, memory_gbs: 2 });
+  await act('/stop');
+  await act('/start');
+  if (pgbouncer !== null) {
+    await act('/enablePooler');
+    await act('/disablePooler');
+  }
+  const pitr = new Date(Date.now() - 1000).toISOString();
+  for (const strategy of [{ fork_strategy: 'NOW' }, { fork_strategy: 'LAST_SNAPSHOT' }, { fork_strategy: 'PITR', target_time: pitr }]) {
+    const made = await call('POST', '/forkService', strategy);
+    expect(made.status, JSON.stringify(made.body)).toBe(202);
+    const id = String(Object(made.body).service_id);
+    await cloud.until(id, 'READY');
+    expect((await cloud.request('DELETE', `/services/${id}`)).status).toBe(202);
+  }
+  expect(await sprung()).toEqual([]);
+});
+
+test.skipIf(haproxy === null)('… so does every operation of one with replicas', async () => {
+  await act('/setHA', { replica_count: 1 });
+  await untilRedundant(cloud, { ...service, initial_password: password }, 1, 0);
+  await act('/switchover');
+  await act('/drill', { kind: 'switchover' });
+  await act('/resize', { cpu_millis: 1000, memory_gbs: 4 });
+  const set = await call('POST', '/replicaSets', { name: 'readers', nodes: 1, cpu_millis: 250, memory_gbs: 1 });
+  expect(set.status, JSON.stringify(set.body)).toBe(202);
+  const id = String(Object(set.body).id);
+  await cloud.until(id, 'READY');
+  expect([200, 400, 503]).toContain((await cloud.request('POST', `/services/${id}/query`, { sql: 'select 1' })).status);
+  expect((await call('DELETE', `/replicaSets/${id}`)).status).toBe(202);
+  await expect.poll(async () => (await call('GET', `/replicaSets/${id}`)).status, { timeout: 60_000 }).toBe(404);
+  await act('/setHA', { replica_count: 0 });
+  expect(await sprung()).toEqual([]);
+});
+
+test('what a tenant locks keeps a call waiting for seconds, not for ever', async () => {
+  const holder = await tenant();
+  await holder.query(`begin; alter role tsdbadmin password 'another'; grant ${TRAP}_role to "a'b\n\u202e"`);
+  const refused = await call('POST', '/updatePassword', { password });
+  expect(refused.status).toBe(503);
+  expect([200, 400, 503]).toContain((await ask()).status);
+  await holder.query('rollback');
+  expect((await call('POST', '/updatePassword', { password })).status).toBeLessThan(300);
+  await holder.end();
+});
+
+test('a server that is stopped by a signal keeps a call waiting for seconds', async () => {
+  const postmaster = await postmasterOf(cloud, service, layoutOf(cloud).primaryOf(service.service_id));
+  const all = [...(await childrenOf(postmaster)), postmaster];
+  for (const pid of all) signal(pid, 'SIGSTOP');
+  try {
+    const answers = await Promise.all([call('POST', '/updatePassword', { password }), ask()]);
+    expect(answers.map(({ status }) => status)).toEqual([503, 503]);
+  } finally {
+    for (const pid of all) signal(pid, 'SIGCONT');
+  }
+  await cloud.until(service.service_id, 'READY');
+  while ((await call('POST', '/updatePassword', { password })).status >= 300) await sleep(100);
+});
+
+test('a service with traps is deleted', async () => {
+  expect((await call('DELETE')).status).toBe(202);
+  await expect.poll(async () => (await call('GET')).status, { timeout: 60_000 }).toBe(404);
+});

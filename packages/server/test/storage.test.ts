@@ -1,0 +1,188 @@
+/** Disk belongs to somebody: quotas, floods and a full disk, on a small disk of the test's own. */
+import { execFile } from 'node:child_process';
+import { readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import type { Client } from 'pg';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { connectTo, install, type Installation, type Service } from './harness.ts';
+import { makeLoopDisk, type LoopDisk } from './loop-disk.ts';
+
+const run = promisify(execFile);
+const DISK_MB = 2600;
+const disk: LoopDisk | null = await makeLoopDisk(DISK_MB);
+if (disk === null) process.stdout.write('storage.test.ts: skipped, since no loop device can be mounted here (it needs root)\n');
+
+type Owned = Service & { initial_password: string };
+
+describe.runIf(disk !== null)('disk space', () => {
+  let cloud: Installation;
+  let tenant: Owned;
+  let neighbour: Owned;
+  const home = join(disk?.path ?? '', 'h');
+
+  beforeAll(async () => {
+    cloud = await install({ HOWDAH_HOME: home, HOWDAH_SNAPSHOT_HOURS: '24' });
+    tenant = await cloud.create({ name: 'tenant', service_type: 'POSTGRES', storage_gb: 1 });
+    neighbour = await cloud.create({ name: 'neighbour', service_type: 'POSTGRES' });
+  });
+  afterAll(async () => {
+    expect(await cloud.destroy()).toEqual([]);
+    await disk?.remove();
+  });
+
+  const connected = async <T>(service: Owned, work: (client: Client) => Promise<T>): Promise<T> => {
+    const client = await connectTo(cloud, service, service.initial_password);
+    client.on('error', () => undefined);
+    try {
+      return await work(client);
+    } finally {
+      await client.end().catch(() => undefined);
+    }
+  };
+  const rows = (service: Owned, sql: string) => connected(service, async (client) => (await client.query(sql)).rows);
+  const until = async (what: string, holds: () => Promise<boolean>): Promise<void> => {
+    for (let tries = 0; !(await holds().catch(() => false)); tries++) {
+      if (tries === 600) throw new Error(`it did not come: ${what}`);
+      await sleep(100);
+    }
+  };
+  const warningOf = async (service: Owned, code: string) =>
+    (await cloud.get(service.service_id)).warnings?.find((warning) => warning.code === code)?.message ?? '';
+  const takenBy = async ({ service_id: id }: Owned): Promise<number> =>
+    Number((await run('du', ['-s', '-B1', '--exclude=snapshots', join(home, 'data', 'services', id)])).stdout.split('\t')[0]);
+  /** Runs a flood again and again until it is over. @returns what the service took at the most, without snapshots */
+  const flood = async (service: Owned, sql: string, isOver: () => Promise<boolean>): Promise<number> => {
+    let [most, stopped] = [0, false];
+    const writing = (async () => {
+      while (!stopped) await rows(service, sql).catch(() => sleep(200));
+    })();
+    await until(`the end of: ${sql}`, async () => {
+      most = Math.max(most, await takenBy(service));
+      return isOver();
+    });
+    stopped = true;
+    await writing;
+    return most;
+  };
+
+  test('a quota sets what a session may take for itself, and its owner cannot change that', async () => {
+    expect(tenant.resources[0]?.spec.storage_gb).toBe(1);
+    expect(neighbour.resources[0]?.spec.storage_gb).toBe(10);
+    expect(await rows(tenant, 'show temp_file_limit')).toEqual([{ temp_file_limit: '200MB' }]);
+    await expect(rows(tenant, 'set temp_file_limit = -1')).rejects.toThrow('permission denied');
+    await expect(rows(tenant, "alter role tsdbadmin set temp_file_limit = '-1'")).rejects.toThrow('permission denied');
+    await expect(rows(tenant, 'select * from generate_series(1, 100000000) as n order by -n')).rejects.toThrow('temporary file size');
+  });
+
+  test('a tenant beyond its quota is warned, cannot grow further, cleans up, and is normal again', { timeout: 180_000 }, async () => {
+    await rows(tenant, 'create unlogged table heap (line text)');
+    const fill = 'insert into heap select repeat(md5(n::text), 30) from generate_series(1, 50000) n';
+    const most = await flood(tenant, fill, async () => (await warningOf(tenant, 'STORAGE')).includes('transactions are read-only'));
+    expect(most).toBeLessThan(1.5e9);
+    await expect(rows(tenant, fill)).rejects.toThrow('read-only transaction');
+    // Whoever sets that off again gets not much further.
+    const stubborn = `begin read write; ${fill}; commit`;
+    let grown = 0;
+    for (let n = 0; n < 20; n++) {
+      await rows(tenant, stubborn).catch(() => sleep(200));
+      grown = Math.max(grown, await takenBy(tenant));
+    }
+    expect(grown).toBeLessThan(1.6e9);
+    expect((await cloud.get(neighbour.service_id)).warnings ?? []).toEqual([]);
+    if ((await cloud.get(tenant.service_id)).status !== 'READY') {
+      await cloud.until(tenant.service_id, 'PAUSED');
+      await cloud.request('POST', `/services/${tenant.service_id}/start`);
+      await cloud.until(tenant.service_id, 'READY');
+    }
+    await rows(tenant, 'begin read write; drop table heap; commit');
+    await until('writes again', async () => (await rows(tenant, 'create table again (n int)')).length === 0);
+    await until('the end of the warning', async () => (await warningOf(tenant, 'STORAGE')) === '');
+  });
+
+  test('a flood of WAL stays within the quota', { timeout: 180_000 }, async () => {
+    const wal = "select pg_logical_emit_message(false, 'flood', repeat('x', 100000000)) from generate_series(1, 5)";
+    const isHeld = async () => {
+      const warning = await warningOf(tenant, 'STORAGE');
+      return warning.includes('backups before') || warning.includes('transactions are read-only') || warning.includes('was paused');
+    };
+    await flood(tenant, wal, isHeld);
+    let most = 0;
+    for (let n = 0; n < 10; n++) {
+      await rows(tenant, wal).catch(() => sleep(200));
+      most = Math.max(most, await takenBy(tenant));
+    }
+    expect(most).toBeLessThan(1.6e9);
+    if ((await cloud.get(tenant.service_id)).status !== 'READY') {
+      await cloud.until(tenant.service_id, 'PAUSED');
+      expect(await warningOf(tenant, 'STORAGE')).toContain('was paused');
+      await cloud.request('POST', `/services/${tenant.service_id}/start`);
+      await cloud.until(tenant.service_id, 'READY');
+    }
+    await until('writes again', async () => (await rows(tenant, 'create table after_wal (n int)')).length === 0);
+  });
+
+  test('a flood of the server log stays within a bound', { timeout: 120_000 }, async () => {
+    const logs = async () =>
+      Number((await run('du', ['-sb', join(home, 'data', 'services', tenant.service_id, 'logs')])).stdout.split('\t')[0]);
+    const raise = "do $$ begin for n in 1..20000 loop raise log '%', repeat('x', 5000); end loop; end $$";
+    let most = 0;
+    const quiet = async (): Promise<boolean> => {
+      most = Math.max(most, await logs());
+      return (await warningOf(tenant, 'STORAGE')).includes('the server log grew');
+    };
+    await flood(tenant, raise, quiet);
+    const atQuiet = await logs();
+    for (let n = 0; n < 5; n++) await rows(tenant, raise);
+    most = Math.max(most, await logs());
+    expect(most).toBeLessThan(400e6);
+    expect(await logs()).toBeLessThanOrEqual(atQuiet + 1e6);
+  });
+
+  describe('a full disk', () => {
+    /** Writes zeros until there is no space, as root. */
+    const fill = async (path: string): Promise<void> => {
+      for (const size of ['8M', '4k', '4k'])
+        await run('dd', ['if=/dev/zero', `bs=${size}`, 'conv=fsync', 'oflag=append', 'conv=notrunc', `of=${path}`]).catch(() => null);
+    };
+
+    test(
+      'ends nobody: reads, a restart of the control plane, deletes and purges work, and afterwards all is as before',
+      { timeout: 180_000 },
+      async () => {
+        const filler = join(disk?.path ?? '', 'filler');
+        const gone = await cloud.create({ name: 'gone', service_type: 'POSTGRES' });
+        const other = await cloud.create({ name: 'other', service_type: 'POSTGRES', environment_tag: 'PROD' });
+        await cloud.request('DELETE', `/services/${gone.service_id}`);
+        const deleted = async () => JSON.stringify((await cloud.request('GET', '/deletedServices')).body);
+        await until('a deleted service', async () => (await deleted()).includes(gone.service_id));
+        // The control plane is away when the disk becomes full, and so is the metadata database.
+        await cloud.stop('SIGKILL');
+        await run('kill', ['-9', (await readFile(join(home, 'data', 'store', 'pid'), 'utf8')).trim()]);
+        await fill(filler);
+        expect(await disk?.usedPercent()).toBeGreaterThan(99.8);
+        const beganMs = Date.now();
+        await cloud.up();
+        const servingMs = Date.now() - beganMs;
+        process.stdout.write(`from a full disk to serving: ${(servingMs / 1000).toFixed(1)} s\n`);
+        expect((await cloud.request('GET', '/services')).status).toBe(200);
+        expect(await rows(neighbour, 'select 1 as one')).toEqual([{ one: 1 }]);
+        // The deleted service gives its space up, and so does one that is purged.
+        await until('the purge of the deleted service', async () => !(await deleted()).includes(gone.service_id));
+        await fill(filler);
+        expect((await cloud.request('POST', '/services', { name: 'more' })).status).toBe(422);
+        expect((await cloud.request('DELETE', `/services/${other.service_id}?purge=true`)).body).toMatchObject({ code: 'INVALID_REQUEST' });
+        expect((await cloud.request('DELETE', `/services/${other.service_id}?purge=true&confirm=other`)).status).toBe(202);
+        await until('the purge', async () => (await cloud.request('GET', `/services/${other.service_id}`)).status === 404);
+        expect((await cloud.request('POST', `/services/${other.service_id}/restore`)).status).toBe(404);
+        await rm(filler);
+        await until('writes again', async () => (await rows(neighbour, 'create table after_all (n int)')).length === 0);
+        await until(
+          'the reserve again',
+          async () => (await run('stat', ['-c', '%s', join(home, 'data', 'reserve')])).stdout.trim() !== '0',
+        );
+      },
+    );
+  });
+});
