@@ -7,7 +7,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
-import { lstat, mkdir, open, readlink, realpath, rm, symlink, writeFile, type FileHandle } from 'node:fs/promises';
+import { lstat, mkdir, open, readFile, readlink, realpath, rm, symlink, writeFile, type FileHandle } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import type { Size } from '@howdah/contract';
 import type { Installation } from './installations.ts';
@@ -19,7 +19,11 @@ import { run } from './run.ts';
 export type Namespaces = 'as root' | 'as user' | 'none';
 
 /** Whether servers get a mount namespace; `system`: the entries of its fstab that all servers share. */
-export type Sandbox = { way: 'mounts'; rootfs: string; system: readonly string[]; note: string } | { way: 'none'; note: string };
+export type Sandbox =
+  { way: 'mounts'; rootfs: string; system: readonly string[]; root: Root; note: string } | { way: 'none'; note: string };
+
+/** What `/` is: a mount point, or a directory as in a chroot. */
+type Root = 'mount' | 'directory';
 
 /** What a server or a program beside it sees beyond the system. */
 export type View = {
@@ -50,6 +54,13 @@ const EMPTY = ['/tmp', '/var/tmp'] as const;
 const SYSTEM = ['/usr', '/etc'] as const;
 
 /**
+ * In a chroot whose root is no mount point there is nothing that could be made private or be left by pivot_root(2): the root becomes a
+ * mount of its own, on /proc, which is one. Then the shell begins anew in it.
+ */
+const ROOT_AS_MOUNT =
+  'mount -n --make-private /proc && mount -n --rbind / /proc && mount -n --make-rprivate /proc && exec chroot /proc "$@"';
+
+/**
  * Mounts what file descriptor 3 lists, leaves the old root, and becomes the program. Arguments: its working directory, the command.
  * The first umask is for mount points.
  *
@@ -61,7 +72,7 @@ const enter = (left: string): string =>
 /** Flags of `unshare` for a PID namespace. */
 export const UNSHARE_AS_ROOT = ['--pid', '--fork', '--kill-child=SIGKILL'] as const;
 export const UNSHARE_AS_USER = ['--user', '--map-current-user', ...UNSHARE_AS_ROOT] as const;
-const UNSHARE_MOUNTS = ['--mount', '--ipc', '--propagation=private'] as const;
+const UNSHARE_MOUNTS = ['--mount', '--ipc'] as const;
 
 // ── at the start of the control plane ────────────────────────────────────────────────────────────────────────────
 
@@ -69,7 +80,7 @@ const UNSHARE_MOUNTS = ['--mount', '--ipc', '--propagation=private'] as const;
 export async function prepareSandbox(layout: Layout, namespaces: Namespaces, installations: readonly Installation[]): Promise<Sandbox> {
   if (namespaces === 'none') return { way: 'none', note: noteOf('PID namespaces are not allowed here') };
   const system = await makeRootfs(layout.rootfs);
-  const sandbox: Sandbox = { way: 'mounts', rootfs: layout.rootfs, system, note: MOUNTS_NOTE };
+  const sandbox: Sandbox = { way: 'mounts', rootfs: layout.rootfs, system, root: await findRoot(), note: MOUNTS_NOTE };
   const [installation] = installations;
   const program = installation === undefined ? '/bin/true' : join(installation.bin, 'postgres');
   try {
@@ -87,7 +98,8 @@ export async function foreseeSandbox(namespaces: Namespaces): Promise<{ way: San
   if (namespaces === 'none') return { way: 'none', note: noteOf('PID namespaces are not allowed here') };
   try {
     const probe = `mount -n -t tmpfs tmpfs ${NEW_ROOT} && mkdir ${NEW_ROOT}/proc && mount -n -t proc proc ${NEW_ROOT}/proc`;
-    await run('unshare', [...unshareFlags(namespaces), '--', 'sh', '-c', probe]);
+    const [command, ...args] = inMounts(unshareFlags(namespaces), await findRoot());
+    await run(command, [...args, 'sh', '-c', probe]);
     return { way: 'mounts', note: MOUNTS_NOTE };
   } catch (error) {
     return { way: 'none', note: noteOf(error instanceof Error ? error.message : String(error)) };
@@ -147,7 +159,8 @@ export async function encloseServer(machine: Encloser, view: View): Promise<Encl
   }
   const proc = `proc ${NEW_ROOT}/proc proc nosuid,nodev,noexec 0 0`;
   const mounts = [...sandbox.system, proc, tmpfs('/dev/shm', '1777', view.sharedMemoryBytes), ...(await entriesOf(machine, sandbox, view))];
-  return { within: ['unshare', ...unshareFlags(namespaces), '--', ...script(namespaces, enter('/old'), '/')], mounts: fstab(mounts) };
+  const within = [...inMounts(unshareFlags(namespaces), sandbox.root), ...script(namespaces, enter('/old'), '/')];
+  return { within, mounts: fstab(mounts) };
 }
 
 /** Puts a program beside the servers into namespaces of its own: IPC and mounts, without /proc. It keeps its pid, by which it is found. */
@@ -157,7 +170,7 @@ export async function encloseDaemon(machine: Encloser, cwd: string, view: Omit<V
   const proc = `/proc ${NEW_ROOT}/proc none rbind 0 0`;
   const mounts = [...sandbox.system, proc, tmpfs('/dev/shm', '1777', MIB), ...(await entriesOf(machine, sandbox, view))];
   const user = namespaces === 'as user' ? ['--user', '--map-current-user', '--keep-caps'] : [];
-  const within = ['unshare', ...user, ...UNSHARE_MOUNTS, '--', ...script(namespaces, enter('/old /proc'), cwd)];
+  const within = [...inMounts([...user, ...UNSHARE_MOUNTS], sandbox.root), ...script(namespaces, enter('/old /proc'), cwd)];
   return { within, mounts: fstab(mounts) };
 }
 
@@ -182,6 +195,18 @@ export function sharedMemoryBytes(size: Size): number {
 
 function unshareFlags(namespaces: Exclude<Namespaces, 'none'>): string[] {
   return namespaces === 'as root' ? [...UNSHARE_AS_ROOT, ...UNSHARE_MOUNTS] : [...UNSHARE_AS_USER, '--keep-caps', ...UNSHARE_MOUNTS];
+}
+
+/** What runs a command in namespaces whose mounts nobody else sees. */
+function inMounts(flags: readonly string[], root: Root): [string, ...string[]] {
+  if (root === 'mount') return ['unshare', ...flags, '--propagation=private', '--'];
+  return ['unshare', ...flags, '--propagation=unchanged', '--', 'sh', '-c', ROOT_AS_MOUNT, 'howdah'];
+}
+
+/** Of all mounts, field 5 is where they are (proc_pid_mountinfo(5)). */
+async function findRoot(): Promise<Root> {
+  const mounts = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n');
+  return mounts.some((mount) => mount.split(' ')[4] === '/') ? 'mount' : 'directory';
 }
 
 /** The script in a shell. A user's capabilities, which are those of its own namespace, end with it. */
