@@ -5,7 +5,7 @@
  * other. It is given a pipe to hold as its standard input, which the kernel closes when it dies, whoever started it and however it
  * ended: whoever reads from the other end is told at once.
  */
-import { constants, readlinkSync } from 'node:fs';
+import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import { Socket } from 'node:net';
 import { basename, dirname, join } from 'node:path';
@@ -25,6 +25,7 @@ import {
   signal,
   waitUntilGone,
   type Process,
+  workingDirectoryOf,
 } from './processes.ts';
 import { chmod, chown, mkdir, open, rename, rm, truncate, writeFile } from './root-files.ts';
 import { lastLines, run } from './run.ts';
@@ -85,12 +86,8 @@ export async function runningDaemons(): Promise<{ root: string; process: Process
 async function directoryOf(pid: number): Promise<string | null> {
   const [program] = await argumentsOf(pid);
   if (program === undefined || !(basename(program) in PROGRAMS)) return null;
-  try {
-    const directory = readlinkSync(`/proc/${pid}/cwd`);
-    return isOwnersProcess(pid, directory) ? directory : null;
-  } catch {
-    return null; // gone, or another user's
-  }
+  const directory = workingDirectoryOf(pid);
+  return directory !== null && isOwnersProcess(pid, directory) ? directory : null;
 }
 
 /** A program and its arguments. */

@@ -2,7 +2,7 @@
  * What the kernel says of processes. Linux only: /proc is the one source that also sees zombies and start times,
  * without which a recycled pid or a `<defunct>` server looks alive (reliability.md, trap 1).
  */
-import { constants, lstatSync, readFileSync } from 'node:fs';
+import { constants, lstatSync, readFileSync, readlinkSync, statSync } from 'node:fs';
 import { lstat, open, readFile, readdir, type FileHandle } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -59,6 +59,21 @@ export function uidOf(pid: number): number | null {
 export function isOwnersProcess(pid: number, directory: string): boolean {
   const uid = uidOf(pid);
   return uid !== null && uid === lstatSync(directory, { throwIfNoEntry: false })?.uid;
+}
+
+/**
+ * Where a process works, by the name that the directory has for it and for us; null: gone, another user's, or in a chroot where the name
+ * means another directory.
+ */
+export function workingDirectoryOf(pid: number): string | null {
+  try {
+    const [root, cwd] = [readlinkSync(`/proc/${pid}/root`), readlinkSync(`/proc/${pid}/cwd`)];
+    const directory = root !== '/' && cwd.startsWith(`${root}/`) ? cwd.slice(root.length) : cwd;
+    const [there, here] = [statSync(`/proc/${pid}/cwd`), statSync(directory)];
+    return there.dev === here.dev && there.ino === here.ino ? directory : null;
+  } catch {
+    return null;
+  }
 }
 
 /** The direct children of a process. */

@@ -1,5 +1,4 @@
 /** Starting, finding and ending the processes of one PostgreSQL server. */
-import { readlinkSync } from 'node:fs';
 import { lstat } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
@@ -22,6 +21,7 @@ import {
   signal,
   waitUntilGone,
   type Process,
+  workingDirectoryOf,
 } from './processes.ts';
 import { chmod, chown, mkdir, rename, rm, writeFile } from './root-files.ts';
 import { lastLines } from './run.ts';
@@ -125,7 +125,7 @@ async function isOf(pid: number, paths: InstancePaths): Promise<boolean> {
  */
 async function endOrphans(paths: InstancePaths): Promise<boolean> {
   for (const pid of await allPids()) {
-    if (!(await worksIn(pid, paths.data)) || !isOwnersProcess(pid, paths.data)) continue;
+    if (workingDirectoryOf(pid) !== paths.data || !isOwnersProcess(pid, paths.data)) continue;
     const orphan = await findProcess(pid);
     if (orphan?.command !== 'postgres') continue;
     signal(pid, 'SIGKILL');
@@ -152,25 +152,14 @@ export async function findServer(paths: InstancePaths): Promise<Server | null> {
 
 async function serverAt(pid: number, paths: InstancePaths): Promise<Server | null> {
   const [program, flag, directory, ...rest] = await argumentsOf(pid);
-  if (program?.endsWith('/postgres') !== true || flag !== '-D' || directory !== paths.data || !(await worksIn(pid, paths.data)))
-    return null;
+  if (program?.endsWith('/postgres') !== true || flag !== '-D' || directory !== paths.data) return null;
+  // One that has just begun works elsewhere still, and is seen a moment later.
+  if (workingDirectoryOf(pid) !== paths.data) return null;
   if (!isOwnersProcess(pid, paths.data)) return null;
   const postmaster = await findProcess(pid);
   if (postmaster === null) return null;
   const size = rest.find((argument) => argument.startsWith(SIZE_SETTING))?.slice(SIZE_SETTING.length) ?? null;
   return { postmaster, size, port: portOfServer(paths) };
-}
-
-/**
- * Whether a server's working directory is its data directory: one in a chroot may name the same path and mean another.
- * A server that has just begun stands elsewhere still, and is seen a moment later.
- */
-async function worksIn(pid: number, data: string): Promise<boolean> {
-  try {
-    return readlinkSync(`/proc/${pid}/cwd`) === data;
-  } catch {
-    return false; // gone, or another user's
-  }
 }
 
 /** The data directory of every server on the machine that Howdah started, whoever's; once for each server. */
@@ -185,7 +174,7 @@ export async function runningServers(): Promise<string[]> {
       const found = await findProcess(pid);
       // A process that was just forked still carries its parent's command line.
       const data = args[2];
-      return found === null || pids.has(found.parentPid) || data === undefined || !(await worksIn(pid, data)) || !isOwnersProcess(pid, data)
+      return found === null || pids.has(found.parentPid) || data === undefined || workingDirectoryOf(pid) !== data || !isOwnersProcess(pid, data)
         ? undefined
         : data;
     }),
