@@ -9,6 +9,7 @@ import { allowEgress, isEgressRefused, tableOf } from '../src/engine/local/egres
 import { CONTROL_ROLE } from '../src/engine/local/files.ts';
 import type { InstancePaths } from '../src/engine/local/layout.ts';
 import { prepareMachine, type Machine } from '../src/engine/local/machine.ts';
+import { workingDirectoryOf } from '../src/engine/local/processes.ts';
 import { run } from '../src/engine/local/run.ts';
 import { findServer } from '../src/engine/local/server.ts';
 import { connectTo, install, type Installation, type Service } from './harness.ts';
@@ -119,7 +120,7 @@ describe('the file system of a server', () => {
   });
 
   test('is found from outside by its working directory', async () => {
-    expect(readlinkSync(`/proc/${await pidOf(service)}/cwd`)).toBe(pathsOf(service).data);
+    expect(workingDirectoryOf(await pidOf(service))).toBe(pathsOf(service).data);
   });
 });
 
