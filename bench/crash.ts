@@ -9,7 +9,7 @@ import { bounded } from './lib/table.ts';
 const SERVICES = 20;
 /** For how long clients work while there is no control plane. */
 const DEAD_MS = 2000;
-/** A pause between the queries of a client: the load shall show failures, not fill the machine. */
+/** A pause between the queries of a client: the load must show failures, not fill the machine. */
 const THINK_MS = 10;
 
 export const crash: Bench = {

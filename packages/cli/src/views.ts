@@ -218,7 +218,7 @@ export const FINDING_VIEW: View<Schemas['Finding']> = {
     ['STATE', ({ state }) => state],
     ['WHAT', ({ what }) => what],
     ['FOUND', ({ found }) => found],
-    ['MENDED BY', ({ mend }) => mend ?? ''],
+    ['REMEDY', ({ remedy }) => remedy ?? ''],
   ],
 };
 

@@ -30,7 +30,7 @@ export const SERVICE = {
   metadata: { environment: 'PROD' },
   metrics: { memory_mb: 142, milli_cpu: 31, storage_mb: 512 },
   read_replica_sets: [set],
-  resources: [{ id: 'lnk2vx0qpa', spec: { cpu_millis: 1000, memory_gbs: 4, volume_type: 'local' } }],
+  resources: [{ id: 'lnk2vx0qpa', spec: { cpu_millis: 1000, memory_gbs: 4, storage_gb: 40, volume_type: 'local' } }],
   warnings: [{ code: 'DISK', message: 'the disk is 91 % full' }],
 };
 
@@ -49,7 +49,7 @@ export const PLAIN_SERVICE = {
   metadata: { environment: 'DEV' },
   metrics: { memory_mb: null, milli_cpu: null, storage_mb: null },
   read_replica_sets: [],
-  resources: [{ id: 'lnk2vx0qpb', spec: { volume_type: 'local' } }],
+  resources: [{ id: 'lnk2vx0qpb', spec: { storage_gb: 20, volume_type: 'local' } }],
 };
 
 const born = { ...SERVICE, status: 'QUEUED', warnings: undefined, initial_password: 'VeSmI78KsGT5AM9sxotaH6Jljes_KRHZ' };
@@ -199,6 +199,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
       engine: 'local',
       limits_enforced: true,
       limits_note: 'by cgroups',
+      isolation: { isolated: true, note: 'a user for each service' },
       clone_method: 'copy',
       fork_cost: 'a full copy',
       sizes: [{ cpu_millis: 500, memory_gbs: 2 }],
@@ -208,6 +209,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
       ],
       high_availability: available,
       pooler: available,
+      storage: { way: 'measured', note: 'measured every ten seconds' },
       vpc: { way: 'bridge', note: 'networks of their own' },
     },
   ]),
@@ -263,7 +265,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   }),
   getDoctor: ok([
     { what: 'Node.js', state: 'ok', found: '20.19.4' },
-    { what: 'PgBouncer', state: 'missing', found: 'not installed', mend: 'apt-get install pgbouncer' },
+    { what: 'PgBouncer', state: 'missing', found: 'not installed', remedy: 'apt-get install pgbouncer' },
   ]),
   queryService: ok({
     columns: [

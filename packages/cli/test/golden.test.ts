@@ -1,6 +1,6 @@
 /**
  * What every command says, in golden/: its help, and its output in every format against answers that are known. `npx vitest run --project
- * system packages/cli/test/golden.test.ts -u` writes them anew; the difference is read before it is committed.
+ * system packages/cli/test/golden.test.ts -u` writes them again; the difference is read before it is committed.
  */
 import type { Command } from 'commander';
 import { chmod, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
@@ -18,6 +18,8 @@ type Row = {
   line: readonly string[];
   /** The call of the API that the command is; none: it is made of another one's answer. */
   call?: string;
+  /** Whether it changes something by a call that another command has. */
+  changes?: boolean;
   input?: string;
 };
 
@@ -110,6 +112,7 @@ const CALLS: readonly Row[] = [
 /** What else there is, over the API. */
 const MORE: readonly Row[] = [
   { line: ['service', 'operations', 'orders'] },
+  { line: ['service', 'purge', 'orders', '--yes', '--confirm', 'orders'], changes: true },
   { line: ['logs', 'orders'] },
   { line: ['url', 'orders'] },
   { line: ['psql', 'orders', '-c', 'select 1'] },
@@ -173,8 +176,8 @@ test('every command that prints data does so in every format, and every change c
   const ofApi = [...CALLS, ...MORE].filter((one) => !silent.includes(leafOf(one).name));
   for (const one of ofApi) {
     const { name, command } = leafOf(one);
-    const changes = ROUTES.some(({ operationId, changes: yes }) => yes && operationId === one.call);
-    const isDeletion = / (delete|revoke|set-password)$/.test(name);
+    const changes = one.changes ?? ROUTES.some(({ operationId, changes: yes }) => yes && operationId === one.call);
+    const isDeletion = / (delete|purge|revoke|set-password)$/.test(name);
     expect([name, takes(command, '--output'), takes(command, '--dry-run')]).toEqual([name, !isDeletion, changes]);
   }
 });
@@ -217,7 +220,7 @@ describe.concurrent('golden', () => {
         const inFormat: Record<string, string> = {};
         if (takes(command, '--output'))
           for (const format of FORMATS.slice(1)) inFormat[format] = await run([...one.line, '-o', format], one.input);
-        // Whatever is written anew here: programs find one document there, or one a line, and nothing else.
+        // Whatever is written again here: programs find one document there, or one a line, and nothing else.
         const { json } = inFormat;
         if (json !== undefined) for (const text of one.call === 'streamEvents' ? json.trim().split('\n') : [json]) JSON.parse(text);
         const changed = [...api.changed];

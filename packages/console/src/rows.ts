@@ -12,7 +12,7 @@ export function useRowsInSight(list: RefObject<HTMLElement | null>, count: numbe
     const look = (): void => {
       if (list.current === null) return;
       const topRows = -list.current.getBoundingClientRect().top / ROW_PX;
-      // In steps: most scrolling then draws nothing anew.
+      // In steps: most scrolling then draws nothing again.
       const first = Math.max(0, Math.floor((topRows - MARGIN_ROWS) / MARGIN_ROWS) * MARGIN_ROWS);
       const end = Math.ceil((topRows + window.innerHeight / ROW_PX + MARGIN_ROWS) / MARGIN_ROWS) * MARGIN_ROWS;
       setSight((old) => (old.first === first && old.end === end ? old : { first, end }));

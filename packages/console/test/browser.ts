@@ -11,7 +11,7 @@ const NAMES = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-s
 /** The path of an installed Chromium; null: there is none. */
 export const CHROMIUM = findChromium();
 
-/** Says in the title of what is skipped why it is, and the command that mends it. */
+/** Says in the title of what is skipped why it is, and the command that fixes it. */
 export const NO_CHROMIUM = CHROMIUM === null ? ' (SKIPPED: no Chromium in PATH; apt-get install chromium)' : '';
 
 function findChromium(): string | null {

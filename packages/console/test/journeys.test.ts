@@ -60,7 +60,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.getByRole('button', { name: 'Log out' }).click();
     await page.waitForURL('**/login');
     expect(await context.cookies()).toEqual([]);
-    // Another page first: the same address with another # would not be loaded anew.
+    // Another page first: the same address with another # would not be loaded again.
     await page.goto('about:blank');
     await page.goto(link);
     const refused = page.getByRole('alert');

@@ -29,7 +29,7 @@ export const ErrorBody = Named(
   'Error',
   Type.Object({
     code: StringEnum(ERROR_CODES, { description: 'for programs' }),
-    message: Type.String({ description: 'for people: names the field or thing, what was found, what is allowed and what mends it' }),
+    message: Type.String({ description: 'for people: names the field or thing, what was found, what is allowed and what fixes it' }),
     details: Type.Optional(Type.Object({}, { additionalProperties: true })),
     request_id: Type.String({ description: 'stands in the log of the control plane too' }),
   }),
@@ -116,7 +116,7 @@ export const WarningSchema = Named(
   'Warning',
   Type.Object({
     code: StringEnum(WARNING_CODES, { description: 'for programs' }),
-    message: Type.String({ description: 'for people: what is wrong, with figures, and what mends it' }),
+    message: Type.String({ description: 'for people: what is wrong, with figures, and what fixes it' }),
   }),
 );
 export type Warning = Type.Static<typeof WarningSchema>;
@@ -532,7 +532,7 @@ export const FindingSchema = Named(
     what: Type.String({ description: 'what was looked at' }),
     state: StringEnum(FINDING_STATES, { description: 'missing: something cannot be had without it; note: it works, and could be better' }),
     found: Type.String(),
-    mend: Type.Optional(Type.String({ description: 'what adds or mends it: a command, mostly' })),
+    remedy: Type.Optional(Type.String({ description: 'what adds or fixes it: a command, mostly' })),
   }),
 );
 /** One thing that `howdah doctor` looked at. */

@@ -103,7 +103,7 @@ const STAYS_PAUSED: readonly OperationKind[] = ['resize', 'restore', 'enablePool
 /**
  * The status a user sees: one pure function of what is wanted, what was seen and what is under way.
  *
- * @param wanted whether the service shall run
+ * @param wanted whether the service must run
  * @param reachable whether it was seen to accept connections
  */
 export function statusOf(wanted: 'running' | 'paused', reachable: boolean, underWay: UnderWay | null): LiveStatus {

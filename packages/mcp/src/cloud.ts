@@ -75,7 +75,7 @@ export function connectionString({ endpoint }: Service, password: string): strin
   return `postgres://tsdbadmin:${password}@${endpoint.host}:${endpoint.port}/tsdb?sslmode=require`;
 }
 
-/** Waits until a service is what it shall be, so long and no longer. @returns as it is then; null: it is gone */
+/** Waits until a service has its desired state, up to a limit. @returns as it is then; null: it is gone */
 export async function settle(
   { client }: Cloud,
   service: Service,

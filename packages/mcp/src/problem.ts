@@ -15,7 +15,7 @@ export type Told = { code: string; message: string; try_next: string };
 
 /** What to try next, by the code of the API. */
 const AFTER_CODE: Record<string, string> = {
-  INVALID_REQUEST: 'mend the field that the message names',
+  INVALID_REQUEST: 'correct the field that the message names',
   INVALID_STATE: 'get_service shows its status, list_operations what goes on; wait_for_operation waits for it',
   UNAUTHORIZED: 'the key is wrong, expired or revoked: ask the user for another one (howdah key create)',
   FORBIDDEN:

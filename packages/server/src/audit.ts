@@ -115,7 +115,7 @@ function slotsAmiss(before: AuditRecords, after: AuditRecords, onTheirWay: Reado
     .map(({ key, name }) => `server ${key} keeps log for ${name}, which does not follow it`);
 }
 
-/** What is wrong about read replica sets: a gateway or a node that does not run, or one that runs and shall not. */
+/** What is wrong about read replica sets: a gateway or a node that does not run, or one that runs and must not. */
 function setsAmiss(settled: readonly AuditRecords['services'][number][], found: Inventory): string[] {
   return settled
     .filter(({ parentId, status }) => parentId !== null && status !== 'UNSTABLE')
@@ -133,7 +133,7 @@ function serviceOf(key: string): string {
   return partsOfKey(key).id;
 }
 
-/** What is wrong about connection poolers: one that does not run, or one that runs and shall not. */
+/** What is wrong about connection poolers: one that does not run, or one that runs and must not. */
 function poolersAmiss(settled: readonly ServiceFacts[], found: Inventory): string[] {
   const isOpen = hearing(found);
   return settled
@@ -148,7 +148,7 @@ function poolersAmiss(settled: readonly ServiceFacts[], found: Inventory): strin
           ? []
           : [`service ${id} is ${status} ${pooler ? 'with' : 'without'} a pooler, and ${count} of it run`]),
         ...(wanted && !listening ? [`service ${id} is READY and nothing listens on its pooler's port ${poolerPort}`] : []),
-        ...(!wanted && listening ? [`something listens on port ${poolerPort}, the pooler's of service ${id}, which shall not run`] : []),
+        ...(!wanted && listening ? [`something listens on port ${poolerPort}, the pooler's of service ${id}, which must not run`] : []),
       ];
     });
 }

@@ -126,7 +126,7 @@ async function load(connection: ClientConfig, path: string, head: Head, director
   }
 }
 
-/** A service whose data is not there would be made anew, and empty: its record goes. */
+/** A service whose data is not there would be recreated, and empty: its record goes. */
 async function compare(client: PoolClient, directories: readonly string[]): Promise<string[]> {
   const { rows: gone } = await client.query<{ id: string; name: string }>('delete from services where id <> all ($1) returning id, name', [
     directories,

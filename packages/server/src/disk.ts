@@ -18,8 +18,8 @@ export function diskWarning({ usedPercent, freeBytes, totalBytes, path }: DiskUs
   if (usedPercent < DISK_TIGHT_PERCENT) return null;
   const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
   const figures = `the disk of ${path} is ${Math.floor(usedPercent)} % full (${gb(freeBytes)} of ${gb(totalBytes)} GB free)`;
-  const mend = 'delete and purge services, drop what is no longer needed, or shorten HOWDAH_BACKUP_DAYS';
-  return { code: 'DISK', message: `${figures}; ${consequence(usedPercent)}: ${mend}${usedPercent < DISK_FULL_PERCENT ? '' : ' now'}` };
+  const remedy = 'delete and purge services, drop what is no longer needed, or shorten HOWDAH_BACKUP_DAYS';
+  return { code: 'DISK', message: `${figures}; ${consequence(usedPercent)}: ${remedy}${usedPercent < DISK_FULL_PERCENT ? '' : ' now'}` };
 }
 
 function consequence(usedPercent: number): string {

@@ -51,7 +51,7 @@ export async function doctor(home: string, uidRange: UidRange = DEFAULT_UID_RANG
     ...SERVICE_TYPES.map((type): Finding => {
       const installation = installationFor(usable, ADDONS_OF_TYPE[type]);
       return installation === null
-        ? { what: `type ${type}`, state: 'missing', found: 'cannot be had', mend: missingFor(usable, ADDONS_OF_TYPE[type]) }
+        ? { what: `type ${type}`, state: 'missing', found: 'cannot be had', remedy: missingFor(usable, ADDONS_OF_TYPE[type]) }
         : { what: `type ${type}`, state: 'ok', found: `on PostgreSQL ${installation.version} (${installation.source})` };
     }),
     await program('pgbouncer'),
@@ -66,14 +66,14 @@ async function mountNamespaces(namespaces: Namespaces): Promise<Finding> {
   const what = 'mount namespaces';
   const { way, note } = await foreseeSandbox(namespaces);
   if (way === 'mounts') return { what, state: 'ok', found: note };
-  return { what, state: 'note', found: note, mend: 'as root with CAP_SYS_ADMIN, servers get mount namespaces' };
+  return { what, state: 'note', found: note, remedy: 'as root with CAP_SYS_ADMIN, servers get mount namespaces' };
 }
 
 async function privileges(): Promise<Finding> {
   const what = 'privileges';
   if (process.getuid?.() !== 0) {
-    const mend = 'as root, each service can run as a user of its own and limits can be enforced';
-    return { what, state: 'note', found: 'not root: databases run as this user', mend };
+    const remedy = 'as root, each service can run as a user of its own and limits can be enforced';
+    return { what, state: 'note', found: 'not root: databases run as this user', remedy };
   }
   const user = await findServerUser(SERVER_USER);
   return {
@@ -91,9 +91,9 @@ async function isolation(namespaces: Namespaces, range: UidRange): Promise<Findi
   const what = 'isolation';
   const why = await whyNotIsolated(namespaces, await foreseeSandbox(namespaces), range);
   if (why === null) return { what, state: 'ok', found: isolationNote(null) };
-  const mend =
+  const remedy =
     'give projects that do not trust each other installations of their own, or run Howdah as root; HOWDAH_SINGLE_PROJECT=yes refuses a second project';
-  return { what, state: 'note', found: isolationNote(why), mend };
+  return { what, state: 'note', found: isolationNote(why), remedy };
 }
 
 /** What forks cost where the data is, or will be, and whether a store can have what it promises. */
@@ -103,7 +103,7 @@ async function disk(paths: ImagePaths): Promise<Finding[]> {
   const what = 'file system';
   if (image?.mounted === false) {
     return [
-      { what, state: 'note', found: `${paths.data} is in the store ${image.path}, which is not mounted`, mend: 'howdah up mounts it' },
+      { what, state: 'note', found: `${paths.data} is in the store ${image.path}, which is not mounted`, remedy: 'howdah up mounts it' },
       ...store,
     ];
   }
@@ -119,7 +119,7 @@ async function disk(paths: ImagePaths): Promise<Finding[]> {
       ...store,
     ];
   return method === 'copy'
-    ? [{ what, state: 'note', found: `${place}: ${CLONE_COST.copy}`, mend: await howToClone(directory) }, ...store]
+    ? [{ what, state: 'note', found: `${place}: ${CLONE_COST.copy}`, remedy: await howToClone(directory) }, ...store]
     : [{ what, state: 'ok', found: `${place}: ${CLONE_COST[method]}` }, ...store];
 }
 
@@ -138,7 +138,7 @@ function storeFinding(image: ImageFacts): Finding {
     what: 'store',
     state: 'note',
     found: `${taken}, but only ${gigabytes(image.diskFreeBytes)} are free there: when they are used up, every database in the store stops`,
-    mend: `make ${gigabytes(missing)} of room on the disk of ${image.path}`,
+    remedy: `make ${gigabytes(missing)} of room on the disk of ${image.path}`,
   };
 }
 
@@ -162,12 +162,12 @@ async function vpcs(): Promise<Finding> {
 async function strays(): Promise<Finding[]> {
   if (process.getuid?.() !== 0) return [];
   const stray =
-    (what: string, mend: string) =>
+    (what: string, remedy: string) =>
     (one: { name: string; home: string }): Finding => ({
       what,
       state: 'note',
       found: `${one.name} is of an installation that is gone${one.home === '' ? '' : `; its data was in ${one.home}`}`,
-      mend: `${mend} ${one.name}`,
+      remedy: `${remedy} ${one.name}`,
     });
   return [
     ...(await strayNetworks(exists)).map(stray('network', 'ip netns del')),
@@ -176,9 +176,9 @@ async function strays(): Promise<Finding[]> {
 }
 
 async function program(name: ProgramName): Promise<Finding> {
-  const { what, mend } = PROGRAMS[name];
+  const { what, remedy } = PROGRAMS[name];
   const found = await findProgram(name);
   return found === null
-    ? { what, state: 'missing', found: 'not installed', mend }
+    ? { what, state: 'missing', found: 'not installed', remedy }
     : { what, state: 'ok', found: `${found.version}, ${found.path}` };
 }

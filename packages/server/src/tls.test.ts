@@ -106,7 +106,7 @@ test('the authority is made once, its key closed to others', async () => {
   expect(other.certificatePem).not.toBe(authority.certificatePem);
 });
 
-test('an authority that was half written is made anew', async () => {
+test('an authority that was half written is recreated', async () => {
   const half = join(directory, 'half');
   const first = await openCertificateAuthority(half);
   await rm(join(half, 'ca.pem'));

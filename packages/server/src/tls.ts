@@ -82,7 +82,7 @@ const AHEAD_AFTER_MS = 1000;
 
 /**
  * Certificates for servers under the same names, with one made ahead: making one takes 8 ms of CPU, the first one 160 for the library,
- * for which no create shall wait.
+ * which would delay a create.
  */
 export function createIssuer(authority: CertificateAuthority, hosts: readonly string[]) {
   let ahead: { madeMs: number; certificate: Promise<ServerCertificate> } | null = null;
@@ -91,7 +91,7 @@ export function createIssuer(authority: CertificateAuthority, hosts: readonly st
   const makeAhead = (): void => {
     const certificate = issueServerCertificate(authority, hosts);
     ahead = { madeMs: Date.now(), certificate };
-    // Whoever takes it is told; the one after that is made anew.
+    // Whoever takes it is told; the one after that is recreated.
     certificate.catch(() => undefined);
   };
   const makeAheadSoon = (): void => {
@@ -122,7 +122,7 @@ export function isPair({ certificatePem, keyPem }: ServerCertificate): boolean {
   }
 }
 
-/** Whether a certificate must be made anew: soon at its end, signed by another CA, or not for these hosts. */
+/** Whether a certificate must be recreated: soon at its end, signed by another CA, or not for these hosts. */
 export function needsRenewal(
   certificatePem: string,
   authority: CertificateAuthority,

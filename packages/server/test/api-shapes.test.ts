@@ -730,7 +730,7 @@ test('doctor: the machine as the command line sees it', async () => {
   expect(found).toContainEqual({ what: 'Node', state: 'ok', found: process.version });
   expect(found).toContainEqual(
     pgbouncer === null
-      ? { what: 'PgBouncer', state: 'missing', found: 'not installed', mend: expect.stringContaining('apt-get install pgbouncer') }
+      ? { what: 'PgBouncer', state: 'missing', found: 'not installed', remedy: expect.stringContaining('apt-get install pgbouncer') }
       : { what: 'PgBouncer', state: 'ok', found: `${pgbouncer.version}, ${pgbouncer.path}` },
   );
 });

@@ -228,7 +228,7 @@ describe('a backup that is damaged is found', () => {
       'create table t (n int primary key, words text[])',
       'insert into t select n, array[n::text] from generate_series(1, 5000) n',
       'create index by_word on t using gin (words)',
-      // What is vacuumed after the snapshot would be in the WAL whole, and a replay would mend it.
+      // What is vacuumed after the snapshot would be in the WAL whole, and a replay would repair it.
       'alter table t set (autovacuum_enabled = off)',
     );
     const [files] = await execute(service, `select pg_relation_filepath('t') as table, pg_relation_filepath('by_word') as index`);
@@ -245,7 +245,7 @@ describe('a backup that is damaged is found', () => {
     expect((await backupsOf(service)).problem).toBeNull();
   });
 
-  test('in the WAL, and where a file of it is missing: then the next snapshot begins anew', async () => {
+  test('in the WAL, and where a file of it is missing: then the next snapshot begins again', async () => {
     const service = await cloud.create({ name: 'gap', service_type: 'POSTGRES' });
     const { archive, data } = await pathsOf(service);
     const archived = async () => (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).toSorted();
@@ -314,7 +314,7 @@ describe('a proof that is cut short', () => {
   const isChecking = async (id: string): Promise<void> =>
     expect.poll(async () => (await operation(id)).steps.at(-1), SEEN).toMatchObject({ name: 'check tables and indexes', finished: null });
 
-  test('by the end of the control plane, in order or not, is begun anew, and nothing is left over', async () => {
+  test('by the end of the control plane, in order or not, is begun again, and nothing is left over', async () => {
     const service = await endless('resumed');
     const id = await askToVerify(service);
     await isChecking(id);

@@ -107,7 +107,7 @@ test('status and doctor', async () => {
     expect(doctor.stdout).toContain(part);
   for (const line of doctor.stdout.split('\n').filter((text) => text.startsWith('✗'))) {
     const next = doctor.stdout.split('\n')[doctor.stdout.split('\n').indexOf(line) + 1];
-    expect(next, `the command that mends: ${line}`).toMatch(/^ {4}.*apt-get install/);
+    expect(next, `the command that fixes it: ${line}`).toMatch(/^ {4}.*apt-get install/);
   }
 });
 

@@ -68,7 +68,7 @@ export async function testCrashesIn(name: string): Promise<void> {
       expect(failures).toEqual([]);
       // Whatever is asked for is written down: a scene without that is one whose commits crash-at.mjs does not see.
       expect(unseen).toEqual([]);
-      // Some points come and go with what else is done at the time; most come each time. A server may not run when it shall be killed.
+      // Some points come and go with what else is done at the time; most come each time. A server may be down when it is to be killed.
       expect(struck.other.filter(Boolean).length).toBeGreaterThan(struck.other.length / 2);
       expect(struck.server).toContain(true);
     },

@@ -76,7 +76,7 @@ export async function installCrashing(settings: Record<string, string> = {}) {
     holdAt: (roles: Record<string, string>, effect: string, nth = 1) =>
       arm(roles, { effect, nth, when: 'before', delayMs: 0, strike: 'hold' }),
     /** Waits until it stands there. */
-    held: () => until(async () => existsSync(file('struck')), 'the control plane never comes to where it shall be held'),
+    held: () => until(async () => existsSync(file('struck')), 'the control plane never comes to the point where it is held'),
     /** Lets it go on. */
     release: () => writeFile(file('release'), ''),
     destroy: async (): Promise<string[]> => {

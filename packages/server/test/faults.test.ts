@@ -76,7 +76,7 @@ describe('a database that dies', () => {
     signal(postmaster, 'SIGKILL');
     await succeeded(service, 'repair');
     expect(await busy).toBeInstanceOf(Error);
-    // Their pids may be taken anew by the next server; none of the old processes is a backend of it by its parent.
+    // Their pids may be reused by the next server; none of the old processes is a backend of it by its parent.
     const left = (await Promise.all(backends.map(findProcess))).filter((found) => found?.parentPid === postmaster);
     expect(left).toEqual([]);
   });
@@ -156,7 +156,7 @@ describe('something in the way', () => {
     squatter.close();
   });
 
-  test("another server's key beside a certificate, as a crash between the two files leaves it: both are made anew", async () => {
+  test("another server's key beside a certificate, as a crash between the two files leaves it: both are recreated", async () => {
     const [service, other] = await Promise.all(['torn', 'whole'].map((name) => cloud.create({ name, service_type: 'POSTGRES' })));
     if (service === undefined || other === undefined) throw new Error('two services');
     await cloud.request('POST', `/services/${service.service_id}/stop`);

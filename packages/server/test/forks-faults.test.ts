@@ -304,7 +304,7 @@ describe('many at once', () => {
     await clear(parent, ...children);
   });
 
-  test('more forks than are looked at side by side, of a parent that hangs: it is mended, and they are born', async () => {
+  test('more forks than are looked at side by side, of a parent that hangs: it recovers, and they are provisioned', async () => {
     const parent = await newParent('hangs');
     const server = await findServer(createLayout(join(cloud.home, 'data')).service(parent.service_id));
     signal(server?.postmaster.pid ?? 0, 'SIGSTOP');
@@ -335,7 +335,7 @@ describe('a fork that is deleted while it is made', () => {
   });
 });
 
-test('a fork that the machine went down with before its files were on the disk is made anew', async () => {
+test('a fork that the machine went down with before its files were on the disk is recreated', async () => {
   const parent = await newParent('outlives');
   await insert(cloud, parent, 'kept');
   await stand.holdAt(roleOf(parent), 'rm services/new/pid');
@@ -419,7 +419,7 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
     await run('mount', ['-t', 'tmpfs', '-o', 'size=1500m,mode=0755', 'howdah-test', disk]);
     const small = await installCrashing({ HOWDAH_HOME: join(disk, 'home'), HOWDAH_UNDELETE_HOURS: '0' });
     const filler = join(disk, 'filler');
-    // Each further attempt makes it anew, and takes it away as soon as there is no room.
+    // Each further attempt recreates it, and takes it away as soon as there is no room.
     const halfMadeIn = async (directory: string) => (await readdir(directory)).filter((name) => name.endsWith('.new'));
     const PATIENTLY = { timeout: 60_000 };
     const fill = async (): Promise<void> => {

@@ -250,7 +250,7 @@ describe('what else dies', () => {
     await untilRedundant(cloud, service, 1, 1);
   });
 
-  test('the machine, before what a standby was made of was on the disk: it is made anew; a standby that only died is not', async () => {
+  test('the machine, before what a standby was made of was on the disk: it is recreated; a standby that only died is not', async () => {
     const service = await pair('power');
     const made = (await newest(service, 'create'))?.steps.map(({ name }) => name);
     expect(made).toContain('start PostgreSQL (member 0) and the gateway');
@@ -343,7 +343,7 @@ describe('a replica that is behind', () => {
     return rows;
   };
 
-  /** A pair whose replica was killed, and that nobody looks after. `made`: which data it has, another one once it is made anew. */
+  /** A pair whose replica was killed, and that nobody looks after. `made`: which data it has, another one once it is recreated. */
   const leftBehind = async (name: string) => {
     const service = await pair(name, 0);
     await untilRedundant(cloud, service, 1, 0);
@@ -370,7 +370,7 @@ describe('a replica that is behind', () => {
     expect(await whichOf(data)).toBe(made);
   });
 
-  test('and lacks what its primary no longer has is made anew', async () => {
+  test('and lacks what its primary no longer has is recreated', async () => {
     const { service, data, made } = await leftBehind('gone');
     // A slot that was made later, as on a member that has taken over: nothing says that the log is lost.
     const slot = memberName(1);
@@ -529,7 +529,7 @@ describe('moves', () => {
     });
     expect(seen).toMatchObject({ ...NOTHING_LOST, refused: [] });
     expect(layoutOf(cloud).primaryOf(service.service_id)).toBe(1);
-    // As it is: not made anew.
+    // As it is: not recreated.
     const made = (await newest(service, 'switchover'))?.steps.map(({ name, detail }) => `${name}: ${detail}`);
     expect(made?.filter((step) => step.startsWith('clone'))).toEqual([]);
   });
@@ -796,7 +796,7 @@ describe('backups after a failover', () => {
 test('the audit tells of one that would take writes and is not the primary', async () => {
   const service = await pair('two heads');
   await untilRedundant(cloud, service, 1, 1);
-  // The records go on, and nobody mends it.
+  // The records go on, and nobody repairs it.
   await cloud.stop('SIGKILL');
   const signalFile = join(layoutOf(cloud).member(service.service_id, 1).data, 'standby.signal');
   await rename(signalFile, `${signalFile}.away`);

@@ -149,7 +149,7 @@ const addressOf = (name: string, index: number): string => (name === 'wrongKeys'
 test('others are answered, attackers are ended, and the memory stays bounded', async () => {
   const calm = await timesOfGoodCalls();
   const [memoryBefore, filesBefore] = [await memoryMb(), await openFiles()];
-  // Read, it begins anew.
+  // Read, it begins again.
   await eventLoopDelayMs();
   const attackers = Object.entries(ATTACKS).flatMap(([name, make], index) =>
     Array.from({ length: name === 'silent' || name === 'slowHeaders' ? 150 : 12 }, () => attack(name, make, addressOf(name, index))),

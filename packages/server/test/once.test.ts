@@ -86,7 +86,7 @@ test('a fork, a key and a new password are made once too', async () => {
   expect((await once('fork', `/services/${parent.service_id}/forkService`, { fork_strategy: 'NOW' })).body).toEqual(forks[0]?.body);
 });
 
-test('what was refused is not kept: it is decided anew', async () => {
+test('what was refused is not kept: it is decided again', async () => {
   const made = await cloud.create(BODY);
   const path = `/services/${made.service_id}/start`;
   expect((await once('later', path, undefined)).status).toBe(400);

@@ -571,12 +571,12 @@ test('the audit misses a pooler that does not run, and finds one that nobody wan
   const set = async (pooler: boolean) => {
     await records.db.updateTable('services').set({ pooler }).where('id', '=', id).execute();
   };
-  // The records' database outlives the control plane, which would write the document anew with the next figures.
+  // The records' database outlives the control plane, which would write the document again with the next figures.
   await cloud.stop('SIGKILL');
   await set(false);
   const problems = await cloud.audit();
   expect(problems).toContain(`service ${id} is READY without a pooler, and 1 of it run`);
-  expect(problems).toContain(`something listens on port ${endpoint.port}, the pooler's of service ${id}, which shall not run`);
+  expect(problems).toContain(`something listens on port ${endpoint.port}, the pooler's of service ${id}, which must not run`);
   expect(problems).toContain(`the document of service ${id} says another pooler than its record`);
   await set(true);
   const process = await pgbouncerOf(service);

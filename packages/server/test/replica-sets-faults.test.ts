@@ -165,7 +165,7 @@ describe('what dies', () => {
     await untilShown(set, 3);
     await untilServing(set, [1, 2]);
     expect(await readers.stop()).toMatchObject({ refused: [] });
-    // As they were: not one was made anew, or restarted.
+    // As they were: not one was recreated, or restarted.
     expect(await Promise.all([1, 2].map((n) => nodeOf(set, n)))).toEqual(made);
     await untilRedundantBeside(service, 2);
     const client = await write(service);
@@ -209,7 +209,7 @@ const untilRedundantBeside = async (service: Born, nodes: number): Promise<void>
 // ── nobody writes ────────────────────────────────────────────────────────────────────────────────────────────────
 
 describe('a node that takes writes', () => {
-  test('is ended and made anew; after that the endpoint leads to no writer', async () => {
+  test('is ended and recreated; after that the endpoint leads to no writer', async () => {
     const service = await withTable('promoted');
     const set = await createSet(service, 1);
     await untilShown(set, 1);

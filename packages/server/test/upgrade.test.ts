@@ -1,4 +1,4 @@
-/** What changes when the control plane starts anew with other settings, or keeps its records elsewhere. */
+/** What changes when the control plane starts again with other settings, or keeps its records elsewhere. */
 import { appendFile } from 'node:fs/promises';
 import { once } from 'node:events';
 import { connect as connectPlainly, createServer, type Socket } from 'node:net';
@@ -55,7 +55,7 @@ test('the records can stand in a database that is named, even one of a Howdah', 
   expect(await below.destroy()).toEqual([]);
 });
 
-test('connections to the records that are dropped without a word are made anew, and hold nothing', async () => {
+test('connections to the records that are dropped without a word are recreated, and hold nothing', async () => {
   const below = await install();
   const records = await below.create({ name: 'records', service_type: 'POSTGRES' });
   const between = await standBetween(records.endpoint.port);

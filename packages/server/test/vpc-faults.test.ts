@@ -166,7 +166,7 @@ describe.runIf(ability.way === 'bridge' && haproxy !== null)('held in the middle
     const { host } = vpcDoor(await attach(cloud, service, vpc));
     const holds = async () =>
       (await findNetworks(await prefixOf(cloud))).find(({ vpcId }) => vpcId === vpc.id)?.addresses.includes(`${host}/28`);
-    /** Before the gateway of the set is opened where it shall be. */
+    /** Before the gateway of the set is opened in the desired network. */
     const holdSet = (effect: 'writeFile' | 'chown') => stand.holdAt({ [set.id]: 'set' }, `${effect} services/set/haproxy.conf.new`);
     const operation = async () => (await cloud.operations(service.service_id))[0];
     await holdSet('writeFile');

@@ -9,9 +9,9 @@ export function addDoctor(program: Command): void {
   verb(program, 'doctor', { does, example: 'howdah doctor' }).action(async () => {
     const server = await loadServer();
     const mark = { ok: paint.green('✓'), note: paint.yellow('•'), missing: paint.red('✗') };
-    for (const { what, state, found, mend } of await server.doctor(homeDirectory())) {
+    for (const { what, state, found, remedy } of await server.doctor(homeDirectory())) {
       say(`${mark[state]} ${paint.bold(what)}: ${found}`);
-      if (mend !== undefined) say(`    ${mend}`);
+      if (remedy !== undefined) say(`    ${remedy}`);
     }
   });
 }

@@ -1190,7 +1190,7 @@ export interface components {
              * @enum {string}
              */
             code: "INVALID_REQUEST" | "INVALID_STATE" | "UNAUTHORIZED" | "FORBIDDEN" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "UNAVAILABLE_HERE" | "LIMIT_EXCEEDED" | "RATE_LIMITED" | "INTERNAL" | "UNAVAILABLE";
-            /** @description for people: names the field or thing, what was found, what is allowed and what mends it */
+            /** @description for people: names the field or thing, what was found, what is allowed and what fixes it */
             message: string;
             details?: {
                 [key: string]: unknown;
@@ -1285,7 +1285,7 @@ export interface components {
              * @enum {string}
              */
             code: "DISK" | "STORAGE" | "ARCHIVE" | "SNAPSHOT" | "VERIFICATION" | "REPLICA_MISSING" | "MEMORY";
-            /** @description for people: what is wrong, with figures, and what mends it */
+            /** @description for people: what is wrong, with figures, and what fixes it */
             message: string;
         };
         Service: {
@@ -1691,8 +1691,8 @@ export interface components {
              */
             state: "ok" | "missing" | "note";
             found: string;
-            /** @description what adds or mends it: a command, mostly */
-            mend?: string;
+            /** @description what adds or fixes it: a command, mostly */
+            remedy?: string;
         };
         Vpc: {
             /** @description digits */

@@ -96,13 +96,13 @@ const LOOK: Record<Finding['state'], ReactNode> = {
 function Findings({ findings }: { findings: readonly Finding[] }) {
   return (
     <ul className={ui.findings}>
-      {findings.map(({ what, state, found, mend }) => (
+      {findings.map(({ what, state, found, remedy }) => (
         <li key={`${what} ${found}`} className={ui.finding}>
           {LOOK[state]}
           <strong>{what}</strong>
           <span>
             {found}
-            {mend !== undefined && <span className={ui.mend}>{mend}</span>}
+            {remedy !== undefined && <span className={ui.remedy}>{remedy}</span>}
           </span>
         </li>
       ))}

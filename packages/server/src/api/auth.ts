@@ -165,7 +165,7 @@ async function findVpcIn(store: Store, request: FastifyRequest, vpcId: string, p
   request.peering = peering;
 }
 
-/** Whether when the key was used last is to be noted anew. */
+/** Whether when the key was used last is to be noted again. */
 function isUseNews({ last_used: lastUsed }: KeyRow): boolean {
   return lastUsed === null || Date.now() - lastUsed.getTime() > TOUCH_EVERY_MS;
 }

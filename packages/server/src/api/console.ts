@@ -1,7 +1,7 @@
 /**
  * The web console: its files, and the sessions of its browsers.
  *
- * A session is a cookie that scripts cannot read and that other sites cannot send. It stands for a key, found anew at every request, and
+ * A session is a cookie that scripts cannot read and that other sites cannot send. It stands for a key, found again at every request, and
  * ends with it. It begins with a key, or with a one-time link, whose token stands behind the # of the address: no server, proxy or log sees it.
  */
 import { randomBytes } from 'node:crypto';

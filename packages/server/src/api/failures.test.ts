@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { createFailures, sourceOf } from './failures.ts';
 
-test('so many wrong keys a minute, by address, and then anew', () => {
+test('so many wrong keys a minute, by address, and then again', () => {
   let nowMs = 0;
   const failures = createFailures(3, () => nowMs);
   expect([1, 2, 3, 4, 5].map(() => failures.note('192.0.2.1'))).toEqual([true, true, true, false, false]);

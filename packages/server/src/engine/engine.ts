@@ -1,7 +1,7 @@
 /**
  * The interface of an engine: what runs services in a region. An engine knows nothing of HTTP, projects or keys.
  *
- * It is declarative: the reconciler hands it what a service shall be ({@link ServiceSpec}), the engine looks at what is,
+ * It is declarative: the reconciler hands it the desired state of a service ({@link ServiceSpec}), the engine looks at what is,
  * takes one step towards it and says what it did. Every call may be repeated, cut short at any point and made again
  * after a crash. Long work is cut into steps that each end by themselves.
  */
@@ -33,7 +33,7 @@ export type ServiceSpec = {
   size: Size;
   /** What each of its servers may take of the disk, in gigabytes. */
   storageGb: number;
-  /** Whether it shall run. */
+  /** Whether it must run. */
   power: 'running' | 'paused';
   /** Where clients reach it; reserved when the create was accepted, never changed. */
   endpoint: Endpoint;
@@ -84,7 +84,7 @@ export type HighAvailability = {
   primary: number;
   /** How many of the others have every write before it is acknowledged. */
   sync: number;
-  /** A member that shall no longer be the primary; null: whichever is may stay. */
+  /** A member that must no longer be the primary; null: the current one may stay. */
   leave: number | null;
   /** A drill that was asked for. */
   drill: DrillKind | null;
@@ -249,7 +249,7 @@ export interface Engine {
   /** One step toward nothing of the service being left; settled when nothing is. @param parent of a read replica set, whom it follows */
   remove(id: string, parent: string | null, begin: BeginStep): Promise<Verdict>;
   /**
-   * Makes all VPCs of the region as they shall be, and takes away what belongs to none of them.
+   * Makes all VPCs of the region as desired, and removes what belongs to none of them.
    *
    * @returns the ids of those whose network was not there
    */

@@ -15,7 +15,7 @@ const TAG_BYTES = 16;
 export type Sealer = { seal: (text: string) => Buffer; open: (sealed: Buffer) => string | null };
 
 /** Said of a webhook whose secret was sealed with another key. */
-export const UNREADABLE = 'the secret of the webhook cannot be read: HOWDAH_HOME/secrets.key is not the file it was; make the webhook anew';
+export const UNREADABLE = 'the secret of the webhook cannot be read: HOWDAH_HOME/secrets.key is not the file it was; recreate the webhook';
 
 /** @param path of the key, which is made when it is missing */
 export async function openSealer(path: string): Promise<Sealer> {

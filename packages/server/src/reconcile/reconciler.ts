@@ -238,7 +238,7 @@ export function createReconciler(options: ReconcilerOptions) {
     (operation?.kind === 'attachToVPC' || operation?.kind === 'detachFromVPC') &&
     setsGoOn(store.db, id);
 
-  /** A service that runs by the records but not in truth: its users are told before it is mended. */
+  /** A service that runs by the records but not in truth: its status says so before it is repaired. */
   const announceFault = async (current: Work, { reachable }: Seen): Promise<void> => {
     const { service } = current;
     if (current.operation !== null || service.project_id === null || service.deleting || service.power === 'paused' || reachable) return;
@@ -251,7 +251,7 @@ export function createReconciler(options: ReconcilerOptions) {
   const openRepair = async (tx: Tx, service: ServiceRow): Promise<{ service: ServiceRow; operation: OperationRow }> => {
     const repair = await beginOperation(tx, service, 'repair', HOWDAH, null);
     const operation = await progressOperation(tx, repair.id, [], null);
-    log.warn({ service: service.id }, 'a service that shall run does not: repairing it');
+    log.warn({ service: service.id }, 'a service that must run does not run: repairing it');
     return { operation, service: await changeService(tx, service, { reachable: false }, operation) };
   };
 
@@ -267,7 +267,7 @@ export function createReconciler(options: ReconcilerOptions) {
   };
 
   /**
-   * Records a verdict, and reads anew what is wanted. Steps that went well and fast are written with the last one.
+   * Records a verdict, and reads the desired state again. Steps that went well and fast are written with the last one.
    *
    * @param giveWay whether to go on later
    * @returns what to go on with; null: the lease was given back
@@ -331,7 +331,7 @@ export function createReconciler(options: ReconcilerOptions) {
           const deleted = { deleted_at: service.deleted_at ?? new Date() };
           return leave({ ...deleted, reachable: false, attempt: 0 }, null, removalDueMs({ ...service, ...deleted }, undeleteMs));
         }
-        // Whatever it was told to do, it is where it shall be, and nowhere else any more.
+        // Whatever was asked for, it is in the desired network and in no other.
         if (operation !== null && operation.kind !== 'create') await giveAddressesBack(tx, service.id, service.vpc_id);
         return leave({ ...seen, attempt: 0 }, null, service.power === 'running' ? options.lookAgainMs : null);
       }
@@ -349,7 +349,7 @@ export function createReconciler(options: ReconcilerOptions) {
         );
         const steps = current.steps.slice(-MAX_STEPS);
         if (operation?.kind === 'drill' && verdict.did === DRILL_STEP) {
-          // It is not done again; what it has left undone is mended.
+          // It is not done again; what it has left undone is repaired.
           await endOperation(tx, operation.id, 'failed', verdict.reason, steps);
           return leave({ ...seen, attempt: 0 }, null, 0);
         }
@@ -433,7 +433,7 @@ function restoreIsOver({ project_id: projectId, deleted_at: deletedAt, parent_id
   return parentId === null && projectId !== null && deletedAt !== null && Date.now() - deletedAt.getTime() >= undeleteMs;
 }
 
-/** Whether nothing of a service shall be left: spares and read replica sets at once, as are those that are purged or can be brought back no more. */
+/** Whether all of a service must be removed: spares and read replica sets at once, as are those that are purged or can be brought back no more. */
 function isToBeRemoved({ deleting, project_id: projectId, parent_id: parentId, purge }: ServiceRow, undeleteMs: number): boolean {
   return deleting && (projectId === null || parentId !== null || undeleteMs === 0 || purge);
 }
@@ -453,7 +453,7 @@ const SETS_FIRST: Verdict = {
   waitMs: WITH_SETS_MS,
 };
 
-/** What is wrong with an operation whose service is as it shall be; null: nothing. */
+/** What is wrong with an operation whose service has its desired state; null: nothing. */
 export function problemOf(kind: OperationRow['kind'], steps: readonly OperationStep[]): string | null {
   const rehearsed = steps.some(({ name, finished }) => name === DRILL_STEP && finished !== null);
   return kind === 'drill' && !rehearsed ? 'it was cut short, and measured nothing: ask for another' : null;

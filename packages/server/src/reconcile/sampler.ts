@@ -116,7 +116,7 @@ export function createSampler(store: Store, engine: Engine, log: Log, warn: (id:
     close: async (): Promise<void> => {
       closing = true;
       clearTimeout(timer);
-      // A snapshot under way is left: it is made anew, and what there is of it removed.
+      // A snapshot under way is left: it is recreated, and what there is of it removed.
       await running;
     },
   };

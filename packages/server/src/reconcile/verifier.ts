@@ -1,6 +1,6 @@
 /**
  * Works on the operations that prove backups, one at a time over the whole installation, beside everything else; and asks for those
- * that are due. What a crash cut short is begun anew.
+ * that are due. What a crash cut short is begun again.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { OperationStep } from '@howdah/contract';
@@ -120,7 +120,7 @@ export function createVerifier({ store, engine, log, everyMs, ended }: VerifierO
 
   return {
     start: () => void tick(),
-    /** Cuts a verification short, which the next start begins anew. */
+    /** Cuts a verification short, which the next start begins again. */
     close: async (): Promise<void> => {
       closing = true;
       clearTimeout(timer);

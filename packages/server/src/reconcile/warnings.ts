@@ -3,7 +3,7 @@ import type { Warning } from '@howdah/contract';
 import { diskWarning } from '../disk.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
-import { changeService, lockService, servicesThatShallRun, silentServicesWithoutWarning } from '../store/services.ts';
+import { changeService, lockService, readyOrUnstableServices, silentServicesWithoutWarning } from '../store/services.ts';
 import type { Log } from './reconciler.ts';
 
 /** With the time that what is wrong takes to show, it is seen within a minute. */
@@ -42,7 +42,7 @@ export function createWatch(store: Store, engine: Engine, log: Log) {
   };
 
   const lookAtAll = async (): Promise<void> => {
-    for (const id of await servicesThatShallRun(store.db)) {
+    for (const id of await readyOrUnstableServices(store.db)) {
       if (closing) return;
       await look(id).catch((error: unknown) => log.warn({ service: id, err: error }, 'could not look for what to warn of'));
     }

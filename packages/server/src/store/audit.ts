@@ -123,7 +123,7 @@ const CONTRADICTIONS = `
   where (select coalesce(jsonb_agg(s.id order by s.created, s.id), '[]') from services s where s.parent_id = p.id)
         <> jsonb_path_query_array(p.read_replica_sets, '$[*].id')
   union all
-  select format('read replica set %s shall be %s and its service %s %s', s.id, s.power, p.id, p.power)
+  select format('read replica set %s must be %s and its service %s %s', s.id, s.power, p.id, p.power)
   from services s join services p on p.id = s.parent_id
   where not s.deleting and s.power <> case when p.deleting then 'paused' else p.power end
   union all

@@ -339,7 +339,7 @@ async function openSession(
     asking = true;
     session
       .query('select')
-      .catch(() => undefined) // it has ended, and is made anew
+      .catch(() => undefined) // it has ended, and is recreated
       .finally(() => (asking = false));
   }, SILENCE_MS / 3);
   session.once('end', () => clearInterval(heartbeat));

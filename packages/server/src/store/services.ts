@@ -195,7 +195,7 @@ export function specOf(row: ServiceRow): ServiceSpec {
     addons: row.addons,
     size: sizeOf(row),
     storageGb: row.storage_gb,
-    // What is deleted stops; what it shall do after a restore is not forgotten.
+    // What is deleted stops; its desired state after a restore is kept.
     power: row.deleting ? 'paused' : row.power,
     endpoint: { host: row.host, port: row.port },
     firstVerifier: row.first_verifier,
@@ -734,8 +734,8 @@ export async function reachableServices(db: Db): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
-/** Services that shall run, whether or not they do: those that are looked at for what to warn of. */
-export async function servicesThatShallRun(db: Db): Promise<string[]> {
+/** Services whose desired state is to run: READY or UNSTABLE. They are checked for warnings. */
+export async function readyOrUnstableServices(db: Db): Promise<string[]> {
   const rows = await db
     .selectFrom('services')
     .select('id')

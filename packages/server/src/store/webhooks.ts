@@ -166,7 +166,7 @@ export async function listDeliveries(
   return query.orderBy('id', 'desc').limit(limit).execute();
 }
 
-/** Begins a delivery anew, with all its attempts. Null: there is none with that id. */
+/** Begins a delivery again, with all its attempts. Null: there is none with that id. */
 export async function redeliver(db: Db, webhookId: string, id: string): Promise<DeliveryRow | null> {
   const row = await db
     .updateTable('deliveries')

@@ -167,7 +167,7 @@ function Delete({ service }: { service: Service }) {
   );
 }
 
-/** What a dialog shows begins anew each time it opens. */
+/** What a dialog shows begins again each time it opens. */
 function ConfirmDelete({ service, onDone }: { service: Service; onDone: () => void }) {
   const navigate = useNavigate();
   const [typed, setTyped] = useState('');

@@ -43,7 +43,7 @@ export function eventRoutes(api: App, { events }: ApiContext): void {
         after: after === '' ? null : after,
         follow: query.follow !== 'false',
       });
-      // Proxies shall hand each event on at once.
+      // Proxies must pass each event on at once.
       void reply.header('Cache-Control', 'no-store, no-transform').header('X-Accel-Buffering', 'no');
       return sendStream(reply, 'text/event-stream', stream);
     },

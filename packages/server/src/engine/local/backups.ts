@@ -114,7 +114,7 @@ export async function takeSnapshot(machine: Machine, owner: Owner | null, paths:
   await mkdir(unfinished, { mode: 0o710 });
   if (owner !== null) await chown(unfinished, 0, owner.gid);
   try {
-    // Begun anew from a checkpoint, it needs nothing of the archive from before: there may be a hole in it.
+    // Begun again from a checkpoint, it needs nothing of the archive from before: there may be a hole in it.
     const taken = await cloneRunning(machine, owner, paths, join(unfinished, 'data'), true);
     const snapshot: Snapshot = {
       id,
@@ -647,7 +647,7 @@ async function walFilesIn(directory: string): Promise<Set<string>> {
 export async function archiveProblem(paths: InstancePaths): Promise<string | null> {
   if ((await entriesOf(paths.root)).length === 0) return null; // it is being made
   const unreadable = await listEntries(paths.archive).then(() => null, said);
-  const stays = 'WAL stays in pg_wal meanwhile, which grows until this is mended or the disk is full';
+  const stays = 'WAL stays in pg_wal meanwhile, which grows until this is fixed or the disk is full';
   if (unreadable !== null) return `the archive ${paths.archive} cannot be read: ${unreadable}; ${stays}`;
   const unsafe = await listEntries(join(paths.data, 'pg_wal', 'archive_status')).then(
     () => null,

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { cloneTree } from './clone.ts';
 
-test('a copy has every byte and the modes, of large files too, and leaves out what it shall', async () => {
+test('a copy has every byte and the modes, of large files too, and leaves out what it must', async () => {
   const top = await mkdtemp(join(tmpdir(), 'howdah-clone-'));
   try {
     const [from, to] = [join(top, 'from'), join(top, 'to')];

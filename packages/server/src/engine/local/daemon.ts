@@ -34,8 +34,8 @@ import { openPipe, readTextIfSafe, removeEntry } from './service-files.ts';
 
 /** The programs, and the command that adds each. */
 export const PROGRAMS = {
-  pgbouncer: { what: 'PgBouncer', versionFlag: '--version', mend: 'apt-get install pgbouncer' },
-  haproxy: { what: 'HAProxy', versionFlag: '-v', mend: 'apt-get install haproxy' },
+  pgbouncer: { what: 'PgBouncer', versionFlag: '--version', remedy: 'apt-get install pgbouncer' },
+  haproxy: { what: 'HAProxy', versionFlag: '-v', remedy: 'apt-get install haproxy' },
 } as const;
 export type ProgramName = keyof typeof PROGRAMS;
 

@@ -87,7 +87,7 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     { kind: 'fence', n: 1 },
   ],
   [
-    'what was the primary is dead: it is made anew',
+    'what was the primary is dead: it is recreated',
     {},
     seen({}, { ...DEAD, data: 'primary' }),
     { kind: 'seed', n: 1, why: expect.any(String) },
@@ -148,7 +148,7 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     { kind: 'failOver' },
   ],
   [
-    'the gateway lets others in than it shall',
+    'the gateway allows other networks than it must',
     {},
     seen({}, {}, { gateway: { running: true, leadsTo: 20001, placed: true, admits: false } }),
     { kind: 'admit' },

@@ -13,7 +13,7 @@ export type MemberSeen = {
   n: number;
   /** What a server that starts on its data would be: one that follows, or one that takes writes. */
   data: 'absent' | 'standby' | 'primary';
-  /** `size`: against the one that is wanted; `port`: the one it listens on; `placed`: whether in the network where it shall. */
+  /** `size`: against the one that is wanted; `port`: the one it listens on; `placed`: whether in the desired network. */
   server: { phase: Phase; size: 'current' | 'smaller' | 'larger'; port: number | null; frozen: boolean; placed: boolean } | null;
   connected: boolean;
   silentMs: number | null;
@@ -21,14 +21,14 @@ export type MemberSeen = {
   certificateCurrent: boolean;
   /** Whether it receives what the primary writes as it is written; of the primary itself: false. */
   streaming: boolean;
-  /** Why it has to be made anew; null: it need not. */
+  /** Why it has to be recreated; null: it need not. */
   broken: string | null;
 };
 
 export type MembersSeen = {
   /** The primary as the rules for one server see it. */
   primary: Observation;
-  /** Every member there is or shall be. */
+  /** Every member there is or must be. */
   members: readonly MemberSeen[];
   gateway: GatewaySeen;
   /** Slots on the primary that are missing, or of no member. */
@@ -137,7 +137,7 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
   const unheard = others.find((member) => member.data === 'standby' && member.server?.phase === 'ready' && !member.connected);
   if (primary.server === null && unheard !== undefined && unheard.silentMs === null) return on(unheard.n, { kind: 'connect' });
   if (seen.successor !== null && 'n' in seen.successor) return { kind: 'failOver' };
-  // Nobody takes over: it is started anew where it is.
+  // Nobody takes over: it is started again where it is.
   if (others.length > 0 && hangs(primary)) return on(primary.n, { kind: 'stop', mode: 'kill', why: 'it did not answer' });
   if (primary.server?.port === spec.endpoint.port) return { kind: 'moveToGateway' };
   if (primary.server?.placed === false && primary.server.phase === 'ready' && primary.data === 'primary')

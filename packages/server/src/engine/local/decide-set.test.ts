@@ -86,7 +86,7 @@ test.each<[string, ServiceSpec, SetSeen, object]>([
   ['a node on data that took writes', spec(), seen({ ...DEAD, data: 'primary' }), { kind: 'seed', n: 1 }],
   ['the same without a primary', spec(), seen({ ...DEAD, data: 'absent' }, {}, { primaryReady: false }), { step: { kind: 'wait' } }],
   [
-    'nor is one that has to be made anew and does not run left alone',
+    'nor is one that has to be recreated and does not run left alone',
     spec(),
     seen({ ...DEAD, broken: 'torn' }, {}, { primaryReady: false }),
     { step: { kind: 'wait' } },

@@ -12,7 +12,7 @@ import type { PoolerSeen } from './pooler.ts';
 export type NodeSeen = MemberSeen & {
   /** Whether a server that runs says that it is none that follows. */
   takesWrites: boolean;
-  /** Whether the gateway leads to it, and whether it shall. */
+  /** Whether the gateway routes to it, and whether it must. */
   serving: boolean;
   eligible: boolean;
 };

@@ -54,12 +54,12 @@ const TABLE: [string, ServiceSpec, Observation, Step][] = [
   ['nothing there of a fork, which needs no template', FORK, NONE, { kind: 'fork', origin: ORIGIN }],
   ['unfinished from before the machine went down', spec(), { ...NONE, directory: 'torn', templateReady: true }, { kind: 'discard' }],
   ['unfinished from before, of a fork', FORK, { ...NONE, directory: 'torn' }, { kind: 'discard' }],
-  ['nothing there, and it shall not run', PAUSED, NONE, { kind: 'settled' }],
+  ['nothing there, and it must not run', PAUSED, NONE, { kind: 'settled' }],
   ['down, files of another size', spec(), { ...DOWN, filesCurrent: false }, { kind: 'writeFiles' }],
   ['down, an old certificate', spec(), { ...DOWN, certificateCurrent: false }, { kind: 'writeFiles' }],
   ['down and ready to start', spec(), DOWN, { kind: 'start' }],
   ['down, never born', spec(), { ...DOWN, born: false }, { kind: 'start' }],
-  ['down, and it shall be', PAUSED, { ...DOWN, filesCurrent: false }, { kind: 'settled' }],
+  ['down, as desired', PAUSED, { ...DOWN, filesCurrent: false }, { kind: 'settled' }],
   ['down, of a user that it shares', spec(), { ...DOWN, owned: false, filesCurrent: false }, { kind: 'own' }],
   ['down for good, of a user that it shares', PAUSED, { ...DOWN, owned: false }, { kind: 'own' }],
   [
@@ -74,8 +74,8 @@ const TABLE: [string, ServiceSpec, Observation, Step][] = [
     { ...WELL, owned: false, pooler },
     { kind: 'stopPooler', why: 'to run as a user of its own' },
   ],
-  ['up, and it shall not run', PAUSED, WELL, { kind: 'stop', mode: 'fast', why: 'paused' }],
-  ['silent, and it shall not run', PAUSED, { ...WELL, silentMs: KILL_AFTER_MS }, { kind: 'stop', mode: 'fast', why: 'paused' }],
+  ['up, and it must not run', PAUSED, WELL, { kind: 'stop', mode: 'fast', why: 'paused' }],
+  ['silent, and it must not run', PAUSED, { ...WELL, silentMs: KILL_AFTER_MS }, { kind: 'stop', mode: 'fast', why: 'paused' }],
   ['silent for too long', spec(), { ...WELL, silentMs: KILL_AFTER_MS }, KILL],
   ['silent for too long while it stops', spec(), { ...WELL, ...phase('stopping'), silentMs: KILL_AFTER_MS }, KILL],
   ['silent for too long while it starts', spec(), { ...WELL, ...phase('starting'), silentMs: KILL_AFTER_MS }, KILL],
@@ -83,7 +83,7 @@ const TABLE: [string, ServiceSpec, Observation, Step][] = [
     'silent for a while',
     spec(),
     { ...WELL, silentMs: KILL_AFTER_MS - 1, server: { phase: 'ready', sizeCurrent: false, placed: true } },
-    { kind: 'wait', why: 'the server does not answer; after 20 s it is started anew', waitMs: 500 },
+    { kind: 'wait', why: 'the server does not answer; after 20 s it is started again', waitMs: 500 },
   ],
   ['silent for a while and not watched any more', spec(), { ...WELL, silentMs: 1, connected: false }, { kind: 'connect' }],
   ['stopping', spec(), { ...WELL, ...phase('stopping') }, { kind: 'wait', why: 'the server is shutting down', waitMs: 20 }],
@@ -155,9 +155,9 @@ const TABLE: [string, ServiceSpec, Observation, Step][] = [
   ['all is well with a pooler', POOLED, { ...WELL, pooler }, { kind: 'settled' }],
   ['down with a pooler, which waits', POOLED, { ...DOWN, pooler: { ...pooler, watched: false } }, { kind: 'start' }],
   ['a pooler that is not wanted', spec(), { ...WELL, pooler }, { kind: 'stopPooler', why: 'disabled' }],
-  ['up with a pooler, and it shall not run', PAUSED, { ...WELL, pooler }, { kind: 'stopPooler', why: 'disabled' }],
+  ['up with a pooler, and it must not run', PAUSED, { ...WELL, pooler }, { kind: 'stopPooler', why: 'disabled' }],
   [
-    'down with a pooler, and it shall be',
+    'down with a pooler, as desired',
     spec({ power: 'paused', pooler: { port: 20001 } }),
     { ...DOWN, pooler },
     { kind: 'stopPooler', why: 'paused' },
@@ -271,7 +271,7 @@ function after(seen: Observation, step: Step, luck: boolean): Observation {
   }
 }
 
-test('from anything that can be seen, step by step, it settles as it shall be', () => {
+test('from anything that can be seen, step by step, it settles in the desired state', () => {
   fc.assert(
     fc.property(anySpec, anyObservation, fc.array(fc.boolean(), { maxLength: 6 }), (wanted, start, fate) => {
       let seen = start;

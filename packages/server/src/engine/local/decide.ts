@@ -12,11 +12,11 @@ export type Observation = {
   /** Whether its first password was set. */
   born: boolean;
   templateReady: boolean;
-  /** placed: whether it stands where it shall: in its VPC, or in none. sizeCurrent: whether the server was started with the size that is wanted; only another size is worth a restart. */
+  /** placed: whether it is in the desired network: that of its VPC, or none. sizeCurrent: whether the server was started with the size that is wanted; only another size is worth a restart. */
   server: { phase: Phase; sizeCurrent: boolean; placed: boolean } | null;
   /** For how long it has not answered; null: it answers. */
   silentMs: number | null;
-  /** Whether its files belong to the user that it shall have, which its server runs as. */
+  /** Whether its files belong to the desired user, as which its server runs. */
   owned: boolean;
   connected: boolean;
   /** Whether nothing is known to be in the way of holding it to its size. */
@@ -109,7 +109,7 @@ function decideRunning(spec: ServiceSpec, seen: Observation, server: NonNullable
   if (server.phase === 'starting')
     return { kind: 'wait', why: 'the server is starting; after a crash it first recovers from its log', waitMs: 20 };
   if (seen.silentMs !== null && seen.connected) {
-    return { kind: 'wait', why: `the server does not answer; after ${KILL_AFTER_MS / 1000} s it is started anew`, waitMs: 500 };
+    return { kind: 'wait', why: `the server does not answer; after ${KILL_AFTER_MS / 1000} s it is started again`, waitMs: 500 };
   }
   if (!seen.owned) return { kind: 'stop', mode: 'fast', why: OWN_WHY };
   if (!server.placed) return { kind: 'stop', mode: 'fast', why: placeWhy(spec) };
@@ -125,7 +125,7 @@ function decideRunning(spec: ServiceSpec, seen: Observation, server: NonNullable
 
 const OWN_WHY = 'to run as a user of its own';
 
-/** Why something is moved to where it shall stand. */
+/** Why something is moved to the desired network. */
 export function placeWhy({ vpc }: ServiceSpec): string {
   return vpc === null ? 'to leave its VPC' : `to move into the VPC ${vpc.id}`;
 }

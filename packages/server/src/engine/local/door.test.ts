@@ -10,7 +10,7 @@ const NETWORK = { id: '1000', address: '10.1.0.2', admitted: ADMITTED };
 const RULES = { id: '1000', address: null, admitted: ADMITTED };
 const door = (vpc: Parameters<typeof doorOf>[0]) => doorOf(vpc, '127.0.0.1', 'howdah-1a2b3c4d-');
 
-test('listeners stand in the network of their VPC and let in whoever is there, or where they did and let in whom they shall', () => {
+test('listeners are in the network of their VPC and allow all clients there, or stay where they were and check addresses', () => {
   expect(door(null)).toEqual({ address: '127.0.0.1', namespace: null, admitted: null });
   expect(door(NETWORK)).toEqual({ address: '10.1.0.2', namespace: 'howdah-1a2b3c4d-1000', admitted: null });
   expect(door(RULES)).toEqual({ address: '127.0.0.1', namespace: null, admitted: ADMITTED });

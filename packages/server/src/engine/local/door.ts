@@ -43,7 +43,7 @@ export function doorOf(vpc: ServiceVpc | null, listenAddress: string, prefix: st
 /** In the environment of what runs in a namespace: where it stands, by which it is told whether it stands there still. */
 const PLACE_VARIABLE = 'HOWDAH_PLACE';
 
-/** Where something that goes through a door has to stand; null: in the machine's own network. A namespace that was made anew is another place. */
+/** Where something that goes through a door has to stand; null: in the machine's own network. A namespace that was recreated is another place. */
 function placeOf({ address, namespace }: Door): string | null {
   if (namespace === null) return null;
   try {
@@ -61,7 +61,7 @@ export function wayTo(door: Door): { within: string[]; environment: Record<strin
   return { within: ['nsenter', `--net=${namespacePath(door.namespace)}`, '--'], environment: { [PLACE_VARIABLE]: place } };
 }
 
-/** Whether a process stands where it shall. */
+/** Whether a process is in the desired network. */
 export async function standsAt(pid: number, door: Door): Promise<boolean> {
   const environment = ((await readOrNull(`/proc/${pid}/environ`)) ?? '').split('\0');
   const place = environment.find((entry) => entry.startsWith(`${PLACE_VARIABLE}=`))?.slice(PLACE_VARIABLE.length + 1) ?? null;

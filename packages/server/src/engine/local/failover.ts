@@ -19,7 +19,7 @@ export type Candidate = {
 
 export type Choice = {
   candidates: readonly Candidate[];
-  /** How many synchronous replicas the service shall have. */
+  /** The desired number of synchronous replicas. */
   sync: number;
   /** Whom the dead primary waited for. */
   waitedFor: WaitedFor;

@@ -48,9 +48,9 @@ const adminSocket = (paths: DaemonPaths): string => join(paths.root, 'admin.sock
 /** Whether services can have a gateway here. */
 export async function gatewayCapability(): Promise<TypeCapability> {
   const program = await findProgram('haproxy');
-  const { what, mend } = PROGRAMS.haproxy;
+  const { what, remedy } = PROGRAMS.haproxy;
   return program === null
-    ? { missing: `${what}, which stands before the members of a service with replicas, is not installed: ${mend}` }
+    ? { missing: `${what}, which stands before the members of a service with replicas, is not installed: ${remedy}` }
     : { version: program.version };
 }
 
@@ -128,9 +128,9 @@ const ownSocket = (paths: DaemonPaths, port: number): string => join(paths.root,
 export type GatewaySeen = DoorSeen & { running: boolean; leadsTo: number | null };
 
 export type DoorSeen = {
-  /** Whether it stands where it shall and has the configuration that this takes; one that is started does. */
+  /** Whether it is in the desired network and has the configuration for it; true once it is started. */
   placed: boolean;
-  /** Whether it lets in whom it shall, and nobody is in that it would not let in now. */
+  /** Whether it allows the desired networks, and has no disallowed session. */
   admits: boolean;
 };
 
@@ -147,7 +147,7 @@ export async function lookAtGateway(paths: DaemonPaths, door: Door): Promise<Gat
   }
 }
 
-/** Of a gateway that does not run: one that is started is as it shall be. */
+/** A gateway that does not run: a start gives it the desired state. */
 const CLOSED = { running: false, placed: true, admits: true };
 
 async function lookAtDoor(paths: DaemonPaths, pid: number, door: Door): Promise<DoorSeen> {
@@ -211,7 +211,7 @@ export async function prepareGateway(owner: Owner | null, paths: DaemonPaths, te
 
 async function haproxy(): Promise<string> {
   const path = await pathOfProgram('haproxy');
-  if (path === null) throw new Error(`HAProxy is not installed: ${PROGRAMS.haproxy.mend}`);
+  if (path === null) throw new Error(`HAProxy is not installed: ${PROGRAMS.haproxy.remedy}`);
   return path;
 }
 

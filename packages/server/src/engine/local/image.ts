@@ -123,7 +123,7 @@ async function copy(paths: ImagePaths, device: string, fileSystem: StoreFileSyst
   await run('setpriv', ['--pdeathsig', 'KILL', '--', 'cp', '--archive', `${paths.data}/.`, paths.staging], {
     deadlineMs: COPY_DEADLINE_MS,
   });
-  // Mounted anew, so that what is compared comes from the image and not from memory.
+  // Mounted again, so that what is compared comes from the image and not from memory.
   await unmount(paths.staging);
   await mount(device, paths.staging);
   progress('compare the copy with what was copied');

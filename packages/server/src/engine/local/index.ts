@@ -221,7 +221,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       configUsersOf(owner, spec.set !== null && machine.isolation.isolated ? machine.isolation.gateway : null),
     );
 
-  /** The pooler that a service shall have; null: none, or none can be had. */
+  /** The desired pooler of a service; null: none, or none can be had. */
   const poolerPlan = async (
     spec: ServiceSpec,
     paths: InstancePaths,

@@ -51,7 +51,7 @@ export async function findInstallations(copies: string | null): Promise<Found> {
   };
 }
 
-/** The system's before npm's (the distribution mends its libraries; npm's OpenSSL and ICU are years old), then the newest. */
+/** The system's before npm's (the distribution updates its libraries; npm's OpenSSL and ICU are years old), then the newest. */
 function preferred(a: Installation, b: Installation): number {
   return Number(a.source === 'npm') - Number(b.source === 'npm') || b.major - a.major;
 }

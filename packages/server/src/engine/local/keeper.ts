@@ -152,7 +152,7 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
         : [
             {
               code: 'VERIFICATION' as const,
-              message: `the backup could not be proved at ${verification.at}: ${verification.problem}; when it is mended, prove it again (howdah backup verify ${id})`,
+              message: `the backup could not be verified at ${verification.at}: ${verification.problem}; when it is fixed, verify it again (howdah backup verify ${id})`,
             },
           ]),
     ];

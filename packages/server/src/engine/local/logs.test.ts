@@ -53,10 +53,10 @@ const numbered = (count: number): Written[] => Array.from({ length: count }, (_,
 
 test('an entry: ISO time, severity, and detail, hint and statement after the message', async () => {
   const directory = await logDirectory([
-    { message: 'broken', severity: 'ERROR', more: { detail: 'why', hint: 'mend', statement: 'select', context: 'x', query_id: 3 } },
+    { message: 'broken', severity: 'ERROR', more: { detail: 'why', hint: 'fix', statement: 'select', context: 'x', query_id: 3 } },
   ]);
   expect(await readLogs(directory, ALL)).toEqual({
-    entries: [{ timestamp: '2026-11-20T12:00:00.000Z', severity: 'ERROR', message: 'broken\nDETAIL: why\nHINT: mend\nSTATEMENT: select' }],
+    entries: [{ timestamp: '2026-11-20T12:00:00.000Z', severity: 'ERROR', message: 'broken\nDETAIL: why\nHINT: fix\nSTATEMENT: select' }],
     cursor: null,
   });
 });

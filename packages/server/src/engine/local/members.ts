@@ -57,7 +57,7 @@ export type MembersOptions = {
   changed: (id: string) => void;
 };
 
-/** How often it is asked whether all who shall follow do: nothing tells when one ceases to. */
+/** How often it checks whether all standbys follow: PostgreSQL sends no notice when one ceases to. */
 const ASK_MS = 2000;
 /** How long the log of a primary that was stopped in order may take to reach the standby. */
 const CATCH_UP_MS = 10_000;
@@ -553,7 +553,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     return why;
   };
 
-  /** Stops the primary and starts it where it shall stand, in one step as a restart is, with the gateway before it. All sessions end. */
+  /** Stops the primary and starts it in the desired network, in one step like a restart, together with the gateway. All sessions end. */
   const move = async (spec: ServiceSpec, ha: HighAvailability, found: Found, conf: string, why: string): Promise<string> => {
     const gateway = layout.gateway(spec.id);
     const { door } = found;
@@ -727,7 +727,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
 
   const waitingFor = (why: string, { writable }: Seeing): string => (writable ? why : `writes wait: ${why}`);
 
-  /** Asks each primary whether all who shall follow do. */
+  /** Asks each primary whether all its standbys follow. */
   const askFollowers = async (): Promise<void> => {
     for (const { id, ha, power } of specs.values()) {
       if (ha === null || power === 'paused') continue;
@@ -776,7 +776,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     return [
       {
         code: 'REPLICA_MISSING',
-        message: `${who} of its ${ha.members.length - 1} replicas cannot take over at this moment${wait}; this is being mended`,
+        message: `${who} of its ${ha.members.length - 1} replicas cannot take over at this moment${wait}; this is being repaired`,
       },
     ];
   };

@@ -137,7 +137,7 @@ function inside(name: string, command: readonly string[]): Promise<string> {
 // ── making ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * Makes the networks of an installation as they shall be, and removes all others of it.
+ * Makes the desired networks of an installation, and removes its others.
  *
  * @param home says whose they are, for those who find one of an installation that is gone
  * @param guard called with each, before services are in it

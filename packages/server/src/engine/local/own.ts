@@ -11,7 +11,7 @@ import { chmod, chown } from './root-files.ts';
 import { run } from './run.ts';
 import { serviceOwner } from './users.ts';
 
-/** Whether a service has the user that it shall have: one of its own, or of a read replica set that of the service which it follows. */
+/** Whether a service has the desired user: one of its own, or of a read replica set that of the service which it follows. */
 export async function isOwned({ isolation, layout }: Machine, { id, set }: ServiceSpec, marker: Marker | null): Promise<boolean> {
   if (!isolation.isolated || marker === null) return true;
   if (set !== null) {
@@ -48,7 +48,7 @@ export async function ownService(machine: Machine, id: string): Promise<string> 
   // From here on nobody comes in by name who shared the former user.
   await chown(paths.root, 0, owner.gid);
   await chmod(paths.root, 0o710);
-  // They are made anew as their daemons start.
+  // They are recreated as their daemons start.
   for (const { root, conf, pidFile, lifeline, log } of [paths.pooler, layout.gateway(id)])
     for (const path of [root, conf, pidFile, lifeline, log]) await removeTree(path, cloneMethod);
   const numbers = await readdir(join(paths.root, 'members')).catch(() => []);

@@ -198,14 +198,14 @@ export type PoolerSeen = {
   watched: boolean;
   /** Whether its configuration is the one that is wanted. */
   current: boolean;
-  /** Whether it stands where it shall: in its VPC, or in none. */
+  /** Whether it is in the desired network: that of its VPC, or none. */
   placed: boolean;
   /** Clients that got in before and would not now. */
   strangers: number;
 };
 
 /** What adds PgBouncer to this machine. */
-export const MISSING_POOLER = `PgBouncer is needed, and is not installed: ${PROGRAMS.pgbouncer.mend}, then restart Howdah`;
+export const MISSING_POOLER = `PgBouncer is needed, and is not installed: ${PROGRAMS.pgbouncer.remedy}, then restart Howdah`;
 
 /** How long a pooler may take to answer after its start. */
 const START_DEADLINE_MS = 5000;

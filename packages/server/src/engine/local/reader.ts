@@ -58,7 +58,7 @@ export function createReader(monitor: Monitor) {
     await underWay;
   };
 
-  /** Opens a session that cannot write, or mends what would let it. @param primary where that is done */
+  /** Opens a session that cannot write, or removes what would let it. @param primary where that is done */
   const begin = async (place: Place, primary: Place, options: string): Promise<Client> => {
     for (const begunMs = performance.now(); ; await sleep(20)) {
       const client = await connect(place, options);
@@ -289,7 +289,7 @@ const noCopy = (): StatementRefused =>
 
 // ── the role ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What the role shall be. Rows that policies hide would be a wrong answer: it sees them all. */
+/** The desired properties of the role. Rows that policies hide would be a wrong answer: it sees them all. */
 const ATTRIBUTES = `login inherit nosuperuser nocreatedb nocreaterole noreplication bypassrls connection limit ${MAX_SESSIONS} password null valid until 'infinity'`;
 /** A limit that only a superuser can set, and that on a role holds for it: what sorts and joins may take of the disk. */
 const TEMP_FILE_LIMIT = '1GB';
@@ -303,7 +303,7 @@ type RoleSeen = {
 };
 
 /**
- * Makes sure that a server has the role, and that it is nothing more than it shall be.
+ * Makes sure that a server has the role, and that the role has no more rights than these.
  *
  * @throws EngineUnavailable when a user of the service has made a role of that name, or the server does not answer
  */
@@ -326,7 +326,7 @@ async function furnishRole(monitor: Monitor, place: Place): Promise<void> {
   }
 }
 
-/** What makes the role what it shall be. */
+/** The statement that gives the role its properties. */
 function statementsFor(seen: RoleSeen | null): string[] {
   const name = escapeIdentifier(READER_ROLE);
   return [

@@ -38,7 +38,7 @@ export type ReplicaSetsOptions = {
   poolers: Poolers;
   /** Looks at one node as the rules for one server see it. */
   look: (spec: ServiceSpec, n: number) => Promise<{ look: Found; seen: Observation }>;
-  /** What the pooler of a set shall be, before a server with these paths and port. */
+  /** The desired pooler of a set, in front of a server with these paths and port. */
   planPooler: (spec: ServiceSpec, server: InstancePaths, port: number, found: Found) => Promise<PoolerPlan | null>;
   doorFor: (spec: Pick<ServiceSpec, 'vpc'>) => Door;
   readLagLimit: ReadLagLimit;
@@ -199,7 +199,7 @@ export function createReplicaSets({
     return primary;
   };
 
-  /** Whether the gateway shall lead to a node, or why not. */
+  /** Whether the gateway must route to a node, or why not. */
   const judge = ({ spec, nodes, withheld, elsewhere }: Known, n: number): { eligible: boolean; detail: string } => {
     const key = memberKey(spec.id, n);
     const node = nodes.get(n);
@@ -207,7 +207,7 @@ export function createReplicaSets({
     if (dataOf(layout.member(spec.id, n)) === 'absent') return no('being made from the primary');
     if (monitor.silentMs(key) !== null) return no('does not answer');
     if (!monitor.isConnected(key) || node === undefined) return no('does not run yet');
-    if (node.takesWrites) return no('takes writes: it is ended and made anew');
+    if (node.takesWrites) return no('takes writes: it is ended and recreated');
     if (withheld.has(n)) return no('about to be restarted');
     if (elsewhere.has(n)) return no('about to be moved to where its service is');
     if (node.ahead) return no('has log that the primary has not');
@@ -372,7 +372,7 @@ export function createReplicaSets({
         if (!(await fence(paths))) throw new Error(`node ${step.n} does not end`);
         // It went a way of its own: whatever its files say, it cannot follow any more.
         await removeEntry(join(paths.data, 'standby.signal'));
-        return 'it is made anew';
+        return 'it is recreated';
       }
       case 'openGateway': {
         const nodes = set.nodes.map(({ n, port }) => ({ n, port, socketDirectory: layout.member(id, n).socket }));

@@ -84,7 +84,7 @@ function parseQuorum(text: string): Quorum {
 }
 
 /**
- * Whom the primary shall wait for. Where fewer than wanted follow, writes wait; except until the first time that as many follow as never
+ * The standbys that the primary waits for. Where fewer than wanted follow, writes wait; except until the first time that as many follow as never
  * had to before: right after a promotion, when what the primary has is all there is, and where more are asked for than there are yet.
  */
 export function nextQuorum(wanted: number, members: readonly number[], streaming: readonly number[], inForce: Quorum): Quorum {

@@ -20,7 +20,8 @@ export type Namespaces = 'as root' | 'as user' | 'none';
 
 /** Whether servers get a mount namespace; `system`: the entries of its fstab that all servers share. */
 export type Sandbox =
-  { way: 'mounts'; rootfs: string; system: readonly string[]; root: Root; note: string } | { way: 'none'; note: string };
+  | { way: 'mounts'; rootfs: string; system: readonly string[]; root: Root; note: string }
+  | { way: 'none'; note: string };
 
 /** What `/` is: a mount point, or a directory as in a chroot. */
 type Root = 'mount' | 'directory';
@@ -55,7 +56,7 @@ const SYSTEM = ['/usr', '/etc'] as const;
 
 /**
  * In a chroot whose root is no mount point there is nothing that could be made private or be left by pivot_root(2): the root becomes a
- * mount of its own, on /proc, which is one. Then the shell begins anew in it.
+ * mount of its own, on /proc, which is one. Then the shell begins again in it.
  */
 const ROOT_AS_MOUNT =
   'mount -n --make-private /proc && mount -n --rbind / /proc && mount -n --make-rprivate /proc && exec chroot /proc "$@"';

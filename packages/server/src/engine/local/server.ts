@@ -174,7 +174,11 @@ export async function runningServers(): Promise<string[]> {
       const found = await findProcess(pid);
       // A process that was just forked still carries its parent's command line.
       const data = args[2];
-      return found === null || pids.has(found.parentPid) || data === undefined || workingDirectoryOf(pid) !== data || !isOwnersProcess(pid, data)
+      return found === null ||
+        pids.has(found.parentPid) ||
+        data === undefined ||
+        workingDirectoryOf(pid) !== data ||
+        !isOwnersProcess(pid, data)
         ? undefined
         : data;
     }),

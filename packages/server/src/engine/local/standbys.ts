@@ -17,7 +17,7 @@ import { ownerOf } from './users.ts';
 import { isFile } from './service-files.ts';
 import type { Size } from '@howdah/contract';
 
-/** A standby that runs, is sent no log and has none left to replay for this long is made anew. */
+/** A standby that runs, is sent no log and has none left to replay for this long is recreated. */
 const FOLLOWS_WITHIN_MS = 15_000;
 
 /**
@@ -42,7 +42,7 @@ export type Seed = {
 };
 
 export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor) {
-  /** By the key of a server: since when a standby that runs does not follow, and what is wrong with one that has to be made anew. */
+  /** By the key of a server: since when a standby that runs does not follow, and what is wrong with one that has to be recreated. */
   const lostSinceMs = new Map<string, number>();
   const broken = new Map<string, string>();
   /** How far each had replayed when it was last asked. */
@@ -63,7 +63,7 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
     return true;
   };
 
-  /** Why a standby has to be made anew; null: it need not. @param follows whether it does, is catching up, or cannot be expected to */
+  /** Why a standby has to be recreated; null: it need not. @param follows whether it does, is catching up, or cannot be expected to */
   const brokenOf = async (key: string, follows: boolean, slotLost: boolean): Promise<string | null> => {
     if (slotLost) return 'it was too far behind: the primary has removed log that it needs';
     if (follows || (await advances(key))) lostSinceMs.delete(key);
@@ -85,7 +85,7 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
     if (monitor.isConnected(key) && existsSync(note)) await rm(note, { force: true });
   };
 
-  /** Starts a standby. One that does not start is made anew: whatever is wrong with its data, the primary's is right. */
+  /** Starts a standby. One that does not start is recreated: whatever is wrong with its data, the primary's is right. */
   const starting = async <T>(key: string, start: () => Promise<T>): Promise<T> => {
     try {
       return await start();
@@ -107,7 +107,7 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
     await writeReplication(found, conf);
   };
 
-  /** Makes a standby anew from the running primary. */
+  /** Recreates a standby from the running primary. */
   const seed = (found: Found, from: Seed): Promise<string> => hands.copying(() => clone(found, from));
 
   const clone = async (found: Found, { primary, slot, conf, why }: Seed): Promise<string> => {
@@ -144,7 +144,7 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
   /**
    * A slot keeps no more than `max_slot_wal_keep_size`, and a copy may take longer than it takes to write that much.
    *
-   * @returns whether it had to be made anew, and keeps nothing older than the last checkpoint
+   * @returns whether it had to be recreated, and keeps nothing older than the last checkpoint
    */
   const keepAgain = async (primaryKey: string, slot: string): Promise<boolean> => {
     const kept = "select from pg_replication_slots where slot_name = $1 and wal_status in ('reserved', 'extended')";

@@ -73,5 +73,5 @@ test('one that was taken away by hand is no hindrance', async () => {
   const place = join(machine.layout.stock, template.name, 'data');
   await vi.waitUntil(() => existsSync(place), SEEN);
   await rm(place, { recursive: true, force: true });
-  expect(await taken('anew')).toBe('of the template');
+  expect(await taken('again')).toBe('of the template');
 });

@@ -1,6 +1,6 @@
 /**
  * A clone of each template that is in use, made ahead: a create takes it by renaming it, and waits for no copy. It is on the disk
- * before it can be taken. What stands here is known to nobody but the control plane that made it; the next one begins anew.
+ * before it can be taken. What stands here is known to nobody but the control plane that made it; the next one begins again.
  */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';

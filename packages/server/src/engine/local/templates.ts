@@ -24,7 +24,7 @@ import { revokeWriters } from './writers.ts';
 /** What is needed to make a template, in bytes: a cluster, its WAL and some slack. */
 const TEMPLATE_BYTES = 120e6;
 
-/** Raised when the contents change, so that templates of older releases are made anew. */
+/** Raised when the contents change, so that templates of older releases are recreated. */
 const TEMPLATE_EDITION = 3;
 
 export type Template = { name: string; data: string };

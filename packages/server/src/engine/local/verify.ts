@@ -89,7 +89,7 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
     signal.addEventListener('abort', cutShort);
     try {
       const verification = await prove({ spec, installation, key, paths, copy, snapshot }, runStep, signal);
-      // What was read from may have been made anew meanwhile: that tells nothing of the backup.
+      // What was read from may have been recreated meanwhile: that tells nothing of the backup.
       if (!verification.succeeded && machine.layout.primaryOf(spec.id) !== primary)
         throw new Error(`member ${primary} ceased to be the primary meanwhile: ask for it again`);
       await writeVerification(paths, snapshot.id, verification);

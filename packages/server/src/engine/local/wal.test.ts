@@ -5,7 +5,7 @@ import { lastCommitMs } from './wal.ts';
 const [one, two, three] = ['2026-01-31T12:00:00.001Z', '2026-01-31T12:00:00.002Z', '2026-01-31T12:00:00.003Z'];
 const other = record(MANAGER_OF_HEAPS, COMMIT, Buffer.alloc(100, 1));
 
-/** What a crash leaves in the middle of a long record: the page after it begins anew. */
+/** What a crash leaves in the middle of a long record: the page after it begins again. */
 function brokenOff(): Buffer {
   const made = walFile([commitAt(one), record(MANAGER_OF_HEAPS, 0, Buffer.alloc(20_000, 3))]);
   made.fill(0, PAGE);

@@ -97,7 +97,7 @@ export function walFileName(timeline: number, position: bigint): string {
 
 /** In the header of a page: what it is, and how much of a record of the page before it comes first. */
 const [PAGE_INFO_OFFSET, CONTINUED_OFFSET] = [2, 16];
-/** The page begins anew: after a crash in the middle of a record, which has no end. */
+/** The page begins again: after a crash in the middle of a record, which has no end. */
 const AFTER_BROKEN_RECORD = 0x8;
 /** In that of a record: what was done, and by which resource manager. */
 const [INFO_OFFSET, MANAGER_OFFSET] = [16, 17];
