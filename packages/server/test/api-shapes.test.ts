@@ -396,7 +396,9 @@ test('a start that cannot be is UNSTABLE with its reason, allows what the table 
 
 test('a shared size has no numbers', async () => {
   const { id, answer } = await create({ name: 'shared', service_type: 'POSTGRES', cpu_millis: 'shared', memory_gbs: 'shared' });
-  expect(answer.body['resources']).toEqual([{ id: expect.stringMatching(/^[a-z0-9]{10}$/), spec: { volume_type: expect.any(String) } }]);
+  expect(answer.body['resources']).toEqual([
+    { id: expect.stringMatching(/^[a-z0-9]{10}$/), spec: { storage_gb: 10, volume_type: expect.any(String) } },
+  ]);
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
   await remove(id);
 });
