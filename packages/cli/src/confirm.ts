@@ -14,6 +14,26 @@ export async function confirm(question: string, { yes, dryRun }: Destroying): Pr
   if (!/^y(es)?$/i.test(answer.trim())) throw new Failure('nothing was done, as you wish; --yes does not ask', 'refused');
 }
 
+/**
+ * Asks at a terminal for the name of what is to be removed for good, unless it was given as --confirm; as {@link confirm} does, it
+ * does not ask scripts, nor with --yes.
+ *
+ * @param what is removed, as the question names it
+ * @returns the name that the caller confirms; undefined: nobody gave one
+ * @throws Failure refused, when another name was typed; usage, when another one was given
+ */
+export async function confirmName(
+  what: string,
+  name: string,
+  { confirm: given, yes, dryRun }: Destroying & { confirm?: string },
+): Promise<string | undefined> {
+  if (given !== undefined && given !== name) throw new Failure(`--confirm: found ${given}; the service is named ${name}`, 'usage');
+  if (given !== undefined || yes === true || dryRun === true || !process.stdin.isTTY || !process.stdout.isTTY) return given;
+  const typed = await ask(`Type ${printable(name)} to remove ${printable(what)}, so that nobody can restore it: `);
+  if (typed.trim() !== name.trim()) throw new Failure('nothing was done, since another name was typed', 'refused');
+  return name;
+}
+
 /** A line that is typed on the terminal. */
 async function ask(question: string): Promise<string> {
   const { createInterface } = await import('node:readline/promises');

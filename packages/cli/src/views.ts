@@ -59,6 +59,7 @@ export const DELETED_VIEW: View<Schemas['DeletedService']> = {
     ['TYPE', ({ service_type: type }) => type],
     ['ENVIRONMENT', ({ environment }) => environment],
     ['DELETED', ({ deleted }) => deleted],
+    ['RESTORABLE UNTIL', ({ restorable_until: until = '' }) => until],
   ],
 };
 
@@ -263,10 +264,15 @@ export const AUTH_VIEW: View<Schemas['AuthInfo']> = {
     ['KEY', ({ api_key: key }) => key.public_key],
     ['NAME', ({ api_key: key }) => key.name],
     ['ROLE', ({ api_key: key }) => key.role],
+    ['RESTRICTIONS', ({ api_key: key }) => restrictionsOf(key)],
     ['PROJECT', ({ api_key: { project } }) => `${project.id} ${project.name}`],
     ['CREATED', ({ api_key: key }) => key.created],
   ],
 };
+
+function restrictionsOf({ fork_only, dry_run_only }: Schemas['AuthInfo']['api_key']): string {
+  return [fork_only === true ? 'fork_only' : '', dry_run_only === true ? 'dry_run_only' : ''].filter((text) => text !== '').join(', ');
+}
 
 function placeOrNone(endpoint: Schemas['Endpoint'] | undefined): string {
   return endpoint === undefined ? '' : placeOf(endpoint);

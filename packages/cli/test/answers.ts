@@ -107,6 +107,8 @@ const authKey = {
   public_key: key.public_key,
   name: key.name,
   role: key.role,
+  fork_only: true,
+  dry_run_only: false,
   created: AT,
   project: { ...project, plan_type: 'self-hosted' },
   issuing_user: { id: 'owner', name: 'Owner of this installation', email: 'owner@howdah.local' },
@@ -221,7 +223,17 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   createService: accepted(born),
   getService: ok(SERVICE),
   deleteService: accepted(),
-  listDeletedServices: ok([{ service_id: 'linltu4hxx', name: 'orders', service_type: 'TIMESCALEDB', environment: 'PROD', deleted: AT }]),
+  listDeletedServices: ok([
+    {
+      service_id: 'linltu4hxx',
+      name: 'orders',
+      service_type: 'TIMESCALEDB',
+      environment: 'PROD',
+      created_by: 'HD3ci',
+      deleted: AT,
+      restorable_until: '2026-02-01T12:00:00.000Z',
+    },
+  ]),
   listMembers: ok([
     { node: 1, role: 'primary', state: 'running', synchronous: false, lag_bytes: null, lag_seconds: null },
     { node: 2, role: 'standby', state: 'streaming', synchronous: true, lag_bytes: 0, lag_seconds: 0.003 },

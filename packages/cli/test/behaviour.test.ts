@@ -38,7 +38,11 @@ async function shell(program: string, line: string, env: Record<string, string>)
 }
 
 /** Runs a line on a terminal, where somebody types when asked; who is not to be asked says no. Both streams come out as one. */
-async function onTerminal(line: string, env: Record<string, string>, typed = 'n'): Promise<{ code: number | null; text: string }> {
+async function onTerminal(
+  line: string,
+  env: Record<string, string>,
+  { typed = 'n', at = '[y/N]' } = {},
+): Promise<{ code: number | null; text: string }> {
   const child = spawn('script', ['--quiet', '--return', '--flush', '--command', line, '/dev/null'], {
     env: { TERM: 'xterm', ...env },
     stdio: ['pipe', 'pipe', 'inherit'],
@@ -48,7 +52,7 @@ async function onTerminal(line: string, env: Record<string, string>, typed = 'n'
   let isAnswered = false;
   child.stdout.setEncoding('utf8').on('data', (part: string) => {
     text += part;
-    if (!isAnswered && text.includes('[y/N]')) {
+    if (!isAnswered && text.includes(at)) {
       isAnswered = true;
       child.stdin.write(`${typed}\n`);
     }
@@ -141,7 +145,7 @@ test('things go by id or by name; a name that two have is refused with their ids
 
 test('at a terminal a deletion asks, and does what it is told; --yes and --dry-run do not ask', async () => {
   const { env, changed } = await api();
-  const asked = await onTerminal('howdah service delete orders', env, 'n');
+  const asked = await onTerminal('howdah service delete orders', env, { typed: 'n' });
   expect(asked).toMatchObject({
     code: 4,
     text: expect.stringContaining('Delete the PROD service orders (linltu4hxx) with all its data? [y/N]'),
@@ -151,13 +155,36 @@ test('at a terminal a deletion asks, and does what it is told; --yes and --dry-r
     text: expect.stringContaining('Nothing was done.'),
   });
   expect(changed).toEqual([]);
-  const agreed = await onTerminal('howdah service delete orders', env, 'y');
+  const agreed = await onTerminal('howdah service delete orders', env, { typed: 'y' });
   expect(agreed).toMatchObject({ code: 0, text: expect.stringContaining('orders is deleted') });
   expect(changed).toEqual(['deleteService']);
   const told = await onTerminal('howdah vpc delete office --yes', env);
   expect(told.text).not.toContain('[y/N]');
   expect(told.code).toBe(0);
   expect(changed).toEqual(['deleteService', 'deleteVpc']);
+});
+
+test('at a terminal a purge asks for the name; --confirm and --dry-run do not ask', async () => {
+  const { env, run, changed, called } = await api();
+  const question = 'Type orders to remove the PROD service orders (linltu4hxx) with all its data, so that nobody can restore it: ';
+  const wrong = await onTerminal('howdah service purge orders', env, { typed: 'order', at: 'restore it:' });
+  expect(wrong).toMatchObject({ code: 4, text: expect.stringContaining(question) });
+  expect(await onTerminal('howdah service purge orders --dry-run', env)).toMatchObject({
+    code: 0,
+    text: expect.stringContaining('Nothing was done.'),
+  });
+  expect(await run('service', 'purge', 'orders', '--confirm', 'shop')).toMatchObject({
+    code: 2,
+    stderr: 'error --confirm: found shop; the service is named orders\n',
+  });
+  expect(changed).toEqual([]);
+  const typed = await onTerminal('howdah service purge orders', env, { typed: 'orders', at: 'restore it:' });
+  expect(typed).toMatchObject({ code: 0, text: expect.stringContaining('orders is removed') });
+  const given = await onTerminal('howdah service purge orders --confirm orders', env);
+  expect(given.code).toBe(0);
+  expect(given.text).not.toContain('restore it:');
+  expect(changed).toEqual(['deleteService', 'deleteService']);
+  expect(called).toContain('deleteService');
 });
 
 test('without a terminal nobody is asked: scripts are taken at their word', async () => {

@@ -112,7 +112,7 @@ const CALLS: readonly Row[] = [
 /** What else there is, over the API. */
 const MORE: readonly Row[] = [
   { line: ['service', 'operations', 'orders'] },
-  { line: ['service', 'purge', 'orders', '--yes', '--confirm', 'orders'], changes: true },
+  { line: ['service', 'purge', 'orders', '--confirm', 'orders'], changes: true },
   { line: ['logs', 'orders'] },
   { line: ['url', 'orders'] },
   { line: ['psql', 'orders', '-c', 'select 1'] },

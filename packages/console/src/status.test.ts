@@ -3,9 +3,10 @@ import { LIVE_STATUSES, OPERATION_KINDS } from '@howdah/contract/status';
 import { expect, test } from 'vitest';
 import type { Me, Service } from './api.ts';
 import type { ReplicaSet } from './api-project.ts';
-import { kindLabel, whyNot } from './status.ts';
+import { kindLabel, whyNot, whyNotPurge, whyReadOnly } from './status.ts';
 
-const me = (role: Me['role']): Me => ({
+const me = (role: Me['role'], restrictions: Pick<Me, 'fork_only' | 'dry_run_only'> = {}): Me => ({
+  ...restrictions,
   public_key: 'HDx',
   name: 'x',
   role,
@@ -13,7 +14,7 @@ const me = (role: Me['role']): Me => ({
   project: { id: 'p', name: 'p', plan_type: 'x' },
   issuing_user: { id: 'o', name: 'o', email: 'o@o.local' },
 });
-type Shown = Pick<Service, 'status' | 'metadata' | 'read_replica_sets'>;
+type Shown = Pick<Service, 'status' | 'metadata' | 'read_replica_sets' | 'created_by'>;
 type Environment = 'DEV' | 'PROD';
 
 const setIn = (environment: Environment): ReplicaSet => ({
@@ -61,6 +62,33 @@ test('a viewer may nothing, and only admin may delete PROD', () => {
   expect(whyNot('delete', service('READY', 'PROD'), me('developer'))).toContain('PROD');
   expect(whyNot('delete', service('READY', 'PROD'), me('admin'))).toBeNull();
   expect(whyNot('delete', service('READY'), me('developer'))).toBeNull();
+});
+
+test('a fork_only key changes only forks that it made, and forks everything', () => {
+  const restricted = me('developer', { fork_only: true });
+  const own = { ...service('READY'), created_by: 'HDx' };
+  for (const action of ACTIONS) {
+    const forks = action === 'forkNow' || action === 'forkPast';
+    for (const shown of [service('READY'), { ...service('READY'), created_by: 'HDy' }])
+      expect(whyNot(action, shown, restricted) ?? 'allowed', action).toContain(forks ? 'allowed' : 'fork_only');
+    expect(whyNot(action, own, restricted), action).toBe(ALLOWED.READY[action] === 'accept' ? null : refusal(action, 'READY'));
+  }
+  expect(whyReadOnly(restricted)).toContain('fork_only');
+  expect(whyReadOnly(restricted, 'HDx')).toBeNull();
+});
+
+test('a dry_run_only key is offered nothing, since nothing would be done', () => {
+  for (const action of ACTIONS)
+    expect(whyNot(action, service('READY'), me('admin', { dry_run_only: true })), action).toContain('dry_run_only');
+  expect(whyReadOnly(me('admin', { dry_run_only: true }))).toContain('dry_run_only');
+});
+
+test('only admin keys purge, and fork_only ones only forks that they made', () => {
+  expect(whyNotPurge(me('admin'))).toBeNull();
+  expect(whyNotPurge(me('developer'))).toContain('admin');
+  expect(whyNotPurge(me('viewer'))).toContain('admin');
+  expect(whyNotPurge(me('admin', { fork_only: true }), 'HDy')).toContain('fork_only');
+  expect(whyNotPurge(me('admin', { fork_only: true }), 'HDx')).toBeNull();
 });
 
 test('kinds of operations in words', () => {

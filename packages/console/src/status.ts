@@ -1,6 +1,6 @@
 /** Statuses and actions in words and colours, from the tables that the API uses. */
 import { ALLOWED, refusal, type Action } from '@howdah/contract/actions';
-import { denialOfAction, denialOfChanges, protectionOf } from '@howdah/contract/permissions';
+import { denialOfChanges, denialOfKey, permissionOfAction, protectionOf, PURGE } from '@howdah/contract/permissions';
 import { IS_TRANSITIONAL, LIVE_STATUSES, type LiveStatus } from '@howdah/contract/status';
 import type { ServiceType } from '@howdah/contract/types';
 import type { Me, Operation, Service } from './api.ts';
@@ -28,8 +28,11 @@ export const live = (status: Service['status']): LiveStatus => LIVE_STATUSES.fin
 export const lookOf = (status: Service['status']) => LOOK[live(status)];
 export const isTransitional = (status: Service['status']): boolean => IS_TRANSITIONAL[live(status)];
 
-/** Why a key may change nothing at all; null: it may. */
-export const whyReadOnly = ({ role }: Me): string | null => denialOfChanges(role);
+/** Why a key may not make a change that is about no service, or about one that a key created; null: it may. */
+export const whyReadOnly = (me: Me, createdBy?: string): string | null => denialOfChanges(me, createdBy);
+
+/** Why a key may not remove a service, or a deleted one, for good; null: it may. */
+export const whyNotPurge = (me: Me, createdBy?: string): string | null => denialOfKey(me, PURGE, { createdBy });
 
 /**
  * Why an action cannot be had now, in the words of the API; null: it can.
@@ -38,12 +41,12 @@ export const whyReadOnly = ({ role }: Me): string | null => denialOfChanges(role
  */
 export function whyNot(
   action: Action,
-  service: Pick<Service, 'status' | 'metadata' | 'read_replica_sets'>,
+  service: Pick<Service, 'status' | 'metadata' | 'read_replica_sets' | 'created_by'>,
   me: Me,
   set?: Pick<ReplicaSet, 'metadata'>,
 ): string | null {
   const environment = set?.metadata.environment ?? protectionOf(service.metadata.environment, service.read_replica_sets);
-  const denied = denialOfAction(me.role, action, environment);
+  const denied = denialOfKey(me, permissionOfAction(action), { environment, createdBy: service.created_by ?? null });
   if (denied !== null) return denied;
   const status = live(service.status);
   return ALLOWED[status][action] === 'accept' ? null : refusal(action, status);

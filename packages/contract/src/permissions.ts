@@ -118,6 +118,9 @@ export const ACCESS = {
 } as const satisfies Record<string, Access>;
 export type CallName = keyof typeof ACCESS;
 
+/** What it takes to remove a service, or a deleted one, for good: DELETE of a service with ?purge=true. */
+export const PURGE: Permission = PERMISSIONS.admin;
+
 /** The call that performs an action on a service. */
 const CALL_OF_ACTION: Record<Action, CallName> = {
   delete: 'deleteService',
@@ -158,14 +161,48 @@ export function denial(role: Role, { DEV, PROD }: Permission, environment: Envir
 
 /** Why a role may not perform an action on a service, whatever its status; null: it may. */
 export function denialOfAction(role: Role, action: Action, environment: Environment): string | null {
-  return denial(role, PERMISSIONS[ACCESS[CALL_OF_ACTION[action]]], environment);
+  return denial(role, permissionOfAction(action), environment);
 }
 
-/** Why a role may not manage keys; null: it may. */
-export const denialOfKeys = (role: Role): string | null => denial(role, PERMISSIONS[ACCESS.createKey]);
+/** A key, as GET /auth/info describes it. Servers before 0.2 report no restrictions. */
+export type KeyFacts = { public_key: string; role: Role; fork_only?: boolean; dry_run_only?: boolean };
 
-/** Why a role may change nothing at all; null: it may. */
-export const denialOfChanges = (role: Role): string | null => denial(role, PERMISSIONS.change);
+/** Why fork_only forbids a call; null: it does not. @param createdBy the key that made the service of the call, if it has one */
+export function denialOfForkOnly(key: KeyFacts, { changes, forkOnly }: Permission, createdBy?: string | null): string | null {
+  if (key.fork_only !== true || forkOnly === 'asRole' || createdBy === key.public_key) return null;
+  return changes
+    ? 'this key is fork_only: it reads, forks, and changes nothing but forks that it made'
+    : 'this key is fork_only: it sees the data of forks that it made only; fork the service first (POST …/forkService)';
+}
+
+/** Why dry_run_only forbids a call, or leaves it without an effect; null: it does neither. */
+export function denialOfDryRunOnly({ dry_run_only: dryRunOnly }: KeyFacts, permission: Permission): string | null {
+  if (dryRunOnly !== true || permission.dryRunOnly === 'asRole') return null;
+  return permission.dryRunOnly === 'dryRun'
+    ? 'this key is dry_run_only: it only asks what would be done; use a key without dry_run_only'
+    : 'this key is dry_run_only: it only asks what would be done. It reads nothing of what is in a database and makes no links or sessions; use a key without dry_run_only';
+}
+
+/** Why a key may not make a call in earnest; null: it may. @param of what the call is about, where it is about a service */
+export function denialOfKey(
+  key: KeyFacts,
+  permission: Permission,
+  of: { environment?: Environment; createdBy?: string | null | undefined } = {},
+) {
+  return (
+    denial(key.role, permission, of.environment) ?? denialOfForkOnly(key, permission, of.createdBy) ?? denialOfDryRunOnly(key, permission)
+  );
+}
+
+/** What an action on a service takes. */
+export const permissionOfAction = (action: Action): Permission => PERMISSIONS[ACCESS[CALL_OF_ACTION[action]]];
+
+/** Why a key may not manage keys; null: it may. */
+export const denialOfKeys = (key: KeyFacts): string | null => denialOfKey(key, PERMISSIONS[ACCESS.createKey]);
+
+/** Why a key may change nothing but, if it is fork_only, forks that it made; null: it may. */
+export const denialOfChanges = (key: KeyFacts, createdBy?: string | null): string | null =>
+  denialOfKey(key, PERMISSIONS.change, { createdBy });
 
 type Tagged = { metadata: { environment: Environment } };
 

@@ -131,6 +131,7 @@ export const ServiceSchema = Named(
     status: StringEnum(SERVICE_STATUSES),
     region_code: Type.String(),
     created: dateTime('when the create was accepted'),
+    created_by: Type.Optional(Type.String({ description: 'public key of the caller who created or forked it' })),
     endpoint: Ref(EndpointSchema),
     connection_pooler: Type.Optional(Ref(PoolerSchema)),
     vpc_endpoint: Type.Optional(Ref(VpcEndpointSchema)),
@@ -715,6 +716,8 @@ const apiKeyInfo = Type.Object({
   public_key: Type.String(),
   name: Type.String(),
   role: StringEnum(ROLES, { description: 'what the key may do' }),
+  fork_only: Type.Optional(Type.Boolean({ description: 'whether it changes only forks that it made' })),
+  dry_run_only: Type.Optional(Type.Boolean({ description: 'whether each change that it asks for is a dry run' })),
   created: dateTime('when the key was made'),
   project: Type.Object({ id: Type.String(), name: Type.String(), plan_type: Type.String() }),
   issuing_user: Type.Object({ id: Type.String(), name: Type.String(), email: Type.String() }),
@@ -754,7 +757,9 @@ export const DeletedServiceSchema = Named(
     name: Type.String(),
     service_type: StringEnum(SERVICE_TYPES),
     environment: StringEnum(ENVIRONMENTS),
+    created_by: Type.Optional(Type.String({ description: 'public key of the caller who created or forked it' })),
     deleted: dateTime('when it was'),
+    restorable_until: Type.Optional(dateTime('its data is removed then, or earlier when the disk is nearly full')),
   }),
 );
 

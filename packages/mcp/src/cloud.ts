@@ -62,6 +62,7 @@ export function describe(service: Service) {
     endpoint: `${endpoint.host}:${endpoint.port}`,
     cpu_millis: size?.cpu_millis ?? 'shared',
     memory_gbs: size?.memory_gbs ?? 'shared',
+    storage_gb: size?.storage_gb,
     created,
     replicas: ha_replicas.replica_count,
     uses: metrics,

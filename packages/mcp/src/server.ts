@@ -5,6 +5,7 @@ import { addDatabaseTools } from './tools/database.ts';
 import { addObserveTools } from './tools/observe.ts';
 import { addOperationTools } from './tools/operations.ts';
 import { addProjectTools } from './tools/project.ts';
+import { addPurgeTool } from './tools/purge.ts';
 import { addServiceTools } from './tools/services.ts';
 
 const INSTRUCTIONS = `Howdah is a PostgreSQL cloud. A service is a PostgreSQL server with a database tsdb and a user tsdbadmin.
@@ -15,7 +16,7 @@ Tools that end sessions or data want confirm: the service's name. Services tagge
 /** A server with all tools; one for each connection or request. */
 export function createMcpServer(cloud: Cloud): McpServer {
   const server = new McpServer({ name: 'howdah', version: '0.1.0' }, { instructions: INSTRUCTIONS });
-  for (const add of [addProjectTools, addServiceTools, addBackupTools, addOperationTools, addObserveTools, addDatabaseTools])
+  for (const add of [addProjectTools, addServiceTools, addPurgeTool, addBackupTools, addOperationTools, addObserveTools, addDatabaseTools])
     add(server, cloud);
   return server;
 }

@@ -3,7 +3,7 @@ import { DryRunError } from '@howdah/client';
 import { makeVisible, visibleJson } from '@howdah/contract';
 import { fromJsonSchema, type CallToolResult, type McpServer, type ToolAnnotations } from '@modelcontextprotocol/server';
 import { Type, type Static, type TObject } from 'typebox';
-import { explain } from './problem.ts';
+import { explain, Problem } from './problem.ts';
 
 /** What a tool answers: a line for people, and the same and more for programs. */
 export type Told = { summary: string; data: Record<string, unknown> };
@@ -98,3 +98,15 @@ export const WAIT_SECONDS = 45;
 
 /** The name again, so that nothing is ended by a slip. */
 export const confirm = Type.String({ description: "the service's name, exactly, to say that you mean this one; ask the user before" });
+
+/** What confirm names: a service, or a deleted one. */
+export type Confirmable = { name: string; metadata: { environment: string } };
+
+/** @throws Problem unless the name was repeated */
+export function confirmed<T extends Confirmable>(found: T, echo: string): T {
+  if (echo === found.name) return found;
+  throw new Problem(
+    `confirm: found ${JSON.stringify(echo)}; the service is named ${JSON.stringify(found.name)}${found.metadata.environment === 'PROD' ? ', and is PROD' : ''}`,
+    'make sure with the user that it is this service, then call again with confirm set to its name',
+  );
+}

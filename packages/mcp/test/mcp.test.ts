@@ -107,7 +107,8 @@ const READS = [
   'db_schema',
   'db_query',
 ];
-const DESTROYS = ['stop_service', 'delete_service'];
+const ENDS = ['stop_service', 'delete_service'];
+const DESTROYS = [...ENDS, 'purge_service'];
 const CHANGES = [
   'create_service',
   'fork_service',
@@ -238,6 +239,37 @@ test('no fork is left of statements on forks', async () => {
   await expect.poll(async () => (await withStdio(({ call }) => call('list_services'))).text, { timeout: 100_000 }).not.toContain('-query');
 });
 
+test('storage is set at creation and resized without a restart; purge removes a service, or a deleted one, for good', async () => {
+  await withHttp(cloud.key, async ({ call }) => {
+    const made = await call('create_service', { name: 'purged', service_type: 'POSTGRES', storage_gb: 3, environment: 'PROD' });
+    expect(made.data).toMatchObject({ status: 'READY', storage_gb: 3 });
+    expect((await call('resize_service', { service: 'purged', storage_gb: 4, dry_run: true })).data).toMatchObject({
+      operation: { steps: ['reload configuration'] },
+    });
+    expect((await call('resize_service', { service: 'purged' })).data).toMatchObject({ code: 'REFUSED' });
+    expect((await call('resize_service', { service: 'purged', storage_gb: 4 })).data).toMatchObject({ status: 'READY', storage_gb: 4 });
+
+    const id = made.data['service_id'];
+    expect((await call('purge_service', { service: 'purged', confirm: 'shop' })).data).toMatchObject({ code: 'REFUSED' });
+    await call('delete_service', { service: 'purged', confirm: 'purged' });
+    const { text } = await call('list_services', { deleted: true });
+    expect(text).toContain('restorable_until');
+    expect((await call('purge_service', { service: 'purged', confirm: 'purged', dry_run: true })).data).toMatchObject({
+      dry_run: true,
+      operation: { kind: 'delete' },
+    });
+    expect((await call('purge_service', { service: 'purged', confirm: 'purged' })).data).toMatchObject({ service_id: id });
+    expect((await call('restore_service', { service_id: id })).data).toMatchObject({ code: 'NOT_FOUND' });
+
+    const living = await call('create_service', { name: 'living', service_type: 'POSTGRES' });
+    expect((await call('purge_service', { service: 'living', confirm: 'living' })).failed).toBe(false);
+    await expect
+      .poll(async () => (await call('get_service', { service: living.data['service_id'] })).data, { timeout: 100_000 })
+      .toMatchObject({ code: 'NOT_FOUND' });
+    expect((await call('list_services', { deleted: true })).text).not.toContain('living');
+  });
+});
+
 test('a dry run says what would be done and does nothing; the same key makes a call once', async () => {
   await withHttp(keys.developer, async ({ call }) => {
     const dry = await call('create_service', { name: 'never', dry_run: true });
@@ -276,7 +308,11 @@ test('keys limit the tools as they limit the API', async () => {
   });
   await cloud.request('POST', `/services/${await idOf('shop')}/setEnvironment`, { environment: 'PROD' });
   await withHttp(keys.developer, async ({ call }) => {
-    for (const name of DESTROYS)
+    expect((await call('purge_service', { service: 'shop', confirm: 'shop' })).data).toMatchObject({
+      code: 'FORBIDDEN',
+      message: expect.stringContaining('admin'),
+    });
+    for (const name of ENDS)
       expect((await call(name, { service: 'shop', confirm: 'shop' })).data, name).toMatchObject({
         code: 'FORBIDDEN',
         message: expect.stringContaining('PROD'),

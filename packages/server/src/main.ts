@@ -229,6 +229,7 @@ async function assemble(
       events,
       replicaSets: createReplicaSetCalls(store, region),
       caPem: authority.certificatePem,
+      undeleteMs: config.undeleteMs,
       doctor: shared(() => doctor(config.home, config.uidRange)),
       notReady: async () =>
         await store.pool.query('select 1').then(

@@ -63,6 +63,7 @@ async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> 
       events: createEventHub(store),
       replicaSets: createReplicaSetCalls(store, region),
       caPem: '',
+      undeleteMs: 86_400_000,
       notReady: async () => null,
       doctor: async () => [],
     },

@@ -360,3 +360,24 @@ test('purge takes an admin key, and the name of what is PROD', async () => {
     ...each('PROD none', 401),
   });
 });
+
+test('restrictions of a key are reported, and which key created a service', async () => {
+  const info = async (caller: CallerKind): Promise<object> =>
+    Object(JSON.parse((await call('GET', '/auth/info', authorization.get(caller) ?? null)).text)).api_key;
+  expect(await info('developer')).toMatchObject({ role: 'developer', fork_only: false, dry_run_only: false });
+  expect(await info('forkOnly')).toMatchObject({ fork_only: true, dry_run_only: false });
+  expect(await info('dryRunOnly')).toMatchObject({ fork_only: false, dry_run_only: true });
+  const path = `/projects/${OURS}/services/${things['service_id']?.ours}`;
+  const { public_key: admin } = Object(await info('admin'));
+  const shown = await call('GET', path, authorization.get('viewer') ?? null);
+  expect(JSON.parse(shown.text)).toMatchObject({ created_by: admin });
+});
+
+test('a dry run of a resize lists a restart only if the size changes', async () => {
+  const path = `/projects/${OURS}/services/${things['service_id']?.ours}/resize?dry_run=true`;
+  const steps = async (body: object): Promise<unknown> =>
+    Object(JSON.parse((await call('POST', path, authorization.get('admin') ?? null, body)).text)).operation?.steps;
+  expect(await steps({ storage_gb: 20 })).toEqual(['reload configuration']);
+  expect(await steps({ storage_gb: 20, cpu_millis: 1000 })).toContain('stop PostgreSQL');
+  expect(await steps({ cpu_millis: 1000 })).toContain('stop PostgreSQL');
+});

@@ -4,7 +4,7 @@ import { ADDONS, ENVIRONMENTS, SERVICE_TYPES, type ServiceType } from '@howdah/c
 import { Option, type Command } from 'commander';
 import { endpointOf, placeOf, poolerOf, urlOf } from '../address.ts';
 import { countOf, given, listOf, noun, oneOf, verb, type Changing, type Destroying, type Printing, type Waiting } from '../command.ts';
-import { confirm, readSecret } from '../confirm.ts';
+import { confirm, confirmName, readSecret } from '../confirm.ts';
 import { answered, connect, findCa, type Connection } from '../connection.ts';
 import { exitOf, Failure } from '../exit.ts';
 import { findDeleted, findPath, findService, findVpc, ofProject, pathOf, readService } from '../find.ts';
@@ -304,16 +304,16 @@ function addEnds(service: Command): void {
   });
 
   verb(service, 'purge <service>', {
-    does: 'Remove a service, or a deleted one, for good: its disk space is free at once. Takes an admin key; asks first, on a terminal.',
-    example: 'howdah service purge orders --yes --confirm orders',
+    does: 'Remove a service, or a deleted one, for good: its disk space is free at once. Takes an admin key; asks for the name, on a terminal.',
+    example: 'howdah service purge orders --confirm orders',
     takes: ['dryRun', 'wait', 'yes'],
   })
-    .option('--confirm <name>', 'the name of the service, without which a PROD service is not purged')
+    .option('--confirm <name>', 'the name of the service: nothing is asked; without the name a PROD service is not purged')
     .action(async (wanted: string, options: Omit<Waiting, 'output'> & Destroying & { confirm?: string }) => {
       const connection = await connect(options);
-      const { service_id: id, name } = await findLivingOrDeleted(connection, wanted);
-      await confirm(`Remove the service ${name} (${id}) with all its data, so that nobody can restore it?`, options);
-      const query = { purge: 'true' as const, ...given('confirm', options.confirm) };
+      const { service_id: id, name, environment } = await findAlsoDeleted(connection, wanted);
+      const confirmed = await confirmName(`the ${environment} service ${name} (${id}) with all its data`, name, options);
+      const query = { purge: 'true' as const, ...given('confirm', confirmed) };
       const params = { ...pathOf(connection, id), query };
       const { response } = await connection.client.DELETE('/projects/{project_id}/services/{service_id}', { params });
       await follow(connection, response, options);
@@ -322,9 +322,13 @@ function addEnds(service: Command): void {
 }
 
 /** A service, or one that is deleted and can be restored. */
-async function findLivingOrDeleted(connection: Connection, wanted: string): Promise<Pick<Service, 'service_id' | 'name'>> {
+async function findAlsoDeleted(
+  connection: Connection,
+  wanted: string,
+): Promise<Pick<Schemas['DeletedService'], 'service_id' | 'name' | 'environment'>> {
   try {
-    return await findService(connection, wanted);
+    const { service_id, name, metadata } = await findService(connection, wanted);
+    return { service_id, name, environment: metadata.environment };
   } catch (error) {
     if (exitOf(error) !== 'notFound') throw error;
     return findDeleted(connection, wanted);

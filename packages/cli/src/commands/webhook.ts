@@ -15,6 +15,7 @@ const TYPES: readonly EventType[] = [
   'service.status',
   'service.warnings',
   'service.vpc',
+  'service.purged',
   'operation.started',
   'operation.step',
   'operation.failing',

@@ -1302,6 +1302,8 @@ export interface components {
              * @description when the create was accepted
              */
             created: string;
+            /** @description public key of the caller who created or forked it */
+            created_by?: string;
             endpoint: components["schemas"]["Endpoint"];
             connection_pooler?: components["schemas"]["ConnectionPooler"];
             vpc_endpoint?: components["schemas"]["VpcEndpoint"];
@@ -1867,6 +1869,10 @@ export interface components {
                  * @enum {string}
                  */
                 role: "admin" | "developer" | "viewer";
+                /** @description whether it changes only forks that it made */
+                fork_only?: boolean;
+                /** @description whether each change that it asks for is a dry run */
+                dry_run_only?: boolean;
                 /**
                  * Format: date-time
                  * @description when the key was made
@@ -1891,6 +1897,10 @@ export interface components {
                  * @enum {string}
                  */
                 role: "admin" | "developer" | "viewer";
+                /** @description whether it changes only forks that it made */
+                fork_only?: boolean;
+                /** @description whether each change that it asks for is a dry run */
+                dry_run_only?: boolean;
                 /**
                  * Format: date-time
                  * @description when the key was made
@@ -2054,11 +2064,18 @@ export interface components {
             service_type: "TIMESCALEDB" | "POSTGRES" | "VECTOR";
             /** @enum {string} */
             environment: "DEV" | "PROD";
+            /** @description public key of the caller who created or forked it */
+            created_by?: string;
             /**
              * Format: date-time
              * @description when it was
              */
             deleted: string;
+            /**
+             * Format: date-time
+             * @description its data is removed then, or earlier when the disk is nearly full
+             */
+            restorable_until?: string;
         };
     };
     responses: never;

@@ -22,7 +22,7 @@ const LIFETIMES = { '0': 'never', '1': 'in a day', '7': 'in a week', '30': 'in 3
 export function Keys() {
   const me = useMe();
   const keys = useQuery({ ...keysQuery(me.project.id), refetchInterval: 10_000 });
-  const why = denialOfKeys(me.role);
+  const why = denialOfKeys(me);
   return (
     <>
       <PageHead title="Keys" about="Who may do what by the API. A key is shown once; a revoked one is refused at once, everywhere." />

@@ -1,15 +1,24 @@
 import type { Schemas } from '@howdah/client';
+import { STORAGE_GB } from '@howdah/contract/sizes';
 import type { McpServer } from '@modelcontextprotocol/server';
 import { Type } from 'typebox';
 import { body, connectionString, describe, findService, pathOf, settle, type Cloud, type Service } from '../cloud.ts';
 import { Problem } from '../problem.ts';
-import { addTool, askedAs, changing, closed, confirm, service, wait, WAIT_SECONDS, type Told } from '../tool.ts';
+import { addTool, askedAs, changing, closed, confirm, confirmed, service, wait, WAIT_SECONDS, type Told } from '../tool.ts';
 
 const STATUSES = ['READY', 'PAUSED', 'UNSTABLE', 'QUEUED', 'CONFIGURING', 'PAUSING', 'RESUMING', 'UPGRADING', 'DELETING'] as const;
 const size = {
   cpu_millis: Type.Optional(Type.Integer({ minimum: 1, description: 'thousandths of a core; list_regions shows the sizes' })),
   memory_gbs: Type.Optional(Type.Integer({ minimum: 1, description: 'gigabytes; follows from cpu_millis' })),
+  storage_gb: Type.Optional(
+    Type.Integer({
+      minimum: STORAGE_GB.min,
+      maximum: STORAGE_GB.max,
+      description: 'gigabytes of disk for each of its servers; default: 5 for each of memory, 10 at least, and for a fork as its parent',
+    }),
+  ),
 };
+type Size = Pick<Schemas['CreateService'], 'storage_gb'> & { cpu_millis?: number; memory_gbs?: number };
 const name = Type.String({ minLength: 1, maxLength: 128 });
 
 export function addServiceTools(server: McpServer, cloud: Cloud): void {
@@ -83,13 +92,13 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
       ),
     },
     async (args, signal) => {
-      const { name: wanted, service_type, cpu_millis, memory_gbs, environment, wait_seconds = WAIT_SECONDS } = args;
+      const { name: wanted, service_type, environment, wait_seconds = WAIT_SECONDS } = args;
       const { data, response } = await client.POST('/projects/{project_id}/services', {
         params: { path: { project_id: await projectId() }, ...askedAs(args) },
         body: {
           name: wanted,
           ...(service_type === undefined ? {} : { service_type }),
-          ...sizeIn(cpu_millis, memory_gbs),
+          ...sizeIn(args),
           ...(environment === undefined ? {} : { environment_tag: environment }),
         },
         signal,
@@ -125,7 +134,7 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
       ),
     },
     async (args, signal) => {
-      const { strategy = 'NOW', target_time, name: wanted, cpu_millis, memory_gbs, wait_seconds = WAIT_SECONDS } = args;
+      const { strategy = 'NOW', target_time, name: wanted, wait_seconds = WAIT_SECONDS } = args;
       const parent = await findService(cloud, args.service);
       const { data, response } = await client.POST('/projects/{project_id}/services/{service_id}/forkService', {
         params: { path: pathOf(parent), ...askedAs(args) },
@@ -133,7 +142,7 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
           fork_strategy: strategy,
           ...(target_time === undefined ? {} : { target_time }),
           ...(wanted === undefined ? {} : { name: wanted }),
-          ...sizeIn(cpu_millis, memory_gbs),
+          ...sizeIn(args),
         },
         signal,
       });
@@ -186,17 +195,17 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
     {
       title: 'Resize a service',
       description:
-        'Gives a service another size. It restarts: its sessions end, new ones wait about a second. Look at get_metrics first whether it needs more.',
+        'Gives a service another size. With cpu_millis or memory_gbs it restarts: its sessions end, new ones wait about a second. storage_gb alone needs no restart. Look at get_service and get_metrics first whether it needs more.',
       kind: 'change',
       input: Type.Object({ service, ...size, ...wait, ...changing }, closed),
     },
     async (args, signal) => {
       const found = await findService(cloud, args.service);
-      if (args.cpu_millis === undefined && args.memory_gbs === undefined)
-        throw new Problem('cpu_millis, memory_gbs: both missing', 'send one of them; list_regions shows the sizes');
+      if (Object.keys(sizeIn(args)).length === 0)
+        throw new Problem('cpu_millis, memory_gbs, storage_gb: all missing', 'send one of them; list_regions shows the sizes');
       const { data, response } = await client.POST('/projects/{project_id}/services/{service_id}/resize', {
         params: { path: pathOf(found), ...askedAs(args) },
-        body: sizeIn(args.cpu_millis, args.memory_gbs),
+        body: sizeIn(args),
         signal,
       });
       return became(
@@ -259,21 +268,13 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
   );
 }
 
-/** In requests sizes are numbers or digits; undefined: left to the API. */
-function sizeIn(
-  cpu_millis: number | undefined,
-  memory_gbs: number | undefined,
-): Pick<Schemas['CreateService'], 'cpu_millis' | 'memory_gbs'> {
-  return { ...(cpu_millis === undefined ? {} : { cpu_millis }), ...(memory_gbs === undefined ? {} : { memory_gbs }) };
-}
-
-/** @throws Problem unless the name was repeated */
-function confirmed(found: Service, echo: string): Service {
-  if (echo === found.name) return found;
-  throw new Problem(
-    `confirm: found ${JSON.stringify(echo)}; the service is named ${JSON.stringify(found.name)}${found.metadata.environment === 'PROD' ? ', and is PROD' : ''}`,
-    'make sure with the user that it is this service, then call again with confirm set to its name',
-  );
+/** The size in a request, without what is left to the API. */
+function sizeIn({ cpu_millis, memory_gbs, storage_gb }: Size): Size {
+  return {
+    ...(cpu_millis === undefined ? {} : { cpu_millis }),
+    ...(memory_gbs === undefined ? {} : { memory_gbs }),
+    ...(storage_gb === undefined ? {} : { storage_gb }),
+  };
 }
 
 function about(found: Service): Told {

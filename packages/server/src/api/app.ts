@@ -66,6 +66,8 @@ export type ApiContext = {
   replicaSets: ReplicaSetCalls;
   /** The certificate of our CA. */
   caPem: string;
+  /** For how long a deleted service can be restored. */
+  undeleteMs: number;
   /** Looks the machine over. */
   doctor: () => Promise<Finding[]>;
   /** Whether the control plane does its work; null when it does, else why not. */

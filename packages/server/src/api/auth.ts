@@ -1,5 +1,15 @@
 /** Who asks, and whether they may: key, then project, then resource. Bodies are not even read before that. */
-import { ApiError, denial, isId, permissionOf, PERMISSIONS, type Permission } from '@howdah/contract';
+import {
+  ApiError,
+  denial,
+  denialOfDryRunOnly,
+  denialOfForkOnly,
+  isId,
+  permissionOf,
+  PURGE,
+  type KeyFacts,
+  type Permission,
+} from '@howdah/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isSecret } from '../secret.ts';
 import { peeringNotFound } from '../services/peerings.ts';
@@ -114,13 +124,10 @@ export function createGuard(
     }
     // What would be ended is looked at in the transaction that ends it (services/permissions.ts).
     const purges = config.purges === true && asksForPurge(request.query);
-    const denied = denial(key.role, purges ? PERMISSIONS.admin : permission);
+    const denied = denial(key.role, purges ? PURGE : permission);
     if (denied !== null) throw new ApiError('FORBIDDEN', denied);
-    if (key.dry_run_only && permission.dryRunOnly === 'never')
-      throw new ApiError(
-        'FORBIDDEN',
-        'this key is dry_run_only: it only asks what would be done. It reads nothing of what is in a database and makes no links or sessions; use a key without dry_run_only',
-      );
+    const withoutDryRun = permission.dryRunOnly === 'never' ? denialOfDryRunOnly(factsOf(key), permission) : null;
+    if (withoutDryRun !== null) throw new ApiError('FORBIDDEN', withoutDryRun);
     if (permission.changes) await beginChange(store, request, session?.token ?? presented?.secretKey ?? '');
     refuseChange(request, reply);
     // What was answered before is answered again, whatever has become of the service since.
@@ -138,16 +145,13 @@ export function createGuard(
       if (setId !== undefined && (await readingSet)?.parent_id !== serviceId) throw replicaSetNotFound(setId);
       request.service = service;
     }
-    if (permission.forkOnly === 'ownForks' && key.fork_only && service?.created_by !== key.key)
-      throw new ApiError(
-        'FORBIDDEN',
-        permission.changes
-          ? 'this key is fork_only: it reads, forks, and changes nothing but forks that it made'
-          : 'this key is fork_only: it sees the data of forks that it made only; fork the service first (POST …/forkService)',
-      );
+    const notItsFork = denialOfForkOnly(factsOf(key), permission, service?.created_by ?? null);
+    if (notItsFork !== null) throw new ApiError('FORBIDDEN', notItsFork);
     if (vpcId !== undefined) await findVpcIn(store, request, vpcId, peeringId);
   };
 }
+
+const factsOf = ({ key, role, fork_only, dry_run_only }: KeyRow): KeyFacts => ({ public_key: key, role, fork_only, dry_run_only });
 
 /** The schema of the route refuses all but true and false. */
 function asksForPurge(query: unknown): boolean {

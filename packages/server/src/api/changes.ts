@@ -91,7 +91,7 @@ export function answerDryRun(reply: FastifyReply, { planned }: DryRun, engine: E
         : {
             kind: planned.kind,
             service_id: planned.kind === 'create' || planned.kind === 'fork' ? null : planned.spec.id,
-            steps: engine.plan(planned.kind, planned.spec, planned.running),
+            steps: engine.plan(planned.kind, planned.spec, planned.running, planned.keepsSize),
           },
   };
   void reply.header('Dry-Run', 'true');

@@ -242,8 +242,13 @@ export interface Engine {
   portIsFree(port: number): Promise<boolean>;
   /** Whether the process of a service is there: a cheap look, for many services at a time. */
   runs(id: string): Promise<boolean>;
-  /** The steps of a change when nothing is in the way. @param running whether its server runs already */
-  plan(kind: OperationKind, spec: ServiceSpec, running: boolean): string[];
+  /**
+   * The steps of a change when nothing is in the way.
+   *
+   * @param running whether its server runs already
+   * @param keepsSize whether a resize changes nothing but the storage quota
+   */
+  plan(kind: OperationKind, spec: ServiceSpec, running: boolean, keepsSize: boolean): string[];
   /** One step toward the spec. */
   converge(spec: ServiceSpec, begin: BeginStep): Promise<Verdict>;
   /** One step toward nothing of the service being left; settled when nothing is. @param parent of a read replica set, whom it follows */

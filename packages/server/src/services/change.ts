@@ -35,6 +35,8 @@ export type Outcome = {
   doc?: string;
   /** The answer's body in words, in place of `doc`. */
   message?: string;
+  /** Whether CPU and memory stay as they are: a resize of the storage quota alone restarts nothing. */
+  keepsSize?: boolean;
   /** Told once: goes into the document of the answer. */
   initialPassword?: string;
 };
@@ -50,7 +52,7 @@ export class AnsweredBefore extends Error {
 }
 
 /** What a change would begin. `spec`: the service as it would be; `running`: whether its server runs already, a spare's too. */
-export type Planned = { kind: OperationKind; spec: ServiceSpec; running: boolean };
+export type Planned = { kind: OperationKind; spec: ServiceSpec; running: boolean; keepsSize: boolean };
 
 /** Thrown in place of an answer when the caller asked what would be done: everything was taken back. */
 export class DryRun extends Error {
@@ -86,9 +88,9 @@ export async function amendAnswer(store: Store, { once }: Caller, outcome: Outco
   if (once !== null) await keepAnswer(store.db, once, once.seal(outcome));
 }
 
-async function plannedBy(tx: Tx, { operationId }: Outcome): Promise<Planned | null> {
+async function plannedBy(tx: Tx, { operationId, keepsSize = false }: Outcome): Promise<Planned | null> {
   const operation = operationId === null ? null : await readOperation(tx, operationId);
   const locked = operation === null ? null : await lockService(tx, operation.service_id);
   if (operation === null || locked === null) return null;
-  return { kind: operation.kind, spec: specOf(locked.service), running: locked.service.reachable };
+  return { kind: operation.kind, spec: specOf(locked.service), running: locked.service.reachable, keepsSize };
 }

@@ -320,7 +320,7 @@ export function createServices(store: Store, region: Region) {
       const next = await beginOperation(tx, service, kind, caller, operation);
       const row = await changeService(tx, service, { ...changed, attempt: 0 }, next);
       await makeDue(tx, id);
-      return { doc: row.doc, operationId: next.id };
+      return { doc: row.doc, operationId: next.id, keepsSize: sameSize(sizeOf(service), sizeOf(row)) };
     });
 
   /** A change that needs no engine: done when it is answered, whatever else is under way. */

@@ -145,7 +145,7 @@ async function positionOfLast(pool: Pool, name: string, page: string, values: un
 export async function listDeleted(db: Db, projectId: string) {
   return db
     .selectFrom('services')
-    .select(['id', 'name', 'service_type', 'environment', 'deleted_at'])
+    .select(['id', 'name', 'service_type', 'environment', 'created_by', 'deleted_at'])
     .where('project_id', '=', projectId)
     .where('parent_id', 'is', null)
     .where('deleted_at', 'is not', null)
@@ -428,6 +428,7 @@ export function documentOf(row: ServiceRow): Service {
     status: row.status,
     region_code: row.region_code,
     created: row.created.toISOString(),
+    ...(row.created_by === null ? {} : { created_by: row.created_by }),
     endpoint: { host: row.host, port: row.port },
     ...(pooler === null ? {} : { connection_pooler: { endpoint: { host: row.host, port: pooler.port } } }),
     ...(vpcEndpoint === null ? {} : { vpc_endpoint: vpcEndpoint, vpcEndpoint }),

@@ -16,6 +16,8 @@ export function authRoutes(api: App, sessions: Sessions): void {
         public_key: key.key,
         name: key.name,
         role: key.role,
+        fork_only: key.fork_only,
+        dry_run_only: key.dry_run_only,
         created: key.created.toISOString(),
         project: { id: key.project_id, name: key.project_name, plan_type: 'self-hosted' },
         issuing_user: OWNER,

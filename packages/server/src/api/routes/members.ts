@@ -4,7 +4,7 @@ import { listDeleted } from '../../store/services.ts';
 import type { ApiContext, App } from '../app.ts';
 
 /** What a service consists of, and what is left of those that were deleted. */
-export function memberRoutes(api: App, { store, services }: ApiContext): void {
+export function memberRoutes(api: App, { store, services, undeleteMs }: ApiContext): void {
   api.get(
     '/projects/:project_id/services/:service_id/members',
     {
@@ -31,13 +31,21 @@ export function memberRoutes(api: App, { store, services }: ApiContext): void {
         response: { 200: Type.Array(Ref(DeletedServiceSchema)) },
       },
     },
-    async (request) =>
-      (await listDeleted(store.db, request.key.project_id)).map(({ id, name, service_type, environment, deleted_at }) => ({
-        service_id: id,
-        name,
-        service_type,
-        environment,
-        deleted: new Date(deleted_at ?? 0).toISOString(),
-      })),
+    async (request) => (await listDeleted(store.db, request.key.project_id)).map((row) => deletedDocument(row, undeleteMs)),
   );
+}
+
+type DeletedRow = Awaited<ReturnType<typeof listDeleted>>[number];
+
+function deletedDocument({ id, name, service_type, environment, created_by, deleted_at }: DeletedRow, undeleteMs: number) {
+  const deletedMs = deleted_at?.getTime() ?? 0;
+  return {
+    service_id: id,
+    name,
+    service_type,
+    environment,
+    ...(created_by === null ? {} : { created_by }),
+    deleted: new Date(deletedMs).toISOString(),
+    restorable_until: new Date(deletedMs + undeleteMs).toISOString(),
+  };
 }

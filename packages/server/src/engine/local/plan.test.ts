@@ -47,6 +47,11 @@ test.each([
   expect(planOf(kind, { ...SPEC, ...more }, running)).toEqual(steps);
 });
 
+test('a resize that keeps the size reloads the configuration, without a restart', () => {
+  expect(planOf('resize', SPEC, true, true)).toEqual(['reload configuration']);
+  expect(planOf('resize', { ...SPEC, power: 'paused' }, false, true)).toEqual([]);
+});
+
 test('every kind of operation has a plan', () => {
   for (const kind of OPERATION_KINDS) expect(Array.isArray(planOf(kind, SPEC, true)), kind).toBe(true);
 });

@@ -4,8 +4,11 @@ import type { Member, ServiceSpec } from '../engine.ts';
 import { haStepName } from './decide-ha.ts';
 import { STEP_NAME } from './decide.ts';
 
-/** @param running whether its server runs already; of one that is to be made: whether a spare becomes it */
-export function planOf(kind: OperationKind, spec: ServiceSpec, running: boolean): string[] {
+/**
+ * @param running whether its server runs already; of one that is to be made: whether a spare becomes it
+ * @param keepsSize whether a resize changes nothing but the storage quota, for which no server restarts
+ */
+export function planOf(kind: OperationKind, spec: ServiceSpec, running: boolean, keepsSize = false): string[] {
   const pooler = spec.pooler === null ? [] : [STEP_NAME.startPooler];
   if (spec.set !== null) return planOfSet(kind, spec, spec.set.nodes, pooler);
   const start = [STEP_NAME.start, ...pooler];
@@ -26,6 +29,7 @@ export function planOf(kind: OperationKind, spec: ServiceSpec, running: boolean)
     case 'delete':
       return running ? [...(spec.pooler === null ? [] : [STEP_NAME.stopPooler]), STEP_NAME.stop] : [];
     case 'resize':
+      if (keepsSize) return spec.power === 'running' ? [STEP_NAME.reload] : [];
       return spec.power === 'running' ? [STEP_NAME.stop, STEP_NAME.writeFiles, STEP_NAME.start] : [];
     case 'enablePooler':
       return spec.power === 'running' ? pooler : [];
