@@ -32,6 +32,7 @@ export class UnsafeEntry extends Error {}
 const { O_RDONLY, O_RDWR, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
 /** Linux: only the place, no access to what stands there (open(2)); Node has no name for it. */
 const O_PATH = 0o10000000;
+const IS_ROOT = process.getuid?.() === 0;
 const HAS_PROC = process.platform === 'linux' && existsSync('/proc/self/fd');
 /** Whether whoever misleads us gains something by it. */
 const isPrivileged = (): boolean => process.geteuid?.() === 0;
@@ -466,8 +467,9 @@ export async function copyInto(from: string, to: string, owner: FileOwner | null
         async (target) => {
           if (HAS_PROC) await copyFile(pathOfOpen(source.fd, from), pathOfOpen(target.fd, to), constants.COPYFILE_FICLONE);
           else await target.writeFile(await source.readFile());
-          // Not the mode of what was copied.
+          // Neither the mode of the source nor its owner, which libuv copies from version 1.49 on.
           await target.chmod(0o600);
+          if (IS_ROOT) await target.chown(owner?.uid ?? 0, owner?.gid ?? 0);
           if (durable) await target.sync();
         },
         durable,
