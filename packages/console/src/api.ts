@@ -10,6 +10,7 @@ export type Member = Schemas['Member'];
 export type Region = Schemas['Region'];
 export type Backups = Schemas['Backups'];
 export type LogEntry = Schemas['ServiceLogs']['entries'][number];
+export type DeletedService = Schemas['DeletedService'];
 export type Me = Schemas['AuthInfo']['api_key'];
 
 export const BASE = '/public/api/v1';
@@ -180,7 +181,7 @@ export function serviceCalls(project: string, id: string) {
   return {
     start: () => client.POST(`${at}/start`, { params }),
     stop: () => client.POST(`${at}/stop`, { params }),
-    resize: (cpuMillis: number) => client.POST(`${at}/resize`, { params, body: { cpu_millis: String(cpuMillis) } }),
+    resize: (body: Schemas['ResizeInput']) => client.POST(`${at}/resize`, { params, body }),
     rename: (name: string) => client.POST(`${at}/rename`, { params, body: { name } }),
     setEnvironment: (environment: 'DEV' | 'PROD') => client.POST(`${at}/setEnvironment`, { params, body: { environment } }),
     updatePassword: (password: string) => client.POST(`${at}/updatePassword`, { params, body: { password } }),
@@ -193,6 +194,7 @@ export function serviceCalls(project: string, id: string) {
     fork: (request: Schemas['ForkService']) => made(client.POST(`${at}/forkService`, { params, body: request })),
     restore: () => client.POST(`${at}/restore`, { params }),
     delete: () => client.DELETE(at, { params }),
+    purge: (name: string) => client.DELETE(at, { params: { ...params, query: { purge: 'true', confirm: name } } }),
   };
 }
 

@@ -23,6 +23,7 @@ const TOLD: Readonly<Record<EventType, true>> = {
   'operation.step': true,
   'operation.failing': true,
   'operation.finished': true,
+  'disk.reserve': true,
   'vpc.status': true,
   'peering.status': true,
 };

@@ -34,3 +34,9 @@ export function ago(iso: string, nowMs = Date.now()): string {
   if (ms < 5000) return 'just now';
   return `${ms < 60_000 ? `${Math.round(ms / 1000)} s` : duration(ms)} ago`;
 }
+
+/** "in 3 min". */
+export function ahead(iso: string, nowMs = Date.now()): string {
+  const ms = Date.parse(iso) - nowMs;
+  return ms < 60_000 ? 'in a moment' : `in ${duration(ms)}`;
+}

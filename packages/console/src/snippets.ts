@@ -65,6 +65,7 @@ export function cliOf({
   environment_tag: tag,
   enable_pooler: pooler,
   vpc_id: vpc,
+  storage_gb: storage,
 }: Schemas['CreateService']): string {
   const options = [
     `--name ${shellQuoted(name)}`,
@@ -76,6 +77,7 @@ export function cliOf({
     tag === undefined ? null : `--environment ${tag}`,
     pooler === true ? '--pooler' : null,
     vpc === undefined ? null : `--vpc ${vpc}`,
+    storage === undefined ? null : `--storage-gb ${storage}`,
   ];
   return ['howdah service create', ...options.filter((option) => option !== null)].join(' \\\n  ');
 }

@@ -294,6 +294,83 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.getByText('Paused', { exact: true }).waitFor();
   });
 
+  test('storage is chosen at creation and resized without a restart, beside what is used', async () => {
+    const { page } = await enter();
+    await page.goto('/create');
+    await page.getByRole('textbox', { name: 'Name' }).fill('with storage');
+    const storage = page.getByRole('textbox', { name: 'Storage in GB' });
+    expect(await storage.inputValue()).toBe('10 GB');
+    await storage.fill('20');
+    await eventually(() => page.getByRole('region', { name: 'command' }).textContent()).toContain('--storage-gb 20');
+    await page.getByRole('button', { name: 'Create with storage' }).click();
+    await page.getByRole('heading', { level: 1, name: 'with storage' }).waitFor();
+    await page.getByText('Ready', { exact: true }).waitFor();
+    await page
+      .getByText(/of 20 GB/)
+      .first()
+      .waitFor();
+
+    await page.getByRole('navigation', { name: 'Service' }).getByRole('link', { name: 'Settings' }).click();
+    const size = page.getByRole('region', { name: 'Size' });
+    await size.getByText(/\d+ MB of 20 GB are used/).waitFor();
+    const resize = size.getByRole('button', { name: 'Resize' });
+    expect(await resize.getAttribute('aria-disabled')).toBe('true');
+    await size.getByText('The server restarts').waitFor();
+    await size.getByRole('textbox', { name: 'New storage in GB' }).fill('30');
+    await size.getByText('without a restart').waitFor();
+    await resize.click();
+    await size.getByText(/of 30 GB are used/).waitFor();
+    const services = (await installation.request('GET', '/services')).body;
+    const made = Array.isArray(services) ? services.find(({ name }) => name === 'with storage') : undefined;
+    await eventually(async () => (await installation.operations(made.service_id)).map(({ kind, status }) => `${kind} ${status}`)).toContain(
+      'resize succeeded',
+    );
+    const [resized] = await installation.operations(made.service_id);
+    expect(resized?.steps.map(({ name }) => name)).not.toContain('stop PostgreSQL');
+  });
+
+  test('a deleted service is purged by an admin key, once its name is typed; other keys are told why not', async () => {
+    const service = await installation.create({ name: 'not wanted', addons: [] });
+    await installation.request('DELETE', `/services/${service.service_id}`);
+    const { page } = await enter();
+    await page.goto('/project/deleted');
+    const row = page.getByRole('row').filter({ hasText: 'not wanted' });
+    await row.getByText(/^in (23|24) h$/).waitFor();
+
+    const { data: key } = await installation.client.POST('/projects/{project_id}/keys', {
+      params: { path: { project_id: installation.projectId } },
+      body: { name: 'forks', role: 'developer', fork_only: true },
+    });
+    const other = await openWindow(browser, installation);
+    other.page.setDefaultTimeout(PATIENCE_MS);
+    await logIn(other.context, { ...installation, key: `${key?.public_key}:${key?.secret_key}` });
+    await other.page.goto('/project/deleted');
+    const seen = other.page.getByRole('row').filter({ hasText: 'not wanted' });
+    for (const [name, why] of [
+      ['Purge…', 'admin'],
+      ['Restore', 'fork_only'],
+    ] as const) {
+      await seen.getByRole('button', { name }).hover({ force: true });
+      await other.page.getByRole('tooltip').filter({ hasText: why }).waitFor();
+      expect(await seen.getByRole('button', { name }).getAttribute('aria-disabled')).toBe('true');
+    }
+    await other.page.goto('/create');
+    await other.page.getByRole('textbox', { name: 'Name' }).fill('not mine to make');
+    await other.page.getByRole('button', { name: /^Create / }).hover({ force: true });
+    await other.page.getByRole('tooltip').filter({ hasText: 'fork_only' }).waitFor();
+    await other.context.close();
+
+    await row.getByRole('button', { name: 'Purge…' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Remove not wanted for good' });
+    const remove = dialog.getByRole('button', { name: 'Remove for good' });
+    await dialog.getByRole('textbox').fill('not wante');
+    expect(await remove.getAttribute('aria-disabled')).toBe('true');
+    await dialog.getByRole('textbox').fill('not wanted');
+    await remove.click();
+    await row.waitFor({ state: 'detached' });
+    expect((await installation.request('POST', `/services/${service.service_id}/restore`)).status).toBe(404);
+  });
+
   test('the control plane is lost for ten seconds: the page says so, and goes on without a reload', async () => {
     const { page } = await enter();
     await page.goto('/services');

@@ -10,7 +10,8 @@ const closed = { additionalProperties: false } as const;
 
 /**
  * What is told of. `operation.step` comes when a step begins and when it ends (`finished`), for fast ones only then. The rows of
- * packages/server/migrations/0009_events.sql and 0011_vpc_events.sql write them; service.purged comes from store/services.ts.
+ * packages/server/migrations/0009_events.sql and 0011_vpc_events.sql write them; service.purged comes from
+ * store/services.ts; disk.reserve, which only the operator's project gets, from store/events.ts.
  */
 export const EVENT_TYPES = [
   'service.status',
@@ -21,6 +22,7 @@ export const EVENT_TYPES = [
   'operation.step',
   'operation.failing',
   'operation.finished',
+  'disk.reserve',
   'vpc.status',
   'peering.status',
 ] as const;
@@ -42,7 +44,7 @@ export const EventSchema = Named(
       {
         additionalProperties: true,
         description:
-          'service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is told to leave and to go into; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message',
+          'service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is told to leave and to go into; disk.reserve: state (released: the disk was full; held: it is there again), bytes; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message',
       },
     ),
   }),

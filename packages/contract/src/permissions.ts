@@ -164,7 +164,7 @@ export function denialOfAction(role: Role, action: Action, environment: Environm
   return denial(role, permissionOfAction(action), environment);
 }
 
-/** A key, as GET /auth/info describes it. Servers before 0.2 report no restrictions. */
+/** A key, as GET /auth/info describes it. Older servers report no restrictions. */
 export type KeyFacts = { public_key: string; role: Role; fork_only?: boolean; dry_run_only?: boolean };
 
 /** Why fork_only forbids a call; null: it does not. @param createdBy the key that made the service of the call, if it has one */

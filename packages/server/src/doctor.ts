@@ -14,6 +14,9 @@ import {
   type ImagePaths,
 } from './engine/local/image.ts';
 import { probeEgress, strayTables } from './engine/local/egress.ts';
+import { RESERVE_AGAIN_PERCENT, RESERVE_RELEASE_PERCENT } from './disk.ts';
+import type { DiskUsage } from './engine/engine.ts';
+import { diskUsage, heldReserve, reserveBytes } from './engine/local/reserve.ts';
 import { findProgram, PROGRAMS, type ProgramName } from './engine/local/daemon.ts';
 import { findInstallations, installationFor, missingFor, OLDEST_MAJOR } from './engine/local/installations.ts';
 import { foreseeLimits, limitsNote } from './engine/local/limits.ts';
@@ -37,6 +40,7 @@ export async function doctor(home: string, uidRange: UidRange = DEFAULT_UID_RANG
     await mountNamespaces(namespaces),
     await isolation(namespaces, uidRange),
     ...(await disk(imagePaths(data))),
+    ...(await reserve(imagePaths(data).data)),
     { what: 'size limits', state: limits.kind === 'none' ? 'note' : 'ok', found: limitsNote(limits) },
     ...usable.map(({ version, source, bin, extensions }): Finding => ({
       what: `PostgreSQL ${version}`,
@@ -121,6 +125,26 @@ async function disk(paths: ImagePaths): Promise<Finding[]> {
   return method === 'copy'
     ? [{ what, state: 'note', found: `${place}: ${CLONE_COST.copy}`, remedy: await howToClone(directory) }, ...store]
     : [{ what, state: 'ok', found: `${place}: ${CLONE_COST[method]}` }, ...store];
+}
+
+/** Whether the space for a full disk is held. Before the first start there is nothing to report. */
+async function reserve(data: string): Promise<Finding[]> {
+  if (!(await exists(data))) return [];
+  return [reserveFinding(await diskUsage(data), await heldReserve(data))];
+}
+
+/** @param heldBytes what the reserve holds; 0: there is none */
+export function reserveFinding({ totalBytes, usedPercent }: Pick<DiskUsage, 'totalBytes' | 'usedPercent'>, heldBytes: number): Finding {
+  const what = 'reserve';
+  const megabytes = (bytes: number) => `${Math.round(bytes / 1e6)} MB`;
+  if (heldBytes > 0)
+    return { what, state: 'ok', found: `present: ${megabytes(heldBytes)}, released when the disk is ${RESERVE_RELEASE_PERCENT} % full` };
+  return {
+    what,
+    state: 'note',
+    found: `released, or never made: ${megabytes(reserveBytes(totalBytes))} are missing; the disk is ${Math.floor(usedPercent)} % full`,
+    remedy: `make room on the disk: below ${RESERVE_AGAIN_PERCENT} % a running control plane makes it again`,
+  };
 }
 
 /** The command that makes a store of half of what is free. */

@@ -4,6 +4,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { followEvents } from '@howdah/client';
 import type { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { connectTo, install, type Installation, type Service } from './harness.ts';
@@ -141,6 +142,13 @@ describe.runIf(disk !== null)('disk space', () => {
   });
 
   describe('a full disk', () => {
+    /** What was reported of the reserve. */
+    const reserveStates = async (): Promise<unknown[]> => {
+      const states: unknown[] = [];
+      for await (const { type, data } of followEvents({ ...cloud, after: '0', follow: false }))
+        if (type === 'disk.reserve') states.push(data['state']);
+      return states;
+    };
     /** Writes zeros until there is no space, as root. */
     const fill = async (path: string): Promise<void> => {
       for (const size of ['8M', '4k', '4k'])
@@ -168,6 +176,7 @@ describe.runIf(disk !== null)('disk space', () => {
         process.stdout.write(`from a full disk to serving: ${(servingMs / 1000).toFixed(1)} s\n`);
         expect((await cloud.request('GET', '/services')).status).toBe(200);
         expect(await rows(neighbour, 'select 1 as one')).toEqual([{ one: 1 }]);
+        await until('the report that the reserve was released', async () => (await reserveStates()).join() === 'released');
         // The deleted service gives its space up, and so does one that is purged.
         await until('the purge of the deleted service', async () => !(await deleted()).includes(gone.service_id));
         await fill(filler);
@@ -182,6 +191,8 @@ describe.runIf(disk !== null)('disk space', () => {
           'the reserve again',
           async () => (await run('stat', ['-c', '%s', join(home, 'data', 'reserve')])).stdout.trim() !== '0',
         );
+        await until('the report that the reserve is back', async () => (await reserveStates()).join() === 'released,held');
+        expect((await cloud.cli('doctor')).stdout).toMatch(/reserve: present: \d+ MB/);
       },
     );
   });

@@ -20,6 +20,7 @@ const TYPES: readonly EventType[] = [
   'operation.step',
   'operation.failing',
   'operation.finished',
+  'disk.reserve',
   'vpc.status',
   'peering.status',
 ];

@@ -1926,13 +1926,13 @@ export interface components {
             /** @description digits, later events have greater ones; hand the last one back as Last-Event-ID */
             id: string;
             /** @enum {string} */
-            type: "service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "vpc.status" | "peering.status";
+            type: "service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status";
             /**
              * Format: date-time
              * @description when it was committed
              */
             timestamp: string;
-            /** @description service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is told to leave and to go into; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message */
+            /** @description service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is told to leave and to go into; disk.reserve: state (released: the disk was full; held: it is there again), bytes; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message */
             data: {
                 service_id?: string;
                 operation_id?: string;
@@ -1946,13 +1946,13 @@ export interface components {
             /** @description http or https, without user and password */
             url: string;
             /** @description of events; default: all */
-            types?: ("service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "vpc.status" | "peering.status")[];
+            types?: ("service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status")[];
         };
         Webhook: {
             id: string;
             url: string;
             /** @description of events that are delivered; empty: all */
-            types: ("service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "vpc.status" | "peering.status")[];
+            types: ("service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status")[];
             /**
              * Format: date-time
              * @description when it was made; later events are delivered
@@ -1966,7 +1966,7 @@ export interface components {
             /** @description the header webhook-id: the same for each attempt */
             message_id: string;
             /** @enum {string} */
-            type: "service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "vpc.status" | "peering.status";
+            type: "service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status";
             /**
              * @description dead: given up; POST …/redeliver tries again
              * @enum {string}

@@ -5,7 +5,7 @@ import { useClipboard } from '@mantine/hooks';
 import { Check, CircleAlert, Copy, LoaderCircle, TriangleAlert, X, type LucideIcon } from 'lucide-react';
 import { useId, type ReactNode } from 'react';
 import type { Operation, Service } from '../api.ts';
-import { duration, fullTime, ago, roughly } from '../format.ts';
+import { ahead, duration, fullTime, ago, roughly } from '../format.ts';
 import { useRemainingSeconds } from '../live.ts';
 import { lookOf, type Tone } from '../status.ts';
 import classes from './ui.module.css';
@@ -212,6 +212,15 @@ export function Ago({ iso }: { iso: string }) {
   return (
     <time dateTime={iso} title={fullTime(iso)} className="num">
       {ago(iso)}
+    </time>
+  );
+}
+
+/** A moment to come, by how far away it is. */
+export function Until({ iso }: { iso: string }) {
+  return (
+    <time dateTime={iso} title={fullTime(iso)} className="num">
+      {ahead(iso)}
     </time>
   );
 }

@@ -1,4 +1,5 @@
 import { NativeSelect, Radio, SegmentedControl, Switch, TextInput } from '@mantine/core';
+import { DEFAULT_SIZE, defaultStorageGb, SERVICE_SIZES } from '@howdah/contract/sizes';
 import { ADDONS_OF_TYPE, MAX_REPLICAS, NAME_MAX_CHARACTERS, type ServiceType } from '@howdah/contract/types';
 import type { Schemas } from '@howdah/client';
 import { useQuery } from '@tanstack/react-query';
@@ -8,6 +9,7 @@ import { useState } from 'react';
 import { createService, rememberPassword, type Region } from '../api.ts';
 import { vpcsQuery } from '../api-project.ts';
 import { Choice } from '../components/Choice.tsx';
+import { StorageInput, whyNoStorage } from '../components/Storage.tsx';
 import { Load } from '../components/Load.tsx';
 import { ActionButton, Card, Code, ErrorNotice, Notice, PageHead } from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
@@ -29,6 +31,8 @@ type Wish = {
   name: string;
   type: ServiceType;
   size: string;
+  /** Gigabytes; null: by the size. */
+  storage: number | null;
   replicas: number;
   sync: number;
   pooler: boolean;
@@ -54,6 +58,7 @@ function CreateForm({ region }: { region: Region }) {
     name: '',
     type: region.service_types.find(({ available }) => available)?.service_type ?? 'POSTGRES',
     size: String(region.sizes[0]?.cpu_millis ?? 'shared'),
+    storage: null,
     replicas: 0,
     sync: 0,
     pooler: false,
@@ -71,7 +76,10 @@ function CreateForm({ region }: { region: Region }) {
   });
   const ha = region.high_availability;
   const here = useQuery(vpcsQuery(project.id)).data?.filter(({ region_code: code }) => code === region.code) ?? [];
-  const why = whyReadOnly(me) ?? (form.name.trim() === '' ? 'give it a name first' : null);
+  const why =
+    whyReadOnly(me) ??
+    (form.storage === null ? null : whyNoStorage(form.storage)) ??
+    (form.name.trim() === '' ? 'give it a name first' : null);
   return (
     <form
       className={classes.grid}
@@ -136,6 +144,8 @@ function CreateForm({ region }: { region: Region }) {
             </div>
           </Radio.Group>
         </Card>
+
+        <StorageCard form={form} onChange={(storage) => change({ storage })} />
 
         <Card title="High availability" hint="a replica takes over by itself when the primary dies">
           {ha.available ? (
@@ -213,12 +223,29 @@ function CreateForm({ region }: { region: Region }) {
   );
 }
 
+function StorageCard({ form: { size, storage }, onChange }: { form: Wish; onChange: (storage: number | null) => void }) {
+  const fallback = defaultStorageGb(
+    size === 'shared' ? size : (SERVICE_SIZES.find(({ cpuMillis }) => String(cpuMillis) === size) ?? DEFAULT_SIZE),
+  );
+  return (
+    <Card title="Storage" hint="for each of its servers; it can be changed without a restart">
+      <StorageInput
+        aria-label="Storage in GB"
+        value={storage ?? fallback}
+        onChange={(gigabytes) => onChange(gigabytes === fallback ? null : gigabytes)}
+        description="Data, WAL, temporary files and logs. A service that uses more is read-only until data is dropped or the service is resized."
+      />
+    </Card>
+  );
+}
+
 /** What is left at its default is left out: the calls shown are as short as they can be. */
-function requestOf({ name, type, size, replicas, sync, pooler, vpc, environment }: Wish): Schemas['CreateService'] {
+function requestOf({ name, type, size, storage, replicas, sync, pooler, vpc, environment }: Wish): Schemas['CreateService'] {
   return {
     name: name === '' ? 'orders' : name,
     addons: [...ADDONS_OF_TYPE[type]],
     ...(size === 'shared' ? { cpu_millis: 'shared', memory_gbs: 'shared' } : { cpu_millis: size }),
+    ...(storage === null ? {} : { storage_gb: storage }),
     ...(replicas === 0 ? {} : { replica_count: replicas, sync_replica_count: sync }),
     ...(pooler ? { enable_pooler: true } : {}),
     ...(vpc === '' ? {} : { vpc_id: vpc }),

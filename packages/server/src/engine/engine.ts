@@ -298,7 +298,7 @@ export interface Engine {
    * @returns stop: why the service must be paused; changed: whether what it warns of may be different
    */
   keepQuota(id: string, quota: StorageQuota): Promise<{ stop: string | null; changed: boolean }>;
-  /** Gives the reserve of the disk up when it is full, and makes it again when there is space. @returns what was done */
+  /** Gives the reserve of the disk up when it is full, and makes it again when there is space. @returns what was done since the last call, or the start */
   keepReserve(): Promise<{ did: 'released' | 'made' | null; heldBytes: number }>;
   /**
    * @param node the member whose logs are read; null: the one that takes writes

@@ -5,6 +5,7 @@
 import { DISK_FULL_PERCENT, PURGE_PERCENT, RESERVE_RELEASE_PERCENT } from '../disk.ts';
 import type { DiskUsage, Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
+import { reportReserve } from '../store/events.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, HOWDAH } from '../store/operations.ts';
 import { changeService, lockService, nextToPurge, parentsOfForks, purgeDeleted, storageQuotas } from '../store/services.ts';
@@ -25,10 +26,21 @@ export function createStorageGuard(store: Store, engine: Engine, log: Log, warn:
   let frozen = false;
   let looked = { atMs: 0, usedBytes: 0, tookMs: 0 };
 
+  /** What became of the reserve and was not reported yet: on a full disk the metadata database may refuse it. */
+  let unreported: { state: 'held' | 'released'; bytes: number } | null = null;
+
   const keepReserve = async (): Promise<void> => {
     const { did, heldBytes } = await engine.keepReserve();
-    if (did === 'released') log.warn({}, 'the disk is full: the reserve was given up, so that the metadata database can go on');
+    if (did === 'released') log.warn({}, 'the disk is full: the reserve was released, so that the metadata database can go on');
     if (did === 'made') log.info({ bytes: heldBytes }, 'there is space on the disk again: the reserve was made');
+    if (did !== null) unreported = { state: did === 'made' ? 'held' : 'released', bytes: heldBytes };
+  };
+
+  const report = async (): Promise<void> => {
+    if (unreported === null) return;
+    const { state, bytes } = unreported;
+    await reportReserve(store.db, state, bytes);
+    unreported = null;
   };
 
   /** Ends the time for a restore of the service that was deleted first. */
@@ -72,6 +84,7 @@ export function createStorageGuard(store: Store, engine: Engine, log: Log, warn:
 
   const look = async (): Promise<void> => {
     await keepReserve();
+    await report().catch((error: unknown) => log.warn({ err: error }, 'the state of the reserve was not reported; it is tried again'));
     const disk = await engine.disk();
     const usedBytes = disk.totalBytes - disk.freeBytes;
     frozen = disk.usedPercent >= RESERVE_RELEASE_PERCENT || (frozen && disk.usedPercent >= DISK_FULL_PERCENT);

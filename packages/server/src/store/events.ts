@@ -70,3 +70,20 @@ export async function pruneDeliveries(db: Db): Promise<boolean> {
   );
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }
+
+/**
+ * Reports to the operator's project whether the reserve of the disk is held or was released. It reports changes only: a reserve that
+ * was never released is reported as little as the same state twice.
+ *
+ * @param bytes what the reserve holds
+ */
+export async function reportReserve(db: Db, state: 'held' | 'released', bytes: number): Promise<void> {
+  const facts = JSON.stringify({ state, bytes });
+  await sql`
+    select emit_event(id, 'disk.reserve', ${facts}::json)
+    from projects
+    where operator
+      and ${state} <> coalesce(
+        (select doc::json #>> '{data,state}' from events
+         where project_id = projects.id and type = 'disk.reserve' order by seq desc limit 1), 'held')`.execute(db);
+}

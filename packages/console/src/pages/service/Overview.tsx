@@ -95,9 +95,10 @@ const address = ({ host, port }: { host: string; port: number }) => <span classN
 
 function factsOf(service: Service): (readonly [string, ReactNode])[] {
   const { created, endpoint, connection_pooler: pooler, vpc_endpoint: vpc, ha_replicas: ha, forked_from: parent } = service;
-  const { cpu_millis: cpu, memory_gbs: memory } = service.resources[0]?.spec ?? {};
+  const { cpu_millis: cpu, memory_gbs: memory, storage_gb: quota } = service.resources[0]?.spec ?? {};
   return [
     ['Size', cpu === undefined ? 'shared' : `${cores(cpu)}, ${memory} GB`],
+    ['Storage', quota === undefined ? '–' : bytes(quota * 1e9)],
     ['Created', <Ago key="created" iso={created} />],
     [
       'Standbys',

@@ -1,14 +1,16 @@
-import { Modal, NativeSelect, PasswordInput, SegmentedControl, TextInput } from '@mantine/core';
+import { Modal, NativeSelect, PasswordInput, SegmentedControl } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { notifications } from '@mantine/notifications';
 import { PASSWORD_CHARACTERS } from '@howdah/contract/types';
 import { useNavigate } from '@tanstack/react-router';
 import { useState, type ReactNode } from 'react';
 import { serviceCalls, setKnownPassword, type Service } from '../../api.ts';
+import { ConfirmName } from '../../components/ConfirmName.tsx';
 import { Form, NameInput } from '../../components/Form.tsx';
+import { StorageInput, whyNoStorage } from '../../components/Storage.tsx';
 import { ActionButton, Card, ErrorNotice } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
-import { cores } from '../../format.ts';
+import { bytes, cores } from '../../format.ts';
 import { useRegions, useThisService } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { whyNot } from '../../status.ts';
@@ -21,7 +23,7 @@ export function Settings() {
       <div className={classes.two}>
         <Rename key={service.name} service={service} />
         <Environment service={service} />
-        <Resize key={service.resources[0]?.spec.cpu_millis} service={service} />
+        <Resize key={JSON.stringify(specOf(service))} service={service} />
         <Password service={service} />
       </div>
       <Delete service={service} />
@@ -82,36 +84,53 @@ function Environment({ service }: { service: Service }) {
   );
 }
 
+const specOf = ({ resources }: Service) => resources[0]?.spec;
+
 function Resize({ service }: { service: Service }) {
   const me = useMe();
   const { data: regions } = useRegions();
-  const now = service.resources[0]?.spec.cpu_millis;
-  const [size, setSize] = useState<string | null>(now === undefined ? null : String(now));
-  const resize = useCall(useCalls(service).resize, { quiet: true, onDone: said('The new size is on its way') });
+  const { cpu_millis: now, storage_gb: quota = 0 } = specOf(service) ?? {};
+  const [size, setSize] = useState(now === undefined ? '' : String(now));
+  const [storage, setStorage] = useState(quota);
+  const resize = useCall(useCalls(service).resize, { quiet: true, onDone: said('The new size is being applied') });
   const sizes = regions?.find(({ code }) => code === service.region_code)?.sizes ?? [];
-  const why =
-    whyNot('resize', service, me) ?? (size === null || size === '' ? 'choose a size' : size === String(now) ? 'this is its size' : null);
+  const request = {
+    ...(size === '' || size === String(now) ? {} : { cpu_millis: size }),
+    ...(storage === quota ? {} : { storage_gb: storage }),
+  };
+  const why = whyNot('resize', service, me) ?? whyNoStorage(storage) ?? (Object.keys(request).length === 0 ? 'this is its size' : null);
   return (
-    <Setting
-      title="Size"
-      about={
-        service.status === 'PAUSED' ? 'Takes effect at the start.' : 'The server restarts: sessions end, and new ones wait for a moment.'
-      }
-    >
-      <Form call={resize} why={why} onSubmit={() => resize.run(Number(size))} submit="Resize" button={QUIET} inline>
+    <Setting title="Size" about={aboutResize(service, 'storage_gb' in request && !('cpu_millis' in request))}>
+      <Form call={resize} why={why} onSubmit={() => resize.run(request)} submit="Resize" button={QUIET} inline>
         <NativeSelect
           aria-label="New size"
-          value={size ?? ''}
+          value={size}
           onChange={(event) => setSize(event.currentTarget.value)}
           data={[
             ...(now === undefined ? [{ value: '', label: 'shared' }] : []),
             ...sizes.map(({ cpu_millis: cpu, memory_gbs: memory }) => ({ value: String(cpu), label: `${cores(cpu)}, ${memory} GB` })),
           ]}
-          style={{ flex: '1 1 180px' }}
+          style={{ flex: '1 1 150px' }}
         />
+        <StorageInput aria-label="New storage in GB" w={130} value={storage} onChange={setStorage} />
       </Form>
+      <p className={`${classes.hint} num`}>{usageOf(service)}</p>
     </Setting>
   );
+}
+
+function aboutResize({ status }: Service, onlyStorage: boolean): string {
+  if (status === 'PAUSED') return 'Takes effect at the start.';
+  return onlyStorage ? 'Storage changes without a restart.' : 'The server restarts: sessions end, and new ones wait for a moment.';
+}
+
+/** How much of its storage a service uses. */
+function usageOf(service: Service): string {
+  const { storage_mb: usedMb } = service.metrics;
+  const quota = bytes((specOf(service)?.storage_gb ?? 0) * 1e9);
+  return usedMb === null
+    ? `Storage: ${quota}; what is used is known while it runs.`
+    : `Storage: ${bytes(usedMb * 1e6)} of ${quota} are used.`;
 }
 
 function Password({ service }: { service: Service }) {
@@ -167,10 +186,9 @@ function Delete({ service }: { service: Service }) {
   );
 }
 
-/** What a dialog shows begins again each time it opens. */
+/** The contents of the dialog: it starts again each time it opens. */
 function ConfirmDelete({ service, onDone }: { service: Service; onDone: () => void }) {
   const navigate = useNavigate();
-  const [typed, setTyped] = useState('');
   const remove = useCall(useCalls(service).delete, {
     quiet: true,
     onDone: () => {
@@ -179,25 +197,5 @@ function ConfirmDelete({ service, onDone }: { service: Service; onDone: () => vo
       void navigate({ to: '/services' });
     },
   });
-  return (
-    <Form
-      call={remove}
-      why={typed === service.name ? null : `type ${service.name} first`}
-      onSubmit={() => remove.run()}
-      submit="Delete the service"
-      button={{ color: 'red.9' }}
-    >
-      <TextInput
-        label={
-          <>
-            Type <code>{service.name}</code> to confirm
-          </>
-        }
-        autoComplete="off"
-        value={typed}
-        onChange={(event) => setTyped(event.currentTarget.value)}
-        data-autofocus
-      />
-    </Form>
-  );
+  return <ConfirmName name={service.name} call={remove} submit="Delete the service" onConfirm={() => remove.run()} />;
 }

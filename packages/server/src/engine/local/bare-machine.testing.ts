@@ -10,6 +10,7 @@ export function bareMachine(layout: Layout): Machine {
     namespaces: 'none',
     sandbox: { way: 'none', note: '' },
     cloneMethod: 'copy',
+    reserve: null,
     limits: { kind: 'none', why: 'a test' },
     installations: { usable: [], tooOld: [] },
     pgbouncer: null,

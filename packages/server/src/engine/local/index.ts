@@ -99,6 +99,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   const poolers = createPoolers(machine, options.changed);
   const issuer = createIssuer(authority, options.certificateHosts);
   const doorFor = ({ vpc }: Pick<ServiceSpec, 'vpc'>): Door => doorOf(vpc, options.listenAddress, machine.networkPrefix);
+  let reserveAtStart = machine.reserve;
   const stock = createStock(machine);
   const hands = createHands({ machine, templates, stock, monitor, issuer, poolers });
   const keeper = createKeeper(machine, monitor, options.backups);
@@ -505,7 +506,12 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       const stop = await quotas.look(id, await memberNumbers(machine, id), { quotaBytes, frozen, relieve });
       return { stop, changed: before !== JSON.stringify(quotas.warnings(id)) };
     },
-    keepReserve: () => keepReserve(machine.layout.root),
+    keepReserve: async () => {
+      const { did, heldBytes } = await keepReserve(machine.layout.root);
+      const before = reserveAtStart;
+      reserveAtStart = null;
+      return { did: did ?? before, heldBytes };
+    },
     close: async () => {
       closing = true;
       stock.close();

@@ -38,6 +38,8 @@ export type Machine = Site & {
   /** Whether servers see nothing of the machine but their own. */
   sandbox: Sandbox;
   cloneMethod: CloneMethod;
+  /** What this start did to the reserve of the disk. */
+  reserve: 'released' | 'made' | null;
   installations: Found;
   /** For connection poolers; null: not installed. */
   pgbouncer: Program | null;
@@ -62,7 +64,7 @@ export async function prepareMachine(home: string, uidRange: UidRange = DEFAULT_
   await mkdir(data, { recursive: true, mode: 0o711 });
   const layout = createLayout(await realpath(data));
   // A disk that is full already gives the space that the rest of the start may need.
-  await keepReserve(layout.root);
+  const { did: reserve } = await keepReserve(layout.root);
   for (const directory of [layout.services, layout.templates, layout.stock, layout.trash, layout.scratch]) {
     await mkdir(directory, { recursive: true, mode: 0o711 });
   }
@@ -90,6 +92,7 @@ export async function prepareMachine(home: string, uidRange: UidRange = DEFAULT_
     namespaces,
     sandbox,
     cloneMethod,
+    reserve,
     limits,
     installations,
     pgbouncer,
