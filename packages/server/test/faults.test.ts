@@ -297,7 +297,7 @@ test('a service whose directory was taken away by hand is told by the audit', as
 
 // A file system of its own is what can be filled without harm, and it takes root to mount one.
 describe.runIf(process.getuid?.() === 0)('a full disk', () => {
-  test('is said with its figures, leaves nothing half made, and the create goes on once there is room', async () => {
+  test('is reported with its figures, leaves nothing incomplete, and the fork continues once there is room', async () => {
     const disk = await makeHome();
     await run('mount', ['-t', 'tmpfs', '-o', 'size=1g,mode=0755', 'howdah-test', disk]);
     const full = await install({ HOWDAH_HOME: join(disk, 'home') });
@@ -313,13 +313,17 @@ describe.runIf(process.getuid?.() === 0)('a full disk', () => {
       await expect
         .poll(async () => (await templates()).filter((name) => !name.endsWith('.new') && !name.startsWith('.')).length, { timeout: 60_000 })
         .toBe(types);
+      // At 95 % nothing is made any more: the fork needs more than the rest of the disk before that.
+      await client.query('create unlogged table large (text text)');
+      await client.query('alter table large alter text set storage plain');
+      await client.query('insert into large select repeat(md5(n::text), 200) from generate_series(1, 20000) n');
       const { bavail, bsize } = await statfs(disk);
-      await writeFile(join(disk, 'filler'), Buffer.alloc(bavail * bsize - 30e6));
-      const { body } = await full.request('POST', '/services', { name: 'has none', service_type: 'POSTGRES' });
+      await writeFile(join(disk, 'filler'), Buffer.alloc(bavail * bsize - 90e6));
+      const { body } = await full.request('POST', `/services/${first.service_id}/forkService`, { name: 'no room', fork_strategy: 'NOW' });
       const [id] = idAndPassword(body);
       await full.until(id, 'UNSTABLE');
       const [operation] = await full.operations(id);
-      expect(operation?.error).toMatch(/clone template: no space left in .*: \d+ MB free, \d+ MB needed; delete services or make room/);
+      expect(operation?.error).toMatch(/clone parent: no space left in .*: \d+ MB free, \d+ MB needed; delete services or make room/);
       expect(await full.audit()).toEqual([]);
       expect((await client.query('select 1 as one')).rows).toEqual([{ one: 1 }]);
       await rm(join(disk, 'filler'));

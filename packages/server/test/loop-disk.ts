@@ -9,7 +9,7 @@ const run = promisify(execFile);
 
 export type LoopDisk = { path: string; usedPercent: () => Promise<number>; usedBytes: () => Promise<number>; remove: () => Promise<void> };
 
-/** @returns null where none can be mounted: not root, or no loop devices */
+/** @returns null where none can be mounted: not root, no mkfs.ext4, or no loop devices */
 export async function makeLoopDisk(megabytes: number): Promise<LoopDisk | null> {
   if (process.getuid?.() !== 0) return null;
   const top = await mkdtemp(join(tmpdir(), 'hd-disk-'));
