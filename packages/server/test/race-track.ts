@@ -106,7 +106,7 @@ export async function openTrack(cloud: Installation, plant: ApiOrder['plant'] = 
 
   type Laid = Awaited<ReturnType<typeof lay>>;
 
-  const ask = async (slot: Slot, { operationId, body, needs }: Call, laid: Laid): Promise<Response> => {
+  const ask = async (slot: Slot, { operationId, body, needs, query = '' }: Call, laid: Laid): Promise<Response> => {
     const route = ROUTES.find((candidate) => candidate.operationId === operationId);
     if (route === undefined) throw new Error(`no operation is called ${operationId}`);
     const target = (needs === 'verification' ? laid.verificationId : laid.operationId) ?? newId();
@@ -116,7 +116,7 @@ export async function openTrack(cloud: Installation, plant: ApiOrder['plant'] = 
       .replace('{replica_set_id}', laid.setId ?? newId())
       .replace('{operation_id}', target);
     const json = body === undefined ? {} : { body: JSON.stringify(body(slot)) };
-    return fetch(`http://127.0.0.1:${ports[slot]}${BASE_PATH}${path}`, {
+    return fetch(`http://127.0.0.1:${ports[slot]}${BASE_PATH}${path}${query}`, {
       method: route.method,
       headers: { Authorization: `Bearer ${publicKey}:${secret}`, ...(body === undefined ? {} : { 'Content-Type': 'application/json' }) },
       ...json,
@@ -206,6 +206,8 @@ export async function openTrack(cloud: Installation, plant: ApiOrder['plant'] = 
         power: service.power,
         deleting: service.deleting,
         deleted: service.deleted_at !== null,
+        // One that was deleted belongs to nobody from then on.
+        purged: service.purge || service.project_id === null,
         name: service.name,
         environment: service.environment,
         cpuMillis: service.cpu_millis,

@@ -38,6 +38,8 @@ export type World = {
   deleting: boolean;
   /** Deleted, and can be restored. */
   deleted: boolean;
+  /** To be removed for good: nobody can restore it, and once it was deleted, nobody sees it any more. */
+  purged: boolean;
   name: string;
   environment: Environment;
   cpuMillis: number;
@@ -61,6 +63,7 @@ export type Call = {
   /** The row of the contract's table that it goes by; null: by a rule of its own. */
   action: Action | null;
   body?: (slot: Slot) => object;
+  query?: string;
   /** What it finds besides a service with a replica. */
   needs?: 'set' | 'pooler' | 'pooler of the set' | 'VPC' | 'verification';
   /** What becomes of a world, and what is answered; the order of the checks is that of the contract. */
@@ -201,8 +204,28 @@ function cancelling(which: 'operation' | 'verification'): Pick<Call, 'operationI
   return { operationId: 'cancelOperation', action: null, act };
 }
 
+/** A delete without a restore after it; of a service that is deleted it ends the time for that. */
+function purging(): Pick<Call, 'operationId' | 'action' | 'act' | 'query'> {
+  const act = (world: World): Effect => {
+    if (isRemoved(world)) return missing(world);
+    // Its name is not given.
+    if ([world, ...world.sets].some(({ environment }) => environment === 'PROD')) return { world, answer: '400 INVALID_REQUEST' };
+    if (world.deleted) {
+      const ended: Told[] = [...world.ended, 'service delete succeeded'];
+      return done({ ...world, purged: true, ended }, 'deleteService', 'delete');
+    }
+    if (world.purged) return done(world, 'deleteService', world.operation?.kind ?? null);
+    if (world.operation?.kind === 'delete') return done({ ...world, purged: true }, 'deleteService', 'delete');
+    return done(begun(world, 'delete', { deleting: true, purged: true }), 'deleteService', 'delete');
+  };
+  return { operationId: 'deleteService', action: null, query: '?purge=true', act };
+}
+
+const isRemoved = ({ deleted, purged }: World): boolean => deleted && purged;
+
 function restoring(): Pick<Call, 'operationId' | 'action' | 'act'> {
   const act = (world: World): Effect => {
+    if (isRemoved(world)) return missing(world);
     if (world.operation?.kind === 'restore') return done(world, 'restoreService', 'restore');
     if (!world.deleted) return refused(world);
     return done(begun(world, 'restore', { deleting: false, deleted: false }), 'restoreService', 'restore');
@@ -275,6 +298,7 @@ const environmentOf = (slot: Slot): Environment => (slot === 'one' ? 'PROD' : 'D
 
 export const CALLS: Record<string, Call> = {
   delete: changing('deleteService', 'delete', () => ({ deleting: true })),
+  purge: purging(),
   start: changing('startService', 'start', () => ({ power: 'running' })),
   stop: changing('stopService', 'stop', () => ({ power: 'paused' })),
   resize: {
@@ -381,6 +405,7 @@ export function worldFor(start: Start, one: Call, two: Call): World {
     reachable,
     deleting,
     deleted: start === 'DELETED',
+    purged: false,
     name: 'raced for',
     environment: 'DEV',
     cpuMillis: 500,
@@ -418,12 +443,12 @@ export function inTurn(world: World, calls: Record<Slot, Call>, order: readonly 
 }
 
 function endingOf(world: World, answers: Record<Slot, string>): Ending {
-  const { power, deleting, deleted, name, environment, cpuMillis, replicas, pooler, inVpc, sets } = world;
+  const { power, deleting, deleted, purged, name, environment, cpuMillis, replicas, pooler, inVpc, sets } = world;
   const goesOn = (on: string, operation: UnderWay | null) =>
     operation === null ? [] : [`${on} ${operation.kind} ${operation.begun ? 'running' : 'queued'}`];
   return {
     answers,
-    service: { status: statusIn(world), power, deleting, deleted, name, environment, cpuMillis, replicas, pooler, inVpc },
+    service: { status: statusIn(world), power, deleting, deleted, purged, name, environment, cpuMillis, replicas, pooler, inVpc },
     sets: sets.map((set) => ({
       status: setStatusIn(set),
       power: set.power,
