@@ -129,7 +129,7 @@ async function remove(id: string): Promise<void> {
 }
 
 const SERVICE_KEYS =
-  'created endpoint ha_replicas metadata metrics name project_id read_replica_sets region_code resources service_id service_type status';
+  'created created_by endpoint ha_replicas metadata metrics name project_id read_replica_sets region_code resources service_id service_type status';
 
 // ── a service's life ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -160,7 +160,7 @@ test('create answers 202 with everything a client prints, and stays QUEUED until
     return created;
   });
   const { body } = answer;
-  expect(Object.keys(body).toSorted().join(' ')).toBe(`created endpoint ha_replicas initial_password ${SERVICE_KEYS.slice(29)}`);
+  expect(Object.keys(body).toSorted().join(' ')).toBe(`created created_by endpoint ha_replicas initial_password ${SERVICE_KEYS.slice(29)}`);
   expect(body).toMatchObject({
     project_id: cloud.projectId,
     name: 'Größe 🐘',
