@@ -5,12 +5,17 @@
 import { basename } from 'node:path';
 import type { ClientConfig } from 'pg';
 import { ID_LENGTH, IS_TRANSITIONAL } from '@howdah/contract';
-import type { Config } from './config.ts';
+import { DEFAULT_UID_RANGE, type Config } from './config.ts';
+import { findLack, tableOf } from './engine/local/egress.ts';
 import { takeInventory, type Inventory } from './engine/local/inventory.ts';
 import { memberKey, partsOfKey } from './engine/local/layout.ts';
-import { findSite } from './engine/local/machine.ts';
+import { findLeftovers } from './engine/local/leftovers.ts';
+import { groupPaths } from './engine/local/limits.ts';
+import { dataDirectory, findSite, type Site } from './engine/local/machine.ts';
+import { markerOf } from './engine/local/marker.ts';
 import { memberName, nodeName } from './engine/local/replication.ts';
 import { storeConnection } from './engine/local/store-instance.ts';
+import { findControl } from './installation.ts';
 import { addressAt, ROUTER_HOST, trustedCidr } from './cidr.ts';
 import { readAuditRecords, type AuditRecords } from './store/audit.ts';
 
@@ -55,7 +60,8 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
     ...unknown('directory', found.directories),
     ...unknown('process', found.processes.map(serviceOf)),
     ...found.daemons.flatMap(({ id, name }) => unknown(name, [id])),
-    ...unknown('cgroup', found.groups.map(serviceOf)),
+    ...groupsAmiss(knownIds, found, site),
+    ...(await filterAmiss(config.home, site, found)),
     ...found.leftovers.filter((path) => !onTheirWay.has(basename(path).slice(0, ID_LENGTH))).map((path) => `left over: ${path}`),
     ...inBoth('process', new Set(found.processes.map(serviceOf))),
     ...found.processes
@@ -75,7 +81,7 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
     ...writersAmiss(before, settled, found),
     ...slotsAmiss(before, after, onTheirWay, found),
     ...poolersAmiss(settled, found),
-    ...networksAmiss(before.vpcs, after.vpcs, found),
+    ...networksAmiss(before.vpcs, after.vpcs, found, site),
     ...listenersAmiss(settled, found),
     ...setsAmiss(settled, found),
     ...found.misowned.filter(({ id }) => settledIds.has(id)).map(({ id, what }) => `service ${id}: ${what}`),
@@ -83,6 +89,36 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
       .filter((key) => found.processes.filter((process) => process === key).length > 1)
       .map((key) => `${key} has more than one server`),
   ];
+}
+
+/**
+ * What killed programs and installations that are gone have left on the machine, whoever's. Changes nothing.
+ *
+ * @returns a sentence for each, with the command that removes it
+ */
+export async function auditMachine(config: Pick<Config, 'home'> & Partial<Pick<Config, 'uidRange'>>): Promise<string[]> {
+  const leftovers = await findLeftovers(await dataDirectory(config.home), config.uidRange ?? DEFAULT_UID_RANGE);
+  return leftovers.map(({ found, remedy }) => `${found}: ${remedy}`);
+}
+
+/** The cgroups of services that are gone. */
+function groupsAmiss(knownIds: ReadonlySet<string>, found: Inventory, { limits }: Site): string[] {
+  return found.groups
+    .filter((key) => !knownIds.has(serviceOf(key)))
+    .map((key) => {
+      const what = `cgroup of ${key}, of which there is no record`;
+      return found.processes.includes(key) ? what : `${what}: rmdir ${groupPaths(limits, key).join(' ')}`;
+    });
+}
+
+/** What the packet filter of a running installation lacks. */
+async function filterAmiss(home: string, { layout, networkPrefix }: Site, { directories }: Inventory): Promise<string[]> {
+  const control = await findControl(home);
+  if (control === null) return [];
+  const uids = directories.flatMap((id) => markerOf(layout.service(id))?.uid ?? []);
+  const name = tableOf(networkPrefix);
+  const lack = await findLack(name, control.pid, uids);
+  return lack === null ? [] : [`packet filter ${name} does not hold services back: ${lack}; howdah down, then howdah up sets it again`];
 }
 
 /** What is wrong about who takes writes: of a service with members nobody but its primary does, of a read replica set nobody. */
@@ -183,7 +219,7 @@ function listenersAmiss(settled: readonly ServiceFacts[], { networks }: Inventor
 }
 
 /** What is wrong about the networks of VPCs: their being there, their addresses, and whom they reach. One that is being changed is passed over. */
-function networksAmiss(before: AuditRecords['vpcs'], vpcs: AuditRecords['vpcs'], found: Inventory): string[] {
+function networksAmiss(before: AuditRecords['vpcs'], vpcs: AuditRecords['vpcs'], found: Inventory, site: Site): string[] {
   const { networks } = found;
   // Where VPCs are kept apart by rules alone there are none.
   const have = networks.length > 0 || vpcs.some(({ addresses }) => addresses.length > 0);
@@ -192,7 +228,9 @@ function networksAmiss(before: AuditRecords['vpcs'], vpcs: AuditRecords['vpcs'],
   );
   const known = new Set([...before, ...vpcs].map(({ id }) => id));
   return [
-    ...networks.filter(({ vpcId }) => !known.has(vpcId)).map(({ vpcId }) => `network of VPC ${vpcId}, of which there is no record`),
+    ...networks
+      .filter(({ vpcId }) => !known.has(vpcId))
+      .map(({ vpcId }) => `network of VPC ${vpcId}, of which there is no record: ip netns del ${site.networkPrefix}${vpcId}`),
     ...settled.flatMap((vpc) => {
       const network = networks.find(({ vpcId }) => vpcId === vpc.id);
       if (network === undefined) return [`VPC ${vpc.id} has no network`];

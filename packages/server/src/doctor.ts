@@ -13,17 +13,26 @@ import {
   type ImageFacts,
   type ImagePaths,
 } from './engine/local/image.ts';
-import { probeEgress, strayTables } from './engine/local/egress.ts';
+import { probeEgress } from './engine/local/egress.ts';
 import { RESERVE_AGAIN_PERCENT, RESERVE_RELEASE_PERCENT } from './disk.ts';
 import type { DiskUsage } from './engine/engine.ts';
 import { diskUsage, heldReserve, reserveBytes } from './engine/local/reserve.ts';
 import { findProgram, PROGRAMS, type ProgramName } from './engine/local/daemon.ts';
 import { findInstallations, installationFor, missingFor, OLDEST_MAJOR } from './engine/local/installations.ts';
+import { findLeftovers } from './engine/local/leftovers.ts';
 import { foreseeLimits, limitsNote } from './engine/local/limits.ts';
 import { DEFAULT_UID_RANGE } from './config.ts';
 import type { UidRange } from './engine/local/users.ts';
-import { dataDirectory, findServerUser, isolationNote, probeNamespaces, SERVER_USER, whyNotIsolated } from './engine/local/machine.ts';
-import { probeNetworks, strayNetworks } from './engine/local/networks.ts';
+import {
+  dataDirectory,
+  findServerUser,
+  isEgressClosed,
+  isolationNote,
+  probeNamespaces,
+  SERVER_USER,
+  whyNotIsolated,
+} from './engine/local/machine.ts';
+import { probeNetworks } from './engine/local/networks.ts';
 import { exists, isErrno } from './engine/local/processes.ts';
 import { foreseeSandbox, type Namespaces } from './engine/local/sandbox.ts';
 
@@ -62,7 +71,12 @@ export async function doctor(home: string, uidRange: UidRange = DEFAULT_UID_RANG
     await program('haproxy'),
     await egress(),
     await vpcs(),
-    ...(await strays()),
+    ...(await findLeftovers(data, uidRange)).map(({ found, remedy }): Finding => ({
+      what: 'left over',
+      state: 'note',
+      found,
+      remedy,
+    })),
   ];
 }
 
@@ -93,11 +107,14 @@ async function privileges(): Promise<Finding> {
 /** Whether services are kept from each other. */
 async function isolation(namespaces: Namespaces, range: UidRange): Promise<Finding> {
   const what = 'isolation';
-  const why = await whyNotIsolated(namespaces, await foreseeSandbox(namespaces), range);
-  if (why === null) return { what, state: 'ok', found: isolationNote(null) };
+  const [sandbox, egress] = await Promise.all([foreseeSandbox(namespaces), probeEgress()]);
+  const why = await whyNotIsolated(namespaces, sandbox, range);
+  const found = isolationNote(why, sandbox, egress);
+  // Users of their own take mount namespaces: only connections are left.
+  if (why === null) return { what, state: isEgressClosed(why, egress) ? 'ok' : 'note', found };
   const remedy =
     'give projects that do not trust each other installations of their own, or run Howdah as root; HOWDAH_SINGLE_PROJECT=yes refuses a second project';
-  return { what, state: 'note', found: isolationNote(why), remedy };
+  return { what, state: 'note', found, remedy };
 }
 
 /** What forks cost where the data is, or will be, and whether a store can have what it promises. */
@@ -180,23 +197,6 @@ async function egress(): Promise<Finding> {
 async function vpcs(): Promise<Finding> {
   const { way, note } = await probeNetworks();
   return { what: 'VPCs', state: way === 'bridge' ? 'ok' : 'note', found: note };
-}
-
-/** Networks and packet filters that an installation has left which is gone. */
-async function strays(): Promise<Finding[]> {
-  if (process.getuid?.() !== 0) return [];
-  const stray =
-    (what: string, remedy: string) =>
-    (one: { name: string; home: string }): Finding => ({
-      what,
-      state: 'note',
-      found: `${one.name} is of an installation that is gone${one.home === '' ? '' : `; its data was in ${one.home}`}`,
-      remedy: `${remedy} ${one.name}`,
-    });
-  return [
-    ...(await strayNetworks(exists)).map(stray('network', 'ip netns del')),
-    ...(await strayTables(exists)).map(stray('packet filter', 'nft delete table inet')),
-  ];
 }
 
 async function program(name: ProgramName): Promise<Finding> {

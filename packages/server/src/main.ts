@@ -48,7 +48,7 @@ export { readConfig, isInTheClear, ConfigError, SETTINGS, type Config, type Sett
 export { AlreadyRunning } from './store/database.ts';
 export { findControl, readCredentials, credentialsPath, type Credentials } from './installation.ts';
 export { openLog } from './log.ts';
-export { audit } from './audit.ts';
+export { audit, auditMachine } from './audit.ts';
 export { backupControl, restoreControl } from './control-backup.ts';
 export { doctor } from './doctor.ts';
 export { createStore, describeData, resizeStore } from './data-place.ts';

@@ -15,6 +15,7 @@ export function addAudit(program: Command): void {
       if (!refused) throw error;
       throw new Failure(`the records of ${home} do not answer: they run with the control plane, which howdah up starts`);
     });
+    problems.push(...(await server.auditMachine({ home })));
     for (const problem of problems) say(problem);
     if (problems.length > 0)
       throw new Failure(`${problems.length} ${problems.length === 1 ? 'thing is' : 'things are'} not as they must be`);

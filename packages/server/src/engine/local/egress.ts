@@ -5,9 +5,11 @@
  * connection (SYN without ACK), and everything that is not TCP. It looks at single packets, so that it keeps no state and established
  * sessions go on. Gateways run as a user outside of the range: they connect to servers.
  */
+import { readlinkSync, statSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { namespacePath } from './door.ts';
 import type { Layout } from './layout.ts';
+import { readOrNull } from './processes.ts';
 import { run } from './run.ts';
 import { DEFAULT_UID_RANGE } from '../../config.ts';
 import type { Isolation } from './users.ts';
@@ -104,16 +106,68 @@ export async function isEgressRefused(name: string): Promise<boolean> {
   return (await tables()).includes(name);
 }
 
-/** Tables of installations whose data is gone, each with where that was. Changes nothing. */
-export async function strayTables(exists: (home: string) => Promise<boolean>): Promise<{ name: string; home: string }[]> {
-  const stray: { name: string; home: string }[] = [];
+/** The table of an installation, whoever's: where its data is, and what it holds. */
+export type Table = { name: string; home: string; text: string };
+
+/** The tables of installations whose paths are ours. Those of a chroot are in the same network; their data is not visible. Changes nothing. */
+export async function listTables(): Promise<Table[]> {
+  const found: Table[] = [];
   for (const name of (await tables()).filter((one) => ANY_NAME.test(one))) {
-    const home = /\bcomment "([^"]*)"/.exec(await run('nft', ['list', 'table', 'inet', name]).catch(() => ''))?.[1] ?? '';
-    if (home === '' || !(await exists(home))) stray.push({ name, home });
+    const text = await run('nft', ['list', 'table', 'inet', name]).catch(() => '');
+    const [, home = '', root = rootId()] = /\bcomment "([^"]*?)(?: in (\d+:\d+))?"/.exec(text) ?? [];
+    if (text !== '' && root === rootId()) found.push({ name, home, text });
   }
-  return stray;
+  return found;
 }
 const ANY_NAME = /^howdah-[0-9a-f]{8}$/;
+
+/** The root directory that we see, by its number: in a chroot it is another. */
+function rootId(): string {
+  const { dev, ino } = statSync('/');
+  return `${dev}:${ino}`;
+}
+
+/**
+ * What the table of an installation lacks while its control plane runs; null: nothing, or that process cannot set one.
+ *
+ * @param control pid of the control plane; @param uids of the installation's services
+ */
+export async function findLack(name: string, control: number, uids: readonly number[]): Promise<string | null> {
+  if (process.getuid?.() !== 0 || !(await canFilter(control)) || !(await probeEgress()).refused) return null;
+  const text = (await tables()).includes(name) ? await run('nft', ['list', 'table', 'inet', name]).catch(() => null) : null;
+  return lackOf(text, uids);
+}
+
+/** Whether a process may set rules in the network that we see. */
+async function canFilter(pid: number): Promise<boolean> {
+  const [, capabilities = '0'] = /^CapEff:\t([0-9a-f]+)$/m.exec((await readOrNull(`/proc/${pid}/status`)) ?? '') ?? [];
+  if (((BigInt(`0x${capabilities}`) >> CAP_NET_ADMIN) & 1n) === 0n) return false;
+  try {
+    return readlinkSync(`/proc/${pid}/ns/net`) === readlinkSync('/proc/self/ns/net');
+  } catch {
+    return false; // it has ended
+  }
+}
+const CAP_NET_ADMIN = 12n;
+
+/** What a table lacks that keeps these users from beginning connections; null: nothing. @param text as nft lists it; null: there is no table */
+export function lackOf(text: string | null, uids: readonly number[]): string | null {
+  if (text === null) return 'it is missing';
+  const rules = text.split('\n').filter((line) => / reject with /.test(line));
+  const covers = (rule: string, uid: number): boolean => {
+    const [, first, last = first] = /meta skuid (\d+)(?:-(\d+))?/.exec(rule) ?? [];
+    return Number(first) <= uid && uid <= Number(last);
+  };
+  for (const [what, pattern] of REFUSED) {
+    const missing = uids.find((uid) => !rules.some((rule) => pattern.test(rule) && covers(rule, uid)));
+    if (missing !== undefined) return `it lets user ${missing} ${what}`;
+  }
+  return null;
+}
+const REFUSED = [
+  ['send what is not TCP', /l4proto != tcp/],
+  ['begin connections', /tcp flags .*syn/],
+] as const;
 
 /** The tables of the machine's own network. */
 async function tables(): Promise<string[]> {
@@ -126,7 +180,7 @@ function rulesOf(name: string, home: string, [first, last]: Uids): string {
   const uids = `meta skuid ${first}-${last}`;
   return `table inet ${name}; delete table inet ${name};
 table inet ${name} {
-  comment "${home.replaceAll(/["\\\n]/g, '?').slice(0, 120)}";
+  comment "${home.replaceAll(/["\\\n]/g, '?').slice(0, 90)} in ${rootId()}";
   chain output {
     type filter hook output priority 0; policy accept;
     ${uids} meta l4proto != tcp reject with icmpx admin-prohibited

@@ -374,7 +374,10 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     gateway: options.gateway,
     vpc: machine.networks,
     storage: { way: 'measured', note: QUOTA_NOTE },
-    isolation: { isolated: machine.isolation.isolated, note: isolationNote(machine.isolation.isolated ? null : machine.isolation.why) },
+    isolation: {
+      isolated: machine.isolation.isolated,
+      note: isolationNote(machine.isolation.isolated ? null : machine.isolation.why, machine.sandbox, machine.egress),
+    },
     limitsEnforced: machine.limits.kind !== 'none',
     limitsNote: limitsNote(machine.limits),
     cloneMethod: machine.cloneMethod,

@@ -1,9 +1,10 @@
 /** Size limits through cgroups: version 2 where its controllers can be had, version 1 where the machine still mounts that. */
-import { access, constants, mkdir, readdir, readFile, rmdir, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { randomBytes } from 'node:crypto';
+import { access, constants, mkdir, readdir, readFile, rmdir, stat, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Size } from '@howdah/contract';
-import { childrenOf, exists, isErrno, readOrNull } from './processes.ts';
+import { childrenOf, exists, isErrno, noneOf, readOrNull } from './processes.ts';
 
 /** How sizes are enforced here. */
 export type Limits = { kind: 'v2'; root: string } | { kind: 'v1'; cpu: string; memory: string } | { kind: 'none'; why: string };
@@ -13,21 +14,30 @@ const GIB = 1024 ** 3;
 const PERIOD_US = 100_000;
 const MOUNT = '/sys/fs/cgroup';
 
-/** Finds out how sizes can be enforced, by making the group that all servers' groups stand below. */
+/**
+ * Finds out how sizes can be enforced, by making a group and removing it. The installation's own group is made when its first server
+ * starts: many homes are only looked at, and nobody would remove theirs.
+ */
 export async function probeLimits(group: string): Promise<Limits> {
-  return firstOf([async () => makeV2(await lookV2(group)), async () => makeV1(await lookV1(group))]);
+  const probe = `${PROBE}${randomBytes(4).toString('hex')}`;
+  const attempts = [lookV2, lookV1].map((look) => async () => {
+    await tryOut(await look(probe));
+    return look(group);
+  });
+  return firstOf(attempts);
 }
+const PROBE = 'howdah-probe-';
 
 /** What {@link probeLimits} would find, as far as can be told without making anything. */
 export async function foreseeLimits(group: string): Promise<Limits> {
-  return firstOf([async () => (await lookV2(group)).limits, () => lookV1(group)]);
+  return firstOf([() => lookV2(group), () => lookV1(group)]);
 }
 
-/** The group that {@link probeLimits} made, where it did. */
+/** The group of an installation's servers, where one has run. */
 export async function findLimits(group: string): Promise<Limits> {
   const foreseen = await foreseeLimits(group);
   const roots = rootsOf(foreseen);
-  return (await Promise.all(roots.map(exists))).every(Boolean) ? foreseen : { kind: 'none', why: 'no server has run since the last start' };
+  return (await Promise.all(roots.map(exists))).some(Boolean) ? foreseen : { kind: 'none', why: 'no server has run since the last start' };
 }
 
 async function firstOf(attempts: (() => Promise<Limits>)[]): Promise<Limits> {
@@ -70,7 +80,8 @@ export async function enforceLimits(limits: Limits, id: string, size: Size, post
 async function setLimits(limits: Limits, id: string, size: Size): Promise<void> {
   const quotaUs = size === 'shared' ? null : Math.round((size.cpuMillis / 1000) * PERIOD_US);
   const memoryBytes = size === 'shared' ? null : size.memoryGbs * GIB;
-  for (const group of groupsOf(limits, id)) await mkdir(group, { recursive: true });
+  await makeRoots(limits);
+  for (const group of groupPaths(limits, id)) await mkdir(group, { recursive: true });
   switch (limits.kind) {
     case 'none':
       return;
@@ -85,7 +96,7 @@ async function setLimits(limits: Limits, id: string, size: Size): Promise<void> 
 }
 
 async function joinGroups(limits: Limits, id: string, pids: readonly number[]): Promise<void> {
-  for (const group of groupsOf(limits, id)) {
+  for (const group of groupPaths(limits, id)) {
     for (const pid of pids) {
       await writeFile(join(group, 'cgroup.procs'), String(pid)).catch((error: unknown) => {
         if (!isErrno(error, 'ESRCH')) throw error; // it has ended
@@ -96,7 +107,7 @@ async function joinGroups(limits: Limits, id: string, pids: readonly number[]): 
 
 /** Takes a server's groups away. The kernel lets go of the last process a moment after it is gone. */
 export async function removeLimits(limits: Limits, id: string): Promise<void> {
-  for (const group of groupsOf(limits, id)) {
+  for (const group of groupPaths(limits, id)) {
     for (let attempt = 0; ; attempt++) {
       try {
         await rmdir(group);
@@ -113,12 +124,12 @@ export async function removeLimits(limits: Limits, id: string): Promise<void> {
 /** Takes the groups away that all servers' groups stand below; what is still in use stays. */
 export async function removeLimitsRoot(limits: Limits): Promise<void> {
   for (const id of await groupIds(limits)) await removeLimits(limits, id);
-  for (const root of rootsOf(limits)) await rmdir(root);
+  for (const root of rootsOf(limits)) await rmdir(root).catch(noneOf('ENOENT'));
 }
 
 /** Whether any group of a server is there still. */
 export async function limitsPresent(limits: Limits, id: string): Promise<boolean> {
-  for (const group of groupsOf(limits, id)) {
+  for (const group of groupPaths(limits, id)) {
     if ((await readOrNull(join(group, 'cgroup.procs'))) !== null) return true;
   }
   return false;
@@ -126,15 +137,35 @@ export async function limitsPresent(limits: Limits, id: string): Promise<boolean
 
 /** Ids of all servers that have a group. */
 export async function groupIds(limits: Limits): Promise<string[]> {
-  const entries = await Promise.all(rootsOf(limits).map((parent) => readdir(parent, { withFileTypes: true })));
-  return [
-    ...new Set(
-      entries
-        .flat()
-        .filter((entry) => entry.isDirectory())
-        .map((entry) => entry.name),
-    ),
-  ];
+  return [...new Set((await Promise.all(rootsOf(limits).map(groupsBelow))).flat())];
+}
+
+/** The groups in a group; none: it is not there. */
+async function groupsBelow(parent: string): Promise<string[]> {
+  const entries = (await readdir(parent, { withFileTypes: true }).catch(noneOf('ENOENT'))) ?? [];
+  return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
+}
+
+/** A group of an installation, whoever's. */
+export type Group = { name: string; paths: string[]; hasProcess: boolean; changedMs: number };
+
+/** The groups of installations that stand where ours does. Changes nothing. */
+export async function listGroups(): Promise<Group[]> {
+  const parents = rootsOf(await foreseeLimits('howdah')).map((root) => dirname(root));
+  const found = new Map<string, string[]>();
+  for (const parent of parents)
+    for (const name of (await groupsBelow(parent)).filter((one) => ANY_NAME.test(one)))
+      found.set(name, [...(found.get(name) ?? []), join(parent, name)]);
+  return Promise.all([...found].map(([name, paths]) => describeGroup(name, paths)));
+}
+const ANY_NAME = /^howdah-(probe-)?[0-9a-f]{8}$/;
+
+async function describeGroup(name: string, paths: string[]): Promise<Group> {
+  const below = (await Promise.all(paths.map(async (path) => (await groupsBelow(path)).map((id) => join(path, id))))).flat();
+  const processes = await Promise.all([...paths, ...below].map((path) => readOrNull(join(path, 'cgroup.procs'))));
+  // One that has just been removed is none that stays.
+  const changed = await Promise.all(paths.map(async (path) => (await stat(path).catch(noneOf('ENOENT')))?.mtimeMs ?? Date.now()));
+  return { name, paths, hasProcess: processes.some((text) => text !== null && text !== ''), changedMs: Math.max(...changed) };
 }
 
 /** The groups that all servers' groups stand below. */
@@ -149,29 +180,39 @@ function rootsOf(limits: Limits): string[] {
   }
 }
 
-const groupsOf = (limits: Limits, id: string): string[] => rootsOf(limits).map((root) => join(root, id));
+/** The group of a server, in each hierarchy. */
+export const groupPaths = (limits: Limits, id: string): string[] => rootsOf(limits).map((root) => join(root, id));
 
-type V2 = { parent: string; limits: Limits & { kind: 'v2' } };
+/** Makes the groups that all servers' groups stand below. */
+async function makeRoots(limits: Limits): Promise<void> {
+  if (limits.kind === 'v2') await enable(dirname(limits.root));
+  for (const root of rootsOf(limits)) await mkdir(root, { recursive: true });
+  if (limits.kind === 'v2') await enable(limits.root);
+}
 
-async function lookV2(group: string): Promise<V2> {
+/** Makes a group that nobody else uses, looks whether it can limit, and removes it. */
+async function tryOut(limits: Limits): Promise<void> {
+  try {
+    await makeRoots(limits);
+    if (limits.kind !== 'v1') return;
+    await access(join(limits.cpu, 'cpu.cfs_quota_us'), constants.W_OK);
+    await access(join(limits.memory, 'memory.limit_in_bytes'), constants.W_OK);
+  } catch (error) {
+    if (limits.kind === 'v2') notDelegated(error);
+    noV1(error);
+  } finally {
+    for (const root of rootsOf(limits)) await rmdir(root).catch(noneOf('ENOENT'));
+  }
+}
+
+async function lookV2(group: string): Promise<Limits> {
   const controllers = await readOrNull(join(MOUNT, 'cgroup.controllers'));
   if (controllers === null) throw new Error('no cgroup v2 at /sys/fs/cgroup');
   // As root the group stands at the top; else below the group this process was delegated, if it was.
   const own = /^0::(.*)$/m.exec((await readOrNull('/proc/self/cgroup')) ?? '')?.[1] ?? '/';
   const parent = process.getuid?.() === 0 ? MOUNT : join(MOUNT, own);
   await access(parent, constants.W_OK).catch(notDelegated);
-  return { parent, limits: { kind: 'v2', root: join(parent, group) } };
-}
-
-async function makeV2({ parent, limits }: V2): Promise<Limits> {
-  try {
-    await enable(parent);
-    await mkdir(limits.root, { recursive: true });
-    await enable(limits.root);
-  } catch (error) {
-    notDelegated(error);
-  }
-  return limits;
+  return { kind: 'v2', root: join(parent, group) };
 }
 
 function notDelegated(error: unknown): never {
@@ -187,22 +228,10 @@ async function enable(group: string): Promise<void> {
   if (wanted.length > 0) await writeFile(join(group, 'cgroup.subtree_control'), wanted.map((controller) => `+${controller}`).join(' '));
 }
 
-async function lookV1(group: string): Promise<Limits & { kind: 'v1' }> {
+async function lookV1(group: string): Promise<Limits> {
   const [cpu, memory] = [join(MOUNT, 'cpu'), join(MOUNT, 'memory')];
   for (const parent of [cpu, memory]) await access(parent, constants.W_OK).catch(noV1);
   return { kind: 'v1', cpu: join(cpu, group), memory: join(memory, group) };
-}
-
-async function makeV1(limits: Limits & { kind: 'v1' }): Promise<Limits> {
-  try {
-    await mkdir(limits.cpu, { recursive: true });
-    await mkdir(limits.memory, { recursive: true });
-    await access(join(limits.cpu, 'cpu.cfs_quota_us'), constants.W_OK);
-    await access(join(limits.memory, 'memory.limit_in_bytes'), constants.W_OK);
-  } catch (error) {
-    noV1(error);
-  }
-  return limits;
 }
 
 function noV1(error: unknown): never {

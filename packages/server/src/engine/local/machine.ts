@@ -16,7 +16,7 @@ import { keepReserve } from './reserve.ts';
 import { markerOf } from './marker.ts';
 import { run } from './run.ts';
 import { prepareSandbox, UNSHARE_AS_ROOT, UNSHARE_AS_USER, type Namespaces, type Sandbox } from './sandbox.ts';
-import { createUsers, REGISTRY, whyNoUsers, type Isolation, type UidRange } from './users.ts';
+import { createUsers, makeRegistry, REGISTRY, whyNoUsers, type Isolation, type UidRange } from './users.ts';
 import { DEFAULT_UID_RANGE } from '../../config.ts';
 
 export type Owner = { name: string; uid: number; gid: number };
@@ -54,7 +54,7 @@ export const SERVER_USER = 'howdah';
 /** The one that gateways run as: it makes connections to servers, which no user of a service may. */
 export const GATEWAY_USER = 'howdah-gateway';
 /** One of the system's own takes its place where it cannot be made. */
-const SERVER_USERS = [SERVER_USER, 'postgres', 'nobody'];
+export const SERVER_USERS = [SERVER_USER, 'postgres', 'nobody'];
 
 /** Looks the machine over and makes the data directory ready. */
 export async function prepareMachine(home: string, uidRange: UidRange = DEFAULT_UID_RANGE): Promise<Machine> {
@@ -104,7 +104,7 @@ export async function prepareMachine(home: string, uidRange: UidRange = DEFAULT_
 
 /** Gives services users of their own, if that can be had. */
 async function isolate(layout: Layout, namespaces: Namespaces, sandbox: Sandbox, range: UidRange): Promise<Isolation> {
-  const why = await whyNotIsolated(namespaces, sandbox, range);
+  const why = (await whyNotIsolated(namespaces, sandbox, range)) ?? makeRegistry(REGISTRY);
   if (why !== null) return { isolated: false, why };
   const gateway = await systemUser(GATEWAY_USER);
   if (gateway === null)
@@ -119,7 +119,7 @@ async function isolate(layout: Layout, namespaces: Namespaces, sandbox: Sandbox,
   return { isolated: true, users, gateway };
 }
 
-/** Why services cannot have users of their own here; null: they can. Changes nothing that stays. */
+/** Why services cannot have users of their own here; null: they can. Changes nothing. */
 export async function whyNotIsolated(
   namespaces: Namespaces,
   sandbox: Pick<Sandbox, 'way' | 'note'>,
@@ -131,11 +131,28 @@ export async function whyNotIsolated(
   return whyNoUsers(REGISTRY, range);
 }
 
-/** In words, whether services are kept from each other below PostgreSQL. @param why what is in the way; null: nothing is */
-export function isolationNote(why: string | null): string {
-  return why === null
-    ? 'each service runs as an operating system user of its own: none can read the files of another, or signal its processes'
-    : `all services run as one operating system user, and whoever becomes it reads the files of all: ${why}`;
+/**
+ * In words, whether services are kept from each other below PostgreSQL, and what of that is missing here.
+ *
+ * @param why what is in the way of users of their own; null: nothing is
+ */
+export function isolationNote(why: string | null, sandbox: Pick<Sandbox, 'way' | 'note'>, egress: EgressAbility): string {
+  const users =
+    why === null
+      ? 'each service runs as an operating system user of its own: none can read the files of another, or signal its processes'
+      : `all services run as one operating system user, and whoever becomes it reads the files of all: ${why}`;
+  const isNamed = sandbox.way === 'mounts' || why === sandbox.note;
+  return [
+    users,
+    ...(isNamed ? [] : [sandbox.note]),
+    ...(isEgressClosed(why, egress) ? [] : [egress.refused ? SHARED_USER : egress.note]),
+  ].join('; ');
+}
+const SHARED_USER = 'a server can connect to whatever this machine reaches: its user is none of those whose connections are refused';
+
+/** Whether servers are kept from beginning connections: that goes by their users, and takes some of their own. */
+export function isEgressClosed(why: string | null, egress: EgressAbility): boolean {
+  return why === null && egress.refused;
 }
 
 /** What of an installation is here; null: nothing, or only a store that is not mounted. Changes nothing. */
@@ -148,7 +165,7 @@ export async function findSite(home: string): Promise<Site | null> {
 }
 
 /** A cgroup of this data directory's own: another one in a chroot may have the same path. */
-async function groupName(root: string): Promise<string> {
+export async function groupName(root: string): Promise<string> {
   const { dev, ino } = await stat(root, { bigint: true });
   return `howdah-${createHash('sha256').update(`${root} ${dev} ${ino}`).digest('hex').slice(0, 8)}`;
 }

@@ -6,9 +6,9 @@
  * service, keeps two installations on one machine apart; it is rebuilt from the markers at each start.
  */
 import { randomInt } from 'node:crypto';
-import { existsSync, lstatSync, mkdirSync, readFileSync, readlinkSync, rmSync, symlinkSync } from 'node:fs';
+import { accessSync, constants, existsSync, lstatSync, mkdirSync, readFileSync, readlinkSync, rmSync, symlinkSync } from 'node:fs';
 import { readdir, rename, rm, symlink } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { userInfo } from 'node:os';
 import type { ConfigUsers } from './files.ts';
 import type { InstancePaths } from './layout.ts';
@@ -158,7 +158,7 @@ function accounts(): Set<number> {
   return new Set(lines.map((line) => Number(line.split(':')[2] ?? '-1')));
 }
 
-/** Why services cannot have users of their own as far as the registry and the kernel are concerned; null: they can. */
+/** Why services cannot have users of their own, as far as can be told without making the registry; null: they can. Changes nothing. */
 export function whyNoUsers(directory: string, [first, last]: UidRange): string | null {
   const mapped = readFileSync('/proc/self/uid_map', 'utf8')
     .split('\n')
@@ -166,6 +166,20 @@ export function whyNoUsers(directory: string, [first, last]: UidRange): string |
     .some(([from = 0, , count = 0]) => from <= first && last < from + count);
   if (!mapped)
     return `this container has no users ${first} to ${last}: set HOWDAH_UID_RANGE to numbers that it has (/proc/self/uid_map lists them)`;
+  try {
+    accessSync(nearestDirectory(directory), constants.W_OK);
+    return null;
+  } catch (error) {
+    return unwritable(directory, error);
+  }
+}
+
+const nearestDirectory = (path: string): string => (existsSync(path) ? path : nearestDirectory(dirname(path)));
+const unwritable = (directory: string, error: unknown): string =>
+  `the register of users in ${directory} cannot be written: ${error instanceof Error ? error.message : String(error)}`;
+
+/** Makes the registry. @returns why it cannot be written; null: it can */
+export function makeRegistry(directory: string): string | null {
   try {
     mkdirSync(directory, { recursive: true, mode: 0o755 });
     const probe = join(directory, `.probe-${process.pid}`);
@@ -176,7 +190,7 @@ export function whyNoUsers(directory: string, [first, last]: UidRange): string |
   } catch (error) {
     // What is there can be read; a full disk keeps nothing from starting.
     if (isErrno(error, 'ENOSPC', 'EDQUOT')) return null;
-    return `the register of users in ${directory} cannot be written: ${error instanceof Error ? error.message : String(error)}`;
+    return unwritable(directory, error);
   }
 }
 
