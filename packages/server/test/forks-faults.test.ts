@@ -181,7 +181,7 @@ test('a file of the archive that cannot be read for a moment: the fork waits for
   for (let n = 0; n < 2; n++) await control.query('checkpoint');
   await rm(join(data, 'pg_wal', wal), { force: true });
   await control.end();
-  await stand.holdAt(roleOf(parent), 'rm services/new/pid', 1);
+  await stand.holdAt(roleOf(parent), 'mkdir services/new.new/data/*', 1);
   const child = await askFork(parent, { fork_strategy: 'PITR', target_time });
   await stand.held();
   await rename(join(archive, wal), join(data, '..', 'away'));
@@ -199,7 +199,7 @@ test('a file of the archive that cannot be read for a moment: the fork waits for
 describe('a parent that is deleted while it is forked', () => {
   const moments = [
     ['NOW, running', 'NOW', COPY, MIDDLE, false],
-    ['NOW, before anything of the fork is there', 'NOW', 'rm services/new.new', 1, false],
+    ['NOW, before anything of the fork is there', 'NOW', 'mkdir services/new.new', 1, false],
     ['NOW, paused', 'NOW', COPY, MIDDLE, true],
     ['LAST_SNAPSHOT', 'LAST_SNAPSHOT', COPY, MIDDLE, false],
     ['PITR, being cloned', 'PITR', COPY, MIDDLE, false],

@@ -69,7 +69,10 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     expect((await visit(cloud, service, door, inB)).how).toMatch(/^refused/);
     const peering = await own.peer(a, cloud.projectId, b.id);
     expect(peering).toMatchObject({ status: 'active', provisioned_id: expect.any(String), peer_vpc_id: b.id });
-    expect(await own.peerings(b)).toMatchObject([{ status: 'active', peer_vpc_id: a.id, provisioned_id: peering.provisioned_id }]);
+    // The other side is written a moment later.
+    await expect
+      .poll(() => own.peerings(b), { timeout: LONG })
+      .toMatchObject([{ status: 'active', peer_vpc_id: a.id, provisioned_id: peering.provisioned_id }]);
     const peered = await visit(cloud, service, door, { within: inB.within, patienceMs: LONG });
     expect(peered.how).toBe('in as 10.83.0.200/32');
     // B reaches C as well, and A does not through it.
