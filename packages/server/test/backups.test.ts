@@ -237,7 +237,7 @@ describe('a backup that is damaged is found', () => {
     const data = join((await pathsOf(service)).snapshots, newest?.id ?? '', 'data');
     await damaged(service, join(data, String(files?.['table'])), 8192 + 8000, /check tables and indexes: .*invalid page in block 1/);
     const listed = await cloud.cli('service', 'list');
-    expect(listed.stderr).toContain(`${service.service_id} VERIFICATION: the backup could not be proved`);
+    expect(listed.stderr).toContain(`${service.service_id} VERIFICATION: the backup could not be verified`);
     await damaged(service, join(data, String(files?.['index'])), 8192 + 8000, /check page checksums: page 1 of base.* is damaged/);
     await damaged(service, join(data, 'global', 'pg_control'), 40, /replay WAL: it does not recover: .*(checksum|control)/);
     expect(outcomeOf(await verify(service))).toEqual(PROVED);

@@ -307,7 +307,8 @@ test('a fork_only key changes and reads the forks that it made and nothing else;
     .select('created_by')
     .where('id', '=', ours)
     .executeTakeFirstOrThrow();
-  for (const made of [false, true]) {
+  // In this order, the service is its maker's again afterwards.
+  for (const made of [true, false]) {
     await records.db
       .updateTable('services')
       .set({ created_by: made ? forkOnly : maker })
