@@ -92,7 +92,7 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
 }
 
 /**
- * What killed programs and installations that are gone have left on the machine, whoever's. Changes nothing.
+ * Lists what killed programs and removed installations, also those of other users, have left on the machine. Changes nothing.
  *
  * @returns a sentence for each, with the command that removes it
  */

@@ -1,5 +1,5 @@
 /**
- * `npm run soak:hostile [-- --minutes N --seed N --image-gb N]`: one tenant attacks with everything that it has while two others work, on a disk of its own. Prints what the
+ * `npm run soak:hostile [-- --minutes N --seed N --image-gb N --attack NAME…]`: one tenant attacks with everything that it has, or with the named attacks only, while two others work, on a disk of its own. Prints what the
  * others saw of it, and ends with 1 when a bound is broken. As root, since it mounts that disk; `--minutes 1` is a smoke test.
  */
 import { execFile, fork, type ChildProcess } from 'node:child_process';
@@ -22,8 +22,15 @@ import { ATTACKS, type Target } from './soak-attacks.ts';
 
 const run = promisify(execFile);
 const { values } = parseArgs({
-  options: { minutes: { type: 'string', default: '60' }, seed: { type: 'string' }, 'image-gb': { type: 'string', default: '8' } },
+  options: {
+    minutes: { type: 'string', default: '60' },
+    seed: { type: 'string' },
+    'image-gb': { type: 'string', default: '8' },
+    attack: { type: 'string', multiple: true, default: Object.keys(ATTACKS) },
+  },
 });
+const unknown = values.attack.filter((name) => !(name in ATTACKS));
+if (unknown.length > 0) throw new Error(`no attack is named ${unknown.join(', ')}; the attacks are: ${Object.keys(ATTACKS).join(', ')}`);
 const minutes = Number(values.minutes);
 const seed = Number(values.seed ?? randomInt(2 ** 31));
 
@@ -132,7 +139,7 @@ async function loopDelayMs(cloud: Installation): Promise<number | null> {
 /** Attacks until a moment. @returns how often each was made, and how often it was cut short */
 async function attackUntil(endMs: number, target: Target, random: () => number): Promise<Map<string, { made: number; failed: number }>> {
   const made = new Map<string, { made: number; failed: number }>();
-  const names = Object.keys(ATTACKS);
+  const names = values.attack;
   const attacker = async (): Promise<void> => {
     while (Date.now() < endMs && !stopping) {
       const name = names[Math.floor(random() * names.length)] ?? '';

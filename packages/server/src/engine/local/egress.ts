@@ -106,7 +106,7 @@ export async function isEgressRefused(name: string): Promise<boolean> {
   return (await tables()).includes(name);
 }
 
-/** The table of an installation, whoever's: where its data is, and what it holds. */
+/** The table of any installation on this machine: where its data is, and what the table holds. */
 export type Table = { name: string; home: string; text: string };
 
 /** The tables of installations whose paths are ours. Those of a chroot are in the same network; their data is not visible. Changes nothing. */

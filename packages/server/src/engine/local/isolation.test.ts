@@ -22,7 +22,7 @@ test('the text about isolation names each part that is missing, once', () => {
   expect(isolationNote('not root', sandbox, egress)).toMatch(/all: not root; a server can connect to whatever this machine reaches/);
 });
 
-test('whether services can have users is told without making the register', async () => {
+test('checking whether services can have users of their own does not create the registry', async () => {
   const home = await mkdtemp(join(tmpdir(), 'howdah-users-'));
   try {
     const directory = join(home, 'none', 'users');

@@ -28,7 +28,7 @@ export async function probeLimits(group: string): Promise<Limits> {
 }
 const PROBE = 'howdah-probe-';
 
-/** What {@link probeLimits} would find, as far as can be told without making anything. */
+/** What {@link probeLimits} would find, as far as can be seen without making anything. */
 export async function foreseeLimits(group: string): Promise<Limits> {
   return firstOf([() => lookV2(group), () => lookV1(group)]);
 }
@@ -146,7 +146,7 @@ async function groupsBelow(parent: string): Promise<string[]> {
   return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
 }
 
-/** A group of an installation, whoever's. */
+/** A group of any installation on this machine. */
 export type Group = { name: string; paths: string[]; hasProcess: boolean; changedMs: number };
 
 /** The groups of installations that stand where ours does. Changes nothing. */

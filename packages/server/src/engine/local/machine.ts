@@ -140,7 +140,7 @@ export function isolationNote(why: string | null, sandbox: Pick<Sandbox, 'way' |
   const users =
     why === null
       ? 'each service runs as an operating system user of its own: none can read the files of another, or signal its processes'
-      : `all services run as one operating system user, and whoever becomes it reads the files of all: ${why}`;
+      : `all services run as one operating system user, which can read the files of all: ${why}`;
   const isNamed = sandbox.way === 'mounts' || why === sandbox.note;
   return [
     users,

@@ -94,7 +94,7 @@ export async function prepareSandbox(layout: Layout, namespaces: Namespaces, ins
   }
 }
 
-/** What {@link prepareSandbox} would find, as far as can be told without making anything. */
+/** What {@link prepareSandbox} would find, as far as can be seen without making anything. */
 export async function foreseeSandbox(namespaces: Namespaces): Promise<{ way: Sandbox['way']; note: string }> {
   if (namespaces === 'none') return { way: 'none', note: noteOf('PID namespaces are not allowed here') };
   try {

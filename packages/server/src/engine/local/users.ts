@@ -158,7 +158,7 @@ function accounts(): Set<number> {
   return new Set(lines.map((line) => Number(line.split(':')[2] ?? '-1')));
 }
 
-/** Why services cannot have users of their own, as far as can be told without making the registry; null: they can. Changes nothing. */
+/** Why services cannot have users of their own, as far as can be seen without making the registry; null: they can. Changes nothing. */
 export function whyNoUsers(directory: string, [first, last]: UidRange): string | null {
   const mapped = readFileSync('/proc/self/uid_map', 'utf8')
     .split('\n')
