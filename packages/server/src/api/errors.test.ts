@@ -1,8 +1,9 @@
 import { CreateServiceBody, RenameBody, ResizeBody, SeriesBody, SetEnvironmentBody, UpdatePasswordBody } from '@howdah/contract';
 import { Ajv } from 'ajv';
 import addFormats from 'ajv-formats';
+import { fastify } from 'fastify';
 import { expect, test } from 'vitest';
-import { explainValidation } from './errors.ts';
+import { errorHandler, explainValidation } from './errors.ts';
 
 const ajv = new Ajv({ verbose: true, strict: false });
 addFormats.default(ajv);
@@ -62,4 +63,29 @@ test('a password is never shown', () => {
 
 test('nothing to explain', () => {
   expect(explainValidation([], 'query')).toBe('the query is not valid');
+});
+
+/** How an error that a handler throws is answered. */
+async function answer(error: Error) {
+  const app = fastify();
+  app.setErrorHandler(errorHandler);
+  app.get('/', () => Promise.reject(error));
+  const { statusCode, headers, body } = await app.inject('/');
+  await app.close();
+  return { statusCode, headers, body };
+}
+
+test('a metadata database without space to write is a reason to try again, not a defect', async () => {
+  const { statusCode, headers, body } = await answer(
+    Object.assign(new Error('could not extend file "base/5/16384": No space left on device'), { code: '53100' }),
+  );
+  expect([statusCode, headers['retry-after']]).toEqual([503, '1']);
+  expect(body).toContain('howdah doctor');
+  expect(body).not.toContain('base/5');
+});
+
+test('what nobody foresaw is answered without its text', async () => {
+  const { statusCode, body } = await answer(new Error('secret'));
+  expect(statusCode).toBe(500);
+  expect(body).not.toContain('secret');
 });

@@ -49,6 +49,11 @@ function translate(error: unknown): ApiError {
   if (error instanceof SyntaxError) return new ApiError('INVALID_REQUEST', `the body is not JSON: ${error.message}`);
   if (isConnectionLoss(error))
     return new ApiError('UNAVAILABLE', 'the control plane cannot reach its records at the moment; try again in a moment');
+  if (isDiskFull(error))
+    return new ApiError(
+      'UNAVAILABLE',
+      'the disk is full, and the metadata database has no space to write: remove files from that disk, then try again; howdah doctor shows which disk it is',
+    );
   return internal();
 }
 
@@ -84,6 +89,9 @@ function isConnectionLoss(error: Error): boolean {
     BROKEN_CONNECTION.test(error.message)
   );
 }
+
+/** SQLSTATE disk_full. */
+const isDiskFull = (error: Error): boolean => 'code' in error && error.code === '53100';
 
 /** A refused body or query in words: the field, what was found, what is allowed. */
 export function explainValidation(problems: readonly ValidationProblem[], context: string): string {
