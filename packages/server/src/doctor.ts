@@ -38,7 +38,8 @@ import { foreseeSandbox, type Namespaces } from './engine/local/sandbox.ts';
 
 /** Changes nothing, but for a probe of the file system that is gone when it returns. */
 export async function doctor(home: string, uidRange: UidRange = DEFAULT_UID_RANGE): Promise<Finding[]> {
-  const [data, namespaces, limits] = await Promise.all([dataDirectory(home), probeNamespaces(), foreseeLimits('howdah')]);
+  const data = await dataDirectory(home);
+  const [namespaces, limits] = await Promise.all([probeNamespaces(), foreseeLimits('howdah', data)]);
   const { usable, tooOld } = await findInstallations(null);
   return [
     { what: 'Node', state: 'ok', found: process.version },

@@ -9,6 +9,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DEFAULT_UID_RANGE } from '../src/config.ts';
 import { allowEgress, refuseEgress, tableOf } from '../src/engine/local/egress.ts';
+import { rootsOf } from '../src/engine/local/limits.ts';
 import { prepareMachine, type Machine } from '../src/engine/local/machine.ts';
 import { HOWDAH, install, makeHome, type Installation, type Service } from './harness.ts';
 
@@ -28,8 +29,7 @@ async function findings(name: string): Promise<string[]> {
 
 /** Where the cgroups of installations are; none: there are none here. */
 function groupParents({ limits }: Machine): string[] {
-  if (limits.kind === 'none') return [];
-  return (limits.kind === 'v2' ? [limits.root] : [limits.cpu, limits.memory]).map((root) => dirname(root));
+  return rootsOf(limits).map((root) => dirname(root));
 }
 
 /** Plants something, expects one finding that names it, runs the command of the finding, and expects none. */

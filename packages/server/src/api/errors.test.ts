@@ -69,7 +69,9 @@ test('nothing to explain', () => {
 async function answer(error: Error) {
   const app = fastify();
   app.setErrorHandler(errorHandler);
-  app.get('/', () => Promise.reject(error));
+  app.get('/', async () => {
+    throw error;
+  });
   const { statusCode, headers, body } = await app.inject('/');
   await app.close();
   return { statusCode, headers, body };

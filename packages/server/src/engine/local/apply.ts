@@ -13,7 +13,7 @@ import { hostsOf, type Door } from './door.ts';
 import { wasShutDown, writeSystemIdentifier } from './identity.ts';
 import { missingFor, type Installation } from './installations.ts';
 import { instancePaths, memberKey, type InstancePaths } from './layout.ts';
-import { enforceLimits } from './limits.ts';
+import { enforceLimits, liftWriteLimit } from './limits.ts';
 import type { Machine, Owner } from './machine.ts';
 import { currentBoot, readMarker, writeMarker, type Marker } from './marker.ts';
 import type { Beats, Monitor } from './monitor.ts';
@@ -392,6 +392,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
   const stop = async (key: string, paths: InstancePaths, server: Server, mode: StopMode): Promise<void> => {
     monitor.forget(key);
     await limiting.get(key);
+    await liftWriteLimit(machine.limits, key);
     const patienceMs = mode === 'fast' ? STOP_PATIENCE_MS : 5000;
     // Orderly ways come first; a server that refuses them is ended all the same and recovers from its log at the next start.
     const gone = (await stopServer(machine, server, mode, patienceMs)) || (await stopServer(machine, server, 'kill', 5000));

@@ -24,7 +24,7 @@ export async function findLeftovers(data: string, uidRange: UidRange): Promise<L
   const isRoot = process.getuid?.() === 0;
   const [files, groups, tables, networks] = await Promise.all([
     listFiles(SHARED_MEMORY),
-    listGroups(),
+    listGroups(data),
     listTables(),
     isRoot ? strayNetworks(exists) : [],
   ]);

@@ -4,10 +4,17 @@ import { access, constants, mkdir, readdir, readFile, rmdir, stat, writeFile } f
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Size } from '@howdah/contract';
+import { findDisk } from './disk-device.ts';
 import { childrenOf, exists, isErrno, noneOf, readOrNull } from './processes.ts';
 
-/** How sizes are enforced here. */
-export type Limits = { kind: 'v2'; root: string } | { kind: 'v1'; cpu: string; memory: string } | { kind: 'none'; why: string };
+/**
+ * How sizes are enforced here. `disk` is the block device of the data (`major:minor`) whose writes are limited; null: the kernel
+ * cannot limit writes to it, or the controller is not available to this user.
+ */
+export type Limits =
+  | { kind: 'v2'; root: string; disk: string | null }
+  | { kind: 'v1'; cpu: string; memory: string; blkio: { group: string; disk: string } | null }
+  | { kind: 'none'; why: string };
 
 const GIB = 1024 ** 3;
 /** The period in which a group may use its CPU time; the kernel's default. */
@@ -15,27 +22,40 @@ const PERIOD_US = 100_000;
 const MOUNT = '/sys/fs/cgroup';
 
 /**
+ * What a server may write to its disk, in bytes a second (docs/decisions/0030-write-rate.md): without a limit, one tenant's WAL makes
+ * every commit of the others wait. It follows from the CPU, as WAL does; services that share the CPU get the least.
+ */
+export const writeBytesPerSecond = (size: Size): number =>
+  Math.max(LEAST_WRITE_RATE, size === 'shared' ? 0 : (size.cpuMillis / 1000) * WRITE_RATE_PER_CPU);
+const LEAST_WRITE_RATE = 32 * 1024 ** 2;
+const WRITE_RATE_PER_CPU = 64 * 1024 ** 2;
+
+/**
  * Finds out how sizes can be enforced, by making a group and removing it. The installation's own group is made when its first server
  * starts: many homes are only looked at, and nobody would remove theirs.
+ *
+ * @param data a path on the disk of the services
  */
-export async function probeLimits(group: string): Promise<Limits> {
+export async function probeLimits(group: string, data: string): Promise<Limits> {
   const probe = `${PROBE}${randomBytes(4).toString('hex')}`;
+  const disk = await findDisk(data);
   const attempts = [lookV2, lookV1].map((look) => async () => {
-    await tryOut(await look(probe));
-    return look(group);
+    const limitsWrites = await tryOut(await look(probe, disk));
+    return look(group, limitsWrites ? disk : null);
   });
   return firstOf(attempts);
 }
 const PROBE = 'howdah-probe-';
 
 /** What {@link probeLimits} would find, as far as can be seen without making anything. */
-export async function foreseeLimits(group: string): Promise<Limits> {
-  return firstOf([() => lookV2(group), () => lookV1(group)]);
+export async function foreseeLimits(group: string, data: string): Promise<Limits> {
+  const disk = await findDisk(data);
+  return firstOf([() => lookV2(group, disk), () => lookV1(group, disk)]);
 }
 
 /** The group of an installation's servers, where one has run. */
-export async function findLimits(group: string): Promise<Limits> {
-  const foreseen = await foreseeLimits(group);
+export async function findLimits(group: string, data: string): Promise<Limits> {
+  const foreseen = await foreseeLimits(group, data);
   const roots = rootsOf(foreseen);
   return (await Promise.all(roots.map(exists))).some(Boolean) ? foreseen : { kind: 'none', why: 'no server has run since the last start' };
 }
@@ -56,13 +76,16 @@ async function firstOf(attempts: (() => Promise<Limits>)[]): Promise<Limits> {
 export function limitsNote(limits: Limits): string {
   switch (limits.kind) {
     case 'v2':
-      return 'CPU and memory are enforced by cgroup v2';
+      return `CPU and memory are enforced by cgroup v2${writesNote(limits.disk)}`;
     case 'v1':
-      return 'CPU and memory are enforced by cgroup v1';
+      return `CPU and memory are enforced by cgroup v1${writesNote(limits.blkio?.disk ?? null)}`;
     case 'none':
       return `CPU and memory are not enforced, sizes only set PostgreSQL's settings: ${limits.why}`;
   }
 }
+
+const writesNote = (disk: string | null): string =>
+  disk === null ? '; how fast a service writes to its disk is not limited' : `, and the rate of writes to the disk (${disk})`;
 
 /**
  * Holds a running server to its size. Its first process joins before the others are counted, so that none is missed: what it starts
@@ -88,10 +111,31 @@ async function setLimits(limits: Limits, id: string, size: Size): Promise<void> 
     case 'v2':
       await writeFile(join(limits.root, id, 'cpu.max'), `${quotaUs ?? 'max'} ${PERIOD_US}`);
       await writeFile(join(limits.root, id, 'memory.max'), String(memoryBytes ?? 'max'));
-      return;
+      break;
     case 'v1':
       await writeFile(join(limits.cpu, id, 'cpu.cfs_quota_us'), String(quotaUs ?? -1));
       await writeFile(join(limits.memory, id, 'memory.limit_in_bytes'), String(memoryBytes ?? -1));
+  }
+  await setWriteRate(limits, id, writeBytesPerSecond(size));
+}
+
+/** Lets a server that is about to stop write as fast as the disk can: nobody waits longer for the last checkpoint than necessary. */
+export async function liftWriteLimit(limits: Limits, id: string): Promise<void> {
+  await setWriteRate(limits, id, null).catch(noneOf('ENOENT'));
+}
+
+/** @param bytesPerSecond null: no limit */
+async function setWriteRate(limits: Limits, id: string, bytesPerSecond: number | null): Promise<void> {
+  switch (limits.kind) {
+    case 'none':
+      return;
+    case 'v2':
+      if (limits.disk !== null) await writeFile(join(limits.root, id, 'io.max'), `${limits.disk} wbps=${bytesPerSecond ?? 'max'}`);
+      return;
+    case 'v1':
+      if (limits.blkio === null) return;
+      // Zero removes the limit.
+      await writeFile(join(limits.blkio.group, id, 'blkio.throttle.write_bps_device'), `${limits.blkio.disk} ${bytesPerSecond ?? 0}`);
   }
 }
 
@@ -149,9 +193,9 @@ async function groupsBelow(parent: string): Promise<string[]> {
 /** A group of any installation on this machine. */
 export type Group = { name: string; paths: string[]; hasProcess: boolean; changedMs: number };
 
-/** The groups of installations that stand where ours does. Changes nothing. */
-export async function listGroups(): Promise<Group[]> {
-  const parents = rootsOf(await foreseeLimits('howdah')).map((root) => dirname(root));
+/** The groups of installations that stand where ours does. Changes nothing. @param data a path on the disk of the services */
+export async function listGroups(data: string): Promise<Group[]> {
+  const parents = rootsOf(await foreseeLimits('howdah', data)).map((root) => dirname(root));
   const found = new Map<string, string[]>();
   for (const parent of parents)
     for (const name of (await groupsBelow(parent)).filter((one) => ANY_NAME.test(one)))
@@ -169,14 +213,14 @@ async function describeGroup(name: string, paths: string[]): Promise<Group> {
 }
 
 /** The groups that all servers' groups stand below. */
-function rootsOf(limits: Limits): string[] {
+export function rootsOf(limits: Limits): string[] {
   switch (limits.kind) {
     case 'none':
       return [];
     case 'v2':
       return [limits.root];
     case 'v1':
-      return [limits.cpu, limits.memory];
+      return [limits.cpu, limits.memory, ...(limits.blkio === null ? [] : [limits.blkio.group])];
   }
 }
 
@@ -185,34 +229,41 @@ export const groupPaths = (limits: Limits, id: string): string[] => rootsOf(limi
 
 /** Makes the groups that all servers' groups stand below. */
 async function makeRoots(limits: Limits): Promise<void> {
-  if (limits.kind === 'v2') await enable(dirname(limits.root));
+  const controllers = ['cpu', 'memory', ...(limits.kind === 'v2' && limits.disk !== null ? ['io'] : [])];
+  if (limits.kind === 'v2') await enable(dirname(limits.root), controllers);
   for (const root of rootsOf(limits)) await mkdir(root, { recursive: true });
-  if (limits.kind === 'v2') await enable(limits.root);
+  if (limits.kind === 'v2') await enable(limits.root, controllers);
 }
 
-/** Makes a group that nobody else uses, looks whether it can limit, and removes it. */
-async function tryOut(limits: Limits): Promise<void> {
+/** Makes a group that nobody else uses, looks whether it can limit, and removes it. @returns whether it can limit writes to the disk */
+async function tryOut(limits: Limits): Promise<boolean> {
   try {
     await makeRoots(limits);
-    if (limits.kind !== 'v1') return;
-    await access(join(limits.cpu, 'cpu.cfs_quota_us'), constants.W_OK);
-    await access(join(limits.memory, 'memory.limit_in_bytes'), constants.W_OK);
+    if (limits.kind === 'v1') {
+      await access(join(limits.cpu, 'cpu.cfs_quota_us'), constants.W_OK);
+      await access(join(limits.memory, 'memory.limit_in_bytes'), constants.W_OK);
+    }
+    // The kernel refuses devices that it cannot limit.
+    return await setWriteRate(limits, '.', LEAST_WRITE_RATE).then(
+      () => true,
+      () => false,
+    );
   } catch (error) {
-    if (limits.kind === 'v2') notDelegated(error);
-    noV1(error);
+    return limits.kind === 'v2' ? notDelegated(error) : noV1(error);
   } finally {
     for (const root of rootsOf(limits)) await rmdir(root).catch(noneOf('ENOENT'));
   }
 }
 
-async function lookV2(group: string): Promise<Limits> {
+async function lookV2(group: string, disk: string | null): Promise<Limits> {
   const controllers = await readOrNull(join(MOUNT, 'cgroup.controllers'));
   if (controllers === null) throw new Error('no cgroup v2 at /sys/fs/cgroup');
   // As root the group stands at the top; else below the group this process was delegated, if it was.
   const own = /^0::(.*)$/m.exec((await readOrNull('/proc/self/cgroup')) ?? '')?.[1] ?? '/';
   const parent = process.getuid?.() === 0 ? MOUNT : join(MOUNT, own);
   await access(parent, constants.W_OK).catch(notDelegated);
-  return { kind: 'v2', root: join(parent, group) };
+  const hasIo = /\bio\b/.test((await readOrNull(join(parent, 'cgroup.controllers'))) ?? '');
+  return { kind: 'v2', root: join(parent, group), disk: hasIo ? disk : null };
 }
 
 function notDelegated(error: unknown): never {
@@ -222,16 +273,22 @@ function notDelegated(error: unknown): never {
   });
 }
 
-async function enable(group: string): Promise<void> {
+async function enable(group: string, controllers: readonly string[]): Promise<void> {
   const enabled = (await readFile(join(group, 'cgroup.subtree_control'), 'utf8')).split(/\s+/);
-  const wanted = ['cpu', 'memory'].filter((controller) => !enabled.includes(controller));
+  const wanted = controllers.filter((controller) => !enabled.includes(controller));
   if (wanted.length > 0) await writeFile(join(group, 'cgroup.subtree_control'), wanted.map((controller) => `+${controller}`).join(' '));
 }
 
-async function lookV1(group: string): Promise<Limits> {
-  const [cpu, memory] = [join(MOUNT, 'cpu'), join(MOUNT, 'memory')];
+async function lookV1(group: string, disk: string | null): Promise<Limits> {
+  const [cpu, memory, blkio] = [join(MOUNT, 'cpu'), join(MOUNT, 'memory'), join(MOUNT, 'blkio')];
   for (const parent of [cpu, memory]) await access(parent, constants.W_OK).catch(noV1);
-  return { kind: 'v1', cpu: join(cpu, group), memory: join(memory, group) };
+  const limitsWrites = disk !== null && (await exists(join(blkio, 'cgroup.procs')));
+  return {
+    kind: 'v1',
+    cpu: join(cpu, group),
+    memory: join(memory, group),
+    blkio: limitsWrites ? { group: join(blkio, group), disk } : null,
+  };
 }
 
 function noV1(error: unknown): never {

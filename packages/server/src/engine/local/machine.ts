@@ -77,7 +77,7 @@ export async function prepareMachine(home: string, uidRange: UidRange = DEFAULT_
   const [namespaces, cloneMethod, limits, installations, pgbouncer, networks, egress] = await Promise.all([
     probeNamespaces(),
     probeCloneMethod(layout.templates),
-    probeLimits(group),
+    probeLimits(group, layout.root),
     findInstallations(layout.installations),
     findProgram('pgbouncer'),
     probeNetworks(),
@@ -161,7 +161,7 @@ export async function findSite(home: string): Promise<Site | null> {
   if (!(await exists(join(data, 'services')))) return null;
   const layout = createLayout(await realpath(data));
   const group = await groupName(layout.root);
-  return { layout, limits: await findLimits(group), networkPrefix: `${group}-` };
+  return { layout, limits: await findLimits(group, layout.root), networkPrefix: `${group}-` };
 }
 
 /** A cgroup of this data directory's own: another one in a chroot may have the same path. */

@@ -1,7 +1,7 @@
 import { runningDaemons, stopDaemon } from './daemon.ts';
 import { detachImage, imagePaths } from './image.ts';
 import { instancePaths } from './layout.ts';
-import { removeLimitsRoot } from './limits.ts';
+import { groupIds, liftWriteLimit, removeLimitsRoot } from './limits.ts';
 import { dataDirectory, findSite, probeNamespaces, type Site } from './machine.ts';
 import { removeNetworks } from './networks.ts';
 import { allowEgress, tableOf } from './egress.ts';
@@ -28,6 +28,7 @@ async function stopServers({ layout: { root, services }, limits, networkPrefix }
   for (const daemon of (await runningDaemons()).filter((found) => found.root.startsWith(`${root}/`))) {
     if (!(await stopDaemon(daemon.process, 'SIGTERM', 1000))) throw new Error(`${daemon.root}: process ${daemon.process.pid} does not end`);
   }
+  for (const id of await groupIds(limits)) await liftWriteLimit(limits, id);
   let stopped = 0;
   // By what runs, not by what there are directories of: the records and a template that was being made go as well.
   for (const data of (await runningServers()).filter((directory) => directory.startsWith(`${root}/`))) {
