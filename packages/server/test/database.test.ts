@@ -301,14 +301,15 @@ test('a size is what the settings say, and what the operating system enforces wh
   expect(regions?.[0]?.limits_enforced).toBe(limits.kind !== 'none');
   switch (limits.kind) {
     case 'v2':
-      expect(await contentOf(limits.root, twin.service_id, 'cpu.max')).toBe('100000 100000');
+      expect(await contentOf(limits.root, twin.service_id, 'cpu.max')).toBe('20000 20000');
       expect(await contentOf(limits.root, twin.service_id, 'memory.max')).toBe(String(4 * 1024 ** 3));
       expect(await contentOf(limits.root, twin.service_id, 'cgroup.procs')).not.toBe('');
       if (limits.disk !== null) expect(await contentOf(limits.root, twin.service_id, 'io.max')).toContain('wbps=67108864');
       break;
     case 'v1':
-      expect(await contentOf(limits.cpu, twin.service_id, 'cpu.cfs_quota_us')).toBe('100000');
-      expect(await contentOf(limits.cpu, service.service_id, 'cpu.cfs_quota_us')).toBe('50000');
+      expect(await contentOf(limits.cpu, twin.service_id, 'cpu.cfs_quota_us')).toBe('20000');
+      expect(await contentOf(limits.cpu, twin.service_id, 'cpu.cfs_period_us')).toBe('20000');
+      expect(await contentOf(limits.cpu, service.service_id, 'cpu.cfs_quota_us')).toBe('10000');
       expect(await contentOf(limits.memory, twin.service_id, 'memory.limit_in_bytes')).toBe(String(4 * 1024 ** 3));
       expect(await contentOf(limits.memory, twin.service_id, 'cgroup.procs')).not.toBe('');
       if (limits.blkio === null) break;

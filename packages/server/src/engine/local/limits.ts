@@ -17,8 +17,8 @@ export type Limits =
   | { kind: 'none'; why: string };
 
 const GIB = 1024 ** 3;
-/** The period in which a group may use its CPU time; the kernel's default. */
-const PERIOD_US = 100_000;
+/** The kernel's default period. */
+const UNLIMITED = { quotaUs: null, periodUs: 100_000 };
 const MOUNT = '/sys/fs/cgroup';
 
 /**
@@ -29,6 +29,17 @@ export const writeBytesPerSecond = (size: Size): number =>
   Math.max(LEAST_WRITE_RATE, size === 'shared' ? 0 : (size.cpuMillis / 1000) * WRITE_RATE_PER_CPU);
 const LEAST_WRITE_RATE = 32 * 1024 ** 2;
 const WRITE_RATE_PER_CPU = 64 * 1024 ** 2;
+
+/**
+ * The CPU time that a server may use in each period, both in µs. A server that has used its time waits for the next period, and so do
+ * those that share its processor while it uses it: with the kernel's default of 100 ms, half a core is 50 ms of work and 50 ms of rest.
+ * Not shorter than two of the slices that a processor takes of that time (5 ms, sched_cfs_bandwidth_slice_us): with one, a second
+ * process of the same server waits for whole periods.
+ */
+export function cpuQuota(cpuMillis: number): { quotaUs: number; periodUs: number } {
+  const periodUs = Math.max(20_000, Math.round(10_000_000 / cpuMillis));
+  return { quotaUs: Math.round((cpuMillis / 1000) * periodUs), periodUs };
+}
 
 /**
  * Finds out how sizes can be enforced, by making a group and removing it. The installation's own group is made when its first server
@@ -101,7 +112,7 @@ export async function enforceLimits(limits: Limits, id: string, size: Size, post
 }
 
 async function setLimits(limits: Limits, id: string, size: Size): Promise<void> {
-  const quotaUs = size === 'shared' ? null : Math.round((size.cpuMillis / 1000) * PERIOD_US);
+  const { quotaUs, periodUs } = size === 'shared' ? UNLIMITED : cpuQuota(size.cpuMillis);
   const memoryBytes = size === 'shared' ? null : size.memoryGbs * GIB;
   await makeRoots(limits);
   for (const group of groupPaths(limits, id)) await mkdir(group, { recursive: true });
@@ -109,10 +120,11 @@ async function setLimits(limits: Limits, id: string, size: Size): Promise<void> 
     case 'none':
       return;
     case 'v2':
-      await writeFile(join(limits.root, id, 'cpu.max'), `${quotaUs ?? 'max'} ${PERIOD_US}`);
+      await writeFile(join(limits.root, id, 'cpu.max'), `${quotaUs ?? 'max'} ${periodUs}`);
       await writeFile(join(limits.root, id, 'memory.max'), String(memoryBytes ?? 'max'));
       break;
     case 'v1':
+      await writeFile(join(limits.cpu, id, 'cpu.cfs_period_us'), String(periodUs));
       await writeFile(join(limits.cpu, id, 'cpu.cfs_quota_us'), String(quotaUs ?? -1));
       await writeFile(join(limits.memory, id, 'memory.limit_in_bytes'), String(memoryBytes ?? -1));
   }
