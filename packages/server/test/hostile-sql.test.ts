@@ -2,6 +2,7 @@
  * A tenant whose database is full of traps: look-alikes of everything in pg_catalog, settings of every kind, names that are ours, locks that
  * are never given back. No trap runs as superuser, and everything that is asked for ends.
  */
+import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -21,7 +22,7 @@ let service: Service & { initial_password: string };
 let password: string;
 
 beforeAll(async () => {
-  cloud = await install({ HOWDAH_UNDELETE_HOURS: '0' });
+  cloud = await install({ HOWDAH_UNDELETE_HOURS: '1' });
   service = await cloud.create({ name: 'hostile', service_type: 'POSTGRES' });
   password = service.initial_password;
 });
@@ -162,13 +163,23 @@ test('every operation of a service ends, and springs no trap', async () => {
     await act('/enablePooler');
     await act('/disablePooler');
   }
+  await act('/rename', { name: 'renamed' });
+  await act('/setEnvironment', { environment: 'PROD' });
+  await act('/setEnvironment', { environment: 'DEV' });
+  const vpc = await cloud.request('POST', '/vpcs', { name: 'hostile', cidr: '10.77.0.0/16', region_code: 'local' });
+  const { id: vpcId } = Object(vpc.body);
+  expect(vpcId, JSON.stringify(vpc.body)).toBeTypeOf('string');
+  await act('/attachToVPC', { vpc_id: vpcId });
+  await act('/detachFromVPC', { vpc_id: vpcId });
+  await act('', undefined, 'DELETE');
+  await act('/restore');
   const pitr = new Date(Date.now() - 1000).toISOString();
   for (const strategy of [{ fork_strategy: 'NOW' }, { fork_strategy: 'LAST_SNAPSHOT' }, { fork_strategy: 'PITR', target_time: pitr }]) {
     const made = await call('POST', '/forkService', strategy);
     expect(made.status, JSON.stringify(made.body)).toBe(202);
     const id = String(Object(made.body).service_id);
     await cloud.until(id, 'READY');
-    expect((await cloud.request('DELETE', `/services/${id}`)).status).toBe(202);
+    expect((await cloud.request('DELETE', `/services/${id}?purge=true`)).status).toBe(202);
   }
   expect(await sprung()).toEqual([]);
 });
@@ -215,7 +226,7 @@ test('a server that is stopped by a signal keeps a call waiting for seconds', as
   while ((await call('POST', '/updatePassword', { password })).status >= 300) await sleep(100);
 });
 
-test('a service with traps is deleted', async () => {
-  expect((await call('DELETE')).status).toBe(202);
-  await expect.poll(async () => (await call('GET')).status, { timeout: 60_000 }).toBe(404);
+test('a service with traps is deleted, and its files with it', async () => {
+  expect((await call('DELETE', '?purge=true')).status).toBe(202);
+  await expect.poll(() => existsSync(layoutOf(cloud).service(service.service_id).root), { timeout: 60_000 }).toBe(false);
 });
