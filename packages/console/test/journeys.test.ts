@@ -178,6 +178,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     const moment = page.getByLabel('The moment, in your time zone');
     await moment.fill(new Date(between.getTime() - between.getTimezoneOffset() * 60_000).toISOString().slice(0, -1));
     await page.getByLabel('Name of the fork').fill('then');
+    await page.getByLabel('Storage in GB').fill('60');
     await page.getByRole('button', { name: /^Fork of / }).click();
     await page.getByRole('heading', { level: 1, name: 'then' }).waitFor();
     await page.getByText('Ready', { exact: true }).waitFor();
@@ -194,6 +195,10 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.goto('/services');
     const row = page.getByRole('listitem').filter({ hasText: 'then' });
     expect(await row.textContent()).toContain('fork of parent');
+    const { body: services } = await installation.request('GET', '/services');
+    expect(services).toContainEqual(
+      expect.objectContaining({ name: 'then', resources: [{ id: expect.anything(), spec: expect.objectContaining({ storage_gb: 60 }) }] }),
+    );
   });
 
   test('switch over: the picture changes', async () => {

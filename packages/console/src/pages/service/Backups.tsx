@@ -7,6 +7,7 @@ import { rememberPassword, serviceCalls, type Backups as BackupsDocument, type S
 import { Choice } from '../../components/Choice.tsx';
 import { Form, NameInput } from '../../components/Form.tsx';
 import { Load } from '../../components/Load.tsx';
+import { StorageInput, whyNoStorage } from '../../components/Storage.tsx';
 import { ActionButton, Ago, Card, Empty, Facts, Notice } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { bytes, fullTime } from '../../format.ts';
@@ -54,6 +55,8 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
   const [strategy, setStrategy] = useState<Strategy>('NOW');
   const [atMs, setAtMs] = useState<number | null>(null);
   const [name, setName] = useState('');
+  const quota = service.resources[0]?.spec.storage_gb ?? 0;
+  const [storage, setStorage] = useState(quota);
   const window = earliest === null || latest === null ? null : { fromMs: Date.parse(earliest), toMs: Date.parse(latest) };
   const gaps = (backups.window.gaps ?? []).map(({ after, before }) => ({ fromMs: Date.parse(after), toMs: Date.parse(before) }));
   const pointMs = window === null ? null : Math.min(Math.max(atMs ?? window.toMs, window.fromMs), window.toMs);
@@ -63,6 +66,7 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
         fork_strategy: strategy,
         ...(strategy === 'PITR' && pointMs !== null ? { target_time: new Date(pointMs).toISOString() } : {}),
         ...(name.trim() === '' ? {} : { name: name.trim() }),
+        ...(storage === quota ? {} : { storage_gb: storage }),
       }),
     {
       quiet: true,
@@ -73,7 +77,10 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
     },
   );
   const gap = strategy === 'PITR' && pointMs !== null ? gaps.find(({ fromMs, toMs }) => pointMs > fromMs && pointMs < toMs) : undefined;
-  const why = whyNot(strategy === 'NOW' ? 'forkNow' : 'forkPast', service, me) ?? (gap === undefined ? null : lostIn(gap));
+  const why =
+    whyNot(strategy === 'NOW' ? 'forkNow' : 'forkPast', service, me) ??
+    (storage === quota ? null : whyNoStorage(storage)) ??
+    (gap === undefined ? null : lostIn(gap));
   return (
     <Card title="Fork" hint={regions?.find(({ code }) => code === service.region_code)?.fork_cost}>
       <Form
@@ -113,6 +120,7 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
           />
         )}
         <NameInput label="Name of the fork" placeholder={`${service.name}-fork`} value={name} onChange={setName} maw={420} />
+        <StorageInput label="Storage in GB" value={storage} onChange={setStorage} />
       </Form>
     </Card>
   );
