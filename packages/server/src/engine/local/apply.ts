@@ -126,7 +126,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
           copying(() => fork(spec, step.origin, paths, installation, filesAs, found.door)),
         );
       case 'own':
-        return ownService(machine, spec.id);
+        return ownService(machine, spec.id, null);
       case 'writeFiles':
         await configure(found);
         return 'settings follow from the size';
@@ -415,7 +415,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
 
   return {
     apply,
-    own: (id: string) => ownService(machine, id),
+    own: (id: string, followed: string | null) => ownService(machine, id, followed),
     configure,
     start,
     stop,

@@ -586,7 +586,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     // The primary first: as it ends it sends all it has to the others.
     const others = [...found.values()].filter((member) => member !== primary);
     for (const { key, paths, server } of [primary, ...others]) if (server !== null) await hands.stop(key, paths, server, 'fast');
-    const owned = await hands.own(id);
+    const owned = await hands.own(id, null);
     const { look: now } = await look(spec, ha.primary);
     await standbys.configure(now, conf.get(ha.primary) ?? '');
     const listen = { address: now.door.address, port: spec.endpoint.port };

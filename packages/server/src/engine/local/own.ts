@@ -36,13 +36,16 @@ export async function newOwner({ isolation, owner }: Machine, { root }: Instance
 /**
  * Gives all of a service to a user of its own, or to that of the service it follows. Nothing of it may run. Where this is cut short its
  * marker names the former user still, and it is done again.
+ *
+ * @param followed the service that a read replica set follows; null: it is no set
  */
-export async function ownService(machine: Machine, id: string): Promise<string> {
+export async function ownService(machine: Machine, id: string, followed: string | null): Promise<string> {
   const { isolation, layout, cloneMethod } = machine;
   const paths = layout.service(id);
   const marker = await readMarker(paths);
   if (!isolation.isolated || marker === null || machine.owner === null) throw new Error(`service ${id} cannot have a user of its own`);
-  const parentUid = marker.userOf === null ? undefined : (await readMarker(layout.service(marker.userOf)))?.uid;
+  // Not from its marker: that of a set made before there were users of services does not name it.
+  const parentUid = followed === null ? undefined : (await readMarker(layout.service(followed)))?.uid;
   const owner = parentUid == null ? await isolation.users.allocate(paths.root) : serviceOwner(parentUid);
   const former = marker.uid ?? machine.owner.uid;
   // From here on nobody comes in by name who shared the former user.
@@ -58,7 +61,7 @@ export async function ownService(machine: Machine, id: string): Promise<string> 
     await chown(join(paths.snapshots, snapshot), 0, owner.gid);
     await give(join(paths.snapshots, snapshot, 'data'), owner);
   }
-  await writeMarker(paths, { ...marker, uid: owner.uid });
+  await writeMarker(paths, { ...marker, uid: owner.uid, userOf: parentUid == null ? null : followed });
   return `user ${owner.uid}`;
 }
 

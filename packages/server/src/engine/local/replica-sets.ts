@@ -431,11 +431,11 @@ export function createReplicaSets({
   };
 
   /** Ends all of a set and gives it to the user of the service that it follows, without which it cannot follow it. */
-  const own = async ({ spec: { id } }: Known, nodes: readonly Found[]): Promise<string> => {
+  const own = async ({ spec: { id, set } }: Known, nodes: readonly Found[]): Promise<string> => {
     await poolers.stop(layout.service(id));
     await closeGateway(layout.gateway(id), daemons);
     for (const { key, paths, server } of nodes) if (server !== null) await hands.stop(key, paths, server, 'fast');
-    return hands.own(id);
+    return hands.own(id, set?.parent ?? null);
   };
 
   const applyServer = async (
