@@ -87,6 +87,8 @@ async function replaceable({ data, logs, archive, socket, pooler }: InstancePath
 const isOpenedByServer = ({ archive }: InstancePaths, path: string): boolean =>
   /\.(conf|pid)$/.test(path) || (dirname(path) === archive && !path.endsWith('.new'));
 
+const isLockFile = (path: string): boolean => basename(path) === 'postmaster.pid';
+
 /** Others are answered while something is done to the hostile service. */
 async function whileOthersAreServed<T>(work: () => Promise<T>): Promise<T> {
   let done = false;
@@ -107,6 +109,21 @@ async function whileOthersAreServed<T>(work: () => Promise<T>): Promise<T> {
 
 const at = (action: string): string => `/services/${service.service_id}${action}`;
 
+/** What changes a service or is made of it. Each is answered; what the directories are like decides how it ends. */
+const CHANGES: [action: string, body?: () => unknown][] = [
+  ['/forkService', () => ({ fork_strategy: 'NOW', name: 'now' })],
+  ['/forkService', () => ({ fork_strategy: 'LAST_SNAPSHOT', name: 'snapshot' })],
+  ['/forkService', () => ({ fork_strategy: 'PITR', target_time: new Date(Date.now() - 1000).toISOString(), name: 'past' })],
+  ['/backups/verify'],
+  ['/disablePooler'],
+  ['/enablePooler'],
+  ...(haproxy === null
+    ? []
+    : [['/replicaSets', () => ({ name: 'readers', nodes: 1, cpu_millis: 250, memory_gbs: 1 })] as [string, () => unknown]]),
+  ['/resize', () => ({ cpu_millis: 1000, memory_gbs: 4 })],
+  ['/resize', () => ({ cpu_millis: 500, memory_gbs: 2 })],
+];
+
 /** Until it runs or stands, or the operation that was asked for says why not. */
 async function untilSettled(id: string): Promise<void> {
   for (;;) {
@@ -125,37 +142,52 @@ describe('in the directories of a service', () => {
       await mkdir(kept);
       const targets = await replaceable(paths);
       await whileOthersAreServed(async () => {
-        for (const [index, path] of targets.entries()) {
-          // What the server itself opens: it would wait for the FIFO until it is killed, a minute after it was asked to end.
-          if (kind === 'a FIFO' && isOpenedByServer(paths, path)) continue;
-          await rename(path, join(kept, String(index))).catch(() => undefined);
-          await make(path);
-        }
+        const replace = async (of: (path: string) => boolean) => {
+          for (const [index, path] of targets.entries()) {
+            // What the server itself opens: it would wait for the FIFO until it is killed, a minute after it was asked to end.
+            if (!of(path) || (kind === 'a FIFO' && isOpenedByServer(paths, path))) continue;
+            await rename(path, join(kept, String(index))).catch(() => undefined);
+            await make(path);
+          }
+        };
+        // A server whose lock file is not its own ends within a minute, of itself: that comes last.
+        await replace((path) => !isLockFile(path));
         for (const get of ['/logs', '/backups', '/metrics']) {
           const { status, body } = await cloud.request('GET', at(get));
           expect(status, JSON.stringify(body)).toBeLessThan(500);
           expect(JSON.stringify(body)).not.toContain('a secret of root');
         }
-        const fork = await cloud.request('POST', at('/forkService'), { fork_strategy: 'NOW', name: 'fork' });
-        expect(fork.status, JSON.stringify(fork.body)).toBeLessThan(500);
+        const made = [];
+        for (const [action, body] of CHANGES) {
+          if (action.endsWith('Pooler') && pgbouncer === null) continue;
+          // The server would wait for the FIFOs as it starts again.
+          if (action === '/resize' && kind === 'a FIFO') continue;
+          const answer = await cloud.request('POST', at(action), body?.());
+          expect(answer.status, `${action}: ${JSON.stringify(answer.body)}`).toBeLessThan(500);
+          const { service_id: forkId, id: setId } = Object(answer.body);
+          if (action === '/forkService' && answer.status === 202) made.push(`/services/${forkId}?purge=true`);
+          if (action === '/replicaSets' && answer.status === 202) made.push(at(`/replicaSets/${setId}`));
+          await untilSettled(service.service_id);
+        }
+        await replace(isLockFile);
         expect((await cloud.request('POST', at('/stop'))).status).toBe(202);
         await untilSettled(service.service_id);
         expect(await stateOfOutside()).toEqual(before);
         for (const [index, path] of targets.entries()) {
           if (!existsSync(join(kept, String(index))) && isOpenedByServer(paths, path)) continue;
           await rm(path, { recursive: true, force: true });
-          if (basename(path) !== 'postmaster.pid') await rename(join(kept, String(index)), path).catch(() => undefined);
+          if (!isLockFile(path)) await rename(join(kept, String(index)), path).catch(() => undefined);
         }
         await rm(kept, { recursive: true });
         await cloud.until(service.service_id, 'PAUSED');
         expect((await cloud.request('POST', at('/start'))).status).toBe(202);
         await cloud.until(service.service_id, 'READY');
-        const { body } = fork;
-        const id: unknown = typeof body === 'object' && body !== null ? Reflect.get(body, 'service_id') : undefined;
-        if (typeof id === 'string') {
-          await untilSettled(id);
-          expect((await cloud.request('DELETE', `/services/${id}`)).status).toBe(202);
+        for (const path of made) {
+          const id = path.split(/[/?]/)[2] ?? '';
+          if (id !== service.service_id) await untilSettled(id);
+          expect((await cloud.request('DELETE', path)).status).toBe(202);
         }
+        await expect.poll(async () => (await cloud.get(service.service_id)).read_replica_sets, { timeout: 60_000 }).toEqual([]);
       });
       expect(await stateOfOutside()).toEqual(before);
     },
