@@ -1,13 +1,14 @@
 /** Read replica sets: what becomes of one when something dies, lags or takes writes, and that the tests would notice. */
 import { afterAll, beforeAll, describe as anyDescribe, expect, test as anyTest } from 'vitest';
+import { once as onceEmitted } from 'node:events';
 import { mkdir, rm, rmdir } from 'node:fs/promises';
-import { connect, createServer } from 'node:net';
+import { connect, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { findDaemon, findProgram } from '../src/engine/local/daemon.ts';
 import { memberKey } from '../src/engine/local/layout.ts';
-import { childrenOf, findProcess, signal } from '../src/engine/local/processes.ts';
+import { childrenOf, findProcess, isErrno, signal } from '../src/engine/local/processes.ts';
 import { nodeName } from '../src/engine/local/replication.ts';
 import { findServer } from '../src/engine/local/server.ts';
 import { install, type Installation } from './harness.ts';
@@ -265,6 +266,20 @@ test('the audit knows sets: it misses a node, a gateway, and finds what nobody w
   await expect.poll(() => cloud.audit(), { timeout: 60_000 }).toEqual([]);
 });
 
+/** Listens on a port as soon as it is free: a process that a killed server had just forked has it a moment longer. */
+async function untilHeld(holder: Server, port: number): Promise<void> {
+  for (;;) {
+    holder.listen(port, '127.0.0.1');
+    try {
+      await onceEmitted(holder, 'listening');
+      return;
+    } catch (error) {
+      if (!isErrno(error, 'EADDRINUSE')) throw error;
+      await sleep(20);
+    }
+  }
+}
+
 test('a missing replica is a warning of its service', async () => {
   const service = await withTable('warned');
   const set = await createSet(service, 1);
@@ -273,7 +288,7 @@ test('a missing replica is a warning of its service', async () => {
   await cloud.stop('SIGTERM');
   signal(await nodeOf(set, 1), 'SIGKILL');
   while ((await findServer(nodePaths(set, 1))) !== null) await sleep(5);
-  await new Promise<void>((resolve) => holder.listen(node?.port.port ?? 0, '127.0.0.1', resolve));
+  await untilHeld(holder, node?.port.port ?? 0);
   await cloud.up();
   await expect
     .poll(async () => (await cloud.get(service.service_id)).warnings ?? [], { timeout: 60_000 })

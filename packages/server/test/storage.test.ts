@@ -1,6 +1,6 @@
 /** Disk belongs to somebody: quotas, floods and a full disk, on a small disk of the test's own. */
 import { execFile } from 'node:child_process';
-import { readFile, rm } from 'node:fs/promises';
+import { readFile, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -170,10 +170,11 @@ describe.runIf(disk !== null)('disk space', () => {
         if (type === 'disk.reserve') states.push(data['state']);
       return states;
     };
-    /** Writes zeros until there is no space, as root. */
+    /** Writes as many zeros as there is space now, as root: what is released meanwhile stays free. */
     const fill = async (path: string): Promise<void> => {
-      for (const size of ['8M', '4k', '4k'])
-        await run('dd', ['if=/dev/zero', `bs=${size}`, 'conv=fsync', 'oflag=append', 'conv=notrunc', `of=${path}`]).catch(() => null);
+      const { bsize, bfree } = await statfs(disk?.path ?? '');
+      const zeros = ['if=/dev/zero', 'bs=1M', 'iflag=count_bytes', `count=${bsize * bfree}`];
+      await run('dd', [...zeros, 'conv=fsync', `of=${path}`]).catch(() => null); // it ends where others write too
     };
 
     test(

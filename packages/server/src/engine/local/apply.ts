@@ -20,7 +20,7 @@ import type { Beats, Monitor } from './monitor.ts';
 import { assertPlace } from './networks.ts';
 import { mkdir, rename, rm } from './root-files.ts';
 import { endSessions } from './strangers.ts';
-import { MISSING_POOLER, type PoolerPlan, type Poolers } from './pooler.ts';
+import { MISSING_POOLER, type PoolerPlan, type Poolers, type PoolerServers } from './pooler.ts';
 import {
   findServer,
   launch,
@@ -168,7 +168,10 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
         if (spec.origin !== null) await letIn(found);
         return `for ${ADMIN_ROLE}`;
       case 'startPooler':
-        return startPooler(spec.id, service, found.door, pooler, { paths, port: found.listen.port });
+        return startPooler(spec.id, service, found.door, pooler, {
+          primary: { paths, port: found.listen.port },
+          untilReplayed: () => Promise.resolve(), // it connects to the primary itself
+        });
       case 'reloadPooler':
         return reloadPooler(spec.id, service, pooler);
       case 'stopPooler':
@@ -374,16 +377,15 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     return pooler;
   };
 
-  /** @param server where the pooler's role is made: the primary, whomever the pooler leads to */
   const startPooler = async (
     id: string,
     service: InstancePaths,
     door: Door,
     plan: PoolerPlan | null,
-    server: { paths: InstancePaths; port: number },
+    servers: PoolerServers,
   ): Promise<string> => {
     await assertPortIsFree(door, door.address, wanted(plan).port);
-    return poolers.start(id, service, wanted(plan), server);
+    return poolers.start(id, service, wanted(plan), servers);
   };
 
   const reloadPooler = (id: string, service: InstancePaths, plan: PoolerPlan | null): Promise<string> =>

@@ -33,6 +33,7 @@ import { writeConfig } from './server.ts';
 import { serviceSocket } from './service-socket.ts';
 import { ownerOf } from './users.ts';
 import { withSuperuserSession } from './superuser.ts';
+import { parseLsn } from './wal.ts';
 
 // ── configuration ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -154,12 +155,13 @@ const FUNCTION_STATEMENTS = [
 ];
 
 /**
- * Makes sure that a server has the pooler's role and the function that only it may call.
+ * Makes sure that a primary has the pooler's role and the function that only it may call.
  *
+ * @returns the position in the WAL that a standby must have replayed to have them too
  * @throws Error when a user of the service has made a role of that name
  */
-async function furnishForPooler(paths: InstancePaths, port: number): Promise<void> {
-  await withSuperuserSession({ server: paths, port, name: 'howdah', database: DATABASE_NAME }, async (client) => {
+async function createPoolerRole(paths: InstancePaths, port: number): Promise<bigint> {
+  return withSuperuserSession({ server: paths, port, name: 'howdah', database: DATABASE_NAME }, async (client) => {
     const { rows } = await client.query<{ role: boolean; governed: boolean; schema: boolean }>(
       `select exists (select from pg_roles where rolname = '${POOLER_ROLE}') as role,
               exists (select from pg_auth_members m join pg_roles r on r.oid = m.roleid where r.rolname = '${POOLER_ROLE}') as governed,
@@ -173,6 +175,8 @@ async function furnishForPooler(paths: InstancePaths, port: number): Promise<voi
       );
     }
     await client.query('begin');
+    // The commit is flushed when it returns, whatever the service has set.
+    await client.query('set local synchronous_commit = local');
     if (found?.role !== true) await client.query(`create role ${POOLER_ROLE}`);
     await client.query(
       `alter role ${POOLER_ROLE} login nosuperuser nocreatedb nocreaterole noreplication nobypassrls connection limit -1 password null valid until 'infinity'`,
@@ -182,6 +186,8 @@ async function furnishForPooler(paths: InstancePaths, port: number): Promise<voi
     if (found?.schema !== true) await client.query(`create schema ${SCHEMA}`);
     for (const statement of FUNCTION_STATEMENTS) await client.query(statement);
     await client.query('commit');
+    const { rows: positions } = await client.query<{ lsn: string }>('select pg_current_wal_flush_lsn()::text as lsn');
+    return parseLsn(positions[0]?.lsn ?? '');
   });
 }
 
@@ -189,6 +195,14 @@ async function furnishForPooler(paths: InstancePaths, port: number): Promise<voi
 
 /** A pooler that is wanted: where it listens and what its configuration is. */
 export type PoolerPlan = { program: Program; port: number; conf: string; door: Door };
+
+/** The servers that a pooler needs as it starts. */
+export type PoolerServers = {
+  /** Where its role is created. */
+  primary: { paths: InstancePaths; port: number };
+  /** Returns when all servers that the pooler connects to have replayed the WAL up to a position. */
+  untilReplayed: (lsn: bigint) => Promise<void>;
+};
 
 /** What was seen of a pooler that runs. */
 export type PoolerSeen = {
@@ -233,13 +247,8 @@ export function createPoolers(machine: Machine, changed: (id: string) => void) {
     };
   };
 
-  const start = async (
-    id: string,
-    paths: InstancePaths,
-    plan: PoolerPlan,
-    server: { paths: InstancePaths; port: number },
-  ): Promise<string> => {
-    await furnishForPooler(server.paths, server.port);
+  const start = async (id: string, paths: InstancePaths, plan: PoolerPlan, { primary, untilReplayed }: PoolerServers): Promise<string> => {
+    await untilReplayed(await createPoolerRole(primary.paths, primary.port));
     await writeConf(ownerOf(machine, paths), paths, plan);
     const begun = Date.now();
     await launchDaemon(machine, ownerOf(machine, paths), paths.pooler, [plan.program.path, join(paths.config, CONF_FILE)], plan.door);

@@ -51,6 +51,8 @@ type ReplicaSet = NonNullable<ServiceSpec['set']>;
 const MEASURE_MS = 1000;
 /** How long sessions may take to end before their node is restarted on purpose. */
 const DRAIN_MS = 5000;
+/** How long the start of a pooler waits for its role to be replayed by the nodes. */
+const REPLAY_MS = 10_000;
 
 /** Settings that one that follows must have at least as large as the primary ([PG] 27.4.3), or its replay pauses. */
 const FLOORS = ['max_connections', 'max_worker_processes', 'max_wal_senders', 'max_prepared_transactions', 'max_locks_per_transaction'];
@@ -447,7 +449,8 @@ export function createReplicaSets({
   ): Promise<string> => {
     if (step.kind === 'settled' || step.kind === 'wait' || step.kind === 'refuse') return '';
     if (step.kind === 'writeFiles' || step.kind === 'reload') await standbys.writeReplication(found, conf);
-    if (step.kind === 'stop') await withhold(known, n);
+    // One that starts takes connections before it can serve them; and the connections of one that died may outlive it for a moment.
+    if (step.kind === 'stop' || step.kind === 'start') await withhold(known, n);
     const act = () => hands.apply(known.spec, step, found);
     try {
       return await (step.kind === 'start' ? standbys.starting(found.key, act) : act());
@@ -489,6 +492,23 @@ export function createReplicaSets({
     }
   };
 
+  /**
+   * Waits until all nodes that the gateway routes to have replayed the WAL up to a position.
+   *
+   * @throws Error naming a node that has not within {@link REPLAY_MS}; what waits for it is tried again
+   */
+  const untilReplayed = async (known: Known, lsn: bigint): Promise<void> => {
+    const end = Date.now() + REPLAY_MS;
+    for (;;) {
+      const nodes = await Promise.all(eligibleOf(known).map(async (n) => ({ n, answer: await askNode(memberKey(known.spec.id, n)) })));
+      // One that does not answer is about to be routed to no more, and is asked again if it is.
+      const behind = nodes.find(({ answer }) => answer === null || parseLsn(answer.replayed ?? '0/0') < lsn);
+      if (behind === undefined) return;
+      if (Date.now() > end) throw new Error(`node ${behind.n} has not replayed the role of the pooler within ${REPLAY_MS / 1000} s`);
+      await sleep(20);
+    }
+  };
+
   const applyPooler = async (
     known: Known,
     { step }: Extract<SetStep, { kind: 'pooler' }>,
@@ -499,7 +519,10 @@ export function createReplicaSets({
     const paths = layout.service(id);
     switch (step.kind) {
       case 'startPooler':
-        return hands.startPooler(id, paths, doorFor(known.spec), plan, alive(primary));
+        return hands.startPooler(id, paths, doorFor(known.spec), plan, {
+          primary: alive(primary),
+          untilReplayed: (lsn) => untilReplayed(known, lsn),
+        });
       case 'reloadPooler':
         return hands.reloadPooler(id, paths, plan);
       case 'stopPooler':
