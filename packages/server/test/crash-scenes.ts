@@ -55,7 +55,7 @@ async function birthScenes(stand: Stand): Promise<Playable[]> {
     birth(cloud, 'fork of the last snapshot', ['new', 'parent'], running, () => ({ fork_strategy: 'LAST_SNAPSHOT' })),
     birth(cloud, 'fork at a point in time', ['new', 'parent'], running, () => ({ fork_strategy: 'PITR', target_time: afterOne })),
     birth(cloud, 'fork at a point in time, paused parent', ['new'], paused, () => ({ fork_strategy: 'PITR', target_time: lastWord })),
-    removal(cloud),
+    removal(cloud, 'delete for good', ''),
     await keeping(stand),
   ];
 }
@@ -86,6 +86,7 @@ async function powerScenes({ cloud }: Stand): Promise<Playable[]> {
     }),
     change(cloud, service, 'delete', { before: on, ask: ['DELETE', ''], becomes: null, after: restore }),
     change(cloud, service, 'restore', { before: remove, ask: ['POST', '/restore'], becomes: 'READY', after: on }),
+    removal(cloud, 'purge', '?purge=true'),
   ];
 }
 
@@ -410,15 +411,15 @@ async function adopted(cloud: Installation, name: string): Promise<Born | null> 
 
 // ── delete, for good ─────────────────────────────────────────────────────────────────────────────────────────────
 
-function removal(cloud: Installation): Playable {
+function removal(cloud: Installation, name: string, query: string): Playable {
   return playable<Born>({
-    name: 'delete for good',
+    name,
     servers: ['new'],
     prepare: () => cloud.create({ name: 'to be deleted', service_type: 'POSTGRES' }),
     roles: ({ service_id }) => ({ [service_id]: 'new' }),
     act: async ({ service_id }) => {
-      const { status } = await cloud.request('DELETE', `/services/${service_id}`);
-      if (status >= 500) throw new Error(`delete: ${status}`);
+      const { status } = await cloud.request('DELETE', `/services/${service_id}${query}`);
+      if (status >= 500) throw new Error(`${name}: ${status}`);
     },
     done: async (service) => (await isGone(cloud, service)) && (await nothingGoesOn(cloud)),
     outcome: async (service) => ({
