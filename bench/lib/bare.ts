@@ -103,7 +103,7 @@ async function cloneByHand({ template, machine }: BareKit, to: string): Promise<
 function filesOf(kit: BareKit, paths: InstancePaths, port: number, settings: BareSettings): Record<string, string> {
   const listen = { address: '127.0.0.1', port };
   const ours = configFiles(
-    { paths, installation: kit.installation, extensions: [], size: DEFAULT_SIZE, storageGb: null, listen, admitted: null },
+    { paths, installation: kit.installation, extensions: [], size: DEFAULT_SIZE, storageGb: null, listen, allowedNetworks: null },
     configUsersOf(kit.machine.owner),
   );
   // The connection settings are ours in both; the others are PostgreSQL's defaults in the small one.

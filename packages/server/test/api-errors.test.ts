@@ -233,7 +233,7 @@ test('a developer does everything but delete what is PROD', async () => {
 
 test('a key of another project finds nothing of this one, by any path', async () => {
   const other = await newProject();
-  const stranger = { ...bearer(await newKey({ projectId: other })), ...json };
+  const another = { ...bearer(await newKey({ projectId: other })), ...json };
   const operation = (await cloud.operations(service.service_id))[0]?.id ?? '';
   for (const path of [
     at('/services'),
@@ -244,18 +244,17 @@ test('a key of another project finds nothing of this one, by any path', async ()
     at('/vpcs'),
     ofVpc(''),
   ])
-    expectError(await send('GET', path, stranger), 403);
-  for (const path of ['', '/peerings']) expectError(await send('GET', `/projects/${other}/vpcs/${vpc}${path}`, stranger), 404);
-  for (const path of ['/rename', '/peerings'])
-    expectError(await send('POST', `/projects/${other}/vpcs/${vpc}${path}`, stranger, '{}'), 404);
-  expectError(await send('DELETE', `/projects/${other}/vpcs/${vpc}`, stranger), 404);
+    expectError(await send('GET', path, another), 403);
+  for (const path of ['', '/peerings']) expectError(await send('GET', `/projects/${other}/vpcs/${vpc}${path}`, another), 404);
+  for (const path of ['/rename', '/peerings']) expectError(await send('POST', `/projects/${other}/vpcs/${vpc}${path}`, another, '{}'), 404);
+  expectError(await send('DELETE', `/projects/${other}/vpcs/${vpc}`, another), 404);
   const own = (path: string) => `/projects/${other}${path}`;
   for (const path of ['', '/logs', '/metrics/available-series'])
-    expectError(await send('GET', own(`/services/${service.service_id}${path}`), stranger), 404);
-  expectError(await send('GET', own(`/operations/${operation}`), stranger), 404);
-  expect((await send('GET', own(`/operations?service_id=${service.service_id}`), stranger)).body).toEqual([]);
-  expect((await send('GET', own('/services'), stranger)).body).toEqual([]);
-  expect((await send('GET', '/projects', stranger)).body).toEqual([{ id: other, name: 'another' }]);
+    expectError(await send('GET', own(`/services/${service.service_id}${path}`), another), 404);
+  expectError(await send('GET', own(`/operations/${operation}`), another), 404);
+  expect((await send('GET', own(`/operations?service_id=${service.service_id}`), another)).body).toEqual([]);
+  expect((await send('GET', own('/services'), another)).body).toEqual([]);
+  expect((await send('GET', '/projects', another)).body).toEqual([{ id: other, name: 'another' }]);
   for (const action of [
     'start',
     'stop',
@@ -271,8 +270,8 @@ test('a key of another project finds nothing of this one, by any path', async ()
     'updatePassword',
     'setEnvironment',
   ])
-    expectError(await send('POST', own(`/services/${service.service_id}/${action}`), stranger, '{}'), 404);
-  expectError(await send('DELETE', own(`/services/${service.service_id}`), stranger), 404);
+    expectError(await send('POST', own(`/services/${service.service_id}/${action}`), another, '{}'), 404);
+  expectError(await send('DELETE', own(`/services/${service.service_id}`), another), 404);
   expect((await cloud.get(service.service_id)).status).toBe('READY');
 });
 

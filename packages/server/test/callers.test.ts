@@ -15,7 +15,7 @@ import {
   expectedWithTags,
   ID_KINDS,
   KEYS,
-  STRANGERS,
+  UNAUTHENTICATED,
   TAGS,
   type CallerKind,
   type IdKind,
@@ -116,7 +116,7 @@ beforeAll(async () => {
     otherAdmin: await bearer(newKey(THEIRS)),
     operator: `Bearer ${cloud.key}`,
   };
-  for (const kind of [...STRANGERS, ...KEYS]) authorization.set(kind, callers[kind]);
+  for (const kind of [...UNAUTHENTICATED, ...KEYS]) authorization.set(kind, callers[kind]);
   const ours = await newService(OURS, callers.admin ?? '');
   const theirs = await newService(THEIRS, callers.otherAdmin ?? '');
   things['replica_set_id'] = {
@@ -269,13 +269,15 @@ test('what each caller is answered, for each operation and kind of id; and nothi
   for (const route of ROUTES) {
     const projects: ProjectKind[] = route.names.includes('project_id') ? ['own', 'others', 'random'] : ['own'];
     const ids: IdKind[] = route.names.some((name) => name !== 'project_id') ? [...ID_KINDS] : ['own'];
-    const cases = [...STRANGERS, ...KEYS].flatMap((caller) => projects.flatMap((project) => ids.map((id) => ({ caller, project, id }))));
+    const cases = [...UNAUTHENTICATED, ...KEYS].flatMap((caller) =>
+      projects.flatMap((project) => ids.map((id) => ({ caller, project, id }))),
+    );
     await Promise.all(cases.map(({ caller, project, id }) => tryOne(route, caller, project, id)));
   }
 
   process.stdout.write(`${calls} calls of ${ROUTES.length} operations: ${problems.length} answered otherwise than the table says\n`);
   expect(problems).toEqual([]);
-  expect(calls).toBeGreaterThan(ROUTES.length * (STRANGERS.length + KEYS.length));
+  expect(calls).toBeGreaterThan(ROUTES.length * (UNAUTHENTICATED.length + KEYS.length));
   expect(await everything()).toEqual(before);
 });
 

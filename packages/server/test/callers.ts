@@ -104,10 +104,10 @@ export const CALLERS: Record<string, Row> = {
 };
 
 /** Keys that are none: each is 401. */
-export const STRANGERS = ['none', 'malformed', 'wrong', 'revoked', 'expired'] as const;
+export const UNAUTHENTICATED = ['none', 'malformed', 'wrong', 'revoked', 'expired'] as const;
 /** Keys of the project whose services are called, then of others. */
 export const KEYS = ['admin', 'developer', 'viewer', 'forkOnly', 'dryRunOnly', 'otherAdmin', 'operator'] as const;
-export type CallerKind = (typeof STRANGERS)[number] | (typeof KEYS)[number];
+export type CallerKind = (typeof UNAUTHENTICATED)[number] | (typeof KEYS)[number];
 
 /** Ids in the path: of the project that is called, of another, of nothing, of no shape, and of another kind of thing. */
 export const ID_KINDS = ['own', 'others', 'random', 'misshapen', 'ofAnotherKind'] as const;
@@ -120,7 +120,7 @@ export type IdKind = (typeof ID_KINDS)[number];
  * @param ids which kind of ids stand in the path besides the project
  */
 export function expectedStatus(route: Route, row: Row, caller: CallerKind, project: 'own' | 'others' | 'random', ids: IdKind): number {
-  if (STRANGERS.some((stranger) => stranger === caller)) return 401;
+  if (UNAUTHENTICATED.some((stranger) => stranger === caller)) return 401;
   const operator = caller === 'operator';
   if (row.needs === 'operator' && !operator) return 403;
   if (route.names.includes('project_id') && project !== 'own' && !(operator && row.everywhere === true)) return 403;

@@ -336,7 +336,7 @@ test('PostgreSQL itself takes the settings of every size', async () => {
           size,
           storageGb: 10,
           listen: { address: '127.0.0.1', port: 5 },
-          admitted: null,
+          allowedNetworks: null,
         },
         { control: 'x', owner: null, gateway: null },
       );

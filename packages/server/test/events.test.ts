@@ -11,7 +11,7 @@ import { createEventHub } from '../src/events/hub.ts';
 import { newId } from '../src/ids.ts';
 import { prepareMachine } from '../src/engine/local/machine.ts';
 import { storeConnection } from '../src/engine/local/store-instance.ts';
-import type { Listener, Store } from '../src/store/database.ts';
+import type { OnNotification, Store } from '../src/store/database.ts';
 import { sha256 } from '../src/secret.ts';
 import { install, type Installation, type Service } from './harness.ts';
 import { openRecords } from './records.ts';
@@ -328,7 +328,7 @@ async function openOther() {
   const pool = new Pool({ ...connection, max: 2, application_name: 'howdah test' });
   const session = new Client(connection);
   await session.connect();
-  const listeners: [string, Listener][] = [];
+  const listeners: [string, OnNotification][] = [];
   session.on('notification', ({ channel, payload }) => {
     for (const [wanted, listener] of listeners) if (wanted === channel) listener(payload ?? '');
   });

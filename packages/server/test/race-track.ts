@@ -72,7 +72,7 @@ export async function openTrack(cloud: Installation, plant: ApiOrder['plant'] = 
           replica_count: world.replicas,
           members,
           ...(world.pooler ? { pooler: true, pooler_port: ++lastPort } : {}),
-          ...(world.inVpc ? { vpc_id: VPC_ID, admitted: [] } : {}),
+          ...(world.inVpc ? { vpc_id: VPC_ID, allowed_networks: [] } : {}),
         },
         operation,
       );

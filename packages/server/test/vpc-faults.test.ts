@@ -20,7 +20,7 @@ import {
   settled,
   stageNetworks,
   stageRules,
-  vpcDoor,
+  vpcEndpointOf,
   type Born,
   SOON,
 } from './vpc.ts';
@@ -103,7 +103,7 @@ describe.runIf(ability.way === 'bridge' && haproxy !== null)('bridge, with read 
       expect([attached.status, answer.status < 500], `${name}: ${messageOf(answer)}`).toEqual([202, true]);
       const now = await withSets(cloud, service.service_id);
       const places = [now, ...now.read_replica_sets].map(({ vpc_endpoint: endpoint }) => endpoint?.host);
-      expect(new Set(places)).toEqual(new Set([vpcDoor(now).host]));
+      expect(new Set(places)).toEqual(new Set([vpcEndpointOf(now).host]));
       await auditEnds(cloud);
       expect((await own.call('DELETE', `/vpcs/${vpc.id}`)).status).toBe(409);
       await own.answered(202, 'POST', `${path}/detachFromVPC`);
@@ -163,7 +163,7 @@ describe.runIf(ability.way === 'bridge' && haproxy !== null)('held in the middle
     const vpc = await own.vpc('10.100.0.0/28');
     const service = await withTable('leaving', {}, cloud);
     const set = await createSet(service, 1, cloud);
-    const { host } = vpcDoor(await attach(cloud, service, vpc));
+    const { host } = vpcEndpointOf(await attach(cloud, service, vpc));
     const holds = async () =>
       (await findNetworks(await prefixOf(cloud))).find(({ vpcId }) => vpcId === vpc.id)?.addresses.includes(`${host}/28`);
     /** Before the gateway of the set is opened in the desired network. */

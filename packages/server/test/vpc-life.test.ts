@@ -26,7 +26,7 @@ import {
   stageNetworks,
   stageRules,
   visit,
-  vpcDoor,
+  vpcEndpointOf,
   type Born,
   SOON,
 } from './vpc.ts';
@@ -59,7 +59,7 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     expect(forked).toMatchObject({ vpc_endpoint: { vpc_id: a.id } });
     if (!has(forked, 'service_id', 'initial_password')) throw new Error('no fork');
     const fork: Born = { ...(await cloud.until(forked.service_id, 'READY')), initial_password: forked.initial_password };
-    expect(vpcDoor(fork).host).not.toBe(vpcDoor(service).host);
+    expect(vpcEndpointOf(fork).host).not.toBe(vpcEndpointOf(service).host);
     /** Each is reached from the other side of the peering, and at its public endpoint by nobody. */
     const all = [
       { one: service, ...service, address: '10.89.200.1' },
@@ -69,7 +69,9 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     const areThere = async () => {
       for (const { one, address, ...place } of all) {
         const { within, remove } = await plug(cloud, b, address);
-        await expect.poll(async () => (await visit(cloud, one, vpcDoor(place), { within, patienceMs: LONG })).how, SOON).toMatch(/^in as/);
+        await expect
+          .poll(async () => (await visit(cloud, one, vpcEndpointOf(place), { within, patienceMs: LONG })).how, SOON)
+          .toMatch(/^in as/);
         await remove();
         expect((await visit(cloud, one, place.endpoint, {})).how).toMatch(/^refused/);
         await cloud.until(place.service_id, 'READY');
@@ -111,7 +113,7 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     expect(full.map(({ status }) => status)).toEqual([422, 422]);
     expect(messageOf(full[0] ?? { status: 0, body: {}, headers: new Headers() })).toContain('is full');
     const services = taken.map((body) => (has(body, 'service_id') ? body.service_id : ''));
-    const hosts = await Promise.all(services.map(async (id) => vpcDoor(await cloud.get(id)).host));
+    const hosts = await Promise.all(services.map(async (id) => vpcEndpointOf(await cloud.get(id)).host));
     expect(hosts.toSorted()).toEqual([2, 3, 4, 5, 6, 7].map((n) => `10.90.0.${n}`));
     const [first = ''] = services;
     await cloud.until(first, 'READY');
@@ -209,13 +211,13 @@ describe('address', () => {
     });
     expect(await own.answered(200, 'GET', `/vpcs/${vpc.id}`)).toEqual({ ...vpc, name: 'second' });
     expect(await own.answered(200, 'GET', '/vpcs')).toEqual([{ ...vpc, name: 'second' }]);
-    const stranger = await anotherProject(cloud);
+    const another = await anotherProject(cloud);
     for (const id of [vpc.id, '1', '0', 'x', '99999999999999999999999', '%00', '1e3', '-1', '1000.0'])
       for (const path of [`/vpcs/${id}`, `/vpcs/${id}/peerings`, `/vpcs/${id}/peerings/1`])
-        expect((await stranger.project.call('GET', path)).status, path).toBe(404);
-    expect((await stranger.project.call('DELETE', `/vpcs/${vpc.id}`)).status).toBe(404);
-    expect((await stranger.project.call('POST', `/vpcs/${vpc.id}/rename`, 5)).status).toBe(404);
-    expect((await stranger.project.call('POST', '/services', { name: 'x', service_type: 'POSTGRES', vpc_id: vpc.id })).status).toBe(404);
+        expect((await another.project.call('GET', path)).status, path).toBe(404);
+    expect((await another.project.call('DELETE', `/vpcs/${vpc.id}`)).status).toBe(404);
+    expect((await another.project.call('POST', `/vpcs/${vpc.id}/rename`, 5)).status).toBe(404);
+    expect((await another.project.call('POST', '/services', { name: 'x', service_type: 'POSTGRES', vpc_id: vpc.id })).status).toBe(404);
     await own.answered(204, 'DELETE', `/vpcs/${vpc.id}`);
     await own.answered(404, 'GET', `/vpcs/${vpc.id}`);
     // At once: its network is another matter.
@@ -224,20 +226,20 @@ describe('address', () => {
 
   test('what becomes of VPCs and peerings is told in order, to those whose they are', async () => {
     const { cloud, own } = at();
-    const stranger = await anotherProject(cloud);
+    const another = await anotherProject(cloud);
     const hook = await own.answered(201, 'POST', '/webhooks', {
       url: 'http://e.invalid/',
       types: ['vpc.status', 'service.vpc', 'peering.status'],
     });
     const after = (await eventsOf(cloud, '0')).at(-1)?.id ?? '0';
-    const [vpc, other] = [await own.vpc('10.16.0.0/16', 'told'), await stranger.project.vpc('10.17.0.0/16')];
+    const [vpc, other] = [await own.vpc('10.16.0.0/16', 'told'), await another.project.vpc('10.17.0.0/16')];
     const service = await cloud.create({ name: 'told of', service_type: 'POSTGRES', vpc_id: vpc.id });
     await detach(cloud, service);
     await attach(cloud, service, vpc);
     const failed = await own.peer(vpc, cloud.projectId, '1');
-    const peering = await own.peer(vpc, stranger.id, other.id);
-    await stranger.project.peer(other, cloud.projectId, vpc.id);
-    await stranger.project.remove(other);
+    const peering = await own.peer(vpc, another.id, other.id);
+    await another.project.peer(other, cloud.projectId, vpc.id);
+    await another.project.remove(other);
     await destroyService(cloud, service);
     await own.remove(vpc);
     const told = async (type: string) => (await eventsOf(cloud, after)).filter((event) => event.type === type).map(({ data }) => data);

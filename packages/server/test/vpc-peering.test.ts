@@ -14,7 +14,7 @@ import {
   stageNetworks,
   stageRules,
   visit,
-  vpcDoor,
+  vpcEndpointOf,
   type Net,
 } from './vpc.ts';
 import { messageOf } from './vpc-calls.ts';
@@ -64,7 +64,7 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     const { cloud, own, plugged } = at();
     const [a, b, c] = [await own.vpc('10.82.0.0/16'), await own.vpc('10.83.0.0/24'), await own.vpc('10.84.0.0/28')];
     const service = await cloud.create({ name: 'shared', service_type: 'POSTGRES', vpc_id: a.id });
-    const door = vpcDoor(service);
+    const door = vpcEndpointOf(service);
     const [inB, inC] = [await plugged(b, '10.83.0.200'), await plugged(c, '10.84.0.10')];
     expect((await visit(cloud, service, door, inB)).how).toMatch(/^refused/);
     const peering = await own.peer(a, cloud.projectId, b.id);
@@ -93,24 +93,24 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
 
   test('VPCs of two projects may have the same network, and are peered where both ask for it', async () => {
     const { cloud, own, plugged } = at();
-    const stranger = await anotherProject(cloud);
-    const [mine, theirs] = [await own.vpc('10.85.0.0/16'), await stranger.project.vpc('10.85.0.0/16')];
+    const another = await anotherProject(cloud);
+    const [mine, theirs] = [await own.vpc('10.85.0.0/16'), await another.project.vpc('10.85.0.0/16')];
     const service = await cloud.create({ name: 'mine', service_type: 'POSTGRES', vpc_id: mine.id });
-    const door = vpcDoor(service);
+    const door = vpcEndpointOf(service);
     expect((await visit(cloud, service, door, await plugged(theirs, '10.85.200.1'))).how).toMatch(/^refused/);
-    const other = await stranger.project.vpc('10.86.0.0/16');
-    const pending = await own.peer(mine, stranger.id, other.id);
+    const other = await another.project.vpc('10.86.0.0/16');
+    const pending = await own.peer(mine, another.id, other.id);
     expect(pending.status).toBe('pending');
     const inOther = await plugged(other, '10.86.200.1');
     expect((await visit(cloud, service, door, inOther)).how).toMatch(/^refused/);
-    expect(await stranger.project.peer(other, cloud.projectId, mine.id)).toMatchObject({ status: 'active' });
+    expect(await another.project.peer(other, cloud.projectId, mine.id)).toMatchObject({ status: 'active' });
     expect(await own.peering(mine, pending.id)).toMatchObject({ status: 'active' });
     expect((await visit(cloud, service, door, { within: inOther.within, patienceMs: LONG })).how).toBe('in as 10.86.200.1/32');
-    await stranger.project.remove(other);
-    expect(await own.peering(mine, pending.id)).toMatchObject({ status: 'disabled', error_message: expect.stringContaining(stranger.id) });
+    await another.project.remove(other);
+    expect(await own.peering(mine, pending.id)).toMatchObject({ status: 'disabled', error_message: expect.stringContaining(another.id) });
     await auditEnds(cloud);
     await destroyService(cloud, service);
-    await stranger.project.remove(theirs);
+    await another.project.remove(theirs);
     await own.remove(mine);
   });
 
@@ -196,23 +196,23 @@ describe('address', () => {
 
   test('peerings that cannot be are invalid, with what to do about it', async () => {
     const { cloud, own } = at();
-    const stranger = await anotherProject(cloud);
+    const another = await anotherProject(cloud);
     const [mine, other, same, theirs, gone] = [
       await own.vpc('10.2.0.0/16'),
       await own.vpc('10.3.0.0/16'),
-      await stranger.project.vpc('10.2.128.0/17'),
-      await stranger.project.vpc('10.3.0.0/24'),
-      await stranger.project.vpc('10.4.0.0/16'),
+      await another.project.vpc('10.2.128.0/17'),
+      await another.project.vpc('10.3.0.0/24'),
+      await another.project.vpc('10.4.0.0/16'),
     ];
-    await stranger.project.remove(gone);
+    await another.project.remove(gone);
     for (const [account, id, region, why] of [
       ['123456789012', 'vpc-0a1b2c3d', 'us-east-1', 'no provider for account 123456789012'],
       [cloud.projectId, mine.id, 'local', 'this VPC itself'],
       [cloud.projectId, other.id, 'us-east-1', 'local only'],
       [cloud.projectId, '1', 'local', 'has no VPC 1'],
       [cloud.projectId, theirs.id, 'local', `has no VPC ${theirs.id}`],
-      [stranger.id, gone.id, 'local', 'has deleted it'],
-      [stranger.id, same.id, 'local', 'overlap'],
+      [another.id, gone.id, 'local', 'has deleted it'],
+      [another.id, same.id, 'local', 'overlap'],
     ] as const) {
       const peering = await own.peer(mine, account, id, region);
       expect(peering).toMatchObject({ status: 'invalid', error_message: expect.stringContaining(why), peer_account_id: account });
@@ -228,7 +228,7 @@ describe('address', () => {
       await own.answered(400, 'POST', `/vpcs/${mine.id}/peerings`, body);
     // Two networks that overlap cannot both be reached from one VPC.
     await own.peer(mine, cloud.projectId, other.id);
-    expect(await own.peer(mine, stranger.id, theirs.id)).toMatchObject({
+    expect(await own.peer(mine, another.id, theirs.id)).toMatchObject({
       status: 'invalid',
       error_message: expect.stringContaining(other.id),
     });
@@ -247,29 +247,29 @@ describe('address', () => {
     await own.remove(mine);
     expect(await own.peerings(other)).toEqual([]);
     await own.remove(other);
-    for (const vpc of [same, theirs]) await stranger.project.remove(vpc);
+    for (const vpc of [same, theirs]) await another.project.remove(vpc);
   });
 
   test('between projects a peering waits for its mirror, and either side ends it for both', async () => {
     const { cloud, own } = at();
-    const stranger = await anotherProject(cloud);
-    const [mine, theirs] = [await own.vpc('10.5.0.0/16'), await stranger.project.vpc('10.6.0.0/16')];
-    const pending = await own.peer(mine, stranger.id, theirs.id);
+    const another = await anotherProject(cloud);
+    const [mine, theirs] = [await own.vpc('10.5.0.0/16'), await another.project.vpc('10.6.0.0/16')];
+    const pending = await own.peer(mine, another.id, theirs.id);
     expect(pending.status).toBe('pending');
-    const mirror = await stranger.project.peer(theirs, cloud.projectId, mine.id);
+    const mirror = await another.project.peer(theirs, cloud.projectId, mine.id);
     expect(mirror.status).toBe('active');
     expect(await own.peering(mine, pending.id)).toMatchObject({ status: 'active', provisioned_id: mirror.provisioned_id });
     await own.answered(204, 'DELETE', `/vpcs/${mine.id}/peerings/${pending.id}`);
-    const ended = await stranger.project.peering(theirs, mirror.id);
+    const ended = await another.project.peering(theirs, mirror.id);
     expect(ended).toMatchObject({ status: 'disabled', error_message: expect.stringContaining('ended') });
-    await stranger.project.answered(204, 'DELETE', `/vpcs/${theirs.id}/peerings/${mirror.id}`);
+    await another.project.answered(204, 'DELETE', `/vpcs/${theirs.id}/peerings/${mirror.id}`);
     // A request to a VPC that goes becomes invalid.
-    const left = await own.peer(mine, stranger.id, theirs.id);
-    await stranger.project.remove(theirs);
+    const left = await own.peer(mine, another.id, theirs.id);
+    await another.project.remove(theirs);
     expect(await own.peering(mine, left.id)).toMatchObject({ status: 'invalid', error_message: expect.stringContaining('deleted') });
     // One that nobody answers ends by itself.
-    const late = await stranger.project.vpc('10.7.0.0/16');
-    const unanswered = await own.peer(mine, stranger.id, late.id);
+    const late = await another.project.vpc('10.7.0.0/16');
+    const unanswered = await own.peer(mine, another.id, late.id);
     const records = await openRecords(cloud.home);
     await records.db
       .updateTable('peerings')
@@ -280,7 +280,7 @@ describe('address', () => {
     await own.remove(await own.vpc('10.8.0.0/16'));
     await expect.poll(async () => (await own.peering(mine, unanswered.id)).status, SOON).toBe('timeout');
     await own.remove(mine);
-    await stranger.project.remove(late);
+    await another.project.remove(late);
   });
 
   test('a VPC has up to 50 peerings', async () => {

@@ -24,8 +24,8 @@ import {
   stageNetworks,
   stageRules,
   visit,
-  vpcDoor,
-  type Door,
+  vpcEndpointOf,
+  type Listener,
   SOON,
 } from './vpc.ts';
 import { messageOf } from './vpc-calls.ts';
@@ -44,7 +44,7 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     expect(attached).toMatchObject({ status: 'READY', endpoint: service.endpoint, service_id: service.service_id });
     expect(attached.vpc_endpoint).toEqual({ host: '10.80.0.2', port: service.endpoint.port, vpc_id: vpc.id });
     expect(attached.vpcEndpoint).toEqual(attached.vpc_endpoint);
-    const door = vpcDoor(attached);
+    const door = vpcEndpointOf(attached);
 
     const inside = await visit(cloud, service, door, { within: (await plugged(vpc, '10.80.200.1')).within, patienceMs: LONG });
     expect(inside.how).toBe('in as 10.80.200.1/32');
@@ -93,7 +93,7 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
         sync_replica_count: 1,
         enable_pooler: true,
       });
-      const door = vpcDoor(await attach(cloud, service, vpc));
+      const door = vpcEndpointOf(await attach(cloud, service, vpc));
       const client = await plugged(vpc, '10.87.0.200');
       const pooler = { host: door.host, port: service.connection_pooler?.endpoint.port ?? 0 };
       for (const at of [door, pooler]) {
@@ -142,8 +142,8 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
       const attached = await attach(cloud, service, vpc);
       await before.ends();
       const [shown] = attached.read_replica_sets;
-      const door = vpcDoor(await cloud.get(set.id));
-      expect(door).toEqual({ host: vpcDoor(attached).host, port: set.endpoint.port, vpc_id: vpc.id });
+      const door = vpcEndpointOf(await cloud.get(set.id));
+      expect(door).toEqual({ host: vpcEndpointOf(attached).host, port: set.endpoint.port, vpc_id: vpc.id });
       expect(shown).toMatchObject({ status: 'active', endpoint: set.endpoint, vpc_endpoint: door });
       const doors = [door, { host: door.host, port: shown?.connection_pooler?.endpoint.port ?? 0 }];
       const inside = await plugged(vpc, '10.92.0.200');
@@ -173,7 +173,7 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
 
       // One that is made inside is inside from the first moment on.
       const second = await asked(service, 1, cloud);
-      expect(vpcDoor(await cloud.get(second.id))).toEqual({ host: door.host, port: second.endpoint.port, vpc_id: vpc.id });
+      expect(vpcEndpointOf(await cloud.get(second.id))).toEqual({ host: door.host, port: second.endpoint.port, vpc_id: vpc.id });
       await untilSet(second, 'active', cloud);
       await untilShown(second, 3, cloud);
       expect(
@@ -208,7 +208,7 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     expect((await cloud.operations(set.id))[0]).toMatchObject({ kind: 'attachToVPC', status: 'succeeded' });
     await power(cloud, service, 'start');
     await untilSet(set, 'active', cloud);
-    const door = vpcDoor(await cloud.get(set.id));
+    const door = vpcEndpointOf(await cloud.get(set.id));
     const { within } = await plugged(vpc, '10.94.0.200');
     const comesBack = () => expect.poll(async () => (await visit(cloud, service, door, { within, patienceMs: LONG })).how, SOON);
     await comesBack().toMatch(/^in as/);
@@ -330,7 +330,7 @@ describe('address', () => {
     if (inside !== null) {
       const near = await own.vpc(around(inside.address));
       const peering = await own.peer(vpc, cloud.projectId, near.id);
-      const come = async (door: Door) => visit(cloud, service, door, { from: inside.address, patienceMs: LONG });
+      const come = async (door: Listener) => visit(cloud, service, door, { from: inside.address, patienceMs: LONG });
       for (const door of doors) await expect.poll(async () => (await come(door)).how, SOON).toMatch(/^in as/);
       const open = await Promise.all(doors.map(come));
       await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);

@@ -84,13 +84,13 @@ afterEach(async () => {
   for (const child of clients.splice(0)) child.stdin?.end();
 });
 
-export type Door = { host: string; port: number };
+export type Listener = { host: string; port: number };
 
 /** A client that is somewhere. @param within the command that puts it there; @returns how it went, and when it ended */
 export async function visit(
   cloud: Installation,
   service: Born,
-  { host, port }: Door,
+  { host, port }: Listener,
   {
     within = [],
     from,
@@ -127,7 +127,7 @@ export async function visit(
   };
 }
 
-export const vpcDoor = ({ vpc_endpoint: endpoint }: Service): Door => {
+export const vpcEndpointOf = ({ vpc_endpoint: endpoint }: Service): Listener => {
   if (endpoint === undefined) throw new Error('it is in no VPC');
   return endpoint;
 };

@@ -273,12 +273,12 @@ test('the secret is shown once and stored unreadably; others see and change noth
   expect(rows).toHaveLength(1);
   for (const form of [secret, secret.slice('whsec_'.length), Buffer.from(secret.slice('whsec_'.length), 'base64').toString('hex')])
     expect(rows[0]?.row).not.toContain(form);
-  const stranger = await otherProject();
+  const another = await otherProject();
   const ask = async (method: string, path: string) =>
     (
-      await fetch(`${cloud.apiUrl}/projects/${stranger.projectId}${path}`, {
+      await fetch(`${cloud.apiUrl}/projects/${another.projectId}${path}`, {
         method,
-        headers: { Authorization: `Bearer ${stranger.key}` },
+        headers: { Authorization: `Bearer ${another.key}` },
       })
     ).status;
   expect(await ask('GET', '/webhooks')).toBe(200);
@@ -303,7 +303,7 @@ async function otherProject(): Promise<{ projectId: string; key: string }> {
     .values({
       public_key: publicKey,
       project_id: projectId,
-      name: 'stranger',
+      name: 'another',
       role: 'admin',
       secret_hash: sha256('secret'),
       expires_at: null,

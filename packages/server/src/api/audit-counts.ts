@@ -9,13 +9,13 @@ export type CountedEntry = { facts: AuditFacts; count: number; lastAt: Date; wri
 /** For how long calls are counted in the same entry. */
 const WINDOW_MS = 600_000;
 /** Entries of one window: of callers without a valid key, who choose what they say their key and project are, and of all. */
-const MOST_STRANGERS = 100;
+const MOST_UNAUTHENTICATED = 100;
 const MOST_ENTRIES = 20_000;
 
 export function createAuditCounts(now: () => number = Date.now) {
   let open = new Map<string, CountedEntry>();
   let beganMs = now();
-  let strangers = 0;
+  let unauthenticated = 0;
   /** Entries that differ from their rows, or have none. */
   let changed = new Set<CountedEntry>();
 
@@ -28,7 +28,7 @@ export function createAuditCounts(now: () => number = Date.now) {
       changed.add(found);
       return true;
     }
-    if (open.size >= MOST_ENTRIES || (!known && ++strangers > MOST_STRANGERS)) return false;
+    if (open.size >= MOST_ENTRIES || (!known && ++unauthenticated > MOST_UNAUTHENTICATED)) return false;
     const entry = { facts: { ...facts, at: new Date(now()) }, count: 1, lastAt: new Date(now()), written: false };
     open.set(name, entry);
     changed.add(entry);
@@ -41,7 +41,7 @@ export function createAuditCounts(now: () => number = Date.now) {
       if (Math.abs(now() - beganMs) >= WINDOW_MS) {
         open = new Map();
         beganMs = now();
-        strangers = 0;
+        unauthenticated = 0;
       }
       return add(facts, known);
     },

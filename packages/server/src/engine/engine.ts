@@ -60,7 +60,7 @@ export type ServiceVpc = {
   /** Its own address in the VPC, by which all its listeners are reached; null: that of its endpoint, under rules on its clients' addresses. */
   address: string | null;
   /** The networks whose clients are let in: the VPC's own, and those that it is peered with. */
-  admitted: readonly string[];
+  allowedNetworks: readonly string[];
 };
 
 /** A VPC as an engine makes it true. */

@@ -1,6 +1,6 @@
 import { DummyDriver, Kysely, PostgresAdapter, PostgresIntrospector, PostgresQueryCompiler, type CompiledQuery } from 'kysely';
 import { expect, test } from 'vitest';
-import type { Channel, Listener, Store, Tables } from '../store/database.ts';
+import type { Channel, OnNotification, Store, Tables } from '../store/database.ts';
 import type { EventRow } from '../store/events.ts';
 import { createEventHub } from './hub.ts';
 
@@ -8,7 +8,7 @@ import { createEventHub } from './hub.ts';
 function slowRecords() {
   const events: EventRow[] = [];
   const asked: (() => void)[] = [];
-  const listeners = new Map<Channel, Listener>();
+  const listeners = new Map<Channel, OnNotification>();
   const answer = async (query: CompiledQuery): Promise<unknown[]> => {
     if (!query.sql.includes('select seq, type, doc')) return [{ last: '0', pruned: '0' }];
     const rows = events.filter(({ seq }) => BigInt(seq) > BigInt(String(query.parameters[1]))).map((row) => ({ ...row, flushed: true }));

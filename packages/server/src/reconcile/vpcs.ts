@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
-import { deleteVpc, endOldRequests, makeServicesDue, noteMade, refreshAdmitted, vpcsAreMade, wantedVpcs } from '../store/vpcs.ts';
+import { deleteVpc, endOldRequests, makeServicesDue, noteMade, refreshAllowedNetworks, vpcsAreMade, wantedVpcs } from '../store/vpcs.ts';
 import type { Log } from './reconciler.ts';
 
 /** What somebody else took away comes back within this time. */
@@ -41,7 +41,7 @@ export function createVpcs({ store, engine, log, pokeService }: VpcsOptions) {
         await noteMade(tx, vpc);
       });
     }
-    for (const id of await refreshAdmitted(db)) pokeService(id);
+    for (const id of await refreshAllowedNetworks(db)) pokeService(id);
     for (const id of await makeServicesDue(db, renewed)) pokeService(id);
   };
 

@@ -6,7 +6,7 @@ import type { Store, Tx } from '../store/database.ts';
 import type { ServiceChange, ServiceRow } from '../store/services.ts';
 import { changeService, lockService } from '../store/services.ts';
 import {
-  admittedTo,
+  allowedNetworksOf,
   changeVpcs,
   countVpcs,
   giveAddressesBack,
@@ -88,7 +88,7 @@ export function createVpcServices(store: Store, region: Region) {
   const expel = async (tx: Tx, serviceId: string): Promise<void> => {
     const locked = await lockService(tx, serviceId);
     if (locked === null || locked.service.deleted_at === null) return;
-    await changeService(tx, locked.service, { vpc_id: null, vpc_address: null, admitted: null, power: 'paused' }, locked.operation);
+    await changeService(tx, locked.service, { vpc_id: null, vpc_address: null, allowed_networks: null, power: 'paused' }, locked.operation);
     await giveAddressesBack(tx, serviceId, null);
   };
 
@@ -123,8 +123,8 @@ export async function joinVpc(
   if (vpc === undefined || vpc.project_id !== projectId) throw vpcNotFound(vpcId);
   if (vpc.region_code !== service.region_code)
     throw new ApiError('INVALID_REQUEST', `vpc_id: the VPC ${vpcId} is in ${vpc.region_code}, the service in ${service.region_code}`);
-  const admitted = await admittedTo(tx, vpc);
-  if (engine.capabilities.vpc.way === 'address') return { vpc_id: vpc.id, vpc_address: null, admitted };
+  const allowed_networks = await allowedNetworksOf(tx, vpc);
+  if (engine.capabilities.vpc.way === 'address') return { vpc_id: vpc.id, vpc_address: null, allowed_networks };
   const address = await takeAddress(tx, vpc, service.id);
   if (address === null) {
     throw new ApiError(
@@ -133,11 +133,11 @@ export async function joinVpc(
     );
   }
   await changeVpcs(tx, [vpc.id]);
-  return { vpc_id: vpc.id, vpc_address: address, admitted };
+  return { vpc_id: vpc.id, vpc_address: address, allowed_networks };
 }
 
 /** Takes a service out of its VPC. Its address there stays its own until it has left. */
-export const LEFT: ServiceChange = { vpc_id: null, vpc_address: null, admitted: null };
+export const LEFT: ServiceChange = { vpc_id: null, vpc_address: null, allowed_networks: null };
 
 export function vpcNotFound(id: string): ApiError {
   return new ApiError(

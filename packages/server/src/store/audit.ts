@@ -101,7 +101,7 @@ const CONTRADICTIONS = `
   union all
   select format('read replica set %s is in VPC %s and its service %s in %s', s.id, s.vpc_id, p.id, p.vpc_id)
   from services s join services p on p.id = s.parent_id
-  where (s.vpc_id, s.vpc_address, s.admitted) is distinct from (p.vpc_id, p.vpc_address, p.admitted)
+  where (s.vpc_id, s.vpc_address, s.allowed_networks) is distinct from (p.vpc_id, p.vpc_address, p.allowed_networks)
   union all
   select format('peering %s of VPC %s is %s, and there is no other side to it', p.id, p.vpc_id, p.status)
   from peerings p join vpcs v on v.id = p.vpc_id

@@ -100,7 +100,7 @@ export interface Tables {
     primary_member: Generated<number>;
     vpc_id: string | null;
     vpc_address: string | null;
-    admitted: string[] | null;
+    allowed_networks: string[] | null;
     parent_id: Generated<string | null>;
     read_replica_sets: ColumnType<ReadReplicaSet[], string | undefined, string>;
     reachable: Generated<boolean>;
@@ -223,14 +223,14 @@ export type Store = {
    * Calls back with what each notification of a channel names; with null when some may have been lost, since the connection that hears
    * them broke. Ends with the store.
    */
-  listen: (channel: Channel, listener: Listener) => void;
+  listen: (channel: Channel, listener: OnNotification) => void;
   close: () => Promise<void>;
 };
 
 /** What is told to every control plane: a service that wants a look (its id), VPCs that changed, new events (of a project), a key that changed (its public half). */
 const CHANNELS = ['howdah_poke', 'howdah_vpcs', 'howdah_event', 'howdah_key'] as const;
 export type Channel = (typeof CHANNELS)[number];
-export type Listener = (payload: string | null) => void;
+export type OnNotification = (payload: string | null) => void;
 
 /** "howdah" as a number: the key of the lock that the control plane holds while it runs. */
 const CONTROL_LOCK = 0x686f77646168n;
@@ -257,9 +257,9 @@ export async function openStore(connection: ClientConfig, onError: (error: Error
   // The pool looks after idle connections only; one in use whose server dies would end this process.
   pool.on('connect', (client) => client.on('error', onError));
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: preparing(pool) }) });
-  const listeners: [Channel, Listener][] = [];
+  const callbacks: [Channel, OnNotification][] = [];
   const onNotification = (channel: string, payload: string): void => {
-    for (const [wanted, listener] of listeners) if (wanted === channel) listener(payload);
+    for (const [wanted, listener] of callbacks) if (wanted === channel) listener(payload);
   };
   let session = await openSession(connection, onError, onNotification);
   let closing = false;
@@ -272,7 +272,7 @@ export async function openStore(connection: ClientConfig, onError: (error: Error
       try {
         session = await openSession(connection, onError, onNotification);
         keepSession(session);
-        for (const [, listener] of listeners) listener(null);
+        for (const [, listener] of callbacks) listener(null);
         return;
       } catch (error) {
         onError(error instanceof Error ? error : new Error(String(error)));
@@ -292,7 +292,7 @@ export async function openStore(connection: ClientConfig, onError: (error: Error
   return {
     db,
     pool,
-    listen: (channel, listener) => void listeners.push([channel, listener]),
+    listen: (channel, listener) => void callbacks.push([channel, listener]),
     close: async () => {
       closing = true;
       await session.end();

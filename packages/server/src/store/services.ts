@@ -61,7 +61,7 @@ export type ServiceChange = Partial<
     | 'pooler_port'
     | 'vpc_id'
     | 'vpc_address'
-    | 'admitted'
+    | 'allowed_networks'
     | 'due_at'
     | 'attempt'
     | 'lease_token'
@@ -219,7 +219,9 @@ function highAvailabilityOf(row: ServiceRow): HighAvailability | null {
 
 /** Of a service that is in a VPC: which, where, and whom it lets in. */
 function vpcOf(row: ServiceRow): ServiceVpc | null {
-  return row.vpc_id === null || row.admitted === null ? null : { id: row.vpc_id, address: row.vpc_address, admitted: row.admitted };
+  return row.vpc_id === null || row.allowed_networks === null
+    ? null
+    : { id: row.vpc_id, address: row.vpc_address, allowedNetworks: row.allowed_networks };
 }
 
 export function sizeOf(row: Pick<ServiceRow, 'cpu_millis' | 'memory_gbs'>): Size {
@@ -349,8 +351,8 @@ async function showSets(tx: Tx, parentId: string): Promise<void> {
 }
 
 /** Where a service stands. Its sets stand there too: at its address, each on the port of its own. */
-export function standingOf({ vpc_id, vpc_address, admitted }: ServiceRow): ServiceChange {
-  return { vpc_id, vpc_address, admitted };
+export function standingOf({ vpc_id, vpc_address, allowed_networks }: ServiceRow): ServiceChange {
+  return { vpc_id, vpc_address, allowed_networks };
 }
 
 /** Sets run while their service does, are seen while it is, and stand where it does; each stops, starts and moves by an operation of its own. */
@@ -492,7 +494,7 @@ export async function insertSpare(tx: Tx, spare: NewService): Promise<ServiceRow
       drill: null,
       vpc_id: null,
       vpc_address: null,
-      admitted: null,
+      allowed_networks: null,
       memory_mb: null,
       milli_cpu: null,
       storage_mb: null,

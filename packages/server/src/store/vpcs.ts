@@ -142,7 +142,7 @@ export async function giveAddressesBack(tx: Tx, serviceId: string, except: strin
 }
 
 /** The networks whose clients services in a VPC let in. */
-export async function admittedTo(db: Db, vpc: Pick<VpcRow, 'id' | 'cidr'>): Promise<string[]> {
+export async function allowedNetworksOf(db: Db, vpc: Pick<VpcRow, 'id' | 'cidr'>): Promise<string[]> {
   const peers = await peersOf(db, vpc.id);
   return [vpc.cidr, ...peers.map(({ cidr }) => cidr)];
 }
@@ -309,18 +309,18 @@ export async function deleteVpc(tx: Tx, id: string): Promise<boolean> {
 }
 
 /** Brings the networks up to date that services in VPCs let in. @returns the services that are to look at that */
-export async function refreshAdmitted(db: Db): Promise<string[]> {
+export async function refreshAllowedNetworks(db: Db): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`
     with wanted as materialized (
       select v.id, v.cidr::text || array(select peer.cidr::text
                                          from peerings p join vpcs peer on peer.id::text = p.peer_vpc_id
-                                         where p.vpc_id = v.id and p.status in ('approved', 'active') order by peer.id) as admitted
+                                         where p.vpc_id = v.id and p.status in ('approved', 'active') order by peer.id) as allowed_networks
       from vpcs v
     ), other as (
-      select s.id from services s join wanted on wanted.id = s.vpc_id and s.admitted is distinct from wanted.admitted
+      select s.id from services s join wanted on wanted.id = s.vpc_id and s.allowed_networks is distinct from wanted.allowed_networks
       order by s.parent_id nulls first, s.id for update of s -- as all who lock services with their sets
     )
-    update services s set admitted = wanted.admitted, due_at = now() from wanted
+    update services s set allowed_networks = wanted.allowed_networks, due_at = now() from wanted
     where s.id = any (array(select id from other)) and wanted.id = s.vpc_id
     returning s.id`.execute(db);
   return rows.map(({ id }) => id);

@@ -9,7 +9,7 @@ import { assertSpaceFor, cloneTree, discard, removeTree } from './clone.ts';
 import type { Step } from './decide.ts';
 import type { ConfigFiles } from './files.ts';
 import { flushOf } from './flush.ts';
-import { hostsOf, type Door } from './door.ts';
+import { hostsOf, type Listener } from './listener.ts';
 import { wasShutDown, writeSystemIdentifier } from './identity.ts';
 import { missingFor, type Installation } from './installations.ts';
 import { instancePaths, memberKey, type InstancePaths } from './layout.ts';
@@ -19,7 +19,7 @@ import { currentBoot, readMarker, writeMarker, type Marker } from './marker.ts';
 import type { Beats, Monitor } from './monitor.ts';
 import { assertPlace } from './networks.ts';
 import { mkdir, rename, rm } from './root-files.ts';
-import { endSessions } from './strangers.ts';
+import { endSessions } from './disallowed-sessions.ts';
 import { MISSING_POOLER, type PoolerPlan, type Poolers, type PoolerServers } from './pooler.ts';
 import {
   findServer,
@@ -59,7 +59,7 @@ export type Found = {
   key: string;
   paths: InstancePaths;
   listen: { address: string; port: number };
-  door: Door;
+  listener: Listener;
   beats: Beats;
   marker: Marker | null;
   server: Server | null;
@@ -120,10 +120,10 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
         await discard(machine, spec.id, paths.root);
         return 'the machine went down before it was on the disk, and before anybody could write to it';
       case 'clone':
-        return clone(spec, paths, installation, filesAs, found.door);
+        return clone(spec, paths, installation, filesAs, found.listener);
       case 'fork':
         return inTurnUnless(machine.cloneMethod === 'copy', () =>
-          copying(() => fork(spec, step.origin, paths, installation, filesAs, found.door)),
+          copying(() => fork(spec, step.origin, paths, installation, filesAs, found.listener)),
         );
       case 'own':
         return ownService(machine, spec.id, null);
@@ -142,7 +142,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
         unlimited.delete(key);
         return 'now that it can be done';
       case 'renewCertificate':
-        await writeConfig(owner, paths, await issueCertificate(found.door));
+        await writeConfig(owner, paths, await issueCertificate(found.listener));
         if (server !== null) await reread(monitor, key, server);
         return 'running sessions keep the one they began with';
       case 'reload':
@@ -151,7 +151,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
         if (server !== null) await reread(monitor, key, server);
         return 'without a restart';
       case 'endSessions':
-        return `${await endSessions(monitor, key, found.door.admitted)} ended`;
+        return `${await endSessions(monitor, key, found.listener.allowedNetworks)} ended`;
       case 'setFirstPassword':
         await untilOnDisk(paths);
         await monitor.query(key, alterPassword(step.verifier));
@@ -168,7 +168,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
         if (spec.origin !== null) await letIn(found);
         return `for ${ADMIN_ROLE}`;
       case 'startPooler':
-        return startPooler(spec.id, service, found.door, pooler, {
+        return startPooler(spec.id, service, found.listener, pooler, {
           primary: { paths, port: found.listen.port },
           untilReplayed: () => Promise.resolve(), // it connects to the primary itself
         });
@@ -185,7 +185,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     }
   };
 
-  /** Opens the door of a fork that was just born. Where this is cut short, its files are seen to differ, or are read again at the next connect. */
+  /** Opens the listener of a fork that was just born. Where this is cut short, its files are seen to differ, or are read again at the next connect. */
   const letIn = async ({ key, paths, server, filesOfBorn }: Found): Promise<void> => {
     if (server === null || filesOfBorn === null) return;
     await writeConfig(ownerOf(machine, paths), paths, filesOfBorn);
@@ -208,14 +208,14 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     paths: InstancePaths,
     installation: Installation,
     filesAs: NonNullable<Found['filesAs']>,
-    door: Door,
+    listener: Listener,
   ): Promise<string> => {
     const template = await templates.ensure(installation, extensionsOf(spec.addons));
     await assertSpaceFor(machine.cloneMethod === 'copy' ? CLONE_BYTES : CLONE_BYTES / 8, machine.layout.services);
     const begun = Date.now();
     let way = 'from a clone made ahead';
     const ahead = stock.take(template);
-    await make(spec, paths, installation, filesAs, door, ahead?.owner ?? null, async (unfinished, owner) => {
+    await make(spec, paths, installation, filesAs, listener, ahead?.owner ?? null, async (unfinished, owner) => {
       if (ahead === null || !(await ahead.moveTo(unfinished.data))) {
         way = `by ${machine.cloneMethod}`;
         await cloneTree(template.data, unfinished.data, machine.cloneMethod, owner);
@@ -248,12 +248,12 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     paths: InstancePaths,
     installation: Installation,
     filesAs: NonNullable<Found['filesAs']>,
-    door: Door,
+    listener: Listener,
   ): Promise<string> => {
     const parent = parentOf(origin);
     if ((await readMarker(parent)) === null) throw new Error(`its parent ${origin.parent} is no longer there`);
     let detail = '';
-    await make(spec, paths, installation, filesAs, door, null, async (unfinished, owner) => {
+    await make(spec, paths, installation, filesAs, listener, null, async (unfinished, owner) => {
       detail = await forkData(machine, owner, parent, unfinished.data, origin, () => writeMark(origin));
     });
     return detail;
@@ -273,7 +273,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     paths: InstancePaths,
     installation: Installation,
     filesAs: NonNullable<Found['filesAs']>,
-    door: Door,
+    listener: Listener,
     ahead: Owner | null,
     fill: (unfinished: InstancePaths, owner: Owner | null) => Promise<void>,
   ): Promise<void> => {
@@ -297,7 +297,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
           }),
         ),
         fill(unfinished, owner),
-        issueCertificate(door).then((certificate) => writeConfig(owner, unfinished, { ...filesAs(owner), ...certificate })),
+        issueCertificate(listener).then((certificate) => writeConfig(owner, unfinished, { ...filesAs(owner), ...certificate })),
       ]);
       await rename(unfinished.root, paths.root);
     } catch (error) {
@@ -307,22 +307,22 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
   };
 
   /** Writes the files of a server that does not run. */
-  const configure = async ({ paths, files, door }: Found): Promise<void> => {
+  const configure = async ({ paths, files, listener }: Found): Promise<void> => {
     const owner = ownerOf(machine, paths);
     await makeInstanceDirectories(owner, paths);
-    await writeConfig(owner, paths, { ...files, ...(await issueCertificate(door)) });
+    await writeConfig(owner, paths, { ...files, ...(await issueCertificate(listener)) });
   };
 
   const start = async (spec: ServiceSpec, found: Found): Promise<string> => {
-    const { key, paths, door, beats, marker, installation, pooler } = found;
+    const { key, paths, listener, beats, marker, installation, pooler } = found;
     const owner = ownerOf(machine, paths);
     if (installation === null) throw new Error(missingFor(machine.installations.usable, spec.addons));
     const { address, port } = found.listen;
     const born = marker?.born === true;
     // Clients of its pooler wait for as long as it takes.
     if (pooler !== null) await poolers.hold(machine.layout.service(spec.id));
-    await assertPlace(door, machine.networks);
-    await assertPortIsFree(door, address, port);
+    await assertPlace(listener, machine.networks);
+    await assertPortIsFree(listener, address, port);
     if (spec.origin !== null && spec.origin.targetTime !== null && !born) {
       const { origin } = spec;
       await recoverOn(machine, owner, paths, parentOf(origin), spec.origin.targetTime, await whyItEnded(paths, 0), () => writeMark(origin));
@@ -337,7 +337,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     const died = born && !follows && !(await wasShutDown(paths.data).catch(() => true));
     const why = died ? 'it had ended without being shut down; ' : '';
     const begun = Date.now();
-    await launch(machine, owner, paths, installation.bin, spec.size, door, othersOf(spec));
+    await launch(machine, owner, paths, installation.bin, spec.size, listener, othersOf(spec));
     const state = await waitUntilReady(paths, START_PATIENCE_MS);
     if (state === 'ended') throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths, begun)}`);
     if (state === 'starting') return `${why}recovering from its log, which goes on`;
@@ -363,7 +363,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     limiting.set(key, done);
   };
 
-  const assertPortIsFree = async ({ namespace }: Door, address: string, port: number): Promise<void> => {
+  const assertPortIsFree = async ({ namespace }: Listener, address: string, port: number): Promise<void> => {
     // Nobody else is in a network of our own.
     if (namespace !== null) return;
     if (await portIsFree(address, port)) return;
@@ -380,11 +380,11 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
   const startPooler = async (
     id: string,
     service: InstancePaths,
-    door: Door,
+    listener: Listener,
     plan: PoolerPlan | null,
     servers: PoolerServers,
   ): Promise<string> => {
-    await assertPortIsFree(door, door.address, wanted(plan).port);
+    await assertPortIsFree(listener, listener.address, wanted(plan).port);
     return poolers.start(id, service, wanted(plan), servers);
   };
 
@@ -403,8 +403,8 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     throw new Error(`its server (pid ${server.postmaster.pid}) does not end, not even by SIGKILL: is ${paths.root} on a disk that hangs?`);
   };
 
-  const issueCertificate = async (door: Door): Promise<Record<string, string>> => {
-    const { certificatePem, keyPem } = await issuer.take(hostsOf(door));
+  const issueCertificate = async (listener: Listener): Promise<Record<string, string>> => {
+    const { certificatePem, keyPem } = await issuer.take(hostsOf(listener));
     return { 'server.crt': certificatePem, 'server.key': keyPem };
   };
 

@@ -10,7 +10,7 @@ import { access, stat } from 'node:fs/promises';
 import { Socket } from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import { launchDetached } from './detached.ts';
-import { wayTo, type Door } from './door.ts';
+import { launchOptionsOf, type Listener } from './listener.ts';
 import type { DaemonPaths } from './layout.ts';
 import type { Machine, Owner } from './machine.ts';
 import {
@@ -99,7 +99,7 @@ export async function launchDaemon(
   owner: Owner | null,
   paths: DaemonPaths,
   [program, ...args]: Command,
-  door: Door,
+  listener: Listener,
   mode = 0o700,
 ): Promise<void> {
   await mkdir(paths.root, { recursive: true, mode });
@@ -117,7 +117,7 @@ export async function launchDaemon(
     const own = dirname(cwd);
     const enclosure = await encloseDaemon(machine, cwd, { program, own, others: [], config: join(own, 'config') });
     const command = [program, ...args];
-    await launchDetached({ command, owner, cwd, pidFile, log, ...wayTo(door), enclosure, input: lifeline.fd });
+    await launchDetached({ command, owner, cwd, pidFile, log, ...launchOptionsOf(listener), enclosure, input: lifeline.fd });
   } finally {
     await lifeline.close();
   }

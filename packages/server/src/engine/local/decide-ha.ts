@@ -52,7 +52,7 @@ export type HaStep =
   | { kind: 'moveToGateway' }
   | { kind: 'own' }
   | { kind: 'move'; why: string }
-  | { kind: 'admit' }
+  | { kind: 'allowNetworks' }
   | { kind: 'openGateway' }
   | { kind: 'startWithGateway'; n: number }
   | { kind: 'lead' }
@@ -85,7 +85,7 @@ export function haStepName(step: HaStep): string | null {
       return `${STEP_NAME.own} and restart`;
     case 'move':
       return 'move the primary and the gateway';
-    case 'admit':
+    case 'allowNetworks':
       return 'change whom the gateway lets in';
     case 'openGateway':
       return 'start the gateway';
@@ -151,7 +151,7 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
   if (own.kind !== 'settled') return on(primary.n, own);
   const port = ha.members.find(({ n }) => n === primary.n)?.port;
   if (seen.gateway.leadsTo !== port) return { kind: 'lead' };
-  if (!seen.gateway.admits) return { kind: 'admit' };
+  if (!seen.gateway.allowedNetworksCurrent) return { kind: 'allowNetworks' };
 
   const wanted = ha.members.map(({ n }) => n);
   const extra = others.find(({ n }) => !wanted.includes(n));

@@ -41,7 +41,7 @@ const NODE: NodeSeen = {
 const DEAD: Partial<NodeSeen> = { server: null, connected: false, streaming: false, serving: false, eligible: false };
 const LARGER: Partial<NodeSeen> = { server: { phase: 'ready', size: 'smaller', port: 20001, frozen: false, placed: true } };
 
-const OPEN = { running: true, placed: true, admits: true };
+const OPEN = { running: true, placed: true, allowedNetworksCurrent: true };
 const CLOSED = { ...OPEN, running: false };
 
 /** A set of two in which all is well, but for what is given. */
@@ -60,9 +60,9 @@ const seen = (first: Partial<NodeSeen> = {}, second: Partial<NodeSeen> = {}, mor
 });
 
 const POOLED = { pooler: { port: 20009 } };
-const POOLER = { frozen: false, watched: true, current: true, placed: true, strangers: 0 };
+const POOLER = { frozen: false, watched: true, current: true, placed: true, disallowedSessions: 0 };
 
-const IN_VPC = { vpc: { id: '1000', address: '10.1.0.2', admitted: ['10.1.0.0/16'] } };
+const IN_VPC = { vpc: { id: '1000', address: '10.1.0.2', allowedNetworks: ['10.1.0.0/16'] } };
 const MOVES = 'to move into the VPC 1000';
 const ELSEWHERE: Partial<NodeSeen> = {
   server: { phase: 'ready', size: 'current', port: 20001, frozen: false, placed: false },
@@ -136,7 +136,12 @@ test.each<[string, ServiceSpec, SetSeen, object]>([
   ],
   ['a gateway elsewhere', spec(IN_VPC), seen({}, {}, { gateway: { ...OPEN, placed: false } }), { kind: 'closeGateway', why: MOVES }],
   ['it has left its VPC', spec(), seen({}, {}, { gateway: { ...OPEN, placed: false } }), { kind: 'closeGateway', why: 'to leave its VPC' }],
-  ['other clients are let in', spec(IN_VPC), seen({}, {}, { gateway: { ...OPEN, admits: false } }), { kind: 'admit' }],
+  [
+    'other clients are let in',
+    spec(IN_VPC),
+    seen({}, {}, { gateway: { ...OPEN, allowedNetworksCurrent: false } }),
+    { kind: 'allowNetworks' },
+  ],
   [
     'a pooler elsewhere goes first',
     spec({ ...IN_VPC, ...POOLED }),

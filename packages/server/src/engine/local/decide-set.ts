@@ -6,7 +6,7 @@
 import type { ServiceSpec } from '../engine.ts';
 import { decidePooler, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
 import { decideStandby, type MemberSeen } from './decide-ha.ts';
-import type { DoorSeen } from './gateway.ts';
+import type { ListenerSeen } from './gateway.ts';
 import type { PoolerSeen } from './pooler.ts';
 
 export type NodeSeen = MemberSeen & {
@@ -20,7 +20,7 @@ export type NodeSeen = MemberSeen & {
 export type SetSeen = {
   directory: Observation['directory'];
   nodes: readonly NodeSeen[];
-  gateway: DoorSeen & { running: boolean };
+  gateway: ListenerSeen & { running: boolean };
   /** Whether the primary can be asked, and takes writes. */
   primaryReady: boolean;
   /** Whether the primary has a slot for each node. */
@@ -37,7 +37,7 @@ export type SetStep =
   | { kind: 'fence'; n: number }
   | { kind: 'openGateway' }
   | { kind: 'closeGateway'; why: string }
-  | { kind: 'admit' }
+  | { kind: 'allowNetworks' }
   | { kind: 'balance' }
   | { kind: 'setSlots' }
   | { kind: 'seed'; n: number; why: string }
@@ -63,7 +63,7 @@ export function setStepName(step: SetStep): string | null {
       return 'start the gateway';
     case 'closeGateway':
       return 'stop the gateway';
-    case 'admit':
+    case 'allowNetworks':
       return 'change whom the gateway lets in';
     case 'balance':
       return 'lead the gateway';
@@ -96,7 +96,7 @@ export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
   if (writer !== undefined) return { kind: 'fence', n: writer.n };
   if (seen.gateway.running && !seen.gateway.placed) return { kind: 'closeGateway', why: placeWhy(spec) };
   if (!seen.gateway.running) return { kind: 'openGateway' };
-  if (!seen.gateway.admits) return { kind: 'admit' };
+  if (!seen.gateway.allowedNetworksCurrent) return { kind: 'allowNetworks' };
   if (seen.nodes.some(({ serving, eligible }) => serving !== eligible)) return { kind: 'balance' };
   if (seen.primaryReady && !seen.slotsCurrent) return { kind: 'setSlots' };
 

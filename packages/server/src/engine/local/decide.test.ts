@@ -20,7 +20,7 @@ const spec = (more: Partial<ServiceSpec> = {}): ServiceSpec => ({
 });
 const PAUSED = spec({ power: 'paused' });
 const POOLED = spec({ pooler: { port: 20001 } });
-const INSIDE = spec({ vpc: { id: '1000', address: '10.1.0.2', admitted: ['10.1.0.0/16'] } });
+const INSIDE = spec({ vpc: { id: '1000', address: '10.1.0.2', allowedNetworks: ['10.1.0.0/16'] } });
 const SPARE = spec({ firstVerifier: null });
 const ORIGIN = { parent: 'jihgfedcba', strategy: 'NOW', targetTime: null } as const;
 const FORK = spec({ origin: ORIGIN });
@@ -38,10 +38,10 @@ const WELL: Observation = {
   filesCurrent: true,
   certificateCurrent: true,
   pooler: null,
-  strangers: 0,
+  disallowedSessions: 0,
 };
 /** A pooler as it is when all is well. */
-const pooler = { frozen: false, watched: true, current: true, placed: true, strangers: 0 };
+const pooler = { frozen: false, watched: true, current: true, placed: true, disallowedSessions: 0 };
 const DOWN: Observation = { ...WELL, server: null, connected: false };
 const NONE: Observation = { ...DOWN, directory: 'absent', born: false };
 const phase = (phase: 'starting' | 'stopping') => ({ server: { phase, sizeCurrent: true, placed: true }, connected: false });
@@ -127,12 +127,12 @@ const TABLE: [string, ServiceSpec, Observation, Step][] = [
     { ...WELL, server: { phase: 'ready', sizeCurrent: true, placed: false }, pooler: { ...pooler, placed: false } },
     { kind: 'stopPooler', why: 'to move into the VPC 1000' },
   ],
-  ['somebody is in who would not be let in now', INSIDE, { ...WELL, strangers: 2 }, { kind: 'endSessions' }],
-  ['rules first, then those who are in', INSIDE, { ...WELL, strangers: 2, filesCurrent: false }, { kind: 'reload' }],
+  ['somebody is in who would not be let in now', INSIDE, { ...WELL, disallowedSessions: 2 }, { kind: 'endSessions' }],
+  ['rules first, then those who are in', INSIDE, { ...WELL, disallowedSessions: 2, filesCurrent: false }, { kind: 'reload' }],
   [
     'its pooler has clients who would not be let in now',
     POOLED,
-    { ...WELL, pooler: { ...pooler, strangers: 1 } },
+    { ...WELL, pooler: { ...pooler, disallowedSessions: 1 } },
     { kind: 'stopPooler', why: 'with clients that are let in no more' },
   ],
   ['up and not born', spec(), { ...WELL, born: false }, { kind: 'setFirstPassword', verifier: 'SCRAM' }],
@@ -208,10 +208,10 @@ const anyObservation: fc.Arbitrary<Observation> = fc
         watched: fc.boolean(),
         current: fc.boolean(),
         placed: fc.boolean(),
-        strangers: fc.nat({ max: 2 }),
+        disallowedSessions: fc.nat({ max: 2 }),
       }),
     ),
-    strangers: fc.nat({ max: 2 }),
+    disallowedSessions: fc.nat({ max: 2 }),
   })
   .map((seen) => ({
     ...seen,
@@ -256,7 +256,7 @@ function after(seen: Observation, step: Step, luck: boolean): Observation {
     case 'own':
       return { ...seen, owned: true, filesCurrent: false };
     case 'endSessions':
-      return { ...seen, strangers: 0 };
+      return { ...seen, disallowedSessions: 0 };
     case 'setFirstPassword':
       return { ...seen, born: true };
     case 'startPooler':
@@ -295,7 +295,7 @@ test('from anything that can be seen, step by step, it settles in the desired st
           certificateCurrent: true,
           limited: true,
           owned: true,
-          strangers: 0,
+          disallowedSessions: 0,
           ...(wanted.firstVerifier === null ? {} : { born: true }),
         });
     }),

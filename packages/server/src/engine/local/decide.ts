@@ -27,7 +27,7 @@ export type Observation = {
   /** Its connection pooler, if one runs. */
   pooler: PoolerSeen | null;
   /** Sessions of clients that would not be let in now. */
-  strangers: number;
+  disallowedSessions: number;
 };
 
 export type Step =
@@ -117,7 +117,7 @@ function decideRunning(spec: ServiceSpec, seen: Observation, server: NonNullable
   if (!seen.connected) return { kind: 'connect' };
   if (!seen.certificateCurrent) return { kind: 'renewCertificate' };
   if (!seen.filesCurrent) return { kind: 'reload' };
-  if (seen.strangers > 0) return { kind: 'endSessions' };
+  if (seen.disallowedSessions > 0) return { kind: 'endSessions' };
   if (!seen.limited) return { kind: 'limit' };
   if (!seen.born && spec.firstVerifier !== null) return { kind: 'setFirstPassword', verifier: spec.firstVerifier };
   return spec.pooler === null ? { kind: 'settled' } : decidePooler(seen.pooler);
@@ -135,5 +135,5 @@ export function decidePooler(seen: Observation['pooler']): Step {
   if (seen === null) return { kind: 'startPooler' };
   if (seen.frozen) return { kind: 'stopPooler', why: 'a signal had stopped it' };
   if (!seen.watched || !seen.current) return { kind: 'reloadPooler' };
-  return seen.strangers > 0 ? { kind: 'stopPooler', why: 'with clients that are let in no more' } : { kind: 'settled' };
+  return seen.disallowedSessions > 0 ? { kind: 'stopPooler', why: 'with clients that are let in no more' } : { kind: 'settled' };
 }

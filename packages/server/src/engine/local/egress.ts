@@ -7,7 +7,7 @@
  */
 import { readlinkSync, statSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { namespacePath } from './door.ts';
+import { namespacePath } from './listener.ts';
 import type { Layout } from './layout.ts';
 import { readOrNull } from './processes.ts';
 import { run } from './run.ts';

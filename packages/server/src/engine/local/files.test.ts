@@ -10,7 +10,7 @@ const input: ServerInput = {
   size: SERVICE_SIZES[0],
   storageGb: 10,
   listen: { address: '127.0.0.1', port: 20001 },
-  admitted: null,
+  allowedNetworks: null,
 };
 const users = { control: 'we"ird', owner: { name: 'howdah', uid: 999, gid: 999 }, gateway: null };
 const files = configFiles(input, users);

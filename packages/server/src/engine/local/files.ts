@@ -34,7 +34,7 @@ export type ServerInput = {
   /** null: no TCP at all (the metadata database, a template being made). */
   listen: { address: string; port: number } | null;
   /** The networks whose clients are let in; null: all. */
-  admitted: readonly string[] | null;
+  allowedNetworks: readonly string[] | null;
   /** Whether it is one of several, which follow each other: its settings as such stand in a file of their own; see replication.ts. */
   replicated?: boolean;
   /** Whether the gateway of a read replica set, which is of its group, comes in by its Unix socket. */
@@ -64,7 +64,7 @@ export type ConfigUsers = {
 export function configFiles(input: ServerInput, users: ConfigUsers): ConfigFiles {
   return {
     'postgresql.conf': postgresqlConf(input),
-    'pg_hba.conf': hba(input.admitted ?? ['all'], input.replicated),
+    'pg_hba.conf': hba(input.allowedNetworks ?? ['all'], input.replicated),
     'pg_ident.conf': identConf(users),
     ...(users.owner?.name === SERVICE_USER ? accountFiles(users.owner, users.gateway) : {}),
   };
@@ -120,7 +120,7 @@ function postgresqlConf({
 // Our own roles over the Unix socket only; users over TLS, with SCRAM, into their database only. What is not named here is refused, plain
 // text among it. The directory of the socket is closed to others: users come that way through the pooler, and members of one service follow
 // each other. Where there is a gateway, it brings the writer of a drill.
-const hba = (admitted: readonly string[], replicated = false): string => `# Written by Howdah; changes are overwritten.
+const hba = (allowedNetworks: readonly string[], replicated = false): string => `# Written by Howdah; changes are overwritten.
 # type    database  user  address  method
 local     all       ${CONTROL_ROLE}     peer map=control
 local     replication  ${CONTROL_ROLE}  peer map=replication
@@ -128,7 +128,7 @@ local     ${DATABASE_NAME}      ${READER_ROLE}  peer map=control
 local     ${DATABASE_NAME}      ${POOLER_ROLE}  peer map=pooler
 local     ${DATABASE_NAME}      all               scram-sha-256
 hostssl   all       ${CONTROL_ROLE},${POOLER_ROLE},${READER_ROLE}  all  reject
-${replicated ? `hostssl   ${MAINTENANCE_DATABASE}  ${PROBE_ROLE}  127.0.0.1/32  scram-sha-256\n` : ''}${admitted.map((network) => `hostssl   ${DATABASE_NAME}      all     ${network}       scram-sha-256\n`).join('')}`;
+${replicated ? `hostssl   ${MAINTENANCE_DATABASE}  ${PROBE_ROLE}  127.0.0.1/32  scram-sha-256\n` : ''}${allowedNetworks.map((network) => `hostssl   ${DATABASE_NAME}      all     ${network}       scram-sha-256\n`).join('')}`;
 
 /**
  * The service's own user, as whom a tenant may run programs one day, is our superuser in no database: it replicates, and is the pooler,

@@ -19,7 +19,7 @@ import {
   whyDaemonEnded,
   type DaemonWatch,
 } from './daemon.ts';
-import { isAdmitted, standsAt, type Door } from './door.ts';
+import { isAllowed, runsInNetworkOf, type Listener } from './listener.ts';
 import type { DaemonPaths } from './layout.ts';
 import type { Machine, Owner } from './machine.ts';
 import { findProcess, isErrno, readOrNull } from './processes.ts';
@@ -58,15 +58,15 @@ export async function gatewayCapability(): Promise<TypeCapability> {
  * The configuration of a gateway. Sessions are passed through as they are, TLS among it. In a VPC the control plane itself has no way to
  * it, or is not let in: it has a socket of its own, for drills.
  */
-export function gatewayConfig(paths: DaemonPaths, listen: Listen, door: Door): string {
+export function gatewayConfig(paths: DaemonPaths, listen: Listen, listener: Listener): string {
   const own =
-    door.namespace === null && door.admitted === null
+    listener.namespace === null && listener.allowedNetworks === null
       ? ''
       : `frontend control
   bind unix@${ownSocket(paths, listen.port)} mode 600
   default_backend members
 `;
-  return `${head(paths)}${frontend(paths, listen, door, 'members')}${own}backend members
+  return `${head(paths)}${frontend(paths, listen, listener, 'members')}${own}backend members
   server primary 127.0.0.1:${NOWHERE}
 `;
 }
@@ -79,13 +79,13 @@ export type GatewayNode = { n: number; port: number; socketDirectory: string };
  * fewest; where there is none they wait. The pooler comes in by a Unix socket in the gateway's own directory and gets to theirs, so that
  * it is let in as before a single server.
  */
-export function setGatewayConfig(paths: DaemonPaths, listen: Listen, nodes: readonly GatewayNode[], door: Door): string {
+export function setGatewayConfig(paths: DaemonPaths, listen: Listen, nodes: readonly GatewayNode[], listener: Listener): string {
   const backend = (name: string, address: (node: GatewayNode) => string) => `backend ${name}
   balance leastconn
 ${nodes.map((node) => `  server ${nodeServer(node.n)} ${address(node)} disabled`).join('\n')}
   server nowhere 127.0.0.1:${NOWHERE} backup
 `;
-  return `${head(paths)}${frontend(paths, listen, door, 'nodes')}frontend pooler
+  return `${head(paths)}${frontend(paths, listen, listener, 'nodes')}frontend pooler
   bind ${unixAddress(paths.root, listen.port)} mode 660
   default_backend sockets
 ${backend('nodes', ({ port }) => `127.0.0.1:${port}`)}${backend('sockets', ({ port, socketDirectory }) => unixAddress(socketDirectory, port))}`;
@@ -114,31 +114,36 @@ defaults
 `;
 
 /** What clients come in by, if they come from a network that is let in. */
-const frontend = (paths: DaemonPaths, { address, port }: Listen, { admitted }: Door, backend: string): string => `frontend service
+const frontend = (
+  paths: DaemonPaths,
+  { address, port }: Listen,
+  { allowedNetworks }: Listener,
+  backend: string,
+): string => `frontend service
   bind ${address}:${port}
-${admitted === null ? '' : `  tcp-request connection reject unless { src -f ${admittedFile(paths)} }\n`}  default_backend ${backend}
+${allowedNetworks === null ? '' : `  tcp-request connection reject unless { src -f ${allowedNetworksFile(paths)} }\n`}  default_backend ${backend}
 `;
 
 /** The networks that are let in, a line each; what is told to a gateway that runs is written here as well. */
-const admittedFile = (paths: DaemonPaths): string => `${paths.root}.admitted`;
+const allowedNetworksFile = (paths: DaemonPaths): string => `${paths.root}.allowed`;
 
 /** Called as a server's would be, by which drivers find it. */
 const ownSocket = (paths: DaemonPaths, port: number): string => join(paths.root, `.s.PGSQL.${port}`);
 
-export type GatewaySeen = DoorSeen & { running: boolean; leadsTo: number | null };
+export type GatewaySeen = ListenerSeen & { running: boolean; leadsTo: number | null };
 
-export type DoorSeen = {
+export type ListenerSeen = {
   /** Whether it is in the desired network and has the configuration for it; true once it is started. */
   placed: boolean;
   /** Whether it allows the desired networks, and has no disallowed session. */
-  admits: boolean;
+  allowedNetworksCurrent: boolean;
 };
 
 /** Looks at a gateway. One that runs and does not answer leads nowhere that is known. */
-export async function lookAtGateway(paths: DaemonPaths, door: Door): Promise<GatewaySeen> {
+export async function lookAtGateway(paths: DaemonPaths, listener: Listener): Promise<GatewaySeen> {
   const daemon = await findDaemon(paths);
   if (daemon === null || daemon.frozen) return { ...CLOSED, leadsTo: null };
-  const seen = { running: true, ...(await lookAtDoor(paths, daemon.pid, door)) };
+  const seen = { running: true, ...(await observeListener(paths, daemon.pid, listener)) };
   try {
     const state = (await command(paths, 'show servers state members')).split('\n').find((line) => line.includes(' primary '));
     return { ...seen, leadsTo: Number(state?.split(' ')[18] ?? '0') };
@@ -148,60 +153,66 @@ export async function lookAtGateway(paths: DaemonPaths, door: Door): Promise<Gat
 }
 
 /** A gateway that does not run: a start gives it the desired state. */
-const CLOSED = { running: false, placed: true, admits: true };
+const CLOSED = { running: false, placed: true, allowedNetworksCurrent: true };
 
-async function lookAtDoor(paths: DaemonPaths, pid: number, door: Door): Promise<DoorSeen> {
-  const { admitted } = door;
-  const placed = (await standsAt(pid, door)) && (await hasRule(paths)) === (admitted !== null);
+async function observeListener(paths: DaemonPaths, pid: number, listener: Listener): Promise<ListenerSeen> {
+  const { allowedNetworks } = listener;
+  const placed = (await runsInNetworkOf(pid, listener)) && (await hasRule(paths)) === (allowedNetworks !== null);
   // One that does not answer is seen by what it does not say otherwise.
-  const admits = !placed || admitted === null || (await admitsOnly(paths, admitted).catch(() => true));
-  return { placed, admits };
+  const allowedNetworksCurrent = !placed || allowedNetworks === null || (await allowsExactly(paths, allowedNetworks).catch(() => true));
+  return { placed, allowedNetworksCurrent };
 }
 
 async function hasRule(paths: DaemonPaths): Promise<boolean> {
-  return ((await readOrNull(paths.conf)) ?? '').includes(admittedFile(paths));
+  return ((await readOrNull(paths.conf)) ?? '').includes(allowedNetworksFile(paths));
 }
 
 /** The networks that a gateway lets in now. */
-async function admittedNow(paths: DaemonPaths): Promise<string[]> {
+async function currentNetworks(paths: DaemonPaths): Promise<string[]> {
   // "0x55… 10.1.0.0/16"
-  return (await command(paths, `show acl ${admittedFile(paths)}`)).split('\n').flatMap((line) => /^0x\S+ (\S+)/.exec(line)?.[1] ?? []);
+  return (await command(paths, `show acl ${allowedNetworksFile(paths)}`))
+    .split('\n')
+    .flatMap((line) => /^0x\S+ (\S+)/.exec(line)?.[1] ?? []);
 }
 
 /** The sessions of clients that would not be let in now. One that still looks for its server is seen once it has it. */
-async function strangers(paths: DaemonPaths, admitted: readonly string[]): Promise<string[]> {
+async function disallowedSessions(paths: DaemonPaths, allowedNetworks: readonly string[]): Promise<string[]> {
   const lines = (await command(paths, 'show sess')).split('\n').filter((line) => line.includes(' fe=service '));
   return lines.flatMap((line) => {
     const [, session, address] = /^(0x\S+): .*\bsrc=(\S+):\d+ /.exec(line) ?? [];
-    return session === undefined || address === undefined || isAdmitted(admitted, address) ? [] : [session];
+    return session === undefined || address === undefined || isAllowed(allowedNetworks, address) ? [] : [session];
   });
 }
 
-async function admitsOnly(paths: DaemonPaths, admitted: readonly string[]): Promise<boolean> {
-  const now = await admittedNow(paths);
-  return now.toSorted().join() === admitted.toSorted().join() && (await strangers(paths, admitted)).length === 0;
+async function allowsExactly(paths: DaemonPaths, allowedNetworks: readonly string[]): Promise<boolean> {
+  const now = await currentNetworks(paths);
+  return now.toSorted().join() === allowedNetworks.toSorted().join() && (await disallowedSessions(paths, allowedNetworks)).length === 0;
 }
 
 /** Tells a gateway that runs whom to let in, and ends the sessions of others. Nobody else's is touched. @returns how many */
-export async function admit(owner: Owner | null, paths: DaemonPaths, admitted: readonly string[]): Promise<number> {
-  await writeAdmitted(owner, paths, admitted);
-  const now = await admittedNow(paths);
-  for (const network of admitted.filter((one) => !now.includes(one))) await command(paths, `add acl ${admittedFile(paths)} ${network}`);
-  for (const network of now.filter((one) => !admitted.includes(one))) await command(paths, `del acl ${admittedFile(paths)} ${network}`);
-  const ended = await strangers(paths, admitted);
+export async function applyAllowedNetworks(owner: Owner | null, paths: DaemonPaths, allowedNetworks: readonly string[]): Promise<number> {
+  await writeAllowedNetworks(owner, paths, allowedNetworks);
+  const now = await currentNetworks(paths);
+  for (const network of allowedNetworks.filter((one) => !now.includes(one)))
+    await command(paths, `add acl ${allowedNetworksFile(paths)} ${network}`);
+  for (const network of now.filter((one) => !allowedNetworks.includes(one)))
+    await command(paths, `del acl ${allowedNetworksFile(paths)} ${network}`);
+  const ended = await disallowedSessions(paths, allowedNetworks);
   for (const session of ended) await command(paths, `shutdown session ${session}`);
   return ended.length;
 }
 
-async function writeAdmitted(owner: Owner | null, paths: DaemonPaths, admitted: readonly string[]): Promise<void> {
-  await replaceConfig(owner, admittedFile(paths), admitted.map((network) => `${network}\n`).join(''), () => Promise.resolve());
+async function writeAllowedNetworks(owner: Owner | null, paths: DaemonPaths, allowedNetworks: readonly string[]): Promise<void> {
+  await replaceConfig(owner, allowedNetworksFile(paths), allowedNetworks.map((network) => `${network}\n`).join(''), () =>
+    Promise.resolve(),
+  );
 }
 
 /** Writes the configuration of a gateway, once HAProxy itself has accepted it. */
-export async function prepareGateway(owner: Owner | null, paths: DaemonPaths, text: string, door: Door): Promise<void> {
-  if (door.admitted !== null) {
+export async function prepareGateway(owner: Owner | null, paths: DaemonPaths, text: string, listener: Listener): Promise<void> {
+  if (listener.allowedNetworks !== null) {
     await mkdir(paths.root, { recursive: true, mode: MODE });
-    await writeAdmitted(owner, paths, door.admitted);
+    await writeAllowedNetworks(owner, paths, listener.allowedNetworks);
   }
   if ((await readOrNull(paths.conf)) === text) return;
   const program = await haproxy();
@@ -216,10 +227,13 @@ async function haproxy(): Promise<string> {
 }
 
 /** The nodes that the gateway of a set serves from; null: it does not run, or does not answer. */
-export async function lookAtNodes(paths: DaemonPaths, door: Door): Promise<DoorSeen & { running: boolean; serving: number[] | null }> {
+export async function lookAtNodes(
+  paths: DaemonPaths,
+  listener: Listener,
+): Promise<ListenerSeen & { running: boolean; serving: number[] | null }> {
   const daemon = await findDaemon(paths);
   if (daemon === null || daemon.frozen) return { ...CLOSED, serving: null };
-  const seen = { running: true, ...(await lookAtDoor(paths, daemon.pid, door)) };
+  const seen = { running: true, ...(await observeListener(paths, daemon.pid, listener)) };
   try {
     const lines = (await command(paths, 'show servers state nodes')).split('\n').map((line) => line.split(' '));
     const serving = lines.flatMap(([, , , name = '', , , state = '']) => {
@@ -256,11 +270,11 @@ export async function openGateway(
   paths: DaemonPaths,
   watch: DaemonWatch,
   id: string,
-  door: Door,
+  listener: Listener,
 ): Promise<void> {
   const program = await haproxy();
   await closeGateway(paths, watch);
-  await launchDaemon(machine, owner, paths, [program, '-db', '-f', paths.conf], door, MODE);
+  await launchDaemon(machine, owner, paths, [program, '-db', '-f', paths.conf], listener, MODE);
   const end = Date.now() + START_DEADLINE_MS;
   while (!(await answers(paths))) {
     const pid = Number((await readOrNull(paths.pidFile)) ?? '0');

@@ -25,7 +25,7 @@ import { decide, STEP_NAME, type Observation } from './decide.ts';
 import type { Egress } from './egress.ts';
 import { planOf } from './plan.ts';
 import { configFiles, filesOfUnborn, type ConfigFiles } from './files.ts';
-import { doorOf, hostsOf, standsAt, type Door } from './door.ts';
+import { listenerOf, hostsOf, runsInNetworkOf, type Listener } from './listener.ts';
 import { findImage, imagePaths } from './image.ts';
 import { installationFor, missingFor, type Installation } from './installations.ts';
 import { createKeeper } from './keeper.ts';
@@ -37,7 +37,7 @@ import { currentBoot, readMarker, type Marker } from './marker.ts';
 import { memberStates } from './member-states.ts';
 import { createMembers, memberNumbers, setPassword } from './members.ts';
 import { makeNetworks } from './networks.ts';
-import { countStrangers } from './strangers.ts';
+import { countDisallowedSessions } from './disallowed-sessions.ts';
 import { CALM, createMonitor, NoAnswer, type Beats } from './monitor.ts';
 import { createOutOfMemory, readMemoryCounters } from './out-of-memory.ts';
 import { createPoolers, MISSING_POOLER, poolerConf, type PoolerPlan } from './pooler.ts';
@@ -98,7 +98,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   );
   const poolers = createPoolers(machine, options.changed);
   const issuer = createIssuer(authority, options.certificateHosts);
-  const doorFor = ({ vpc }: Pick<ServiceSpec, 'vpc'>): Door => doorOf(vpc, options.listenAddress, machine.networkPrefix);
+  const listenerFor = ({ vpc }: Pick<ServiceSpec, 'vpc'>): Listener => listenerOf(vpc, options.listenAddress, machine.networkPrefix);
   let reserveAtStart = machine.reserve;
   const stock = createStock(machine);
   const hands = createHands({ machine, templates, stock, monitor, issuer, poolers });
@@ -111,15 +111,15 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   const reader = createReader(monitor);
   const meter = createStorageMeter(machine.cloneMethod);
   const quotas = createQuotas(machine, monitor);
-  const members = createMembers({ ...options, doorFor, hands, monitor, poolers, look: (spec, n) => look(spec, n) });
+  const members = createMembers({ ...options, listenerFor, hands, monitor, poolers, look: (spec, n) => look(spec, n) });
   const sets = createReplicaSets({
     ...options,
-    doorFor,
+    listenerFor,
     hands,
     monitor,
     poolers,
     look: (spec, n) => look(spec, n),
-    planPooler: (spec, server, port, { door, installation }) => poolerPlan(spec, server, port, door, installation),
+    planPooler: (spec, server, port, { listener, installation }) => poolerPlan(spec, server, port, listener, installation),
   });
   const primaryPaths = (id: string): InstancePaths => machine.layout.member(id, machine.layout.primaryOf(id));
   const certificates = createCertificateCheck(authority, options.certificateHosts);
@@ -145,14 +145,14 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   const look = async (spec: ServiceSpec, n = 0): Promise<{ look: Found; seen: Observation }> => {
     const paths = machine.layout.member(spec.id, n);
     const key = memberKey(spec.id, n);
-    const door = doorFor(spec);
+    const listener = listenerFor(spec);
     const listen = listenOf(spec, n);
     const [marker, server] = await Promise.all([readMarker(paths), findServer(paths)]);
     const exists = existsSync(n === 0 ? paths.root : paths.data);
     // A fork runs on what its parent runs on.
     const made = marker === null && spec.origin !== null ? await readMarker(machine.layout.service(spec.origin.parent)) : marker;
     const installation = installationOf(made, spec.addons);
-    const filesBy = installation === null ? null : (owner: Owner | null) => filesFor(spec, paths, listen, door, installation, owner);
+    const filesBy = installation === null ? null : (owner: Owner | null) => filesFor(spec, paths, listen, listener, installation, owner);
     const filesOfBorn = filesBy?.(ownerOf(machine, paths)) ?? null;
     const ours = marker?.id === spec.id;
     const unbornFork = spec.origin !== null && !(ours && marker.born);
@@ -162,16 +162,16 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const torn = server === null && ours && !marker.born && marker.madeIn !== (await currentBoot());
     // That of a set stands before all of its nodes.
     const before = spec.set === null && (spec.ha === null || n === machine.layout.primaryOf(spec.id));
-    const plan = before ? await poolerPlan(spec, paths, listen.port, door, installation) : null;
-    const [templateReady, phase, filesCurrent, certificateCurrent, pooler, placed, strangers] = await Promise.all([
+    const plan = before ? await poolerPlan(spec, paths, listen.port, listener, installation) : null;
+    const [templateReady, phase, filesCurrent, certificateCurrent, pooler, placed, disallowedSessions] = await Promise.all([
       !exists && installation !== null && templates.isReady(installation, extensionsOf(spec.addons)),
       phaseOf(paths),
       !ours || files === null || filesAreCurrent(paths, files),
-      !ours || certificateIsCurrent(paths, door),
-      before ? poolers.look(machine.layout.service(spec.id), plan, door) : null,
-      server === null || standsAt(server.postmaster.pid, door),
+      !ours || certificateIsCurrent(paths, listener),
+      before ? poolers.look(machine.layout.service(spec.id), plan, listener) : null,
+      server === null || runsInNetworkOf(server.postmaster.pid, listener),
       // Behind a gateway it is the gateway that lets them in.
-      spec.ha === null && spec.set === null ? countStrangers(monitor, key, door.admitted) : 0,
+      spec.ha === null && spec.set === null ? countDisallowedSessions(monitor, key, listener.allowedNetworks) : 0,
     ]);
     const seen: Observation = {
       directory: !exists ? 'absent' : !ours ? 'foreign' : torn ? 'torn' : 'ours',
@@ -185,17 +185,17 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       filesCurrent,
       certificateCurrent,
       pooler,
-      strangers,
+      disallowedSessions,
     };
     const beats = spec.ha === null && spec.set === null ? CALM : options.heartbeat;
-    return { look: { key, paths, listen, door, beats, marker, server, installation, files, filesAs, filesOfBorn, pooler: plan }, seen };
+    return { look: { key, paths, listen, listener, beats, marker, server, installation, files, filesAs, filesOfBorn, pooler: plan }, seen };
   };
 
   /** Where a server listens: a single one on the service's port, several behind the gateway. */
   const listenOf = ({ ha, set, endpoint, vpc }: ServiceSpec, n: number): Found['listen'] => {
     const members = ha?.members ?? set?.nodes ?? null;
     return members === null
-      ? { address: doorFor({ vpc }).address, port: endpoint.port }
+      ? { address: listenerFor({ vpc }).address, port: endpoint.port }
       : { address: LOOPBACK, port: members.find((member) => member.n === n)?.port ?? endpoint.port };
   };
 
@@ -203,7 +203,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     spec: ServiceSpec,
     paths: InstancePaths,
     listen: Found['listen'],
-    door: Door,
+    listener: Listener,
     installation: Installation,
     owner: Owner | null,
   ): ConfigFiles =>
@@ -215,7 +215,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         size: spec.size,
         storageGb: spec.storageGb,
         listen,
-        admitted: spec.ha === null && spec.set === null ? door.admitted : null,
+        allowedNetworks: spec.ha === null && spec.set === null ? listener.allowedNetworks : null,
         replicated: spec.ha !== null || spec.set !== null,
         behindGateway: spec.set !== null,
       },
@@ -227,7 +227,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     spec: ServiceSpec,
     paths: InstancePaths,
     serverPort: number,
-    door: Door,
+    listener: Listener,
     installation: Installation | null,
   ): Promise<PoolerPlan | null> => {
     const program = machine.pgbouncer;
@@ -243,18 +243,18 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const conf = poolerConf({
       paths: machine.layout.service(spec.id),
       version: program.version,
-      listen: { address: door.address, port },
-      admitted: door.admitted,
+      listen: { address: listener.address, port },
+      allowedNetworks: listener.allowedNetworks,
       server: { paths, port: serverPort, maxConnections: Number(maxConnections) },
       certificatePem,
     });
-    return { program, port, conf, door };
+    return { program, port, conf, listener };
   };
 
-  const certificateIsCurrent = async (paths: InstancePaths, door: Door): Promise<boolean> => {
+  const certificateIsCurrent = async (paths: InstancePaths, listener: Listener): Promise<boolean> => {
     const [pem, key] = await Promise.all(['server.crt', 'server.key'].map((name) => readOrNull(join(paths.config, name))));
     if (typeof pem !== 'string' || typeof key !== 'string') return false;
-    return certificates.isCurrent(paths.config, { certificatePem: pem, keyPem: key }, hostsOf(door));
+    return certificates.isCurrent(paths.config, { certificatePem: pem, keyPem: key }, hostsOf(listener));
   };
 
   // ── the interface ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -282,7 +282,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         await begin(did, before);
         try {
           const detail = await hands.apply(spec, step, now);
-          if (step.kind === 'reload' && now.door.admitted !== null) lookForLateComers(spec.id);
+          if (step.kind === 'reload' && now.listener.allowedNetworks !== null) lookForLateComers(spec.id);
           return { did, detail, seen: { reachable: monitor.isConnected(spec.id), present: true }, outcome: 'again', waitMs: 0 };
         } catch (error) {
           const reason = error instanceof Error ? error.message : String(error);

@@ -12,10 +12,19 @@ import { discard, removeTree } from './clone.ts';
 import { capLog, createDaemonWatch, findDaemon } from './daemon.ts';
 import { decideHa, hangs, haStepName, type HaStep, type MemberSeen, type MembersSeen, type Successor } from './decide-ha.ts';
 import type { Observation } from './decide.ts';
-import type { Door } from './door.ts';
+import type { Listener } from './listener.ts';
 import { REHEARSED, rehearse, sweepRehearsal } from './drill.ts';
 import { chooseSuccessor, promote } from './failover.ts';
-import { admit, closeGateway, gatewayConfig, leadTo, lookAtGateway, NOWHERE, openGateway, prepareGateway } from './gateway.ts';
+import {
+  applyAllowedNetworks,
+  closeGateway,
+  gatewayConfig,
+  leadTo,
+  lookAtGateway,
+  NOWHERE,
+  openGateway,
+  prepareGateway,
+} from './gateway.ts';
 import { memberKey, partsOfKey, type DaemonPaths, type InstancePaths } from './layout.ts';
 import { pruneLogs } from './logs.ts';
 import type { Machine } from './machine.ts';
@@ -51,7 +60,7 @@ export type MembersOptions = {
   /** Looks at one member as the rules for one server see it. */
   look: (spec: ServiceSpec, n: number) => Promise<{ look: Found; seen: Observation }>;
   /** Where a service's listeners stand. */
-  doorFor: (spec: Pick<ServiceSpec, 'vpc'>) => Door;
+  listenerFor: (spec: Pick<ServiceSpec, 'vpc'>) => Listener;
   failover: FailoverPolicy;
   records: MemberRecords;
   changed: (id: string) => void;
@@ -66,7 +75,7 @@ const DIES_WITHIN_MS = 5000;
 /** A standby that lacks more of the log than this catches up before it is switched to: a fast disk's tenth of a second. */
 const SWITCHOVER_LAG_BYTES = 16n * 1024n * 1024n;
 
-export function createMembers({ machine, hands, monitor, poolers, look, doorFor, failover, records, changed }: MembersOptions) {
+export function createMembers({ machine, hands, monitor, poolers, look, listenerFor, failover, records, changed }: MembersOptions) {
   const { layout } = machine;
   const daemons = createDaemonWatch(changed);
   /** The specs that services with members were last seen with. */
@@ -212,7 +221,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
       silentMs: others.length === 0 ? primary.seen.silentMs : null,
       server: primary.seen.server === null ? null : { ...primary.seen.server, sizeCurrent: true, placed: true },
     };
-    const gateway = await lookAtGateway(layout.gateway(spec.id), doorFor(spec));
+    const gateway = await lookAtGateway(layout.gateway(spec.id), listenerFor(spec));
     if (gateway.running) await watchGateway(spec.id);
     const dead = own !== undefined && (own.server === null || hangs(own));
     const successor = dead && rules.born && spec.power === 'running' && others.length > 0 ? await findSuccessor(spec.id, ha) : null;
@@ -421,8 +430,8 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
   const apply = async (spec: ServiceSpec, ha: HighAvailability, step: HaStep, { found, conf, seen }: Seeing): Promise<string> => {
     const { id } = spec;
     const gateway = layout.gateway(id);
-    const door = doorFor(spec);
-    const listen = { address: door.address, port: spec.endpoint.port };
+    const listener = listenerFor(spec);
+    const listen = { address: listener.address, port: spec.endpoint.port };
     const primaryPort = portOf(ha, ha.primary);
     const at = (n: number): Found => {
       const member = found.get(n);
@@ -430,9 +439,9 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
       return member;
     };
     const open = async (): Promise<string> => {
-      await assertPlace(door, machine.networks);
-      await prepareGateway(gatewayOwner(spec.id), gateway, gatewayConfig(gateway, listen, door), door);
-      await openGateway(machine, gatewayOwner(spec.id), gateway, daemons, id, door);
+      await assertPlace(listener, machine.networks);
+      await prepareGateway(gatewayOwner(spec.id), gateway, gatewayConfig(gateway, listen, listener), listener);
+      await openGateway(machine, gatewayOwner(spec.id), gateway, daemons, id, listener);
       return `on port ${spec.endpoint.port}`;
     };
     switch (step.kind) {
@@ -458,12 +467,12 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
       case 'moveToGateway':
         return toPrimary(spec, ha, async () => {
           await checkpoint(at(ha.primary));
-          await prepareGateway(gatewayOwner(spec.id), gateway, gatewayConfig(gateway, listen, door), door);
+          await prepareGateway(gatewayOwner(spec.id), gateway, gatewayConfig(gateway, listen, listener), listener);
           await standbys.configure(at(ha.primary), conf.get(ha.primary) ?? '');
           const { key, paths, server } = at(ha.primary);
           if (server !== null) await hands.stop(key, paths, server, 'fast');
           // From here on who connects waits: the gateway is there before the primary is.
-          await openGateway(machine, gatewayOwner(spec.id), gateway, daemons, id, door);
+          await openGateway(machine, gatewayOwner(spec.id), gateway, daemons, id, listener);
           const started = await hands.start(spec, at(ha.primary));
           await leadTo(gateway, primaryPort);
           return started;
@@ -472,8 +481,8 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
         return toPrimary(spec, ha, () => own(spec, ha, found, conf));
       case 'move':
         return toPrimary(spec, ha, () => move(spec, ha, at(ha.primary), conf.get(ha.primary) ?? '', step.why));
-      case 'admit':
-        return `${await admit(gatewayOwner(spec.id), gateway, door.admitted ?? [])} sessions of others ended`;
+      case 'allowNetworks':
+        return `${await applyAllowedNetworks(gatewayOwner(spec.id), gateway, listener.allowedNetworks ?? [])} sessions of others ended`;
       case 'openGateway':
         return open();
       case 'startWithGateway': {
@@ -556,20 +565,20 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
   /** Stops the primary and starts it in the desired network, in one step like a restart, together with the gateway. All sessions end. */
   const move = async (spec: ServiceSpec, ha: HighAvailability, found: Found, conf: string, why: string): Promise<string> => {
     const gateway = layout.gateway(spec.id);
-    const { door } = found;
-    await assertPlace(door, machine.networks);
+    const { listener } = found;
+    await assertPlace(listener, machine.networks);
     await checkpoint(found);
     await closeGateway(gateway, daemons);
     await prepareGateway(
       gatewayOwner(spec.id),
       gateway,
-      gatewayConfig(gateway, { address: door.address, port: spec.endpoint.port }, door),
-      door,
+      gatewayConfig(gateway, { address: listener.address, port: spec.endpoint.port }, listener),
+      listener,
     );
     if (found.server !== null) await hands.stop(found.key, found.paths, found.server, 'fast');
     await standbys.configure(found, conf);
     await hands.start(spec, found);
-    await openGateway(machine, gatewayOwner(spec.id), gateway, daemons, spec.id, door);
+    await openGateway(machine, gatewayOwner(spec.id), gateway, daemons, spec.id, listener);
     await leadTo(gateway, portOf(ha, ha.primary));
     return why;
   };
@@ -589,10 +598,10 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     const owned = await hands.own(id, null);
     const { look: now } = await look(spec, ha.primary);
     await standbys.configure(now, conf.get(ha.primary) ?? '');
-    const listen = { address: now.door.address, port: spec.endpoint.port };
-    await prepareGateway(gatewayOwner(id), gateway, gatewayConfig(gateway, listen, now.door), now.door);
+    const listen = { address: now.listener.address, port: spec.endpoint.port };
+    await prepareGateway(gatewayOwner(id), gateway, gatewayConfig(gateway, listen, now.listener), now.listener);
     await hands.start(spec, now);
-    await openGateway(machine, gatewayOwner(id), gateway, daemons, id, now.door);
+    await openGateway(machine, gatewayOwner(id), gateway, daemons, id, now.listener);
     await leadTo(gateway, portOf(ha, ha.primary));
     return owned;
   };
@@ -672,7 +681,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
     const kind = ha.drill;
     return rehearse({
       primary: () => ({ paths: layout.member(id, layout.primaryOf(id)), port: portOf(ha, layout.primaryOf(id)) }),
-      endpoint: { host: endpointFor(doorFor(spec), layout.gateway(id)), port: spec.endpoint.port },
+      endpoint: { host: endpointFor(listenerFor(spec), layout.gateway(id)), port: spec.endpoint.port },
       strike: async () => {
         if (kind === 'switchover') {
           const successor = ha.members.find(({ n }) => n !== ha.primary);
@@ -813,8 +822,8 @@ export function createMembers({ machine, hands, monitor, poolers, look, doorFor,
 // ── small things ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Where the control plane itself gets through a gateway: in a VPC, by the gateway's own socket. */
-function endpointFor({ address, namespace, admitted }: Door, gateway: DaemonPaths): string {
-  return namespace === null && admitted === null ? address : gateway.root;
+function endpointFor({ address, namespace, allowedNetworks }: Listener, gateway: DaemonPaths): string {
+  return namespace === null && allowedNetworks === null ? address : gateway.root;
 }
 
 /** The members that there is anything of on the disk. */

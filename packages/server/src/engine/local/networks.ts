@@ -12,7 +12,7 @@ import type { VpcWay } from '@howdah/contract';
 import { addressAt, ROUTER_HOST, trustedCidr } from '../../cidr.ts';
 import type { VpcSpec } from '../engine.ts';
 import { NotYet } from './backups.ts';
-import { namespaceOf, namespacePath, NAMESPACES, type Door } from './door.ts';
+import { namespaceOf, namespacePath, NAMESPACES, type Listener } from './listener.ts';
 import { isErrno } from './processes.ts';
 import { run } from './run.ts';
 
@@ -251,8 +251,8 @@ export async function strayNetworks(exists: (home: string) => Promise<boolean>):
 }
 const ANY_NAME = /^howdah-[0-9a-f]{8}-[0-9]+$/;
 
-/** @throws NotYet while the network of a door is not there, Error when it cannot be had */
-export async function assertPlace({ address, namespace }: Door, { way, note }: NetworkAbility): Promise<void> {
+/** @throws NotYet while the network of a listener is not there, Error when it cannot be had */
+export async function assertPlace({ address, namespace }: Listener, { way, note }: NetworkAbility): Promise<void> {
   if (namespace === null) return;
   if (way === 'address') throw new Error(`it is in a VPC with a network of its own, which this machine cannot have now: ${note}`);
   const there = await lookAt(namespace).catch(() => null);

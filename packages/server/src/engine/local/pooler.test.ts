@@ -6,7 +6,7 @@ const input: PoolerInput = {
   paths: instancePaths("/srv/it's here"),
   version: '1.18.0',
   listen: { address: '127.0.0.1', port: 20002 },
-  admitted: null,
+  allowedNetworks: null,
   server: { paths: instancePaths("/srv/it's here"), port: 20001, maxConnections: 100 },
   certificatePem: 'one',
 };

@@ -22,7 +22,7 @@ import {
   whyDaemonEnded,
   type Program,
 } from './daemon.ts';
-import { isAdmitted, standsAt, type Door } from './door.ts';
+import { isAllowed, runsInNetworkOf, type Listener } from './listener.ts';
 import { CONTROL_ROLE, POOLER_ROLE, READER_ROLE } from './files.ts';
 import type { InstancePaths } from './layout.ts';
 import type { Machine, Owner } from './machine.ts';
@@ -44,7 +44,7 @@ export type PoolerInput = {
   version: string;
   listen: { address: string; port: number };
   /** The networks whose clients it lets in; null: all. */
-  admitted: readonly string[] | null;
+  allowedNetworks: readonly string[] | null;
   /** Of the server that it stands before. */
   server: { paths: InstancePaths; port: number; maxConnections: number };
   /** The certificate that clients are shown, in PEM; the server's. */
@@ -68,7 +68,7 @@ const PREPARED_STATEMENTS_SINCE = [1, 21] as const;
 const PREPARED_STATEMENTS = 200;
 
 /** pgbouncer.ini. That of another certificate, or for other clients, is another text, so that the new one is taken up. */
-export function poolerConf({ paths, version, listen, admitted, server, certificatePem }: PoolerInput): string {
+export function poolerConf({ paths, version, listen, allowedNetworks, server, certificatePem }: PoolerInput): string {
   const { session, transaction, clients } = poolLimits(server.maxConnections);
   const database = (mode: string, limit: number) =>
     `host='${server.paths.socket.replaceAll("'", "''")}' port=${server.port} dbname=${DATABASE_NAME} pool_mode=${mode} pool_size=${limit} max_db_connections=${limit}`;
@@ -101,7 +101,7 @@ export function poolerConf({ paths, version, listen, admitted, server, certifica
   return [
     '; Written by Howdah from the size of the service; changes are overwritten.',
     `; For the certificate with the SHA-256 ${createHash('sha256').update(certificatePem).digest('hex')}.`,
-    ...(admitted === null ? [] : [`; For clients of ${admitted.join(', ')}.`]),
+    ...(allowedNetworks === null ? [] : [`; For clients of ${allowedNetworks.join(', ')}.`]),
     '[databases]',
     `${DATABASE_NAME} = ${database('session', session)}`,
     `${TRANSACTION_POOL_NAME} = ${database('transaction', transaction)}`,
@@ -117,14 +117,14 @@ const USERS_FILE = 'pgbouncer.users';
 
 // Its console is for whoever gets into the directory of its socket, which is closed to others as the server's is. Our roles do not come
 // in over TCP, whatever they bring: the server would take them for ours.
-const ourFiles = (admitted: readonly string[]): Record<string, string> => ({
+const ourFiles = (allowedNetworks: readonly string[]): Record<string, string> => ({
   [HBA_FILE]: `# Written by Howdah; changes are overwritten.
 # type    database  user  address  method
 local     pgbouncer  ${CONTROL_ROLE}  trust
 local     all        all              reject
 host      all        ${CONTROL_ROLE},${POOLER_ROLE},${READER_ROLE}  0.0.0.0/0  reject
 host      all        ${CONTROL_ROLE},${POOLER_ROLE},${READER_ROLE}  ::/0       reject
-${admitted.map((network) => `hostssl   ${DATABASE_NAME},${TRANSACTION_POOL_NAME}  all  ${network}  scram-sha-256\n`).join('')}`,
+${allowedNetworks.map((network) => `hostssl   ${DATABASE_NAME},${TRANSACTION_POOL_NAME}  all  ${network}  scram-sha-256\n`).join('')}`,
   [USERS_FILE]: `"${CONTROL_ROLE}" ""\n`,
 });
 const EVERYBODY = ['0.0.0.0/0', '::/0'] as const;
@@ -194,7 +194,7 @@ async function createPoolerRole(paths: InstancePaths, port: number): Promise<big
 // ── the process ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** A pooler that is wanted: where it listens and what its configuration is. */
-export type PoolerPlan = { program: Program; port: number; conf: string; door: Door };
+export type PoolerPlan = { program: Program; port: number; conf: string; listener: Listener };
 
 /** The servers that a pooler needs as it starts. */
 export type PoolerServers = {
@@ -215,7 +215,7 @@ export type PoolerSeen = {
   /** Whether it is in the desired network: that of its VPC, or none. */
   placed: boolean;
   /** Clients that got in before and would not now. */
-  strangers: number;
+  disallowedSessions: number;
 };
 
 /** What adds PgBouncer to this machine. */
@@ -233,7 +233,7 @@ const PATIENCE_MS = 5000;
 export function createPoolers(machine: Machine, changed: (id: string) => void) {
   const watch = createDaemonWatch(changed);
 
-  const look = async (paths: InstancePaths, plan: PoolerPlan | null, door: Door): Promise<PoolerSeen | null> => {
+  const look = async (paths: InstancePaths, plan: PoolerPlan | null, listener: Listener): Promise<PoolerSeen | null> => {
     const process = await findDaemon(paths.pooler);
     if (process === null) return null;
     const conf = await readOrNull(join(paths.config, CONF_FILE));
@@ -242,8 +242,8 @@ export function createPoolers(machine: Machine, changed: (id: string) => void) {
       frozen: process.frozen,
       watched: watch.isWatched(paths.pooler),
       current,
-      placed: await standsAt(process.pid, door),
-      strangers: current && !process.frozen ? await countStrangers(paths, plan) : 0,
+      placed: await runsInNetworkOf(process.pid, listener),
+      disallowedSessions: current && !process.frozen ? await countDisallowedSessions(paths, plan) : 0,
     };
   };
 
@@ -251,7 +251,7 @@ export function createPoolers(machine: Machine, changed: (id: string) => void) {
     await untilReplayed(await createPoolerRole(primary.paths, primary.port));
     await writeConf(ownerOf(machine, paths), paths, plan);
     const begun = Date.now();
-    await launchDaemon(machine, ownerOf(machine, paths), paths.pooler, [plan.program.path, join(paths.config, CONF_FILE)], plan.door);
+    await launchDaemon(machine, ownerOf(machine, paths), paths.pooler, [plan.program.path, join(paths.config, CONF_FILE)], plan.listener);
     for (;;) {
       try {
         await command(paths, plan.port, 'show version');
@@ -322,21 +322,21 @@ export type Poolers = ReturnType<typeof createPoolers>;
 const POOLS = [DATABASE_NAME, TRANSACTION_POOL_NAME] as const;
 
 /** How many clients a pooler has that it would not let in now. */
-async function countStrangers(paths: InstancePaths, { port, door }: PoolerPlan): Promise<number> {
-  const { admitted } = door;
-  if (admitted === null) return 0;
+async function countDisallowedSessions(paths: InstancePaths, { port, listener }: PoolerPlan): Promise<number> {
+  const { allowedNetworks } = listener;
+  if (allowedNetworks === null) return 0;
   const client = await openConsole(paths, port).catch(() => null);
   if (client === null) return 0; // it is dying, and its clients with it
   try {
     const { rows } = await client.query<{ addr: string }>('show clients');
-    return rows.filter(({ addr }) => isIP(addr) !== 0 && !isAdmitted(admitted, addr)).length;
+    return rows.filter(({ addr }) => isIP(addr) !== 0 && !isAllowed(allowedNetworks, addr)).length;
   } finally {
     client.connection.stream.destroy();
   }
 }
 
-async function writeConf(owner: Owner | null, paths: InstancePaths, { program, conf, door }: PoolerPlan): Promise<void> {
-  await writeConfig(owner, paths, ourFiles(door.admitted ?? EVERYBODY));
+async function writeConf(owner: Owner | null, paths: InstancePaths, { program, conf, listener }: PoolerPlan): Promise<void> {
+  await writeConfig(owner, paths, ourFiles(listener.allowedNetworks ?? EVERYBODY));
   await replaceConfig(owner, join(paths.config, CONF_FILE), conf, () => checkConf(owner, paths, program, conf));
 }
 

@@ -10,9 +10,18 @@ import { NotYet } from './backups.ts';
 import { removeTree } from './clone.ts';
 import { capLog, createDaemonWatch, findDaemon } from './daemon.ts';
 import type { Observation } from './decide.ts';
-import type { Door } from './door.ts';
+import type { Listener } from './listener.ts';
 import { decideSet, setStepName, type NodeSeen, type SetSeen, type SetStep } from './decide-set.ts';
-import { admit, closeGateway, lookAtNodes, openGateway, prepareGateway, serveFrom, sessionsOf, setGatewayConfig } from './gateway.ts';
+import {
+  applyAllowedNetworks,
+  closeGateway,
+  lookAtNodes,
+  openGateway,
+  prepareGateway,
+  serveFrom,
+  sessionsOf,
+  setGatewayConfig,
+} from './gateway.ts';
 import { isWithin, lagOf, remember, type Lag, type Position } from './lag.ts';
 import { instancePaths, memberKey, type InstancePaths } from './layout.ts';
 import { pruneLogs } from './logs.ts';
@@ -40,7 +49,7 @@ export type ReplicaSetsOptions = {
   look: (spec: ServiceSpec, n: number) => Promise<{ look: Found; seen: Observation }>;
   /** The desired pooler of a set, in front of a server with these paths and port. */
   planPooler: (spec: ServiceSpec, server: InstancePaths, port: number, found: Found) => Promise<PoolerPlan | null>;
-  doorFor: (spec: Pick<ServiceSpec, 'vpc'>) => Door;
+  listenerFor: (spec: Pick<ServiceSpec, 'vpc'>) => Listener;
   readLagLimit: ReadLagLimit;
   changed: (id: string) => void;
 };
@@ -94,7 +103,7 @@ export function createReplicaSets({
   poolers,
   look,
   planPooler,
-  doorFor,
+  listenerFor,
   readLagLimit,
   changed,
 }: ReplicaSetsOptions) {
@@ -275,7 +284,7 @@ export function createReplicaSets({
       readMarker(root),
       Promise.all(set.nodes.map(async ({ n }) => ({ n, ...(await look(spec, n)) }))),
       measure(known),
-      lookAtNodes(gateway, doorFor(spec)),
+      lookAtNodes(gateway, listenerFor(spec)),
     ]);
     if (seenGateway.running) await watchGateway(spec.id);
     known.told = seenGateway.serving;
@@ -335,7 +344,7 @@ export function createReplicaSets({
         gateway: seenGateway,
         primaryReady: primary !== null,
         slotsCurrent: primary === null || set.nodes.every(({ n }) => primary.slots.includes(nodeName(spec.id, n))),
-        pooler: await poolers.look(root, plan, doorFor(spec)),
+        pooler: await poolers.look(root, plan, listenerFor(spec)),
         owned: marker?.id !== spec.id || (await isOwned(machine, spec, marker)),
       },
       reachable: seenGateway.running && nodes.some(({ serving, eligible }) => serving && eligible),
@@ -356,7 +365,7 @@ export function createReplicaSets({
   const apply = async (known: Known, step: SetStep, { found, conf, primary, pooler }: Seeing): Promise<string> => {
     const { spec, set } = known;
     const { id } = spec;
-    const [gateway, door] = [layout.gateway(id), doorFor(spec)];
+    const [gateway, listener] = [layout.gateway(id), listenerFor(spec)];
     const at = (n: number): Found => {
       const node = found.get(n);
       if (node === undefined) throw new Error(`node ${n} was not looked at`);
@@ -378,17 +387,22 @@ export function createReplicaSets({
       }
       case 'openGateway': {
         const nodes = set.nodes.map(({ n, port }) => ({ n, port, socketDirectory: layout.member(id, n).socket }));
-        const listen = { address: door.address, port: spec.endpoint.port };
-        await assertPlace(door, machine.networks);
-        await prepareGateway(gatewayOwnerOf(machine, layout.service(id)), gateway, setGatewayConfig(gateway, listen, nodes, door), door);
-        await openGateway(machine, gatewayOwnerOf(machine, layout.service(id)), gateway, daemons, id, door);
+        const listen = { address: listener.address, port: spec.endpoint.port };
+        await assertPlace(listener, machine.networks);
+        await prepareGateway(
+          gatewayOwnerOf(machine, layout.service(id)),
+          gateway,
+          setGatewayConfig(gateway, listen, nodes, listener),
+          listener,
+        );
+        await openGateway(machine, gatewayOwnerOf(machine, layout.service(id)), gateway, daemons, id, listener);
         return `on port ${spec.endpoint.port}`;
       }
       case 'closeGateway':
         await closeGateway(gateway, daemons);
         return step.why;
-      case 'admit':
-        return `${await admit(gatewayOwnerOf(machine, layout.service(id)), gateway, door.admitted ?? [])} sessions of others ended`;
+      case 'allowNetworks':
+        return `${await applyAllowedNetworks(gatewayOwnerOf(machine, layout.service(id)), gateway, listener.allowedNetworks ?? [])} sessions of others ended`;
       case 'balance':
         return balance(known);
       case 'setSlots': {
@@ -519,7 +533,7 @@ export function createReplicaSets({
     const paths = layout.service(id);
     switch (step.kind) {
       case 'startPooler':
-        return hands.startPooler(id, paths, doorFor(known.spec), plan, {
+        return hands.startPooler(id, paths, listenerFor(known.spec), plan, {
           primary: alive(primary),
           untilReplayed: (lsn) => untilReplayed(known, lsn),
         });

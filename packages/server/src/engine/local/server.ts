@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Size } from '@howdah/contract';
 import { launchDetached } from './detached.ts';
-import { NO_DOOR, wayTo } from './door.ts';
+import { LOCAL_LISTENER, launchOptionsOf } from './listener.ts';
 import type { InstancePaths } from './layout.ts';
 import { readLogs } from './logs.ts';
 import type { Machine, Owner } from './machine.ts';
@@ -65,7 +65,7 @@ export async function launch(
   paths: InstancePaths,
   bin: string,
   size: Size,
-  door = NO_DOOR,
+  listener = LOCAL_LISTENER,
   others: readonly string[] = [],
 ): Promise<void> {
   if (machine.namespaces === 'none') await endOrphans(paths);
@@ -87,7 +87,7 @@ export async function launch(
     cwd: '/',
     pidFile: paths.pidFile,
     log: paths.startLog,
-    ...wayTo(door),
+    ...launchOptionsOf(listener),
     // The members of a service have one marker, in the directory that all of them are below.
     enclosure: await encloseServer(machine, {
       program,

@@ -27,7 +27,7 @@ export async function ensureStoreRunning(machine: Machine, templates: Templates)
   const begunMs = Date.now();
   const installation = await installationOfStore(machine, templates);
   const files = configFiles(
-    { paths, installation, extensions: [], size: SIZE, storageGb: null, listen: null, admitted: null },
+    { paths, installation, extensions: [], size: SIZE, storageGb: null, listen: null, allowedNetworks: null },
     configUsersOf(machine.owner),
   );
   const running = await findServer(paths);

@@ -138,7 +138,7 @@ async function furnish(
   extensions: readonly AddonExtension[],
 ): Promise<void> {
   const files = configFiles(
-    { paths, installation, extensions, size: 'shared', storageGb: null, listen: null, admitted: null },
+    { paths, installation, extensions, size: 'shared', storageGb: null, listen: null, allowedNetworks: null },
     configUsersOf(machine.owner),
   );
   await writeConfig(machine.owner, paths, files);

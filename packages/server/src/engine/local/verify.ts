@@ -14,7 +14,7 @@ import { listSnapshots, materialise, portOf, reach, recoveryConf, writeOwned, wr
 import { compareCatalogs, readCatalogSizes, type CatalogSizes, type Comparison } from './catalogs.ts';
 import { checkPages } from './checksums.ts';
 import { removeTree } from './clone.ts';
-import { NO_DOOR } from './door.ts';
+import { LOCAL_LISTENER } from './listener.ts';
 import { configFiles, MAINTENANCE_DATABASE, READER_ROLE } from './files.ts';
 import type { Installation } from './installations.ts';
 import { instancePaths, memberKey, type InstancePaths } from './layout.ts';
@@ -206,12 +206,12 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
       size: 'shared',
       storageGb: null,
       listen: null,
-      admitted: null,
+      allowedNetworks: null,
     } as const;
     const owner = ownerOf(machine, paths);
     await writeConfig(owner, copy, configFiles(input, configUsersOf(owner)));
     const launchedMs = Date.now();
-    await launch(machine, owner, copy, installation.bin, 'shared', NO_DOOR, [machine.layout.service(spec.id).root]);
+    await launch(machine, owner, copy, installation.bin, 'shared', LOCAL_LISTENER, [machine.layout.service(spec.id).root]);
     for (;;) {
       const state = await waitUntilReady(copy, 1000);
       signal.throwIfAborted();
