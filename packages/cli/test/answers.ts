@@ -142,7 +142,7 @@ const backups = {
   },
   snapshots: [
     { id: 's2', taken: AT, kind: 'scheduled', storage_mb: 90, verification },
-    { id: 's1', taken: '2026-01-28T12:00:00.000Z', kind: 'birth', storage_mb: 41 },
+    { id: 's1', taken: '2026-01-28T12:00:00.000Z', kind: 'initial', storage_mb: 41 },
   ],
   archive_mb: 32,
   last_verification: verification,
@@ -240,7 +240,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   ]),
   forkService: accepted({ ...born, ...PLAIN_SERVICE, status: 'QUEUED', connection_pooler: undefined }),
   getBackups: ok(backups),
-  verifyBackup: accepted({ message: 'the backup is being proved' }),
+  verifyBackup: accepted({ message: 'the backup is being verified' }),
   restoreService: accepted(SERVICE),
   startService: accepted({ ...SERVICE, status: 'RESUMING' }),
   stopService: accepted({ ...SERVICE, status: 'PAUSING' }),

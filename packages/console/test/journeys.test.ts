@@ -481,7 +481,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
   ];
 
   /** A service with everything that pages show, and a project with some of all. */
-  const furnish = async (): Promise<Service> => {
+  const populate = async (): Promise<Service> => {
     const service = await installation.create({ name: 'to look at', addons: [], environment_tag: 'PROD' });
     const at = `/services/${service.service_id}`;
     const may = { status: expect.toBeOneOf([200, 201, 202, 204, 422]) }; // 422: this machine has no HAProxy, or no PgBouncer
@@ -501,10 +501,10 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await installation.request('DELETE', `/services/${gone.service_id}`);
     return service;
   };
-  let furnished: Promise<Service> | null = null;
+  let populated: Promise<Service> | null = null;
 
   test.for(LOOKS)('no page has a barrier, jumps or runs over its edge: $theme, $width pixels', async (look) => {
-    const service = await (furnished ??= furnish());
+    const service = await (populated ??= populate());
     const bare = await installation.create({ name: 'bare', addons: [] });
     const { page } = await enter(look);
     const pages = pagesOf(service.service_id);

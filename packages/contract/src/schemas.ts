@@ -108,7 +108,7 @@ export const ReadReplicaSetDetailSchema = Named(
 export type ReadReplicaSetDetail = Type.Static<typeof ReadReplicaSetDetailSchema>;
 
 /**
- * What a warning is about: the disk that services stand on, WAL that is not archived, a snapshot not taken, a backup that did not prove
+ * What a warning is about: the disk that services stand on, WAL that is not archived, a snapshot not taken, a backup that did not verify
  * itself, a replica that is missing, processes ended by the memory limit, the quota of the service.
  */
 export const WARNING_CODES = ['DISK', 'STORAGE', 'ARCHIVE', 'SNAPSHOT', 'VERIFICATION', 'REPLICA_MISSING', 'MEMORY'] as const;
@@ -298,7 +298,7 @@ export const RenameBody = Named('RenameService', Type.Object({ name: name('1 to 
 
 const moment = (description: string) => Type.Union([dateTime(description), Type.Null()]);
 
-/** What became of restoring a snapshot to prove it; a file beside the snapshot holds the same. */
+/** What became of restoring a snapshot to verify it; a file beside the snapshot holds the same. */
 export const VerificationSchema = Named(
   'Verification',
   Type.Object({
@@ -337,7 +337,7 @@ export const BackupsSchema = Named(
       Type.Object({
         id: Type.String(),
         taken: dateTime('its state is that of this moment'),
-        kind: StringEnum(['birth', 'scheduled']),
+        kind: StringEnum(['initial', 'scheduled']),
         storage_mb: Type.Integer({
           description: 'megabytes; on a file system that clones by reference most of them are shared with the service',
         }),

@@ -171,12 +171,12 @@ const anyEvent: fc.Arbitrary<Event> = fc.oneof(
     reachable: fc.boolean(),
   }),
 );
-const BORN: Facts = { wanted: 'running', reachable: false, underWay: operation('create', { begun: false }) };
+const PROVISIONING: Facts = { wanted: 'running', reachable: false, underWay: operation('create', { begun: false }) };
 
 test('whatever users and the engine do, every status follows the one before it by a move of the table', () => {
   fc.assert(
     fc.property(fc.array(anyEvent, { maxLength: 60 }), (events) => {
-      const seen = [...statusesOf(BORN, events)];
+      const seen = [...statusesOf(PROVISIONING, events)];
       for (const [index, status] of seen.entries()) {
         const before = seen[index - 1];
         if (before === undefined || before === status) continue;
@@ -191,7 +191,7 @@ const user = (action: Action): Event => ({ by: 'user', action });
 const engine = (outcome: 'begun' | 'again' | 'failed' | 'settled', reachable = false): Event => ({ by: 'engine', outcome, reachable });
 const ready = [engine('begun'), engine('settled')];
 const path = (events: readonly Event[]): string => {
-  const seen = [...statusesOf(BORN, events)];
+  const seen = [...statusesOf(PROVISIONING, events)];
   return seen.filter((status, index) => status !== seen[index - 1]).join('→');
 };
 

@@ -218,12 +218,12 @@ test('a day of an agent: make, look, ask, fork, change the fork, clean up', asyn
     });
 
     expect((await call('list_backups', { service: 'shop' })).data['snapshots']).toHaveLength(1);
-    const proof = await call('verify_backup', { service: 'shop' });
-    expect((await call('wait_for_operation', { operation_id: proof.data['operation_id'], wait_seconds: 300 })).data).toMatchObject({
+    const verification = await call('verify_backup', { service: 'shop' });
+    expect((await call('wait_for_operation', { operation_id: verification.data['operation_id'], wait_seconds: 300 })).data).toMatchObject({
       status: 'succeeded',
     });
-    expect((await call('cancel_operation', { operation_id: proof.data['operation_id'] })).failed).toBe(true);
-    expect((await call('get_operation', { operation_id: proof.data['operation_id'] })).data).toMatchObject({ kind: 'verifyBackup' });
+    expect((await call('cancel_operation', { operation_id: verification.data['operation_id'] })).failed).toBe(true);
+    expect((await call('get_operation', { operation_id: verification.data['operation_id'] })).data).toMatchObject({ kind: 'verifyBackup' });
     expect((await call('list_operations', { service: 'shop', limit: 3 })).data['operations']).toHaveLength(3);
     expect(JSON.stringify((await call('get_logs', { service: 'shop', search: ['ready'], limit: 1 })).data)).toContain(
       'ready to accept connections',

@@ -67,7 +67,9 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
     ...found.processes
       .filter((key) => settledIds.has(serviceOf(key)) && !members.has(key))
       .map((key) => `server ${key} is of no member of its service`),
-    ...settled.filter(({ id, unborn }) => !unborn && !found.directories.includes(id)).map(({ id }) => `service ${id} has no directory`),
+    ...settled
+      .filter(({ id, provisioning }) => !provisioning && !found.directories.includes(id))
+      .map(({ id }) => `service ${id} has no directory`),
     ...running
       .filter((service) => !isOpen(service, service.port))
       .map(({ id, port }) => `service ${id} is READY and nothing listens on its port ${port}`),

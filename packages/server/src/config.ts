@@ -46,7 +46,7 @@ export type Config = Readonly<{
   singleProject: boolean;
 }>;
 
-/** How backups are kept: a snapshot at least this often while something is written, all that the window needs, and proved this often. */
+/** How backups are kept: a snapshot at least this often while something is written, all that the window needs, and verified this often. */
 export type BackupPolicy = Readonly<{ windowMs: number; snapshotEveryMs: number; verifyEveryMs: number }>;
 
 /**
@@ -80,7 +80,7 @@ export const SETTINGS = {
   HOWDAH_VERIFY_HOURS: {
     flag: '--verify-hours',
     default: '24',
-    meaning: 'hours between proofs of the newest backup of a running service',
+    meaning: 'hours between verifications of the newest backup of a running service',
   },
   HOWDAH_UNDELETE_HOURS: {
     flag: '--undelete-hours',

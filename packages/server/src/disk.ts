@@ -6,7 +6,7 @@ import type { DiskUsage } from './engine/engine.ts';
 export const DISK_TIGHT_PERCENT = 85;
 /** From here on deleted services are purged before the time for a restore is over, oldest first. */
 export const PURGE_PERCENT = 90;
-/** From here on the rest is kept for the services that are there: no new ones, no forks, no copies of backups to prove them. */
+/** From here on the rest is kept for the services that are there: no new ones, no forks, no copies of backups to verify them. */
 export const DISK_FULL_PERCENT = 95;
 /** From here on the reserve is given up, and services that grow become read-only. */
 export const RESERVE_RELEASE_PERCENT = 98;

@@ -157,7 +157,7 @@ async function assemble(
     readLagLimit: config.readLagLimit,
     records: createMemberRecords(store, log),
     egress,
-    changed: (id) => reconciler?.poke(id),
+    changed: (id) => reconciler?.wake(id),
   });
   const region: Region = {
     code: LOCAL_REGION,
@@ -245,7 +245,7 @@ async function assemble(
     closers.push(() => watch.close());
   }
   closers.push(() => engine.close());
-  const vpcs = createVpcs({ store, engine, log, pokeService: (id) => reconciler?.poke(id) });
+  const vpcs = createVpcs({ store, engine, log, wakeService: (id) => reconciler?.wake(id) });
   await vpcs.start();
   closers.push(() => vpcs.close());
   await reconciler.start();

@@ -543,7 +543,7 @@ test('a fork is answered like a create, with its parent; backups and restore hav
   const { id } = await create({ name: 'has a fork', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
   const { body: backups } = await call('GET', `/services/${id}/backups`);
-  expect(backups).toMatchObject({ window: { earliest: expect.any(String), days: 3 }, snapshots: [{ kind: 'birth' }], problem: null });
+  expect(backups).toMatchObject({ window: { earliest: expect.any(String), days: 3 }, snapshots: [{ kind: 'initial' }], problem: null });
   const asked = await call('POST', `/services/${id}/backups/verify`);
   expect(asked).toMatchObject({ status: 202, body: { message: expect.stringContaining(operationOf(asked)) } });
   await expect

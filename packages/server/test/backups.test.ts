@@ -1,4 +1,4 @@
-/** Backups that prove themselves, and warnings of what will become trouble. */
+/** Backups that verify themselves, and warnings of what will become trouble. */
 import { lstat, open, readdir, readFile, realpath, rename, rm, symlink, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
@@ -21,12 +21,12 @@ afterAll(async () => {
 const SEEN = { timeout: 120_000, interval: 100 };
 const PARTS = ['restore snapshot', 'replay WAL', 'compare catalogs', 'check tables and indexes', 'check page checksums'];
 
-type Born = Service & { initial_password: string };
+type ServiceAccess = Service & { initial_password: string };
 
 const layout = async () => createLayout(await realpath(join(cloud.home, 'data')));
 const pathsOf = async (service: Service) => (await layout()).service(service.service_id);
 
-async function execute(service: Born, ...statements: string[]): Promise<Record<string, unknown>[]> {
+async function execute(service: ServiceAccess, ...statements: string[]): Promise<Record<string, unknown>[]> {
   const client = await connectTo(cloud, service, service.initial_password);
   try {
     let rows: Record<string, unknown>[] = [];
@@ -66,19 +66,19 @@ async function operation(id: string, { request } = cloud) {
   return { ...body, steps };
 }
 
-/** Asks for a proof and waits for its end. */
+/** Asks for a verification and waits for its end. */
 async function verify(service: Service, on = cloud) {
   const id = await askToVerify(service, on);
   await expect.poll(() => operation(id, on), SEEN).toMatchObject({ finished: expect.any(String) });
   return operation(id, on);
 }
 
-/** How a proof ended, and why. */
+/** How a verification ended, and why. */
 const outcomeOf = (operation: object) => ({
   status: Reflect.get(operation, 'status'),
   error: Reflect.get(operation, 'error'),
 });
-const PROVED = { status: 'succeeded', error: undefined };
+const VERIFIED = { status: 'succeeded', error: undefined };
 
 /** The server of a copy, if one runs. */
 const copyOf = async (service: Service) => findServer(instancePaths(join((await layout()).scratch, service.service_id)));
@@ -105,7 +105,7 @@ async function restart(settings: Record<string, string>): Promise<void> {
 /** What there is of copies. */
 const scratch = async () => readdir((await layout()).scratch);
 
-describe('a backup is proved by restoring it', () => {
+describe('a backup is verified by restoring it', () => {
   test('from the birth on, beside other operations, and asked for twice it is one', async () => {
     const service = await cloud.create({ name: 'born', service_type: 'POSTGRES' });
     expect((await backupsOf(service)).last_verification).toBeUndefined();
@@ -117,7 +117,7 @@ describe('a backup is proved by restoring it', () => {
     await cloud.until(service.service_id, 'PAUSED');
     await expect.poll(() => operation(id), SEEN).toMatchObject({ kind: 'verifyBackup', status: 'succeeded', steps: named(PARTS) });
     const { snapshots, last_verification: last, problem } = await backupsOf(service);
-    expect(snapshots).toMatchObject([{ kind: 'birth', verification: last }]);
+    expect(snapshots).toMatchObject([{ kind: 'initial', verification: last }]);
     expect(last).toMatchObject({ succeeded: true, checks: PARTS.map((name) => ({ name, succeeded: true })) });
     expect(last?.recovery_seconds).toBeGreaterThan(0);
     expect(Date.parse(last?.recovery_point ?? '')).toBeLessThanOrEqual(Date.now());
@@ -179,11 +179,11 @@ describe('a backup is proved by restoring it', () => {
       await own.create({ name: 'one', service_type: 'POSTGRES' }),
       await own.create({ name: 'two', service_type: 'POSTGRES' }),
     ];
-    const provedTwice = async (service: Service) =>
+    const verifiedTwice = async (service: Service) =>
       (await own.operations(service.service_id)).filter(
         ({ kind, status, requested_by: by }) => kind === 'verifyBackup' && status === 'succeeded' && by === 'howdah',
       ).length >= 2;
-    for (const service of services) await expect.poll(() => provedTwice(service), SEEN).toBe(true);
+    for (const service of services) await expect.poll(() => verifiedTwice(service), SEEN).toBe(true);
     const all = (await own.operations()).filter(({ kind, finished }) => kind === 'verifyBackup' && finished !== null);
     const spans = all
       .flatMap(({ steps }) => [[steps[0]?.started ?? '', steps.at(-1)?.finished ?? '']])
@@ -240,7 +240,7 @@ describe('a backup that is damaged is found', () => {
     expect(listed.stderr).toContain(`${service.service_id} VERIFICATION: the backup could not be verified`);
     await damaged(service, join(data, String(files?.['index'])), 8192 + 8000, /check page checksums: page 1 of base.* is damaged/);
     await damaged(service, join(data, 'global', 'pg_control'), 40, /replay WAL: it does not recover: .*(checksum|control)/);
-    expect(outcomeOf(await verify(service))).toEqual(PROVED);
+    expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
     expect((await cloud.get(service.service_id)).warnings).toBeUndefined();
     expect((await backupsOf(service)).problem).toBeNull();
   });
@@ -269,7 +269,7 @@ describe('a backup that is damaged is found', () => {
       error: expect.stringMatching(/^replay WAL: it ends at .*WAL between the two is damaged$/),
     });
     await flip(join(archive, lost), FIRST_RECORD_BYTE);
-    expect(outcomeOf(await verify(service))).toEqual(PROVED);
+    expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
     await rm(join(archive, lost));
     await rm(join(data, 'pg_wal', lost), { force: true });
     const reason = `WAL file ${lost} is missing from the archive`;
@@ -280,7 +280,7 @@ describe('a backup that is damaged is found', () => {
     ]);
     await restart({});
     await expect.poll(async () => (await backupsOf(service)).snapshots[0]?.kind, SEEN).toBe('scheduled');
-    expect(outcomeOf(await verify(service))).toEqual(PROVED);
+    expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
     // What was lost cannot be reached still, and that is said.
     const [gap] = (await backupsOf(service)).window.gaps ?? [];
     const [begun, ended] = writtenInto.get(last) ?? [];
@@ -296,9 +296,9 @@ describe('a backup that is damaged is found', () => {
   });
 });
 
-describe('a proof that is cut short', () => {
-  /** A service whose proof does not end as long as this index is there: only a copy has no workers. */
-  const endless = async (name: string): Promise<Born> => {
+describe('a verification that is cut short', () => {
+  /** A service whose verification does not end as long as this index is there: only a copy has no workers. */
+  const endless = async (name: string): Promise<ServiceAccess> => {
     const service = await cloud.create({ name, service_type: 'POSTGRES' });
     await execute(
       service,
@@ -383,7 +383,7 @@ describe('the archive', () => {
     await asHowdah(service, 'select pg_switch_wal()');
     await expect.poll(async () => (await cloud.get(service.service_id)).warnings, SEEN).toBeUndefined();
     await expect.poll(async () => (await readdir(archive)).length, SEEN).toBeGreaterThan(1);
-    expect(outcomeOf(await verify(service))).toEqual(PROVED);
+    expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
   });
 
   test('may be a link to another disk: it is written, read, and removed with the service', async () => {
@@ -400,7 +400,7 @@ describe('the archive', () => {
     await asHowdah(service, 'select pg_switch_wal()');
     await expect.poll(async () => (await readdir(join(disk, 'wal'))).length, SEEN).toBeGreaterThan(0);
     expect((await lstat(archive)).isSymbolicLink()).toBe(true);
-    expect(outcomeOf(await verify(service))).toEqual(PROVED);
+    expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
     expect(await cloud.audit()).toEqual([]);
     await cloud.request('DELETE', `/services/${service.service_id}`);
     await expect.poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, SEEN).toBe(404);

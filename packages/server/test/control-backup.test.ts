@@ -6,7 +6,7 @@ import { connectTo, install, makeHome, type Installation, type Service } from '.
 
 let cloud: Installation;
 let away: string;
-const tornAway: string[] = [];
+const incomplete: string[] = [];
 beforeAll(async () => {
   cloud = await install();
   away = await makeHome();
@@ -15,7 +15,7 @@ afterAll(async () => {
   await rm(away, { recursive: true, force: true });
   // Of services that the test itself took away, the empty cgroups are left where there are any.
   const problems = (await cloud?.destroy()) ?? [];
-  expect(problems.filter((problem) => !tornAway.some((id) => problem.startsWith(`cgroup of ${id}`)))).toEqual([]);
+  expect(problems.filter((problem) => !incomplete.some((id) => problem.startsWith(`cgroup of ${id}`)))).toEqual([]);
 });
 
 async function createPaused(name: string): Promise<Service> {
@@ -45,7 +45,7 @@ test('records, CA and keys come back; running databases do not notice and are ta
   expect((await cloud.cli('backup-control', file)).stderr).toContain('is not running');
 
   // Everything but the databases is gone, and one of those.
-  tornAway.push(lost.service_id, later.service_id);
+  incomplete.push(lost.service_id, later.service_id);
   const data = await readlink(join(cloud.home, 'data')).catch(() => join(cloud.home, 'data'));
   const directoryOf = ({ service_id }: Service): string => join(data, 'services', service_id);
   for (const path of [

@@ -12,7 +12,7 @@ import { createSet } from './sets.ts';
 import { project, vpcOf } from './vpc-calls.ts';
 
 /** A service that a test knows how to get into. */
-export type Born = { service_id: string; endpoint: Service['endpoint']; initial_password: string };
+export type ServiceAccess = { service_id: string; endpoint: Service['endpoint']; initial_password: string };
 
 /** Scenes that share an installation, and how it is set up. */
 export type Family = {
@@ -92,7 +92,7 @@ async function powerScenes({ cloud }: Stand): Promise<Playable[]> {
 
 /** Scenes of what is changed of a service that goes on running. */
 async function changeScenes({ cloud }: Stand): Promise<Playable[]> {
-  const service: Born = await cloud.create({ name: 'changed', service_type: 'POSTGRES' });
+  const service: ServiceAccess = await cloud.create({ name: 'changed', service_type: 'POSTGRES' });
   const id = service.service_id;
   await insert(cloud, service, 'kept');
   let count = 0;
@@ -158,7 +158,7 @@ async function changeScenes({ cloud }: Stand): Promise<Playable[]> {
 
 /** Scenes of a service with a replica. */
 async function haScenes({ cloud }: Stand): Promise<Playable[]> {
-  const service: Born = await cloud.create({ name: 'held twice', service_type: 'POSTGRES' });
+  const service: ServiceAccess = await cloud.create({ name: 'held twice', service_type: 'POSTGRES' });
   const id = service.service_id;
   await insert(cloud, service, 'kept');
   const members = async () =>
@@ -362,10 +362,10 @@ async function vpcScenes({ cloud }: Stand): Promise<Playable[]> {
 
 // ── create and fork ──────────────────────────────────────────────────────────────────────────────────────────────
 
-type Birth = { name: string; child: Born | null };
+type Birth = { name: string; child: ServiceAccess | null };
 let births = 0;
 
-function birth(cloud: Installation, name: string, servers: readonly string[], parent: Born | null, body: () => object): Playable {
+function birth(cloud: Installation, name: string, servers: readonly string[], parent: ServiceAccess | null, body: () => object): Playable {
   const path = parent === null ? '/services' : `/services/${parent.service_id}/forkService`;
   return playable<Birth>({
     name,
@@ -379,7 +379,7 @@ function birth(cloud: Installation, name: string, servers: readonly string[], pa
       const type = parent === null ? { service_type: 'POSTGRES' } : {};
       const { status, body: answer } = await cloud.request('POST', path, { name: stage.name, ...type, ...body() });
       if (status !== 202) throw new Error(`${name}: ${status} ${JSON.stringify(answer)}`);
-      stage.child = bornOf(answer);
+      stage.child = accessOf(answer);
     },
     done: async ({ child }) => child !== null && (await cloud.get(child.service_id)).status === 'READY' && (await nothingGoesOn(cloud)),
     outcome: async ({ child }) => {
@@ -399,7 +399,7 @@ function birth(cloud: Installation, name: string, servers: readonly string[], pa
 }
 
 /** A service that was born although its birth was not answered: with another password, since nobody knows its first. */
-async function adopted(cloud: Installation, name: string): Promise<Born | null> {
+async function adopted(cloud: Installation, name: string): Promise<ServiceAccess | null> {
   const { data } = await cloud.client.GET('/projects/{project_id}/services', { params: { path: { project_id: cloud.projectId } } });
   const found = data?.find((service) => service.name === name);
   if (found === undefined) return null;
@@ -412,7 +412,7 @@ async function adopted(cloud: Installation, name: string): Promise<Born | null> 
 // ── delete, for good ─────────────────────────────────────────────────────────────────────────────────────────────
 
 function removal(cloud: Installation, name: string, query: string): Playable {
-  return playable<Born>({
+  return playable<ServiceAccess>({
     name,
     servers: ['new'],
     prepare: () => cloud.create({ name: 'to be deleted', service_type: 'POSTGRES' }),
@@ -463,7 +463,7 @@ async function keeping({ cloud }: Stand): Promise<Playable> {
     },
     outcome: async ({ before }) => {
       const [oldest, newest] = await whole();
-      const child = bornOf(
+      const child = accessOf(
         (await cloud.request('POST', `/services/${service.service_id}/forkService`, { fork_strategy: 'LAST_SNAPSHOT' })).body,
       );
       await cloud.until(child.service_id, 'READY');
@@ -503,7 +503,7 @@ type Change = {
 };
 
 /** A change that is asked for under one name until it is answered: it is made once, whatever dies. */
-function change(cloud: Installation, service: Born, name: string, { before, ask, becomes, shows, after }: Change): Playable {
+function change(cloud: Installation, service: ServiceAccess, name: string, { before, ask, becomes, shows, after }: Change): Playable {
   const [method, path, body] = ask;
   return playable<{ begunMs: number; once: string }>({
     name,
@@ -536,7 +536,7 @@ function change(cloud: Installation, service: Born, name: string, { before, ask,
 
 // ── small things ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-export function bornOf(body: unknown): Born {
+export function accessOf(body: unknown): ServiceAccess {
   if (typeof body !== 'object' || body === null || !('service_id' in body) || !('initial_password' in body) || !('endpoint' in body))
     throw new Error(`not a service that was born: ${JSON.stringify(body)}`);
   const { endpoint } = body;
@@ -548,7 +548,7 @@ export function bornOf(body: unknown): Born {
   };
 }
 
-export async function withClient<T>(cloud: Installation, service: Born, use: (client: Client) => Promise<T>): Promise<T> {
+export async function withClient<T>(cloud: Installation, service: ServiceAccess, use: (client: Client) => Promise<T>): Promise<T> {
   const client = await connectTo(cloud, service, service.initial_password);
   try {
     return await use(client);
@@ -558,7 +558,7 @@ export async function withClient<T>(cloud: Installation, service: Born, use: (cl
 }
 
 /** Asks a service something that changes nothing. Its server may have been killed a moment ago: then it is asked again. */
-async function askPatiently<T>(cloud: Installation, service: Born, ask: (client: Client) => Promise<T>): Promise<T> {
+async function askPatiently<T>(cloud: Installation, service: ServiceAccess, ask: (client: Client) => Promise<T>): Promise<T> {
   let answer: T | undefined;
   let last: unknown;
   const asked = async (): Promise<boolean> => {
@@ -580,16 +580,16 @@ async function readNames(client: Client): Promise<string[]> {
   return (await client.query<{ name: string }>('select name from t order by n')).rows.map(({ name }) => name);
 }
 
-export const namesIn = (cloud: Installation, service: Born): Promise<string[]> => askPatiently(cloud, service, readNames);
+export const namesIn = (cloud: Installation, service: ServiceAccess): Promise<string[]> => askPatiently(cloud, service, readNames);
 
-export const insert = (cloud: Installation, service: Born, name: string): Promise<void> =>
+export const insert = (cloud: Installation, service: ServiceAccess, name: string): Promise<void> =>
   withClient(cloud, service, async (client) => {
     await client.query('create table if not exists t (n int generated always as identity primary key, name text)');
     await client.query('insert into t (name) values ($1)', [name]);
   });
 
 /** A moment of the service's clock after all that was written and before what will be. */
-export async function moment(cloud: Installation, service: Born): Promise<string> {
+export async function moment(cloud: Installation, service: ServiceAccess): Promise<string> {
   await sleep(20);
   const now = await withClient(cloud, service, async (client) => {
     const { rows } = await client.query<{ now: string }>(
@@ -602,34 +602,41 @@ export async function moment(cloud: Installation, service: Born): Promise<string
 }
 
 /** The latest point in time that a service's backups reach. */
-export async function latestOf(cloud: Installation, { service_id }: Pick<Born, 'service_id'>): Promise<string> {
+export async function latestOf(cloud: Installation, { service_id }: Pick<ServiceAccess, 'service_id'>): Promise<string> {
   const { data } = await cloud.client.GET('/projects/{project_id}/services/{service_id}/backups', {
     params: { path: { project_id: cloud.projectId, service_id } },
   });
   return data?.window.latest ?? '';
 }
 
-/** Has the newest backup proved. @returns how that ended, and why */
-export async function proofOf(cloud: Installation, { service_id }: Pick<Born, 'service_id'>): Promise<{ status: unknown; error: unknown }> {
+/** Has the newest backup verified. @returns how that ended, and why */
+export async function verificationOf(
+  cloud: Installation,
+  { service_id }: Pick<ServiceAccess, 'service_id'>,
+): Promise<{ status: unknown; error: unknown }> {
   const { status, headers } = await cloud.request('POST', `/services/${service_id}/backups/verify`);
   if (status !== 202) throw new Error(`verify: ${status}`);
-  let proof = Object();
+  let verification = Object();
   const ended = async (): Promise<boolean> => {
-    proof = Object((await cloud.request('GET', `/operations/${headers.get('Operation-Id')}`)).body);
-    return typeof proof.finished === 'string';
+    verification = Object((await cloud.request('GET', `/operations/${headers.get('Operation-Id')}`)).body);
+    return typeof verification.finished === 'string';
   };
-  await until(ended, 'a proof does not end');
-  return { status: proof.status, error: proof.error };
+  await until(ended, 'a verification does not end');
+  return { status: verification.status, error: verification.error };
 }
 
-export async function power(cloud: Installation, { service_id: id }: Pick<Born, 'service_id'>, action: 'start' | 'stop'): Promise<void> {
+export async function power(
+  cloud: Installation,
+  { service_id: id }: Pick<ServiceAccess, 'service_id'>,
+  action: 'start' | 'stop',
+): Promise<void> {
   const status = action === 'start' ? 'READY' : 'PAUSED';
   if ((await cloud.get(id)).status === status) return;
   await cloud.request('POST', `/services/${id}/${action}`);
   await cloud.until(id, status);
 }
 
-export async function isGone(cloud: Installation, { service_id: id }: Pick<Born, 'service_id'>): Promise<boolean> {
+export async function isGone(cloud: Installation, { service_id: id }: Pick<ServiceAccess, 'service_id'>): Promise<boolean> {
   return (await cloud.request('GET', `/services/${id}`)).status === 404;
 }
 
@@ -638,7 +645,7 @@ async function nothingGoesOn(cloud: Installation): Promise<boolean> {
 }
 
 /** How the operations asked for on a service ended; what Howdah does by itself and the end of the scene before are none of them. */
-async function endings(cloud: Installation, { service_id: id }: Pick<Born, 'service_id'>, sinceMs = 0): Promise<string[]> {
+async function endings(cloud: Installation, { service_id: id }: Pick<ServiceAccess, 'service_id'>, sinceMs = 0): Promise<string[]> {
   return (await cloud.operations(id))
     .filter(
       ({ kind, created, requested_by }) =>

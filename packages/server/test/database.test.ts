@@ -13,11 +13,11 @@ import { prepareMachine } from '../src/engine/local/machine.ts';
 import { openCertificateAuthority } from '../src/tls.ts';
 import { connectTo, install, type Installation, type Service } from './harness.ts';
 
-type Born = Service & { initial_password: string };
+type ServiceAccess = Service & { initial_password: string };
 
 let cloud: Installation;
-let service: Born;
-let twin: Born;
+let service: ServiceAccess;
+let twin: ServiceAccess;
 let admin: Client;
 beforeAll(async () => {
   cloud = await install();

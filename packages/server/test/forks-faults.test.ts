@@ -9,7 +9,7 @@ import { createLayout } from '../src/engine/local/layout.ts';
 import { signal } from '../src/engine/local/processes.ts';
 import { run } from '../src/engine/local/run.ts';
 import { findServer } from '../src/engine/local/server.ts';
-import { age, bornOf, insert, isGone, latestOf, moment, namesIn, power, withClient, type Born } from './crash-scenes.ts';
+import { age, accessOf, insert, isGone, latestOf, moment, namesIn, power, withClient, type ServiceAccess } from './crash-scenes.ts';
 import { COPIES_FILES, installCrashing, until, type Stand } from './crash.ts';
 import { makeHome, type Installation, type Service } from './harness.ts';
 import { openRecords } from './records.ts';
@@ -25,39 +25,39 @@ afterAll(async () => {
   expect(await stand.destroy()).toEqual([]);
 });
 
-const newParent = async (name: string): Promise<Born> => {
+const newParent = async (name: string): Promise<ServiceAccess> => {
   const parent = await cloud.create({ name, service_type: 'POSTGRES' });
   await withClient(cloud, parent, (client) => client.query(makeLedger));
   return parent;
 };
 
 /** Asks for a fork without waiting for it. */
-const askFork = async (parent: Born, body: object): Promise<Born> => {
+const askFork = async (parent: ServiceAccess, body: object): Promise<ServiceAccess> => {
   const { status, body: answer } = await cloud.request('POST', `/services/${parent.service_id}/forkService`, body);
   expect(status, JSON.stringify(answer)).toBe(202);
-  return bornOf(answer);
+  return accessOf(answer);
 };
-const fork = async (parent: Born, body: object): Promise<Born> => {
+const fork = async (parent: ServiceAccess, body: object): Promise<ServiceAccess> => {
   const child = await askFork(parent, body);
   await cloud.until(child.service_id, 'READY');
   return child;
 };
 
-const roleOf = (parent: Born): Record<string, string> => ({ [parent.service_id]: 'parent' });
-const remove = ({ service_id }: Born) => cloud.request('DELETE', `/services/${service_id}`);
-const gone = (service: Born) => until(() => isGone(cloud, service), 'a delete does not end');
-const kill = async ({ service_id }: Born): Promise<void> => {
+const roleOf = (parent: ServiceAccess): Record<string, string> => ({ [parent.service_id]: 'parent' });
+const remove = ({ service_id }: ServiceAccess) => cloud.request('DELETE', `/services/${service_id}`);
+const gone = (service: ServiceAccess) => until(() => isGone(cloud, service), 'a delete does not end');
+const kill = async ({ service_id }: ServiceAccess): Promise<void> => {
   const server = await findServer(createLayout(join(cloud.home, 'data')).service(service_id));
   signal(server?.postmaster.pid ?? 0, 'SIGKILL');
 };
-const clear = async (...services: Born[]): Promise<void> => {
+const clear = async (...services: ServiceAccess[]): Promise<void> => {
   for (const service of services) await remove(service);
   for (const service of services) await gone(service);
   expect(await cloud.audit()).toEqual([]);
 };
 
 /** Waits until something is under way, and long enough for it to do harm. */
-const hasBegun = async ({ service_id: id }: Born, kind: string): Promise<void> => {
+const hasBegun = async ({ service_id: id }: ServiceAccess, kind: string): Promise<void> => {
   await until(
     async () => (await cloud.operations(id)).some((found) => found.kind === kind && found.status !== 'queued'),
     `${kind} never begins`,
@@ -68,9 +68,9 @@ const hasBegun = async ({ service_id: id }: Born, kind: string): Promise<void> =
 /** Many tables that one transaction changes together: a copy that is of no one moment shows two values or more. */
 const TABLES = Array.from({ length: 60 }, (_, n) => `ledger_${n}`);
 const makeLedger = TABLES.map((table) => `create table ${table} as select 0 as v`).join(';');
-const turnPage = (parent: Born): Promise<unknown> =>
+const turnPage = (parent: ServiceAccess): Promise<unknown> =>
   withClient(cloud, parent, (client) => client.query(`begin; ${TABLES.map((table) => `update ${table} set v = v + 1`).join(';')}; commit`));
-const pagesOf = (service: Born): Promise<number[]> =>
+const pagesOf = (service: ServiceAccess): Promise<number[]> =>
   withClient(cloud, service, async (client) => {
     const { rows } = await client.query<{ v: number }>(TABLES.map((table) => `select v from ${table}`).join(' union '));
     return rows.map(({ v }) => v).toSorted((a, b) => a - b);
@@ -432,7 +432,7 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
       const { services, service } = createLayout(join(small.cloud.home, 'data'));
       await small.holdAt(roleOf(parent), COPY, MIDDLE);
       const { body } = await small.cloud.request('POST', `/services/${parent.service_id}/forkService`, { fork_strategy: 'LAST_SNAPSHOT' });
-      const child = bornOf(body);
+      const child = accessOf(body);
       await small.held();
       await fill();
       await small.release();

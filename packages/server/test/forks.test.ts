@@ -17,9 +17,9 @@ afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);
 });
 
-type Born = Service & { initial_password: string };
+type ServiceAccess = Service & { initial_password: string };
 
-function bornOf({ status, body }: Answer): { service_id: string; initial_password: string } {
+function accessOf({ status, body }: Answer): { service_id: string; initial_password: string } {
   expect(status, JSON.stringify(body)).toBe(202);
   if (typeof body === 'object' && body !== null && 'service_id' in body && 'initial_password' in body) {
     return { service_id: String(body.service_id), initial_password: String(body.initial_password) };
@@ -27,12 +27,12 @@ function bornOf({ status, body }: Answer): { service_id: string; initial_passwor
   throw new Error(`no service in ${JSON.stringify(body)}`);
 }
 
-async function fork(parent: Service, body: object): Promise<Born> {
-  const { service_id, initial_password } = bornOf(await cloud.request('POST', `/services/${parent.service_id}/forkService`, body));
+async function fork(parent: Service, body: object): Promise<ServiceAccess> {
+  const { service_id, initial_password } = accessOf(await cloud.request('POST', `/services/${parent.service_id}/forkService`, body));
   return { ...(await cloud.until(service_id, 'READY')), initial_password };
 }
 
-async function withClient<T>(service: Born, use: (client: Client) => Promise<T>): Promise<T> {
+async function withClient<T>(service: ServiceAccess, use: (client: Client) => Promise<T>): Promise<T> {
   const client = await connectTo(cloud, service, service.initial_password);
   try {
     return await use(client);
@@ -41,12 +41,12 @@ async function withClient<T>(service: Born, use: (client: Client) => Promise<T>)
   }
 }
 
-const namesIn = (service: Born): Promise<string[]> =>
+const namesIn = (service: ServiceAccess): Promise<string[]> =>
   withClient(service, async (client) =>
     (await client.query<{ name: string }>('select name from t order by n')).rows.map(({ name }) => name),
   );
 
-const insert = (service: Born, name: string): Promise<string> =>
+const insert = (service: ServiceAccess, name: string): Promise<string> =>
   withClient(service, async (client) => {
     await client.query('create table if not exists t (n int generated always as identity primary key, name text)');
     await client.query('insert into t (name) values ($1)', [name]);
@@ -100,14 +100,14 @@ describe('a fork of now', () => {
           return null;
         });
         if (client === null) continue;
-        const born = (await readMarker(layout.service(child.service_id)))?.born;
+        const born = (await readMarker(layout.service(child.service_id)))?.provisioned;
         await client.end();
         return born;
       }
     };
     for (let n = 0; n < 5; n++) {
       const answer = await cloud.request('POST', `/services/${parent.service_id}/forkService`, { fork_strategy: 'NOW' });
-      const child = await cloud.get(bornOf(answer).service_id);
+      const child = await cloud.get(accessOf(answer).service_id);
       expect(await firstSeen(child)).toBe(true);
       await cloud.until(child.service_id, 'READY');
     }
@@ -150,7 +150,7 @@ describe('a fork of now', () => {
       }
       return count;
     });
-    const children: Born[] = [];
+    const children: ServiceAccess[] = [];
     for (let round = 0; round < 5; round++) {
       children.push(...(await Promise.all([fork(parent, { fork_strategy: 'NOW' }), fork(parent, { fork_strategy: 'NOW' })])));
     }
@@ -172,7 +172,7 @@ describe('the past', () => {
     const parent = await cloud.create({ name: 'snaps', service_type: 'POSTGRES' });
     const empty = await fork(parent, { fork_strategy: 'LAST_SNAPSHOT' });
     expect((await withClient(empty, (client) => client.query("select to_regclass('t') as t"))).rows).toEqual([{ t: null }]);
-    expect(await backupsOf(parent)).toMatchObject({ snapshots: [{ kind: 'birth' }], problem: null });
+    expect(await backupsOf(parent)).toMatchObject({ snapshots: [{ kind: 'initial' }], problem: null });
   });
 
   test('a point in time is met to the transaction, also after the last write, and with the parent paused', async () => {
@@ -223,15 +223,15 @@ describe('the past', () => {
     expect(await refused({ fork_strategy: 'NOW', cpu_millis: '7' })).toContain('allowed pairs');
   });
 
-  test('across a hole in the archive nothing is forked; before it, and from the next snapshot on, anything', async () => {
+  test('across a gap in the archive nothing is forked; before it, and from the next snapshot on, anything', async () => {
     // A control plane sees to backups when it begins, and then not for a minute.
     const restart = async () => {
       await cloud.stop('SIGTERM');
       await cloud.up();
     };
     await restart();
-    const parent = await cloud.create({ name: 'hole', service_type: 'POSTGRES' });
-    const early = await insert(parent, 'before the hole');
+    const parent = await cloud.create({ name: 'gap', service_type: 'POSTGRES' });
+    const early = await insert(parent, 'before the gap');
     const { archive, socket } = createLayout(join(cloud.home, 'data')).service(parent.service_id);
     // More WAL files, all archived.
     const control = new Client({ host: socket, port: parent.endpoint.port, user: 'howdah', database: 'postgres' });
@@ -261,15 +261,15 @@ describe('the past', () => {
 
     await restart();
     await expect.poll(async () => (await backupsOf(parent)).snapshots[0]?.kind, { timeout: 60_000 }).toBe('scheduled');
-    const late = await insert(parent, 'after the hole');
+    const late = await insert(parent, 'after the gap');
     await sleep(20);
     await insert(parent, 'too late');
     expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: late }))).toEqual([
-      'before the hole',
+      'before the gap',
       ...files,
-      'after the hole',
+      'after the gap',
     ]);
-    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: early }))).toEqual(['before the hole']);
+    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: early }))).toEqual(['before the gap']);
     const seen = await backupsOf(parent);
     const { after = '', before = '' } = seen.window.gaps?.[0] ?? {};
     expect(Date.parse(after)).toBeGreaterThan(Date.parse(early));
@@ -283,8 +283,8 @@ describe('the past', () => {
     );
     expect(await askFor(Date.parse(seen.window.earliest ?? '') - 1)).toMatchObject(refused('outside the window'));
     // Both ends of it can be reached.
-    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: after }))).toEqual(['before the hole', 'file 0']);
-    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: before }))).toEqual(['before the hole', ...files]);
+    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: after }))).toEqual(['before the gap', 'file 0']);
+    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: before }))).toEqual(['before the gap', ...files]);
   });
 });
 

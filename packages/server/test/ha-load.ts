@@ -13,7 +13,7 @@ import { findServer } from '../src/engine/local/server.ts';
 import { confOf } from '../src/engine/local/standbys.ts';
 import { connectTo, type Installation, type Service } from './harness.ts';
 
-export type Born = Service & { initial_password: string };
+export type ServiceAccess = Service & { initial_password: string };
 
 export const layoutOf = (cloud: Pick<Installation, 'home'>): Layout => createLayout(join(cloud.home, 'data'));
 
@@ -38,7 +38,7 @@ export type Load = Awaited<ReturnType<typeof startLoad>>;
  * Writes without pause into the service's own table. A number is acknowledged when its commit came back without a warning; whether
  * one is there whose session broke nobody knows.
  */
-export async function startLoad(cloud: Installation, service: Born) {
+export async function startLoad(cloud: Installation, service: ServiceAccess) {
   const setup = await connectTo(cloud, service, service.initial_password);
   await setup.query('create table if not exists load (n integer primary key)');
   const before = (await setup.query<{ n: number | null }>('select max(n) as n from load')).rows[0]?.n ?? 0;
@@ -167,7 +167,7 @@ export function startSampler(cloud: Installation, service: Pick<Service, 'servic
 }
 
 /** A session with a primary that takes writes, as soon as there is one. */
-export async function untilConnected(cloud: Pick<Installation, 'caPem'>, service: Born): Promise<Client> {
+export async function untilConnected(cloud: Pick<Installation, 'caPem'>, service: ServiceAccess): Promise<Client> {
   for (;;) {
     try {
       const client = await connectTo(cloud, service, service.initial_password);
@@ -185,7 +185,13 @@ export async function untilPrimary(cloud: Installation, service: Pick<Service, '
 }
 
 /** Waits until all members but the primary follow it, and so many as are waited for are certain to have all that was acknowledged. @param nodes of read replica sets that follow it too, at least */
-export async function untilRedundant(cloud: Installation, service: Born, replicas: number, sync: number, nodes = 0): Promise<void> {
+export async function untilRedundant(
+  cloud: Installation,
+  service: ServiceAccess,
+  replicas: number,
+  sync: number,
+  nodes = 0,
+): Promise<void> {
   const layout = layoutOf(cloud);
   for (;;) {
     try {

@@ -17,7 +17,7 @@ import { childrenOf, signal } from '../src/engine/local/processes.ts';
 import { memberName, waitedForOf } from '../src/engine/local/replication.ts';
 import { confOf } from '../src/engine/local/standbys.ts';
 import { COPIES_FILES, installCrashing } from './crash.ts';
-import { proofOf } from './crash-scenes.ts';
+import { verificationOf } from './crash-scenes.ts';
 import { connectTo, install, type Answer, type Installation } from './harness.ts';
 import {
   backendOf,
@@ -29,7 +29,7 @@ import {
   untilConnected,
   untilPrimary,
   untilRedundant,
-  type Born,
+  type ServiceAccess,
 } from './ha-load.ts';
 
 const pgbouncer = (await findProgram('pgbouncer')) !== null;
@@ -58,21 +58,21 @@ const SEED = Number(process.env['SEED'] ?? randomInt(2 ** 31));
 /** A number from 0 to below 1 that follows from the seed and what it is for. */
 const chance = (what: number): number => (((SEED + what * 2_654_435_761) >>> 0) % 1000) / 1000;
 
-const pair = (name: string, sync = 1, replicas = 1): Promise<Born> =>
+const pair = (name: string, sync = 1, replicas = 1): Promise<ServiceAccess> =>
   cloud.create({ name, service_type: 'POSTGRES', replica_count: replicas, sync_replica_count: sync });
 
 const accepted = ({ status, body }: Answer): void => expect(status, JSON.stringify(body)).toBe(202);
 
-async function act(service: Born, action: string, body?: object): Promise<void> {
+async function act(service: ServiceAccess, action: string, body?: object): Promise<void> {
   accepted(await cloud.request('POST', `/services/${service.service_id}/${action}`, body));
   await cloud.until(service.service_id, 'READY');
 }
 
-const newest = async (service: Born, kind: string) =>
+const newest = async (service: ServiceAccess, kind: string) =>
   (await cloud.operations(service.service_id)).find((operation) => operation.kind === kind);
 
 /** Runs something under a load and a sampler, and returns what the load saw. */
-async function underLoad(service: Born, work: (load: Awaited<ReturnType<typeof startLoad>>) => Promise<void>, on = cloud) {
+async function underLoad(service: ServiceAccess, work: (load: Awaited<ReturnType<typeof startLoad>>) => Promise<void>, on = cloud) {
   const load = await startLoad(on, service);
   const sampler = startSampler(on, service);
   await load.goesOn();
@@ -285,7 +285,7 @@ describe('what else dies', () => {
 });
 
 /** Stops what receives the log of a member, which goes on to look as if it followed. @returns lets it go on */
-async function holdBack(service: Born, n: number): Promise<() => void> {
+async function holdBack(service: ServiceAccess, n: number): Promise<() => void> {
   const receiver = await backendOf(await postmasterOf(cloud, service, n), 'walreceiver');
   signal(receiver, 'SIGSTOP');
   return () => signal(receiver, 'SIGCONT');
@@ -326,7 +326,7 @@ describe('a replica that is behind', () => {
   });
 
   /** Writes so much to the log of a primary, and not one table. */
-  const fillLog = async (on: Installation, service: Born, megabytes: number): Promise<void> => {
+  const fillLog = async (on: Installation, service: ServiceAccess, megabytes: number): Promise<void> => {
     const client = await connectTo(on, service, service.initial_password);
     for (let written = 0; written < megabytes; written += 10)
       await client.query("select pg_logical_emit_message(false, 'filler', repeat('x', 10000000))");
@@ -334,7 +334,7 @@ describe('a replica that is behind', () => {
   };
 
   /** What the primary of a service says, asked by us. */
-  const askPrimary = async <Row extends object>(on: Installation, service: Born, question: string): Promise<Row[]> => {
+  const askPrimary = async <Row extends object>(on: Installation, service: ServiceAccess, question: string): Promise<Row[]> => {
     const paths = layoutOf(on).member(service.service_id, 0);
     const client = new Client({ host: paths.socket, port: await portOf(paths), user: 'howdah', database: 'postgres' });
     await client.connect();
@@ -452,7 +452,7 @@ describe('a replica that is behind', () => {
     await untilRedundant(cloud, service, 1, 0);
   });
 
-  const killIfThere = async (service: Born, n: number): Promise<void> => {
+  const killIfThere = async (service: ServiceAccess, n: number): Promise<void> => {
     const there = await postmasterOf(cloud, service, n).catch(() => null);
     if (there !== null) signal(there, 'SIGKILL');
     await sleep(1);
@@ -466,7 +466,7 @@ const listens = (server: Server, port: number): Promise<boolean> =>
   });
 
 /** The roles that a service's primary knows. */
-async function rolesOf(service: Born): Promise<string[]> {
+async function rolesOf(service: ServiceAccess): Promise<string[]> {
   const client = await untilConnected(cloud, service);
   try {
     return (await client.query<{ name: string }>('select rolname as name from pg_roles where rolcanlogin')).rows.map(({ name }) => name);
@@ -477,7 +477,7 @@ async function rolesOf(service: Born): Promise<string[]> {
 
 describe('asynchronous replicas', () => {
   /** Keeps a standby from receiving while more is written than its connection holds, then kills the primary. */
-  async function killWhileBehind(service: Born, megabytes: number): Promise<void> {
+  async function killWhileBehind(service: ServiceAccess, megabytes: number): Promise<void> {
     const receiver = await backendOf(await postmasterOf(cloud, service, 1), 'walreceiver');
     signal(receiver, 'SIGSTOP');
     const client = await connectTo(cloud, service, service.initial_password);
@@ -669,7 +669,7 @@ describe('a pooler before members', () => {
 
 describe('a failover while something else is under way', () => {
   /** Kills the primary some moments after a change was asked for, and waits until all is as it was asked for. */
-  const killedDuring = async (what: number, service: Born, action: string, body: object, replicas: number, sync: number) => {
+  const killedDuring = async (what: number, service: ServiceAccess, action: string, body: object, replicas: number, sync: number) => {
     const seen = await underLoad(service, async () => {
       accepted(await cloud.request('POST', `/services/${service.service_id}/${action}`, body));
       await sleep(chance(what) * 600);
@@ -726,16 +726,16 @@ describe('a failover while something else is under way', () => {
     expect(seen, `seed ${SEED}`).toMatchObject(NOTHING_LOST);
   });
 
-  test('a proof of its backup, which says nothing false', async () => {
-    const service = await pair('proved');
-    const proving = proofOf(cloud, service);
+  test('a verification of its backup, which says nothing false', async () => {
+    const service = await pair('verified');
+    const verifying = verificationOf(cloud, service);
     await sleep(chance(205) * 2000);
     await killPrimary(cloud, service);
-    const { status, error } = await proving;
+    const { status, error } = await verifying;
     if (status !== 'succeeded') expect(error).toContain('ceased to be the primary meanwhile: ask for it again');
     await untilRedundant(cloud, service, 1, 1);
     expect(JSON.stringify((await cloud.get(service.service_id)).warnings ?? [])).not.toContain('VERIFICATION');
-    expect(await proofOf(cloud, service)).toEqual({ status: 'succeeded', error: undefined });
+    expect(await verificationOf(cloud, service)).toEqual({ status: 'succeeded', error: undefined });
   });
 
   test('a fork, which is whole all the same', async () => {
@@ -757,7 +757,7 @@ describe('a failover while something else is under way', () => {
 });
 
 describe('backups after a failover', () => {
-  test('forks of now and of a point in time before and after it, and a proof', async () => {
+  test('forks of now and of a point in time before and after it, and a verification', async () => {
     const service = await pair('backed up');
     const client = await connectTo(cloud, service, service.initial_password);
     await client.query("create table t (name text); insert into t values ('before')");
@@ -794,7 +794,7 @@ describe('backups after a failover', () => {
       await reader.end();
     }
     expect((await cloud.request('GET', `/services/${service.service_id}/backups`)).body).toMatchObject({ problem: null });
-    expect(await proofOf(cloud, service)).toEqual({ status: 'succeeded', error: undefined });
+    expect(await verificationOf(cloud, service)).toEqual({ status: 'succeeded', error: undefined });
     // With the primary of now, which is not the first member any more.
     const { checks } = Object((await cloud.request('GET', `/services/${service.service_id}/backups`)).body).last_verification;
     expect(checks).toContainEqual({

@@ -11,7 +11,7 @@ import { afterAll, beforeAll, describe as anyDescribe, expect, test } from 'vite
 import { findProgram } from '../src/engine/local/daemon.ts';
 import type { InstancePaths } from '../src/engine/local/layout.ts';
 import { run } from '../src/engine/local/run.ts';
-import { layoutOf, untilPrimary, untilRedundant, type Born } from './ha-load.ts';
+import { layoutOf, untilPrimary, untilRedundant, type ServiceAccess } from './ha-load.ts';
 import { install, type Installation } from './harness.ts';
 
 const [haproxy, pgbouncer] = await Promise.all([findProgram('haproxy'), findProgram('pgbouncer')]);
@@ -23,8 +23,8 @@ const SECRET = '{"timestamp":"2026-01-01 00:00:00.000 UTC","error_severity":"LOG
 let cloud: Installation;
 let outside: string;
 let secret: string;
-let other: Born;
-let service: Born;
+let other: ServiceAccess;
+let service: ServiceAccess;
 
 beforeAll(async () => {
   cloud = await install({ HOWDAH_FAILOVER_REST_SECONDS: '0', HOWDAH_SNAPSHOT_HOURS: '0.005' });

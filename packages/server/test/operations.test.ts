@@ -71,7 +71,7 @@ test('an operation that goes on says how long it still takes, once others of its
   await cloud.until(service.service_id, 'READY');
 });
 
-test('a proof of a backup is cancelled wherever it is, and nothing of it stays', async () => {
+test('a verification of a backup is cancelled wherever it is, and nothing of it stays', async () => {
   const { headers } = await cloud.request('POST', `/services/${service.service_id}/backups/verify`);
   const id = headers.get('Operation-Id') ?? '';
   expect(await cancel(id)).toMatchObject({

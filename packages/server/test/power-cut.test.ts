@@ -11,7 +11,7 @@ import { unmount } from '../src/engine/local/loop.ts';
 import { currentBoot } from '../src/engine/local/marker.ts';
 import { run } from '../src/engine/local/run.ts';
 import { connectTo, install, type Installation, type Service } from './harness.ts';
-import { killPrimary, untilConnected, untilRedundant, type Born } from './ha-load.ts';
+import { killPrimary, untilConnected, untilRedundant, type ServiceAccess } from './ha-load.ts';
 
 const GIB = 1024 ** 3;
 const KINDS = ['btrfs', 'xfs', 'ext4'] as const;
@@ -87,8 +87,8 @@ describe.runIf(none === null)('what was acknowledged is there after the machine 
       await mkdir(home);
       const running = (cloud = await install({ HOWDAH_HOME: home, HOWDAH_FAILOVER_REST_SECONDS: '0' }));
       /** Writes a row to a service, then copies the disk at once. */
-      const cuts: { name: string; service: Born; rows: number }[] = [];
-      const writeAndCut = async (name: string, service: Born): Promise<void> => {
+      const cuts: { name: string; service: ServiceAccess; rows: number }[] = [];
+      const writeAndCut = async (name: string, service: ServiceAccess): Promise<void> => {
         const client = await untilConnected(running, service);
         await client.query('create table if not exists t (n integer)');
         const { rows } = await client.query<{ rows: number }>(
@@ -98,7 +98,7 @@ describe.runIf(none === null)('what was acknowledged is there after the machine 
         await client.end();
         cuts.push({ name, service, rows: rows[0]?.rows ?? NaN });
       };
-      const forkOf = async (parent: Service, body: object): Promise<Born> => {
+      const forkOf = async (parent: Service, body: object): Promise<ServiceAccess> => {
         const { body: answer } = await running.request('POST', `/services/${parent.service_id}/forkService`, body);
         const { service_id, initial_password } = Object(answer);
         return { ...(await running.until(String(service_id), 'READY')), initial_password: String(initial_password) };

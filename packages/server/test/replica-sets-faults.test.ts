@@ -12,7 +12,7 @@ import { childrenOf, findProcess, isErrno, signal } from '../src/engine/local/pr
 import { nodeName } from '../src/engine/local/replication.ts';
 import { findServer } from '../src/engine/local/server.ts';
 import { install, type Installation } from './harness.ts';
-import { backendOf, killPrimary, layoutOf, postmasterOf, untilPrimary, untilRedundant, type Born } from './ha-load.ts';
+import { backendOf, killPrimary, layoutOf, postmasterOf, untilPrimary, untilRedundant, type ServiceAccess } from './ha-load.ts';
 import { openRecords } from './records.ts';
 import {
   installForSets,
@@ -205,7 +205,7 @@ describe('what dies', () => {
 });
 
 /** Waits until a pair is whole, with so many nodes that follow it too. */
-const untilRedundantBeside = async (service: Born, nodes: number): Promise<void> => untilRedundant(cloud, service, 1, 1, nodes);
+const untilRedundantBeside = async (service: ServiceAccess, nodes: number): Promise<void> => untilRedundant(cloud, service, 1, 1, nodes);
 
 // ── nobody writes ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -4,7 +4,7 @@ import { Client } from 'pg';
 import { expect } from 'vitest';
 import { findServer } from '../src/engine/local/server.ts';
 import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
-import { layoutOf, type Born } from './ha-load.ts';
+import { layoutOf, type ServiceAccess } from './ha-load.ts';
 import { openRecords } from './records.ts';
 
 /** The installation of the test file, which helpers mean where none is named. */
@@ -19,16 +19,16 @@ export async function installForSets(): Promise<Installation> {
 
 export type ReplicaSet = Service['read_replica_sets'][number];
 /** A set with the service that it follows. */
-export type Following = { service: Born; id: string; endpoint: Service['endpoint'] };
+export type Following = { service: ServiceAccess; id: string; endpoint: Service['endpoint'] };
 
 export const SMALL = { cpu_millis: 250, memory_gbs: 1 };
 
 export const accepted = ({ status, body }: Answer): void => expect(status, JSON.stringify(body)).toBe(202);
 export const pathOf = ({ service, id }: Following, action = ''): string => `/services/${service.service_id}/replicaSets/${id}${action}`;
 export const post = (set: Following, action: string, body?: unknown) => cloud.request('POST', pathOf(set, `/${action}`), body);
-export const born = (name: string, more: object = {}): Promise<Born> => cloud.create({ name, service_type: 'POSTGRES', ...more });
+export const born = (name: string, more: object = {}): Promise<ServiceAccess> => cloud.create({ name, service_type: 'POSTGRES', ...more });
 
-export async function setsOf(service: Born, on = cloud): Promise<ReplicaSet[]> {
+export async function setsOf(service: ServiceAccess, on = cloud): Promise<ReplicaSet[]> {
   return (await on.get(service.service_id)).read_replica_sets;
 }
 
@@ -44,21 +44,21 @@ export async function untilGone(set: Following): Promise<void> {
   while ((await cloud.request('GET', pathOf(set))).status !== 404) await sleep(20);
 }
 
-export const asked = async (service: Born, nodes: number, on = cloud): Promise<Following> => {
+export const asked = async (service: ServiceAccess, nodes: number, on = cloud): Promise<Following> => {
   const answer = await on.request('POST', `/services/${service.service_id}/replicaSets`, { name: 'readers', nodes, ...SMALL });
   accepted(answer);
   const { id, endpoint } = Object(answer.body);
   return { service, id, endpoint };
 };
 
-export async function createSet(service: Born, nodes: number, on = cloud): Promise<Following> {
+export async function createSet(service: ServiceAccess, nodes: number, on = cloud): Promise<Following> {
   const set = await asked(service, nodes, on);
   await untilSet(set, 'active', on);
   return set;
 }
 
 export const read = (set: Following, on = cloud): Promise<Client> => connectTo(on, set, set.service.initial_password);
-export const write = (service: Born, on = cloud): Promise<Client> => connectTo(on, service, service.initial_password);
+export const write = (service: ServiceAccess, on = cloud): Promise<Client> => connectTo(on, service, service.initial_password);
 
 export async function once<T extends object>(connecting: Promise<Client>, text: string): Promise<T[]> {
   const client = await connecting;
@@ -161,14 +161,14 @@ export function startReaders(set: Following, count: number, on = cloud) {
   };
 }
 
-export const withTable = async (name: string, more: object = {}, on = cloud): Promise<Born> => {
+export const withTable = async (name: string, more: object = {}, on = cloud): Promise<ServiceAccess> => {
   const service = await on.create({ name, service_type: 'POSTGRES', ...more });
   await once(write(service, on), 'create table t (n int); insert into t values (1)');
   return service;
 };
 
 /** Writes another row to the primary without coming in by the network. */
-export async function insertBehind({ service_id: id }: Born, on = cloud): Promise<void> {
+export async function insertBehind({ service_id: id }: ServiceAccess, on = cloud): Promise<void> {
   const paths = layoutOf(on).member(id, layoutOf(on).primaryOf(id));
   const server = await findServer(paths);
   const client = new Client({ host: paths.socket, port: server?.port ?? 0, user: 'howdah', database: 'tsdb' });

@@ -15,7 +15,7 @@ import { allPids, argumentsOf, exists } from '../src/engine/local/processes.ts';
 import { run } from '../src/engine/local/run.ts';
 import { connectTo, HOWDAH, install, makeHome, type Installation, type Service } from './harness.ts';
 
-type Born = Service & { initial_password: string };
+type ServiceAccess = Service & { initial_password: string };
 
 const GIB = 1024 ** 3;
 
@@ -63,7 +63,7 @@ async function stepsOf(cloud: Installation, service: Service): Promise<string> {
   return operation?.steps.map(({ name, detail }) => `${name}: ${detail}`).join('\n') ?? '';
 }
 
-async function fork(cloud: Installation, parent: Service, strategy: 'NOW' | 'LAST_SNAPSHOT'): Promise<Born> {
+async function fork(cloud: Installation, parent: Service, strategy: 'NOW' | 'LAST_SNAPSHOT'): Promise<ServiceAccess> {
   const { data } = await cloud.client.POST('/projects/{project_id}/services/{service_id}/forkService', {
     params: { path: { project_id: cloud.projectId, service_id: parent.service_id } },
     body: { fork_strategy: strategy },
@@ -80,7 +80,7 @@ async function storageOf(cloud: Installation, service: Service) {
   return data.storage;
 }
 
-async function query(cloud: Installation, service: Born, sql: string): Promise<unknown[]> {
+async function query(cloud: Installation, service: ServiceAccess, sql: string): Promise<unknown[]> {
   const client = await connectTo(cloud, service, service.initial_password);
   try {
     return (await client.query(sql)).rows;
@@ -96,8 +96,8 @@ const down = async (cloud: Installation): Promise<void> => {
 
 describe.skipIf(none !== null)('a store of btrfs for an installation that has services', () => {
   let cloud: Installation;
-  let running: Born;
-  let paused: Born;
+  let running: ServiceAccess;
+  let paused: ServiceAccess;
   let home: string;
   beforeAll(async () => {
     home = await makeHome();
@@ -342,8 +342,16 @@ describe.runIf(none === null)('the machine goes down right after a service was b
     const later = join(directory, 'later');
     const mounted = join(directory, 'mounted');
     const service = instancePaths(join(mounted, 'service'));
-    const note = (born: boolean) =>
-      writeMarker(service, { id: 'abcdefghij', installation: '18-npm', born, parent: null, madeIn: 'before', uid: null, userOf: null });
+    const note = (provisioned: boolean) =>
+      writeMarker(service, {
+        id: 'abcdefghij',
+        installation: '18-npm',
+        provisioned,
+        parent: null,
+        madeIn: 'before',
+        uid: null,
+        userOf: null,
+      });
     try {
       await mkdir(mounted);
       await run('truncate', ['-s', '400M', image]);
@@ -357,7 +365,7 @@ describe.runIf(none === null)('the machine goes down right after a service was b
       await run('cp', ['--sparse=always', image, later]);
       await unmount(mounted);
       await mountImage(later, mounted);
-      expect((await readMarker(service))?.born).toBe(true);
+      expect((await readMarker(service))?.provisioned).toBe(true);
     } finally {
       await unmount(mounted);
       await rm(directory, { recursive: true });

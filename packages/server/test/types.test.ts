@@ -1,7 +1,7 @@
 /** Forks of services with extensions: what stands in the extensions' catalogs works in the fork, as its own. Where the types can be had. */
 import type { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { bornOf, moment, proofOf, withClient, type Born } from './crash-scenes.ts';
+import { accessOf, moment, verificationOf, withClient, type ServiceAccess } from './crash-scenes.ts';
 import { install, type Installation } from './harness.ts';
 
 let cloud: Installation;
@@ -15,9 +15,9 @@ afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);
 });
 
-const fork = async (parent: Born, body: object): Promise<Born> => {
+const fork = async (parent: ServiceAccess, body: object): Promise<ServiceAccess> => {
   const { body: answer } = await cloud.request('POST', `/services/${parent.service_id}/forkService`, body);
-  const child = bornOf(answer);
+  const child = accessOf(answer);
   await cloud.until(child.service_id, 'READY');
   return child;
 };
@@ -83,9 +83,9 @@ test('TIMESCALEDB: hypertables, aggregates, policies and jobs go on in a fork, a
     expect((await client.query(jobs)).rows).toEqual(before);
     expect(await value(client, WORKERS)).toBeGreaterThan(0);
   });
-  expect(await proofOf(cloud, parent)).toEqual(PROVED);
+  expect(await verificationOf(cloud, parent)).toEqual(VERIFIED);
 });
-const PROVED = { status: 'succeeded', error: undefined };
+const VERIFIED = { status: 'succeeded', error: undefined };
 const WORKERS = "select count(*)::int from pg_stat_activity where backend_type like 'TimescaleDB Background Worker%'";
 
 test('VECTOR: an index of vectors finds the same in a fork, and takes what is added', async (context) => {
@@ -106,5 +106,5 @@ test('VECTOR: an index of vectors finds the same in a fork, and takes what is ad
     expect(await value(client, nearest)).toBe(1000);
   });
   expect(await withClient(cloud, parent, (client) => value(client, 'select count(*)::int from items'))).toBe(500);
-  expect(await proofOf(cloud, parent)).toEqual(PROVED);
+  expect(await verificationOf(cloud, parent)).toEqual(VERIFIED);
 });

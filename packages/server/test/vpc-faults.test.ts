@@ -21,7 +21,7 @@ import {
   stageNetworks,
   stageRules,
   vpcEndpointOf,
-  type Born,
+  type ServiceAccess,
   SOON,
 } from './vpc.ts';
 import { messageOf, peeringOf, project, vpcOf } from './vpc-calls.ts';
@@ -197,7 +197,7 @@ describe.runIf(ability.way === 'bridge' && haproxy !== null)('held in the middle
 });
 
 /** A client that comes as soon as it is let in. */
-async function connectPatiently(cloud: Installation, service: Born): Promise<Client> {
+async function connectPatiently(cloud: Installation, service: ServiceAccess): Promise<Client> {
   for (;;) {
     try {
       return await connectTo(cloud, service, service.initial_password);

@@ -27,7 +27,7 @@ import {
   stageRules,
   visit,
   vpcEndpointOf,
-  type Born,
+  type ServiceAccess,
   SOON,
 } from './vpc.ts';
 import { has, messageOf, project } from './vpc-calls.ts';
@@ -58,7 +58,7 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     const forked = await own.answered(202, 'POST', `/services/${service.service_id}/forkService`, { fork_strategy: 'NOW' });
     expect(forked).toMatchObject({ vpc_endpoint: { vpc_id: a.id } });
     if (!has(forked, 'service_id', 'initial_password')) throw new Error('no fork');
-    const fork: Born = { ...(await cloud.until(forked.service_id, 'READY')), initial_password: forked.initial_password };
+    const fork: ServiceAccess = { ...(await cloud.until(forked.service_id, 'READY')), initial_password: forked.initial_password };
     expect(vpcEndpointOf(fork).host).not.toBe(vpcEndpointOf(service).host);
     /** Each is reached from the other side of the peering, and at its public endpoint by nobody. */
     const all = [

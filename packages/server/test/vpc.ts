@@ -19,7 +19,7 @@ import { install, type Installation, type Service } from './harness.ts';
 import { openRecords } from './records.ts';
 import { project, type Call, type Project, type Vpc } from './vpc-calls.ts';
 
-export type Born = Service & { initial_password: string };
+export type ServiceAccess = Service & { initial_password: string };
 
 const root = process.getuid?.() === 0;
 export const ability = await probeNetworks();
@@ -89,7 +89,7 @@ export type Listener = { host: string; port: number };
 /** A client that is somewhere. @param within the command that puts it there; @returns how it went, and when it ended */
 export async function visit(
   cloud: Installation,
-  service: Born,
+  service: ServiceAccess,
   { host, port }: Listener,
   {
     within = [],

@@ -11,10 +11,10 @@ type Backups = Schemas['Backups'];
 type Verification = Schemas['Verification'];
 
 export function addBackup(program: Command): void {
-  const backup = noun(program, 'backup', 'See and prove the backups of services.');
+  const backup = noun(program, 'backup', 'See and verify the backups of services.');
 
   verb(backup, 'list <service>', {
-    does: 'Show the snapshots of a service, whether they have proved themselves, and the window that can be reached.',
+    does: 'Show the snapshots of a service, whether they have verified themselves, and the window that can be reached.',
     example: 'howdah backup list orders',
     takes: ['output'],
   }).action(async (name: string, { output }: Printing) => {
@@ -27,7 +27,7 @@ export function addBackup(program: Command): void {
   });
 
   verb(backup, 'verify <service>', {
-    does: 'Prove the newest backup of a service by restoring it beside the service; prints what was checked.',
+    does: 'Verify the newest backup of a service by restoring it beside the service; prints what was checked.',
     example: 'howdah backup verify orders',
     takes: ['output', 'dryRun', 'wait'],
   }).action(async (name: string, options: Waiting) => {
@@ -39,7 +39,7 @@ export function addBackup(program: Command): void {
     const { last_verification: last } = await answered(
       connection.client.GET('/projects/{project_id}/services/{service_id}/backups', { params }),
     );
-    await showAs(options.output, last ?? null, 'verification', () => say(`proved: ${proofOf(last)}`));
+    await showAs(options.output, last ?? null, 'verification', () => say(`verified: ${verificationOf(last)}`));
   });
 }
 
@@ -47,14 +47,14 @@ function sayBackups({ window: { earliest, latest, days, gaps = [] }, archive_mb:
   say(`any moment from ${earliest ?? 'none yet'} to ${latest ?? 'none yet'}; kept for ${days} days; archive ${archiveMb} MB`);
   for (const { after, before } of gaps) say(`but none between ${after} and ${before}: a WAL file is missing from the archive`);
   table(
-    ['SNAPSHOT', 'TAKEN', 'KIND', 'SIZE', 'PROVED'],
-    snapshots.map(({ id, taken, kind, storage_mb, verification }) => [id, taken, kind, `${storage_mb} MB`, proofOf(verification)]),
+    ['SNAPSHOT', 'TAKEN', 'KIND', 'SIZE', 'VERIFIED'],
+    snapshots.map(({ id, taken, kind, storage_mb, verification }) => [id, taken, kind, `${storage_mb} MB`, verificationOf(verification)]),
   );
   if (storage !== null)
     say(`data: ${storage.total_mb} MB, ${storage.owned_mb} of them its own and ${storage.shared_mb} shared with clones`);
 }
 
-function proofOf(verification: Verification | undefined): string {
+function verificationOf(verification: Verification | undefined): string {
   if (verification === undefined) return 'not yet';
   const { succeeded, at, recovery_seconds: seconds } = verification;
   return succeeded ? `${at}, back in ${seconds?.toFixed(1) ?? '?'} s` : `FAILED ${at}`;

@@ -49,7 +49,7 @@ export function addOperation(program: Command): void {
   });
 
   verb(operation, 'cancel <operation>', {
-    does: 'Cancel an operation: a proof of a backup, or a drill or switchover that has not begun.',
+    does: 'Cancel an operation: a verification of a backup, or a drill or switchover that has not begun.',
     example: 'howdah operation cancel 01jd3k7w0c',
     takes: ['output', 'dryRun'],
   }).action(async (id: string, options: Changing) => {

@@ -26,7 +26,7 @@ export function addService(program: Command): void {
   addReads(service);
   addServiceLogs(service);
   addServiceOperations(service);
-  addBirths(service);
+  addCreate(service);
   addChanges(service);
   addEnds(service);
 }
@@ -89,7 +89,7 @@ type CreateOptions = Waiting &
   };
 type ForkOptions = Waiting & Size & { name?: string; lastSnapshot?: true; at?: string; environment?: string };
 
-function addBirths(service: Command): void {
+function addCreate(service: Command): void {
   verb(service, 'create', {
     does: 'Create a service, wait until it is ready and print how to connect.',
     example: 'howdah service create --name orders --addons time-series,ai --cpu-millis 1000',
@@ -122,7 +122,7 @@ function addBirths(service: Command): void {
         ...given('sync_replica_count', options.sync === undefined ? undefined : countOf('--sync', options.sync)),
       };
       const made = await connection.client.POST('/projects/{project_id}/services', { params: ofProject(connection), body });
-      await showBorn(connection, made, options);
+      await showCreated(connection, made, options);
     });
 
   verb(service, 'fork <service>', {
@@ -151,7 +151,7 @@ function addBirths(service: Command): void {
       };
       const of = await findPath(connection, name);
       const made = await connection.client.POST('/projects/{project_id}/services/{service_id}/forkService', { ...of, body });
-      await showBorn(connection, made, options);
+      await showCreated(connection, made, options);
     });
 
   verb(service, 'restore <deleted-service>', {
@@ -348,7 +348,7 @@ async function change(connection: Connection, id: string, options: Waiting, call
 }
 
 /** Waits for a new service and says how to connect: the password is in the answer to create and fork, and nowhere else. */
-async function showBorn(connection: Connection, made: { data?: Service; response: Response }, options: Waiting): Promise<void> {
+async function showCreated(connection: Connection, made: { data?: Service; response: Response }, options: Waiting): Promise<void> {
   const { data, response } = made;
   if (data === undefined) throw new Failure('the server answered without a body');
   const ca = await findCa(connection.apiUrl);

@@ -377,7 +377,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Prove the newest backup by restoring it
+         * Verify the newest backup by restoring it
          * @description Beside the service, which goes on, and beside other operations on it. Asked for again while it is under way, the same operation is named.
          */
         post: operations["verifyBackup"];
@@ -1459,7 +1459,7 @@ export interface components {
                  */
                 taken: string;
                 /** @enum {string} */
-                kind: "birth" | "scheduled";
+                kind: "initial" | "scheduled";
                 /** @description megabytes; on a file system that clones by reference most of them are shared with the service */
                 storage_mb: number;
                 verification?: components["schemas"]["Verification"];

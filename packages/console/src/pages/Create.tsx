@@ -27,7 +27,7 @@ const TYPES: Record<ServiceType, { about: string; icon: LucideIcon }> = {
 };
 const isType = (value: string): value is ServiceType => value in TYPES;
 
-type Wish = {
+type CreateForm = {
   name: string;
   type: ServiceType;
   size: string;
@@ -54,7 +54,7 @@ function CreateForm({ region }: { region: Region }) {
   const me = useMe();
   const { project } = me;
   const navigate = useNavigate();
-  const [form, setForm] = useState<Wish>({
+  const [form, setForm] = useState<CreateForm>({
     name: '',
     type: region.service_types.find(({ available }) => available)?.service_type ?? 'POSTGRES',
     size: String(region.sizes[0]?.cpu_millis ?? 'shared'),
@@ -65,7 +65,7 @@ function CreateForm({ region }: { region: Region }) {
     vpc: '',
     environment: 'DEV',
   });
-  const change = (part: Partial<Wish>): void => setForm((old) => ({ ...old, ...part }));
+  const change = (part: Partial<CreateForm>): void => setForm((old) => ({ ...old, ...part }));
   const request = requestOf(form);
   const create = useCall(() => createService(project.id, request), {
     quiet: true,
@@ -223,7 +223,7 @@ function CreateForm({ region }: { region: Region }) {
   );
 }
 
-function StorageCard({ form: { size, storage }, onChange }: { form: Wish; onChange: (storage: number | null) => void }) {
+function StorageCard({ form: { size, storage }, onChange }: { form: CreateForm; onChange: (storage: number | null) => void }) {
   const fallback = defaultStorageGb(
     size === 'shared' ? size : (SERVICE_SIZES.find(({ cpuMillis }) => String(cpuMillis) === size) ?? DEFAULT_SIZE),
   );
@@ -240,7 +240,7 @@ function StorageCard({ form: { size, storage }, onChange }: { form: Wish; onChan
 }
 
 /** What is left at its default is left out: the calls shown are as short as they can be. */
-function requestOf({ name, type, size, storage, replicas, sync, pooler, vpc, environment }: Wish): Schemas['CreateService'] {
+function requestOf({ name, type, size, storage, replicas, sync, pooler, vpc, environment }: CreateForm): Schemas['CreateService'] {
   return {
     name: name === '' ? 'orders' : name,
     addons: [...ADDONS_OF_TYPE[type]],

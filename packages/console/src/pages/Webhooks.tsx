@@ -32,7 +32,7 @@ export function Webhooks() {
             found.length === 0 ? (
               <Card>
                 <Empty icon={WebhookIcon} title="Nobody is told yet">
-                  A service became ready, an operation failed, a backup did not prove itself: each is an event, delivered within moments.
+                  A service became ready, an operation failed, a backup did not verify itself: each is an event, delivered within moments.
                 </Empty>
               </Card>
             ) : (

@@ -11,7 +11,7 @@ export function addBackupTools(server: McpServer, cloud: Cloud): void {
     'list_backups',
     {
       title: 'Snapshots and how far back',
-      description: 'Snapshots, newest first, the window that fork_service with PITR can reach, and when a backup was last proved. Free.',
+      description: 'Snapshots, newest first, the window that fork_service with PITR can reach, and when a backup was last verified. Free.',
       kind: 'read',
       input: Type.Object({ service }, closed),
     },
@@ -31,7 +31,7 @@ export function addBackupTools(server: McpServer, cloud: Cloud): void {
     server,
     'verify_backup',
     {
-      title: 'Prove the newest backup',
+      title: 'Verify the newest backup',
       description:
         'Restores the newest snapshot beside the service, checks it and throws it away: seconds to minutes of disk and processor, as the data is big; the service goes on. It is done once a day by itself: look at list_backups first. Follow it with wait_for_operation.',
       kind: 'change',
@@ -44,7 +44,10 @@ export function addBackupTools(server: McpServer, cloud: Cloud): void {
         signal,
       });
       const operation_id = response.headers.get('Operation-Id');
-      return { summary: `The backup of ${found.name} is being proved: wait_for_operation ${operation_id ?? ''}.`, data: { operation_id } };
+      return {
+        summary: `The backup of ${found.name} is being verified: wait_for_operation ${operation_id ?? ''}.`,
+        data: { operation_id },
+      };
     },
   );
 }

@@ -34,7 +34,7 @@ export function limitConnections(server: Server, { connectionsPerAddress, truste
 const MOST_PIPELINED = 16;
 
 /**
- * Hands requests on, and ends a connection that sends without end and reads nothing: each request takes memory until its answer has gone, and
+ * Executor requests on, and ends a connection that sends without end and reads nothing: each request takes memory until its answer has gone, and
  * twelve such connections took 300 MB.
  */
 export function limitPipelining(handle: RequestListener): RequestListener {

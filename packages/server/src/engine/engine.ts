@@ -38,8 +38,8 @@ export type ServiceSpec = {
   /** Where clients reach it; reserved when the create was accepted, never changed. */
   endpoint: Endpoint;
   /**
-   * The SCRAM verifier of the admin role's first password; set once, when the service is born.
-   * Null for a spare, which is kept running and unborn until somebody claims it.
+   * The SCRAM verifier of the admin role's first password; set once, when the service is provisioned.
+   * Null for a spare, which is kept running and provisioning until somebody claims it.
    */
   firstVerifier: string | null;
   /** What it begins with; null: an empty database. */
@@ -280,7 +280,7 @@ export interface Engine {
    */
   keepBackups(id: string, removes: boolean): Promise<boolean>;
   /**
-   * Proves the newest snapshot of a service, running or not, by restoring it beside it; what became of that stands on the snapshot. One at a
+   * Verifies the newest snapshot of a service, running or not, by restoring it beside it; what became of that stands on the snapshot. One at a
    * time. Nothing is left of it, whatever happens.
    *
    * @throws what `signal` was aborted with; Error when there is nothing to restore

@@ -1,5 +1,5 @@
 /**
- * Makes wishes true. It takes "look at service S" and nothing more: when poked, when something watched changed, and by a timer.
+ * Makes wishes true. It takes "look at service S" and nothing more: when woken, when something watched changed, and by a timer.
  * A look takes the lease, lets the engine converge step by step, and records what was seen; every part of it may be cut short and
  * done again. Forward only: delete is the undo.
  */
@@ -79,7 +79,7 @@ export function createReconciler(options: ReconcilerOptions) {
   let closing = false;
 
   /** Asks for a look. A service that is being looked at is looked at once more. */
-  const poke = (id: string): void => {
+  const wake = (id: string): void => {
     if (closing) return;
     queue.add(id);
     pump();
@@ -94,7 +94,7 @@ export function createReconciler(options: ReconcilerOptions) {
         .catch((error: unknown) => {
           log.error({ service: id, err: error }, 'a look ended in an error; it is repeated');
           // Where the records could not be asked, they do not know that anybody wanted it.
-          setTimeout(() => poke(id), RECORDS_AGAIN_MS).unref();
+          setTimeout(() => wake(id), RECORDS_AGAIN_MS).unref();
         })
         .finally(() => {
           looking.delete(id);
@@ -306,7 +306,7 @@ export function createReconciler(options: ReconcilerOptions) {
       const row = await changeService(tx, service, { ...change, ...(giveWay ? givenBack(service, 0) : {}) }, underWay);
       return { settled: false, next: work(id, token, row, underWay), leaves: giveWay };
     };
-    /** Until it is time to look again; null: until it is poked. */
+    /** Until it is time to look again; null: until it is woken. */
     const leave = async (change: ServiceChange, underWay: OperationRow | null, lookAgainMs: number | null): Promise<Recorded> => {
       const row = await changeService(tx, service, { ...change, ...givenBack(service, giveWay ? 0 : lookAgainMs) }, underWay);
       return { settled: verdict.outcome === 'settled', next: work(id, token, row, underWay), leaves: true };
@@ -376,7 +376,7 @@ export function createReconciler(options: ReconcilerOptions) {
 
   const tick = async (): Promise<void> => {
     try {
-      for (const id of await dueServices(store.db, PARALLEL_LOOKS * 4)) poke(id);
+      for (const id of await dueServices(store.db, PARALLEL_LOOKS * 4)) wake(id);
     } catch (error) {
       log.warn({ err: error }, 'could not ask for services that are due; asking again');
     }
@@ -395,7 +395,7 @@ export function createReconciler(options: ReconcilerOptions) {
         if (await engine.runs(id)) continue;
         dead.add(id);
         if (deadBefore.has(id)) await noticeDeath(id);
-        poke(id);
+        wake(id);
       }
     } catch (error) {
       log.warn({ err: error }, 'could not look for services that died; looking again');
@@ -404,7 +404,7 @@ export function createReconciler(options: ReconcilerOptions) {
   };
 
   return {
-    poke,
+    wake,
     /** Whether so many services are looked at that what can wait should. */
     isCrowded: (): boolean => looking.size >= PARALLEL_LOOKS / 2,
     /** Tells of what died while nobody looked, before anybody is told otherwise; then looks at everything and goes on from there. */
@@ -412,7 +412,7 @@ export function createReconciler(options: ReconcilerOptions) {
       await Promise.all((await reachableServices(store.db)).map(noticeDeath));
       await makeAllDue(store.db);
       // What a lost notification asked for, the timer finds.
-      store.listen('howdah_poke', (id) => (id === null ? undefined : poke(id)));
+      store.listen('howdah_service', (id) => (id === null ? undefined : wake(id)));
       void tick();
       void lookForDeaths(new Set());
     },

@@ -1,5 +1,5 @@
 /**
- * Works on the operations that prove backups, one at a time over the whole installation, beside everything else; and asks for those
+ * Works on the operations that verify backups, one at a time over the whole installation, beside everything else; and asks for those
  * that are due. What a crash cut short is begun again.
  */
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -17,10 +17,10 @@ export type VpcsOptions = {
   engine: Engine;
   log: Log;
   /** Asks for a look at a service. */
-  pokeService: (id: string) => void;
+  wakeService: (id: string) => void;
 };
 
-export function createVpcs({ store, engine, log, pokeService }: VpcsOptions) {
+export function createVpcs({ store, engine, log, wakeService }: VpcsOptions) {
   let timer: NodeJS.Timeout | undefined;
   let closing = false;
   let round: Promise<void> = Promise.resolve();
@@ -41,8 +41,8 @@ export function createVpcs({ store, engine, log, pokeService }: VpcsOptions) {
         await noteMade(tx, vpc);
       });
     }
-    for (const id of await refreshAllowedNetworks(db)) pokeService(id);
-    for (const id of await makeServicesDue(db, renewed)) pokeService(id);
+    for (const id of await refreshAllowedNetworks(db)) wakeService(id);
+    for (const id of await makeServicesDue(db, renewed)) wakeService(id);
   };
 
   /** Again and again, until nothing was asked for meanwhile. */

@@ -19,7 +19,7 @@ import {
   type SizeInput,
 } from '@howdah/contract';
 import type { Member } from '../engine/engine.ts';
-import { pokeVpcs, type Store, type Tx } from '../store/database.ts';
+import { notifyVpcs, type Store, type Tx } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, recordOperation, type OperationRow } from '../store/operations.ts';
 import {
@@ -90,7 +90,7 @@ export function createReplicaSetCalls(store: Store, region: Region) {
       };
       const row = await changeService(tx, fresh, change, operation);
       // A peering that begins or ends at this moment does not see it yet.
-      if (row.vpc_id !== null) await pokeVpcs(tx);
+      if (row.vpc_id !== null) await notifyVpcs(tx);
       await makeDue(tx, row.id);
       return { doc: JSON.stringify(replicaSetDocument(row)), operationId: operation.id };
     });

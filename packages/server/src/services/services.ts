@@ -176,7 +176,7 @@ export function createServices(store: Store, region: Region) {
     const askedMs = Date.now();
     const { window } = await region.engine.backups(parentId);
     const [earliestMs, latestMs] = [Date.parse(window.earliest ?? ''), Date.parse(window.latest ?? '')];
-    // A clock that is a little ahead of ours means now, where the window ends now: after a hole there may be more, which a fork would lack.
+    // A clock that is a little ahead of ours means now, where the window ends now: after a gap there may be more, which a fork would lack.
     const skewMs = latestMs >= askedMs ? CLOCK_SKEW_MS : 0;
     if (!(moment.ms >= earliestMs && moment.ms <= latestMs + skewMs)) {
       throw new ApiError(
@@ -345,7 +345,7 @@ export function createServices(store: Store, region: Region) {
     return locked;
   };
 
-  /** Proves the newest backup beside whatever else is done to the service. Asked for again meanwhile it is the same operation. */
+  /** Verifies the newest backup beside whatever else is done to the service. Asked for again meanwhile it is the same operation. */
   const verifyBackup = async (caller: Caller, id: string): Promise<Done> =>
     makeChange(store, caller, async (tx) => {
       const { service } = await lockOwn(tx, caller, id);

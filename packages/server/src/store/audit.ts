@@ -21,7 +21,7 @@ export type AuditRecords = {
     /** Of a read replica set: whom it follows. */
     parentId: string | null;
     /** Whether nothing that makes it has succeeded yet: there may be nothing of it. */
-    unborn: boolean;
+    provisioning: boolean;
   }[];
   vpcs: WantedVpc[];
   /** Services whose backup is being verified. */
@@ -42,7 +42,7 @@ export async function readAuditRecords(connection: ClientConfig): Promise<AuditR
               project_id is not null and status <> 'READY' and not exists (
                 select from operations o
                 where o.service_id = s.id and o.status = 'succeeded' and o.kind in ('create', 'fork', 'start', 'resize', 'restore', 'repair')
-              ) as unborn
+              ) as provisioning
        from services s`,
     );
     const vpcs = await client.query<WantedVpc>(WANTED_VPCS);

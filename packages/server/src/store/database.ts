@@ -228,7 +228,7 @@ export type Store = {
 };
 
 /** What is told to every control plane: a service that wants a look (its id), VPCs that changed, new events (of a project), a key that changed (its public half). */
-const CHANNELS = ['howdah_poke', 'howdah_vpcs', 'howdah_event', 'howdah_key'] as const;
+const CHANNELS = ['howdah_service', 'howdah_vpcs', 'howdah_event', 'howdah_key'] as const;
 export type Channel = (typeof CHANNELS)[number];
 export type OnNotification = (payload: string | null) => void;
 
@@ -364,15 +364,15 @@ export async function commitWithoutFlush(tx: Tx): Promise<void> {
 }
 
 /** Asks for a look at a service, when the transaction commits. A hint: a lost one is made up for by the timer. */
-export async function poke(tx: Db, id: string): Promise<void> {
+export async function notifyService(tx: Db, id: string): Promise<void> {
   await askForLook(id).execute(tx);
 }
 
-/** The statement of {@link poke}. */
-export const askForLook = (id: string): RawBuilder<unknown> => sql`select pg_notify('howdah_poke', ${id})`;
+/** The statement of {@link notifyService}. */
+export const askForLook = (id: string): RawBuilder<unknown> => sql`select pg_notify('howdah_service', ${id})`;
 
 /** Asks for a look at the VPCs, when the transaction commits. A hint, too. */
-export async function pokeVpcs(tx: Db): Promise<void> {
+export async function notifyVpcs(tx: Db): Promise<void> {
   await sql`notify howdah_vpcs`.execute(tx);
 }
 

@@ -86,7 +86,7 @@ export async function releaseService(db: Db, id: string, token: string, lookAgai
  * The change that gives the lease back, of a service that the transaction holds locked. Somebody may have asked for a look in the
  * meantime: the earlier of the two counts.
  *
- * @param lookAgainMs when to look again; null: when poked
+ * @param lookAgainMs when to look again; null: when woken
  */
 export function givenBack({ due_at: dueAt }: ServiceRow, lookAgainMs: number | null): ServiceChange {
   const again = lookAgainMs === null ? null : new Date(Date.now() + lookAgainMs);

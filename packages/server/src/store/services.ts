@@ -21,7 +21,7 @@ import {
 import { sql, type Selectable } from 'kysely';
 import type { Pool } from 'pg';
 import type { HighAvailability, Origin, ServiceSpec, ServiceVpc } from '../engine/engine.ts';
-import { poke, type Db, type Tables, type Tx } from './database.ts';
+import { notifyService, type Db, type Tables, type Tx } from './database.ts';
 import { beginOperation, HOWDAH, type OperationRow } from './operations.ts';
 import { newId } from '../ids.ts';
 import { coalesced } from './read.ts';
@@ -369,7 +369,7 @@ async function takeSetsAlong(tx: Tx, parent: ServiceRow): Promise<void> {
       const begun = kind === null ? operation : await beginOperation(tx, set, kind, HOWDAH, operation);
       await changeService(tx, set, { ...change, power, deleted_at: parent.deleted_at }, begun);
     }
-    await poke(tx, id);
+    await notifyService(tx, id);
   }
 }
 
@@ -393,7 +393,7 @@ export async function removeSets(tx: Tx, parentId: string): Promise<void> {
     if (locked === null || locked.service.deleting) continue;
     const begun = await beginOperation(tx, locked.service, 'delete', HOWDAH, locked.operation);
     await changeService(tx, locked.service, { deleting: true, attempt: 0, due_at: new Date() }, begun);
-    await poke(tx, id);
+    await notifyService(tx, id);
   }
 }
 
@@ -646,7 +646,7 @@ export async function deleteService(tx: Tx, { id, parent_id: parentId }: Service
 export async function purgeDeleted(tx: Tx, service: ServiceRow, reason: 'requested' | 'disk full'): Promise<void> {
   const facts = JSON.stringify({ service_id: service.id, name: service.name, reason });
   await changeService(tx, service, { project_id: null, attempt: 0, due_at: new Date() }, null);
-  await poke(tx, service.id);
+  await notifyService(tx, service.id);
   await sql`select emit_event(${service.project_id}, 'service.purged', ${facts}::json)`.execute(tx);
 }
 

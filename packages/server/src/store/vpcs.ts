@@ -8,7 +8,7 @@ import type { Peering, Vpc } from '@howdah/contract';
 import { sql, type Selectable } from 'kysely';
 import { addressAt, hostOf, nextHost, trustedCidr } from '../cidr.ts';
 import type { VpcSpec } from '../engine/engine.ts';
-import { pokeVpcs, type Db, type Tables, type Tx } from './database.ts';
+import { notifyVpcs, type Db, type Tables, type Tx } from './database.ts';
 
 export type VpcRow = Selectable<Tables['vpcs']>;
 export type PeeringRow = Selectable<Tables['peerings']>;
@@ -58,7 +58,7 @@ export async function insertVpc(tx: Tx, vpc: { projectId: string; region: string
     .values({ project_id: vpc.projectId, region_code: vpc.region, name: vpc.name, cidr: vpc.cidr })
     .returningAll()
     .executeTakeFirstOrThrow();
-  await pokeVpcs(tx);
+  await notifyVpcs(tx);
   return row;
 }
 
@@ -87,7 +87,7 @@ export async function changeVpcs(tx: Tx, ids: readonly string[], more: { deletin
     .set(({ eb }) => ({ wanted: eb('wanted', '+', 1), ...more }))
     .where('id', 'in', [...ids])
     .execute();
-  await pokeVpcs(tx);
+  await notifyVpcs(tx);
 }
 
 /** Services that are in a VPC; deleted ones that can be restored among them. Read replica sets are where their service is. */

@@ -243,7 +243,7 @@ function Snapshots({ backups }: { backups: BackupsDocument }) {
                 <span className={classes.hint}> · {kind}</span>
               </span>
               <span className={classes.hint}>
-                {verification === undefined ? '' : verification.succeeded ? 'proved · ' : 'did not prove itself · '}
+                {verification === undefined ? '' : verification.succeeded ? 'verified · ' : 'did not verify itself · '}
                 {storage === 0 ? '< 1 MB' : bytes(storage * 1e6)}
               </span>
             </li>
@@ -306,7 +306,7 @@ function Proof({ service, backups }: { service: Service; backups: BackupsDocumen
         loading={verify.pending}
         onClick={() => verify.run()}
       >
-        Prove it now
+        Verify it now
       </ActionButton>
     </Card>
   );

@@ -169,7 +169,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     {
       schema: {
         operationId: 'verifyBackup',
-        summary: 'Prove the newest backup by restoring it',
+        summary: 'Verify the newest backup by restoring it',
         description:
           'Beside the service, which goes on, and beside other operations on it. Asked for again while it is under way, the same operation is named.',
         tags: ['backups'],

@@ -4,7 +4,7 @@ import pLimit from 'p-limit';
 import { ADMIN_ROLE, type Size } from '@howdah/contract';
 import type { CertificateIssuer } from '../../tls.ts';
 import type { Origin, ServiceSpec } from '../engine.ts';
-import { forgetRecovery, forkData, noteBirth, NotYet, recoverOn } from './backups.ts';
+import { forgetRecovery, forkData, recordInitialSnapshot, NotYet, recoverOn } from './backups.ts';
 import { assertSpaceFor, cloneTree, discard, removeTree } from './clone.ts';
 import type { Step } from './decide.ts';
 import type { ConfigFiles } from './files.ts';
@@ -16,7 +16,7 @@ import { instancePaths, memberKey, type InstancePaths } from './layout.ts';
 import { enforceLimits, liftWriteLimit } from './limits.ts';
 import type { Machine, Owner } from './machine.ts';
 import { currentBoot, readMarker, writeMarker, type Marker } from './marker.ts';
-import type { Beats, Monitor } from './monitor.ts';
+import type { Heartbeat, Monitor } from './monitor.ts';
 import { assertPlace } from './networks.ts';
 import { mkdir, rename, rm } from './root-files.ts';
 import { endSessions } from './disallowed-sessions.ts';
@@ -34,7 +34,7 @@ import {
   type StopMode,
 } from './server.ts';
 import { reread } from './reread.ts';
-import type { Stock } from './stock.ts';
+import type { Precloned } from './precloned.ts';
 import { extensionsOf, type Templates } from './templates.ts';
 import { newOwner, ownService } from './own.ts';
 import { isFile } from './service-files.ts';
@@ -60,7 +60,7 @@ export type Found = {
   paths: InstancePaths;
   listen: { address: string; port: number };
   listener: Listener;
-  beats: Beats;
+  heartbeat: Heartbeat;
   marker: Marker | null;
   server: Server | null;
   installation: Installation | null;
@@ -68,31 +68,31 @@ export type Found = {
   files: ConfigFiles | null;
   /** Those of a server that runs as another user, for one that is about to get it. */
   filesAs: ((owner: Owner | null) => ConfigFiles) | null;
-  /** Those from its birth on; others than now only of a fork that is not born. */
-  filesOfBorn: ConfigFiles | null;
+  /** Those from its birth on; others than now only of a fork that is not provisioned. */
+  filesOnceProvisioned: ConfigFiles | null;
   /** Of the service's pooler, if this is the server that it stands before. */
   pooler: PoolerPlan | null;
 };
 
-/** What the hands of the engine work with. */
+/** What the executor of the engine work with. */
 export type Tools = {
   machine: Machine;
   templates: Templates;
-  stock: Stock;
+  precloned: Precloned;
   monitor: Monitor;
   issuer: CertificateIssuer;
   poolers: Poolers;
 };
 
-/** The hands of the engine. */
-export function createHands({ machine, templates, stock, monitor, issuer, poolers }: Tools) {
+/** The executor of the engine. */
+export function createExecutor({ machine, templates, precloned, monitor, issuer, poolers }: Tools) {
   /** Servers that are being held to their size, and those where that did not work: the next look sees to them. */
   const limiting = new Map<string, Promise<void>>();
   const unlimited = new Set<string>();
   const inTurn = pLimit(FORKS_AT_A_TIME);
   let copies = 0;
   const flush = flushOf(machine.layout.services);
-  /** Flushes of instances that are not born, by their root; one that another control plane made has none. */
+  /** Flushes of instances that are not provisioned, by their root; one that another control plane made has none. */
   const flushing = new Map<string, Promise<void>>();
 
   const inTurnUnless = async <T>(atOnce: boolean, work: () => Promise<T>): Promise<T> => (atOnce ? work() : inTurn(work));
@@ -131,9 +131,9 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
         await configure(found);
         return 'settings follow from the size';
       case 'start':
-        return inTurnUnless(spec.origin === null || marker?.born === true, () => start(spec, found));
+        return inTurnUnless(spec.origin === null || marker?.provisioned === true, () => start(spec, found));
       case 'connect':
-        await monitor.connect(key, paths, found.listen.port, found.beats);
+        await monitor.connect(key, paths, found.listen.port, found.heartbeat);
         await rereadFiles(key);
         if (server !== null) await enforceLimits(machine.limits, key, spec.size, server.postmaster.pid);
         return 'over the Unix socket';
@@ -159,7 +159,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
         await writeMarker(paths, {
           id: spec.id,
           installation: marker?.installation ?? installation.name,
-          born: true,
+          provisioned: true,
           parent: null,
           madeIn: marker?.madeIn ?? '',
           uid: marker?.uid ?? null,
@@ -185,10 +185,10 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     }
   };
 
-  /** Opens the listener of a fork that was just born. Where this is cut short, its files are seen to differ, or are read again at the next connect. */
-  const letIn = async ({ key, paths, server, filesOfBorn }: Found): Promise<void> => {
-    if (server === null || filesOfBorn === null) return;
-    await writeConfig(ownerOf(machine, paths), paths, filesOfBorn);
+  /** Opens the listener of a fork that was just provisioned. Where this is cut short, its files are seen to differ, or are read again at the next connect. */
+  const letIn = async ({ key, paths, server, filesOnceProvisioned }: Found): Promise<void> => {
+    if (server === null || filesOnceProvisioned === null) return;
+    await writeConfig(ownerOf(machine, paths), paths, filesOnceProvisioned);
     await reread(monitor, key, server);
   };
 
@@ -214,13 +214,13 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     await assertSpaceFor(machine.cloneMethod === 'copy' ? CLONE_BYTES : CLONE_BYTES / 8, machine.layout.services);
     const begun = Date.now();
     let way = 'from a clone made ahead';
-    const ahead = stock.take(template);
+    const ahead = precloned.take(template);
     await make(spec, paths, installation, filesAs, listener, ahead?.owner ?? null, async (unfinished, owner) => {
       if (ahead === null || !(await ahead.moveTo(unfinished.data))) {
         way = `by ${machine.cloneMethod}`;
         await cloneTree(template.data, unfinished.data, machine.cloneMethod, owner);
       }
-      await noteBirth(unfinished, template.name, await writeSystemIdentifier(unfinished.data));
+      await recordInitialSnapshot(unfinished, template.name, await writeSystemIdentifier(unfinished.data));
     });
     beginFlush(paths);
     return `PostgreSQL ${installation.version} ${way} in ${Date.now() - begun} ms`;
@@ -289,7 +289,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
           writeMarker(unfinished, {
             id: spec.id,
             installation: installation.name,
-            born: false,
+            provisioned: false,
             parent: spec.origin?.parent ?? null,
             madeIn,
             uid: owner?.name === SERVICE_USER ? owner.uid : null,
@@ -314,27 +314,27 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
   };
 
   const start = async (spec: ServiceSpec, found: Found): Promise<string> => {
-    const { key, paths, listener, beats, marker, installation, pooler } = found;
+    const { key, paths, listener, heartbeat, marker, installation, pooler } = found;
     const owner = ownerOf(machine, paths);
     if (installation === null) throw new Error(missingFor(machine.installations.usable, spec.addons));
     const { address, port } = found.listen;
-    const born = marker?.born === true;
+    const provisioned = marker?.provisioned === true;
     // Clients of its pooler wait for as long as it takes.
     if (pooler !== null) await poolers.hold(machine.layout.service(spec.id));
     await assertPlace(listener, machine.networks);
     await assertPortIsFree(listener, address, port);
-    if (spec.origin !== null && spec.origin.targetTime !== null && !born) {
+    if (spec.origin !== null && spec.origin.targetTime !== null && !provisioned) {
       const { origin } = spec;
       await recoverOn(machine, owner, paths, parentOf(origin), spec.origin.targetTime, await whyItEnded(paths, 0), () => writeMark(origin));
     }
-    if (marker !== null && !born) {
+    if (marker !== null && !provisioned) {
       // One that was not shut down flushes all of its files itself before it recovers.
       if (!(await wasShutDown(paths.data))) flushing.set(paths.root, Promise.resolve());
       else if (!flushing.has(paths.root)) beginFlush(paths);
     }
     // For whoever asks why it has to be started. One that follows may be as its primary was when it was cloned.
     const follows = isFile(join(paths.data, 'standby.signal'));
-    const died = born && !follows && !(await wasShutDown(paths.data).catch(() => true));
+    const died = provisioned && !follows && !(await wasShutDown(paths.data).catch(() => true));
     const why = died ? 'it had ended without being shut down; ' : '';
     const begun = Date.now();
     await launch(machine, owner, paths, installation.bin, spec.size, listener, othersOf(spec));
@@ -344,8 +344,8 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
     const server = await findServer(paths);
     if (server !== null) limit(key, spec.size, server);
     // Members and nodes are not let in before they are watched; neither is one that has no password yet.
-    if (born && spec.ha === null && spec.set === null) monitor.connectSoon(key, paths, port, beats);
-    else await monitor.connect(key, paths, port, beats);
+    if (provisioned && spec.ha === null && spec.set === null) monitor.connectSoon(key, paths, port, heartbeat);
+    else await monitor.connect(key, paths, port, heartbeat);
     return `${why}accepting connections after ${Date.now() - begun} ms`;
   };
 
@@ -429,7 +429,7 @@ export function createHands({ machine, templates, stock, monitor, issuer, pooler
   };
 }
 
-export type Hands = ReturnType<typeof createHands>;
+export type Executor = ReturnType<typeof createExecutor>;
 
 /** Waits for all, whatever becomes of each, so that none still writes when what was made is taken away. @throws the first error */
 async function allDone(tasks: readonly Promise<void>[]): Promise<void> {

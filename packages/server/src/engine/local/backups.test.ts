@@ -7,16 +7,16 @@ import { instancePaths, type InstancePaths } from './layout.ts';
 import { commitAt, walFile } from './wal.testing.ts';
 
 /** A snapshot that leads to now, or to where a file is missing. */
-const from = (takenMs: number, latestMs: number, hole: string | null = null): Interval => ({ takenMs, latestMs, hole });
+const from = (takenMs: number, latestMs: number, gap: string | null = null): Interval => ({ takenMs, latestMs, gap });
 
 describe('what can be reached', () => {
   test.each([
     ['of nothing, nothing', [], null, null, []],
     ['from one snapshot, up to now', [from(10, 90)], 10, 90, []],
-    ['from one before a hole, up to it', [from(10, 40, 'A')], 10, 40, []],
-    ['from many without a hole, everything', [from(50, 90), from(30, 90), from(10, 90)], 10, 90, []],
-    ['before a hole, and from the next snapshot on', [from(50, 90), from(10, 40, 'A')], 10, 90, [[40, 50]]],
-    ['up to the hole by more than one snapshot', [from(50, 90), from(30, 40, 'A'), from(10, 40, 'A')], 10, 90, [[40, 50]]],
+    ['from one before a gap, up to it', [from(10, 40, 'A')], 10, 40, []],
+    ['from many without a gap, everything', [from(50, 90), from(30, 90), from(10, 90)], 10, 90, []],
+    ['before a gap, and from the next snapshot on', [from(50, 90), from(10, 40, 'A')], 10, 90, [[40, 50]]],
+    ['up to the gap by more than one snapshot', [from(50, 90), from(30, 40, 'A'), from(10, 40, 'A')], 10, 90, [[40, 50]]],
     [
       'with a snapshot in the midst of what is lost',
       [from(50, 90), from(45, 45, 'A'), from(10, 40, 'A')],
@@ -28,7 +28,7 @@ describe('what can be reached', () => {
       ],
     ],
     [
-      'across two holes',
+      'across two gaps',
       [from(70, 90), from(50, 60, 'B'), from(10, 40, 'A')],
       10,
       90,
@@ -37,7 +37,7 @@ describe('what can be reached', () => {
         [60, 70],
       ],
     ],
-    ['up to a hole after the newest', [from(50, 60, 'B'), from(10, 40, 'A')], 10, 60, [[40, 50]]],
+    ['up to a gap after the newest', [from(50, 60, 'B'), from(10, 40, 'A')], 10, 60, [[40, 50]]],
     ['up to the very moment of the next snapshot', [from(50, 90), from(10, 50, 'A')], 10, 90, []],
     ['past the next snapshot', [from(50, 90), from(10, 55, 'A')], 10, 90, []],
     // The base of a moment is the newest snapshot before it: what an older one is said to reach is no help.
@@ -48,7 +48,7 @@ describe('what can be reached', () => {
     expect({ ...found, gaps: found.gaps.map(({ afterMs, beforeMs }) => [afterMs, beforeMs]) }).toEqual({ earliestMs, latestMs, gaps });
   });
 
-  test('is said of each hole, of the newest first, and of many holes how many there are', () => {
+  test('is said of each gap, of the newest first, and of many gaps how many there are', () => {
     const at = (ms: number): string => new Date(ms).toISOString();
     expect(missingWal([])).toBeNull();
     expect(missingWal([from(50, 90), from(10, 90)])).toBeNull();
@@ -98,11 +98,11 @@ describe('how far a snapshot leads', () => {
     await writeFile(join(paths.archive, wal(2)), walFile([commitAt(new Date(lastMs).toISOString())]));
     for (const number of [6, 7, 8]) await writeFile(join(paths.data, 'pg_wal', wal(number)), '');
     const alone = await Promise.all(taken.map((each) => reach(paths, each)));
-    expect(alone.map(({ hole, files }) => ({ hole, files }))).toEqual([
-      { hole: wal(3), files: 3 },
-      { hole: wal(3), files: 1 },
-      { hole: null, files: 5 },
-      { hole: null, files: 3 },
+    expect(alone.map(({ gap, files }) => ({ gap, files }))).toEqual([
+      { gap: wal(3), files: 3 },
+      { gap: wal(3), files: 1 },
+      { gap: null, files: 5 },
+      { gap: null, files: 3 },
     ]);
     const { window } = await describeBackups(paths, { windowMs: 86_400_000, snapshotEveryMs: 1, verifyEveryMs: 1 }, null);
     const at = (ms = 0): string => new Date(ms).toISOString();
@@ -114,14 +114,14 @@ describe('how far a snapshot leads', () => {
     });
   });
 
-  test('up to the last commit before a hole, in whichever file that is', async () => {
+  test('up to the last commit before a gap, in whichever file that is', async () => {
     const hourAgo = Date.now() - 3_600_000;
     const alone = await snapshot('s0', hourAgo, 0);
     const commit = commitAt(new Date(hourAgo + 5).toISOString());
     for (const [number, records] of [[commit, commit], [commit], [], []].entries())
       await writeFile(join(paths.archive, wal(number)), walFile(records));
     await writeFile(join(paths.archive, wal(5)), walFile([commitAt(new Date().toISOString())]));
-    expect(await reach(paths, alone)).toEqual({ hole: wal(4), latestMs: hourAgo + 5, files: 4 });
+    expect(await reach(paths, alone)).toEqual({ gap: wal(4), latestMs: hourAgo + 5, files: 4 });
   });
 
   test('the window has a gap where a file that a snapshot begins with is missing', async () => {

@@ -45,7 +45,7 @@ export class NotYet extends Error {}
 /** What is known of a snapshot; it stands beside its data. */
 export type Snapshot = {
   id: string;
-  kind: 'birth' | 'scheduled';
+  kind: 'initial' | 'scheduled';
   /** Its state is that of this moment, in ms since the epoch; it can be rolled forward from here. */
   takenMs: number;
   /** The first WAL file that rolling forward needs. */
@@ -89,14 +89,14 @@ const OF_THE_SERVER_AND_WAL: Exclusions = { ...OF_THE_SERVER, contentsOf: [...OF
  *
  * @param unfinished the instance being made
  */
-export async function noteBirth(unfinished: InstancePaths, template: string, systemIdentifier: bigint): Promise<void> {
+export async function recordInitialSnapshot(unfinished: InstancePaths, template: string, systemIdentifier: bigint): Promise<void> {
   const wal = (await listEntries(join(unfinished.data, 'pg_wal'))).filter(isWalFile).toSorted();
   const takenMs = Date.now();
   const id = snapshotId(takenMs);
   await mkdir(join(unfinished.snapshots, id), { mode: 0o710 });
   await writeSnapshot(unfinished, {
     id,
-    kind: 'birth',
+    kind: 'initial',
     takenMs,
     firstWal: wal[0] ?? '',
     walPosition: '',
@@ -114,7 +114,7 @@ export async function takeSnapshot(machine: Machine, owner: Owner | null, paths:
   await mkdir(unfinished, { mode: 0o710 });
   if (owner !== null) await chown(unfinished, 0, owner.gid);
   try {
-    // Begun again from a checkpoint, it needs nothing of the archive from before: there may be a hole in it.
+    // Begun again from a checkpoint, it needs nothing of the archive from before: there may be a gap in it.
     const taken = await cloneRunning(machine, owner, paths, join(unfinished, 'data'), true);
     const snapshot: Snapshot = {
       id,
@@ -253,7 +253,7 @@ async function assertSpace(machine: Machine, paths: InstancePaths): Promise<void
  * Makes the data directory of a fork. What it starts with recovers by itself; for a point in time, from the parent's archive.
  *
  * @returns a line for the operation
- * @throws Error when the parent has nothing that the fork could begin with, or its archive has a hole before the point in time
+ * @throws Error when the parent has nothing that the fork could begin with, or its archive has a gap before the point in time
  */
 export async function forkData(
   machine: Machine,
@@ -277,9 +277,9 @@ export async function forkData(
   if (base === undefined) throw new Error(`no snapshot of ${parent.root} is older than ${targetTime}`);
   // Recovery stops before the first commit after the point in time: there has to be one.
   await writeMark();
-  const { hole, latestMs } = await reach(parent, base);
-  if (hole !== null && latestMs < Date.parse(targetTime)) {
-    throw new Error(`WAL file ${hole} is missing from the archive: nothing after ${new Date(latestMs).toISOString()} can be reached`);
+  const { gap, latestMs } = await reach(parent, base);
+  if (gap !== null && latestMs < Date.parse(targetTime)) {
+    throw new Error(`WAL file ${gap} is missing from the archive: nothing after ${new Date(latestMs).toISOString()} can be reached`);
   }
   await materialise(machine, owner, parent, base, target);
   await copyWalFrom(machine, owner, parent, base.firstWal, target);
@@ -436,7 +436,7 @@ const ENDED_EARLY = 'recovery ended before configured recovery target was reache
 
 /**
  * Called before a fork goes on with its recovery to a point in time. Where that ended because its parent had written nothing after the
- * point (it was paused then), or nothing that is left (the archive has a hole after it), all there was belongs to the fork, and nothing that
+ * point (it was paused then), or nothing that is left (the archive has a gap after it), all there was belongs to the fork, and nothing that
  * the parent has written since. Where there is more, some of it could not be read at that moment: it is tried again, from whichever member is the parent's primary now.
  *
  * @param writeMark has the parent commit something, if it runs: recovery has to have a commit to stop at
@@ -456,7 +456,7 @@ export async function recoverOn(
   const end = /redo done at ([0-9A-F]+\/[0-9A-F]+)/.exec(entry?.message ?? '')?.[1];
   const all =
     end !== undefined &&
-    ((await isBeforeHole(parent, targetTime, parseLsn(end))) ||
+    ((await isBeforeGap(parent, targetTime, parseLsn(end))) ||
       // One that runs writes more in a moment.
       ((await findServer(parent)) === null && (await isLastRecord(parent, parseLsn(end)))));
   if (!all) {
@@ -469,12 +469,12 @@ export async function recoverOn(
   await writeOwned(owner, join(paths.data, 'postgresql.auto.conf'), conf);
 }
 
-/** Whether a point in time is before a hole in the archive, and a record of the log in the last file before it. */
-async function isBeforeHole(parent: InstancePaths, targetTime: string, begin: bigint): Promise<boolean> {
+/** Whether a point in time is before a gap in the archive, and a record of the log in the last file before it. */
+async function isBeforeGap(parent: InstancePaths, targetTime: string, begin: bigint): Promise<boolean> {
   const base = (await listSnapshots(parent)).find(({ takenMs }) => takenMs <= Date.parse(targetTime));
-  const { hole, latestMs } = base === undefined ? { hole: null, latestMs: 0 } : await reach(parent, base);
+  const { gap, latestMs } = base === undefined ? { gap: null, latestMs: 0 } : await reach(parent, base);
   // On whichever timeline.
-  return hole !== null && Date.parse(targetTime) <= latestMs && nextWalFile(walFileName(0, begin)).slice(8) === hole.slice(8);
+  return gap !== null && Date.parse(targetTime) <= latestMs && nextWalFile(walFileName(0, begin)).slice(8) === gap.slice(8);
 }
 
 /** Whether a server has written nothing after the record of its log that begins here. */
@@ -540,14 +540,14 @@ async function archiveBytes(paths: InstancePaths): Promise<number> {
   });
 }
 
-/** What became of the last attempt to prove any of these snapshots; null: nobody has tried. */
+/** What became of the last attempt to verify any of these snapshots; null: nobody has tried. */
 export function lastVerification(snapshots: readonly KeptSnapshot[]): Verification | null {
   const made = snapshots.flatMap(({ verification }) => (verification === null ? [] : [verification]));
   return made.toSorted((a, b) => Date.parse(b.at) - Date.parse(a.at))[0] ?? null;
 }
 
 /** How far a snapshot can be rolled forward: over so many WAL files, to now, or to where one is missing. */
-export type Reach = { hole: string | null; latestMs: number; files: number };
+export type Reach = { gap: string | null; latestMs: number; files: number };
 
 export async function reach(paths: InstancePaths, snapshot: Snapshot): Promise<Reach> {
   return (await lookAtWal(paths))(snapshot);
@@ -583,23 +583,23 @@ async function lookAtWal(paths: InstancePaths): Promise<(snapshot: Snapshot) => 
   const newest = [...archived, ...inPlace].toSorted().at(-1);
   const history = await timelineHistory(paths, newest ?? '');
   /** From a file on: which is the first that is missing, and how many there are before it. */
-  type Run = { hole: string | null; files: number };
+  type Run = { gap: string | null; files: number };
   const known = new Map<string, Run>();
   const runFrom = (first: string): Run => {
     let files = 0;
     for (let wal = first; wal <= (newest ?? first); wal = followingWalFile(wal, history), files++) {
       const rest = known.get(wal);
-      if (rest !== undefined) return { hole: rest.hole, files: files + rest.files };
-      // The file in place that is being written may be followed by recycled ones; a gap before an archived one is a hole.
-      if (!archived.has(wal) && !inPlace.has(wal)) return { hole: wal, files };
+      if (rest !== undefined) return { gap: rest.gap, files: files + rest.files };
+      // The file in place that is being written may be followed by recycled ones; a gap before an archived one is a gap.
+      if (!archived.has(wal) && !inPlace.has(wal)) return { gap: wal, files };
     }
-    return { hole: null, files };
+    return { gap: null, files };
   };
   const pathOf = (wal: string): string => join(archived.has(wal) ? paths.archive : join(paths.data, 'pg_wal'), wal);
-  /** When the last commit was made before a hole: whoever asks for a later moment may ask for what is lost. Null: there is none from that file on. */
-  const lastCommitBefore = async (hole: string, first: string): Promise<number | null> => {
+  /** When the last commit was made before a gap: whoever asks for a later moment may ask for what is lost. Null: there is none from that file on. */
+  const lastCommitBefore = async (gap: string, first: string): Promise<number | null> => {
     const files: string[] = [];
-    for (let wal = first; wal < hole; wal = followingWalFile(wal, history)) files.push(wal);
+    for (let wal = first; wal < gap; wal = followingWalFile(wal, history)) files.push(wal);
     for (const wal of files.toReversed()) {
       const ms = await lastCommitIn(pathOf(wal));
       if (ms !== null) return ms;
@@ -613,16 +613,16 @@ async function lookAtWal(paths: InstancePaths): Promise<(snapshot: Snapshot) => 
     const first = onItsTimeline(firstWal, history);
     const run = runFrom(first);
     known.set(first, run);
-    const { hole, files } = run;
-    const latestMs = hole === null ? await (endMs ??= lastWrittenMs()) : ((await lastCommitBefore(hole, first)) ?? takenMs);
-    return { hole, latestMs: Math.max(takenMs, latestMs), files };
+    const { gap, files } = run;
+    const latestMs = gap === null ? await (endMs ??= lastWrittenMs()) : ((await lastCommitBefore(gap, first)) ?? takenMs);
+    return { gap, latestMs: Math.max(takenMs, latestMs), files };
   };
 }
 
 /** A snapshot's moment, and how far it can be rolled forward from there. */
-export type Interval = Pick<Reach, 'hole' | 'latestMs'> & { takenMs: number };
+export type Interval = Pick<Reach, 'gap' | 'latestMs'> & { takenMs: number };
 /** A time of which nothing can be reached, for want of a WAL file. */
-type Gap = { afterMs: number; beforeMs: number; hole: string };
+type Gap = { afterMs: number; beforeMs: number; gap: string };
 
 /**
  * What can be reached from snapshots. A moment is reached from the newest snapshot before it, or from none: an older one lacks what that
@@ -632,9 +632,9 @@ type Gap = { afterMs: number; beforeMs: number; hole: string };
  * @returns gaps in the order of time; nulls where there is no snapshot
  */
 export function reachable(intervals: readonly Interval[]): { earliestMs: number | null; latestMs: number | null; gaps: Gap[] } {
-  const gaps = intervals.flatMap(({ hole, latestMs }, index) => {
+  const gaps = intervals.flatMap(({ gap, latestMs }, index) => {
     const beforeMs = intervals[index - 1]?.takenMs ?? latestMs;
-    return hole === null || latestMs >= beforeMs ? [] : [{ afterMs: latestMs, beforeMs, hole }];
+    return gap === null || latestMs >= beforeMs ? [] : [{ afterMs: latestMs, beforeMs, gap }];
   });
   return { earliestMs: intervals.at(-1)?.takenMs ?? null, latestMs: intervals[0]?.latestMs ?? null, gaps: gaps.toReversed() };
 }
@@ -668,21 +668,21 @@ const said = (error: unknown): string => (error instanceof Error ? error.message
 
 /** What cannot be reached for want of WAL files; null: everything can. @param intervals newest first */
 export function missingWal(intervals: readonly Interval[]): string | null {
-  const missing = (hole: string, what: string) => `WAL file ${hole} is missing from the archive: ${what}`;
+  const missing = (gap: string, what: string) => `WAL file ${gap} is missing from the archive: ${what}`;
   const [newest] = intervals;
   const all = [
-    ...(newest === undefined || newest.hole === null
+    ...(newest === undefined || newest.gap === null
       ? []
-      : [missing(newest.hole, `nothing after ${iso(newest.latestMs)} can be reached from the snapshots before it`)]),
+      : [missing(newest.gap, `nothing after ${iso(newest.latestMs)} can be reached from the snapshots before it`)]),
     ...reachable(intervals)
       .gaps.toReversed()
-      .map(({ hole, afterMs, beforeMs }) => missing(hole, `nothing between ${iso(afterMs)} and ${iso(beforeMs)} can be reached`)),
+      .map(({ gap, afterMs, beforeMs }) => missing(gap, `nothing between ${iso(afterMs)} and ${iso(beforeMs)} can be reached`)),
   ];
   const said = all.slice(0, GAPS_SAID);
   if (all.length > said.length) said.push(`${all.length - said.length} more gaps stand in the window of its backups`);
   if (said.length > 0) return said.join('; ');
-  const hole = intervals.find((interval) => interval.hole !== null)?.hole;
-  return hole === undefined || hole === null ? null : missing(hole, 'the snapshots before it lead only to the next one');
+  const gap = intervals.find((interval) => interval.gap !== null)?.gap;
+  return gap === undefined || gap === null ? null : missing(gap, 'the snapshots before it lead only to the next one');
 }
 
 /** Of more than these it is only said how many there are. */
@@ -811,7 +811,8 @@ async function readSnapshot(paths: InstancePaths, id: string): Promise<KeptSnaps
   const textOrNull = (name: string): string | null => (typeof member(name) === 'string' ? String(member(name)) : null);
   return {
     id,
-    kind: member('kind') === 'birth' ? 'birth' : 'scheduled',
+    // Older releases wrote `birth`.
+    kind: member('kind') === 'scheduled' ? 'scheduled' : 'initial',
     takenMs: Number(member('takenMs')),
     firstWal: textOrNull('firstWal') ?? '',
     walPosition: textOrNull('walPosition') ?? '',

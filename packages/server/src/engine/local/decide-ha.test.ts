@@ -49,7 +49,7 @@ function seen(primary: Partial<MemberSeen> = {}, standby: Partial<MemberSeen> = 
   return {
     primary: {
       directory: 'ours',
-      born: true,
+      provisioned: true,
       templateReady: true,
       server: first.server === null ? null : { phase: first.server.phase, sizeCurrent: true, placed: true },
       silentMs: null,

@@ -129,9 +129,9 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
   // Its members follow each other by sockets that are their user's alone: they change it together.
   if (!first.owned) return { kind: 'own' };
 
-  const impostor = others.find(({ data, server }) => data === 'primary' && server !== null);
-  if (impostor !== undefined) return { kind: 'fence', n: impostor.n };
-  if (first.born && primary.data === 'absent')
+  const secondWriter = others.find(({ data, server }) => data === 'primary' && server !== null);
+  if (secondWriter !== undefined) return { kind: 'fence', n: secondWriter.n };
+  if (first.provisioned && primary.data === 'absent')
     return on(primary.n, { kind: 'refuse', why: `the data of member ${primary.n}, its primary, is gone; bring it back` });
   // Who could take over has to be heard first: after a start of the control plane.
   const unheard = others.find((member) => member.data === 'standby' && member.server?.phase === 'ready' && !member.connected);

@@ -88,7 +88,7 @@ test.each<[string, ServiceSpec, SetSeen, object]>([
   [
     'nor is one that has to be recreated and does not run left alone',
     spec(),
-    seen({ ...DEAD, broken: 'torn' }, {}, { primaryReady: false }),
+    seen({ ...DEAD, broken: 'incomplete' }, {}, { primaryReady: false }),
     { step: { kind: 'wait' } },
   ],
   [

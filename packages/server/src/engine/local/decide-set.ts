@@ -121,8 +121,8 @@ export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
     return nothing({ kind: 'wait', why: `node ${late.n} is catching up with the primary`, waitMs: WAIT_MS });
   const own = spec.pooler === null ? null : decidePooler(seen.pooler);
   if (own !== null && own.kind !== 'settled') {
-    const furnishes = own.kind === 'startPooler';
-    return furnishes && !seen.primaryReady
+    const createsRole = own.kind === 'startPooler';
+    return createsRole && !seen.primaryReady
       ? nothing({ kind: 'wait', why: 'its pooler waits for the primary', waitMs: 4 * WAIT_MS })
       : { kind: 'pooler', step: own };
   }

@@ -28,7 +28,7 @@ const FORK = spec({ origin: ORIGIN });
 /** A service as it is when all is well. */
 const WELL: Observation = {
   directory: 'ours',
-  born: true,
+  provisioned: true,
   templateReady: false,
   server: { phase: 'ready', sizeCurrent: true, placed: true },
   silentMs: null,
@@ -43,7 +43,7 @@ const WELL: Observation = {
 /** A pooler as it is when all is well. */
 const pooler = { frozen: false, watched: true, current: true, placed: true, disallowedSessions: 0 };
 const DOWN: Observation = { ...WELL, server: null, connected: false };
-const NONE: Observation = { ...DOWN, directory: 'absent', born: false };
+const NONE: Observation = { ...DOWN, directory: 'absent', provisioned: false };
 const phase = (phase: 'starting' | 'stopping') => ({ server: { phase, sizeCurrent: true, placed: true }, connected: false });
 
 const KILL: Step = { kind: 'stop', mode: 'kill', why: 'it had not answered for 20 s' };
@@ -52,13 +52,13 @@ const TABLE: [string, ServiceSpec, Observation, Step][] = [
   ['nothing there, no template', spec(), NONE, { kind: 'makeTemplate' }],
   ['nothing there, a template', spec(), { ...NONE, templateReady: true }, { kind: 'clone' }],
   ['nothing there of a fork, which needs no template', FORK, NONE, { kind: 'fork', origin: ORIGIN }],
-  ['unfinished from before the machine went down', spec(), { ...NONE, directory: 'torn', templateReady: true }, { kind: 'discard' }],
-  ['unfinished from before, of a fork', FORK, { ...NONE, directory: 'torn' }, { kind: 'discard' }],
+  ['unfinished from before the machine went down', spec(), { ...NONE, directory: 'incomplete', templateReady: true }, { kind: 'discard' }],
+  ['unfinished from before, of a fork', FORK, { ...NONE, directory: 'incomplete' }, { kind: 'discard' }],
   ['nothing there, and it must not run', PAUSED, NONE, { kind: 'settled' }],
   ['down, files of another size', spec(), { ...DOWN, filesCurrent: false }, { kind: 'writeFiles' }],
   ['down, an old certificate', spec(), { ...DOWN, certificateCurrent: false }, { kind: 'writeFiles' }],
   ['down and ready to start', spec(), DOWN, { kind: 'start' }],
-  ['down, never born', spec(), { ...DOWN, born: false }, { kind: 'start' }],
+  ['down, never provisioned', spec(), { ...DOWN, provisioned: false }, { kind: 'start' }],
   ['down, as desired', PAUSED, { ...DOWN, filesCurrent: false }, { kind: 'settled' }],
   ['down, of a user that it shares', spec(), { ...DOWN, owned: false, filesCurrent: false }, { kind: 'own' }],
   ['down for good, of a user that it shares', PAUSED, { ...DOWN, owned: false }, { kind: 'own' }],
@@ -135,8 +135,8 @@ const TABLE: [string, ServiceSpec, Observation, Step][] = [
     { ...WELL, pooler: { ...pooler, disallowedSessions: 1 } },
     { kind: 'stopPooler', why: 'with clients that are let in no more' },
   ],
-  ['up and not born', spec(), { ...WELL, born: false }, { kind: 'setFirstPassword', verifier: 'SCRAM' }],
-  ['a spare waits unborn', SPARE, { ...WELL, born: false }, { kind: 'settled' }],
+  ['up and not provisioned', spec(), { ...WELL, provisioned: false }, { kind: 'setFirstPassword', verifier: 'SCRAM' }],
+  ['a spare waits provisioning', SPARE, { ...WELL, provisioned: false }, { kind: 'settled' }],
   ['all is well', spec(), WELL, { kind: 'settled' }],
   ['up without its pooler', POOLED, WELL, { kind: 'startPooler' }],
   ['its pooler has another configuration', POOLED, { ...WELL, pooler: { ...pooler, current: false } }, { kind: 'reloadPooler' }],
@@ -192,8 +192,8 @@ const anyServer = fc.option(
 );
 const anyObservation: fc.Arbitrary<Observation> = fc
   .record({
-    directory: fc.constantFrom('absent' as const, 'torn' as const, 'ours' as const),
-    born: fc.boolean(),
+    directory: fc.constantFrom('absent' as const, 'incomplete' as const, 'ours' as const),
+    provisioned: fc.boolean(),
     templateReady: fc.boolean(),
     server: anyServer,
     silentMs: fc.option(fc.nat({ max: 2 * KILL_AFTER_MS })),
@@ -217,7 +217,7 @@ const anyObservation: fc.Arbitrary<Observation> = fc
     ...seen,
     // A server is found through its directory; a watch is one on a server.
     server: seen.directory === 'ours' ? seen.server : null,
-    born: seen.directory === 'ours' && seen.born,
+    provisioned: seen.directory === 'ours' && seen.provisioned,
     owned: seen.owned || seen.directory !== 'ours',
     connected: seen.connected && seen.server !== null && seen.directory === 'ours',
     silentMs: seen.server !== null && seen.directory === 'ours' ? seen.silentMs : null,
@@ -240,7 +240,7 @@ function after(seen: Observation, step: Step, luck: boolean): Observation {
       return { ...seen, templateReady: true };
     case 'clone':
     case 'fork':
-      return { ...seen, directory: 'ours', born: false, owned: true, filesCurrent: true, certificateCurrent: true };
+      return { ...seen, directory: 'ours', provisioned: false, owned: true, filesCurrent: true, certificateCurrent: true };
     case 'writeFiles':
       return { ...seen, filesCurrent: true, certificateCurrent: true };
     case 'start':
@@ -258,7 +258,7 @@ function after(seen: Observation, step: Step, luck: boolean): Observation {
     case 'endSessions':
       return { ...seen, disallowedSessions: 0 };
     case 'setFirstPassword':
-      return { ...seen, born: true };
+      return { ...seen, provisioned: true };
     case 'startPooler':
     case 'reloadPooler':
       return { ...seen, pooler };
@@ -296,7 +296,7 @@ test('from anything that can be seen, step by step, it settles in the desired st
           limited: true,
           owned: true,
           disallowedSessions: 0,
-          ...(wanted.firstVerifier === null ? {} : { born: true }),
+          ...(wanted.firstVerifier === null ? {} : { provisioned: true }),
         });
     }),
     { numRuns: 2000 },

@@ -5,12 +5,12 @@ import type { Phase, StopMode } from './server.ts';
 
 export type Observation = {
   /**
-   * foreign: something stands where the service's directory belongs that lacks our marker with its id. torn: it was made, and not born,
+   * foreign: something stands where the service's directory belongs that lacks our marker with its id. torn: it was made, and not provisioned,
    * before the machine went down.
    */
-  directory: 'absent' | 'foreign' | 'torn' | 'ours';
+  directory: 'absent' | 'foreign' | 'incomplete' | 'ours';
   /** Whether its first password was set. */
-  born: boolean;
+  provisioned: boolean;
   templateReady: boolean;
   /** placed: whether it is in the desired network: that of its VPC, or none. sizeCurrent: whether the server was started with the size that is wanted; only another size is worth a restart. */
   server: { phase: Phase; sizeCurrent: boolean; placed: boolean } | null;
@@ -93,7 +93,7 @@ export function decide(spec: ServiceSpec, seen: Observation): Step {
   if (seen.server !== null) return decideRunning(spec, seen, seen.server);
   if (!seen.owned && seen.directory === 'ours') return { kind: 'own' };
   if (spec.power === 'paused') return { kind: 'settled' };
-  if (seen.directory === 'torn') return { kind: 'discard' };
+  if (seen.directory === 'incomplete') return { kind: 'discard' };
   if (seen.directory === 'absent' && spec.origin !== null) return { kind: 'fork', origin: spec.origin };
   if (seen.directory === 'absent') return seen.templateReady ? { kind: 'clone' } : { kind: 'makeTemplate' };
   if (!seen.filesCurrent || !seen.certificateCurrent) return { kind: 'writeFiles' };
@@ -119,7 +119,7 @@ function decideRunning(spec: ServiceSpec, seen: Observation, server: NonNullable
   if (!seen.filesCurrent) return { kind: 'reload' };
   if (seen.disallowedSessions > 0) return { kind: 'endSessions' };
   if (!seen.limited) return { kind: 'limit' };
-  if (!seen.born && spec.firstVerifier !== null) return { kind: 'setFirstPassword', verifier: spec.firstVerifier };
+  if (!seen.provisioned && spec.firstVerifier !== null) return { kind: 'setFirstPassword', verifier: spec.firstVerifier };
   return spec.pooler === null ? { kind: 'settled' } : decidePooler(seen.pooler);
 }
 

@@ -1,6 +1,6 @@
 import { SERVICE_SIZES } from '@howdah/contract';
 import { expect, test } from 'vitest';
-import { configFiles, filesOfUnborn, type ServerInput } from './files.ts';
+import { configFiles, filesWhileProvisioning, type ServerInput } from './files.ts';
 import { instancePaths } from './layout.ts';
 
 const input: ServerInput = {
@@ -70,10 +70,10 @@ test('where there is a gateway, the writer of a drill gets from this machine int
   expect(lines(files['pg_hba.conf']).filter((line) => line.includes('postgres'))).toEqual([]);
 });
 
-test('nobody but we gets into a fork before it is born; nothing else differs', () => {
-  const unborn = filesOfUnborn(files);
-  expect(lines(unborn['pg_hba.conf'])).toEqual(lines(files['pg_hba.conf']).slice(0, -1));
-  expect({ ...unborn, 'pg_hba.conf': files['pg_hba.conf'] }).toEqual(files);
+test('nobody but we gets into a fork before it is provisioned; nothing else differs', () => {
+  const provisioning = filesWhileProvisioning(files);
+  expect(lines(provisioning['pg_hba.conf'])).toEqual(lines(files['pg_hba.conf']).slice(0, -1));
+  expect({ ...provisioning, 'pg_hba.conf': files['pg_hba.conf'] }).toEqual(files);
 });
 
 test('without an address there is no TCP', () => {

@@ -71,11 +71,11 @@ export function configFiles(input: ServerInput, users: ConfigUsers): ConfigFiles
 }
 
 /**
- * The files of a fork until it is born: nobody gets in, though it knows all users of its parent.
+ * The files of a fork until it is provisioned: nobody gets in, though it knows all users of its parent.
  *
  * @param files those that it has from then on
  */
-export function filesOfUnborn(files: ConfigFiles): ConfigFiles {
+export function filesWhileProvisioning(files: ConfigFiles): ConfigFiles {
   return { ...files, 'pg_hba.conf': hba([]) };
 }
 

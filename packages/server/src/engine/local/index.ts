@@ -17,14 +17,14 @@ import {
   type Usage,
   type Verdict,
 } from '../engine.ts';
-import { createHands, type Found } from './apply.ts';
+import { createExecutor, type Found } from './apply.ts';
 import { describeBackups, NotYet, removeLinkedArchive } from './backups.ts';
 import { CLONE_COST, discard, removeTree } from './clone.ts';
 import { capLog, findDaemon } from './daemon.ts';
 import { decide, STEP_NAME, type Observation } from './decide.ts';
 import type { Egress } from './egress.ts';
 import { planOf } from './plan.ts';
-import { configFiles, filesOfUnborn, type ConfigFiles } from './files.ts';
+import { configFiles, filesWhileProvisioning, type ConfigFiles } from './files.ts';
 import { listenerOf, hostsOf, runsInNetworkOf, type Listener } from './listener.ts';
 import { findImage, imagePaths } from './image.ts';
 import { installationFor, missingFor, type Installation } from './installations.ts';
@@ -38,7 +38,7 @@ import { memberStates } from './member-states.ts';
 import { createMembers, memberNumbers, setPassword } from './members.ts';
 import { makeNetworks } from './networks.ts';
 import { countDisallowedSessions } from './disallowed-sessions.ts';
-import { CALM, createMonitor, NoAnswer, type Beats } from './monitor.ts';
+import { SLOW_HEARTBEAT, createMonitor, NoAnswer, type Heartbeat } from './monitor.ts';
 import { createOutOfMemory, readMemoryCounters } from './out-of-memory.ts';
 import { createPoolers, MISSING_POOLER, poolerConf, type PoolerPlan } from './pooler.ts';
 import { createQuotas, QUOTA_NOTE } from './quota.ts';
@@ -48,7 +48,7 @@ import { diskUsage, keepReserve } from './reserve.ts';
 import { isErrno, readOrNull } from './processes.ts';
 import { serverSettings } from './settings.ts';
 import { findServer, phaseOf, portIsFree, sizeLabel } from './server.ts';
-import { createStock } from './stock.ts';
+import { createPrecloned } from './precloned.ts';
 import { createStorageMeter } from './storage.ts';
 import { extensionsOf, type Template, type Templates } from './templates.ts';
 import { measure, type Glance } from './usage.ts';
@@ -67,7 +67,7 @@ export type LocalEngineOptions = {
   backups: BackupPolicy;
   gateway: TypeCapability;
   /** How members of services with replicas are watched, and when one of them takes over. */
-  heartbeat: Beats;
+  heartbeat: Heartbeat;
   failover: FailoverPolicy;
   readLagLimit: ReadLagLimit;
   records: MemberRecords;
@@ -100,8 +100,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   const issuer = createIssuer(authority, options.certificateHosts);
   const listenerFor = ({ vpc }: Pick<ServiceSpec, 'vpc'>): Listener => listenerOf(vpc, options.listenAddress, machine.networkPrefix);
   let reserveAtStart = machine.reserve;
-  const stock = createStock(machine);
-  const hands = createHands({ machine, templates, stock, monitor, issuer, poolers });
+  const precloned = createPrecloned(machine);
+  const executor = createExecutor({ machine, templates, precloned, monitor, issuer, poolers });
   const keeper = createKeeper(machine, monitor, options.backups);
   const verifications = createVerifications(machine, monitor);
   const outOfMemory = createOutOfMemory(
@@ -111,11 +111,11 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   const reader = createReader(monitor);
   const meter = createStorageMeter(machine.cloneMethod);
   const quotas = createQuotas(machine, monitor);
-  const members = createMembers({ ...options, listenerFor, hands, monitor, poolers, look: (spec, n) => look(spec, n) });
+  const members = createMembers({ ...options, listenerFor, executor, monitor, poolers, look: (spec, n) => look(spec, n) });
   const sets = createReplicaSets({
     ...options,
     listenerFor,
-    hands,
+    executor,
     monitor,
     poolers,
     look: (spec, n) => look(spec, n),
@@ -153,13 +153,13 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const made = marker === null && spec.origin !== null ? await readMarker(machine.layout.service(spec.origin.parent)) : marker;
     const installation = installationOf(made, spec.addons);
     const filesBy = installation === null ? null : (owner: Owner | null) => filesFor(spec, paths, listen, listener, installation, owner);
-    const filesOfBorn = filesBy?.(ownerOf(machine, paths)) ?? null;
+    const filesOnceProvisioned = filesBy?.(ownerOf(machine, paths)) ?? null;
     const ours = marker?.id === spec.id;
-    const unbornFork = spec.origin !== null && !(ours && marker.born);
-    const filesNow = (all: ConfigFiles): ConfigFiles => (unbornFork ? filesOfUnborn(all) : all);
+    const provisioningFork = spec.origin !== null && !(ours && marker.provisioned);
+    const filesNow = (all: ConfigFiles): ConfigFiles => (provisioningFork ? filesWhileProvisioning(all) : all);
     const filesAs = filesBy === null ? null : (owner: Owner | null) => filesNow(filesBy(owner));
-    const files = filesOfBorn === null ? null : filesNow(filesOfBorn);
-    const torn = server === null && ours && !marker.born && marker.madeIn !== (await currentBoot());
+    const files = filesOnceProvisioned === null ? null : filesNow(filesOnceProvisioned);
+    const incomplete = server === null && ours && !marker.provisioned && marker.madeIn !== (await currentBoot());
     // That of a set stands before all of its nodes.
     const before = spec.set === null && (spec.ha === null || n === machine.layout.primaryOf(spec.id));
     const plan = before ? await poolerPlan(spec, paths, listen.port, listener, installation) : null;
@@ -174,21 +174,24 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       spec.ha === null && spec.set === null ? countDisallowedSessions(monitor, key, listener.allowedNetworks) : 0,
     ]);
     const seen: Observation = {
-      directory: !exists ? 'absent' : !ours ? 'foreign' : torn ? 'torn' : 'ours',
-      born: ours && marker.born,
+      directory: !exists ? 'absent' : !ours ? 'foreign' : incomplete ? 'incomplete' : 'ours',
+      provisioned: ours && marker.provisioned,
       templateReady,
       server: server === null ? null : { phase, sizeCurrent: server.size === sizeLabel(spec.size), placed },
       silentMs: monitor.silentMs(key),
       owned: !ours || (await isOwned(machine, spec, marker)),
       connected: monitor.isConnected(key),
-      limited: hands.isLimited(key),
+      limited: executor.isLimited(key),
       filesCurrent,
       certificateCurrent,
       pooler,
       disallowedSessions,
     };
-    const beats = spec.ha === null && spec.set === null ? CALM : options.heartbeat;
-    return { look: { key, paths, listen, listener, beats, marker, server, installation, files, filesAs, filesOfBorn, pooler: plan }, seen };
+    const heartbeat = spec.ha === null && spec.set === null ? SLOW_HEARTBEAT : options.heartbeat;
+    return {
+      look: { key, paths, listen, listener, heartbeat, marker, server, installation, files, filesAs, filesOnceProvisioned, pooler: plan },
+      seen,
+    };
   };
 
   /** Where a server listens: a single one on the service's port, several behind the gateway. */
@@ -281,7 +284,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         const did = STEP_NAME[step.kind];
         await begin(did, before);
         try {
-          const detail = await hands.apply(spec, step, now);
+          const detail = await executor.apply(spec, step, now);
           if (step.kind === 'reload' && now.listener.allowedNetworks !== null) lookForLateComers(spec.id);
           return { did, detail, seen: { reachable: monitor.isConnected(spec.id), present: true }, outcome: 'again', waitMs: 0 };
         } catch (error) {
@@ -303,7 +306,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const paths = machine.layout.service(id);
     const gone: Seen = { reachable: false, present: false };
     const [server, marker] = await Promise.all([findServer(paths), readMarker(paths)]);
-    const children = await keeper.unbornForksOf(id);
+    const children = await keeper.provisioningForksOf(id);
     if (children.length > 0) {
       return {
         did: null,
@@ -332,7 +335,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     if (server !== null) {
       await begin('stop PostgreSQL', { reachable: false, present: true });
       // Immediately rather than at once: the server gives its shared memory back.
-      await hands.stop(id, paths, server, 'immediate');
+      await executor.stop(id, paths, server, 'immediate');
       return { did: 'stop PostgreSQL', detail: null, seen: { reachable: false, present: true }, outcome: 'again', waitMs: 0 };
     }
     if (parent !== null) {
@@ -439,7 +442,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         : Promise.resolve([]),
     setPassword: async (id, verifier) => {
       try {
-        await setPassword(primaryPaths(id), hands.alterPassword(verifier));
+        await setPassword(primaryPaths(id), executor.alterPassword(verifier));
       } catch (error) {
         if (error instanceof NoAnswer) throw new EngineUnavailable(error.message, { cause: error });
         throw error;
@@ -492,7 +495,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         const template = await templates.ensure(installation, extensionsOf(ADDONS_OF_TYPE[type]));
         usual ??= template;
       }
-      if (usual !== null) stock.fillSoon(usual);
+      if (usual !== null) precloned.fillSoon(usual);
     },
     disk: async () => {
       const { services, root } = machine.layout;
@@ -517,7 +520,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     },
     close: async () => {
       closing = true;
-      stock.close();
+      precloned.close();
       sets.close();
       members.close();
       monitor.close();

@@ -42,7 +42,7 @@ async function service(id: string, ages: readonly number[]) {
     );
   }
   for (let number = 0; number <= ages.length * 2; number++) await writeFile(join(paths.archive, wal(number)), '');
-  await writeMarker(paths, { id, installation: '18-npm', born: true, parent: null, madeIn: '', uid: null, userOf: null });
+  await writeMarker(paths, { id, installation: '18-npm', provisioned: true, parent: null, madeIn: '', uid: null, userOf: null });
   return {
     snapshots: async () => (await readdir(paths.snapshots)).toSorted(),
     oldestWal: async () => (await readdir(paths.archive)).toSorted()[0],
@@ -111,14 +111,14 @@ test('a snapshot dated in the future is no reason to wait for the next one, and 
 test('nothing goes while a fork is being made of it, also while its data is still being cloned', async () => {
   const kept = await service('a', [9, 5, 1]);
   const { keep } = keeper();
-  const fork = { id: 'f', installation: '18-npm', born: false, parent: 'a', madeIn: '', uid: null, userOf: null };
+  const fork = { id: 'f', installation: '18-npm', provisioned: false, parent: 'a', madeIn: '', uid: null, userOf: null };
   for (const entry of ['f.new', 'f']) {
     const paths = machine.layout.service(entry);
     await mkdir(paths.root);
     await writeMarker(paths, fork);
     await keep('a', true);
     expect(await kept.snapshots()).toEqual(['s0', 's1', 's2']);
-    await writeMarker(paths, { ...fork, born: true });
+    await writeMarker(paths, { ...fork, provisioned: true });
   }
   await keep('a', true);
   expect(await kept.snapshots()).toEqual(['s1', 's2']);
@@ -133,7 +133,7 @@ test('nothing goes while a fork of it was asked for that has not begun', async (
   expect(await kept.snapshots()).toEqual(['s1', 's2']);
 });
 
-test('nothing goes while a backup is read to prove it', async () => {
+test('nothing goes while a backup is read to verify it', async () => {
   const kept = await service('a', [9, 5, 1]);
   const { keep, holding } = keeper();
   await holding('a', () => keep('a', true));
@@ -142,7 +142,7 @@ test('nothing goes while a backup is read to prove it', async () => {
   expect(await kept.snapshots()).toEqual(['s1', 's2']);
 });
 
-test('a service whose archive has a hole, or is not there, or whose backup did not prove itself, warns of it', async () => {
+test('a service whose archive has a gap, or is not there, or whose backup did not verify itself, warns of it', async () => {
   await service('a', [9, 5, 1]);
   const { archive, snapshots } = machine.layout.service('a');
   const { warnings } = keeper();
@@ -151,7 +151,7 @@ test('a service whose archive has a hole, or is not there, or whose backup did n
   await writeFile(join(server, 'global', 'pg_control'), '');
   expect(await warnings('a')).toEqual([]);
   await rm(join(archive, wal(3)));
-  // The last commit before the hole was made between the two snapshots before the third.
+  // The last commit before the gap was made between the two snapshots before the third.
   const lostMs = Date.now() - 4 * DAY_MS;
   await writeFile(join(archive, wal(2)), walFile([commitAt(new Date(lostMs).toISOString())]));
   const [, , third] = (await describeBackups(machine.layout.service('a'), POLICY, null)).snapshots.toReversed();

@@ -25,17 +25,17 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
   /** Services of which nothing is removed, since it is being read. */
   const held = new Set<string>();
   const pruning = new Map<string, Promise<void>>();
-  /** Directories of services that are born, which they are for good: their markers need not be read again. */
-  let born: ReadonlySet<string> = new Set();
+  /** Directories of services that are provisioned, which they are for good: their markers need not be read again. */
+  let provisioned: ReadonlySet<string> = new Set();
 
   /** Forks that are being made of a service, whose archive and snapshots they may still need. */
-  const unbornForksOf = async (id: string): Promise<string[]> => {
+  const provisioningForksOf = async (id: string): Promise<string[]> => {
     const entries = await readdir(machine.layout.services);
     const read = async (entry: string) => ({ entry, marker: await readMarker(machine.layout.service(entry)) });
-    const looked = await Promise.all(entries.filter((entry) => !born.has(entry)).map(read));
-    const bornNow = looked.filter(({ marker }) => marker?.born === true).map(({ entry }) => entry);
-    born = new Set([...entries.filter((entry) => born.has(entry)), ...bornNow]);
-    return looked.flatMap(({ marker }) => (marker !== null && marker.parent === id && !marker.born ? [marker.id] : []));
+    const looked = await Promise.all(entries.filter((entry) => !provisioned.has(entry)).map(read));
+    const provisionedNow = looked.filter(({ marker }) => marker?.provisioned === true).map(({ entry }) => entry);
+    provisioned = new Set([...entries.filter((entry) => provisioned.has(entry)), ...provisionedNow]);
+    return looked.flatMap(({ marker }) => (marker !== null && marker.parent === id && !marker.provisioned ? [marker.id] : []));
   };
 
   /**
@@ -77,8 +77,8 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
     // Dated by a clock that was put back since: it says nothing of when the next one is due, and no moment before its date can be reached from it.
     if (isFromFuture(newest)) return true;
     if (Date.now() - newest.takenMs >= policy.snapshotEveryMs) return writtenSince(key, newest.walPosition);
-    // Nothing after a hole can be reached but from a snapshot that was taken after it.
-    return (await reach(paths, newest)).hole !== null;
+    // Nothing after a gap can be reached but from a snapshot that was taken after it.
+    return (await reach(paths, newest)).gap !== null;
   };
 
   const writtenSince = async (key: string, walPosition: string): Promise<boolean> => {
@@ -92,7 +92,7 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
   };
 
   const prune = async (id: string, window: Pick<BackupPolicy, 'windowMs'> = policy): Promise<void> => {
-    if ((await unbornForksOf(id)).length > 0 || held.has(id)) return;
+    if ((await provisioningForksOf(id)).length > 0 || held.has(id)) return;
     const done = pruneBackups(machine, machine.layout.service(id), window).finally(() => pruning.delete(id));
     pruning.set(id, done);
     await done;
@@ -100,7 +100,7 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
 
   /** Makes room in the archive: with a new snapshot all before it can go, and the window of the backups begins with it. */
   const relieve = async (id: string, removes: boolean): Promise<void> => {
-    if (!removes || keeping.has(id) || held.has(id) || (await unbornForksOf(id)).length > 0) return;
+    if (!removes || keeping.has(id) || held.has(id) || (await provisioningForksOf(id)).length > 0) return;
     keeping.add(id);
     try {
       const paths = machine.layout.member(id, machine.layout.primaryOf(id));
@@ -158,5 +158,5 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
     ];
   };
 
-  return { keep, relieve, isDue, holding, warnings, unbornForksOf, forget: (id: string): void => void snapshotProblems.delete(id) };
+  return { keep, relieve, isDue, holding, warnings, provisioningForksOf, forget: (id: string): void => void snapshotProblems.delete(id) };
 }

@@ -64,7 +64,7 @@ export type Layout = {
   services: string;
   templates: string;
   /** Clones of templates, made ahead. */
-  stock: string;
+  precloned: string;
   /** Copies of PostgreSQL that npm brought: a reinstall of npm's packages must not pull the binaries from under running servers. */
   installations: string;
   /** What is being deleted. */
@@ -113,7 +113,7 @@ export function createLayout(root: string): Layout {
     root,
     services,
     templates: join(root, 'templates'),
-    stock: join(root, 'stock'),
+    precloned: join(root, 'precloned'),
     installations: join(root, 'postgres'),
     trash: join(root, 'trash'),
     scratch: join(root, 'scratch'),

@@ -134,7 +134,7 @@ export function strayGroups(groups: readonly Group[], known: ReadonlySet<string>
 /** The cgroups of this installation and of all that have a packet filter or users of services. */
 async function knownGroups(data: string, tables: readonly Table[]): Promise<Set<string>> {
   const uids = (await readdir(REGISTRY).catch(noneOf('ENOENT', 'EACCES'))) ?? [];
-  // A link leads to ROOT/services/ID or ROOT/stock/NAME.
+  // A link leads to ROOT/services/ID or ROOT/precloned/NAME.
   const registered = uids
     .filter((uid) => /^\d+$/.test(uid))
     .flatMap((uid) => linkOf(join(REGISTRY, uid)).map((path) => dirname(dirname(path))));

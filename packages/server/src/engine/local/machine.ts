@@ -65,7 +65,7 @@ export async function prepareMachine(home: string, uidRange: UidRange = DEFAULT_
   const layout = createLayout(await realpath(data));
   // A disk that is full already gives the space that the rest of the start may need.
   const { did: reserve } = await keepReserve(layout.root);
-  for (const directory of [layout.services, layout.templates, layout.stock, layout.trash, layout.scratch]) {
+  for (const directory of [layout.services, layout.templates, layout.precloned, layout.trash, layout.scratch]) {
     await mkdir(directory, { recursive: true, mode: 0o711 });
   }
   // A start that was cut short leaves its probe.

@@ -6,12 +6,12 @@ import { rename, writeFile } from './root-files.ts';
 
 /**
  * What an instance's marker says. `madeIn`: the boot of the machine in which it was made (see {@link currentBoot}). What a clone holds
- * reaches the disk while its server starts for the first time, so that the data of one that is not born may be torn in any later boot.
+ * reaches the disk while its server starts for the first time, so that the data of one that is not provisioned may be incomplete in any later boot.
  */
 export type Marker = {
   id: string;
   installation: string;
-  born: boolean;
+  provisioned: boolean;
   parent: string | null;
   madeIn: string;
   /** The user of the operating system that owns it; null: the one of all services, as before they had users of their own. */
@@ -25,9 +25,9 @@ export async function currentBoot(): Promise<string> {
   return ((await readOrNull('/proc/sys/kernel/random/boot_id')) ?? 'unknown').trim();
 }
 
-/** That an instance is born is on the disk when this returns: in the next boot of the machine, one that is not would be thrown away. */
+/** Writes durably that an instance is provisioned: one that is not is discarded in the next boot of the machine. */
 export async function writeMarker(paths: InstancePaths, marker: Marker): Promise<void> {
-  if (marker.born) return writeDurably(paths.marker, JSON.stringify(marker));
+  if (marker.provisioned) return writeDurably(paths.marker, JSON.stringify(marker));
   await writeFile(`${paths.marker}.new`, JSON.stringify(marker), { flush: true });
   await rename(`${paths.marker}.new`, paths.marker);
 }
@@ -46,11 +46,14 @@ export function markerOf(paths: Pick<InstancePaths, 'marker'>): Marker | null {
     if (error instanceof SyntaxError) return null;
     throw error;
   }
-  if (typeof marker !== 'object' || marker === null || !('id' in marker) || !('installation' in marker) || !('born' in marker)) return null;
+  if (typeof marker !== 'object' || marker === null || !('id' in marker) || !('installation' in marker)) return null;
+  // Older releases wrote `born`.
+  const provisioned = 'provisioned' in marker ? marker.provisioned : 'born' in marker ? marker.born : null;
+  if (typeof provisioned !== 'boolean') return null;
   return {
     id: String(marker.id),
     installation: String(marker.installation),
-    born: marker.born === true,
+    provisioned,
     madeIn: 'madeIn' in marker ? String(marker.madeIn) : '',
     parent: 'parent' in marker && typeof marker.parent === 'string' ? marker.parent : null,
     uid: 'uid' in marker && typeof marker.uid === 'number' ? marker.uid : null,

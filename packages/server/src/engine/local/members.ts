@@ -6,7 +6,7 @@ import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promi
 import type { OperationStep, ReplicaState, Warning } from '@howdah/contract';
 import type { FailoverPolicy } from '../../config.ts';
 import type { BeginStep, HighAvailability, MemberRecords, Seen, ServiceSpec, Verdict } from '../engine.ts';
-import type { Found, Hands } from './apply.ts';
+import type { Found, Executor } from './apply.ts';
 import { archiveLeftovers, NotYet, writeOwned } from './backups.ts';
 import { discard, removeTree } from './clone.ts';
 import { capLog, createDaemonWatch, findDaemon } from './daemon.ts';
@@ -54,7 +54,7 @@ import { endOfWal, newestTimeline, parseLsn } from './wal.ts';
 
 export type MembersOptions = {
   machine: Machine;
-  hands: Hands;
+  executor: Executor;
   monitor: Monitor;
   poolers: Poolers;
   /** Looks at one member as the rules for one server see it. */
@@ -75,7 +75,7 @@ const DIES_WITHIN_MS = 5000;
 /** A standby that lacks more of the log than this catches up before it is switched to: a fast disk's tenth of a second. */
 const SWITCHOVER_LAG_BYTES = 16n * 1024n * 1024n;
 
-export function createMembers({ machine, hands, monitor, poolers, look, listenerFor, failover, records, changed }: MembersOptions) {
+export function createMembers({ machine, executor, monitor, poolers, look, listenerFor, failover, records, changed }: MembersOptions) {
   const { layout } = machine;
   const daemons = createDaemonWatch(changed);
   /** The specs that services with members were last seen with. */
@@ -90,7 +90,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, listener
   const unsure = new Set<string>();
   /** By the key of a primary: how far it had written when the quorum, by its setting, was seen in force. */
   const writtenUnder = new Map<string, { setting: string; end: bigint }>();
-  const standbys = createStandbys(machine, hands, monitor);
+  const standbys = createStandbys(machine, executor, monitor);
 
   /** One after the other: whoever starts, ends or promotes a primary knows that nobody else does. */
   const inTurn = async <T>(id: string, work: () => Promise<T>): Promise<T> => {
@@ -204,7 +204,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, listener
           broken:
             n === ha.primary
               ? null
-              : ((await standbys.tornOf(found)) ??
+              : ((await standbys.incompleteSince(found)) ??
                 (await standbys.brokenOf(
                   memberKey(spec.id, n),
                   followers === null || followers.receiving.includes(memberName(n)) || seen.server?.phase !== 'ready',
@@ -224,7 +224,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, listener
     const gateway = await lookAtGateway(layout.gateway(spec.id), listenerFor(spec));
     if (gateway.running) await watchGateway(spec.id);
     const dead = own !== undefined && (own.server === null || hangs(own));
-    const successor = dead && rules.born && spec.power === 'running' && others.length > 0 ? await findSuccessor(spec.id, ha) : null;
+    const successor = dead && rules.provisioned && spec.power === 'running' && others.length > 0 ? await findSuccessor(spec.id, ha) : null;
     // The slot of one that is to be made comes with it.
     const made = members.filter(({ n, data }) => others.includes(n) && data !== 'absent').map(({ n }) => memberName(n));
     const slots = followers === null || (isWithin(made, followers.slots) && isWithin(followers.slots, others.map(memberName)));
@@ -470,10 +470,10 @@ export function createMembers({ machine, hands, monitor, poolers, look, listener
           await prepareGateway(gatewayOwner(spec.id), gateway, gatewayConfig(gateway, listen, listener), listener);
           await standbys.configure(at(ha.primary), conf.get(ha.primary) ?? '');
           const { key, paths, server } = at(ha.primary);
-          if (server !== null) await hands.stop(key, paths, server, 'fast');
+          if (server !== null) await executor.stop(key, paths, server, 'fast');
           // From here on who connects waits: the gateway is there before the primary is.
           await openGateway(machine, gatewayOwner(spec.id), gateway, daemons, id, listener);
-          const started = await hands.start(spec, at(ha.primary));
+          const started = await executor.start(spec, at(ha.primary));
           await leadTo(gateway, primaryPort);
           return started;
         });
@@ -531,17 +531,17 @@ export function createMembers({ machine, hands, monitor, poolers, look, listener
     if (step.kind === 'settled' || step.kind === 'wait' || step.kind === 'refuse') return '';
     if (step.kind === 'writeFiles' || step.kind === 'reload') await standbys.writeReplication(found, conf);
     if (n !== ha.primary) {
-      const apply = () => hands.apply(spec, step, found);
+      const apply = () => executor.apply(spec, step, found);
       return step.kind === 'start' ? standbys.starting(found.key, apply) : apply();
     }
     if (step.kind !== 'start' && step.kind !== 'stop') {
-      const did = await hands.apply(spec, step, found);
+      const did = await executor.apply(spec, step, found);
       // What was just made has a directory for it only now.
       if (step.kind === 'clone' || step.kind === 'fork') await standbys.writeReplication(found, conf);
       return did;
     }
     const why = seen.successor !== null && 'why' in seen.successor ? `; nobody takes over: ${seen.successor.why}` : '';
-    return toPrimary(spec, ha, async () => `${await hands.apply(spec, step, found)}${why}`);
+    return toPrimary(spec, ha, async () => `${await executor.apply(spec, step, found)}${why}`);
   };
 
   /** What is to be written at a shutdown is written before, while the primary still serves. */
@@ -555,9 +555,9 @@ export function createMembers({ machine, hands, monitor, poolers, look, listener
     await checkpoint(found);
     await poolers.hold(layout.service(spec.id));
     await leadTo(gateway, NOWHERE);
-    if (found.server !== null) await hands.stop(found.key, found.paths, found.server, 'fast');
-    await hands.configure(found);
-    await hands.start(spec, found);
+    if (found.server !== null) await executor.stop(found.key, found.paths, found.server, 'fast');
+    await executor.configure(found);
+    await executor.start(spec, found);
     await leadTo(gateway, portOf(ha, ha.primary));
     return why;
   };
@@ -575,9 +575,9 @@ export function createMembers({ machine, hands, monitor, poolers, look, listener
       gatewayConfig(gateway, { address: listener.address, port: spec.endpoint.port }, listener),
       listener,
     );
-    if (found.server !== null) await hands.stop(found.key, found.paths, found.server, 'fast');
+    if (found.server !== null) await executor.stop(found.key, found.paths, found.server, 'fast');
     await standbys.configure(found, conf);
-    await hands.start(spec, found);
+    await executor.start(spec, found);
     await openGateway(machine, gatewayOwner(spec.id), gateway, daemons, spec.id, listener);
     await leadTo(gateway, portOf(ha, ha.primary));
     return why;
@@ -594,13 +594,13 @@ export function createMembers({ machine, hands, monitor, poolers, look, listener
     await closeGateway(gateway, daemons);
     // The primary first: as it ends it sends all it has to the others.
     const others = [...found.values()].filter((member) => member !== primary);
-    for (const { key, paths, server } of [primary, ...others]) if (server !== null) await hands.stop(key, paths, server, 'fast');
-    const owned = await hands.own(id, null);
+    for (const { key, paths, server } of [primary, ...others]) if (server !== null) await executor.stop(key, paths, server, 'fast');
+    const owned = await executor.own(id, null);
     const { look: now } = await look(spec, ha.primary);
     await standbys.configure(now, conf.get(ha.primary) ?? '');
     const listen = { address: now.listener.address, port: spec.endpoint.port };
     await prepareGateway(gatewayOwner(id), gateway, gatewayConfig(gateway, listen, now.listener), now.listener);
-    await hands.start(spec, now);
+    await executor.start(spec, now);
     await openGateway(machine, gatewayOwner(id), gateway, daemons, id, now.listener);
     await leadTo(gateway, portOf(ha, ha.primary));
     return owned;
@@ -620,7 +620,7 @@ export function createMembers({ machine, hands, monitor, poolers, look, listener
     await poolers.hold(layout.service(id));
     const begun = performance.now();
     await leadTo(layout.gateway(id), NOWHERE);
-    await hands.stop(memberKey(id, ha.primary), paths, server, 'fast');
+    await executor.stop(memberKey(id, ha.primary), paths, server, 'fast');
     await caughtUp(id, ha.primary, to);
     await makePrimary(id, ha.primary, to);
     await takeWrites(id, ha, to);

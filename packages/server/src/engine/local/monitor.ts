@@ -8,10 +8,10 @@ import type { InstancePaths } from './layout.ts';
 import { ANSWER_DEADLINE_MS, monitorConfig } from './superuser.ts';
 
 /** How often a server is asked, and after how long without an answer it is reported; it may still come back by itself. */
-export type Beats = { everyMs: number; deadlineMs: number };
-export const CALM: Beats = { everyMs: 5000, deadlineMs: 5000 };
+export type Heartbeat = { everyMs: number; deadlineMs: number };
+export const SLOW_HEARTBEAT: Heartbeat = { everyMs: 5000, deadlineMs: 5000 };
 
-type Watch = { client: Client; beats: Beats; timer: NodeJS.Timeout };
+type Watch = { client: Client; heartbeat: Heartbeat; timer: NodeJS.Timeout };
 
 /** A server that did not answer in time. */
 export class NoAnswer extends Error {}
@@ -27,7 +27,7 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
   /** Since when a server has not answered, by a clock that stands still while the machine sleeps. */
   const silentSince = new Map<string, number>();
 
-  const connect = async (id: string, paths: InstancePaths, port: number, beats = CALM): Promise<void> => {
+  const connect = async (id: string, paths: InstancePaths, port: number, heartbeat = SLOW_HEARTBEAT): Promise<void> => {
     drop(id);
     const begunMs = performance.now();
     const client = new Client(monitorConfig(paths, port));
@@ -45,14 +45,14 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
       drop(id);
       changed(id);
     });
-    // A random first beat keeps the beats of many servers apart.
-    watches.set(id, { client, beats, timer: setTimeout(() => void beat(id, client), beats.everyMs * Math.random()) });
+    // A random first beat keeps the heartbeat of many servers apart.
+    watches.set(id, { client, heartbeat, timer: setTimeout(() => void beat(id, client), heartbeat.everyMs * Math.random()) });
   };
 
   /** Connects to a server that has said that it is ready. Its users need not wait for that: where it fails, it is told as a change. */
-  const connectSoon = (id: string, paths: InstancePaths, port: number, beats: Beats): void => {
+  const connectSoon = (id: string, paths: InstancePaths, port: number, heartbeat: Heartbeat): void => {
     const attempt = async (): Promise<void> => {
-      const connected = await connect(id, paths, port, beats).then(
+      const connected = await connect(id, paths, port, heartbeat).then(
         () => true,
         () => false,
       );
@@ -72,18 +72,18 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
     watch.timer = setTimeout(() => {
       if (!silentSince.has(id)) silentSince.set(id, begunMs);
       changed(id);
-    }, watch.beats.deadlineMs);
+    }, watch.heartbeat.deadlineMs);
     try {
       // The answer to a late beat still counts: a machine that was busy is no server that hangs.
       await client.query('select 1');
-      while (watches.get(id) === watch && (await isFrozen(id))) await sleep(watch.beats.everyMs);
+      while (watches.get(id) === watch && (await isFrozen(id))) await sleep(watch.heartbeat.everyMs);
       if (watches.get(id) !== watch) return;
     } catch {
       return; // the connection broke: 'end' tells of it
     }
     clearTimeout(watch.timer);
     if (silentSince.delete(id)) changed(id);
-    watch.timer = setTimeout(() => void beat(id, client), watch.beats.everyMs);
+    watch.timer = setTimeout(() => void beat(id, client), watch.heartbeat.everyMs);
   };
 
   const drop = (id: string): void => {

@@ -6,10 +6,10 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { createLayout } from './layout.ts';
 import { bareMachine } from './bare-machine.testing.ts';
 import type { Machine } from './machine.ts';
-import { createStock, type Stock } from './stock.ts';
+import { createPrecloned, type Precloned } from './precloned.ts';
 
 let machine: Machine;
-let stock: Stock;
+let precloned: Precloned;
 const template = { name: '17-a', data: '' };
 /** Seldom enough: whoever asks puts off what is made when nobody does. */
 const SEEN = { timeout: 30_000, interval: 1500 };
@@ -21,16 +21,16 @@ beforeEach(async () => {
   template.data = join(layout.templates, template.name, 'data');
   await mkdir(join(template.data, 'global'), { recursive: true });
   await writeFile(join(template.data, 'global', 'pg_control'), 'of the template');
-  await mkdir(layout.stock);
-  stock = createStock(machine);
+  await mkdir(layout.precloned);
+  precloned = createPrecloned(machine);
 });
 afterEach(async () => {
-  stock.close();
+  precloned.close();
   await rm(machine.layout.root, { recursive: true });
 });
 
 /** Takes one, if there is one. @returns whether there was */
-const take = async (to: string): Promise<boolean> => (await stock.take(template)?.moveTo(to)) === true;
+const take = async (to: string): Promise<boolean> => (await precloned.take(template)?.moveTo(to)) === true;
 
 /** Takes one when there is one. @returns where it is now */
 async function taken(name: string): Promise<string> {
@@ -47,8 +47,8 @@ test('a clone is made ahead when one is wanted, another when it was taken, and n
 });
 
 test('of two who want it one gets it', async () => {
-  stock.fillSoon(template);
-  await vi.waitUntil(async () => (await readdir(machine.layout.stock)).length > 0, SEEN);
+  precloned.fillSoon(template);
+  await vi.waitUntil(async () => (await readdir(machine.layout.precloned)).length > 0, SEEN);
   const both = async () => Promise.all(['a', 'b'].map((name) => take(join(machine.layout.root, name))));
   const got = await vi.waitUntil(async () => {
     const answers = await both();
@@ -60,17 +60,17 @@ test('of two who want it one gets it', async () => {
 
 test('what an earlier control plane left is gone, and none of it is taken', async () => {
   for (const name of [template.name, '16-old']) {
-    await mkdir(join(machine.layout.stock, name, 'data', 'global'), { recursive: true });
-    await writeFile(join(machine.layout.stock, name, 'data', 'global', 'pg_control'), 'half');
+    await mkdir(join(machine.layout.precloned, name, 'data', 'global'), { recursive: true });
+    await writeFile(join(machine.layout.precloned, name, 'data', 'global', 'pg_control'), 'half');
   }
   expect(await take(join(machine.layout.root, 'early'))).toBe(false);
   expect(await taken('late')).toBe('of the template');
-  expect(await readdir(machine.layout.stock)).toEqual([template.name]);
+  expect(await readdir(machine.layout.precloned)).toEqual([template.name]);
 });
 
 test('one that was taken away by hand is no hindrance', async () => {
-  stock.fillSoon(template);
-  const place = join(machine.layout.stock, template.name, 'data');
+  precloned.fillSoon(template);
+  const place = join(machine.layout.precloned, template.name, 'data');
   await vi.waitUntil(() => existsSync(place), SEEN);
   await rm(place, { recursive: true, force: true });
   expect(await taken('again')).toBe('of the template');

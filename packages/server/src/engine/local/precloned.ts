@@ -15,7 +15,7 @@ const AFTER_MS = 1000;
 /** What has to be free on the disk, in bytes: a full one needs its room for databases. */
 const ROOM_BYTES = 2e9;
 
-export function createStock({ layout, cloneMethod, owner: shared, isolation }: Machine) {
+export function createPrecloned({ layout, cloneMethod, owner: shared, isolation }: Machine) {
   /** Templates whose clone can be taken, and whose user it belongs to. */
   const ready = new Map<string, Owner | null>();
   const timers = new Map<string, NodeJS.Timeout>();
@@ -23,17 +23,19 @@ export function createStock({ layout, cloneMethod, owner: shared, isolation }: M
   let making: Promise<void> | null = null;
   let closed = false;
 
-  const placeOf = ({ name }: Template): string => join(layout.stock, name);
+  const placeOf = ({ name }: Template): string => join(layout.precloned, name);
 
   /** What a control plane before this one left. */
   const clear = async (): Promise<void> => {
-    for (const entry of await readdir(layout.stock)) await removeTree(join(layout.stock, entry), cloneMethod);
+    for (const entry of await readdir(layout.precloned)) await removeTree(join(layout.precloned, entry), cloneMethod);
+    // Older releases kept them here.
+    await removeTree(join(layout.root, 'stock'), cloneMethod);
   };
 
   const fill = async (template: Template): Promise<void> => {
     if (closed || ready.has(template.name)) return;
     const place = placeOf(template);
-    await assertSpaceFor(ROOM_BYTES, layout.stock);
+    await assertSpaceFor(ROOM_BYTES, layout.precloned);
     await removeTree(place, cloneMethod);
     await mkdir(place);
     const owner = isolation.isolated ? await isolation.users.allocate(place) : shared;
@@ -78,4 +80,4 @@ export function createStock({ layout, cloneMethod, owner: shared, isolation }: M
     },
   };
 }
-export type Stock = ReturnType<typeof createStock>;
+export type Precloned = ReturnType<typeof createPrecloned>;

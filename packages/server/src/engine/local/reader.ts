@@ -49,13 +49,13 @@ const settingsOf = ({ timeoutMs }: ReadStatement): string =>
 
 export function createReader(monitor: Monitor) {
   const open = new Set<Client>();
-  const furnishing = new Map<string, Promise<void>>();
+  const creating = new Map<string, Promise<void>>();
 
   /** Makes sure of the role, once for all who wait for it. */
-  const furnish = async (place: Place): Promise<void> => {
-    const underWay = furnishing.get(place.key) ?? furnishRole(monitor, place).finally(() => furnishing.delete(place.key));
-    furnishing.set(place.key, underWay);
-    await underWay;
+  const createReader = async (place: Place): Promise<void> => {
+    const role = creating.get(place.key) ?? createReaderRole(monitor, place).finally(() => creating.delete(place.key));
+    creating.set(place.key, role);
+    await role;
   };
 
   /** Opens a session that cannot write, or removes what would let it. @param primary where that is done */
@@ -76,7 +76,7 @@ export function createReader(monitor: Monitor) {
 
   /** @param primary where the role is made: the server itself, or the one that it follows */
   const read = async (place: Place, primary: Place, statement: ReadStatement): Promise<QueryResult> => {
-    await furnish(primary);
+    await createReader(primary);
     if (place !== primary) await hasRole(monitor, place.key);
     const client = await begin(place, primary, settingsOf(statement));
     open.add(client);
@@ -307,7 +307,7 @@ type RoleSeen = {
  *
  * @throws EngineUnavailable when a user of the service has made a role of that name, or the server does not answer
  */
-async function furnishRole(monitor: Monitor, place: Place): Promise<void> {
+async function createReaderRole(monitor: Monitor, place: Place): Promise<void> {
   try {
     const seen = await lookAtRole(monitor, place.key);
     // Whoever makes a role may become it, and give it away.

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { ReplicaState, Warning } from '@howdah/contract';
 import type { ReadLagLimit } from '../../config.ts';
 import type { BeginStep, Seen, ServiceSpec, Verdict } from '../engine.ts';
-import type { Found, Hands } from './apply.ts';
+import type { Found, Executor } from './apply.ts';
 import { NotYet } from './backups.ts';
 import { removeTree } from './clone.ts';
 import { capLog, createDaemonWatch, findDaemon } from './daemon.ts';
@@ -42,7 +42,7 @@ import { parseLsn } from './wal.ts';
 
 export type ReplicaSetsOptions = {
   machine: Machine;
-  hands: Hands;
+  executor: Executor;
   monitor: Monitor;
   poolers: Poolers;
   /** Looks at one node as the rules for one server see it. */
@@ -98,7 +98,7 @@ type Primary = {
 
 export function createReplicaSets({
   machine,
-  hands,
+  executor,
   monitor,
   poolers,
   look,
@@ -109,7 +109,7 @@ export function createReplicaSets({
 }: ReplicaSetsOptions) {
   const { layout } = machine;
   const daemons = createDaemonWatch(changed);
-  const standbys = createStandbys(machine, hands, monitor);
+  const standbys = createStandbys(machine, executor, monitor);
   const sets = new Map<string, Known>();
 
   const knownOf = (spec: ServiceSpec, set: ReplicaSet): Known => {
@@ -323,7 +323,7 @@ export function createReplicaSets({
           certificateCurrent: seen.certificateCurrent,
           streaming,
           broken:
-            (await standbys.tornOf(found)) ??
+            (await standbys.incompleteSince(found)) ??
             (await standbys.brokenOf(key, !expected || primary.receiving.includes(name), primary?.lost.includes(name) === true)),
           takesWrites: node?.takesWrites === true,
           serving: seenGateway.serving?.includes(n) === true,
@@ -441,7 +441,7 @@ export function createReplicaSets({
     await removeTree(unfinished.root, machine.cloneMethod);
     await makeInstanceDirectories(ownerOf(machine, layout.service(parent)), unfinished);
     const { installation, uid } = marker;
-    await writeMarker(unfinished, { id, installation, born: true, parent: null, madeIn: await currentBoot(), uid, userOf: parent });
+    await writeMarker(unfinished, { id, installation, provisioned: true, parent: null, madeIn: await currentBoot(), uid, userOf: parent });
     await rename(unfinished.root, layout.service(id).root);
     return `for PostgreSQL ${marker.installation}`;
   };
@@ -450,8 +450,8 @@ export function createReplicaSets({
   const own = async ({ spec: { id, set } }: Known, nodes: readonly Found[]): Promise<string> => {
     await poolers.stop(layout.service(id));
     await closeGateway(layout.gateway(id), daemons);
-    for (const { key, paths, server } of nodes) if (server !== null) await hands.stop(key, paths, server, 'fast');
-    return hands.own(id, set?.parent ?? null);
+    for (const { key, paths, server } of nodes) if (server !== null) await executor.stop(key, paths, server, 'fast');
+    return executor.own(id, set?.parent ?? null);
   };
 
   const applyServer = async (
@@ -465,7 +465,7 @@ export function createReplicaSets({
     if (step.kind === 'writeFiles' || step.kind === 'reload') await standbys.writeReplication(found, conf);
     // One that starts takes connections before it can serve them; and the connections of one that died may outlive it for a moment.
     if (step.kind === 'stop' || step.kind === 'start') await withhold(known, n);
-    const act = () => hands.apply(known.spec, step, found);
+    const act = () => executor.apply(known.spec, step, found);
     try {
       return await (step.kind === 'start' ? standbys.starting(found.key, act) : act());
     } finally {
@@ -487,9 +487,9 @@ export function createReplicaSets({
       await withhold(known, n);
       await poolers.hold(layout.service(spec.id));
       const left = await drain(spec.id, n);
-      if (found.server !== null) await hands.stop(found.key, found.paths, found.server, 'fast');
+      if (found.server !== null) await executor.stop(found.key, found.paths, found.server, 'fast');
       await standbys.configure(found, conf);
-      await standbys.starting(found.key, () => hands.start(spec, found));
+      await standbys.starting(found.key, () => executor.start(spec, found));
       return `in ${Date.now() - begun} ms${left === 0 ? '' : `; ${left} sessions ended with it`}`;
     } finally {
       known.withheld.delete(n);
@@ -533,12 +533,12 @@ export function createReplicaSets({
     const paths = layout.service(id);
     switch (step.kind) {
       case 'startPooler':
-        return hands.startPooler(id, paths, listenerFor(known.spec), plan, {
+        return executor.startPooler(id, paths, listenerFor(known.spec), plan, {
           primary: alive(primary),
           untilReplayed: (lsn) => untilReplayed(known, lsn),
         });
       case 'reloadPooler':
-        return hands.reloadPooler(id, paths, plan);
+        return executor.reloadPooler(id, paths, plan);
       case 'stopPooler':
         await poolers.stop(paths);
         return step.why;

@@ -13,7 +13,7 @@
  * - Contents are input: readers take a size limit.
  *
  * Directories that only root can write need none of this: `services/ID` itself, `config`, `snapshots`, `snapshots/ID`, `members`,
- * `templates`, `trash`, `scratch`, `stock` and what stands directly in them. There node:fs is used as elsewhere, in the modules that
+ * `templates`, `trash`, `scratch`, `precloned` and what stands directly in them. There node:fs is used as elsewhere, in the modules that
  * `.oxlintrc.json` lists. Files of the control plane (pid files, start logs, notes) stand there and not in directories of the service's user.
  *
  * Without root there is no privilege to abuse: owners and second names are not examined. Without /proc (not Linux) plain paths are used.

@@ -1,7 +1,7 @@
 /** What standbys of every kind have in common: their slots on the primary, what is wrong with them, and how they are made from it. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Found, Hands } from './apply.ts';
+import type { Found, Executor } from './apply.ts';
 import { archiveLeftovers, cloneRunning, copyWalFiles, writeOwned } from './backups.ts';
 import { discard, removeTree } from './clone.ts';
 import type { MemberSeen } from './decide-ha.ts';
@@ -41,7 +41,7 @@ export type Seed = {
   why: string;
 };
 
-export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor) {
+export function createStandbys(machine: Machine, executor: Executor, monitor: Monitor) {
   /** By the key of a server: since when a standby that runs does not follow, and what is wrong with one that has to be recreated. */
   const lostSinceMs = new Map<string, number>();
   const broken = new Map<string, string>();
@@ -74,7 +74,7 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
   };
 
   /** Why the data of a standby that does not run may lack what never came to the disk; null: it does not. */
-  const tornOf = async ({ paths, server }: Found): Promise<string | null> => {
+  const incompleteSince = async ({ paths, server }: Found): Promise<string | null> => {
     const seededIn = server === null ? await readOrNull(join(paths.root, SEEDED_FILE)) : null;
     return seededIn === null || seededIn === (await currentBoot()) ? null : 'the machine went down before it was on the disk';
   };
@@ -103,12 +103,12 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
 
   /** Writes all files of a server that does not run. */
   const configure = async (found: Found, conf: string): Promise<void> => {
-    await hands.configure(found);
+    await executor.configure(found);
     await writeReplication(found, conf);
   };
 
   /** Recreates a standby from the running primary. */
-  const seed = (found: Found, from: Seed): Promise<string> => hands.copying(() => clone(found, from));
+  const seed = (found: Found, from: Seed): Promise<string> => executor.copying(() => clone(found, from));
 
   const clone = async (found: Found, { primary, slot, conf, why }: Seed): Promise<string> => {
     const { paths, key } = found;
@@ -188,7 +188,7 @@ export function createStandbys(machine: Machine, hands: Hands, monitor: Monitor)
   return {
     brokenOf,
     forget,
-    tornOf,
+    incompleteSince,
     noteOnDisk,
     isBroken: (key: string) => broken.has(key),
     starting,

@@ -87,7 +87,7 @@ async function openOrMake(
   await makeInstanceDirectories(machine.owner, unfinished);
   if (begin === null) await initialise(machine, unfinished, installation);
   else await cloneTemplate(machine, begin, unfinished);
-  await furnish(machine, unfinished, installation, extensions);
+  await fillTemplate(machine, unfinished, installation, extensions);
   await flushFileSystem(unfinished.data);
   await closeToOthers(unfinished);
   await rename(unfinished.root, paths.root);
@@ -131,7 +131,7 @@ async function initialise(machine: Machine, paths: InstancePaths, installation: 
 }
 
 /** Starts the cluster without TCP, puts into it what is missing of roles, database and extensions, and stops it cleanly. */
-async function furnish(
+async function fillTemplate(
   machine: Machine,
   paths: InstancePaths,
   installation: Installation,

@@ -1,5 +1,5 @@
 /**
- * Backups that prove themselves: the newest snapshot of a service is restored beside it, started without TCP, rolled forward to the
+ * Backups that verify themselves: the newest snapshot of a service is restored beside it, started without TCP, rolled forward to the
  * end of the WAL, checked and thrown away. The service goes on meanwhile and learns nothing of it.
  */
 import { readdir, statfs } from 'node:fs/promises';
@@ -74,7 +74,7 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
   };
 
   /**
-   * Proves the newest snapshot of a service, and notes beside it what became of that.
+   * Verifies the newest snapshot of a service, and notes beside it what became of that.
    *
    * @throws what `signal` was aborted with; Error when there is no snapshot
    */
@@ -88,7 +88,7 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
     const cutShort = (): void => void kill(copy).catch(() => undefined);
     signal.addEventListener('abort', cutShort);
     try {
-      const verification = await prove({ spec, installation, key, paths, copy, snapshot }, runStep, signal);
+      const verification = await restoreAndCheck({ spec, installation, key, paths, copy, snapshot }, runStep, signal);
       // What was read from may have been recreated meanwhile: that tells nothing of the backup.
       if (!verification.succeeded && machine.layout.primaryOf(spec.id) !== primary)
         throw new Error(`member ${primary} ceased to be the primary meanwhile: ask for it again`);
@@ -110,7 +110,7 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
     snapshot: KeptSnapshot;
   };
 
-  const prove = async (subject: Subject, runStep: RunStep, signal: AbortSignal): Promise<Verification> => {
+  const restoreAndCheck = async (subject: Subject, runStep: RunStep, signal: AbortSignal): Promise<Verification> => {
     const { copy } = subject;
     const begunMs = Date.now();
     const checks: Verification['checks'] = [];
@@ -162,9 +162,9 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
 
   const restore = async ({ paths, copy, snapshot }: Subject): Promise<string> => {
     const begunMs = Date.now();
-    const { hole, latestMs, files } = await reach(paths, snapshot);
-    if (hole !== null) {
-      throw new Error(`WAL file ${hole} is missing from the archive: nothing after ${new Date(latestMs).toISOString()} can be reached`);
+    const { gap, latestMs, files } = await reach(paths, snapshot);
+    if (gap !== null) {
+      throw new Error(`WAL file ${gap} is missing from the archive: nothing after ${new Date(latestMs).toISOString()} can be reached`);
     }
     const copied = machine.cloneMethod === 'copy' ? (snapshot.template === null ? snapshot.storageBytes : TEMPLATE_BYTES) : 0;
     await assertRoom(machine.layout.scratch, copied + files * WAL_FILE_BYTES + SLACK_BYTES);
