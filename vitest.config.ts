@@ -10,7 +10,7 @@ const LONG = [
   'ha',
   'backups',
   'races',
-  'crash-births',
+  'crash-creates',
   'forks-faults',
   'journeys',
   'vpc-separation',

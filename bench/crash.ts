@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import type { Bench } from './lib/bench.ts';
-import { ask, connectOverTls, create, openCloud, openRecords, untilStatus, type Cloud, type Service } from './lib/cloud.ts';
+import { ask, connectOverTls, create, openCloud, openMetadata, untilStatus, type Cloud, type Service } from './lib/cloud.ts';
 import { idle, interleave, measured, partOf, stopwatch, valuesOf, type Sample } from './lib/measure.ts';
 import { bounded } from './lib/table.ts';
 
@@ -55,10 +55,10 @@ async function killAndReturn(cloud: Cloud, service: Service): Promise<Sample> {
   const watch = stopwatch();
   await cloud.up();
   watch.lap('serving');
-  const records = await openRecords(cloud);
+  const metadata = await openMetadata(cloud);
   for (;;) {
     // Looked at and settled: no lease, and the next look is far away.
-    const { rowCount } = await records.query(
+    const { rowCount } = await metadata.query(
       "select from services where status <> 'READY' or lease_token is not null or due_at < now() + interval '1 minute'",
     );
     if (rowCount === 0) break;
@@ -69,7 +69,7 @@ async function killAndReturn(cloud: Cloud, service: Service): Promise<Sample> {
   await untilStatus(cloud, service.id, 'PAUSED');
   watch.lap('a stop done');
   const sample = watch.sample();
-  await records.end();
+  await metadata.end();
   await ask(cloud, 'POST', `/services/${service.id}/start`);
   await untilStatus(cloud, service.id, 'READY');
   return sample;

@@ -8,7 +8,7 @@ import { bounded } from './lib/table.ts';
 import { prepareMachine } from '../packages/server/src/engine/local/machine.ts';
 import { readOrNull } from '../packages/server/src/engine/local/processes.ts';
 import { insertFleet } from '../packages/server/test/fleet.ts';
-import { openRecords } from '../packages/server/test/records.ts';
+import { openMetadata } from '../packages/server/test/metadata.ts';
 
 const COUNTS = { services: 10_000, operations: 100_000, events: 100_000, audit: 100_000, deliveries: 0 };
 const GETS = 4000;
@@ -25,8 +25,8 @@ export const fleet: Bench = {
     const model = await create(cloud);
     await ask(cloud, 'POST', `/services/${model.id}/stop`);
     await untilStatus(cloud, model.id, 'PAUSED');
-    const records = await openRecords(cloud.home);
-    const remove = await insertFleet(records.db, model.id, COUNTS);
+    const metadata = await openMetadata(cloud.home);
+    const remove = await insertFleet(metadata.db, model.id, COUNTS);
     const listed = await timed(async () => call(cloud, 'GET', '/services'));
     const services: { service_id: string }[] = JSON.parse(listed.result.text);
     const ids = services.map(({ service_id: id }) => id);
@@ -44,14 +44,14 @@ export const fleet: Bench = {
     await sleep(10_000);
     const cpu = await idlePercent(cloud);
     await remove();
-    await records.close();
+    await metadata.close();
     await cloud.end();
     const row = { goal: 'P10', limit: '' } as const;
     return [
       bounded({ ...row, what: `GET one, ${AT_A_TIME} at a time, p99 of ${GETS}`, unit: 'ms', ours: p99s, bound: { atMost: 20 } }),
       bounded({ ...row, what: 'list of all, streamed', unit: 'ms', ours: lists, bound: { atMost: 400 } }),
       bounded({ ...row, what: 'kill -9, howdah up until ready', unit: 'ms', ours: restarts, bound: { atMost: 5000 } }),
-      bounded({ ...row, what: 'idle CPU, control plane and records', unit: '% of a core', ours: cpu, bound: { atMost: 2 } }),
+      bounded({ ...row, what: 'idle CPU, control plane and metadata', unit: '% of a core', ours: cpu, bound: { atMost: 2 } }),
     ];
   },
 };

@@ -1,4 +1,4 @@
-/** G12: one service of ten thousand by its id, authenticated, from the records, against Fastify answering from memory. */
+/** G12: one service of ten thousand by its id, authenticated, from the metadata, against Fastify answering from memory. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Bench } from './lib/bench.ts';
@@ -22,7 +22,7 @@ export const get: Bench = {
     const ids = join(temp, 'ids');
     const documents = join(temp, 'documents');
     await writeFile(ids, `${fleet.ids.join('\n')}\n`);
-    const { rows } = await fleet.records.query<{ line: string }>(`select id || ' ' || doc as line from services where project_id = $1`, [
+    const { rows } = await fleet.metadata.query<{ line: string }>(`select id || ' ' || doc as line from services where project_id = $1`, [
       fleet.projectId,
     ]);
     await writeFile(documents, rows.map(({ line }) => line).join('\n'));
@@ -62,7 +62,7 @@ export const get: Bench = {
         ours: partOf(ours, 'p99'),
         theirs: partOf(floor, 'p99'),
         bound: { atMost: 2 },
-        limit: 'a round trip to the records for each batch of requests that arrived together',
+        limit: 'a round trip to the metadata for each batch of requests that arrived together',
       }),
     ];
   },

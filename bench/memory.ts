@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { bareKit, connectBare, idleBare, type BareKit, type BareServer, type BareSettings } from './lib/bare.ts';
 import type { Bench } from './lib/bench.ts';
-import { create, openCloud, openRecords, remove, type Cloud } from './lib/cloud.ts';
+import { create, openCloud, openMetadata, remove, type Cloud } from './lib/cloud.ts';
 import { summarize } from './lib/measure.ts';
 import { insertPaused } from './lib/paused.ts';
 import { residentMegabytes, treeCpuMs, treeMegabytes } from './lib/processes.ts';
@@ -43,12 +43,12 @@ export const memory: Bench = {
     for (const { id } of services) await remove(cloud, id);
 
     const fleet = await insertPaused(cloud, PAUSED);
-    await fleet.records.end();
+    await fleet.metadata.end();
     await cloud.stop('SIGTERM');
     await cloud.up();
     await settled(cloud);
     const planePaused = await residentMegabytes(planePid(cloud));
-    // The stop ended the records database, and the fleet's connection with it.
+    // The stop ended the metadata database, and the fleet's connection with it.
     await removeRows(cloud, fleet.projectId);
     await cloud.end();
     return [
@@ -179,7 +179,7 @@ async function settled(cloud: Cloud): Promise<void> {
 }
 
 async function removeRows(cloud: Cloud, projectId: string): Promise<void> {
-  const records = await openRecords(cloud);
-  await records.query('delete from services where project_id = $1', [projectId]);
-  await records.end();
+  const metadata = await openMetadata(cloud);
+  await metadata.query('delete from services where project_id = $1', [projectId]);
+  await metadata.end();
 }

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { bareKit, connectBare, idleBare, setPassword, type BareKit } from './lib/bare.ts';
 import type { Bench } from './lib/bench.ts';
-import { createAndSelect, openCloud, openRecords, remove, selectOverTls, stepsOf } from './lib/cloud.ts';
+import { createAndSelect, openCloud, openMetadata, remove, selectOverTls, stepsOf } from './lib/cloud.ts';
 import { idle, interleave, measured, partOf, partsInWords, stopwatch, valuesOf, type Sample } from './lib/measure.ts';
 import { bounded, compared, type Row } from './lib/table.ts';
 import type { FileSystem } from './lib/filesystems.ts';
@@ -22,10 +22,10 @@ export const spare: Bench = {
 async function onFileSystem({ name, directory }: FileSystem, rounds: number): Promise<Row[]> {
   const cloud = await openCloud(directory, { HOWDAH_SPARES: '1' });
   const kit = await bareKit(cloud);
-  const records = await openRecords(cloud);
+  const metadata = await openMetadata(cloud);
   const untilRefilled = async (): Promise<void> => {
     for (;;) {
-      const { rowCount } = await records.query('select from services where project_id is null and reachable and lease_until is null');
+      const { rowCount } = await metadata.query('select from services where project_id is null and reachable and lease_until is null');
       if (rowCount === 1) return;
       await sleep(5);
     }
@@ -44,7 +44,7 @@ async function onFileSystem({ name, directory }: FileSystem, rounds: number): Pr
   });
   const floor = measured(() => claimBare(kit));
   await interleave(rounds, [ours, floor]);
-  await records.end();
+  await metadata.end();
   await cloud.end();
   const row = { goal: 'G2', unit: 'ms', ours: valuesOf(ours) } as const;
   const parts = `ms of ours: ${partsInWords(ours)}; of the floor: ${partsInWords(floor)}`;

@@ -34,11 +34,11 @@ export const up: Bench = {
     return [
       compared({
         ...row,
-        what: 'warm start, records database to be started',
+        what: 'warm start, metadata database to be started',
         ours: valuesOf(afterDown),
         limit: `ms: ${partsInWords(afterDown)}`,
       }),
-      compared({ ...row, what: 'warm start, records database runs', ours: valuesOf(afterKill), limit: `ms: ${partsInWords(afterKill)}` }),
+      compared({ ...row, what: 'warm start, metadata database runs', ours: valuesOf(afterKill), limit: `ms: ${partsInWords(afterKill)}` }),
     ];
   },
 };

@@ -27,8 +27,8 @@ export type AutoFailover = {
   /** Holds data, configuration, logs and sockets of all. */
   directory: string;
   pair: Node[];
-  /** The monitor's records. */
-  records: Client;
+  /** The monitor's metadata. */
+  metadata: Client;
   /** Of the user tsdbadmin. */
   password: string;
 };
@@ -66,7 +66,7 @@ export async function startAutoFailover(kit: BareKit, major: string): Promise<{ 
   };
 
   const monitor = await make('monitor', 'monitor', []);
-  const records = await eventually('the monitor of pg_auto_failover', async () => {
+  const metadata = await eventually('the monitor of pg_auto_failover', async () => {
     const client = await connectAsOwner(kit, directory, monitor.port, 'pg_auto_failover');
     await client.query('select from pgautofailover.node').catch(async (error: unknown) => {
       await client.end();
@@ -78,12 +78,12 @@ export async function startAutoFailover(kit: BareKit, major: string): Promise<{ 
   const member = ['--pghost', directory, '--listen', '127.0.0.1', '--dbname', 'tsdb', '--monitor', address];
   const first = await make('postgres', 'first', member);
   await eventually('the first node of pg_auto_failover', async () => {
-    const { rows } = await records.query(`select from pgautofailover.node where reportedstate = 'single' and health = 1`);
+    const { rows } = await metadata.query(`select from pgautofailover.node where reportedstate = 'single' and health = 1`);
     if (rows.length === 0) throw new Error('it is not in charge yet');
   });
   const password = await prepareUser(kit, directory, first);
   const second = await make('postgres', 'second', member);
-  const peer = { major, directory, pair: [first, second], records, password };
+  const peer = { major, directory, pair: [first, second], metadata, password };
   await untilPaired(peer);
   return { peer, end };
 }
@@ -117,13 +117,13 @@ const TUNED_MONITOR = {
 const TUNED_NODE = { wal_retrieve_retry_interval: 10 };
 
 /** Sets what the next failover goes by. */
-export async function tune(kit: BareKit, { directory, records, pair }: AutoFailover, settings: 'defaults' | 'tuned'): Promise<void> {
+export async function tune(kit: BareKit, { directory, metadata, pair }: AutoFailover, settings: 'defaults' | 'tuned'): Promise<void> {
   const apply = async (client: Client, tuned: Record<string, number>): Promise<void> => {
     for (const [name, value] of Object.entries(tuned))
       await client.query(settings === 'tuned' ? `alter system set ${name} = ${value}` : `alter system reset ${name}`);
     await client.query('select pg_reload_conf()');
   };
-  await apply(records, TUNED_MONITOR);
+  await apply(metadata, TUNED_MONITOR);
   for (const { port } of pair) {
     const client = await connectAsOwner(kit, directory, port, 'tsdb');
     await apply(client, TUNED_NODE);
@@ -132,9 +132,9 @@ export async function tune(kit: BareKit, { directory, records, pair }: AutoFailo
 }
 
 /** Waits until the monitor knows both nodes well, one of them as a primary that waits for the other. @returns the primary */
-export async function untilPaired({ records, pair }: AutoFailover): Promise<Node> {
+export async function untilPaired({ metadata, pair }: AutoFailover): Promise<Node> {
   return eventually('the pair of pg_auto_failover', async () => {
-    const { rows } = await records.query<{ port: number; state: string }>(
+    const { rows } = await metadata.query<{ port: number; state: string }>(
       `select nodeport as port, reportedstate::text as state from pgautofailover.node
        where reportedstate = goalstate and health = 1 and reportedpgisrunning and (reportedstate = 'secondary' or reportedrepstate = 'quorum')
        order by 2`,
@@ -146,8 +146,8 @@ export async function untilPaired({ records, pair }: AutoFailover): Promise<Node
 }
 
 /** What a failover that took so long waited for, by what the monitor wrote down. */
-export async function partsOfFailover({ records }: AutoFailover, begunMs: number, tookMs: number): Promise<Record<string, number>> {
-  const { rows } = await records.query<{ seen: number; released: number }>(
+export async function partsOfFailover({ metadata }: AutoFailover, begunMs: number, tookMs: number): Promise<Record<string, number>> {
+  const { rows } = await metadata.query<{ seen: number; released: number }>(
     `select min(ms) filter (where state = 'draining') as seen, min(ms) filter (where state = 'wait_primary') as released
      from (select goalstate::text as state, (extract(epoch from eventtime) * 1000)::float - $1 as ms from pgautofailover.event) e where ms > 0`,
     [begunMs],

@@ -141,8 +141,8 @@ export async function stepsOf(cloud: Cloud, id: string): Promise<Record<string, 
   return steps;
 }
 
-/** A connection to the records. The caller ends it. */
-export async function openRecords(cloud: Cloud): Promise<Client> {
+/** A connection to the metadata. The caller ends it. */
+export async function openMetadata(cloud: Cloud): Promise<Client> {
   const client = new Client(storeConnection(await prepareMachine(cloud.home)));
   client.on('error', () => undefined);
   await client.connect();

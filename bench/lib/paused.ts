@@ -2,19 +2,19 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { Client } from 'pg';
 import { newId } from '../../packages/server/src/ids.ts';
-import { ask, create, openRecords, untilStatus, type Cloud } from './cloud.ts';
+import { ask, create, openMetadata, untilStatus, type Cloud } from './cloud.ts';
 
 export type Fleet = {
   ids: string[];
   /** A key for the project that they are in. */
   key: string;
   projectId: string;
-  records: Client;
-  /** Takes them out of the records again. */
+  metadata: Client;
+  /** Takes them out of the metadata again. */
   remove: () => Promise<void>;
 };
 
-/** Far beyond real ports, which the records' own uniqueness would have them collide with. */
+/** Far beyond real ports, which the metadata' own uniqueness would have them collide with. */
 const FIRST_PORT = 1_000_000;
 
 /** Inserts paused services in a project of their own. */
@@ -22,33 +22,33 @@ export async function insertPaused(cloud: Cloud, count: number): Promise<Fleet> 
   const model = await create(cloud);
   await ask(cloud, 'POST', `/services/${model.id}/stop`);
   await untilStatus(cloud, model.id, 'PAUSED');
-  const records = await openRecords(cloud);
+  const metadata = await openMetadata(cloud);
   const ids = Array.from({ length: count }, newId);
   const projectId = newId();
   const [publicKey, secretKey] = [`HD${newId()}${newId()}`, randomBytes(32).toString('base64url')];
-  await records.query(`insert into projects (id, name) values ($1, 'bench')`, [projectId]);
-  await records.query(`insert into api_keys (public_key, project_id, name, role, secret_hash) values ($1, $2, 'bench', 'admin', $3)`, [
+  await metadata.query(`insert into projects (id, name) values ($1, 'bench')`, [projectId]);
+  await metadata.query(`insert into api_keys (public_key, project_id, name, role, secret_hash) values ($1, $2, 'bench', 'admin', $3)`, [
     publicKey,
     projectId,
     createHash('sha256').update(secretKey).digest(),
   ]);
-  const { rows } = await records.query<{ column_name: string }>(
+  const { rows } = await metadata.query<{ column_name: string }>(
     `select column_name from information_schema.columns where table_name = 'services' and table_schema = 'public' and is_generated = 'NEVER'`,
   );
   const columns = rows.map(({ column_name }) => column_name);
-  await records.query(
+  await metadata.query(
     `insert into services (${columns.join(', ')})
      select ${columns.map(copied).join(', ')} from services s, unnest($3::text[]) with ordinality as fresh (id, number) where s.id = $1`,
     [model.id, projectId, ids],
   );
-  await records.query('vacuum analyze services');
+  await metadata.query('vacuum analyze services');
   const remove = async (): Promise<void> => {
-    await records.query('delete from services where project_id = $1', [projectId]);
-    await records.query('delete from api_keys where project_id = $1', [projectId]);
-    await records.query('delete from projects where id = $1', [projectId]);
-    await records.end();
+    await metadata.query('delete from services where project_id = $1', [projectId]);
+    await metadata.query('delete from api_keys where project_id = $1', [projectId]);
+    await metadata.query('delete from projects where id = $1', [projectId]);
+    await metadata.end();
   };
-  return { ids, key: `${publicKey}:${secretKey}`, projectId, records, remove };
+  return { ids, key: `${publicKey}:${secretKey}`, projectId, metadata, remove };
 }
 
 /** What stands in a column of a copy: `s` is the service that it was copied from, $2 the project. */

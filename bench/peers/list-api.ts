@@ -1,5 +1,5 @@
 /**
- * Two ways of listing services by hand, from the same records: `/documents` passes stored documents through as string_agg joins them,
+ * Two ways of listing services by hand, from the same metadata: `/documents` passes stored documents through as string_agg joins them,
  * `/rows` reads rows, makes objects and turns them into JSON. Arguments: socket directory, project.
  */
 import { createServer } from 'node:http';

@@ -1,4 +1,4 @@
-/** What scripts and people at terminals rely on: exit codes, questions, colours, waiting, names, and what a shell is told. */
+/** What scripts and people at terminals rely on: exit codes, questions, colours, waiting, names, and what a shell is shown. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -121,7 +121,7 @@ test('what --timeout cannot be is said before anything is asked for', async () =
   expect(called).toEqual([]);
 });
 
-test('a create that is not waited for to its end has told its password all the same', async () => {
+test('a create that is not waited for to its end has shown its password all the same', async () => {
   const { run } = await api({ getOperation: { status: 200, body: { ...OPERATION, status: 'failed', error: 'no' } } });
   for (const format of FORMATS) {
     const { code, stdout } = await run('service', 'create', '--name', 'orders', '-o', format);
@@ -143,7 +143,7 @@ test('things go by id or by name; a name that two have is refused with their ids
   expect(await other.run('service', 'delete', 'abcdefghij')).toMatchObject({ code: 0 });
 });
 
-test('at a terminal a deletion asks, and does what it is told; --yes and --dry-run do not ask', async () => {
+test('at a terminal a deletion asks, and does what it is shown; --yes and --dry-run do not ask', async () => {
   const { env, changed } = await api();
   const asked = await onTerminal('howdah service delete orders', env, { typed: 'n' });
   expect(asked).toMatchObject({
@@ -158,9 +158,9 @@ test('at a terminal a deletion asks, and does what it is told; --yes and --dry-r
   const agreed = await onTerminal('howdah service delete orders', env, { typed: 'y' });
   expect(agreed).toMatchObject({ code: 0, text: expect.stringContaining('orders is deleted') });
   expect(changed).toEqual(['deleteService']);
-  const told = await onTerminal('howdah vpc delete office --yes', env);
-  expect(told.text).not.toContain('[y/N]');
-  expect(told.code).toBe(0);
+  const shown = await onTerminal('howdah vpc delete office --yes', env);
+  expect(shown.text).not.toContain('[y/N]');
+  expect(shown.code).toBe(0);
   expect(changed).toEqual(['deleteService', 'deleteVpc']);
 });
 

@@ -64,11 +64,11 @@ test('create, use, ask, fork, follow, delete', async () => {
   expect((await cloud.cli('logs', 'trial', '--search', 'ready to accept')).stdout).toContain(
     'database system is ready to accept connections',
   );
-  const told = (await cloud.cli('events', '-o', 'json')).stdout
+  const shown = (await cloud.cli('events', '-o', 'json')).stdout
     .trim()
     .split('\n')
     .map((line): { type: string } => JSON.parse(line));
-  expect(told.map(({ type }) => type)).toContain('operation.finished');
+  expect(shown.map(({ type }) => type)).toContain('operation.finished');
 
   expect(await cloud.cli('service', 'start', 'trial')).toMatchObject({ code: 5, stdout: '' });
   expect(await cloud.cli('service', 'resize', 'trial', '--cpu-millis', '7')).toMatchObject({ code: 2 });

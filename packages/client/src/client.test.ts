@@ -105,7 +105,7 @@ test('a DELETE is not tried again, nor anything that was refused', async () => {
   expect(seen.length).toBe(2);
 });
 
-test('it gives up after as many tries as it is told, and says whom it asked', async () => {
+test('it gives up after as many tries as it is seen, and says whom it asked', async () => {
   const { apiUrl, seen } = await serve(cut);
   await expect(createClient({ apiUrl, retries: 2 }).GET('/projects')).rejects.toThrow(`no answer from ${apiUrl}`);
   expect(seen.length).toBe(3);
@@ -120,14 +120,14 @@ test('an aborted call is not tried again', async () => {
 
 test('waitFor tells of each status once, also past a lost connection, and gives the service', async () => {
   const { apiUrl } = await serveStatuses(service('QUEUED'), service('CONFIGURING'), service('CONFIGURING'), cut, service('READY'));
-  const told: string[] = [];
+  const seen: string[] = [];
   const found = await waitFor(createClient({ apiUrl }), { project_id: 'p', service_id: 's' }, 'READY', {
-    onStatus: ({ status }) => told.push(status),
+    onStatus: ({ status }) => seen.push(status),
   });
-  expect([found?.status, told]).toEqual(['READY', ['QUEUED', 'CONFIGURING', 'READY']]);
+  expect([found?.status, seen]).toEqual(['READY', ['QUEUED', 'CONFIGURING', 'READY']]);
 });
 
-test('waitFor is told by the stream of events: it asks when something happened, and hardly otherwise', async () => {
+test('waitFor is seen by the stream of events: it asks when something happened, and hardly otherwise', async () => {
   let status = 'CONFIGURING';
   let asked = 0;
   const server = createServer((request, response) => {

@@ -21,7 +21,7 @@ export class WaitError extends Error {
 }
 
 /** The pace of clients of Tiger Cloud is a second; a create with a spare is done in a fraction of that. */
-const POLL_MS = { first: 50, longest: 1000, told: 10_000 } as const;
+const POLL_MS = { first: 50, longest: 1000, events: 10_000 } as const;
 
 /**
  * Waits until a service has a status, by the stream of events, or by asking where that does not come; `DELETED`: until it is gone. A lost
@@ -38,7 +38,7 @@ export async function waitFor(
 ): Promise<Service | null> {
   const deadline = AbortSignal.timeout(timeoutMs);
   const either = signal === undefined ? deadline : AbortSignal.any([signal, deadline]);
-  const told = hearOf(client, service);
+  const events = hearOf(client, service);
   let last: Service | null = null;
   try {
     for (let waitMs: number = POLL_MS.first; ; waitMs = Math.min(waitMs * 1.5, POLL_MS.longest)) {
@@ -47,7 +47,7 @@ export async function waitFor(
       if (seen === null ? target === 'DELETED' : seen.status === target) return seen;
       if (seen === null) throw new WaitError(`service ${service.service_id} is gone: ${target} will not come`);
       last = seen;
-      await told.pause(waitMs, either);
+      await events.pause(waitMs, either);
     }
   } catch (error) {
     if (!deadline.aborted || signal?.aborted === true) throw error;
@@ -55,7 +55,7 @@ export async function waitFor(
     const message = `service ${service.service_id} is ${last?.status ?? 'unseen'} after ${seconds} s, not ${target}; its operations say what it does`;
     throw new WaitError(message, { cause: error });
   } finally {
-    told.close();
+    events.close();
   }
 }
 
@@ -66,7 +66,7 @@ function hearOf(client: HowdahClient, { project_id, service_id }: Pick<Service, 
   let missed = false;
   let pausing: AbortController | null = null;
   let reader: ReadableStreamDefaultReader<string> | null = null;
-  const tell = (): void => {
+  const wake = (): void => {
     missed = true;
     pausing?.abort();
   };
@@ -79,17 +79,17 @@ function hearOf(client: HowdahClient, { project_id, service_id }: Pick<Service, 
     });
     if (data === null || data === undefined) return;
     open = true;
-    tell(); // of what happened before it was open it tells nothing
+    wake(); // of what happened before it was open it tells nothing
     reader = data.pipeThrough(new TextDecoderStream()).getReader();
     // Closed while it was being opened: what nobody reads would keep the program from ending.
     if (ended.signal.aborted) return reader.cancel();
-    for (let part = await reader.read(); !part.done; part = await reader.read()) if (part.value.includes(service_id)) tell();
+    for (let part = await reader.read(); !part.done; part = await reader.read()) if (part.value.includes(service_id)) wake();
   };
   void listen()
     .catch(() => undefined)
     .finally(() => {
       open = false;
-      tell();
+      wake();
     });
 
   return {
@@ -97,7 +97,7 @@ function hearOf(client: HowdahClient, { project_id, service_id }: Pick<Service, 
     pause: async (ms: number, signal: AbortSignal): Promise<void> => {
       if (!missed) {
         pausing = new AbortController();
-        await pause(open ? POLL_MS.told : ms, AbortSignal.any([signal, pausing.signal])).catch((error: unknown) => {
+        await pause(open ? POLL_MS.events : ms, AbortSignal.any([signal, pausing.signal])).catch((error: unknown) => {
           if (signal.aborted) throw error;
         });
         pausing = null;

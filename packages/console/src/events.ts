@@ -14,7 +14,7 @@ export const isStreaming = (): boolean => streaming;
 type EventType = Webhook['types'][number];
 
 /** What is told of, as the API names it: the compiler asks for one that is not here. */
-const TOLD: Readonly<Record<EventType, true>> = {
+const TYPES: Readonly<Record<EventType, true>> = {
   'service.status': true,
   'service.warnings': true,
   'service.vpc': true,
@@ -27,8 +27,8 @@ const TOLD: Readonly<Record<EventType, true>> = {
   'vpc.status': true,
   'peering.status': true,
 };
-export const EVENT_TYPES = Object.keys(TOLD);
-export const isEventType = (name: string): name is EventType => Object.hasOwn(TOLD, name);
+export const EVENT_TYPES = Object.keys(TYPES);
+export const isEventType = (name: string): name is EventType => Object.hasOwn(TYPES, name);
 
 /** Follows the events of a project as long as somebody looks. The browser comes back to the stream where it was. */
 export function useEvents(project: string): void {

@@ -31,7 +31,7 @@ const SLOW_MS = 4000;
 /** An estimate need not be newer. */
 const REMAINING_MS = 2000;
 /** While events come: figures change without one. */
-const TOLD_MS = 15_000;
+const STREAMING_MS = 15_000;
 /** A list of a thousand services is half a megabyte: asked for less often the longer it is. */
 const PER_SERVICE_MS = 10;
 
@@ -50,7 +50,7 @@ export const queryClient: QueryClient = new QueryClient({
   },
 });
 
-const paceMs = (busy: boolean): number => (isStreaming() ? TOLD_MS : busy ? QUICK_MS : SLOW_MS);
+const paceMs = (busy: boolean): number => (isStreaming() ? STREAMING_MS : busy ? QUICK_MS : SLOW_MS);
 const isBusy = (service: Service | undefined): boolean => service !== undefined && isTransitional(service.status);
 const isOpen = ({ finished }: Operation): boolean => finished === null;
 

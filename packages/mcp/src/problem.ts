@@ -11,7 +11,7 @@ export class Problem extends Error {
   }
 }
 
-export type Told = { code: string; message: string; try_next: string };
+export type ExplainedProblem = { code: string; message: string; try_next: string };
 
 /** What to try next, by the code of the API. */
 const AFTER_CODE: Record<string, string> = {
@@ -39,7 +39,7 @@ const AFTER_SQLSTATE: Record<string, string> = {
 };
 
 /** What an agent is told of whatever was thrown. */
-export function explain(error: unknown): Told {
+export function explain(error: unknown): ExplainedProblem {
   if (error instanceof Problem) return { code: 'REFUSED', message: error.message, try_next: error.tryNext };
   if (error instanceof NoAnswerError)
     return { code: 'NO_ANSWER', message: error.message, try_next: 'ask the user to start it: howdah status, howdah up' };

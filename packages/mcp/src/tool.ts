@@ -6,7 +6,7 @@ import { Type, type Static, type TObject } from 'typebox';
 import { explain, Problem } from './problem.ts';
 
 /** What a tool answers: a line for people, and the same and more for programs. */
-export type Told = { summary: string; data: Record<string, unknown> };
+export type Outcome = { summary: string; data: Record<string, unknown> };
 
 /** read: changes nothing. make: something new with each call. change: the same call again changes nothing more. destroy: sessions or data end. */
 const HINTS = {
@@ -29,7 +29,7 @@ export function addTool<Input extends TObject>(
   server: McpServer,
   name: string,
   { title, description, kind, input }: Declaration<Input>,
-  work: (args: Static<Input>, signal: AbortSignal) => Promise<Told>,
+  work: (args: Static<Input>, signal: AbortSignal) => Promise<Outcome>,
 ): void {
   server.registerTool(
     name,
@@ -39,21 +39,21 @@ export function addTool<Input extends TObject>(
         return result(await work(args, mcpReq.signal));
       } catch (error) {
         if (error instanceof DryRunError) return result(dryRun(error));
-        const told = explain(error);
-        return { ...result({ summary: `${told.code}: ${told.message}. Next: ${told.try_next}.`, data: told }), isError: true };
+        const problem = explain(error);
+        return { ...result({ summary: `${problem.code}: ${problem.message}. Next: ${problem.try_next}.`, data: problem }), isError: true };
       }
     },
   );
 }
 
 /** Text for clients that show nothing else: the line, and the data as JSON. */
-function result({ summary, data }: Told): CallToolResult {
+function result({ summary, data }: Outcome): CallToolResult {
   // Texts of tenants must not hold instructions that only the agent sees.
   const json = visibleJson(JSON.stringify(data));
   return { content: [{ type: 'text', text: `${makeVisible(summary)}\n${json}` }], structuredContent: JSON.parse(json) };
 }
 
-function dryRun({ answer: { operation } }: DryRunError): Told {
+function dryRun({ answer: { operation } }: DryRunError): Outcome {
   const steps =
     operation === null ? 'nothing: it is so already, or takes no operation' : `${operation.kind}: ${operation.steps.join(', ')}`;
   return { summary: `Nothing was done. It would do ${steps}.`, data: { dry_run: true, operation } };

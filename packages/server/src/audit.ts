@@ -17,7 +17,7 @@ import { memberName, nodeName } from './engine/local/replication.ts';
 import { storeConnection } from './engine/local/store-instance.ts';
 import { findControl } from './installation.ts';
 import { addressAt, ROUTER_HOST, trustedCidr } from './cidr.ts';
-import { readAuditRecords, type AuditRecords } from './store/audit.ts';
+import { readExpected, type Expected } from './store/audit.ts';
 
 /**
  * Changes nothing.
@@ -29,9 +29,9 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
   const site = await findSite(config.home);
   if (site === null) throw new Error(`no installation in ${config.home}: howdah up makes one, or mounts the store of one that is stopped`);
   const connection: ClientConfig = config.databaseUrl === null ? storeConnection(site) : { connectionString: config.databaseUrl };
-  const before = await readAuditRecords(connection);
+  const before = await readExpected(connection);
   const found = await takeInventory(site);
-  const after = await readAuditRecords(connection);
+  const after = await readExpected(connection);
   // What changed while it was looked at, or is on its way, is judged by the next audit.
   const settled = after.services.filter(
     (service) =>
@@ -124,7 +124,7 @@ async function filterAmiss(home: string, { layout, networkPrefix }: Site, { dire
 }
 
 /** What is wrong about who takes writes: of a service with members nobody but its primary does, of a read replica set nobody. */
-function writersAmiss(before: AuditRecords, settled: readonly ServiceFacts[], { writers }: Inventory): string[] {
+function writersAmiss(before: Expected, settled: readonly ServiceFacts[], { writers }: Inventory): string[] {
   const steady = settled.filter(({ id, primary }) => before.services.some((earlier) => earlier.id === id && earlier.primary === primary));
   return steady.flatMap(({ id, parentId, members, primary }) => {
     const allowed = parentId === null ? memberKey(id, primary) : null;
@@ -136,8 +136,8 @@ function writersAmiss(before: AuditRecords, settled: readonly ServiceFacts[], { 
 }
 
 /** What is wrong about the log that servers keep: only a primary does, for the other members and for the nodes of read replica sets. */
-function slotsAmiss(before: AuditRecords, after: AuditRecords, onTheirWay: ReadonlySet<string>, { slots }: Inventory): string[] {
-  const kept = (records: AuditRecords, key: string): string[] => {
+function slotsAmiss(before: Expected, after: Expected, onTheirWay: ReadonlySet<string>, { slots }: Inventory): string[] {
+  const kept = (records: Expected, key: string): string[] => {
     const { id, n } = partsOfKey(key);
     const service = records.services.find((candidate) => candidate.id === id);
     if (service === undefined || service.primary !== n || service.parentId !== null) return [];
@@ -154,7 +154,7 @@ function slotsAmiss(before: AuditRecords, after: AuditRecords, onTheirWay: Reado
 }
 
 /** What is wrong about read replica sets: a gateway or a node that does not run, or one that runs and must not. */
-function setsAmiss(settled: readonly AuditRecords['services'][number][], found: Inventory): string[] {
+function setsAmiss(settled: readonly Expected['services'][number][], found: Inventory): string[] {
   return settled
     .filter(({ parentId, status }) => parentId !== null && status !== 'UNSTABLE')
     .flatMap(({ id, status, members }) => {
@@ -191,7 +191,7 @@ function poolersAmiss(settled: readonly ServiceFacts[], found: Inventory): strin
     });
 }
 
-type ServiceFacts = AuditRecords['services'][number];
+type ServiceFacts = Expected['services'][number];
 
 /** Whether something listens for a service on a port: in its VPC where that is a network of its own, else on the machine's. */
 function hearing(found: Inventory): (service: ServiceFacts, port: number) => boolean {
@@ -221,7 +221,7 @@ function listenersAmiss(settled: readonly ServiceFacts[], { networks }: Inventor
 }
 
 /** What is wrong about the networks of VPCs: their being there, their addresses, and whom they reach. One that is being changed is passed over. */
-function networksAmiss(before: AuditRecords['vpcs'], vpcs: AuditRecords['vpcs'], found: Inventory, site: Site): string[] {
+function networksAmiss(before: Expected['vpcs'], vpcs: Expected['vpcs'], found: Inventory, site: Site): string[] {
   const { networks } = found;
   // Where VPCs are kept apart by rules alone there are none.
   const have = networks.length > 0 || vpcs.some(({ addresses }) => addresses.length > 0);

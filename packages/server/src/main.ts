@@ -23,7 +23,7 @@ import { createEventHub } from './events/hub.ts';
 import { blockListOf } from './events/networks.ts';
 import { openSealer } from './events/sealer.ts';
 import { announceControl, apiUrl, consoleLink, ensureFirstKey, findControl, retractControl } from './installation.ts';
-import { createMemberRecords } from './reconcile/failovers.ts';
+import { createPrimaryStore } from './reconcile/failovers.ts';
 import { createHistory } from './reconcile/history.ts';
 import { createReconciler, type Reconciler } from './reconcile/reconciler.ts';
 import { createSampler } from './reconcile/sampler.ts';
@@ -155,7 +155,7 @@ async function assemble(
     heartbeat: { everyMs: config.heartbeatMs / 4, deadlineMs: (config.heartbeatMs * 3) / 4 },
     failover: config.failover,
     readLagLimit: config.readLagLimit,
-    records: createMemberRecords(store, log),
+    records: createPrimaryStore(store, log),
     egress,
     changed: (id) => reconciler?.wake(id),
   });

@@ -9,23 +9,23 @@ import { sha256 } from '../src/secret.ts';
 import { insertKey } from '../src/store/keys.ts';
 import { insertProject } from '../src/store/projects.ts';
 import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 
-type Records = Awaited<ReturnType<typeof openRecords>>;
+type Records = Awaited<ReturnType<typeof openMetadata>>;
 
 let cloud: Installation;
-let records: Records;
+let metadata: Records;
 let service: Service & { initial_password: string };
 let vpc: string;
 beforeAll(async () => {
   cloud = await install();
-  records = await openRecords(cloud.home);
+  metadata = await openMetadata(cloud.home);
   service = await cloud.create({ name: 'target', service_type: 'POSTGRES' });
   const { body } = await cloud.request('POST', '/vpcs', { name: 'target', cidr: '10.1.0.0/16', region_code: 'local' });
   vpc = String(Reflect.get(Object(body), 'id'));
 });
 afterAll(async () => {
-  await records?.close();
+  await metadata?.close();
   expect(await cloud?.destroy()).toEqual([]);
 });
 
@@ -75,7 +75,7 @@ const ofTarget = (path: string) => at(`/services/${service.service_id}${path}`);
 async function newKey(more: { role?: 'admin' | 'developer' | 'viewer'; projectId?: string; expiresAt?: Date }): Promise<string> {
   const [publicKey, secret] = [`HD${newId()}`, randomBytes(16).toString('base64url')];
   const { role = 'admin', projectId = cloud.projectId, expiresAt } = more;
-  await insertKey(records.db, {
+  await insertKey(metadata.db, {
     publicKey,
     secretHash: sha256(secret),
     projectId,
@@ -88,7 +88,7 @@ async function newKey(more: { role?: 'admin' | 'developer' | 'viewer'; projectId
 
 async function newProject(): Promise<string> {
   const id = newId();
-  await insertProject(records.db, { id, name: 'another' });
+  await insertProject(metadata.db, { id, name: 'another' });
   return id;
 }
 
@@ -131,7 +131,7 @@ test('no valid key: 401 with a challenge, the same for each reason', async () =>
   const expired = await newKey({ expiresAt: new Date(Date.now() - 1000) });
   const revoked = await newKey({});
   expect((await send('GET', '/projects', bearer(revoked))).status).toBe(200);
-  await records.db
+  await metadata.db
     .updateTable('api_keys')
     .set({ revoked_at: new Date() })
     .where('public_key', '=', revoked.split(':')[0] ?? '')
@@ -163,7 +163,7 @@ test('no valid key: 401 with a challenge, the same for each reason', async () =>
 test('keys note when they were used', async () => {
   const key = await newKey({});
   await send('GET', '/projects', bearer(key));
-  const row = await records.db
+  const row = await metadata.db
     .selectFrom('api_keys')
     .select('last_used')
     .where('public_key', '=', key.split(':')[0] ?? '')

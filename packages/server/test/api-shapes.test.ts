@@ -8,16 +8,16 @@ import addFormats from 'ajv-formats';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { findProgram } from '../src/engine/local/daemon.ts';
 import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 
 type Body = Record<string, unknown>;
-type Records = Awaited<ReturnType<typeof openRecords>>;
+type Records = Awaited<ReturnType<typeof openMetadata>>;
 
 const pgbouncer = await findProgram('pgbouncer');
 const haproxy = await findProgram('haproxy');
 
 let cloud: Installation;
-let records: Records;
+let metadata: Records;
 let validate: (operationId: string, status: number, body: unknown) => void;
 /** What was answered to each operation. */
 const seen = new Set<string>();
@@ -27,11 +27,11 @@ const passwords: string[] = [];
 
 beforeAll(async () => {
   cloud = await install();
-  records = await openRecords(cloud.home);
+  metadata = await openMetadata(cloud.home);
   validate = await loadSchemas();
 });
 afterAll(async () => {
-  await records?.close();
+  await metadata?.close();
   expect(await cloud?.destroy()).toEqual([]);
 });
 
@@ -134,7 +134,7 @@ const SERVICE_KEYS =
 // ── a service's life ─────────────────────────────────────────────────────────────────────────────────────────────
 
 test('create answers 202 with everything a client prints, and stays QUEUED until somebody works on it', async () => {
-  const { id, password, answer } = await records.holdingReconciler(async () => {
+  const { id, password, answer } = await metadata.holdingReconciler(async () => {
     const created = await create({ name: 'Größe 🐘', service_type: 'POSTGRES', environment_tag: 'PROD' });
     for (let again = 0; again < 3; again++)
       expect((await call('GET', `/services/${created.id}`)).body).toMatchObject({
@@ -209,7 +209,7 @@ test('every change answers a transitional status at once, then only statuses on 
     ['start', 'RESUMING', 'READY', 'stop'],
   ] as const;
   for (const [action, transitional, end, opposite] of turns) {
-    await records.holdingReconciler(async () => {
+    await metadata.holdingReconciler(async () => {
       const first = await call('POST', `/services/${id}/${action}`);
       expect(first).toMatchObject({ status: 202, body: { status: transitional } });
       expect(operationOf(first)).toMatch(/^[a-z0-9]{10}$/);
@@ -244,7 +244,7 @@ test('every change answers a transitional status at once, then only statuses on 
     expect(await call('POST', `/services/${id}/${action}`)).toMatchObject({ status: 400, body: { code: 'INVALID_STATE' } });
   }
 
-  await records.holdingReconciler(async () => {
+  await metadata.holdingReconciler(async () => {
     expect(await call('POST', `/services/${id}/resize`, { cpu_millis: '1000', memory_gbs: '4' })).toMatchObject({
       status: 202,
       body: { status: 'UPGRADING', resources: [{ spec: { cpu_millis: 1000, memory_gbs: 4 } }] },
@@ -257,7 +257,7 @@ test('every change answers a transitional status at once, then only statuses on 
   });
   await reach(id, 'READY', 'UPGRADING');
 
-  await records.holdingReconciler(async () => {
+  await metadata.holdingReconciler(async () => {
     const first = await call('DELETE', `/services/${id}`);
     expect(first).toMatchObject({ status: 202, body: { value: '' } });
     expect((await call('GET', `/services/${id}`)).body['status']).toBe('DELETING');
@@ -316,7 +316,7 @@ test('every change answers a transitional status at once, then only statuses on 
 });
 
 test('delete wins over what is under way, which then ends superseded', async () => {
-  const { id, answer } = await records.holdingReconciler(async () => {
+  const { id, answer } = await metadata.holdingReconciler(async () => {
     const created = await create({ name: 'short', service_type: 'POSTGRES' });
     expect((await call('DELETE', `/services/${created.id}`)).status).toBe(202);
     return created;
@@ -351,7 +351,7 @@ test('resize: strings or integers, one implies the other, the same size is no wo
 
   await call('POST', `/services/${id}/stop`);
   await reach(id, 'PAUSED', 'PAUSING');
-  const resized = await records.holdingReconciler(async () => {
+  const resized = await metadata.holdingReconciler(async () => {
     const answer = await call('POST', `/services/${id}/resize`, { memory_gbs: 8 });
     expect(answer).toMatchObject({ status: 202, body: { status: 'PAUSED', resources: [{ spec: { cpu_millis: 2000, memory_gbs: 8 } }] } });
     expect((await call('GET', `/services/${id}`)).body['status']).toBe('PAUSED');
@@ -835,7 +835,7 @@ test('a service lists its members; once deleted it is among the deleted ones; a 
   const { id } = await create({ name: 'listed', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
   expect((await call('GET', `/services/${id}/members`)).body['value']).toMatchObject([{ role: 'primary', state: 'running' }]);
-  const cancelled = await records.holdingReconciler(async () => {
+  const cancelled = await metadata.holdingReconciler(async () => {
     const verifying = await call('POST', `/services/${id}/backups/verify`);
     return call('POST', `/operations/${operationOf(verifying)}/cancel`);
   });

@@ -11,20 +11,20 @@ import { newId } from '../src/ids.ts';
 import { OPENAPI_FILE } from '../src/paths.ts';
 import { sha256 } from '../src/secret.ts';
 import { install, type Installation, type Service } from './harness.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 
 type Entry = Schemas['AuditEntry'];
 
 let cloud: Installation;
-let records: Awaited<ReturnType<typeof openRecords>>;
+let metadata: Awaited<ReturnType<typeof openMetadata>>;
 let service: Service;
 beforeAll(async () => {
   cloud = await install();
-  records = await openRecords(cloud.home);
+  metadata = await openMetadata(cloud.home);
   service = await cloud.create({ name: 'audited', service_type: 'POSTGRES' });
 });
 afterAll(async () => {
-  await records.close();
+  await metadata.close();
   expect(await cloud.destroy()).toEqual([]);
 });
 
@@ -71,7 +71,9 @@ test('an accepted change stands there with its operation, in the same transactio
   }
   await cloud.until(service.service_id, 'READY');
   const { rows } = await sql<{ same: boolean }>`
-    select a.xmin = o.xmin as same from audit_log a join operations o on o.id = a.operation_id where o.kind = 'rename'`.execute(records.db);
+    select a.xmin = o.xmin as same from audit_log a join operations o on o.id = a.operation_id where o.kind = 'rename'`.execute(
+    metadata.db,
+  );
   expect(rows).toEqual([{ same: true }]);
 });
 
@@ -81,7 +83,7 @@ test('what is so already, and what is under way already, stand there as well', a
   expect(same.status).toBe(202);
   expect(await entryOf(same.headers)).toMatchObject({ call: 'resizeService', outcome: 'allowed', status: 202 });
   expect(await entryOf(same.headers)).not.toHaveProperty('operation_id');
-  const answers = await records.holdingReconciler(async () => [
+  const answers = await metadata.holdingReconciler(async () => [
     await cloud.request('POST', `${path}/stop`),
     await cloud.request('POST', `${path}/stop`),
   ]);
@@ -135,7 +137,7 @@ test('every call of the document that may change something has an entry when it 
 
 async function insertKey(role: 'admin' | 'viewer', revokedAt: Date | null = null): Promise<string> {
   const key = `HD${newId()}${newId()}`;
-  await records.db
+  await metadata.db
     .insertInto('api_keys')
     .values({
       public_key: key,
@@ -195,7 +197,7 @@ test('what only reads has no entry', async () => {
 
 test('pages and filters tell the same as the whole; the export is it, the other way around', async () => {
   const whole = await entries();
-  const { rows } = await sql<{ id: string }>`select id from audit_log order by id desc`.execute(records.db);
+  const { rows } = await sql<{ id: string }>`select id from audit_log order by id desc`.execute(metadata.db);
   expect(whole.map(({ id }) => id)).toEqual(rows.map(({ id }) => id));
   expect(whole.length).toBeGreaterThan(14);
   for (const limit of [7, whole.length - 1, whole.length]) {
@@ -269,8 +271,8 @@ test('what is older than HOWDAH_HISTORY_DAYS goes with its operation; what is yo
   const set = async (days: number, requests: readonly unknown[], operations: readonly unknown[]): Promise<void> => {
     const ago = sql<Date>`now() - ${`${days} days`}::interval`;
     const isText = (id: unknown): id is string => typeof id === 'string';
-    await records.db.updateTable('audit_log').set({ at: ago }).where('request_id', 'in', requests.filter(isText)).execute();
-    await records.db.updateTable('operations').set({ created: ago, finished: ago }).where('id', 'in', operations.filter(isText)).execute();
+    await metadata.db.updateTable('audit_log').set({ at: ago }).where('request_id', 'in', requests.filter(isText)).execute();
+    await metadata.db.updateTable('operations').set({ created: ago, finished: ago }).where('id', 'in', operations.filter(isText)).execute();
   };
   const oldOperation = rename.headers.get('Operation-Id');
   await set(11, [...old, created?.request_id], [oldOperation, created?.operation_id]);
@@ -308,11 +310,11 @@ test('an accepted change is there whenever the control plane is killed', async (
   // Those that were not answered as well: the audit of the installation compares them all.
   expect(await cloud.audit()).toEqual([]);
   const [operation] = await cloud.operations(service.service_id);
-  await sql`delete from audit_log where operation_id = ${operation?.id}`.execute(records.db);
+  await sql`delete from audit_log where operation_id = ${operation?.id}`.execute(metadata.db);
   expect(await cloud.audit()).toEqual([
     expect.stringContaining(`operation ${operation?.id} (rename) was asked for by ${publicKey()} and stands in no entry`),
   ]);
-  await sql`delete from operations where id = ${operation?.id}`.execute(records.db);
+  await sql`delete from operations where id = ${operation?.id}`.execute(metadata.db);
 });
 
 test('no secret is in it, nor in an event', async () => {
@@ -324,7 +326,7 @@ test('no secret is in it, nor in an event', async () => {
   const last = await cloud.request('POST', '/services/zzzzzzzzzz/restore');
   await entryOf(last.headers);
   for (const table of ['audit_log', 'events', 'operations']) {
-    const { rows } = await sql<{ text: string }>`select t::text as text from ${sql.table(table)} t`.execute(records.db);
+    const { rows } = await sql<{ text: string }>`select t::text as text from ${sql.table(table)} t`.execute(metadata.db);
     expect(rows.length).toBeGreaterThan(0);
     for (const { text } of rows) {
       expect(text).not.toContain(canary);
@@ -343,7 +345,7 @@ test('the command line prints and exports it', async () => {
   await sql`
     insert into audit_log (project_id, public_key, address, call, method, path, service_id, status, request_id)
     select project_id, public_key, address, call, method, path, service_id, status, gen_random_uuid()
-    from (select * from audit_log where call = 'renameService' limit 1) as model, generate_series(1, 1100)`.execute(records.db);
+    from (select * from audit_log where call = 'renameService' limit 1) as model, generate_series(1, 1100)`.execute(metadata.db);
   const many = await cloud.cli('audit-log', 'list', '--limit', '1050', '-o', 'json');
   const whole = await entries();
   expect(JSON.parse(many.stdout)).toEqual(whole.slice(0, 1050));

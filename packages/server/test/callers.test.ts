@@ -23,7 +23,7 @@ import {
 } from './callers.ts';
 import { problemOf, ROUTES, type Route } from './document.ts';
 import { install, type Installation } from './harness.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 
 const pgbouncer = await findProgram('pgbouncer');
 const haproxy = await findProgram('haproxy');
@@ -31,7 +31,7 @@ const haproxy = await findProgram('haproxy');
 type ProjectKind = 'own' | 'others' | 'random';
 
 let cloud: Installation;
-let records: Awaited<ReturnType<typeof openRecords>>;
+let metadata: Awaited<ReturnType<typeof openMetadata>>;
 const authorization = new Map<CallerKind, string | null>();
 /** Two projects that are nobody's but their own; the operator's is a third. */
 const [OURS, THEIRS] = [newId(), newId()];
@@ -40,7 +40,7 @@ const things: Record<string, { ours: string; theirs: string }> = {};
 
 async function newKey(projectId: string, more: Partial<NewKey> = {}): Promise<string> {
   const [publicKey, secret] = [`HD${newId()}`, randomBytes(16).toString('base64url')];
-  await insertKey(records.db, { publicKey, secretHash: sha256(secret), projectId, name: 'test', role: 'admin', ...more });
+  await insertKey(metadata.db, { publicKey, secretHash: sha256(secret), projectId, name: 'test', role: 'admin', ...more });
   return `${publicKey}:${secret}`;
 }
 
@@ -90,14 +90,14 @@ async function newSet(projectId: string, service: string, key: string): Promise<
 
 beforeAll(async () => {
   cloud = await install({ HOWDAH_FAILED_KEYS_PER_MINUTE: '1000000' });
-  records = await openRecords(cloud.home);
-  await insertProject(records.db, { id: OURS, name: 'ours' });
-  await insertProject(records.db, { id: THEIRS, name: 'theirs' });
+  metadata = await openMetadata(cloud.home);
+  await insertProject(metadata.db, { id: OURS, name: 'ours' });
+  await insertProject(metadata.db, { id: THEIRS, name: 'theirs' });
   const bearer = async (key: Promise<string>): Promise<string> => `Bearer ${await key}`;
   const admin = await newKey(OURS);
   const [publicKey = ''] = admin.split(':');
   const revoked = await newKey(OURS);
-  await records.db
+  await metadata.db
     .updateTable('api_keys')
     .set({ revoked_at: new Date() })
     .where('public_key', '=', revoked.split(':')[0] ?? '')
@@ -133,14 +133,14 @@ beforeAll(async () => {
   things['public_key'] = { ours: (await newKey(OURS)).split(':')[0] ?? '', theirs: (await newKey(THEIRS)).split(':')[0] ?? '' };
 });
 afterAll(async () => {
-  await records?.close();
+  await metadata?.close();
   expect(await cloud?.destroy()).toEqual([]);
 });
 
 /** A webhook that was delivered to once. What is made of it is taken away with its project. */
 async function newWebhook(projectId: string): Promise<string> {
   const id = newId();
-  await records.db
+  await metadata.db
     .insertInto('webhooks')
     .values({
       id,
@@ -156,7 +156,7 @@ async function newWebhook(projectId: string): Promise<string> {
 }
 
 async function newDelivery(webhookId: string): Promise<string> {
-  const { id } = await records.db
+  const { id } = await metadata.db
     .insertInto('deliveries')
     .values({
       webhook_id: webhookId,
@@ -214,7 +214,7 @@ async function everything(): Promise<unknown> {
            (select json_agg(d order by id) from (select id, status, attempts from deliveries) d) as deliveries,
            (select json_agg(t order by public_key) from (select public_key, count(*)::int from console_tokens t where exists
               (select from api_keys k where k.public_key = t.public_key and k.dry_run_only) group by public_key) t) as tokens,
-           (select count(*)::int from kept_answers) as kept`.execute(records.db);
+           (select count(*)::int from kept_answers) as kept`.execute(metadata.db);
   return rows[0];
 }
 
@@ -304,14 +304,14 @@ test('a fork_only key changes and reads the forks that it made and nothing else;
   const problems: (string | null)[] = [];
   const ours = things['service_id']?.ours ?? '';
   const [forkOnly = ''] = (authorization.get('forkOnly') ?? '').replace('Bearer ', '').split(':');
-  const { created_by: maker } = await records.db
+  const { created_by: maker } = await metadata.db
     .selectFrom('services')
     .select('created_by')
     .where('id', '=', ours)
     .executeTakeFirstOrThrow();
   // In this order, the service is its maker's again afterwards.
   for (const made of [true, false]) {
-    await records.db
+    await metadata.db
       .updateTable('services')
       .set({ created_by: made ? forkOnly : maker })
       .where('id', '=', ours)

@@ -2,7 +2,7 @@ import { request as rawRequest } from 'node:http';
 import { once } from 'node:events';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { install, type Installation } from './harness.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 import { sql } from 'kysely';
 
 let installation: Installation;
@@ -104,36 +104,36 @@ test('a link opens once, also when it is opened many times at once; an old one n
   expect((await at('/auth/info', { headers: { Cookie: cookieOf(opened) } })).status).toBe(200);
 
   const old = await link();
-  const records = await openRecords(installation.home);
-  await sql`update console_tokens set expires_at = now() where kind = 'link'`.execute(records.db);
+  const metadata = await openMetadata(installation.home);
+  await sql`update console_tokens set expires_at = now() where kind = 'link'`.execute(metadata.db);
   expect((await open(old)).status).toBe(401);
   // What a session is cannot be a link, nor the other way about.
   const cookie = await session();
   expect((await open(cookie.Cookie.split('=')[1] ?? '')).status).toBe(401);
   expect((await at('/auth/info', { headers: { Cookie: `howdah_${installation.port}=${await link()}` } })).status).toBe(401);
-  await records.close();
+  await metadata.close();
 });
 
 test('a session ends with its time, and with its key', async () => {
-  const records = await openRecords(installation.home);
+  const metadata = await openMetadata(installation.home);
   const cookie = await session();
-  await sql`update console_tokens set expires_at = now() where kind = 'session'`.execute(records.db);
+  await sql`update console_tokens set expires_at = now() where kind = 'session'`.execute(metadata.db);
   expect((await at('/auth/info', { headers: cookie })).status).toBe(401);
   const next = await session();
-  await sql`update api_keys set revoked_at = now()`.execute(records.db);
+  await sql`update api_keys set revoked_at = now()`.execute(metadata.db);
   expect((await at('/auth/info', { headers: next })).status).toBe(401);
-  await sql`update api_keys set revoked_at = null`.execute(records.db);
+  await sql`update api_keys set revoked_at = null`.execute(metadata.db);
   // What is kept opens nothing: hashes.
-  const { rows } = await sql`select token_hash from console_tokens`.execute(records.db);
+  const { rows } = await sql`select token_hash from console_tokens`.execute(metadata.db);
   expect(JSON.stringify(rows)).not.toContain(next.Cookie.split('=')[1] ?? '?');
-  await records.close();
+  await metadata.close();
 });
 
 test('the link of a key that was revoked or has expired is answered with 401 and the way out, and sets no cookie', async () => {
-  const records = await openRecords(installation.home);
+  const metadata = await openMetadata(installation.home);
   for (const ended of ['revoked_at', 'expires_at']) {
     const token = await link();
-    await sql`update api_keys set ${sql.ref(ended)} = now()`.execute(records.db);
+    await sql`update api_keys set ${sql.ref(ended)} = now()`.execute(metadata.db);
     const answer = await open(token);
     const body: unknown = await answer.json();
     expect([answer.status, body]).toEqual([
@@ -141,15 +141,15 @@ test('the link of a key that was revoked or has expired is answered with 401 and
       expect.objectContaining({ message: expect.stringContaining('make a link with a valid key') }),
     ]);
     expect(answer.headers.getSetCookie()).toEqual([]);
-    await sql`update api_keys set ${sql.ref(ended)} = null`.execute(records.db);
+    await sql`update api_keys set ${sql.ref(ended)} = null`.execute(metadata.db);
   }
-  await records.close();
+  await metadata.close();
 });
 
 test('a dry_run_only key makes no link and no session; a session that it has changes nothing', async () => {
-  const records = await openRecords(installation.home);
+  const metadata = await openMetadata(installation.home);
   const cookie = await session();
-  await sql`update api_keys set dry_run_only = true`.execute(records.db);
+  await sql`update api_keys set dry_run_only = true`.execute(metadata.db);
   for (const path of ['/auth/sessions', '/auth/links']) {
     const answer = await at(path, { method: 'POST', headers: { Authorization: `Bearer ${installation.key}` } });
     expect([answer.status, await answer.text()]).toEqual([403, expect.stringContaining('dry_run_only')]);
@@ -158,10 +158,10 @@ test('a dry_run_only key makes no link and no session; a session that it has cha
   const body = JSON.stringify({ name: 'made', role: 'viewer' });
   const made = await at(`/projects/${installation.projectId}/keys`, { method: 'POST', headers, body });
   expect([made.status, made.headers.get('dry-run')]).toEqual([200, 'true']);
-  const { rows } = await sql`select from api_keys`.execute(records.db);
+  const { rows } = await sql`select from api_keys`.execute(metadata.db);
   expect(rows).toHaveLength(1);
-  await sql`update api_keys set dry_run_only = false`.execute(records.db);
-  await records.close();
+  await sql`update api_keys set dry_run_only = false`.execute(metadata.db);
+  await metadata.close();
 });
 
 test('howdah console prints a new link', async () => {

@@ -24,7 +24,7 @@ async function createPaused(name: string): Promise<Service> {
   return cloud.until(id, 'PAUSED');
 }
 
-test('records, CA and keys come back; running databases do not notice and are taken over', async () => {
+test('metadata, CA and keys come back; running databases do not notice and are taken over', async () => {
   const kept = await cloud.create({ name: 'kept', service_type: 'POSTGRES' });
   const paused = await createPaused('paused');
   const lost = await createPaused('lost');
@@ -41,7 +41,7 @@ test('records, CA and keys come back; running databases do not notice and are ta
   // There is something already: nothing is touched.
   expect((await cloud.cli('restore-control', file)).stderr).toContain('howdah down');
   await cloud.stop('SIGTERM');
-  expect((await cloud.cli('restore-control', file)).stderr).toContain('there are records already');
+  expect((await cloud.cli('restore-control', file)).stderr).toContain('there are metadata already');
   expect((await cloud.cli('backup-control', file)).stderr).toContain('is not running');
 
   // Everything but the databases is gone, and one of those.

@@ -1,19 +1,19 @@
 /**
  * Loaded before the control plane (`NODE_OPTIONS=--import …/crash-at.mjs`): sees each effect that it has on the world, before and
- * after, and strikes at one of them. The product knows nothing of it.
+ * after, and faults at one of them. The product knows nothing of it.
  *
- * Effects are changes below HOWDAH_HOME, in our cgroups and of networks, processes started and signalled, commits of the records and statements
+ * Effects are changes below HOWDAH_HOME, in our cgroups and of networks, processes started and signalled, commits of the metadata and statements
  * to services that change something. Each has a name that is the same in every run: "rename services/new.new → services/new".
  *
  * CRASH_AT is a directory. `plan.json` in it says what to do and is read at every effect; without one nothing happens. The names of the
- * effects go to `trace`, a line each. Whoever makes the file `struck` first decides: this process that it strikes, the driver (crash.ts)
+ * effects go to `trace`, a line each. Whoever makes the file `injected` first decides: this process that it faults, the driver (crash.ts)
  * that it no longer does.
  *
  * @typedef {{
  *   roles: Record<string, string>,
  *   first?: true,
  *   at: null | {
- *     effect: string, nth: number, when: 'before' | 'during' | 'after', delayMs: number, strike: 'kill' | 'hold' | 'lose' | { server: string },
+ *     effect: string, nth: number, when: 'before' | 'during' | 'after', delayMs: number, fault: 'kill' | 'hold' | 'lose' | { server: string },
  *   },
  * }} Plan roles: what to call services by id; one that is missing is "new", and what concerns "other" ones is left out.
  * first: of a first start, to which belongs what is made ahead.
@@ -33,7 +33,7 @@ const kill = process.kill.bind(process);
 /** @type {Plan | null} */
 let plan = null;
 let planText = '';
-let struck = false;
+let injected = false;
 /** @type {Map<string, number>} */
 const counts = new Map();
 
@@ -48,7 +48,7 @@ function readPlan() {
   if (text === planText) return;
   planText = text;
   plan = text === '' ? null : JSON.parse(text);
-  struck = false;
+  injected = false;
   counts.clear();
 }
 
@@ -119,40 +119,40 @@ function alike(name) {
 
 // ── striking ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Notes an effect. @returns what to strike at it with, or null: nothing */
+/** Notes an effect. @returns what to fault at it with, or null: nothing */
 function note(name) {
   if (plan === null) return null; // disarmed since
   appendFileSync(join(directory, 'trace'), `${name}\n`);
   const nth = (counts.get(name) ?? 0) + 1;
   counts.set(name, nth);
   const { at } = plan;
-  return at === null || struck || at.effect !== name || at.nth !== nth ? null : at;
+  return at === null || injected || at.effect !== name || at.nth !== nth ? null : at;
 }
 
 /** @param socket whence the answer comes that tells of the effect */
-function strike(at, socket) {
+function fault(at, socket) {
   // Its time may be over.
   readPlan();
-  if (struck || plan?.at !== at) return;
-  struck = true;
-  const claim = join(directory, 'struck');
+  if (injected || plan?.at !== at) return;
+  injected = true;
+  const claim = join(directory, 'injected');
   try {
     writeFileSync(claim, 'yes', { flag: 'wx' });
   } catch (error) {
     if (error.code === 'EEXIST') return;
     throw error;
   }
-  if (at.strike === 'kill') kill(process.pid, 'SIGKILL');
-  else if (at.strike === 'lose') socket.destroy();
-  else if (at.strike !== 'hold' && !killServer(at.strike.server)) writeFileSync(claim, 'no');
+  if (at.fault === 'kill') kill(process.pid, 'SIGKILL');
+  else if (at.fault === 'lose') socket.destroy();
+  else if (at.fault !== 'hold' && !killServer(at.fault.server)) writeFileSync(claim, 'no');
 }
 
 /** Strikes when an answer comes, before anybody hears it; who loses it never does. */
-function strikeAtAnswer(socket, at) {
+function injectAtAnswer(socket, at) {
   const heard = socket.listeners('data');
   socket.removeAllListeners('data');
   socket.once('data', (chunk) => {
-    strike(at, socket);
+    fault(at, socket);
     if (socket.destroyed) return;
     for (const listener of heard) socket.on('data', listener);
     socket.emit('data', chunk);
@@ -181,40 +181,40 @@ function rootOf(role) {
   return join(services, id ?? 'none');
 }
 
-function strikeLater(at) {
-  setTimeout(() => strike(at), at.delayMs);
+function injectLater(at) {
+  setTimeout(() => fault(at), at.delayMs);
 }
 
 /** Whoever comes to the effect that is held at waits, not only the first: files are copied side by side. */
 async function held(name) {
   const { at } = plan;
-  while (struck && plan?.at === at && at?.strike === 'hold' && at.effect === name && !existsSync(join(directory, 'release')))
+  while (injected && plan?.at === at && at?.fault === 'hold' && at.effect === name && !existsSync(join(directory, 'release')))
     await new Promise((resolve) => void setTimeout(resolve, 5));
 }
 
 /** An effect that takes time. */
 async function effect(name, act) {
   const at = note(name);
-  if (at?.when === 'before') strike(at);
+  if (at?.when === 'before') fault(at);
   await held(name);
   const acting = act();
-  if (at?.when === 'during') strikeLater(at);
+  if (at?.when === 'during') injectLater(at);
   try {
     return await acting;
   } finally {
-    if (at?.when === 'after') strike(at);
+    if (at?.when === 'after') fault(at);
   }
 }
 
 /** An effect that is done when its call returns. */
 function effectNow(name, act) {
   const at = note(name);
-  if (at?.when === 'before') strike(at);
+  if (at?.when === 'before') fault(at);
   try {
     return act();
   } finally {
-    if (at?.when === 'during') strikeLater(at);
-    if (at?.when === 'after') strike(at);
+    if (at?.when === 'during') injectLater(at);
+    if (at?.when === 'after') fault(at);
   }
 }
 
@@ -302,9 +302,9 @@ Socket.prototype.write = function writeNoting(chunk, ...rest) {
   const name = plan === null ? null : nameOfStatement(to, text);
   if (name === null) return send();
   const at = note(name);
-  if (at?.when === 'before') strike(at);
+  if (at?.when === 'before') fault(at);
   // Its answer says that it was done.
-  if (at !== null && at.when !== 'before') strikeAtAnswer(this, at);
+  if (at !== null && at.when !== 'before') injectAtAnswer(this, at);
   return send();
 };
 
@@ -331,7 +331,7 @@ function nameOfStatement(to, text) {
 /** What is written down whenever there is time. */
 const BY_THE_WAY = ['insert samples', 'update api_keys'];
 
-/** A change of a table of the records; statements may hold several. `for update of` and `do update set` are none. */
+/** A change of a table of the metadata; statements may hold several. `for update of` and `do update set` are none. */
 const CHANGE = /(?<!\bfor |\bfor no key |\bdo )\b(insert into|update|delete from) "?(\w+)/g;
 
 /** The text of the statement that a message of PostgreSQL's protocol has carried out, by Query or Execute. A prepared one is told only once. */

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { findProgram } from '../src/engine/local/daemon.ts';
 import { createLayout } from '../src/engine/local/layout.ts';
-import { firstStart, playable, until, type Playable, type Scene, type Stand } from './crash.ts';
+import { firstStart, playable, until, type Playable, type Scene, type Testbed } from './crash.ts';
 import { connectTo, type Installation, type Service } from './harness.ts';
 import { createSet } from './sets.ts';
 import { project, vpcOf } from './vpc-calls.ts';
@@ -20,14 +20,14 @@ export type Family = {
   settings: Record<string, string>;
   /** Whether it can be played on this machine: without HAProxy there are no replicas. */
   playable: boolean;
-  make: (stand: Stand) => Promise<Playable[]>;
+  make: (testbed: Testbed) => Promise<Playable[]>;
 };
 
 /** All that there is to crash in. */
 export async function crashFamilies(): Promise<Family[]> {
   const gateways = (await findProgram('haproxy')) !== null;
   return [
-    { name: 'births', settings: { HOWDAH_UNDELETE_HOURS: '0' }, playable: true, make: birthScenes },
+    { name: 'creates', settings: { HOWDAH_UNDELETE_HOURS: '0' }, playable: true, make: createScenes },
     { name: 'power', settings: {}, playable: true, make: powerScenes },
     { name: 'changes', settings: {}, playable: true, make: changeScenes },
     { name: 'vpcs', settings: {}, playable: true, make: vpcScenes },
@@ -37,8 +37,8 @@ export async function crashFamilies(): Promise<Family[]> {
 }
 
 /** Scenes that leave nothing behind: deleted services are gone at once (HOWDAH_UNDELETE_HOURS=0). */
-async function birthScenes(stand: Stand): Promise<Playable[]> {
-  const { cloud } = stand;
+async function createScenes(testbed: Testbed): Promise<Playable[]> {
+  const { cloud } = testbed;
   const running = await cloud.create({ name: 'running parent', service_type: 'POSTGRES' });
   await insert(cloud, running, 'one');
   const afterOne = await moment(cloud, running);
@@ -49,19 +49,19 @@ async function birthScenes(stand: Stand): Promise<Playable[]> {
   const lastWord = await latestOf(cloud, paused);
   return [
     firstStart(),
-    birth(cloud, 'create', ['new'], null, () => ({})),
-    birth(cloud, 'fork of now, running parent', ['new', 'parent'], running, () => ({ fork_strategy: 'NOW' })),
-    birth(cloud, 'fork of now, paused parent', ['new'], paused, () => ({ fork_strategy: 'NOW' })),
-    birth(cloud, 'fork of the last snapshot', ['new', 'parent'], running, () => ({ fork_strategy: 'LAST_SNAPSHOT' })),
-    birth(cloud, 'fork at a point in time', ['new', 'parent'], running, () => ({ fork_strategy: 'PITR', target_time: afterOne })),
-    birth(cloud, 'fork at a point in time, paused parent', ['new'], paused, () => ({ fork_strategy: 'PITR', target_time: lastWord })),
+    creation(cloud, 'create', ['new'], null, () => ({})),
+    creation(cloud, 'fork of now, running parent', ['new', 'parent'], running, () => ({ fork_strategy: 'NOW' })),
+    creation(cloud, 'fork of now, paused parent', ['new'], paused, () => ({ fork_strategy: 'NOW' })),
+    creation(cloud, 'fork of the last snapshot', ['new', 'parent'], running, () => ({ fork_strategy: 'LAST_SNAPSHOT' })),
+    creation(cloud, 'fork at a point in time', ['new', 'parent'], running, () => ({ fork_strategy: 'PITR', target_time: afterOne })),
+    creation(cloud, 'fork at a point in time, paused parent', ['new'], paused, () => ({ fork_strategy: 'PITR', target_time: lastWord })),
     removal(cloud, 'delete for good', ''),
-    await keeping(stand),
+    await keeping(testbed),
   ];
 }
 
 /** Scenes on one service that comes back each time (HOWDAH_UNDELETE_HOURS is long). */
-async function powerScenes({ cloud }: Stand): Promise<Playable[]> {
+async function powerScenes({ cloud }: Testbed): Promise<Playable[]> {
   const service = await cloud.create({ name: 'comes back', service_type: 'POSTGRES' });
   await insert(cloud, service, 'kept');
   const on = () => power(cloud, service, 'start');
@@ -91,7 +91,7 @@ async function powerScenes({ cloud }: Stand): Promise<Playable[]> {
 }
 
 /** Scenes of what is changed of a service that goes on running. */
-async function changeScenes({ cloud }: Stand): Promise<Playable[]> {
+async function changeScenes({ cloud }: Testbed): Promise<Playable[]> {
   const service: ServiceAccess = await cloud.create({ name: 'changed', service_type: 'POSTGRES' });
   const id = service.service_id;
   await insert(cloud, service, 'kept');
@@ -157,7 +157,7 @@ async function changeScenes({ cloud }: Stand): Promise<Playable[]> {
 }
 
 /** Scenes of a service with a replica. */
-async function haScenes({ cloud }: Stand): Promise<Playable[]> {
+async function haScenes({ cloud }: Testbed): Promise<Playable[]> {
   const service: ServiceAccess = await cloud.create({ name: 'held twice', service_type: 'POSTGRES' });
   const id = service.service_id;
   await insert(cloud, service, 'kept');
@@ -209,7 +209,7 @@ async function haScenes({ cloud }: Stand): Promise<Playable[]> {
 }
 
 /** Scenes of the read replica sets of one service. */
-async function setScenes({ cloud }: Stand): Promise<Playable[]> {
+async function setScenes({ cloud }: Testbed): Promise<Playable[]> {
   const service = await cloud.create({ name: 'followed', service_type: 'POSTGRES' });
   await insert(cloud, service, 'shown');
   const path = `/services/${service.service_id}/replicaSets`;
@@ -273,7 +273,7 @@ async function setScenes({ cloud }: Stand): Promise<Playable[]> {
 }
 
 /** What is done to VPCs, each time from the same beginning: a service, with a read replica set where there can be one, and two VPCs that are not peered. */
-async function vpcScenes({ cloud }: Stand): Promise<Playable[]> {
+async function vpcScenes({ cloud }: Testbed): Promise<Playable[]> {
   const own = project(cloud.request);
   const [vpc, peer] = [await own.vpc('10.1.0.0/16'), await own.vpc('10.2.0.0/16')];
   const service = await cloud.create({ name: 'crashing', service_type: 'POSTGRES' });
@@ -362,15 +362,21 @@ async function vpcScenes({ cloud }: Stand): Promise<Playable[]> {
 
 // ── create and fork ──────────────────────────────────────────────────────────────────────────────────────────────
 
-type Birth = { name: string; child: ServiceAccess | null };
-let births = 0;
+type Creation = { name: string; child: ServiceAccess | null };
+let creates = 0;
 
-function birth(cloud: Installation, name: string, servers: readonly string[], parent: ServiceAccess | null, body: () => object): Playable {
+function creation(
+  cloud: Installation,
+  name: string,
+  servers: readonly string[],
+  parent: ServiceAccess | null,
+  body: () => object,
+): Playable {
   const path = parent === null ? '/services' : `/services/${parent.service_id}/forkService`;
-  return playable<Birth>({
+  return playable<Creation>({
     name,
     servers,
-    prepare: async () => ({ name: `birth ${++births}`, child: null }),
+    prepare: async () => ({ name: `creation ${++creates}`, child: null }),
     roles: () => (parent === null ? {} : { [parent.service_id]: 'parent' }),
     act: async (stage) => {
       // A client whose request was not answered looks whether it was heard.
@@ -398,7 +404,7 @@ function birth(cloud: Installation, name: string, servers: readonly string[], pa
   });
 }
 
-/** A service that was born although its birth was not answered: with another password, since nobody knows its first. */
+/** A service that was born although its creation was not answered: with another password, since nobody knows its first. */
 async function adopted(cloud: Installation, name: string): Promise<ServiceAccess | null> {
   const { data } = await cloud.client.GET('/projects/{project_id}/services', { params: { path: { project_id: cloud.projectId } } });
   const found = data?.find((service) => service.name === name);
@@ -436,7 +442,7 @@ function removal(cloud: Installation, name: string, query: string): Playable {
 const AGE_MS = 4 * 86_400_000;
 
 /** A start of the control plane sees to backups: it takes the snapshot that is due, and prunes what the window needs no more. */
-async function keeping({ cloud }: Stand): Promise<Playable> {
+async function keeping({ cloud }: Testbed): Promise<Playable> {
   const service = await cloud.create({ name: 'kept', service_type: 'POSTGRES' });
   const { snapshots } = createLayout(join(cloud.home, 'data')).service(service.service_id);
   const whole = async () => (await readdir(snapshots)).filter((name) => !name.endsWith('.new')).toSorted();

@@ -1,5 +1,5 @@
 /**
- * `npm run soak:crash -- --minutes N --seed S [--family births|power|changes|vpcs|sets|replicas] [--scene PATTERN] [--effect TEXT]`: the control plane and the databases killed at points of every operation,
+ * `npm run soak:crash -- --minutes N --seed S [--family creates|power|changes|vpcs|sets|replicas] [--scene PATTERN] [--effect TEXT]`: the control plane and the databases killed at points of every operation,
  * chosen at random, until the time is over.
  *
  * `npm run soak:crash -- --all [--from N] [--victim TEXT]`: every point of every operation once, in their order; interrupted, it says where to go on.
@@ -20,7 +20,7 @@ import {
   type Playable,
   type Point,
   type Resumed,
-  type Stand,
+  type Testbed,
 } from './crash.ts';
 
 const { values } = parseArgs({
@@ -49,9 +49,9 @@ const AT_A_TIME = 20;
 const FAMILIES = (await crashFamilies()).filter(({ name, playable }) => playable && name.includes(values.family));
 
 const resumed: Resumed[] = [];
-let [hits, struck] = [0, 0];
+let [hits, injected] = [0, 0];
 const failures = values.all ? await goThroughAll() : await wander();
-say(`${struck} of ${hits} hits came about`);
+say(`${injected} of ${hits} hits came about`);
 if (resumed.length > 0)
   say(
     `after ${resumed.length} kills of the control plane: serving ${spread(resumed.map(({ servingMs }) => servingMs))}; what was cut short had ended ${spread(resumed.map(({ endedMs }) => endedMs))} after the next start`,
@@ -66,24 +66,24 @@ process.exitCode = failures.length === 0 ? 0 : 1;
 /** Hits chosen at random, some of each scene in turn. */
 async function wander(): Promise<string[]> {
   say(`seed ${seed}, until ${new Date(endMs).toISOString()}`);
-  const stands: Stand[] = [];
+  const stands: Testbed[] = [];
   const found: string[] = [];
   try {
-    const scenes: [Stand, Playable][] = [];
+    const scenes: [Testbed, Playable][] = [];
     for (const { settings, make } of FAMILIES) {
-      const stand = await installCrashing(settings);
-      stands.push(stand);
-      say(`in ${stand.cloud.home}`);
-      for (const scene of await make(stand)) if (scenesWanted.test(scene.name)) scenes.push([stand, scene]);
+      const testbed = await installCrashing(settings);
+      stands.push(testbed);
+      say(`in ${testbed.cloud.home}`);
+      for (const scene of await make(testbed)) if (scenesWanted.test(scene.name)) scenes.push([testbed, scene]);
     }
     while (Date.now() < endMs) {
-      for (const [stand, scene] of scenes) {
+      for (const [testbed, scene] of scenes) {
         if (Date.now() >= endMs) break;
-        found.push(...tallied(await explore(stand, scene, (points) => somehow(points, scene), say)).failures);
+        found.push(...tallied(await explore(testbed, scene, (points) => somehow(points, scene), say)).failures);
       }
     }
   } finally {
-    for (const stand of stands) found.push(...(await stand.destroy()));
+    for (const testbed of stands) found.push(...(await testbed.destroy()));
   }
   return found;
 }
@@ -102,16 +102,16 @@ async function goThroughAll(): Promise<string[]> {
   };
   for (const { settings, make } of FAMILIES) {
     if (Date.now() >= endMs) break;
-    let stand = await installCrashing(settings);
+    let testbed = await installCrashing(settings);
     try {
-      let scenes = await make(stand);
+      let scenes = await make(testbed);
       for (const [index] of scenes.entries()) {
         const scene = scenes[index];
         if (scene === undefined || Date.now() >= endMs || !scenesWanted.test(scene.name)) continue;
         const before = number;
         const result = tallied(
           await explore(
-            stand,
+            testbed,
             scene,
             (points) => inOrder(points, scene),
             (line) => say(`#${number} ${line}`),
@@ -119,24 +119,24 @@ async function goThroughAll(): Promise<string[]> {
         );
         found.push(...result.failures);
         say(
-          `── ${scene.name}: #${before + 1} to #${number}, ${result.struck} of ${result.hits} came about, ${result.failures.length} failures`,
+          `── ${scene.name}: #${before + 1} to #${number}, ${result.injected} of ${result.hits} came about, ${result.failures.length} failures`,
         );
         if (result.failures.length === 0) continue;
-        await stand.destroy();
-        stand = await installCrashing(settings);
-        scenes = await make(stand);
+        await testbed.destroy();
+        testbed = await installCrashing(settings);
+        scenes = await make(testbed);
       }
     } finally {
-      found.push(...(await stand.destroy()));
+      found.push(...(await testbed.destroy()));
     }
   }
   if (Date.now() >= endMs) say(`interrupted: go on with --from ${number + 1}`);
   return found;
 }
 
-function tallied<T extends { hits: number; struck: number; resumed: Resumed[] }>(result: T): T {
+function tallied<T extends { hits: number; injected: number; resumed: Resumed[] }>(result: T): T {
   hits += result.hits;
-  struck += result.struck;
+  injected += result.injected;
   resumed.push(...result.resumed);
   return result;
 }

@@ -1,11 +1,11 @@
 /**
- * The control plane, the databases and the records killed in the middle of every operation of a family: it ends as it does uncrashed. In
+ * The control plane, the databases and the metadata killed in the middle of every operation of a family: it ends as it does uncrashed. In
  * every test run at a few of the effects of each (crash-FAMILY.test.ts); `npm run soak:crash` goes on for as long as it is let.
  */
 import { expect, test } from 'vitest';
 import { probeNetworks } from '../src/engine/local/networks.ts';
 import { crashFamilies } from './crash-scenes.ts';
-import { explore, hitsOf, installCrashing, randomFrom, sample, type Hit, type Playable, type Point, type Strike } from './crash.ts';
+import { explore, hitsOf, installCrashing, randomFrom, sample, type Hit, type Playable, type Point, type Fault } from './crash.ts';
 
 // The same points each time, so that a run says of the change before it; the soak goes elsewhere.
 const seed = Number(process.env['SEED'] ?? 1);
@@ -16,7 +16,7 @@ const RULES_WRITTEN = after(replaced('services/it/config/pg_hba.conf'), 'kill');
 
 /** Where something once went wrong, by the names of scenes; played besides the sample. An effect that no longer comes about fails the test. */
 const ONCE_WRONG: Readonly<Record<string, readonly Hit[]>> = {
-  // The records away for a moment made a good backup a bad one.
+  // The metadata away for a moment made a good backup a bad one.
   'verify backup': [after(replaced('scratch/it/data/postgresql.auto.conf'), { server: 'store' })],
   // The files had new rules, and the server never read them. Where a VPC is a network, it has no such rules.
   ...(way === 'address' ? { attach: [RULES_WRITTEN], detach: [RULES_WRITTEN] } : {}),
@@ -27,8 +27,8 @@ function replaced(path: string): string {
   return `rename ${path}.new → ${path}`;
 }
 
-function after(effect: string, strike: Strike): Hit {
-  return { effect, nth: 1, when: 'after', delayMs: 0, strike };
+function after(effect: string, fault: Fault): Hit {
+  return { effect, nth: 1, when: 'after', delayMs: 0, fault };
 }
 
 function onceWrongIn({ name }: Playable, points: readonly Point[]): readonly Hit[] {
@@ -47,33 +47,33 @@ export async function testCrashesIn(name: string): Promise<void> {
     `${name} end as they do uncrashed, wherever they are crashed (SEED=${seed})`,
     async () => {
       const random = randomFrom(seed);
-      const stand = await installCrashing(settings);
+      const testbed = await installCrashing(settings);
       const failures: string[] = [];
       const unseen: string[] = [];
-      const struck: Record<'server' | 'other', boolean[]> = { server: [], other: [] };
+      const injected: Record<'server' | 'other', boolean[]> = { server: [], other: [] };
       try {
-        for (const scene of await make(stand)) {
+        for (const scene of await make(testbed)) {
           const found = await explore(
-            stand,
+            testbed,
             scene,
             (points) => {
               if (!points.some(({ effect }) => /^commit .*\binsert /.test(effect))) unseen.push(scene.name);
               return [...onceWrongIn(scene, points), ...sample(hitsOf(points, scene), HITS_PER_SCENE, random)];
             },
             (line) => void process.stdout.write(`${line}\n`),
-            ({ strike }, came) => struck[typeof strike === 'object' ? 'server' : 'other'].push(came),
+            ({ fault }, came) => injected[typeof fault === 'object' ? 'server' : 'other'].push(came),
           );
           failures.push(...found.failures);
         }
       } finally {
-        failures.push(...(await stand.destroy()));
+        failures.push(...(await testbed.destroy()));
       }
       expect(failures).toEqual([]);
       // Whatever is asked for is written down: a scene without that is one whose commits crash-at.mjs does not see.
       expect(unseen).toEqual([]);
       // Some points come and go with what else is done at the time; most come each time. A server may be down when it is to be killed.
-      expect(struck.other.filter(Boolean).length).toBeGreaterThan(struck.other.length / 2);
-      expect(struck.server).toContain(true);
+      expect(injected.other.filter(Boolean).length).toBeGreaterThan(injected.other.length / 2);
+      expect(injected.server).toContain(true);
     },
     1_200_000,
   );

@@ -1,6 +1,6 @@
 /**
- * Crashes at every effect of an operation: once uncrashed to learn the effects and how it ends, then again and again with a strike at one
- * of them, which must end the same way. crash-at.mjs strikes; the scenes are in crash-scenes.ts.
+ * Crashes at every effect of an operation: once uncrashed to learn the effects and how it ends, then again and again with a fault at one
+ * of them, which must end the same way. crash-at.mjs faults; the scenes are in crash-scenes.ts.
  */
 import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
@@ -18,13 +18,13 @@ export const COPIES_FILES = (await probeCloneMethod(tmpdir())) !== 'subvolume';
 /** Before, some time into, or after the nth time of an effect. */
 export type Point = { effect: string; nth: number; when: 'before' | 'during' | 'after'; delayMs: number };
 /**
- * What a strike does: ends the control plane; holds it until released; loses the answer to a statement, with the connection; ends the
- * PostgreSQL of a service by its role, or the records'.
+ * What a fault does: ends the control plane; holds it until released; loses the answer to a statement, with the connection; ends the
+ * PostgreSQL of a service by its role, or the metadata'.
  */
-export type Strike = 'kill' | 'hold' | 'lose' | { server: string };
+export type Fault = 'kill' | 'hold' | 'lose' | { server: string };
 
-/** A strike at a point. */
-export type Hit = Point & { strike: Strike };
+/** A fault at a point. */
+export type Hit = Point & { fault: Fault };
 
 /** A thing to crash in. A stage is what one run of it needs and makes. */
 export type Scene<Stage> = {
@@ -44,23 +44,23 @@ export type Scene<Stage> = {
 };
 
 /** How one run of a scene ended. */
-export type Run = { trace: string[]; struck: boolean; outcome: unknown; problems: string[]; resumed: Resumed | null };
+export type Run = { trace: string[]; injected: boolean; outcome: unknown; problems: string[]; resumed: Resumed | null };
 
 /** After a kill of the control plane, from the next one's start: until it serves, and until what was cut short has ended; in ms. */
 export type Resumed = { servingMs: number; endedMs: number };
 
-export type Stand = Awaited<ReturnType<typeof installCrashing>>;
+export type Testbed = Awaited<ReturnType<typeof installCrashing>>;
 
-/** An installation whose control plane can be struck at any effect. */
+/** An installation whose control plane can be injected at any effect. */
 export async function installCrashing(settings: Record<string, string> = {}) {
   const directory = await mkdtemp(join(tmpdir(), 'crash-at-'));
   const cloud = await install({ ...preload(directory), ...settings });
   const planPath = join(directory, 'plan.json');
   const file = (name: string) => join(directory, name);
 
-  /** From now on effects are noted, and one of them is struck at. */
+  /** From now on effects are noted, and one of them is injected at. */
   const arm = async (roles: Record<string, string>, at: Hit | null): Promise<void> => {
-    for (const name of ['trace', 'struck', 'release']) await rm(file(name), { force: true });
+    for (const name of ['trace', 'injected', 'release']) await rm(file(name), { force: true });
     const others = (await everyId(cloud)).filter((id) => !(id in roles)).map((id) => [id, 'other']);
     // As a whole: it is read at any moment.
     await writeFile(`${planPath}.new`, JSON.stringify({ roles: { ...Object.fromEntries(others), ...roles }, at }));
@@ -74,9 +74,9 @@ export async function installCrashing(settings: Record<string, string> = {}) {
     trace: async () => (existsSync(file('trace')) ? (await readFile(file('trace'), 'utf8')).trim().split('\n') : []),
     /** From now on the control plane stops before the nth time of an effect; what else it does goes on. */
     holdAt: (roles: Record<string, string>, effect: string, nth = 1) =>
-      arm(roles, { effect, nth, when: 'before', delayMs: 0, strike: 'hold' }),
+      arm(roles, { effect, nth, when: 'before', delayMs: 0, fault: 'hold' }),
     /** Waits until it stands there. */
-    held: () => until(async () => existsSync(file('struck')), 'the control plane never comes to the point where it is held'),
+    held: () => until(async () => existsSync(file('injected')), 'the control plane never comes to the point where it is held'),
     /** Lets it go on. */
     release: () => writeFile(file('release'), ''),
     destroy: async (): Promise<string[]> => {
@@ -89,17 +89,17 @@ export async function installCrashing(settings: Record<string, string> = {}) {
 }
 
 /** A scene, whatever its stages are. */
-export type Playable = { name: string; servers: readonly string[]; play: (stand: Stand, at: Hit | null) => Promise<Run> };
+export type Playable = { name: string; servers: readonly string[]; play: (testbed: Testbed, at: Hit | null) => Promise<Run> };
 
 export function playable<Stage>(scene: Scene<Stage>): Playable {
-  return { name: scene.name, servers: scene.servers, play: (stand, at) => play(stand, scene, at) };
+  return { name: scene.name, servers: scene.servers, play: (testbed, at) => play(testbed, scene, at) };
 }
 
-/** Runs a scene once. @param at where to strike; null: nowhere */
-async function play<Stage>(stand: Stand, scene: Scene<Stage>, at: Hit | null): Promise<Run> {
-  const { cloud } = stand;
+/** Runs a scene once. @param at where to fault; null: nowhere */
+async function play<Stage>(testbed: Testbed, scene: Scene<Stage>, at: Hit | null): Promise<Run> {
+  const { cloud } = testbed;
   const stage = await scene.prepare();
-  await stand.arm(scene.roles(stage), at);
+  await testbed.arm(scene.roles(stage), at);
   const ask = () =>
     scene.act(stage).then(
       () => true,
@@ -109,44 +109,44 @@ async function play<Stage>(stand: Stand, scene: Scene<Stage>, at: Hit | null): P
   let answered = false;
   await until(async () => (answered = await ask()) || (await down()), `${scene.name} is never accepted`);
   await until(async () => (await scene.done(stage).catch(() => false)) || (await down()), `${scene.name} neither ends nor is cut short`);
-  const trace = await stand.trace();
-  const struck = await stand.disarm();
-  if (struck && at?.strike === 'kill') await untilDown(cloud);
+  const trace = await testbed.trace();
+  const injected = await testbed.disarm();
+  if (injected && at?.fault === 'kill') await untilDown(cloud);
   const wasKilled = await down();
   const begun = performance.now();
   if (wasKilled) await cloud.up();
   const servingMs = performance.now() - begun;
-  if (!answered) await until(ask, `${scene.name} is not accepted after the strike`);
-  await until(() => scene.done(stage).catch(() => false), `${scene.name} does not end after the strike`);
+  if (!answered) await until(ask, `${scene.name} is not accepted after the fault`);
+  await until(() => scene.done(stage).catch(() => false), `${scene.name} does not end after the fault`);
   const resumed = wasKilled ? { servingMs, endedMs: performance.now() - begun } : null;
   const problems = await leftovers(cloud);
   const outcome = await scene.outcome(stage);
   await scene.clear(stage);
-  return { trace, struck, outcome, problems, resumed };
+  return { trace, injected, outcome, problems, resumed };
 }
 
 /**
- * Plays a scene uncrashed, then with a strike at each of the hits chosen.
+ * Plays a scene uncrashed, then with a fault at each of the hits chosen.
  *
  * @returns a text for each hit after which it did not end as it does uncrashed, and how many of the hits came about
  */
 export async function explore(
-  stand: Stand,
+  testbed: Testbed,
   scene: Playable,
   choose: (points: Point[]) => Iterable<Hit>,
   say: (line: string) => void,
   tell: (hit: Hit, came: boolean) => void = () => undefined,
-): Promise<{ failures: string[]; hits: number; struck: number; resumed: Resumed[] }> {
-  const calm = await scene.play(stand, null);
+): Promise<{ failures: string[]; hits: number; injected: number; resumed: Resumed[] }> {
+  const calm = await scene.play(testbed, null);
   const expected = JSON.stringify(calm.outcome);
   const failures = calm.problems.map((problem) => `${scene.name}: uncrashed: ${problem}`);
   const resumed: Resumed[] = [];
-  let [hits, struck] = [0, 0];
+  let [hits, injected] = [0, 0];
   for (const hit of choose(pointsOf(calm.trace))) {
     hits += 1;
     const begun = performance.now();
-    const { problems, struck: came, resumed: after } = await problemsOf(stand, scene, hit, expected);
-    if (came) struck += 1;
+    const { problems, injected: came, resumed: after } = await problemsOf(testbed, scene, hit, expected);
+    if (came) injected += 1;
     tell(hit, came);
     if (after !== null) resumed.push(after);
     say(`${scene.name}: ${describeHit(hit)}: ${came ? 'done' : 'it did not come to that'} (${Math.round(performance.now() - begun)} ms)`);
@@ -158,27 +158,27 @@ export async function explore(
       break;
     }
   }
-  return { failures, hits, struck, resumed };
+  return { failures, hits, injected, resumed };
 }
 
 /** What a failure leaves behind makes others; a scene is not worth more of them. */
 const GIVE_UP_AFTER = 3;
 
 async function problemsOf(
-  stand: Stand,
+  testbed: Testbed,
   scene: Playable,
   hit: Hit,
   expected: string,
-): Promise<{ problems: string[]; struck: boolean; resumed: Resumed | null }> {
+): Promise<{ problems: string[]; injected: boolean; resumed: Resumed | null }> {
   try {
-    const { outcome, problems, struck, resumed } = await scene.play(stand, hit);
+    const { outcome, problems, injected, resumed } = await scene.play(testbed, hit);
     const found = JSON.stringify(outcome);
-    return { struck, resumed, problems: found === expected ? problems : [...problems, `ended as ${found} instead of ${expected}`] };
+    return { injected, resumed, problems: found === expected ? problems : [...problems, `ended as ${found} instead of ${expected}`] };
   } catch (error) {
-    const struck = await stand.disarm();
-    const state = await stateOf(stand.cloud).catch((unread: unknown) => [`its state cannot be had: ${String(unread)}`]);
-    if (!(await isUp(stand.cloud))) await stand.cloud.up();
-    return { struck, resumed: null, problems: [[error instanceof Error ? error.message : String(error), ...state].join('\n      ')] };
+    const injected = await testbed.disarm();
+    const state = await stateOf(testbed.cloud).catch((unread: unknown) => [`its state cannot be had: ${String(unread)}`]);
+    if (!(await isUp(testbed.cloud))) await testbed.cloud.up();
+    return { injected, resumed: null, problems: [[error instanceof Error ? error.message : String(error), ...state].join('\n      ')] };
   }
 }
 
@@ -193,13 +193,13 @@ async function stateOf(cloud: Installation): Promise<string[]> {
   return [...shown, ...(await cloud.audit()), ...noted.map((line) => line.slice(0, 500))];
 }
 
-/** The effects of a run, with a mark at the one that was struck at. */
+/** The effects of a run, with a mark at the one that was injected at. */
 function marked(trace: readonly string[], hit: Hit): string {
   const kinds = [...new Set(trace)];
   return kinds.map((effect) => `${effect === hit.effect ? '  → ' : '    '}${effect}`).join('\n');
 }
 
-/** The very first start, which makes everything; struck at, it is followed by another one. */
+/** The very first start, which makes everything; injected at, it is followed by another one. */
 export function firstStart(): Playable {
   const play = async (at: Hit | null): Promise<Run> => {
     const [directory, home] = [await mkdtemp(join(tmpdir(), 'crash-at-')), await makeHome()];
@@ -207,9 +207,9 @@ export function firstStart(): Playable {
     await writeFile(plan, JSON.stringify({ roles: {}, first: true, at }));
     const settings = { ...preload(directory), HOWDAH_HOME: home };
     const cloud = await install(settings).catch(() => null);
-    const struck = await disarm(directory);
+    const injected = await disarm(directory);
     const next = cloud ?? (await install(settings));
-    if (cloud !== null && struck && at?.strike === 'kill') {
+    if (cloud !== null && injected && at?.fault === 'kill') {
       // It had answered, and was killed then.
       await untilDown(cloud);
       await cloud.up();
@@ -218,12 +218,12 @@ export function firstStart(): Playable {
     await (await connectTo(next, service, service.initial_password)).end();
     const trace = (await readFile(join(directory, 'trace'), 'utf8')).trim().split('\n');
     await rm(directory, { recursive: true });
-    return { trace, struck, outcome: 'a service', problems: await next.destroy(), resumed: null };
+    return { trace, injected, outcome: 'a service', problems: await next.destroy(), resumed: null };
   };
   return { name: 'first start', servers: [], play: (_, at) => play(at) };
 }
 
-/** The environment of a control plane that is struck by what stands in a directory. */
+/** The environment of a control plane that is injected by what stands in a directory. */
 function preload(directory: string): Record<string, string> {
   return { NODE_OPTIONS: `--import ${pathToFileURL(join(import.meta.dirname, 'crash-at.mjs')).href}`, CRASH_AT: directory };
 }
@@ -256,18 +256,18 @@ export function pointsOf(trace: readonly string[]): Point[] {
   });
 }
 
-/** Every strike that a scene is worth: at the control plane, and at its servers; one that is being made can be killed once it runs. */
+/** Every fault that a scene is worth: at the control plane, and at its servers; one that is being made can be killed once it runs. */
 export function hitsOf(points: readonly Point[], { servers }: Playable): Hit[] {
   const launch = points.findIndex(({ effect }) => effect.startsWith('spawn sh services/new/pid'));
   const atServers = [...servers, 'store'].flatMap((server) =>
     points
       .filter(({ when }, index) => when !== 'before' && (server !== 'new' || launch === -1 || index >= launch))
-      .map((point): Hit => ({ ...point, strike: { server } })),
+      .map((point): Hit => ({ ...point, fault: { server } })),
   );
   const statements = points.filter(({ effect, when }) => when === 'after' && /^(commit|tell) /.test(effect));
   return [
-    ...points.map((point): Hit => ({ ...point, strike: 'kill' })),
-    ...statements.map((point): Hit => ({ ...point, strike: 'lose' })),
+    ...points.map((point): Hit => ({ ...point, fault: 'kill' })),
+    ...statements.map((point): Hit => ({ ...point, fault: 'lose' })),
     ...atServers,
   ];
 }
@@ -282,9 +282,9 @@ export function sample<T>(all: readonly T[], count: number, random: () => number
 }
 
 /** A hit in words. */
-export function describeHit({ effect, nth, when, delayMs, strike }: Hit): string {
-  if (strike === 'lose') return `the answer lost of ${effect}${nth === 1 ? '' : ` (time ${nth})`}`;
-  const victim = typeof strike === 'string' ? 'the control plane' : `PostgreSQL of ${strike.server}`;
+export function describeHit({ effect, nth, when, delayMs, fault }: Hit): string {
+  if (fault === 'lose') return `the answer lost of ${effect}${nth === 1 ? '' : ` (time ${nth})`}`;
+  const victim = typeof fault === 'string' ? 'the control plane' : `PostgreSQL of ${fault.server}`;
   return `${victim} killed ${when === 'during' ? `${delayMs} ms into` : when} ${effect}${nth === 1 ? '' : ` (time ${nth})`}`;
 }
 
@@ -299,9 +299,9 @@ export function randomFrom(seed: number): () => number {
   };
 }
 
-/** From now on nothing is struck at, not even by a strike that was under way. @returns whether it was struck at before */
+/** From now on nothing is injected at, not even by a fault that was under way. @returns whether it was injected at before */
 async function disarm(directory: string): Promise<boolean> {
-  const claim = join(directory, 'struck');
+  const claim = join(directory, 'injected');
   const free = await writeFile(claim, 'no', { flag: 'wx' }).then(
     () => true,
     () => false,

@@ -8,7 +8,7 @@ import { ensureStoreRunning } from '../src/engine/local/store-instance.ts';
 import { createTemplates } from '../src/engine/local/templates.ts';
 import { problemOf, ROUTES } from './document.ts';
 import { connectTo, install, type Installation, type Service } from './harness.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 
 let cloud: Installation;
 let service: Service;
@@ -243,9 +243,9 @@ test('the command line shows what a tenant wrote, and obeys none of it', async (
 test('a start with the metadata database of a newer version says so, and what to do', async () => {
   await cloud.stop('SIGKILL');
   const change = async (statement: RawBuilder<unknown>): Promise<void> => {
-    const records = await openRecords(cloud.home);
-    await statement.execute(records.db);
-    await records.close();
+    const metadata = await openMetadata(cloud.home);
+    await statement.execute(metadata.db);
+    await metadata.close();
   };
   await change(sql`insert into kysely_migration values ('0099_future', '2030-01-01T00:00:00Z')`);
   const { code, stderr } = await cloud.cli('up');

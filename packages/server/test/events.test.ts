@@ -14,27 +14,27 @@ import { storeConnection } from '../src/engine/local/store-instance.ts';
 import type { OnNotification, Store } from '../src/store/database.ts';
 import { sha256 } from '../src/secret.ts';
 import { install, type Installation, type Service } from './harness.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 
 type Event = Schemas['Event'];
 
 let cloud: Installation;
-let records: Awaited<ReturnType<typeof openRecords>>;
+let metadata: Awaited<ReturnType<typeof openMetadata>>;
 let service: Service;
 beforeAll(async () => {
   cloud = await install({ HOWDAH_UNDELETE_HOURS: '0' });
-  records = await openRecords(cloud.home);
+  metadata = await openMetadata(cloud.home);
   service = await cloud.create({ name: 'told of', service_type: 'POSTGRES' });
 });
 afterAll(async () => {
-  await records.close();
+  await metadata.close();
   expect(await cloud.destroy()).toEqual([]);
 });
 
-/** Everything that there is to be told of, as the records have it. */
+/** Everything that there is to be told of, as the metadata have it. */
 async function allEvents(after = '0'): Promise<string[]> {
   const { rows } = await sql<{ seq: string }>`
-    select seq from events where project_id = ${cloud.projectId} and seq > ${after} order by seq`.execute(records.db);
+    select seq from events where project_id = ${cloud.projectId} and seq > ${after} order by seq`.execute(metadata.db);
   return rows.map(({ seq }) => seq);
 }
 
@@ -52,7 +52,7 @@ async function eventsUpToNow(after: string): Promise<Event[]> {
 /** A key made by hand, as another control plane would have made it. */
 async function insertKey(projectId = cloud.projectId): Promise<string> {
   const [publicKey, secret] = [`HD${newId()}${newId()}`, newId()];
-  await records.db
+  await metadata.db
     .insertInto('api_keys')
     .values({
       public_key: publicKey,
@@ -69,7 +69,7 @@ async function insertKey(projectId = cloud.projectId): Promise<string> {
 }
 
 async function revoke(key: string): Promise<void> {
-  await records.db
+  await metadata.db
     .updateTable('api_keys')
     .set({ revoked_at: new Date() })
     .where('public_key', '=', key.split(':')[0] ?? '')
@@ -118,7 +118,7 @@ function isEnded(step: unknown): boolean {
 
 test('a status and its event are of one transaction: what is rolled back is not told of', async () => {
   const before = await allEvents();
-  await records.db
+  await metadata.db
     .transaction()
     .execute(async (tx) => {
       await tx.updateTable('services').set({ status: 'UNSTABLE' }).where('id', '=', service.service_id).execute();
@@ -139,15 +139,15 @@ test('whoever has read up to a number never misses a lower one: numbers are give
   const insert = (serviceId: string) =>
     sql`insert into operations (id, project_id, service_id, kind, status, requested_by)
         values (${newId()}, ${cloud.projectId}, ${serviceId}, 'verifyBackup', 'queued', 'howdah')`;
-  const slow = await records.db.startTransaction().execute();
+  const slow = await metadata.db.startTransaction().execute();
   await insert('began_first').execute(slow);
-  await records.db.transaction().execute(async (tx) => void (await insert('began_next').execute(tx)));
+  await metadata.db.transaction().execute(async (tx) => void (await insert('began_next').execute(tx)));
   await expect.poll(() => seen, { timeout: 30_000 }).toEqual(['began_next']);
   await slow.commit().execute();
   await expect.poll(() => seen, { timeout: 30_000 }).toEqual(['began_next', 'began_first']);
   stop.abort();
   await reading;
-  await sql`delete from operations where service_id in ('began_first', 'began_next')`.execute(records.db);
+  await sql`delete from operations where service_id in ('began_first', 'began_next')`.execute(metadata.db);
 });
 
 /** Reads on and on; its connection ends after some events each time, and is opened again where it was. */
@@ -279,7 +279,7 @@ test('readers that do not read hold no memory, and their key can be revoked', as
   await sql`
     insert into events (seq, project_id, at, type, doc)
     select nextval('event_seq'), ${cloud.projectId}, now(), 'service.warnings', json_build_object('data', repeat('x', 4000))::text
-    from generate_series(1, 20000)`.execute(records.db);
+    from generate_series(1, 20000)`.execute(metadata.db);
   expect(from).toBeDefined();
   const key = await insertKey();
   const before = await memoryMb();
@@ -291,7 +291,7 @@ test('readers that do not read hold no memory, and their key can be revoked', as
   await revoke(key);
   await expect.poll(openStreams, { timeout: 30_000 }).toBe(0);
   for (const socket of stalled) socket.destroy();
-  await sql`delete from events where type = 'service.warnings'`.execute(records.db);
+  await sql`delete from events where type = 'service.warnings'`.execute(metadata.db);
 });
 
 test('a second control plane tells the same, of what the first one does, and ends the streams of a revoked key', async () => {
@@ -322,7 +322,7 @@ async function followBeside(store: Store): Promise<void> {
   await reading;
 }
 
-/** What another control plane would stand on: connections of its own to the same records. */
+/** What another control plane would stand on: connections of its own to the same metadata. */
 async function openOther() {
   const connection = storeConnection(await prepareMachine(cloud.home));
   const pool = new Pool({ ...connection, max: 2, application_name: 'howdah test' });
@@ -334,7 +334,7 @@ async function openOther() {
   });
   for (const channel of ['howdah_event', 'howdah_key']) await session.query(`listen ${channel}`);
   const store: Store = {
-    db: records.db,
+    db: metadata.db,
     pool,
     listen: (channel, listener) => void listeners.push([channel, listener]),
     close: async () => undefined,
@@ -363,7 +363,7 @@ test('a stream begins with the next event, after the one that is named, or is to
   }
   expect((await fetch(url.replace(cloud.projectId, newId()), { headers })).status).toBe(403);
   expect((await fetch(url, { method: 'HEAD', headers })).status).toBe(405);
-  await sql`insert into event_horizon values (${all[2] ?? '0'})`.execute(records.db);
+  await sql`insert into event_horizon values (${all[2] ?? '0'})`.execute(metadata.db);
   const late = await (await fetch(`${url}&last_event_id=${all[0]}`, { headers })).text();
   expect(late).toMatch(/^retry: 1000\n\nevent: gap\ndata: \{.*\}\n\n(id|$)/);
   const inTime = await (await fetch(`${url}&last_event_id=${all[2]}`, { headers })).text();
@@ -372,7 +372,7 @@ test('a stream begins with the next event, after the one that is named, or is to
 
 test('another project is told nothing of it', async () => {
   const projectId = newId();
-  await records.db.insertInto('projects').values({ id: projectId, name: 'other' }).execute();
+  await metadata.db.insertInto('projects').values({ id: projectId, name: 'other' }).execute();
   const key = await insertKey(projectId);
   const told: Event[] = [];
   for await (const event of followEvents({ ...cloud, projectId, key, after: '0', follow: false })) told.push(event);

@@ -266,7 +266,7 @@ describe('a control plane that dies', () => {
   });
 });
 
-describe('the records database', () => {
+describe('the metadata database', () => {
   test('that dies is started again; the API says so meanwhile and goes on afterwards', async () => {
     const { store } = createLayout(join(cloud.home, 'data'));
     const server = await findServer(store);

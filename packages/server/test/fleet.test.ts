@@ -1,18 +1,18 @@
-/** A fleet in the records: everything that is asked of them finds its rows by an index. */
+/** A fleet in the metadata: everything that is asked of them finds its rows by an index. */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { insertFleet } from './fleet.ts';
 import { install, type Installation, type Service } from './harness.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 
 const COUNTS = { services: 10_000, operations: 100_000, events: 100_000, audit: 100_000, deliveries: 20_000 };
 /** Tables that grow with the fleet. */
 const LARGE = ['services', 'operations', 'events', 'deliveries', 'audit_log'];
 
 let cloud: Installation;
-let records: Awaited<ReturnType<typeof openRecords>>;
+let metadata: Awaited<ReturnType<typeof openMetadata>>;
 let model: Service;
 let removeFleet: () => Promise<void>;
 beforeAll(async () => {
@@ -20,13 +20,13 @@ beforeAll(async () => {
   model = await cloud.create({ name: 'model', service_type: 'POSTGRES' });
   await cloud.request('POST', `/services/${model.service_id}/stop`);
   await cloud.until(model.service_id, 'PAUSED');
-  records = await openRecords(cloud.home);
-  removeFleet = await insertFleet(records.db, model.service_id, COUNTS);
+  metadata = await openMetadata(cloud.home);
+  removeFleet = await insertFleet(metadata.db, model.service_id, COUNTS);
   await explainFromNowOn();
 });
 afterAll(async () => {
   await removeFleet?.();
-  await records.close();
+  await metadata.close();
   expect(await cloud.destroy()).toEqual([]);
 });
 
@@ -111,5 +111,5 @@ async function explainFromNowOn(): Promise<void> {
     ['auto_explain.log_min_duration', '0'],
     ['auto_explain.log_nested_statements', 'on'],
   ])
-    await sql`alter database postgres set ${sql.raw(`${name} = '${value}'`)}`.execute(records.db);
+    await sql`alter database postgres set ${sql.raw(`${name} = '${value}'`)}`.execute(metadata.db);
 }

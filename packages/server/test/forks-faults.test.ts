@@ -10,19 +10,19 @@ import { signal } from '../src/engine/local/processes.ts';
 import { run } from '../src/engine/local/run.ts';
 import { findServer } from '../src/engine/local/server.ts';
 import { age, accessOf, insert, isGone, latestOf, moment, namesIn, power, withClient, type ServiceAccess } from './crash-scenes.ts';
-import { COPIES_FILES, installCrashing, until, type Stand } from './crash.ts';
+import { COPIES_FILES, installCrashing, until, type Testbed } from './crash.ts';
 import { makeHome, type Installation, type Service } from './harness.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 
 /** What is deleted here is gone as soon as nobody needs it. */
-let stand: Stand;
-let cloud: Stand['cloud'];
+let testbed: Testbed;
+let cloud: Testbed['cloud'];
 beforeAll(async () => {
-  stand = await installCrashing({ HOWDAH_UNDELETE_HOURS: '0' });
-  ({ cloud } = stand);
+  testbed = await installCrashing({ HOWDAH_UNDELETE_HOURS: '0' });
+  ({ cloud } = testbed);
 });
 afterAll(async () => {
-  expect(await stand.destroy()).toEqual([]);
+  expect(await testbed.destroy()).toEqual([]);
 });
 
 const newParent = async (name: string): Promise<ServiceAccess> => {
@@ -86,13 +86,13 @@ describe('a parent that changes while it is forked', () => {
   testInCopy('paused, and started and written to: the fork is of one moment', async () => {
     const parent = await newParent('wakes');
     await power(cloud, parent, 'stop');
-    await stand.holdAt(roleOf(parent), COPY, MIDDLE);
+    await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
     const child = await askFork(parent, { fork_strategy: 'NOW' });
-    await stand.held();
+    await testbed.held();
     await power(cloud, parent, 'start');
     await turnPage(parent);
     await power(cloud, parent, 'stop');
-    await stand.release();
+    await testbed.release();
     await cloud.until(child.service_id, 'READY');
     expect(await pagesOf(child)).toHaveLength(1);
     await clear(child, parent);
@@ -100,12 +100,12 @@ describe('a parent that changes while it is forked', () => {
 
   testInCopy('running, and stopped: the fork is made of what lies still then', async () => {
     const parent = await newParent('falls asleep');
-    await stand.holdAt(roleOf(parent), COPY, MIDDLE);
+    await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
     const child = await askFork(parent, { fork_strategy: 'NOW' });
-    await stand.held();
+    await testbed.held();
     await turnPage(parent);
     await power(cloud, parent, 'stop');
-    await stand.release();
+    await testbed.release();
     await cloud.until(child.service_id, 'READY');
     expect(await pagesOf(child)).toEqual([1]);
     expect((await cloud.get(parent.service_id)).status).toBe('PAUSED');
@@ -114,14 +114,14 @@ describe('a parent that changes while it is forked', () => {
 
   testInCopy('running, and killed: both come to be READY, and the fork is of one moment', async () => {
     const parent = await newParent('dies');
-    await stand.holdAt(roleOf(parent), COPY, MIDDLE);
+    await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
     const child = await askFork(parent, { fork_strategy: 'NOW' });
-    await stand.held();
+    await testbed.held();
     await turnPage(parent);
     await kill(parent);
     await cloud.until(parent.service_id, 'UNSTABLE');
     await cloud.until(parent.service_id, 'READY');
-    await stand.release();
+    await testbed.release();
     await cloud.until(child.service_id, 'READY');
     expect(await pagesOf(child)).toEqual([1]);
     await clear(child, parent);
@@ -129,13 +129,13 @@ describe('a parent that changes while it is forked', () => {
 
   testInCopy('running, and resized: both come to be READY, and the fork is of one moment', async () => {
     const parent = await newParent('grows');
-    await stand.holdAt(roleOf(parent), COPY, MIDDLE);
+    await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
     const child = await askFork(parent, { fork_strategy: 'NOW' });
-    await stand.held();
+    await testbed.held();
     await turnPage(parent);
     await cloud.request('POST', `/services/${parent.service_id}/resize`, { cpu_millis: '1000' });
     await cloud.until(parent.service_id, 'READY');
-    await stand.release();
+    await testbed.release();
     await cloud.until(child.service_id, 'READY');
     expect(await pagesOf(child)).toEqual([1]);
     await clear(child, parent);
@@ -146,12 +146,12 @@ describe('a parent that changes while it is forked', () => {
     await insert(cloud, parent, 'before');
     await power(cloud, parent, 'stop');
     // Its recovery comes to the end of all there is; it is started a second time to go on from there.
-    await stand.holdAt(roleOf(parent), 'rm services/new/pid', 2);
+    await testbed.holdAt(roleOf(parent), 'rm services/new/pid', 2);
     const child = await askFork(parent, { fork_strategy: 'PITR', target_time: await latestOf(cloud, parent) });
-    await stand.held();
+    await testbed.held();
     await power(cloud, parent, 'start');
     await insert(cloud, parent, 'later');
-    await stand.release();
+    await testbed.release();
     await cloud.until(child.service_id, 'READY');
     expect(await namesIn(cloud, child)).toEqual(['before']);
     await clear(child, parent);
@@ -181,11 +181,11 @@ test('a file of the archive that cannot be read for a moment: the fork waits for
   for (let n = 0; n < 2; n++) await control.query('checkpoint');
   await rm(join(data, 'pg_wal', wal), { force: true });
   await control.end();
-  await stand.holdAt(roleOf(parent), 'mkdir services/new.new/data/*', 1);
+  await testbed.holdAt(roleOf(parent), 'mkdir services/new.new/data/*', 1);
   const child = await askFork(parent, { fork_strategy: 'PITR', target_time });
-  await stand.held();
+  await testbed.held();
   await rename(join(archive, wal), join(data, '..', 'away'));
-  await stand.release();
+  await testbed.release();
   await until(
     async () => JSON.stringify(await cloud.operations(child.service_id)).includes('before configured recovery target'),
     'its recovery never ends early',
@@ -212,12 +212,12 @@ describe('a parent that is deleted while it is forked', () => {
       await turnPage(parent);
       const pitr = strategy === 'PITR' ? { target_time: await moment(cloud, parent) } : {};
       if (paused) await power(cloud, parent, 'stop');
-      await stand.holdAt(roleOf(parent), effect, nth);
+      await testbed.holdAt(roleOf(parent), effect, nth);
       const child = await askFork(parent, { fork_strategy: strategy, ...pitr });
-      await stand.held();
+      await testbed.held();
       await remove(parent);
       await hasBegun(parent, 'delete');
-      await stand.release();
+      await testbed.release();
       await cloud.until(child.service_id, 'READY');
       await gone(parent);
       expect(strategy === 'LAST_SNAPSHOT' ? await namesIn(cloud, child) : await pagesOf(child)).toEqual(
@@ -231,14 +231,14 @@ describe('a parent that is deleted while it is forked', () => {
     const grandparent = await newParent('grandparent');
     await turnPage(grandparent);
     const parent = await fork(grandparent, { fork_strategy: 'NOW' });
-    await stand.holdAt(roleOf(parent), COPY, MIDDLE);
+    await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
     const child = await askFork(parent, { fork_strategy: 'NOW' });
-    await stand.held();
+    await testbed.held();
     await remove(grandparent);
     await remove(parent);
     await gone(grandparent);
     await hasBegun(parent, 'delete');
-    await stand.release();
+    await testbed.release();
     await cloud.until(child.service_id, 'READY');
     await gone(parent);
     expect(await pagesOf(child)).toEqual([1]);
@@ -259,9 +259,9 @@ describe('snapshots that are pruned', () => {
     await power(cloud, parent, 'start');
     await until(async () => (await whole()).length === 2, 'no snapshot is taken');
     const old = (await whole()).at(-1) ?? '';
-    await stand.holdAt(roleOf(parent), COPY, MIDDLE);
+    await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
     const child = await askFork(parent, { fork_strategy: 'LAST_SNAPSHOT' });
-    await stand.held();
+    await testbed.held();
     // Both are out of the window now, and a third one is due.
     for (const name of await whole()) await age(join(snapshots, name, 'snapshot.json'));
     for (const name of await whole()) await age(join(snapshots, name, 'snapshot.json'));
@@ -270,7 +270,7 @@ describe('snapshots that are pruned', () => {
     await power(cloud, parent, 'start');
     await until(async () => (await whole()).length === 3, 'no third snapshot is taken');
     expect(await whole()).toContain(old);
-    await stand.release();
+    await testbed.release();
     await cloud.until(child.service_id, 'READY');
     expect(await pagesOf(child)).toEqual([1]);
     await clear(child, parent);
@@ -323,11 +323,11 @@ describe('a fork that is deleted while it is made', () => {
   ] as const;
   test.each(moments.filter(([, effect]) => canBeHeld(effect)))('%s: is gone, and its parent notices nothing', async (_, effect, nth) => {
     const parent = await newParent('bereft');
-    await stand.holdAt(roleOf(parent), effect, nth);
+    await testbed.holdAt(roleOf(parent), effect, nth);
     const child = await askFork(parent, { fork_strategy: 'NOW' });
-    await stand.held();
+    await testbed.held();
     await remove(child);
-    await stand.release();
+    await testbed.release();
     await gone(child);
     expect((await readdir(join(cloud.home, 'data', 'services'))).filter((name) => name.startsWith(child.service_id))).toEqual([]);
     expect(await pagesOf(await fork(parent, { fork_strategy: 'NOW' }))).toEqual([0]);
@@ -338,11 +338,11 @@ describe('a fork that is deleted while it is made', () => {
 test('a fork that the machine went down with before its files were on the disk is recreated', async () => {
   const parent = await newParent('outlives');
   await insert(cloud, parent, 'kept');
-  await stand.holdAt(roleOf(parent), 'rm services/new/pid');
+  await testbed.holdAt(roleOf(parent), 'rm services/new/pid');
   const child = await askFork(parent, { fork_strategy: 'NOW' });
-  await stand.held();
+  await testbed.held();
   await cloud.stop('SIGKILL');
-  await stand.disarm();
+  await testbed.disarm();
   // What is left after the power comes back: another boot, names without what they stand for.
   const { data, marker } = createLayout(join(cloud.home, 'data')).service(child.service_id);
   await truncate(join(data, 'global', 'pg_control'));
@@ -361,19 +361,19 @@ describe('a service whose time to be restored is over', () => {
 
   /** The next service, when it is this port's turn. */
   const nextAt = async (mortals: Installation, port: number): Promise<Service> => {
-    const records = await openRecords(mortals.home);
-    await records.db
+    const metadata = await openMetadata(mortals.home);
+    await metadata.db
       .updateTable('regions')
       .set({ last_port: port - 1 })
       .execute();
-    await records.close();
+    await metadata.close();
     return mortals.create({ name: 'next', service_type: 'POSTGRES' });
   };
 
   const isRecorded = async (mortals: Installation, { service_id }: Service): Promise<boolean> => {
-    const records = await openRecords(mortals.home);
-    const row = await records.db.selectFrom('services').select('id').where('id', '=', service_id).executeTakeFirst();
-    await records.close();
+    const metadata = await openMetadata(mortals.home);
+    const row = await metadata.db.selectFrom('services').select('id').where('id', '=', service_id).executeTakeFirst();
+    await metadata.close();
     return row !== undefined;
   };
 

@@ -260,7 +260,7 @@ describe('what else dies', () => {
     const { root, data } = layoutOf(cloud).member(service.service_id, 1);
     const note = join(root, 'seeded');
     expect(existsSync(note)).toBe(false);
-    const isMadeAnewAfter = async (boot: string): Promise<boolean> => {
+    const isRecreatedAfter = async (boot: string): Promise<boolean> => {
       const made = await whichOf(data);
       await cloud.stop('SIGKILL');
       await writeFile(note, boot);
@@ -270,8 +270,8 @@ describe('what else dies', () => {
       await untilRedundant(cloud, service, 1, 1);
       return (await whichOf(data)) !== made;
     };
-    expect(await isMadeAnewAfter('the boot before')).toBe(true);
-    expect(await isMadeAnewAfter(await currentBoot())).toBe(false);
+    expect(await isRecreatedAfter('the boot before')).toBe(true);
+    expect(await isRecreatedAfter(await currentBoot())).toBe(false);
   });
 
   test('the primary while no control plane is there: the next one fails over', async () => {
@@ -404,20 +404,20 @@ describe('a replica that is behind', () => {
     ['of its files', `${FILES}/*`, 15],
     ['of the log', `${FILES}/pg_wal/WAL.new`, 1],
   ] as const)('after a copy %s that took longer than the primary keeps its log for is not made once more', async ([, effect, nth]) => {
-    const stand = await installCrashing();
-    const on = stand.cloud;
+    const testbed = await installCrashing();
+    const on = testbed.cloud;
     const service = await on.create({ name: 'long copy', service_type: 'POSTGRES', cpu_millis: 'shared', memory_gbs: 'shared' });
-    await stand.holdAt({ [service.service_id]: 'it' }, effect, nth);
+    await testbed.holdAt({ [service.service_id]: 'it' }, effect, nth);
     accepted(await on.request('POST', `/services/${service.service_id}/setHA`, { replica_count: 1 }));
-    await stand.held();
+    await testbed.held();
     await fillLog(on, service, 1300);
     await askPrimary(on, service, 'checkpoint');
     expect(await askPrimary(on, service, 'select wal_status from pg_replication_slots')).toEqual([{ wal_status: 'lost' }]);
-    await stand.release();
+    await testbed.release();
     await untilRedundant(on, service, 1, 0);
     const steps = (await on.operations(service.service_id)).flatMap((operation) => operation.steps);
     expect(steps.filter(({ detail }) => detail?.startsWith('by ') === true && detail.includes(' in '))).toHaveLength(1);
-    expect(await stand.destroy()).toEqual([]);
+    expect(await testbed.destroy()).toEqual([]);
   });
 
   test('holds up writes, and a new password no longer than the API can wait', async () => {
@@ -808,7 +808,7 @@ describe('backups after a failover', () => {
 test('the audit tells of one that would take writes and is not the primary', async () => {
   const service = await pair('two heads');
   await untilRedundant(cloud, service, 1, 1);
-  // The records go on, and nobody repairs it.
+  // The metadata go on, and nobody repairs it.
   await cloud.stop('SIGKILL');
   const signalFile = join(layoutOf(cloud).member(service.service_id, 1).data, 'standby.signal');
   await rename(signalFile, `${signalFile}.away`);

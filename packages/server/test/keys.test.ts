@@ -2,20 +2,20 @@
 import type { Schemas } from '@howdah/client';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 
 type Key = Schemas['Key'];
 
 let cloud: Installation;
-let records: Awaited<ReturnType<typeof openRecords>>;
+let metadata: Awaited<ReturnType<typeof openMetadata>>;
 let service: Service;
 beforeAll(async () => {
   cloud = await install();
-  records = await openRecords(cloud.home);
+  metadata = await openMetadata(cloud.home);
   service = await cloud.create({ name: 'kept', service_type: 'POSTGRES' });
 });
 afterAll(async () => {
-  await records?.close();
+  await metadata?.close();
   expect(await cloud?.destroy()).toEqual([]);
 });
 
@@ -76,7 +76,7 @@ test('an expiry is in the future, and then the key ends by itself', async () => 
   expect(past).toMatchObject({ status: 400, body: { code: 'INVALID_REQUEST', message: expect.stringContaining('expires_at') } });
   const { key, publicKey } = await newKey({ name: 'short', role: 'viewer', expires_at: '2099-01-01T00:00:00Z' });
   expect((await call(key, 'GET', '/projects')).status).toBe(200);
-  await records.db
+  await metadata.db
     .updateTable('api_keys')
     .set({ expires_at: new Date(Date.now() - 1) })
     .where('public_key', '=', publicKey)

@@ -3,16 +3,16 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo, install, type Answer, type Installation } from './harness.ts';
 import { pruneAnswers } from '../src/store/kept-answers.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 
 let cloud: Installation;
-let records: Awaited<ReturnType<typeof openRecords>>;
+let metadata: Awaited<ReturnType<typeof openMetadata>>;
 beforeAll(async () => {
   cloud = await install();
-  records = await openRecords(cloud.home);
+  metadata = await openMetadata(cloud.home);
 });
 afterAll(async () => {
-  await records?.close();
+  await metadata?.close();
   expect(await cloud?.destroy()).toEqual([]);
 });
 
@@ -125,9 +125,9 @@ test('killed in the middle, again and again: one service, and the answer that it
 
 test('killed before the answer is kept: nothing of the change is there, and the same call makes it once', async () => {
   const name = randomUUID();
-  await records.holdingAnswers(async () => {
+  await metadata.holdingAnswers(async () => {
     const call = once(name).catch(() => null);
-    await expect.poll(records.isAwaited, { timeout: 60_000 }).toBe(true);
+    await expect.poll(metadata.isAwaited, { timeout: 60_000 }).toBe(true);
     expect(await services()).toEqual([]);
     await cloud.stop('SIGKILL');
     expect(await call).toBeNull();
@@ -138,25 +138,25 @@ test('killed before the answer is kept: nothing of the change is there, and the 
   await removeAll();
 });
 
-test('an answer is kept for a day, and nobody can read it from the records', async () => {
+test('an answer is kept for a day, and nobody can read it from the metadata', async () => {
   const name = 'readable?';
   const made = await once(name);
-  const rows = await records.db.selectFrom('kept_answers').selectAll().execute();
+  const rows = await metadata.db.selectFrom('kept_answers').selectAll().execute();
   const text = JSON.stringify(
     rows.map(({ sealed, lookup, request }) => [sealed, lookup, request].map((bytes) => bytes.toString('latin1'))),
   );
   expect(rows.length).toBeGreaterThan(0);
   for (const secret of [name, idOf(made), String(Reflect.get(Object(made.body), 'initial_password'))]) expect(text).not.toContain(secret);
-  await records.db
+  await metadata.db
     .updateTable('kept_answers')
     .set({ created: new Date(Date.now() - 25 * 3_600_000) })
     .execute();
   const again = await once(name);
   expect(idOf(again)).not.toBe(idOf(made));
   // The control plane does so by a timer.
-  while (await pruneAnswers(records.db));
+  while (await pruneAnswers(metadata.db));
   expect(
-    await records.db
+    await metadata.db
       .selectFrom('kept_answers')
       .selectAll()
       .where('created', '<', new Date(Date.now() - 24 * 3_600_000))

@@ -6,20 +6,20 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { findProgram } from '../src/engine/local/daemon.ts';
 import { insertFleet } from './fleet.ts';
 import { install, type Installation, type Service } from './harness.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 
 type Operation = Schemas['Operation'];
 
 let cloud: Installation;
-let records: Awaited<ReturnType<typeof openRecords>>;
+let metadata: Awaited<ReturnType<typeof openMetadata>>;
 let service: Service;
 beforeAll(async () => {
   cloud = await install();
-  records = await openRecords(cloud.home);
+  metadata = await openMetadata(cloud.home);
   service = await cloud.create({ name: 'operated', service_type: 'POSTGRES' });
 });
 afterAll(async () => {
-  await records.close();
+  await metadata.close();
   expect(await cloud.destroy()).toEqual([]);
 });
 
@@ -33,7 +33,7 @@ async function get(id: string): Promise<Operation> {
 
 /** Waits until nobody looks at a service: a look under way could not end while the reconciler is held, nor could what waits for it. */
 async function untilLeft(id: string): Promise<void> {
-  const look = () => records.db.selectFrom('services').select('lease_token').where('id', '=', id).executeTakeFirst();
+  const look = () => metadata.db.selectFrom('services').select('lease_token').where('id', '=', id).executeTakeFirst();
   await expect.poll(async () => (await look())?.lease_token, { timeout: 60_000 }).toBeNull();
 }
 
@@ -46,7 +46,7 @@ async function idsByPages(where: string, field: 'id' | 'service_id'): Promise<{ 
 test('an operation that goes on says how long it still takes, once others of its kind have ended', async () => {
   const path = `/services/${service.service_id}`;
   await untilLeft(service.service_id);
-  const first = await records.holdingReconciler(async () => {
+  const first = await metadata.holdingReconciler(async () => {
     const { headers } = await cloud.request('POST', `${path}/stop`);
     return get(headers.get('Operation-Id') ?? '');
   });
@@ -57,9 +57,9 @@ test('an operation that goes on says how long it still takes, once others of its
   // Asked for every ten seconds: what is known of the kind is of before the first one ended. Another control plane knows better.
   await cloud.stop('SIGTERM');
   await cloud.up();
-  await sql`update operations set finished = created + interval '100 seconds' where kind = 'stop'`.execute(records.db);
+  await sql`update operations set finished = created + interval '100 seconds' where kind = 'stop'`.execute(metadata.db);
   await untilLeft(service.service_id);
-  const second = await records.holdingReconciler(async () => {
+  const second = await metadata.holdingReconciler(async () => {
     const { headers } = await cloud.request('POST', `${path}/stop`);
     return get(headers.get('Operation-Id') ?? '');
   });
@@ -91,7 +91,7 @@ test('a verification of a backup is cancelled wherever it is, and nothing of it 
 test('what is half done goes on to its end, and the refusal says what to do in its place', async () => {
   const path = `/services/${service.service_id}`;
   await untilLeft(service.service_id);
-  const refusals = await records.holdingReconciler(async () => {
+  const refusals = await metadata.holdingReconciler(async () => {
     const { headers } = await cloud.request('POST', `${path}/stop`);
     return cancel(headers.get('Operation-Id') ?? '');
   });
@@ -115,7 +115,7 @@ describe.runIf((await findProgram('haproxy')) !== null)('with a replica', () => 
       ['switchover', undefined],
     ] as const) {
       await untilLeft(pair.service_id);
-      const id = await records.holdingReconciler(async () => {
+      const id = await metadata.holdingReconciler(async () => {
         const { headers } = await cloud.request('POST', `/services/${pair.service_id}/${action}`, body);
         const operation = headers.get('Operation-Id') ?? '';
         expect((await cloud.get(pair.service_id)).status).toBe('CONFIGURING');
@@ -138,7 +138,7 @@ test('lists by pages hold each one once, in the order of the whole, which is str
   const path = `/services/${service.service_id}`;
   await cloud.request('POST', `${path}/stop`);
   await cloud.until(service.service_id, 'PAUSED');
-  const remove = await insertFleet(records.db, service.service_id, {
+  const remove = await insertFleet(metadata.db, service.service_id, {
     services: 3000,
     operations: 3000,
     events: 0,
@@ -153,7 +153,7 @@ test('lists by pages hold each one once, in the order of the whole, which is str
       // The whole comes last: streamed over pages that repeat themselves, it would have no end.
       const byPages = [];
       for (const limit of [1000, 999, 700]) byPages.push({ limit, ...(await idsByPages(`/${list}?limit=${limit}`, field)) });
-      const { rows } = await sql<{ id: string }>`select id from ${sql.raw(known)} order by id`.execute(records.db);
+      const { rows } = await sql<{ id: string }>`select id from ${sql.raw(known)} order by id`.execute(metadata.db);
       const { ids: whole } = await idsByPages(`/${list}`, field);
       expect(whole.length, list).toBeGreaterThan(3000);
       expect(whole.toSorted(), list).toEqual(rows.map(({ id }) => id));
@@ -167,7 +167,7 @@ test('lists by pages hold each one once, in the order of the whole, which is str
     }
     const of = async (query: string) => idsByPages(`/operations?${query}`, 'id');
     const { rows } = await sql<{ id: string; kind: string; status: string; service_id: string }>`
-      select id, kind, status, service_id from operations order by created desc, id`.execute(records.db);
+      select id, kind, status, service_id from operations order by created desc, id`.execute(metadata.db);
     expect((await of('kind=stop')).ids).toEqual(rows.filter(({ kind }) => kind === 'stop').map(({ id }) => id));
     expect((await of('status=failed&limit=2')).ids).toEqual(rows.filter(({ status }) => status === 'failed').map(({ id }) => id));
     expect((await of(`service_id=${service.service_id}&limit=3`)).ids).toEqual(

@@ -12,7 +12,7 @@ import { signal, waitUntilGone, type Process } from '../src/engine/local/process
 import { findServer } from '../src/engine/local/server.ts';
 import { nextPort } from '../src/store/services.ts';
 import { connectTo, install, type Installation, type Service } from './harness.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 
 const installed = (await findProgram('pgbouncer')) !== null;
 const test = anyTest.runIf(installed);
@@ -79,7 +79,7 @@ const pidOf = async (client: Client): Promise<number> => {
 
 /** Waits until the reconciler has looked at a service that is well, after `makeDue` or a start, and wants no further look soon. */
 async function untilLookedAt({ service_id: id }: Service, makeDue = false): Promise<void> {
-  const { db, close } = await openRecords(cloud.home);
+  const { db, close } = await openMetadata(cloud.home);
   if (makeDue) await db.updateTable('services').set({ due_at: new Date() }).where('id', '=', id).execute();
   for (;;) {
     const row = await db.selectFrom('services').select(['lease_token', 'due_at']).where('id', '=', id).executeTakeFirstOrThrow();
@@ -322,8 +322,8 @@ test('of a paused service it takes effect at the start; a stop takes it along', 
 
 test('what is not allowed while something else is under way is refused', async () => {
   const service = await cloud.create({ name: 'states', service_type: 'POSTGRES' });
-  const records = await openRecords(cloud.home);
-  await records.holdingReconciler(async () => {
+  const metadata = await openMetadata(cloud.home);
+  await metadata.holdingReconciler(async () => {
     await post(service, 'stop');
     for (const action of ['enablePooler', 'disablePooler'])
       expect(await post(service, action)).toMatchObject({
@@ -331,7 +331,7 @@ test('what is not allowed while something else is under way is refused', async (
         body: { code: 'INVALID_STATE', message: expect.stringContaining('a service that is PAUSING') },
       });
   });
-  await records.close();
+  await metadata.close();
   await cloud.until(service.service_id, 'PAUSED');
   expect(await cloud.request('POST', '/services/nosuchidxx/enablePooler')).toMatchObject({ status: 404 });
 });
@@ -548,7 +548,7 @@ test("nobody else is promised a pooler's port, not even while the pooler is disa
   const service = await createPooled('promised');
   const { endpoint } = await poolerOf(service);
   await post(service, 'disablePooler');
-  const { db, close } = await openRecords(cloud.home);
+  const { db, close } = await openMetadata(cloud.home);
   const { region_code: region } = service;
   const ask = (ports: [number, number]) => db.transaction().execute((tx) => nextPort(tx, region, ports, null));
   expect(await ask([endpoint.port, endpoint.port])).toBeNull();
@@ -567,11 +567,11 @@ test('the audit misses a pooler that does not run, and finds one that nobody wan
   const id = service.service_id;
   const { endpoint } = await poolerOf(service);
   expect(await cloud.audit()).toEqual([]);
-  const records = await openRecords(cloud.home);
+  const metadata = await openMetadata(cloud.home);
   const set = async (pooler: boolean) => {
-    await records.db.updateTable('services').set({ pooler }).where('id', '=', id).execute();
+    await metadata.db.updateTable('services').set({ pooler }).where('id', '=', id).execute();
   };
-  // The records' database outlives the control plane, which would write the document again with the next figures.
+  // The metadata' database outlives the control plane, which would write the document again with the next figures.
   await cloud.stop('SIGKILL');
   await set(false);
   const problems = await cloud.audit();
@@ -590,6 +590,6 @@ test('the audit misses a pooler that does not run, and finds one that nobody wan
   );
   await cloud.up();
   await pgbouncerOf(service);
-  await records.close();
+  await metadata.close();
   await expect.poll(() => cloud.audit(), { timeout: 60_000 }).toEqual([]);
 });

@@ -1,4 +1,4 @@
-/** Two API processes on one set of records, and calls that are made of both at the same time. What is asked is in races.ts. */
+/** Two API processes on one set of metadata, and calls that are made of both at the same time. What is asked is in races.ts. */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';

@@ -13,7 +13,7 @@ import { nodeName } from '../src/engine/local/replication.ts';
 import { findServer } from '../src/engine/local/server.ts';
 import { install, type Installation } from './harness.ts';
 import { backendOf, killPrimary, layoutOf, postmasterOf, untilPrimary, untilRedundant, type ServiceAccess } from './ha-load.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 import {
   installForSets,
   accepted,
@@ -37,7 +37,7 @@ import {
   withTable,
   fallBehind,
   promoteBehind,
-  leadsToWriter,
+  routesToWriter,
 } from './sets.ts';
 // Without HAProxy there are no sets.
 const installed = (await findProgram('haproxy')) !== null;
@@ -218,7 +218,7 @@ describe('a node that takes writes', () => {
     await promoteBehind(set, cloud);
     while ((await nodeOf(set, 1)) === before) await sleep(20);
     await untilServing(set, [1]);
-    for (let attempt = 0; attempt < 20; attempt++) expect(await leadsToWriter(set, cloud)).toBe(false);
+    for (let attempt = 0; attempt < 20; attempt++) expect(await routesToWriter(set, cloud)).toBe(false);
     await once(write(service), 'insert into t values (2)');
     await untilShown(set, 2);
     // And one whose files were changed while nothing ran is not even started.
@@ -229,7 +229,7 @@ describe('a node that takes writes', () => {
     await rm(`${nodePaths(set, 1).data}/standby.signal`);
     await cloud.up();
     await untilServing(set, [1]);
-    for (let attempt = 0; attempt < 20; attempt++) expect(await leadsToWriter(set, cloud)).toBe(false);
+    for (let attempt = 0; attempt < 20; attempt++) expect(await routesToWriter(set, cloud)).toBe(false);
     await untilShown(set, 2);
   });
 });
@@ -253,7 +253,7 @@ test('the audit knows sets: it misses a node, a gateway, and finds what nobody w
       `service ${set.id} is READY and nothing listens on its port ${set.endpoint.port}`,
     ]),
   );
-  const { db, close } = await openRecords(cloud.home);
+  const { db, close } = await openMetadata(cloud.home);
   await db.updateTable('services').set({ read_replica_sets: '[]' }).where('id', '=', service.service_id).execute();
   expect(await cloud.audit()).toContain(`service ${service.service_id} shows other read replica sets than it has`);
   const slot = join(layoutOf(cloud).member(service.service_id, 0).data, 'pg_replslot', nodeName(set.id, 9));
@@ -341,7 +341,7 @@ describe('planted defects are noticed', () => {
     // Longer than it takes to be noticed where all is well.
     while ((await detailOf(set, broken)).node_states[0]?.detail === 'follows the primary') await sleep(20);
     await sleep(2000);
-    expect(await leadsToWriter(set, broken)).toBe(true);
+    expect(await routesToWriter(set, broken)).toBe(true);
     await broken.destroy();
   });
 });

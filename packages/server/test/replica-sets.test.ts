@@ -7,7 +7,7 @@ import { signal } from '../src/engine/local/processes.ts';
 import { findServer } from '../src/engine/local/server.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import { layoutOf } from './ha-load.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 import {
   installForSets,
   SMALL,
@@ -162,17 +162,17 @@ test('what is refused says why', async () => {
   accepted(same);
   expect(same.headers.get('Operation-Id')).toBeNull();
   // At most twenty nodes of a service; a set that would be the twenty-first is refused.
-  const { db, close } = await openRecords(cloud.home);
-  const records = (sets: unknown[]) =>
+  const { db, close } = await openMetadata(cloud.home);
+  const metadata = (sets: unknown[]) =>
     db
       .updateTable('services')
       .set({ read_replica_sets: JSON.stringify(sets) })
       .where('id', '=', service.service_id)
       .execute();
   const [shown] = await setsOf(service);
-  await records([{ ...shown, nodes: 20 }]);
+  await metadata([{ ...shown, nodes: 20 }]);
   await refused(list, whole, 'LIMIT_EXCEEDED', 'at most 20 nodes together, and 20 of them are taken', 422);
-  await records([shown]);
+  await metadata([shown]);
   await close();
   await cloud.request('POST', `/services/${service.service_id}/stop`);
   await cloud.until(service.service_id, 'PAUSED');
@@ -277,7 +277,7 @@ describe('changes', () => {
     const service = await withTable('removed', {}, on);
     const set = await createSet(service, 2, on);
     expect((await on.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
-    const { db, close } = await openRecords(on.home);
+    const { db, close } = await openMetadata(on.home);
     while ((await db.selectFrom('services').select('id').execute()).length > 0) await sleep(20);
     await close();
     expect((await on.request('GET', `/services/${set.id}`)).status).toBe(404);

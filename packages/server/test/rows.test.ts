@@ -13,19 +13,19 @@ import { insertKey } from '../src/store/keys.ts';
 import { MAX_TOKENS } from '../src/store/console.ts';
 import type { Tables } from '../src/store/database.ts';
 import { install, type Installation } from './harness.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 
 /** Changes of a project in a day: few, so that they can be used up. */
 const CHANGES = 40;
 
 let cloud: Installation;
-let records: Awaited<ReturnType<typeof openRecords>>;
+let metadata: Awaited<ReturnType<typeof openMetadata>>;
 beforeAll(async () => {
   cloud = await install({ HOWDAH_CHANGES_PER_DAY: String(CHANGES) });
-  records = await openRecords(cloud.home);
+  metadata = await openMetadata(cloud.home);
 });
 afterAll(async () => {
-  await records?.close();
+  await metadata?.close();
   expect(await cloud?.destroy()).toEqual([]);
 });
 
@@ -53,7 +53,7 @@ const CLASSES: Record<string, 'fixed' | 'capped' | 'pruned'> = {
 
 test('every table is classified, here and in the manual, and what is to be pruned has a pruning', async () => {
   const { rows } = await sql<{ name: string }>`
-    select tablename as name from pg_tables where schemaname = 'public' order by tablename`.execute(records.db);
+    select tablename as name from pg_tables where schemaname = 'public' order by tablename`.execute(metadata.db);
   const tables = rows.map(({ name }) => name);
   expect(tables).toEqual(Object.keys(CLASSES));
   const manual = await readFile(new URL('../../../docs/operating.md', import.meta.url), 'utf8');
@@ -86,18 +86,18 @@ const FILL: Record<string, (old: boolean, count: number) => string> = {
 };
 
 test('each pruning finds its rows by an index, takes a thousand at a time, and leaves those that are younger', async () => {
-  await records.db.transaction().execute(async (tx) => {
+  await metadata.db.transaction().execute(async (tx) => {
     await sql`set local session_replication_role = replica`.execute(tx);
     await sql`insert into projects (id, name) values ('rowsrows00', 'rows')`.execute(tx);
     for (const fill of Object.values(FILL))
       for (const statement of [fill(true, OLD), fill(false, RECENT)]) await sql.raw(statement).execute(tx);
   });
-  for (const table of Object.keys(FILL)) await sql`vacuum analyze ${sql.table(table)}`.execute(records.db);
+  for (const table of Object.keys(FILL)) await sql`vacuum analyze ${sql.table(table)}`.execute(metadata.db);
   const asked: CompiledQuery[] = [];
   const pool = new Pool({ ...storeConnection(await prepareMachine(cloud.home)), max: 1, application_name: 'howdah test' });
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }), log: ({ query }) => void asked.push(query) });
   const countOf = async (table: string): Promise<number> =>
-    (await sql<{ count: number }>`select count(*)::int as count from ${sql.table(table)}`.execute(records.db)).rows[0]?.count ?? 0;
+    (await sql<{ count: number }>`select count(*)::int as count from ${sql.table(table)}`.execute(metadata.db)).rows[0]?.count ?? 0;
   try {
     for (const [table, prune] of Object.entries(PRUNINGS)) {
       const before = await countOf(table);
@@ -124,7 +124,7 @@ test('each pruning finds its rows by an index, takes a thousand at a time, and l
 /** A key of the installation's project. */
 async function newKey(role: 'admin' | 'developer' | 'viewer', projectId = cloud.projectId): Promise<string> {
   const publicKey = `HD${newId()}`;
-  await insertKey(records.db, { publicKey, secretHash: sha256('secret'), projectId, name: 'test', role });
+  await insertKey(metadata.db, { publicKey, secretHash: sha256('secret'), projectId, name: 'test', role });
   return `${publicKey}:secret`;
 }
 
@@ -156,7 +156,7 @@ test("a viewer's two thousand links and sessions are some rows, and it is told w
   const seen = await many(2000, (n) => callAs(viewer, 'POST', n % 2 === 0 ? '/auth/links' : '/auth/sessions'));
   expect([...seen.keys()].toSorted((a, b) => a - b)).toEqual([201, 204, 429]);
   const { rows } = await sql<{ kind: string; count: number }>`
-    select kind, count(*)::int as count from console_tokens where public_key = ${viewer.split(':')[0]} group by kind`.execute(records.db);
+    select kind, count(*)::int as count from console_tokens where public_key = ${viewer.split(':')[0]} group by kind`.execute(metadata.db);
   // Those that were made at the same moment do not see each other.
   for (const { kind, count } of rows) expect(count, kind).toBeLessThanOrEqual(MAX_TOKENS + 16);
   let last = await callAs(viewer, 'POST', '/auth/links');
@@ -188,17 +188,17 @@ test('refused calls of one key are one entry for each operation and answer, with
   const printed = await cloud.cli('audit-log', 'list', '--call', 'deleteService', '--outcome', 'refused');
   expect(printed.stdout).toContain('FORBIDDEN (1000 times)');
   // Keys and projects that are made up.
-  const before = await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(records.db);
+  const before = await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(metadata.db);
   await many(1000, (n) => callAs(`HDmadeup${n}:x`, 'POST', `/projects/${newId()}/services`));
   await expect
-    .poll(async () => (await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(records.db)).rows[0]?.count)
+    .poll(async () => (await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(metadata.db)).rows[0]?.count)
     .toBeGreaterThan(before.rows[0]?.count ?? 0);
-  const after = await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(records.db);
+  const after = await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(metadata.db);
   expect((after.rows[0]?.count ?? 0) - (before.rows[0]?.count ?? 0)).toBeLessThanOrEqual(100);
 }, 600_000);
 
 test('projects, keys and VPCs have a cap that says what to do', async () => {
-  await records.db.transaction().execute(async (tx) => {
+  await metadata.db.transaction().execute(async (tx) => {
     await sql`
       insert into projects (id, name) select 'cap' || lpad(i::text, 7, '0'), 'cap' from generate_series(1, ${MAX_PROJECTS}::int) i`.execute(
       tx,
@@ -219,21 +219,21 @@ test('projects, keys and VPCs have a cap that says what to do', async () => {
   const askWithVpcs = async () => {
     const insert = `insert into vpcs (project_id, region_code, name, cidr, deleting, made)
       select '${cloud.projectId}', 'local', 'cap', ('10.' || i || '.0.0/16')::cidr, true, 1 from generate_series(1, ${MAX_VPCS}) i`;
-    await records.db.transaction().execute(async (tx) => {
+    await metadata.db.transaction().execute(async (tx) => {
       await sql`set local session_replication_role = replica`.execute(tx);
       await sql.raw(insert).execute(tx);
     });
     return refused(`/projects/${cloud.projectId}/vpcs?dry_run=true`, vpc);
   };
   await expect.poll(askWithVpcs, { timeout: 60_000 }).toEqual([422, limit]);
-  await sql`delete from vpcs where name = 'cap'`.execute(records.db);
-  await sql`delete from api_keys where name = 'cap'`.execute(records.db);
-  await sql`delete from projects where name = 'cap'`.execute(records.db);
+  await sql`delete from vpcs where name = 'cap'`.execute(metadata.db);
+  await sql`delete from api_keys where name = 'cap'`.execute(metadata.db);
+  await sql`delete from projects where name = 'cap'`.execute(metadata.db);
 });
 
 test('a project makes so many changes a day; then it is told to wait, and reads, dry runs and other projects go on', async () => {
   const projectId = newId();
-  await sql`insert into projects (id, name) values (${projectId}, 'busy')`.execute(records.db);
+  await sql`insert into projects (id, name) values (${projectId}, 'busy')`.execute(metadata.db);
   const admin = await newKey('admin', projectId);
   const at = `/projects/${projectId}`;
   const name = (n: number) => ({ name: `n${n}` });

@@ -5,7 +5,7 @@ import { expect } from 'vitest';
 import { findServer } from '../src/engine/local/server.ts';
 import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
 import { layoutOf, type ServiceAccess } from './ha-load.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 
 /** The installation of the test file, which helpers mean where none is named. */
 let cloud: Installation;
@@ -125,7 +125,7 @@ export async function untilShown(set: Following, count: number, on = cloud): Pro
 }
 
 export async function nodesOf(set: Following, on = cloud): Promise<{ port: { n: number; port: number } }[]> {
-  const { db, close } = await openRecords(on.home);
+  const { db, close } = await openMetadata(on.home);
   const { members } = await db.selectFrom('services').select('members').where('id', '=', set.id).executeTakeFirstOrThrow();
   await close();
   return members.map((port) => ({ port }));
@@ -211,7 +211,7 @@ export async function promoteBehind(set: Following, on: Installation): Promise<v
   await control.end().catch(() => undefined);
 }
 /** Whether the endpoint leads to a server that takes writes. */
-export const leadsToWriter = async (set: Following, on: Installation): Promise<boolean> => {
+export const routesToWriter = async (set: Following, on: Installation): Promise<boolean> => {
   const rows = await once<{ recovering: boolean }>(read(set, on), 'select pg_is_in_recovery() as recovering').catch(() => []);
   return rows[0]?.recovering === false;
 };

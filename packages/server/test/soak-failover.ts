@@ -36,11 +36,11 @@ for (let round = 0; round < rounds; round++) {
   const postmaster = await postmasterOf(cloud, created, primary);
   const kind = chance() < 0.1 ? 'stopped' : 'killed';
   const all = kind === 'stopped' ? [postmaster, ...(await childrenOf(postmaster))] : [postmaster];
-  const struckMs = performance.now();
+  const injectedMs = performance.now();
   for (const pid of all) signal(pid, kind === 'stopped' ? 'SIGSTOP' : 'SIGKILL');
   await untilPrimary(cloud, created, 1 - primary);
   await load.goesOn();
-  gapsMs[kind].push(load.longestGapMs(struckMs));
+  gapsMs[kind].push(load.longestGapMs(injectedMs));
   if (round % 20 === 19) process.stderr.write(`${round + 1} failovers, ${load.acknowledged.length} writes acknowledged\n`);
 }
 const violations = await sampler.stop();

@@ -17,7 +17,7 @@ import { insertKey } from '../src/store/keys.ts';
 import { insertProject } from '../src/store/projects.ts';
 import { randomFrom } from './crash.ts';
 import { install, makeHome, type Installation, type Service } from './harness.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 import { ATTACKS, type Target } from './soak-attacks.ts';
 
 const run = promisify(execFile);
@@ -73,7 +73,7 @@ async function mountDisk(): Promise<string> {
   return disk;
 }
 
-type Records = Awaited<ReturnType<typeof openRecords>>;
+type Records = Awaited<ReturnType<typeof openMetadata>>;
 
 async function newKey({ db }: Records, projectId: string, role: 'admin' | 'developer' | 'viewer'): Promise<string> {
   const publicKey = `HD${newId()}`;
@@ -82,10 +82,10 @@ async function newKey({ db }: Records, projectId: string, role: 'admin' | 'devel
 }
 
 /** A project with one service. */
-async function newTenant(cloud: Installation, records: Records, name: string): Promise<Tenant> {
+async function newTenant(cloud: Installation, metadata: Records, name: string): Promise<Tenant> {
   const projectId = newId();
-  await insertProject(records.db, { id: projectId, name });
-  const admin = await newKey(records, projectId, 'admin');
+  await insertProject(metadata.db, { id: projectId, name });
+  const admin = await newKey(metadata, projectId, 'admin');
   const headers = { Authorization: `Bearer ${admin}`, 'Content-Type': 'application/json' };
   const at = `${cloud.apiUrl}/projects/${projectId}/services`;
   const made = await fetch(at, { method: 'POST', headers, body: JSON.stringify({ name, service_type: 'POSTGRES' }) });
@@ -178,12 +178,12 @@ async function soak(): Promise<void> {
     const found = await cloud.destroy();
     report('integrity check', found.length === 0 ? 'nothing wrong' : found.join('; '), found.length > 0);
   });
-  const records = await openRecords(cloud.home);
-  endings.push(() => records.close());
-  const attacker = await newTenant(cloud, records, 'attacker');
-  const neighbours = [await newTenant(cloud, records, 'neighbour 1'), await newTenant(cloud, records, 'neighbour 2')];
+  const metadata = await openMetadata(cloud.home);
+  endings.push(() => metadata.close());
+  const attacker = await newTenant(cloud, metadata, 'attacker');
+  const neighbours = [await newTenant(cloud, metadata, 'neighbour 1'), await newTenant(cloud, metadata, 'neighbour 2')];
   const { projectId, service } = attacker;
-  const keys = { viewer: await newKey(records, projectId, 'viewer'), developer: await newKey(records, projectId, 'developer') };
+  const keys = { viewer: await newKey(metadata, projectId, 'viewer'), developer: await newKey(metadata, projectId, 'developer') };
 
   const load = await startLoad(cloud, neighbours);
   await sleep(3000);
@@ -199,7 +199,7 @@ async function soak(): Promise<void> {
   const [memoryAfter, { bavail: freeAfter }, delayMs] = [await memoryMb(cloud), await statfs(disk), await loopDelayMs(cloud)];
   // Counts of the audit log are written every five seconds.
   await sleep(6000);
-  const rows = await rowsOf(records);
+  const rows = await rowsOf(metadata);
 
   for (const [name, { made: count, failed }] of [...made].toSorted(([a], [b]) => a.localeCompare(b)))
     report(`attack: ${name}`, `${count} times, ${failed} cut short`);

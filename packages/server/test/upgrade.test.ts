@@ -1,4 +1,4 @@
-/** What changes when the control plane starts again with other settings, or keeps its records elsewhere. */
+/** What changes when the control plane starts again with other settings, or keeps its metadata elsewhere. */
 import { appendFile } from 'node:fs/promises';
 import { once } from 'node:events';
 import { connect as connectPlainly, createServer, type Socket } from 'node:net';
@@ -29,21 +29,21 @@ test('another public host and other settings for the same size reach a running s
   expect(await cloud.destroy()).toEqual([]);
 });
 
-test('the records can stand in a database that is named, even one of a Howdah', async () => {
+test('the metadata can stand in a database that is named, even one of a Howdah', async () => {
   const below = await install();
-  const records = await below.create({ name: 'records', service_type: 'POSTGRES' });
-  const { host, port } = records.endpoint;
+  const metadata = await below.create({ name: 'metadata', service_type: 'POSTGRES' });
+  const { host, port } = metadata.endpoint;
   const ca = join(below.home, 'ca', 'ca.pem');
-  const url = `postgres://tsdbadmin:${records.initial_password}@${host}:${port}/tsdb?sslmode=verify-full&sslrootcert=${ca}`;
+  const url = `postgres://tsdbadmin:${metadata.initial_password}@${host}:${port}/tsdb?sslmode=verify-full&sslrootcert=${ca}`;
   const above = await install({ DATABASE_URL: url });
   const service = await above.create({ name: 'above', service_type: 'POSTGRES' });
   await above.stop('SIGKILL');
   await above.up();
   expect((await above.get(service.service_id)).status).toBe('READY');
   await (await connectTo(above, service, service.initial_password)).end();
-  // The records' own server restarts under it: requests fail for a moment and then work again.
-  await below.request('POST', `/services/${records.service_id}/resize`, { cpu_millis: 1000 });
-  await below.until(records.service_id, 'READY');
+  // The metadata' own server restarts under it: requests fail for a moment and then work again.
+  await below.request('POST', `/services/${metadata.service_id}/resize`, { cpu_millis: 1000 });
+  await below.until(metadata.service_id, 'READY');
   for (;;) {
     const { status } = await above.request('POST', `/services/${service.service_id}/stop`);
     if (status === 202) break;
@@ -55,15 +55,15 @@ test('the records can stand in a database that is named, even one of a Howdah', 
   expect(await below.destroy()).toEqual([]);
 });
 
-test('connections to the records that are dropped without a word are recreated, and hold nothing', async () => {
+test('connections to the metadata that are dropped without a word are recreated, and hold nothing', async () => {
   const below = await install();
-  const records = await below.create({ name: 'records', service_type: 'POSTGRES' });
-  const between = await standBetween(records.endpoint.port);
+  const metadata = await below.create({ name: 'metadata', service_type: 'POSTGRES' });
+  const between = await standBetween(metadata.endpoint.port);
   const above = await install({
-    DATABASE_URL: `postgres://tsdbadmin:${records.initial_password}@127.0.0.1:${between.port}/tsdb?sslmode=no-verify`,
+    DATABASE_URL: `postgres://tsdbadmin:${metadata.initial_password}@127.0.0.1:${between.port}/tsdb?sslmode=no-verify`,
   });
   const service = await above.create({ name: 'above', service_type: 'POSTGRES' });
-  const holder = await connectTo(below, records, records.initial_password);
+  const holder = await connectTo(below, metadata, metadata.initial_password);
   await holder.query('begin; select from services for update');
   const stopping = above.request('POST', `/services/${service.service_id}/stop`);
   await expect.poll(async () => (await holder.query(WAITING)).rowCount, { timeout: 60_000 }).toBeGreaterThan(0);

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { findNetworks } from '../src/engine/local/networks.ts';
 import { connectTo, type Answer, type Installation, type Service } from './harness.ts';
-import { installCrashing, type Stand } from './crash.ts';
+import { installCrashing, type Testbed } from './crash.ts';
 import { createSet, SMALL, withTable } from './sets.ts';
 import {
   ability,
@@ -149,16 +149,16 @@ describe.runIf(ability.way === 'bridge' && haproxy !== null)('bridge, with read 
 });
 
 describe.runIf(ability.way === 'bridge' && haproxy !== null)('held in the middle of it', () => {
-  let stand: Stand;
+  let testbed: Testbed;
   beforeAll(async () => {
-    stand = await installCrashing({ HOWDAH_UNDELETE_HOURS: '0' });
+    testbed = await installCrashing({ HOWDAH_UNDELETE_HOURS: '0' });
   });
   afterAll(async () => {
-    expect(await stand.destroy()).toEqual([]);
+    expect(await testbed.destroy()).toEqual([]);
   });
 
   test('an address is its service’s until the last of its sets has left it', async () => {
-    const { cloud } = stand;
+    const { cloud } = testbed;
     const own = project(cloud.request);
     const vpc = await own.vpc('10.100.0.0/28');
     const service = await withTable('leaving', {}, cloud);
@@ -167,18 +167,18 @@ describe.runIf(ability.way === 'bridge' && haproxy !== null)('held in the middle
     const holds = async () =>
       (await findNetworks(await prefixOf(cloud))).find(({ vpcId }) => vpcId === vpc.id)?.addresses.includes(`${host}/28`);
     /** Before the gateway of the set is opened in the desired network. */
-    const holdSet = (effect: 'writeFile' | 'chown') => stand.holdAt({ [set.id]: 'set' }, `${effect} services/set/haproxy.conf.new`);
+    const holdSet = (effect: 'writeFile' | 'chown') => testbed.holdAt({ [set.id]: 'set' }, `${effect} services/set/haproxy.conf.new`);
     const operation = async () => (await cloud.operations(service.service_id))[0];
     await holdSet('writeFile');
     await own.answered(202, 'POST', `/services/${service.service_id}/detachFromVPC`);
-    await stand.held();
+    await testbed.held();
     // The service itself has left by then, or does soon.
     await (await connectPatiently(cloud, service)).end();
     expect(await operation()).toMatchObject({ kind: 'detachFromVPC', status: 'running' });
     expect(await holds()).toBe(true);
     await own.remove(await own.vpc('10.101.0.0/28')); // has all of them looked at
     expect(await holds()).toBe(true);
-    await stand.release();
+    await testbed.release();
     await withSets(cloud, service.service_id);
     expect(await operation()).toMatchObject({ kind: 'detachFromVPC', status: 'succeeded' });
     await expect.poll(holds, SOON).toBe(false);
@@ -187,11 +187,11 @@ describe.runIf(ability.way === 'bridge' && haproxy !== null)('held in the middle
     // Deleted in the middle of it, nothing is left either.
     await holdSet('chown');
     await own.answered(202, 'POST', `/services/${service.service_id}/attachToVPC`, { vpc_id: vpc.id });
-    await stand.held();
+    await testbed.held();
     await own.answered(202, 'DELETE', `/services/${service.service_id}`);
-    await stand.release();
+    await testbed.release();
     await destroyService(cloud, service);
-    await stand.disarm();
+    await testbed.disarm();
     await goesWithoutTrace(cloud, own, vpc);
   });
 });

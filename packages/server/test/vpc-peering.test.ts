@@ -1,7 +1,7 @@
 /** Peerings of VPCs: what they join and what they do not, how they are asked for, and how they end. */
 import { spawn } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 import {
   ability,
   anotherProject,
@@ -270,13 +270,13 @@ describe('address', () => {
     // One that nobody answers ends by itself.
     const late = await another.project.vpc('10.7.0.0/16');
     const unanswered = await own.peer(mine, another.id, late.id);
-    const records = await openRecords(cloud.home);
-    await records.db
+    const metadata = await openMetadata(cloud.home);
+    await metadata.db
       .updateTable('peerings')
       .set({ created: new Date(Date.now() - 8 * 86_400_000) })
       .where('id', '=', unanswered.id)
       .execute();
-    await records.close();
+    await metadata.close();
     await own.remove(await own.vpc('10.8.0.0/16'));
     await expect.poll(async () => (await own.peering(mine, unanswered.id)).status, SOON).toBe('timeout');
     await own.remove(mine);

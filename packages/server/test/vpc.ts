@@ -16,7 +16,7 @@ import { insertKey } from '../src/store/keys.ts';
 import { insertProject } from '../src/store/projects.ts';
 import type { Target } from './client.ts';
 import { install, type Installation, type Service } from './harness.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 import { project, type Call, type Project, type Vpc } from './vpc-calls.ts';
 
 export type ServiceAccess = Service & { initial_password: string };
@@ -32,11 +32,11 @@ export const sh = promisify(execFile);
 
 /** Another project of an installation, with a key of its own. */
 export async function anotherProject(cloud: Installation): Promise<{ id: string; project: Project }> {
-  const records = await openRecords(cloud.home);
+  const metadata = await openMetadata(cloud.home);
   const [id, publicKey, secret] = [newId(), `HD${newId()}`, 'a-secret'];
-  await insertProject(records.db, { id, name: 'another' });
-  await insertKey(records.db, { publicKey, secretHash: sha256(secret), projectId: id, name: 'test', role: 'admin' });
-  await records.close();
+  await insertProject(metadata.db, { id, name: 'another' });
+  await insertKey(metadata.db, { publicKey, secretHash: sha256(secret), projectId: id, name: 'test', role: 'admin' });
+  await metadata.close();
   const call: Call = async (method, path, body) => {
     const response = await fetch(`${cloud.apiUrl}/projects/${id}${path}`, {
       method,

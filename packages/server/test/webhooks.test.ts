@@ -12,18 +12,18 @@ import { deliver } from '../src/events/receiver.ts';
 import { newId } from '../src/ids.ts';
 import { sha256 } from '../src/secret.ts';
 import { install, type Installation, type Service } from './harness.ts';
-import { openRecords } from './records.ts';
+import { openMetadata } from './metadata.ts';
 
 type Delivery = Schemas['Delivery'];
 type Received = { headers: Record<string, string>; body: string; path: string };
 
 let cloud: Installation;
-let records: Awaited<ReturnType<typeof openRecords>>;
+let metadata: Awaited<ReturnType<typeof openMetadata>>;
 let service: Service;
 const servers: Server[] = [];
 beforeAll(async () => {
   cloud = await install({ HOWDAH_WEBHOOK_NETWORKS: '127.0.0.1/32' });
-  records = await openRecords(cloud.home);
+  metadata = await openMetadata(cloud.home);
   service = await cloud.create({ name: 'told of', service_type: 'POSTGRES' });
 });
 afterEach(async () => {
@@ -34,7 +34,7 @@ afterEach(async () => {
   }
 });
 afterAll(async () => {
-  await records.close();
+  await metadata.close();
   expect(await cloud.destroy()).toEqual([]);
 });
 
@@ -93,7 +93,7 @@ async function deliveries(id: string, status?: Delivery['status']): Promise<Deli
 const rename = (name: string) => cloud.request('POST', `/services/${service.service_id}/rename`, { name });
 /** As if the time until the next attempts were over. */
 const hurry = (id: string) =>
-  sql`update deliveries set next_at = now() where webhook_id = ${id} and status = 'pending'`.execute(records.db);
+  sql`update deliveries set next_at = now() where webhook_id = ${id} and status = 'pending'`.execute(metadata.db);
 
 test('every event is delivered once and in order, and two verifiers that are not ours take the signature', async () => {
   const { url, received } = await receiver();
@@ -268,7 +268,7 @@ test('the secret is shown once and stored unreadably; others see and change noth
   const { id, secret } = await makeWebhook({ url });
   expect(JSON.stringify(await webhooks())).not.toContain('whsec_');
   const { rows } = await sql<{ row: string }>`select row_to_json(webhooks)::text || encode(secret, 'escape') as row from webhooks`.execute(
-    records.db,
+    metadata.db,
   );
   expect(rows).toHaveLength(1);
   for (const form of [secret, secret.slice('whsec_'.length), Buffer.from(secret.slice('whsec_'.length), 'base64').toString('hex')])
@@ -297,8 +297,8 @@ test('the secret is shown once and stored unreadably; others see and change noth
 async function otherProject(): Promise<{ projectId: string; key: string }> {
   const projectId = newId();
   const publicKey = `HD${newId()}${newId()}`;
-  await records.db.insertInto('projects').values({ id: projectId, name: 'other' }).execute();
-  await records.db
+  await metadata.db.insertInto('projects').values({ id: projectId, name: 'other' }).execute();
+  await metadata.db
     .insertInto('api_keys')
     .values({
       public_key: publicKey,

@@ -3,7 +3,7 @@ import type { McpServer } from '@modelcontextprotocol/server';
 import { Type } from 'typebox';
 import { body, findService, pathOf, settle, type Cloud, type Service } from '../cloud.ts';
 import { explain, Problem } from '../problem.ts';
-import { addTool, closed, service, type Told } from '../tool.ts';
+import { addTool, closed, service, type Outcome } from '../tool.ts';
 
 type Query = Schemas['Query'];
 
@@ -97,7 +97,7 @@ export function addDatabaseTools(server: McpServer, cloud: Cloud): void {
 }
 
 /** Does work on a fork that is made for it and removed after it, whatever becomes of the work; says what that cost. */
-async function onFork(cloud: Cloud, parent: Service, signal: AbortSignal, work: (fork: Service) => Promise<Told>): Promise<Told> {
+async function onFork(cloud: Cloud, parent: Service, signal: AbortSignal, work: (fork: Service) => Promise<Outcome>): Promise<Outcome> {
   const { client } = cloud;
   const begunMs = performance.now();
   const fork = body(
@@ -137,7 +137,7 @@ async function onFork(cloud: Cloud, parent: Service, signal: AbortSignal, work: 
   }
 }
 
-function rowsOf({ columns, rows, row_count, truncated, elapsed_ms }: Schemas['QueryResult']): Told {
+function rowsOf({ columns, rows, row_count, truncated, elapsed_ms }: Schemas['QueryResult']): Outcome {
   return {
     summary: `${row_count} rows in ${elapsed_ms} ms${truncated ? '; there are more: ask for fewer, or raise max_rows' : ''}.`,
     data: { columns, rows, row_count, truncated, elapsed_ms },

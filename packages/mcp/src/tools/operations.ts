@@ -4,7 +4,7 @@ import { OPERATION_STATUSES } from '@howdah/contract';
 import type { McpServer } from '@modelcontextprotocol/server';
 import { Type } from 'typebox';
 import { body, findService, type Cloud } from '../cloud.ts';
-import { addTool, askedAs, changing, closed, service, WAIT_SECONDS, type Told } from '../tool.ts';
+import { addTool, askedAs, changing, closed, service, WAIT_SECONDS, type Outcome } from '../tool.ts';
 
 type Operation = Schemas['Operation'];
 
@@ -116,6 +116,6 @@ export function addOperationTools(server: McpServer, { client, projectId, ...res
 const inWords = ({ id, kind, service_id, status, error }: Operation): string =>
   `${kind} of ${service_id} ${status}${error === undefined ? '' : `: ${error}`} (${id})`;
 
-function about(operation: Operation): Told {
+function about(operation: Operation): Outcome {
   return { summary: `${inWords(operation)}.`, data: { ...operation } };
 }

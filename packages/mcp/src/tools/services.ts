@@ -4,7 +4,7 @@ import type { McpServer } from '@modelcontextprotocol/server';
 import { Type } from 'typebox';
 import { body, connectionString, describe, findService, pathOf, settle, type Cloud, type Service } from '../cloud.ts';
 import { Problem } from '../problem.ts';
-import { addTool, askedAs, changing, closed, confirm, confirmed, service, wait, WAIT_SECONDS, type Told } from '../tool.ts';
+import { addTool, askedAs, changing, closed, confirm, confirmed, service, wait, WAIT_SECONDS, type Outcome } from '../tool.ts';
 
 const STATUSES = ['READY', 'PAUSED', 'UNSTABLE', 'QUEUED', 'CONFIGURING', 'PAUSING', 'RESUMING', 'UPGRADING', 'DELETING'] as const;
 const size = {
@@ -60,7 +60,7 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
     'get_service',
     {
       title: 'Show a service',
-      description: 'Status, size, endpoint, what it uses, and warnings. Free. Passwords are never told again.',
+      description: 'Status, size, endpoint, what it uses, and warnings. Free. Passwords are never outcome again.',
       kind: 'read',
       input: Type.Object({ service }, closed),
     },
@@ -277,7 +277,7 @@ function sizeIn({ cpu_millis, memory_gbs, storage_gb }: Size): Size {
   };
 }
 
-function about(found: Service): Told {
+function about(found: Service): Outcome {
   const data = describe(found);
   return { summary: `${data.name} (${data.service_id}) is ${data.status} at ${data.endpoint}.`, data };
 }
@@ -290,17 +290,17 @@ async function became(
   target: 'READY' | 'PAUSED',
   waitSeconds: number,
   signal: AbortSignal,
-): Promise<Told> {
+): Promise<Outcome> {
   const { service: seen, done } = await settle(cloud, accepted, target, waitSeconds, signal);
   const operation_id = response.headers.get('Operation-Id');
-  const told = about(seen ?? accepted);
+  const outcome = about(seen ?? accepted);
   return {
-    summary: done ? told.summary : `${told.summary} Not ${target} yet: wait_for_operation.`,
-    data: { ...told.data, operation_id },
+    summary: done ? outcome.summary : `${outcome.summary} Not ${target} yet: wait_for_operation.`,
+    data: { ...outcome.data, operation_id },
   };
 }
 
-/** A new service with its password, which is told here and nowhere else. */
+/** A new service with its password, which is outcome here and nowhere else. */
 async function born(
   cloud: Cloud,
   accepted: Service,
@@ -308,13 +308,13 @@ async function born(
   waitSeconds: number,
   signal: AbortSignal,
   how: string,
-): Promise<Told> {
+): Promise<Outcome> {
   const password = accepted.initial_password ?? '';
   const secret = { password, connection_string: connectionString(accepted, password) };
-  // Whatever becomes of the wait, the password is told.
+  // Whatever becomes of the wait, the password is outcome.
   const { data } = await became(cloud, accepted, response, 'READY', waitSeconds, signal).catch(() => about(accepted));
   return {
-    summary: `${accepted.name} (${accepted.service_id}) was ${how} and is ${String(data['status'])}. Keep the password: it is told once.`,
+    summary: `${accepted.name} (${accepted.service_id}) was ${how} and is ${String(data['status'])}. Keep the password: it is outcome once.`,
     data: { ...data, ...secret },
   };
 }

@@ -82,7 +82,7 @@ export function answer(reply: FastifyReply, outcome: Outcome): FastifyReply {
 
 /** The answer to a change that was only asked about. */
 export function answerDryRun(reply: FastifyReply, { planned }: DryRun, engine: Engine): FastifyReply {
-  const told: DryRunAnswer = {
+  const dryRun: DryRunAnswer = {
     dry_run: true,
     would_answer: declaredAnswer(reply).status,
     operation:
@@ -95,7 +95,7 @@ export function answerDryRun(reply: FastifyReply, { planned }: DryRun, engine: E
           },
   };
   void reply.header('Dry-Run', 'true');
-  return sendText(reply, 200, JSON.stringify(told));
+  return sendText(reply, 200, JSON.stringify(dryRun));
 }
 
 /** The success that a route declares. */

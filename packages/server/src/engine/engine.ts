@@ -94,7 +94,7 @@ export type HighAvailability = {
 export type Origin = { parent: string; strategy: ForkStrategy; targetTime: string | null };
 
 /** What an engine has the records do at once, without waiting for the next look. */
-export type MemberRecords = {
+export type PrimaryStore = {
   /** Tells users that the primary died, and that another is about to take over. */
   begin: (id: string) => Promise<void>;
   /** Makes another member the primary, if `from` is. @returns who is the primary from now on; null: the service is gone */

@@ -5,7 +5,7 @@ import type { EventRow } from '../store/events.ts';
 import { createEventHub } from './hub.ts';
 
 /** Records that answer a read of events when they are told to, with what there was when it was asked. */
-function slowRecords() {
+function slowMetadata() {
   const events: EventRow[] = [];
   const asked: (() => void)[] = [];
   const listeners = new Map<Channel, OnNotification>();
@@ -42,7 +42,7 @@ function slowRecords() {
 }
 
 test('who is told of an event does not share a read that began before it', async () => {
-  const { store, asked, happen } = slowRecords();
+  const { store, asked, happen } = slowMetadata();
   const hub = createEventHub(store);
   const seen: string[] = [];
   const open = (name: string): void => {

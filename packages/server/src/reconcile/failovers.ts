@@ -1,12 +1,12 @@
 /** What the records are told of failovers, by the engine, which does not wait for the reconciler's next look. */
 import type { OperationStep } from '@howdah/contract';
-import type { MemberRecords } from '../engine/engine.ts';
+import type { PrimaryStore } from '../engine/engine.ts';
 import { commitWithoutFlush, type Store } from '../store/database.ts';
 import { beginOperation, endOperation, HOWDAH, progressOperation, recordOperation } from '../store/operations.ts';
 import { changeService, lockService, primaryOf, recordPrimary, takeDrill } from '../store/services.ts';
 import type { Log } from './reconciler.ts';
 
-export function createMemberRecords({ db }: Store, log: Log): MemberRecords {
+export function createPrimaryStore({ db }: Store, log: Log): PrimaryStore {
   return {
     begin: (id) =>
       db.transaction().execute(async (tx) => {

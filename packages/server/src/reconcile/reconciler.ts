@@ -38,7 +38,7 @@ import { giveAddressesBack } from '../store/vpcs.ts';
 /** Services looked at side by side: what two cores can start at a time (performance.md, section 1, parallel creates), and some that wait for the disk. */
 const PARALLEL_LOOKS = 12;
 /** How often records that are away are tried again. */
-const RECORDS_AGAIN_MS = 500;
+const METADATA_RETRY_MS = 500;
 /** A look that has nothing to do but wait gives its place up after this long: what it waits for may need one. */
 const GIVE_WAY_AFTER_MS = 3000;
 /** How often the timer asks for services that are due. */
@@ -94,7 +94,7 @@ export function createReconciler(options: ReconcilerOptions) {
         .catch((error: unknown) => {
           log.error({ service: id, err: error }, 'a look ended in an error; it is repeated');
           // Where the records could not be asked, they do not know that anybody wanted it.
-          setTimeout(() => wake(id), RECORDS_AGAIN_MS).unref();
+          setTimeout(() => wake(id), METADATA_RETRY_MS).unref();
         })
         .finally(() => {
           looking.delete(id);
@@ -132,7 +132,7 @@ export function createReconciler(options: ReconcilerOptions) {
 
   /** Gives a lease back after an error; while the records are away again and again, until it has ended by itself. */
   const giveBack = async (id: string, token: string): Promise<void> => {
-    for (const endMs = Date.now() + LEASE_MS; Date.now() < endMs; await sleep(RECORDS_AGAIN_MS)) {
+    for (const endMs = Date.now() + LEASE_MS; Date.now() < endMs; await sleep(METADATA_RETRY_MS)) {
       try {
         return await releaseService(store.db, id, token, MAX_BACKOFF_MS / 10);
       } catch (error) {

@@ -4,7 +4,7 @@ import { Client, type ClientConfig } from 'pg';
 import type { Member } from '../engine/engine.ts';
 import { WANTED_VPCS, type WantedVpc } from './vpcs.ts';
 
-export type AuditRecords = {
+export type Expected = {
   services: {
     id: string;
     status: LiveStatus;
@@ -31,12 +31,12 @@ export type AuditRecords = {
 };
 
 /** Reads the records of an installation, whether or not its control plane runs. */
-export async function readAuditRecords(connection: ClientConfig): Promise<AuditRecords> {
+export async function readExpected(connection: ClientConfig): Promise<Expected> {
   const client = new Client({ ...connection, application_name: 'howdah audit' });
   client.on('error', () => undefined); // the statement under way is told
   await client.connect();
   try {
-    const services = await client.query<AuditRecords['services'][number]>(
+    const services = await client.query<Expected['services'][number]>(
       `select id, status, port, pooler, pooler_port as "poolerPort", power, project_id is null as spare, operation_id as "operationId",
               members, primary_member as primary, vpc_id as "vpcId", vpc_address as "vpcAddress", parent_id as "parentId",
               project_id is not null and status <> 'READY' and not exists (

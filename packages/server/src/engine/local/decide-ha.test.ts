@@ -62,7 +62,7 @@ function seen(primary: Partial<MemberSeen> = {}, standby: Partial<MemberSeen> = 
       disallowedSessions: 0,
     },
     members: [first, { ...STANDBY, ...standby }],
-    gateway: { running: true, leadsTo: 20001, placed: true, allowedNetworksCurrent: true },
+    gateway: { running: true, routesToPort: 20001, placed: true, allowedNetworksCurrent: true },
     slotsCurrent: true,
     settling: false,
     rehearsed: false,
@@ -98,13 +98,17 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
   [
     'the gateway died',
     {},
-    seen({}, {}, { gateway: { running: false, leadsTo: null, placed: true, allowedNetworksCurrent: true } }),
+    seen({}, {}, { gateway: { running: false, routesToPort: null, placed: true, allowedNetworksCurrent: true } }),
     { kind: 'openGateway' },
   ],
   [
     'neither the primary nor the gateway runs: both start at the same time',
     {},
-    seen(DEAD, {}, { successor: { why: 'x' }, gateway: { running: false, leadsTo: null, placed: true, allowedNetworksCurrent: true } }),
+    seen(
+      DEAD,
+      {},
+      { successor: { why: 'x' }, gateway: { running: false, routesToPort: null, placed: true, allowedNetworksCurrent: true } },
+    ),
     { kind: 'startWithGateway', n: 0 },
   ],
   [
@@ -113,20 +117,20 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     seen(
       { ...DEAD, filesCurrent: false },
       {},
-      { successor: { why: 'x' }, gateway: { running: false, leadsTo: null, placed: true, allowedNetworksCurrent: true } },
+      { successor: { why: 'x' }, gateway: { running: false, routesToPort: null, placed: true, allowedNetworksCurrent: true } },
     ),
     { kind: 'server', n: 0, step: { kind: 'writeFiles' } },
   ],
   [
     'the gateway leads to the former primary',
     {},
-    seen({}, {}, { gateway: { running: true, leadsTo: 20002, placed: true, allowedNetworksCurrent: true } }),
+    seen({}, {}, { gateway: { running: true, routesToPort: 20002, placed: true, allowedNetworksCurrent: true } }),
     { kind: 'lead' },
   ],
   [
     'a failover does not wait for a gateway',
     {},
-    seen(DEAD, {}, { successor: SUCCESSOR, gateway: { running: false, leadsTo: null, placed: true, allowedNetworksCurrent: true } }),
+    seen(DEAD, {}, { successor: SUCCESSOR, gateway: { running: false, routesToPort: null, placed: true, allowedNetworksCurrent: true } }),
     { kind: 'failOver' },
   ],
   [
@@ -138,19 +142,19 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
   [
     'the gateway stands elsewhere',
     {},
-    seen({}, {}, { gateway: { running: true, leadsTo: 20001, placed: false, allowedNetworksCurrent: true } }),
+    seen({}, {}, { gateway: { running: true, routesToPort: 20001, placed: false, allowedNetworksCurrent: true } }),
     { kind: 'closeGateway', why: 'to leave its VPC' },
   ],
   [
     'a failover does not wait for a move',
     {},
-    seen(DEAD, {}, { successor: SUCCESSOR, gateway: { running: true, leadsTo: 20001, placed: false, allowedNetworksCurrent: true } }),
+    seen(DEAD, {}, { successor: SUCCESSOR, gateway: { running: true, routesToPort: 20001, placed: false, allowedNetworksCurrent: true } }),
     { kind: 'failOver' },
   ],
   [
     'the gateway allows other networks than it must',
     {},
-    seen({}, {}, { gateway: { running: true, leadsTo: 20001, placed: true, allowedNetworksCurrent: false } }),
+    seen({}, {}, { gateway: { running: true, routesToPort: 20001, placed: true, allowedNetworksCurrent: false } }),
     { kind: 'allowNetworks' },
   ],
   [
@@ -212,7 +216,7 @@ test('a pause ends the primary first, then the others, then the gateway', () => 
   expect(decideHa(paused, HA, seen(DEAD))).toEqual(server(1, 'stop'));
   expect(decideHa(paused, HA, seen(DEAD, DEAD))).toEqual({ kind: 'closeGateway', why: 'paused' });
   expect(
-    decideHa(paused, HA, seen(DEAD, DEAD, { gateway: { running: false, leadsTo: null, placed: true, allowedNetworksCurrent: true } })),
+    decideHa(paused, HA, seen(DEAD, DEAD, { gateway: { running: false, routesToPort: null, placed: true, allowedNetworksCurrent: true } })),
   ).toEqual(server(0, 'settled'));
 });
 

@@ -150,7 +150,7 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
   if (primary.data === 'standby' && primary.server?.phase === 'ready' && primary.connected) return { kind: 'promote' };
   if (own.kind !== 'settled') return on(primary.n, own);
   const port = ha.members.find(({ n }) => n === primary.n)?.port;
-  if (seen.gateway.leadsTo !== port) return { kind: 'lead' };
+  if (seen.gateway.routesToPort !== port) return { kind: 'lead' };
   if (!seen.gateway.allowedNetworksCurrent) return { kind: 'allowNetworks' };
 
   const wanted = ha.members.map(({ n }) => n);

@@ -130,7 +130,7 @@ const allowedNetworksFile = (paths: DaemonPaths): string => `${paths.root}.allow
 /** Called as a server's would be, by which drivers find it. */
 const ownSocket = (paths: DaemonPaths, port: number): string => join(paths.root, `.s.PGSQL.${port}`);
 
-export type GatewaySeen = ListenerSeen & { running: boolean; leadsTo: number | null };
+export type GatewaySeen = ListenerSeen & { running: boolean; routesToPort: number | null };
 
 export type ListenerSeen = {
   /** Whether it is in the desired network and has the configuration for it; true once it is started. */
@@ -142,13 +142,13 @@ export type ListenerSeen = {
 /** Looks at a gateway. One that runs and does not answer leads nowhere that is known. */
 export async function lookAtGateway(paths: DaemonPaths, listener: Listener): Promise<GatewaySeen> {
   const daemon = await findDaemon(paths);
-  if (daemon === null || daemon.frozen) return { ...CLOSED, leadsTo: null };
+  if (daemon === null || daemon.frozen) return { ...CLOSED, routesToPort: null };
   const seen = { running: true, ...(await observeListener(paths, daemon.pid, listener)) };
   try {
     const state = (await command(paths, 'show servers state members')).split('\n').find((line) => line.includes(' primary '));
-    return { ...seen, leadsTo: Number(state?.split(' ')[18] ?? '0') };
+    return { ...seen, routesToPort: Number(state?.split(' ')[18] ?? '0') };
   } catch {
-    return { ...seen, leadsTo: null };
+    return { ...seen, routesToPort: null };
   }
 }
 
@@ -298,7 +298,7 @@ export async function closeGateway(paths: DaemonPaths, watch: DaemonWatch): Prom
  * before another takes over. HAProxy is not asked to end them: 3.0 leaves a session that was still looking for its server in a state
  * that has no end.
  */
-export async function leadTo(paths: DaemonPaths, port: number): Promise<void> {
+export async function routeTo(paths: DaemonPaths, port: number): Promise<void> {
   const answer = await command(paths, `set server members/primary addr 127.0.0.1 port ${port}`);
   if (!answer.includes('port')) throw new Error(`HAProxy does not lead to port ${port}: ${answer}`);
 }

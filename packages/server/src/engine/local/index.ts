@@ -10,7 +10,7 @@ import {
   type BeginStep,
   type Capabilities,
   type Engine,
-  type MemberRecords,
+  type PrimaryStore,
   type Seen,
   type ServiceSpec,
   type TypeCapability,
@@ -70,7 +70,7 @@ export type LocalEngineOptions = {
   heartbeat: Heartbeat;
   failover: FailoverPolicy;
   readLagLimit: ReadLagLimit;
-  records: MemberRecords;
+  records: PrimaryStore;
   egress: Egress;
   /** Called when something watched changed by itself, with the service's id. */
   changed: (id: string) => void;

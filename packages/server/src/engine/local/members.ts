@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import type { OperationStep, ReplicaState, Warning } from '@howdah/contract';
 import type { FailoverPolicy } from '../../config.ts';
-import type { BeginStep, HighAvailability, MemberRecords, Seen, ServiceSpec, Verdict } from '../engine.ts';
+import type { BeginStep, HighAvailability, PrimaryStore, Seen, ServiceSpec, Verdict } from '../engine.ts';
 import type { Found, Executor } from './apply.ts';
 import { archiveLeftovers, NotYet, writeOwned } from './backups.ts';
 import { discard, removeTree } from './clone.ts';
@@ -19,7 +19,7 @@ import {
   applyAllowedNetworks,
   closeGateway,
   gatewayConfig,
-  leadTo,
+  routeTo,
   lookAtGateway,
   NOWHERE,
   openGateway,
@@ -62,7 +62,7 @@ export type MembersOptions = {
   /** Where a service's listeners stand. */
   listenerFor: (spec: Pick<ServiceSpec, 'vpc'>) => Listener;
   failover: FailoverPolicy;
-  records: MemberRecords;
+  records: PrimaryStore;
   changed: (id: string) => void;
 };
 
@@ -397,7 +397,7 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
   /** Promotes a member that the records name as the primary, and leads everybody to it. */
   const takeWrites = async (id: string, ha: HighAvailability, n: number): Promise<void> => {
     await promote({ n, port: portOf(ha, n) }, (text) => monitor.query(memberKey(id, n), text));
-    await leadTo(layout.gateway(id), portOf(ha, n)).catch(() => undefined); // one that does not run is started, and led there
+    await routeTo(layout.gateway(id), portOf(ha, n)).catch(() => undefined); // one that does not run is started, and led there
   };
 
   const isDead = async (id: string, n: number): Promise<boolean> => {
@@ -474,7 +474,7 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
           // From here on who connects waits: the gateway is there before the primary is.
           await openGateway(machine, gatewayOwner(spec.id), gateway, daemons, id, listener);
           const started = await executor.start(spec, at(ha.primary));
-          await leadTo(gateway, primaryPort);
+          await routeTo(gateway, primaryPort);
           return started;
         });
       case 'own':
@@ -493,7 +493,7 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
         return (await Promise.all(both)).join('; the gateway ');
       }
       case 'lead':
-        await leadTo(gateway, primaryPort);
+        await routeTo(gateway, primaryPort);
         return `member ${ha.primary}`;
       case 'closeGateway':
         await closeGateway(gateway, daemons);
@@ -554,11 +554,11 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     const gateway = layout.gateway(spec.id);
     await checkpoint(found);
     await poolers.hold(layout.service(spec.id));
-    await leadTo(gateway, NOWHERE);
+    await routeTo(gateway, NOWHERE);
     if (found.server !== null) await executor.stop(found.key, found.paths, found.server, 'fast');
     await executor.configure(found);
     await executor.start(spec, found);
-    await leadTo(gateway, portOf(ha, ha.primary));
+    await routeTo(gateway, portOf(ha, ha.primary));
     return why;
   };
 
@@ -579,7 +579,7 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     await standbys.configure(found, conf);
     await executor.start(spec, found);
     await openGateway(machine, gatewayOwner(spec.id), gateway, daemons, spec.id, listener);
-    await leadTo(gateway, portOf(ha, ha.primary));
+    await routeTo(gateway, portOf(ha, ha.primary));
     return why;
   };
 
@@ -602,7 +602,7 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     await prepareGateway(gatewayOwner(id), gateway, gatewayConfig(gateway, listen, now.listener), now.listener);
     await executor.start(spec, now);
     await openGateway(machine, gatewayOwner(id), gateway, daemons, id, now.listener);
-    await leadTo(gateway, portOf(ha, ha.primary));
+    await routeTo(gateway, portOf(ha, ha.primary));
     return owned;
   };
 
@@ -619,7 +619,7 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     // Its clients wait, and go on when it is told where the primary is.
     await poolers.hold(layout.service(id));
     const begun = performance.now();
-    await leadTo(layout.gateway(id), NOWHERE);
+    await routeTo(layout.gateway(id), NOWHERE);
     await executor.stop(memberKey(id, ha.primary), paths, server, 'fast');
     await caughtUp(id, ha.primary, to);
     await makePrimary(id, ha.primary, to);

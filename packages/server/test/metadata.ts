@@ -1,11 +1,11 @@
-/** The records of an installation, for tests that prepare or hold something there. */
+/** The metadata of an installation, for tests that prepare or hold something there. */
 import { Kysely, PostgresDialect } from 'kysely';
 import { Pool } from 'pg';
 import { prepareMachine } from '../src/engine/local/machine.ts';
 import { storeConnection } from '../src/engine/local/store-instance.ts';
 import type { Tables } from '../src/store/database.ts';
 
-export async function openRecords(home: string) {
+export async function openMetadata(home: string) {
   const pool = new Pool({ ...storeConnection(await prepareMachine(home)), max: 4, application_name: 'howdah test' });
   pool.on('error', () => undefined);
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });

@@ -1,3 +1,3 @@
 import { testCrashesIn } from './crash-some.ts';
 
-await testCrashesIn('births');
+await testCrashesIn('creates');
