@@ -10,7 +10,7 @@ import { newId } from '../src/ids.ts';
 import { PRUNINGS } from '../src/reconcile/history.ts';
 import { sha256 } from '../src/secret.ts';
 import { insertKey } from '../src/store/keys.ts';
-import { MAX_TOKENS } from '../src/store/console.ts';
+import { insertToken, MAX_TOKENS } from '../src/store/console.ts';
 import type { Tables } from '../src/store/database.ts';
 import { install, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
@@ -165,6 +165,24 @@ test("a viewer's two thousand links and sessions are some rows, and it is told w
   expect((await callAs(viewer, 'GET', '/auth/info')).status).toBe(200);
   expect((await callAs(await newKey('viewer'), 'POST', '/auth/links')).status).toBe(201);
 }, 600_000);
+
+test('a key has at most 20 links and 20 sessions: the oldest are deleted', async () => {
+  const publicKey = (await newKey('viewer')).split(':')[0] ?? '';
+  const insert = (n: number, kind: 'link' | 'session') =>
+    insertToken(metadata.db, { hash: `token ${kind} ${n}`, kind, publicKey, lifetimeMs: 60_000 + n * 1000 });
+  for (let n = 0; n < 25; n++) for (const kind of ['link', 'session'] as const) await insert(n, kind);
+  for (const kind of ['link', 'session'] as const) {
+    const left = await metadata.db
+      .selectFrom('console_tokens')
+      .select('token_hash')
+      .where('public_key', '=', publicKey)
+      .where('kind', '=', kind)
+      .execute();
+    expect(left.map(({ token_hash: hash }) => hash).toSorted()).toEqual(
+      Array.from({ length: 20 }, (_, n) => `token ${kind} ${n + 5}`).toSorted(),
+    );
+  }
+});
 
 test('refused calls of one key are one entry for each operation and answer, with how many they were, whatever ids they make up', async () => {
   const viewer = await newKey('viewer');
