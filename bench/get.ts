@@ -1,4 +1,4 @@
-/** G12: one service of ten thousand by its id, authenticated, from the metadata, against Fastify answering from memory. */
+/** G12: one service of ten thousand by its id, authenticated, from the metadata database, against Fastify answering from memory. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Bench } from './lib/bench.ts';
@@ -62,7 +62,7 @@ export const get: Bench = {
         ours: partOf(ours, 'p99'),
         theirs: partOf(floor, 'p99'),
         bound: { atMost: 2 },
-        limit: 'a round trip to the metadata for each batch of requests that arrived together',
+        limit: 'a round trip to the metadata database for each batch of requests that arrived together',
       }),
     ];
   },

@@ -141,7 +141,7 @@ export async function stepsOf(cloud: Cloud, id: string): Promise<Record<string, 
   return steps;
 }
 
-/** A connection to the metadata. The caller ends it. */
+/** A connection to the metadata database. The caller ends it. */
 export async function openMetadata(cloud: Cloud): Promise<Client> {
   const client = new Client(storeConnection(await prepareMachine(cloud.home)));
   client.on('error', () => undefined);

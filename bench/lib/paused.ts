@@ -10,11 +10,11 @@ export type Fleet = {
   key: string;
   projectId: string;
   metadata: Client;
-  /** Takes them out of the metadata again. */
+  /** Takes them out of the metadata database again. */
   remove: () => Promise<void>;
 };
 
-/** Far beyond real ports, which the metadata' own uniqueness would have them collide with. */
+/** Far beyond real ports, which the metadata database's own uniqueness would have them collide with. */
 const FIRST_PORT = 1_000_000;
 
 /** Inserts paused services in a project of their own. */

@@ -86,7 +86,7 @@ test('every combination has a status', () => {
 
 // ── sequences ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The facts of a service as the records have them, and the moves that users and the reconciler can make. */
+/** The facts of a service as the metadata database has them, and the moves that users and the reconciler can make. */
 type Facts = { wanted: 'running' | 'paused'; reachable: boolean; underWay: UnderWay | null };
 type Event = { by: 'user'; action: Action } | { by: 'engine'; outcome: 'begun' | 'again' | 'failed' | 'settled'; reachable: boolean };
 

@@ -18,7 +18,7 @@ export function parseCidr(text: string): (Cidr & { exact: boolean }) | null {
   return { first, bits: Number(bits), exact: number === first && String(Number(bits)) === bits };
 }
 
-/** Reads a network that is known to be one: from the records. */
+/** Reads a network that is known to be one: from the metadata database. */
 export function trustedCidr(text: string): Cidr {
   const cidr = parseCidr(text);
   if (cidr === null) throw new Error(`${text} is no network`);

@@ -121,7 +121,7 @@ test.each(BAD)('%s=%s is refused by name, with what was found and what is allowe
   }
 });
 
-test('a URL of the records is not shown, for the password in it', () => {
+test('a URL of the metadata database is not shown, for the password in it', () => {
   for (const url of ['mysql://u:secret@h/d', 'postgres:/secret', 'secret', 'postgres://u:secret@[h/d']) {
     const message = problem({ DATABASE_URL: url });
     expect(message).toMatch(/^DATABASE_URL: .*postgres:\/\//);

@@ -1,6 +1,6 @@
 /**
- * A copy of what the control plane itself keeps, in one file: its records, its CA, the first key, and the key to secrets. Databases have backups of their own; with
- * this file a control plane that has lost its records takes them over again.
+ * A copy of what the control plane itself keeps, in one file: its metadata database, its CA, the first key, and the key to secrets. Databases have backups of their own; with
+ * this file a control plane that has lost its metadata database takes them over again.
  */
 import { readdir, readFile, mkdir } from 'node:fs/promises';
 import { createReadStream, createWriteStream } from 'node:fs';
@@ -23,14 +23,14 @@ type Head = { howdah: 'control plane'; migrations: string[]; files: Record<FileN
 type Row = { table: string; row: object };
 type End = { rows: number };
 
-/** What is kept beside the records, below HOME, and how it may be read. */
+/** What is kept beside the metadata database, below HOME, and how it may be read. */
 const FILES = { 'ca/ca.pem': 0o644, 'ca/ca.key': 0o600, 'credentials.json': 0o600, 'secrets.key': 0o600 } as const;
 type FileName = keyof typeof FILES;
 const FILE_NAMES = Object.keys(FILES).filter((name): name is FileName => name in FILES);
 const BATCH = 500;
 
 /**
- * Writes the file: the records of one moment. It holds secrets and is its owner's alone.
+ * Writes the file: the metadata database of one moment. It holds secrets and is its owner's alone.
  *
  * @returns how many rows it has
  * @throws Error when the control plane does not run
@@ -105,7 +105,7 @@ async function load(connection: ClientConfig, path: string, head: Head, director
         `${path} was written by another version (its records end with ${head.migrations.at(-1)}, these with ${migrations.at(-1)}): restore it with that one, then upgrade`,
       );
     const { rows: projects } = await client.query('select from projects limit 1');
-    if (projects.length > 0) throw new Error('there are records already: a restore is for an empty HOWDAH_HOME');
+    if (projects.length > 0) throw new Error('the metadata database is not empty: restore into an empty HOWDAH_HOME');
     await client.query('begin');
     // In no order that foreign keys would ask for.
     await client.query("set local session_replication_role = 'replica'");
@@ -132,7 +132,7 @@ async function compare(client: PoolClient, directories: readonly string[]): Prom
     directories,
   ]);
   await client.query(
-    "update operations set status = 'failed', error = 'its data was not there when the records were restored', finished = clock_timestamp() where finished is null and service_id <> all ($1)",
+    "update operations set status = 'failed', error = 'its data was not there when the metadata database was restored', finished = clock_timestamp() where finished is null and service_id <> all ($1)",
     [directories],
   );
   const { rows: known } = await client.query<{ id: string }>('select id from services');

@@ -1,4 +1,4 @@
-/** What an installation keeps beside its records: the first key, and which control plane runs. */
+/** What an installation keeps beside its metadata database: the first key, and which control plane runs. */
 import { readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BASE_PATH } from '@howdah/contract';

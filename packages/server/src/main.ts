@@ -87,7 +87,7 @@ export async function startControlPlane(config: Config, log: FastifyBaseLogger, 
   return { apiUrl: apiUrl(config), consoleLink: () => linkOr(store, config, log), close: () => closeAll(closers) };
 }
 
-/** A link into the console; while the records are away, the address that asks for a key. They come back, and serving goes on. */
+/** A link into the console; while the metadata database is away, the address that asks for a key. They come back, and serving goes on. */
 async function linkOr(store: Store, config: Config, log: FastifyBaseLogger): Promise<string> {
   try {
     return await consoleLink(store, config);
@@ -119,16 +119,16 @@ async function assemble(
   closers: Closers,
 ): Promise<Store> {
   const templates = createTemplates(machine);
-  const connection = await timed('start the records database', () => connectionOf(config, machine, templates));
+  const connection = await timed('start the metadata database', () => connectionOf(config, machine, templates));
   if (config.databaseUrl === null) closers.push(() => stopStore(machine));
-  const store = await timed('open the records', () =>
-    openStore(connection, (error) => log.warn({ err: error }, 'a connection to the records broke')),
+  const store = await timed('open the metadata database', () =>
+    openStore(connection, (error) => log.warn({ err: error }, 'a connection to the metadata database broke')),
   ).catch((error: unknown) => {
     if (config.databaseUrl !== null && !(error instanceof AlreadyRunning)) {
       const reason = error instanceof Error ? error.message : String(error);
-      throw new Error(`DATABASE_URL: the records in ${new URL(config.databaseUrl).host} cannot be opened: ${reason}`, { cause: error });
+      throw new Error(`DATABASE_URL: the metadata database in ${new URL(config.databaseUrl).host} cannot be opened: ${reason}`, { cause: error });
     }
-    // The records are somebody's who is at work: not ours to stop.
+    // The metadata database is somebody's who is at work: not ours to stop.
     if (error instanceof AlreadyRunning) closers.length = 0;
     throw error;
   });
@@ -234,7 +234,7 @@ async function assemble(
       notReady: async () =>
         await store.pool.query('select 1').then(
           () => null,
-          () => 'the records cannot be reached',
+          () => 'the metadata database cannot be reached',
         ),
     },
     log,
@@ -293,7 +293,7 @@ function shared<T>(ask: () => Promise<T>): () => Promise<T> {
     }));
 }
 
-/** The records: in the database that was named, or in one of our own. */
+/** The metadata database: in the database that was named, or in one of our own. */
 async function connectionOf(config: Config, machine: Machine, templates: Templates): Promise<ClientConfig> {
   return config.databaseUrl === null ? ensureStoreRunning(machine, templates) : { connectionString: config.databaseUrl };
 }
@@ -311,12 +311,12 @@ async function watchStore(machine: Machine, templates: Templates, log: FastifyBa
   };
   const tryToRevive = async (): Promise<void> => {
     try {
-      log.warn({}, 'the records database died or hangs: starting it again');
+      log.warn({}, 'the metadata database died or hangs: starting it again');
       if (monitor.silentMs(id) !== null) await killStore(machine);
       await ensureStoreRunning(machine, templates);
       await monitor.connect(id, machine.layout.store, 5432);
     } catch (error) {
-      log.error({ err: error }, 'the records database does not start; trying again');
+      log.error({ err: error }, 'the metadata database does not start; trying again');
       timer = setTimeout(revive, 1000);
     }
   };

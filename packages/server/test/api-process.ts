@@ -1,5 +1,5 @@
 /**
- * The API alone, as a process of its own on metadata that it shares with others: no reconciler, no servers. Told where the metadata are, it
+ * The API alone, as a process of its own on metadata that it shares with others: no reconciler, no servers. Told where the metadata database is, it
  * answers with its port. Forked by races.ts.
  */
 import { once } from 'node:events';

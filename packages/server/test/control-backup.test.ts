@@ -41,7 +41,7 @@ test('metadata, CA and keys come back; running databases do not notice and are t
   // There is something already: nothing is touched.
   expect((await cloud.cli('restore-control', file)).stderr).toContain('howdah down');
   await cloud.stop('SIGTERM');
-  expect((await cloud.cli('restore-control', file)).stderr).toContain('there are metadata already');
+  expect((await cloud.cli('restore-control', file)).stderr).toContain('the metadata database is not empty');
   expect((await cloud.cli('backup-control', file)).stderr).toContain('is not running');
 
   // Everything but the databases is gone, and one of those.

@@ -2,7 +2,7 @@
  * Loaded before the control plane (`NODE_OPTIONS=--import …/crash-at.mjs`): sees each effect that it has on the world, before and
  * after, and faults at one of them. The product knows nothing of it.
  *
- * Effects are changes below HOWDAH_HOME, in our cgroups and of networks, processes started and signalled, commits of the metadata and statements
+ * Effects are changes below HOWDAH_HOME, in our cgroups and of networks, processes started and signalled, commits of the metadata database and statements
  * to services that change something. Each has a name that is the same in every run: "rename services/new.new → services/new".
  *
  * CRASH_AT is a directory. `plan.json` in it says what to do and is read at every effect; without one nothing happens. The names of the
@@ -331,7 +331,7 @@ function nameOfStatement(to, text) {
 /** What is written down whenever there is time. */
 const BY_THE_WAY = ['insert samples', 'update api_keys'];
 
-/** A change of a table of the metadata; statements may hold several. `for update of` and `do update set` are none. */
+/** A change of a table of the metadata database; statements may hold several. `for update of` and `do update set` are none. */
 const CHANGE = /(?<!\bfor |\bfor no key |\bdo )\b(insert into|update|delete from) "?(\w+)/g;
 
 /** The text of the statement that a message of PostgreSQL's protocol has carried out, by Query or Execute. A prepared one is told only once. */

@@ -1,5 +1,5 @@
 /**
- * The control plane, the databases and the metadata killed in the middle of every operation of a family: it ends as it does uncrashed. In
+ * The control plane, the databases and the metadata database killed in the middle of every operation of a family: it ends as it does uncrashed. In
  * every test run at a few of the effects of each (crash-FAMILY.test.ts); `npm run soak:crash` goes on for as long as it is let.
  */
 import { expect, test } from 'vitest';
@@ -16,7 +16,7 @@ const RULES_WRITTEN = after(replaced('services/it/config/pg_hba.conf'), 'kill');
 
 /** Where something once went wrong, by the names of scenes; played besides the sample. An effect that no longer comes about fails the test. */
 const ONCE_WRONG: Readonly<Record<string, readonly Hit[]>> = {
-  // The metadata away for a moment made a good backup a bad one.
+  // The metadata database away for a moment made a good backup a bad one.
   'verify backup': [after(replaced('scratch/it/data/postgresql.auto.conf'), { server: 'store' })],
   // The files had new rules, and the server never read them. Where a VPC is a network, it has no such rules.
   ...(way === 'address' ? { attach: [RULES_WRITTEN], detach: [RULES_WRITTEN] } : {}),

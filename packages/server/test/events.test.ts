@@ -31,7 +31,7 @@ afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);
 });
 
-/** Everything that there is to be told of, as the metadata have it. */
+/** Everything that there is to be told of, as the metadata database has it. */
 async function allEvents(after = '0'): Promise<string[]> {
   const { rows } = await sql<{ seq: string }>`
     select seq from events where project_id = ${cloud.projectId} and seq > ${after} order by seq`.execute(metadata.db);

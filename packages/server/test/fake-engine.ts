@@ -1,4 +1,4 @@
-/** An engine that has everything and does nothing: for what depends on the metadata alone, and goes by too fast with servers to be looked at. */
+/** An engine that has everything and does nothing: for what depends on the metadata database alone, and goes by too fast with servers to be looked at. */
 import type { Engine } from '../src/engine/engine.ts';
 
 const there = { version: '18.0' };

@@ -1,4 +1,4 @@
-/** A fleet in the metadata: everything that is asked of them finds its rows by an index. */
+/** A fleet in the metadata database: everything that is asked of them finds its rows by an index. */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sql } from 'kysely';

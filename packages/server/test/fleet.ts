@@ -3,13 +3,13 @@ import { sql } from 'kysely';
 import { newId } from '../src/ids.ts';
 import type { Db } from '../src/store/database.ts';
 
-/** Far beyond real ports, which the metadata' own uniqueness would have them collide with. */
+/** Far beyond real ports, which the metadata database's own uniqueness would have them collide with. */
 const FIRST_PORT = 1_000_000;
 
 /**
  * Copies a paused service, and gives the copies operations, events and entries in the audit log. No triggers run.
  *
- * @returns what takes it all out of the metadata again
+ * @returns what takes it all out of the metadata database again
  */
 export async function insertFleet(
   db: Db,

@@ -808,7 +808,7 @@ describe('backups after a failover', () => {
 test('the audit tells of one that would take writes and is not the primary', async () => {
   const service = await pair('two heads');
   await untilRedundant(cloud, service, 1, 1);
-  // The metadata go on, and nobody repairs it.
+  // The metadata database go on, and nobody repairs it.
   await cloud.stop('SIGKILL');
   const signalFile = join(layoutOf(cloud).member(service.service_id, 1).data, 'standby.signal');
   await rename(signalFile, `${signalFile}.away`);

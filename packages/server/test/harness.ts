@@ -1,6 +1,6 @@
 /**
  * A whole installation for a test: its own home, ports and processes, started through the command line that users have.
- * Everything runs for real; `destroy` ends it and checks that nothing is left and that the metadata agree with the machine.
+ * Everything runs for real; `destroy` ends it and checks that nothing is left and that the metadata database agree with the machine.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';

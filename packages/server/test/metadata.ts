@@ -1,4 +1,4 @@
-/** The metadata of an installation, for tests that prepare or hold something there. */
+/** The metadata database of an installation, for tests that prepare or hold something there. */
 import { Kysely, PostgresDialect } from 'kysely';
 import { Pool } from 'pg';
 import { prepareMachine } from '../src/engine/local/machine.ts';

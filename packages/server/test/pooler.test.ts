@@ -571,7 +571,7 @@ test('the audit misses a pooler that does not run, and finds one that nobody wan
   const set = async (pooler: boolean) => {
     await metadata.db.updateTable('services').set({ pooler }).where('id', '=', id).execute();
   };
-  // The metadata' database outlives the control plane, which would write the document again with the next figures.
+  // The metadata database's database outlives the control plane, which would write the document again with the next figures.
   await cloud.stop('SIGKILL');
   await set(false);
   const problems = await cloud.audit();

@@ -1,6 +1,6 @@
 /**
  * Passwords and keys that are known, through everything that takes one, and then looked for in everything that is left behind. The control plane's log
- * has no level that is left out here; PostgreSQL, the metadata' and the service's, logs every statement.
+ * has no level that is left out here; PostgreSQL, the metadata database's and the service's, logs every statement.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { readdir, readFile, readlink, stat } from 'node:fs/promises';
@@ -178,7 +178,7 @@ test('0 hits in logs, answers, processes, metrics and files', async () => {
   await cloud.until(id, 'READY');
   for (const path of ['', '/operations', `/services/${id}`, `/services/${id}/logs`, '/services', '/keys', `/services/${forkId}/logs`])
     await call('GET', `${project}${path}`);
-  // What the metadata keep in memory goes to their files.
+  // What the metadata database keep in memory goes to their files.
   await cloud.stop('SIGTERM');
   try {
     const data = await readlink(join(cloud.home, 'data')).catch(() => join(cloud.home, 'data'));

@@ -29,7 +29,7 @@ test('another public host and other settings for the same size reach a running s
   expect(await cloud.destroy()).toEqual([]);
 });
 
-test('the metadata can stand in a database that is named, even one of a Howdah', async () => {
+test('the metadata database can stand in a database that is named, even one of a Howdah', async () => {
   const below = await install();
   const metadata = await below.create({ name: 'metadata', service_type: 'POSTGRES' });
   const { host, port } = metadata.endpoint;
@@ -41,7 +41,7 @@ test('the metadata can stand in a database that is named, even one of a Howdah',
   await above.up();
   expect((await above.get(service.service_id)).status).toBe('READY');
   await (await connectTo(above, service, service.initial_password)).end();
-  // The metadata' own server restarts under it: requests fail for a moment and then work again.
+  // The metadata database's own server restarts under it: requests fail for a moment and then work again.
   await below.request('POST', `/services/${metadata.service_id}/resize`, { cpu_millis: 1000 });
   await below.until(metadata.service_id, 'READY');
   for (;;) {
@@ -55,7 +55,7 @@ test('the metadata can stand in a database that is named, even one of a Howdah',
   expect(await below.destroy()).toEqual([]);
 });
 
-test('connections to the metadata that are dropped without a word are recreated, and hold nothing', async () => {
+test('connections to the metadata database that are dropped without a word are recreated, and hold nothing', async () => {
   const below = await install();
   const metadata = await below.create({ name: 'metadata', service_type: 'POSTGRES' });
   const between = await standBetween(metadata.endpoint.port);

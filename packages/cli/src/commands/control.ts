@@ -32,7 +32,7 @@ export function addControl(program: Command): void {
 function refuseElsewhere(): void {
   if (process.env['DATABASE_URL'])
     throw new Failure(
-      'DATABASE_URL: the records are in a database of yours: back it up by pg_dump, and HOWDAH_HOME/ca and credentials.json beside it',
+      'DATABASE_URL: the metadata database is in a database of yours: back it up by pg_dump, and HOWDAH_HOME/ca and credentials.json beside it',
       'usage',
     );
 }

@@ -48,7 +48,7 @@ function translate(error: unknown): ApiError {
   }
   if (error instanceof SyntaxError) return new ApiError('INVALID_REQUEST', `the body is not JSON: ${error.message}`);
   if (isConnectionLoss(error))
-    return new ApiError('UNAVAILABLE', 'the control plane cannot reach its records at the moment; try again in a moment');
+    return new ApiError('UNAVAILABLE', 'the control plane cannot reach its metadata database at the moment; try again in a moment');
   if (isDiskFull(error))
     return new ApiError(
       'UNAVAILABLE',

@@ -80,7 +80,7 @@ export type Member = { n: number; port: number };
 /** Several servers, of which one takes writes and the others follow it, behind a gateway on the endpoint's port. */
 export type HighAvailability = {
   members: readonly Member[];
-  /** The member that takes writes, as the records have it. */
+  /** The member that takes writes, as the metadata database has it. */
   primary: number;
   /** How many of the others have every write before it is acknowledged. */
   sync: number;
@@ -93,7 +93,7 @@ export type HighAvailability = {
 /** What a fork begins with: the state of another service at this moment, of its last snapshot, or as it was at a point in time. */
 export type Origin = { parent: string; strategy: ForkStrategy; targetTime: string | null };
 
-/** What an engine has the records do at once, without waiting for the next look. */
+/** What an engine has the metadata database do at once, without waiting for the next look. */
 export type PrimaryStore = {
   /** Tells users that the primary died, and that another is about to take over. */
   begin: (id: string) => Promise<void>;

@@ -59,7 +59,7 @@ export function createEventHub(store: Pick<Store, 'db' | 'listen'>) {
   });
   store.listen('howdah_key', (publicKey) => {
     for (const stream of streams) {
-      // While the records cannot be asked, nobody can say whose keys are good.
+      // While the metadata database cannot be asked, nobody can say whose keys are good.
       if (publicKey === null || stream.publicKey === publicKey) endInvalid(stream).catch(() => end(stream));
     }
   });

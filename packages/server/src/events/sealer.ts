@@ -1,5 +1,5 @@
 /**
- * Encrypts what has to be stored and read again, the secrets of webhooks: the records alone, or a copy of them, tell nothing. The key
+ * Encrypts what has to be stored and read again, the secrets of webhooks: the metadata database alone, or a copy of them, tell nothing. The key
  * is a file of the installation.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';

@@ -1,4 +1,4 @@
-/** What the records are told of failovers, by the engine, which does not wait for the reconciler's next look. */
+/** What the metadata database is told of failovers, by the engine, which does not wait for the reconciler's next look. */
 import type { OperationStep } from '@howdah/contract';
 import type { PrimaryStore } from '../engine/engine.ts';
 import { commitWithoutFlush, type Store } from '../store/database.ts';

@@ -93,7 +93,7 @@ export function createReconciler(options: ReconcilerOptions) {
       const done = look(id)
         .catch((error: unknown) => {
           log.error({ service: id, err: error }, 'a look ended in an error; it is repeated');
-          // Where the records could not be asked, they do not know that anybody wanted it.
+          // Where the metadata database could not be asked, they do not know that anybody wanted it.
           setTimeout(() => wake(id), METADATA_RETRY_MS).unref();
         })
         .finally(() => {
@@ -130,7 +130,7 @@ export function createReconciler(options: ReconcilerOptions) {
     }
   };
 
-  /** Gives a lease back after an error; while the records are away again and again, until it has ended by itself. */
+  /** Gives a lease back after an error; while the metadata database is away again and again, until it has ended by itself. */
   const giveBack = async (id: string, token: string): Promise<void> => {
     for (const endMs = Date.now() + LEASE_MS; Date.now() < endMs; await sleep(METADATA_RETRY_MS)) {
       try {
@@ -156,7 +156,7 @@ export function createReconciler(options: ReconcilerOptions) {
 
   // ── one look's work ────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** The service as the records have it, the operation worked on, and its steps so far. */
+  /** The service as the metadata database has it, the operation worked on, and its steps so far. */
   type Work = { id: string; token: string; service: ServiceRow; operation: OperationRow | null; steps: OperationStep[]; savedAtMs: number };
 
   /** Takes the lease and the work up: an operation that was waiting has begun. Null when somebody else is at it. */
@@ -238,7 +238,7 @@ export function createReconciler(options: ReconcilerOptions) {
     (operation?.kind === 'attachToVPC' || operation?.kind === 'detachFromVPC') &&
     setsGoOn(store.db, id);
 
-  /** A service that runs by the records but not in truth: its status says so before it is repaired. */
+  /** A service that runs by the metadata database but not in truth: its status says so before it is repaired. */
   const announceFault = async (current: Work, { reachable }: Seen): Promise<void> => {
     const { service } = current;
     if (current.operation !== null || service.project_id === null || service.deleting || service.power === 'paused' || reachable) return;
@@ -359,7 +359,7 @@ export function createReconciler(options: ReconcilerOptions) {
     }
   };
 
-  /** A service that the records say can be reached and whose server is gone. */
+  /** A service that the metadata database say can be reached and whose server is gone. */
   const noticeDeath = async (id: string): Promise<void> => {
     if (await engine.runs(id)) return;
     await store.db.transaction().execute(async (tx) => {

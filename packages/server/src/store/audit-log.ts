@@ -1,5 +1,5 @@
 /**
- * The records of who asked for what. An accepted change is written by the statement that begins its operation; what begins none, and what
+ * The metadata database of who asked for what. An accepted change is written by the statement that begins its operation; what begins none, and what
  * was refused, by the API when it answers. A request has one entry, whoever writes it first.
  */
 import { ERROR_STATUS, type AuditEntry, type AuditOutcome } from '@howdah/contract';

@@ -1,4 +1,4 @@
-/** What the audit reads of the records. */
+/** What the audit reads of the metadata database. */
 import type { LiveStatus } from '@howdah/contract';
 import { Client, type ClientConfig } from 'pg';
 import type { Member } from '../engine/engine.ts';
@@ -30,7 +30,7 @@ export type Expected = {
   contradictions: string[];
 };
 
-/** Reads the records of an installation, whether or not its control plane runs. */
+/** Reads the metadata database of an installation, whether or not its control plane runs. */
 export async function readExpected(connection: ClientConfig): Promise<Expected> {
   const client = new Client({ ...connection, application_name: 'howdah audit' });
   client.on('error', () => undefined); // the statement under way is told

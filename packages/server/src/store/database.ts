@@ -304,7 +304,7 @@ export async function openStore(connection: ClientConfig, onError: (error: Error
 const RECONNECT_MS = 500;
 
 /**
- * A statement that the records have not answered for so long never will be: what lies between may have dropped the connection without a
+ * A statement that the metadata database has not answered for so long never will be: what lies between may have dropped the connection without a
  * word. Then it breaks, here as there, where nobody else would ever hear of it: a statement, a transaction or a session that lasts longer
  * ends with all it has locked.
  */
@@ -317,7 +317,7 @@ const GIVE_UP = ['statement_timeout', 'idle_in_transaction_session_timeout', 'id
 function neverSilent(connection: ClientConfig): ClientConfig {
   const stream = (): Socket => {
     const socket = new Socket();
-    const breakOff = () => socket.destroy(new Error(`Connection terminated: the records have been silent for ${SILENCE_MS / 1000} s`));
+    const breakOff = () => socket.destroy(new Error(`Connection terminated: the metadata database has been silent for ${SILENCE_MS / 1000} s`));
     return socket.setTimeout(SILENCE_MS, breakOff);
   };
   return { ...connection, stream };
@@ -345,7 +345,7 @@ async function openSession(
   session.once('end', () => clearInterval(heartbeat));
   try {
     const { rows } = await session.query<{ locked: boolean }>('select pg_try_advisory_lock($1) as locked', [String(CONTROL_LOCK)]);
-    if (rows[0]?.locked !== true) throw new AlreadyRunning('another control plane is using these records; stop it first (howdah down)');
+    if (rows[0]?.locked !== true) throw new AlreadyRunning('another control plane is using this metadata database; stop it first (howdah down)');
     for (const channel of CHANNELS) await session.query(`listen ${channel}`);
     await session.query(GIVE_UP);
     return session;
@@ -356,7 +356,7 @@ async function openSession(
 }
 
 /**
- * Lets a transaction commit without waiting for the disk: for what is found out again when a crash of the records takes it back.
+ * Lets a transaction commit without waiting for the disk: for what is found out again when a crash of the metadata database takes it back.
  * A later commit that does wait makes it durable too.
  */
 export async function commitWithoutFlush(tx: Tx): Promise<void> {

@@ -1,5 +1,5 @@
 /**
- * The records of events. Nobody writes them here: triggers do when a transaction commits (migrations/0009_events.sql, 0011_vpc_events.sql), so that each stands
+ * The metadata database of events. Nobody writes them here: triggers do when a transaction commits (migrations/0009_events.sql, 0011_vpc_events.sql), so that each stands
  * in the transaction of what it tells of, costs no round trip, and cannot be forgotten.
  */
 import type { EventType } from '@howdah/contract';
@@ -17,7 +17,7 @@ const PRUNE_BATCH = 1000;
 const FLUSH_POLL_MS = 10;
 
 /**
- * A project's events after a number, oldest first. They are on disk: what a reader has seen does not go away in a crash of the records,
+ * A project's events after a number, oldest first. They are on disk: what a reader has seen does not go away in a crash of the metadata database,
  * though some transactions commit without waiting for it.
  */
 export async function readEvents(db: Db, projectId: string, after: string, limit: number): Promise<EventRow[]> {

@@ -2,7 +2,7 @@
 import { sql } from 'kysely';
 import type { Db, Tx } from './database.ts';
 
-/** A call with an Idempotency-Key, as the records know it. */
+/** A call with an Idempotency-Key, as the metadata database know it. */
 export type CallName = { publicKey: string; lookup: Buffer; request: Buffer };
 export type KeptAnswer = { request: Buffer; sealed: Buffer };
 

@@ -1,4 +1,4 @@
-/** The records of operations: what was asked for, by whom, how far it is and how it ended. */
+/** The metadata database of operations: what was asked for, by whom, how far it is and how it ended. */
 import { OPERATION_KINDS, type Operation, type OperationKind, type OperationStatus, type OperationStep } from '@howdah/contract';
 import { sql, type Selectable } from 'kysely';
 import { newId } from '../ids.ts';

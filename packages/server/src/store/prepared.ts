@@ -1,4 +1,4 @@
-/** Has the records' server keep the plan of each statement: to make it takes longer than to carry it out. */
+/** Has the metadata database's server keep the plan of each statement: to make it takes longer than to carry it out. */
 import type { PostgresCursor, PostgresPool, PostgresPoolClient, PostgresQueryResult } from 'kysely';
 import type { Pool, PoolClient } from 'pg';
 
@@ -19,7 +19,7 @@ export function preparing(pool: Pool): PostgresPool {
     function query<Row>(text: string, values: readonly unknown[]): Promise<PostgresQueryResult<Row>>;
     function query<Row>(cursor: PostgresCursor<Row>): PostgresCursor<Row>;
     function query(text: unknown, values: readonly unknown[] = []): unknown {
-      if (typeof text !== 'string') throw new Error('the records are read without cursors');
+      if (typeof text !== 'string') throw new Error('the metadata database is read without cursors');
       return client.query(values.length === 0 ? { text } : { name: nameOf(text), text, values: [...values] });
     }
     return { query, release: () => client.release() };

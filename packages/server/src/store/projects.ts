@@ -1,4 +1,4 @@
-/** The records of projects, what each may have and what it has. */
+/** The metadata database of projects, what each may have and what it has. */
 import { PROJECT_LIMITS, type ProjectDetails, type ProjectLimit, type ProjectLimits } from '@howdah/contract';
 import type { Db, Tables, Tx } from './database.ts';
 import { sql, type Selectable } from 'kysely';

@@ -1,4 +1,4 @@
-/** The records of services. {@link changeService} is the only writer of what users see: status and document. */
+/** The metadata database of services. {@link changeService} is the only writer of what users see: status and document. */
 import {
   defaultStorageGb,
   REPLICA_SET_STATUS,
@@ -602,7 +602,7 @@ async function nextFree(
 }
 
 /**
- * Makes another member the primary, by the records, if `from` is; whoever is there is promoted afterwards.
+ * Makes another member the primary, by the metadata database, if `from` is; whoever is there is promoted afterwards.
  *
  * @returns the primary from now on; null: the service is gone
  */
@@ -616,7 +616,7 @@ export async function recordPrimary(db: Db, id: string, from: number, to: number
   return result.numUpdatedRows > 0n ? to : primaryOf(db, id);
 }
 
-/** The primary of a service, by the records; null: the service is gone. */
+/** The primary of a service, by the metadata database; null: the service is gone. */
 export async function primaryOf(db: Db, id: string): Promise<number | null> {
   const row = await db.selectFrom('services').select('primary_member').where('id', '=', id).executeTakeFirst();
   return row?.primary_member ?? null;

@@ -1,5 +1,5 @@
 /**
- * The records of VPCs, their peerings and the addresses in them.
+ * The metadata database of VPCs, their peerings and the addresses in them.
  *
  * Locks are taken in one order: services, then VPCs by their ids. A VPC counts what is wanted of it; the engine has made it true once
  * `made` has come up to `wanted` (reconcile/vpcs.ts).

@@ -1,4 +1,4 @@
-/** The records of webhooks and of what was delivered to them. */
+/** The metadata database of webhooks and of what was delivered to them. */
 import type { Delivery, DeliveryStatus, EventType, Webhook } from '@howdah/contract';
 import { sql, type Selectable } from 'kysely';
 import { newId } from '../ids.ts';

@@ -92,7 +92,7 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     seen({}, { ...DEAD, data: 'primary' }),
     { kind: 'seed', n: 1, why: expect.any(String) },
   ],
-  ['the primary by the records still follows', {}, seen({ data: 'standby' }), { kind: 'promote' }],
+  ['the primary by the metadata database still follows', {}, seen({ data: 'standby' }), { kind: 'promote' }],
   ['nobody is promoted while another takes writes', {}, seen({ data: 'standby' }, { data: 'primary' }), { kind: 'fence', n: 1 }],
   ['the primary listens on the public port', {}, seen({ server: { ...smaller, size: 'current', port: 20000 } }), { kind: 'moveToGateway' }],
   [

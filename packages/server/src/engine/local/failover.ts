@@ -1,7 +1,7 @@
 /**
  * Another member takes over: after the death of the primary (failover), or in order (switchover).
  *
- * The order makes it safe whatever dies in between: the old primary is ended and seen gone; the records say who is the primary; then,
+ * The order makes it safe whatever dies in between: the old primary is ended and seen gone; the metadata database say who is the primary; then,
  * and not before, that one is promoted. Each part can be done again.
  */
 import { setTimeout as sleep } from 'node:timers/promises';

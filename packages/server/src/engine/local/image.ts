@@ -168,7 +168,7 @@ async function writeSparse(path: string, sizeBytes: number): Promise<void> {
 
 /**
  * Data directories become subvolumes, so that they can be cloned as such: those of services and
- * their other members, of snapshots, of templates and of the records.
+ * their other members, of snapshots, of templates and of the metadata database.
  */
 async function makeSubvolumes(from: string, to: string): Promise<void> {
   const below = async (path: string) =>

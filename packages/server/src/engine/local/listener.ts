@@ -29,7 +29,7 @@ export type Listener = {
   allowedNetworks: readonly string[] | null;
 };
 
-/** The listener of what listens to nobody outside: templates, the records, the members of a service before they are told otherwise. */
+/** The listener of what listens to nobody outside: templates, the metadata database, the members of a service before they are told otherwise. */
 export const LOCAL_LISTENER: Listener = { address: '127.0.0.1', namespace: null, allowedNetworks: null };
 
 /** @param listenAddress the one of services that are in no VPC */

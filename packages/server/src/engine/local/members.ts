@@ -80,13 +80,13 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
   const daemons = createDaemonWatch(changed);
   /** The specs that services with members were last seen with. */
   const specs = new Map<string, ServiceSpec>();
-  /** Services whose primary, as the records have it, has been written into its file. */
+  /** Services whose primary, as the metadata database has it, has been written into its file. */
   const adopted = new Set<string>();
   const turns = new Map<string, Promise<unknown>>();
   const failingOver = new Map<string, Promise<Successor>>();
   /** By the clock that nobody puts back. */
   const lastFailoverMs = new Map<string, number>();
-  /** Services of which the records were asked to name another primary, and it is not known whether they did. */
+  /** Services of which the metadata database was asked to name another primary, and it is not known whether they did. */
   const unsure = new Set<string>();
   /** By the key of a primary: how far it had written when the quorum, by its setting, was seen in force. */
   const writtenUnder = new Map<string, { setting: string; end: bigint }>();
@@ -110,25 +110,25 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     return member.port;
   };
 
-  /** Notes who takes writes, for those who have no records at hand. The records know better after a crash of the machine. */
+  /** Notes who takes writes, for those who have no records at hand. The metadata database know better after a crash of the machine. */
   const notePrimary = async (id: string, n: number): Promise<void> => {
     const path = layout.primaryFile(id);
     await writeFile(`${path}.new`, String(n));
     await rename(`${path}.new`, path);
   };
 
-  /** Has the records name another member as the primary, from when on it is. @throws Error when they name a third, or nobody */
+  /** Has the metadata database name another member as the primary, from when on it is. @throws Error when they name a third, or nobody */
   const makePrimary = async (id: string, from: number, to: number): Promise<void> => {
     const named = await records.promote(id, from, to).catch((error: unknown) => {
       unsure.add(id);
       throw error;
     });
     await believe(id, named);
-    if (named !== to) throw new Error(`the records name member ${named} as the primary, not member ${to}`);
+    if (named !== to) throw new Error(`the metadata database names member ${named} as the primary, not member ${to}`);
   };
 
   const believe = async (id: string, named: number | null): Promise<void> => {
-    if (named === null) throw new Error(`service ${id} is not in the records any more`);
+    if (named === null) throw new Error(`service ${id} is not in the metadata database any more`);
     unsure.add(id); // until it is written down
     await notePrimary(id, named);
     unsure.delete(id);
@@ -394,7 +394,7 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     return choice;
   };
 
-  /** Promotes a member that the records name as the primary, and leads everybody to it. */
+  /** Promotes a member that the metadata database names as the primary, and leads everybody to it. */
   const takeWrites = async (id: string, ha: HighAvailability, n: number): Promise<void> => {
     await promote({ n, port: portOf(ha, n) }, (text) => monitor.query(memberKey(id, n), text));
     await routeTo(layout.gateway(id), portOf(ha, n)).catch(() => undefined); // one that does not run is started, and led there

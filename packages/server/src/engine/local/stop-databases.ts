@@ -30,7 +30,7 @@ async function stopServers({ layout: { root, services }, limits, networkPrefix }
   }
   for (const id of await groupIds(limits)) await liftWriteLimit(limits, id);
   let stopped = 0;
-  // By what runs, not by what there are directories of: the records and a template that was being made go as well.
+  // By what runs, not by what there are directories of: the metadata database and a template that was being made go as well.
   for (const data of (await runningServers()).filter((directory) => directory.startsWith(`${root}/`))) {
     const instance = dirname(data);
     const server = await findServer(instancePaths(instance));

@@ -13,7 +13,7 @@ import { findServer, launch, makeInstanceDirectories, phaseOf, stopServer, waitU
 import type { Templates } from './templates.ts';
 import { configUsersOf } from './users.ts';
 
-/** Crash recovery of the records takes a moment; more than this is a fault. */
+/** Crash recovery of the metadata database takes a moment; more than this is a fault. */
 const START_DEADLINE_MS = 120_000;
 const SIZE = { cpuMillis: 500, memoryGbs: 2 } as const;
 
@@ -61,7 +61,7 @@ export async function killStore(machine: Machine): Promise<void> {
   if (running !== null) await stopServer(machine, running, 'kill', 10_000);
 }
 
-/** The installation that the records were made with; at the first start they are made. */
+/** The installation that the metadata database was made with; at the first start they are made. */
 async function installationOfStore(machine: Machine, templates: Templates): Promise<Installation> {
   const { usable } = machine.installations;
   const paths = machine.layout.store;
