@@ -165,7 +165,11 @@ export const SETTINGS = {
     default: 'no',
     meaning: 'yes: where services cannot have users of their own, services of a second project are refused',
   },
-  DATABASE_URL: { flag: '--database-url', default: 'a PostgreSQL of our own', meaning: 'where the control plane keeps its metadata database' },
+  DATABASE_URL: {
+    flag: '--database-url',
+    default: 'a PostgreSQL of our own',
+    meaning: 'the metadata database, where the control plane keeps its own data',
+  },
 } as const satisfies Record<string, Setting>;
 export type SettingName = keyof typeof SETTINGS;
 

@@ -102,7 +102,7 @@ async function load(connection: ClientConfig, path: string, head: Head, director
     const migrations = await migrationsOf(client);
     if (migrations.join() !== head.migrations.join())
       throw new Error(
-        `${path} was written by another version (its records end with ${head.migrations.at(-1)}, these with ${migrations.at(-1)}): restore it with that one, then upgrade`,
+        `${path} was written by another version (its migrations end with ${head.migrations.at(-1)}, these with ${migrations.at(-1)}): restore it with that one, then upgrade`,
       );
     const { rows: projects } = await client.query('select from projects limit 1');
     if (projects.length > 0) throw new Error('the metadata database is not empty: restore into an empty HOWDAH_HOME');

@@ -126,7 +126,9 @@ async function assemble(
   ).catch((error: unknown) => {
     if (config.databaseUrl !== null && !(error instanceof AlreadyRunning)) {
       const reason = error instanceof Error ? error.message : String(error);
-      throw new Error(`DATABASE_URL: the metadata database in ${new URL(config.databaseUrl).host} cannot be opened: ${reason}`, { cause: error });
+      throw new Error(`DATABASE_URL: the metadata database in ${new URL(config.databaseUrl).host} cannot be opened: ${reason}`, {
+        cause: error,
+      });
     }
     // The metadata database is somebody's who is at work: not ours to stop.
     if (error instanceof AlreadyRunning) closers.length = 0;

@@ -317,7 +317,8 @@ const GIVE_UP = ['statement_timeout', 'idle_in_transaction_session_timeout', 'id
 function neverSilent(connection: ClientConfig): ClientConfig {
   const stream = (): Socket => {
     const socket = new Socket();
-    const breakOff = () => socket.destroy(new Error(`Connection terminated: the metadata database has been silent for ${SILENCE_MS / 1000} s`));
+    const breakOff = () =>
+      socket.destroy(new Error(`Connection terminated: the metadata database has been silent for ${SILENCE_MS / 1000} s`));
     return socket.setTimeout(SILENCE_MS, breakOff);
   };
   return { ...connection, stream };
@@ -345,7 +346,8 @@ async function openSession(
   session.once('end', () => clearInterval(heartbeat));
   try {
     const { rows } = await session.query<{ locked: boolean }>('select pg_try_advisory_lock($1) as locked', [String(CONTROL_LOCK)]);
-    if (rows[0]?.locked !== true) throw new AlreadyRunning('another control plane is using this metadata database; stop it first (howdah down)');
+    if (rows[0]?.locked !== true)
+      throw new AlreadyRunning('another control plane is using this metadata database; stop it first (howdah down)');
     for (const channel of CHANNELS) await session.query(`listen ${channel}`);
     await session.query(GIVE_UP);
     return session;
