@@ -45,8 +45,8 @@ async function measureOn(fileSystem: FileSystem, kind: string, rounds: number): 
   const cloud = await openCloud(fileSystem.directory, { HOWDAH_FAILOVER_REST_SECONDS: '0' });
   const kit = await bareKit(cloud);
   const service = await createWithTable(cloud);
-  const killed = measured(() => strike(cloud, service, 'SIGKILL'));
-  const stopped = measured(() => strike(cloud, service, 'SIGSTOP'));
+  const killed = measured(() => injectFault(cloud, service, 'SIGKILL'));
+  const stopped = measured(() => injectFault(cloud, service, 'SIGSTOP'));
   const byHand = measured(() => promoteByHand(kit));
   const pairOfOurs = measured(() => createPair(cloud));
   const pairByHand = measured(() => makePair(kit));
@@ -100,13 +100,13 @@ async function measureOn(fileSystem: FileSystem, kind: string, rounds: number): 
 }
 
 /** What is done to the peer's primary, and by which settings it is noticed. */
-const STRIKES = [
+const FAULTS = [
   { victim: 'node', settings: 'defaults', why: '20 s without a report, then 30 s for the old primary to stop' },
   { victim: 'node', settings: 'tuned', why: 'its keepers report and are told once a second' },
   { victim: 'server', settings: 'defaults', why: 'a restarted primary waits for its standby, which tries each 5 s' },
   { victim: 'server', settings: 'tuned', why: 'the restart, or a failover that begins meanwhile' },
 ] as const;
-type Strike = (typeof STRIKES)[number];
+type Fault = (typeof FAULTS)[number];
 
 const VICTIMS = {
   node: 'with its keeper, so that the standby takes over',
@@ -121,8 +121,8 @@ async function measureAgainstPeer({ name, directory }: FileSystem, rounds: numbe
   const kit = await bareKit(cloud);
   const service = await createWithTable(cloud);
   const { peer, end } = await startAutoFailover(kit, major);
-  const ours = measured(() => strike(cloud, service, 'SIGKILL'));
-  const theirs = STRIKES.map((one) => ({ ...one, samples: measured(() => strikePeer(kit, peer, one)) }));
+  const ours = measured(() => injectFault(cloud, service, 'SIGKILL'));
+  const theirs = FAULTS.map((one) => ({ ...one, samples: measured(() => injectIntoPeer(kit, peer, one)) }));
   await interleave(rounds, [ours, ...theirs.map(({ samples }) => samples)]);
   await end();
   await cloud.end();
@@ -147,7 +147,7 @@ async function measureAgainstPeer({ name, directory }: FileSystem, rounds: numbe
 /** Clients of the peer know both nodes. How often one asks again: a session with a standby costs both of them some ms, and would slow what is measured. */
 const PEER_RETRY_MS = 20;
 
-async function strikePeer(kit: BareKit, peer: AutoFailover, { victim, settings }: Strike): Promise<Sample> {
+async function injectIntoPeer(kit: BareKit, peer: AutoFailover, { victim, settings }: Fault): Promise<Sample> {
   await tune(kit, peer, settings);
   await untilPaired(peer);
   await idle();
@@ -174,7 +174,7 @@ async function createWithTable(cloud: Cloud): Promise<Service> {
   return service;
 }
 
-async function strike(cloud: Cloud, service: Service, name: 'SIGKILL' | 'SIGSTOP'): Promise<Sample> {
+async function injectFault(cloud: Cloud, service: Service, name: 'SIGKILL' | 'SIGSTOP'): Promise<Sample> {
   const layout = createLayout(join(cloud.home, 'data'));
   await untilSynchronous(cloud, service);
   await idle();

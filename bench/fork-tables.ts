@@ -1,4 +1,4 @@
-/** G5: a fork of 10 000 tables, which is 40 000 files, against one of a service as it was born. */
+/** G5: a fork of 10 000 tables, which is 40 000 files, against one of a new service. */
 import { bareKit } from './lib/bare.ts';
 import type { Bench, Context } from './lib/bench.ts';
 import { openCloud } from './lib/cloud.ts';

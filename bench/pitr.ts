@@ -36,7 +36,7 @@ async function onFileSystem({ rounds, temp, say }: Context, { name, directory }:
   const cloud = await openCloud(directory);
   const kit = await bareKit(cloud);
   const source = await makeSource(cloud, kit, null, ROOMY);
-  // What both begin with: our fork its birth, the server by hand a copy of the same minute.
+  // What both begin with: our fork its initial snapshot, the server by hand a copy of the same minute.
   const base = await makeDirectories(kit);
   const forget = atEnd(() => removeBare(kit, base));
   await copyData(kit, source, base.paths.data, 'bytes');

@@ -35,7 +35,7 @@ export const ROOMY = { cpu_millis: '2000', memory_gbs: '8' };
 /**
  * A running service with data.
  *
- * @param load writes it; null: the service is as it was born
+ * @param load writes it; null: the service is new
  * @param size as in a create
  */
 export async function makeSource(

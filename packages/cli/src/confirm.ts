@@ -11,7 +11,7 @@ import { printable } from './output.ts';
 export async function confirm(question: string, { yes, dryRun }: Destroying): Promise<void> {
   if (yes === true || dryRun === true || !process.stdin.isTTY || !process.stdout.isTTY) return;
   const answer = await ask(`${printable(question)} [y/N] `);
-  if (!/^y(es)?$/i.test(answer.trim())) throw new Failure('nothing was done, as you wish; --yes does not ask', 'refused');
+  if (!/^y(es)?$/i.test(answer.trim())) throw new Failure('nothing was changed; --yes skips this question', 'refused');
 }
 
 /**

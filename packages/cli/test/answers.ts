@@ -52,7 +52,7 @@ export const PLAIN_SERVICE = {
   resources: [{ id: 'lnk2vx0qpb', spec: { storage_gb: 20, volume_type: 'local' } }],
 };
 
-const born = { ...SERVICE, status: 'QUEUED', warnings: undefined, initial_password: 'VeSmI78KsGT5AM9sxotaH6Jljes_KRHZ' };
+const creating = { ...SERVICE, status: 'QUEUED', warnings: undefined, initial_password: 'VeSmI78KsGT5AM9sxotaH6Jljes_KRHZ' };
 
 const operation = {
   id: '01jd3k7w0c',
@@ -220,7 +220,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   getKey: ok(key),
   revokeKey: nothing,
   listServices: ok([SERVICE, PLAIN_SERVICE]),
-  createService: accepted(born),
+  createService: accepted(creating),
   getService: ok(SERVICE),
   deleteService: accepted(),
   listDeletedServices: ok([
@@ -238,7 +238,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
     { node: 1, role: 'primary', state: 'running', synchronous: false, lag_bytes: null, lag_seconds: null },
     { node: 2, role: 'standby', state: 'streaming', synchronous: true, lag_bytes: 0, lag_seconds: 0.003 },
   ]),
-  forkService: accepted({ ...born, ...PLAIN_SERVICE, status: 'QUEUED', connection_pooler: undefined }),
+  forkService: accepted({ ...creating, ...PLAIN_SERVICE, status: 'QUEUED', connection_pooler: undefined }),
   getBackups: ok(backups),
   verifyBackup: accepted({ message: 'the backup is being verified' }),
   restoreService: accepted(SERVICE),

@@ -42,7 +42,7 @@ export function createClient({ apiUrl, key, headers, retries = 4, dryRun = false
     },
     onResponse: async ({ response }) => {
       if (!response.ok) throw await errorOf(response);
-      // Whoever asked for a change is not to believe that it was made.
+      // A caller that asked for a change must not believe that it was made.
       if (response.headers.get('Dry-Run') === 'true') {
         const answer: Schemas['DryRun'] = JSON.parse(await response.text());
         throw new DryRunError(response.status, answer);

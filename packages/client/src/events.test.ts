@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { followEvents } from './events.ts';
 
-test('whoever follows stops at the signal, even where fetch no longer hears it', async () => {
+test('a stream ends at the signal, even where fetch no longer reacts to it', async () => {
   const stop = new AbortController();
   const body = new ReadableStream({
     start: (stream) => stream.enqueue(new TextEncoder().encode('id: 1\nevent: service.status\ndata: {"id":"1"}\n\n')),

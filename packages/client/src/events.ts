@@ -71,7 +71,7 @@ async function* readStream(options: FollowOptions, after?: string): AsyncGenerat
     }
   } finally {
     signal?.removeEventListener('abort', leave);
-    // Whoever has seen enough leaves the stream.
+    // The caller ends the stream when it has read enough.
     await reader.cancel().catch(() => undefined);
   }
 }

@@ -8,7 +8,7 @@ import type { Webhook } from './api-project.ts';
 const GATHER_MS = 80;
 
 let streaming = false;
-/** Whether events come: whoever asks need not ask often. */
+/** Whether events arrive, so that pages need to poll only rarely. */
 export const isStreaming = (): boolean => streaming;
 
 type EventType = Webhook['types'][number];

@@ -196,7 +196,7 @@ export const CreateServiceBody = Named(
       storage_gb: Type.Optional(storageGb('gigabytes of disk for each of its servers; default: 5 for each of memory, 10 at least')),
       environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
       enable_pooler: Type.Optional(Type.Boolean({ description: 'with a connection pooler' })),
-      vpc_id: Type.Optional(vpcId('the VPC that the service is born in; without one, its endpoint is open to all')),
+      vpc_id: Type.Optional(vpcId('the VPC that the service is created in; without one, its endpoint is open to all')),
     },
     closed,
   ),

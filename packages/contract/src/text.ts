@@ -1,6 +1,6 @@
 /**
- * Characters that nobody sees: what terminals and browsers obey, or what makes two different texts look the same. Names must not hold
- * them, and whoever prints a text of others shows them.
+ * Characters that nobody sees: what terminals and browsers obey, or what makes two different texts look the same. Names must not
+ * contain them, and programs that print a text of others make them visible.
  */
 
 /**

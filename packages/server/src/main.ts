@@ -97,7 +97,7 @@ async function linkOr(store: Store, config: Config, log: FastifyBaseLogger): Pro
   }
 }
 
-/** Whoever asked for a service connects as soon as it is ready: what can wait leaves the machine to that for a moment. */
+/** A client connects as soon as its service is ready: work that can wait leaves the machine to it for a moment. */
 const AFTER_FIRST_CONNECTION_MS = 200;
 /** And where many are made at the same time, to them: for so long at the most. */
 const AFTER_OTHERS_MS = 5000;

@@ -91,7 +91,7 @@ export function createIssuer(authority: CertificateAuthority, hosts: readonly st
   const makeAhead = (): void => {
     const certificate = issueServerCertificate(authority, hosts);
     ahead = { madeMs: Date.now(), certificate };
-    // Whoever takes it is told; the one after that is recreated.
+    // The caller that takes it gets the error; the next one is created again.
     certificate.catch(() => undefined);
   };
   const makeAheadSoon = (): void => {

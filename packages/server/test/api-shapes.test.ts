@@ -200,7 +200,7 @@ const portOf = (body: Body): number => {
   return isBody(endpoint) ? Number(endpoint['port']) : 0;
 };
 
-test('every change answers a transitional status at once, then only statuses on its way; the same wish again is the same operation', async () => {
+test('every change answers a transitional status at once, then only statuses on its way; the same change again is the same operation', async () => {
   const { id } = await create({ name: 'turns', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
 

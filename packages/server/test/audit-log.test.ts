@@ -1,4 +1,4 @@
-/** The audit log: every call that may change something, allowed or refused, whoever asked and however it ended; and no secret. */
+/** The audit log: every call that may change something, allowed or refused, of any caller and with any end; and no secret. */
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { request } from 'node:http';
@@ -114,7 +114,7 @@ test('every call of the document that may change something has an entry when it 
   };
   const expected = new Map<string, { call: string; code: string; public_key: string | null }>();
   for (const [kind, authorization] of Object.entries(callers)) {
-    // No more than are kept of strangers in a minute: each kind asks some of the calls, a viewer all.
+    // No more than are kept of callers without a valid key in a minute: each kind makes some of the calls, a viewer all.
     const asked = kind === 'viewer' ? changing : changing.filter((_, n) => n % 4 === Object.keys(callers).indexOf(kind) % 4).slice(0, 10);
     for (const { method, path, call } of asked) {
       const url = path.replace('{project_id}', cloud.projectId).replaceAll(/\{[a-z_]+\}/g, 'aaaaaaaaaa');
@@ -244,7 +244,7 @@ test('refused calls of one key with one answer are one entry, which says how man
   expect((await entries('?call=enablePooler')).filter(({ code }) => code === 'NOT_FOUND')).toHaveLength(1);
 });
 
-test('strangers can write no more than a few a minute', async () => {
+test('callers without a valid key can write no more than a few entries a minute', async () => {
   const ask = async (): Promise<void> => {
     const asked = request(`${cloud.apiUrl}/projects/${cloud.projectId}/services`, {
       method: 'POST',

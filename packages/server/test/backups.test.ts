@@ -106,8 +106,8 @@ async function restart(settings: Record<string, string>): Promise<void> {
 const scratch = async () => readdir((await layout()).scratch);
 
 describe('a backup is verified by restoring it', () => {
-  test('from the birth on, beside other operations, and asked for twice it is one', async () => {
-    const service = await cloud.create({ name: 'born', service_type: 'POSTGRES' });
+  test('is possible right after the create and beside other operations; two requests are one operation', async () => {
+    const service = await cloud.create({ name: 'new', service_type: 'POSTGRES' });
     expect((await backupsOf(service)).last_verification).toBeUndefined();
     await execute(service, 'create table t (n int primary key)', 'insert into t select generate_series(1, 1000)');
     const begunMs = Date.now();

@@ -31,7 +31,7 @@ export const CALLERS: Record<string, Row> = {
   trackAnalytics: { needs: 'read' },
   beginSession: { needs: 'session', own: 204 },
   createLink: { needs: 'session', own: 201 },
-  // The link is none, whoever asks.
+  // The link is not valid, for any caller.
   openLink: { needs: 'read', own: 401, body: { token: 'x'.repeat(43) } },
   listProjects: { needs: 'read' },
   createProject: { needs: 'operator', body: { name: 'made' } },
@@ -120,7 +120,7 @@ export type IdKind = (typeof ID_KINDS)[number];
  * @param ids which kind of ids stand in the path besides the project
  */
 export function expectedStatus(route: Route, row: Row, caller: CallerKind, project: 'own' | 'others' | 'random', ids: IdKind): number {
-  if (UNAUTHENTICATED.some((stranger) => stranger === caller)) return 401;
+  if (UNAUTHENTICATED.some((kind) => kind === caller)) return 401;
   const operator = caller === 'operator';
   if (row.needs === 'operator' && !operator) return 403;
   if (route.names.includes('project_id') && project !== 'own' && !(operator && row.everywhere === true)) return 403;

@@ -178,7 +178,7 @@ test('a service from create to delete', async () => {
 const LEFT_BY_OTHERS =
   / is of an installation that is gone| is of no installation that is known here|^shared memory of user |, a list of mounts, |, which is deleted/;
 
-test.runIf((await findProgram('pgbouncer')) !== null)('a connection pooler, from its birth and later', async () => {
+test.runIf((await findProgram('pgbouncer')) !== null)('a connection pooler, from the create on and later', async () => {
   const created = await cloud.cli('service', 'create', '--name', 'pooled', '--addons', 'none', '--pooler');
   expect(created.code, created.stderr).toBe(0);
   const id = /POSTGRES ([a-z0-9]{10}) at/.exec(created.stdout)?.[1] ?? '';

@@ -6,7 +6,7 @@
  * to services that change something. Each has a name that is the same in every run: "rename services/new.new → services/new".
  *
  * CRASH_AT is a directory. `plan.json` in it says what to do and is read at every effect; without one nothing happens. The names of the
- * effects go to `trace`, a line each. Whoever makes the file `injected` first decides: this process that it faults, the driver (crash.ts)
+ * effects go to `trace`, a line each. The first to create the file `injected` decides: this process, that it injects the fault; the driver (crash.ts)
  * that it no longer does.
  *
  * @typedef {{
@@ -129,7 +129,7 @@ function note(name) {
   return at === null || injected || at.effect !== name || at.nth !== nth ? null : at;
 }
 
-/** @param socket whence the answer comes that tells of the effect */
+/** @param socket on which the answer arrives that reports the effect */
 function fault(at, socket) {
   // Its time may be over.
   readPlan();
@@ -147,7 +147,7 @@ function fault(at, socket) {
   else if (at.fault !== 'hold' && !killServer(at.fault.server)) writeFileSync(claim, 'no');
 }
 
-/** Strikes when an answer comes, before anybody hears it; who loses it never does. */
+/** Injects the fault when an answer arrives, before any listener gets it; a lost answer never reaches one. */
 function injectAtAnswer(socket, at) {
   const heard = socket.listeners('data');
   socket.removeAllListeners('data');
@@ -185,7 +185,7 @@ function injectLater(at) {
   setTimeout(() => fault(at), at.delayMs);
 }
 
-/** Whoever comes to the effect that is held at waits, not only the first: files are copied side by side. */
+/** Every caller that reaches the held effect waits, not only the first: files are copied in parallel. */
 async function held(name) {
   const { at } = plan;
   while (injected && plan?.at === at && at?.fault === 'hold' && at.effect === name && !existsSync(join(directory, 'release')))

@@ -389,7 +389,7 @@ function creation(
     },
     done: async ({ child }) => child !== null && (await cloud.get(child.service_id)).status === 'READY' && (await nothingGoesOn(cloud)),
     outcome: async ({ child }) => {
-      if (child === null) return 'never born';
+      if (child === null) return 'never created';
       return {
         names: await namesIn(cloud, child),
         parent: parent === null ? null : { status: (await cloud.get(parent.service_id)).status },
@@ -404,7 +404,7 @@ function creation(
   });
 }
 
-/** A service that was born although its creation was not answered: with another password, since nobody knows its first. */
+/** A service that was created although the call was not answered: it gets another password, since the first is not known. */
 async function adopted(cloud: Installation, name: string): Promise<ServiceAccess | null> {
   const { data } = await cloud.client.GET('/projects/{project_id}/services', { params: { path: { project_id: cloud.projectId } } });
   const found = data?.find((service) => service.name === name);
@@ -544,7 +544,7 @@ function change(cloud: Installation, service: ServiceAccess, name: string, { bef
 
 export function accessOf(body: unknown): ServiceAccess {
   if (typeof body !== 'object' || body === null || !('service_id' in body) || !('initial_password' in body) || !('endpoint' in body))
-    throw new Error(`not a service that was born: ${JSON.stringify(body)}`);
+    throw new Error(`not a created service: ${JSON.stringify(body)}`);
   const { endpoint } = body;
   if (typeof endpoint !== 'object' || endpoint === null || !('host' in endpoint) || !('port' in endpoint)) throw new Error('no endpoint');
   return {

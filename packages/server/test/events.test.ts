@@ -128,7 +128,7 @@ test('a status and its event are of one transaction: what is rolled back is not 
   expect(await allEvents()).toEqual(before);
 });
 
-test('whoever has read up to a number never misses a lower one: numbers are given in the order of commits', async () => {
+test('a reader of events up to a number never misses a lower one: numbers follow the order of commits', async () => {
   const after = await lastEvent();
   const seen: string[] = [];
   const stop = new AbortController();

@@ -157,7 +157,7 @@ describe('something in the way', () => {
   });
 
   test("another server's key beside a certificate, as a crash between the two files leaves it: both are recreated", async () => {
-    const [service, other] = await Promise.all(['torn', 'whole'].map((name) => cloud.create({ name, service_type: 'POSTGRES' })));
+    const [service, other] = await Promise.all(['incomplete', 'whole'].map((name) => cloud.create({ name, service_type: 'POSTGRES' })));
     if (service === undefined || other === undefined) throw new Error('two services');
     await cloud.request('POST', `/services/${service.service_id}/stop`);
     await cloud.until(service.service_id, 'PAUSED');

@@ -1,4 +1,4 @@
-/** Forks and snapshots while their parent, their disk or their own service is taken from under them: nothing torn, lost or left over. */
+/** Forks and snapshots while their parent, their disk or their own service is taken from under them: nothing is incomplete, lost or left over. */
 import { existsSync } from 'node:fs';
 import { readdir, readFile, rename, rm, statfs, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -206,7 +206,7 @@ describe('a parent that is deleted while it is forked', () => {
     ['PITR, being recovered', 'PITR', 'rm services/new/pid', 1, false],
   ] as const;
   test.each(moments.filter(([, , effect]) => canBeHeld(effect)))(
-    '%s: stays until the fork is born, which is whole',
+    '%s: stays until the fork is provisioned, which is complete',
     async (_, strategy, effect, nth, paused) => {
       const parent = await newParent('leaves');
       await turnPage(parent);
@@ -251,8 +251,8 @@ describe('snapshots that are pruned', () => {
     const parent = await newParent('prunes');
     const { snapshots } = createLayout(join(cloud.home, 'data')).service(parent.service_id);
     const whole = async () => (await readdir(snapshots)).filter((name) => !name.endsWith('.new')).toSorted();
-    const [birth = ''] = await whole();
-    await age(join(snapshots, birth, 'snapshot.json'));
+    const [initial = ''] = await whole();
+    await age(join(snapshots, initial, 'snapshot.json'));
     await turnPage(parent);
     // Whenever it has become READY it is seen to: a snapshot is taken, where one is due.
     await power(cloud, parent, 'stop');
@@ -384,7 +384,7 @@ describe('a service whose time to be restored is over', () => {
       const service = await mortals.create({ name: 'mortal', service_type: 'POSTGRES' });
       await insert(mortals, service, 'precious');
       const askRestore = () => mortals.request('POST', `/services/${service.service_id}/restore`);
-      // A delete, a restore and another delete at once: whoever is last wins, and nothing is torn.
+      // A delete, a restore and another delete at once: the last one wins, and nothing is incomplete.
       await mortals.request('DELETE', `/services/${service.service_id}`);
       await until(() => isGone(mortals, service), 'a delete does not end');
       await Promise.all([askRestore(), mortals.request('DELETE', `/services/${service.service_id}`), askRestore()]);
@@ -446,8 +446,8 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
       await small.cloud.until(child.service_id, 'READY');
 
       const { snapshots } = service(parent.service_id);
-      const [birth = ''] = await readdir(snapshots);
-      await age(join(snapshots, birth, 'snapshot.json'));
+      const [initial = ''] = await readdir(snapshots);
+      await age(join(snapshots, initial, 'snapshot.json'));
       await power(small.cloud, parent, 'stop');
       await small.holdAt(roleOf(parent), 'copyFile services/parent/snapshots/TIME.new/data/*', MIDDLE);
       await power(small.cloud, parent, 'start');

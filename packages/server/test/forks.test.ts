@@ -88,21 +88,21 @@ describe('a fork of now', () => {
     expect(operation?.steps.map(({ name }) => name)).toEqual(['clone parent', 'start PostgreSQL', 'set password']);
   });
 
-  test('lets nobody in before it is born, not even whom its parent knew', async () => {
+  test('accepts no sessions before it is provisioned, not even of users of its parent', async () => {
     const parent = await cloud.create({ name: 'open', service_type: 'POSTGRES' });
     await withClient(parent, (client) => client.query(`create role early login password 'early-password'`));
     const layout = createLayout(join(cloud.home, 'data'));
     const firstSeen = async (child: Service): Promise<boolean | undefined> => {
       for (;;) {
         const client = await connectTo(cloud, child, 'early-password', { user: 'early' }).catch((error: unknown) => {
-          // Not there yet, or closed; anything else is no door.
+          // Not there yet, or closed; any other error is a defect.
           expect(String(error)).toMatch(/ECONNREFUSED|ECONNRESET|Connection terminated|the database system is|no pg_hba.conf entry/);
           return null;
         });
         if (client === null) continue;
-        const born = (await readMarker(layout.service(child.service_id)))?.provisioned;
+        const provisioned = (await readMarker(layout.service(child.service_id)))?.provisioned;
         await client.end();
-        return born;
+        return provisioned;
       }
     };
     for (let n = 0; n < 5; n++) {
@@ -168,7 +168,7 @@ describe('a fork of now', () => {
 });
 
 describe('the past', () => {
-  test('LAST_SNAPSHOT works right after birth, and then from the newest snapshot', async () => {
+  test('LAST_SNAPSHOT works right after the create, and then from the newest snapshot', async () => {
     const parent = await cloud.create({ name: 'snaps', service_type: 'POSTGRES' });
     const empty = await fork(parent, { fork_strategy: 'LAST_SNAPSHOT' });
     expect((await withClient(empty, (client) => client.query("select to_regclass('t') as t"))).rows).toEqual([{ t: null }]);

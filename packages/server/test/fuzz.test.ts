@@ -146,15 +146,15 @@ async function chain(seed: number): Promise<void> {
     });
   };
   const create = routeOf('createService');
-  const born = await make({
+  const createdService = await make({
     route: create,
     path: `/projects/${cloud.projectId}/services`,
     body: { name: `chain ${seed}`, service_type: 'POSTGRES' },
     headers: {},
     isBad: false,
   });
-  expect(born.status, born.text).toBe(202);
-  const id = String(Reflect.get(JSON.parse(born.text), 'service_id'));
+  expect(createdService.status, createdService.text).toBe(202);
+  const id = String(Reflect.get(JSON.parse(createdService.text), 'service_id'));
   // Forks would be servers of their own, replicas too, and a drill takes its time.
   const uses = ROUTES.filter(
     ({ operationId, names }) =>

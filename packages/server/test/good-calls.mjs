@@ -1,5 +1,5 @@
 /**
- * A client of its own, whose time is not that of whoever else calls from the same process: `node good-calls.mjs URL KEY COUNT` asks COUNT times, one after the
+ * A client in a process of its own, so that other callers do not take its time: `node good-calls.mjs URL KEY COUNT` asks COUNT times, one after the
  * other, and prints `{"statuses": […], "p50": ms, "p99": ms}`.
  */
 const [url, key, count] = process.argv.slice(2);

@@ -529,7 +529,7 @@ describe('asynchronous replicas', () => {
 });
 
 describe('moves', () => {
-  test('a switchover loses nothing, even asynchronously, and whoever connects meanwhile waits', async () => {
+  test('a switchover loses nothing, even with asynchronous replication, and new connections wait for its end', async () => {
     const service = await pair('swapped', 0);
     const seen = await underLoad(service, async (load) => {
       for (let round = 0; round < 3; round++) {

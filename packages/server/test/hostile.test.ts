@@ -116,7 +116,7 @@ function endAttacks(): void {
 const seen = new Map<string, Set<number | 'end'>>();
 const see = (name: string, what: number | 'end'): void => void seen.set(name, (seen.get(name) ?? new Set()).add(what));
 
-/** Attacks from an address until it is over; whoever is thrown out comes again. */
+/** Attacks from an address until the end; a connection that is closed is opened again. */
 async function attack(name: string, make: Attack, address: string): Promise<void> {
   const path = `${new URL(cloud.apiUrl).pathname}/projects/${cloud.projectId}/services/${service.service_id}`;
   while (attacking) {
@@ -132,7 +132,7 @@ async function attack(name: string, make: Attack, address: string): Promise<void
       });
     for (const { bytes, waitMs } of make(path, cloud.key)) {
       if (!attacking || socket.destroyed || socket.writableEnded) break;
-      // Whoever does not read is not read either: then it waits, for ever if need be.
+      // The server stops reading from a client that does not read: then that client waits, for ever if need be.
       const drained = bytes === '' || socket.write(bytes) ? null : new Promise<void>((resolve) => socket.once('drain', resolve));
       await Promise.race([Promise.all([sleep(waitMs, undefined, { ref: false }), drained]), closed]);
     }

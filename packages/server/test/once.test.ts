@@ -1,4 +1,4 @@
-/** Idempotency-Key: a call is made once, whoever calls however often, and whatever dies meanwhile. */
+/** Idempotency-Key: a call is made once, however often it is repeated, and whatever dies meanwhile. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo, install, type Answer, type Installation } from './harness.ts';

@@ -5,7 +5,7 @@ import { register } from 'node:module';
 const PLANTS = {
   // The old primary is taken for dead and not ended.
   'no-fence': [['async function fence(paths) {', 'async function fence(paths) { return true;']],
-  // Whoever is there is promoted, whatever it lacks.
+  // Any member is promoted, whatever WAL it lacks.
   'no-check': [
     [
       'function chooseSuccessor({ candidates, sync, waitedFor, end, lagLimitBytes }) {',

@@ -110,7 +110,7 @@ anyTest.runIf(!installed)('without PgBouncer a pooler is refused with the comman
 // ── what clients see ─────────────────────────────────────────────────────────────────────────────────────────────
 
 test('a create with a pooler names its endpoint; both pools work, by session and by transaction', async () => {
-  const answer = await cloud.request('POST', '/services', { name: 'born', service_type: 'POSTGRES', enable_pooler: true });
+  const answer = await cloud.request('POST', '/services', { name: 'with pooler', service_type: 'POSTGRES', enable_pooler: true });
   expect(answer).toMatchObject({ status: 202, body: { connection_pooler: { endpoint: { host: '127.0.0.1' } } } });
   const service = await createPooled('pools');
   const direct = await connectTo(cloud, service, service.initial_password);

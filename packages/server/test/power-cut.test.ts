@@ -107,7 +107,7 @@ describe.runIf(none === null)('what was acknowledged is there after the machine 
       const parent = await running.create({ name: 'parent', service_type: 'POSTGRES' });
       await writeAndCut('a service', parent);
       await writeAndCut('a fork of now', await forkOf(parent, { fork_strategy: 'NOW' }));
-      await writeAndCut('a fork of its birth', await forkOf(parent, { fork_strategy: 'LAST_SNAPSHOT' }));
+      await writeAndCut('a fork of its initial snapshot', await forkOf(parent, { fork_strategy: 'LAST_SNAPSHOT' }));
       await writeAndCut('a fork of a moment', await forkOf(parent, { fork_strategy: 'PITR', target_time: new Date().toISOString() }));
       if (replicas) {
         const pair = await running.create({ name: 'pair', service_type: 'POSTGRES', replica_count: 1, sync_replica_count: 1 });

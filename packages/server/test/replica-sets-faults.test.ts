@@ -93,7 +93,7 @@ describe('what dies', () => {
     const pids = await Promise.all([1, 2].map((n) => nodeOf(set, n)));
     const ports = await portsOf(set);
     for (const pid of pids) signal(pid, 'SIGKILL');
-    // Its port takes connections until the last of its processes is gone; whoever gets one then loses it.
+    // The port accepts connections until the last process of the server has ended; such connections are lost.
     for (const port of ports) while (await listens(port)) await sleep(1);
     // A connection that is being made as its node is found dead may be cut off with it, once for each node; the next one waits.
     let [rows, cut]: [unknown, number] = [null, 0];
@@ -138,7 +138,7 @@ describe('what dies', () => {
   });
 
   test('the control plane while a set is being made', async () => {
-    const service = await withTable('born twice');
+    const service = await withTable('created twice');
     for (const delayMs of [50, 300]) {
       const set = await asked(service, 2);
       await sleep(delayMs);

@@ -14,7 +14,7 @@ import {
   accepted,
   pathOf,
   post,
-  born,
+  createPlain,
   setsOf,
   untilSet,
   untilGone,
@@ -144,7 +144,7 @@ test('what is refused says why', async () => {
     expect((await cloud.request('GET', `${list}/${id}`)).status).toBe(404);
   }
   // Of another service it is none.
-  const other = await born('another');
+  const other = await createPlain('another');
   expect((await cloud.request('GET', `/services/${other.service_id}/replicaSets/${set.id}`)).status).toBe(404);
   expect((await cloud.request('DELETE', `/services/${other.service_id}/replicaSets/${set.id}`)).status).toBe(404);
   // As a service it can be looked at, and that is all.
@@ -187,7 +187,7 @@ test('what is refused says why', async () => {
 });
 
 anyTest.runIf(!installed)('without HAProxy a set is refused with the command that installs it', async () => {
-  const service = await born('none');
+  const service = await createPlain('none');
   expect(await cloud.request('POST', `/services/${service.service_id}/replicaSets`, { name: 'none', nodes: 1, ...SMALL })).toMatchObject({
     status: 422,
     body: { code: 'UNAVAILABLE_HERE', message: expect.stringContaining('apt-get install haproxy') },

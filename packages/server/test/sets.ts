@@ -26,7 +26,8 @@ export const SMALL = { cpu_millis: 250, memory_gbs: 1 };
 export const accepted = ({ status, body }: Answer): void => expect(status, JSON.stringify(body)).toBe(202);
 export const pathOf = ({ service, id }: Following, action = ''): string => `/services/${service.service_id}/replicaSets/${id}${action}`;
 export const post = (set: Following, action: string, body?: unknown) => cloud.request('POST', pathOf(set, `/${action}`), body);
-export const born = (name: string, more: object = {}): Promise<ServiceAccess> => cloud.create({ name, service_type: 'POSTGRES', ...more });
+export const createPlain = (name: string, more: object = {}): Promise<ServiceAccess> =>
+  cloud.create({ name, service_type: 'POSTGRES', ...more });
 
 export async function setsOf(service: ServiceAccess, on = cloud): Promise<ReplicaSet[]> {
   return (await on.get(service.service_id)).read_replica_sets;

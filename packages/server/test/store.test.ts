@@ -205,7 +205,7 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     await expect.poll(copying).toBe(false);
   };
 
-  test('makes forks snapshots: of what was moved, of its birth, and of what is new', async () => {
+  test('makes forks snapshots: of what was moved, of its initial snapshot, and of what is new', async () => {
     const { data: regions } = await cloud.client.GET('/projects/{project_id}/regions', {
       params: { path: { project_id: cloud.projectId } },
     });
@@ -312,7 +312,7 @@ async function spawned(args: string[], home: string): Promise<{ stdout: string }
   return { stdout };
 }
 
-/** Programs that stand before the real ones: the one that is called as the Nth kills whoever called it. */
+/** Programs that stand before the real ones: the Nth call kills its caller. */
 async function makeTools(programs: readonly string[], home: string) {
   const directory = join(home, 'tools');
   const [calls, deadly] = [join(directory, 'calls'), join(directory, 'deadly')];
@@ -335,8 +335,8 @@ PATH=\${PATH#*:} exec ${program} "$@"
   };
 }
 
-describe.runIf(none === null)('the machine goes down right after a service was born', () => {
-  test.each(['btrfs', 'xfs'])('%s: it is born in the next boot as well', async (kind) => {
+describe.runIf(none === null)('the machine goes down right after a service was provisioned', () => {
+  test.each(['btrfs', 'xfs'])('%s: it is provisioned in the next boot as well', async (kind) => {
     const directory = await mkdtemp(join(tmpdir(), 'hd-power-'));
     const image = join(directory, 'image');
     const later = join(directory, 'later');

@@ -1,4 +1,4 @@
-/** What whoever becomes the user of one service reaches of the others; as root. Without it there is one user for all. */
+/** What an attacker who has become the user of one service reaches of the others; as root. Without root there is one user for all. */
 import { execFile } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { existsSync } from 'node:fs';

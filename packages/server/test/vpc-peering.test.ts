@@ -64,27 +64,27 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     const { cloud, own, plugged } = at();
     const [a, b, c] = [await own.vpc('10.82.0.0/16'), await own.vpc('10.83.0.0/24'), await own.vpc('10.84.0.0/28')];
     const service = await cloud.create({ name: 'shared', service_type: 'POSTGRES', vpc_id: a.id });
-    const door = vpcEndpointOf(service);
+    const endpoint = vpcEndpointOf(service);
     const [inB, inC] = [await plugged(b, '10.83.0.200'), await plugged(c, '10.84.0.10')];
-    expect((await visit(cloud, service, door, inB)).how).toMatch(/^refused/);
+    expect((await visit(cloud, service, endpoint, inB)).how).toMatch(/^refused/);
     const peering = await own.peer(a, cloud.projectId, b.id);
     expect(peering).toMatchObject({ status: 'active', provisioned_id: expect.any(String), peer_vpc_id: b.id });
     // The other side is written a moment later.
     await expect
       .poll(() => own.peerings(b), { timeout: LONG })
       .toMatchObject([{ status: 'active', peer_vpc_id: a.id, provisioned_id: peering.provisioned_id }]);
-    const peered = await visit(cloud, service, door, { within: inB.within, patienceMs: LONG });
+    const peered = await visit(cloud, service, endpoint, { within: inB.within, patienceMs: LONG });
     expect(peered.how).toBe('in as 10.83.0.200/32');
     // B reaches C as well, and A does not through it.
     await own.peer(b, cloud.projectId, c.id);
-    expect((await visit(cloud, service, door, inC)).how).toMatch(/^refused/);
+    expect((await visit(cloud, service, endpoint, inC)).how).toMatch(/^refused/);
     await auditEnds(cloud);
-    const kept = await visit(cloud, service, door, { within: (await plugged(a, '10.82.200.1')).within, patienceMs: LONG });
+    const kept = await visit(cloud, service, endpoint, { within: (await plugged(a, '10.82.200.1')).within, patienceMs: LONG });
     expect(kept.how).toBe('in as 10.82.200.1/32');
     await own.answered(204, 'DELETE', `/vpcs/${a.id}/peerings/${peering.id}`);
     await peered.ends();
     expect(kept.goesOn()).toBe(true);
-    expect((await visit(cloud, service, door, inB)).how).toMatch(/^refused/);
+    expect((await visit(cloud, service, endpoint, inB)).how).toMatch(/^refused/);
     expect((await own.peerings(b)).map(({ peer_vpc_id }) => peer_vpc_id)).toEqual([c.id]);
     await auditEnds(cloud);
     await destroyService(cloud, service);
@@ -96,16 +96,16 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     const another = await anotherProject(cloud);
     const [mine, theirs] = [await own.vpc('10.85.0.0/16'), await another.project.vpc('10.85.0.0/16')];
     const service = await cloud.create({ name: 'mine', service_type: 'POSTGRES', vpc_id: mine.id });
-    const door = vpcEndpointOf(service);
-    expect((await visit(cloud, service, door, await plugged(theirs, '10.85.200.1'))).how).toMatch(/^refused/);
+    const endpoint = vpcEndpointOf(service);
+    expect((await visit(cloud, service, endpoint, await plugged(theirs, '10.85.200.1'))).how).toMatch(/^refused/);
     const other = await another.project.vpc('10.86.0.0/16');
     const pending = await own.peer(mine, another.id, other.id);
     expect(pending.status).toBe('pending');
     const inOther = await plugged(other, '10.86.200.1');
-    expect((await visit(cloud, service, door, inOther)).how).toMatch(/^refused/);
+    expect((await visit(cloud, service, endpoint, inOther)).how).toMatch(/^refused/);
     expect(await another.project.peer(other, cloud.projectId, mine.id)).toMatchObject({ status: 'active' });
     expect(await own.peering(mine, pending.id)).toMatchObject({ status: 'active' });
-    expect((await visit(cloud, service, door, { within: inOther.within, patienceMs: LONG })).how).toBe('in as 10.86.200.1/32');
+    expect((await visit(cloud, service, endpoint, { within: inOther.within, patienceMs: LONG })).how).toBe('in as 10.86.200.1/32');
     await another.project.remove(other);
     expect(await own.peering(mine, pending.id)).toMatchObject({ status: 'disabled', error_message: expect.stringContaining(another.id) });
     await auditEnds(cloud);

@@ -25,7 +25,7 @@ import {
   stageRules,
   visit,
   vpcEndpointOf,
-  type Listener,
+  type Reachable,
   SOON,
 } from './vpc.ts';
 import { messageOf } from './vpc-calls.ts';
@@ -44,16 +44,16 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     expect(attached).toMatchObject({ status: 'READY', endpoint: service.endpoint, service_id: service.service_id });
     expect(attached.vpc_endpoint).toEqual({ host: '10.80.0.2', port: service.endpoint.port, vpc_id: vpc.id });
     expect(attached.vpcEndpoint).toEqual(attached.vpc_endpoint);
-    const door = vpcEndpointOf(attached);
+    const endpoint = vpcEndpointOf(attached);
 
-    const inside = await visit(cloud, service, door, { within: (await plugged(vpc, '10.80.200.1')).within, patienceMs: LONG });
+    const inside = await visit(cloud, service, endpoint, { within: (await plugged(vpc, '10.80.200.1')).within, patienceMs: LONG });
     expect(inside.how).toBe('in as 10.80.200.1/32');
     const outside = await plugged(null, null);
     for (const [where, at] of [
-      [outside.within, door],
-      [[], door],
+      [outside.within, endpoint],
+      [[], endpoint],
       [[], service.endpoint],
-      [(await plugged(vpc, '10.80.200.2')).within, { ...door, host: '127.0.0.1' }],
+      [(await plugged(vpc, '10.80.200.2')).within, { ...endpoint, host: '127.0.0.1' }],
     ] as const)
       expect((await visit(cloud, service, at, { within: where })).how).toMatch(/^refused/);
     // It listens on its own address and on no other, the router's among it.
@@ -93,20 +93,20 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
         sync_replica_count: 1,
         enable_pooler: true,
       });
-      const door = vpcEndpointOf(await attach(cloud, service, vpc));
+      const endpoint = vpcEndpointOf(await attach(cloud, service, vpc));
       const client = await plugged(vpc, '10.87.0.200');
-      const pooler = { host: door.host, port: service.connection_pooler?.endpoint.port ?? 0 };
-      for (const at of [door, pooler]) {
+      const pooler = { host: endpoint.host, port: service.connection_pooler?.endpoint.port ?? 0 };
+      for (const at of [endpoint, pooler]) {
         expect((await visit(cloud, service, at, { within: client.within, patienceMs: LONG })).how).toMatch(/^in as/);
         expect((await visit(cloud, service, { ...at, host: '127.0.0.1' }, {})).how).toMatch(/^refused/);
       }
-      const open = await visit(cloud, service, door, { within: client.within, patienceMs: LONG });
+      const open = await visit(cloud, service, endpoint, { within: client.within, patienceMs: LONG });
       expect((await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'failover' })).status).toBe(202);
       await settled(cloud, service);
       await open.ends();
       const drill = (await cloud.operations(service.service_id)).find(({ kind }) => kind === 'drill');
       expect(drill?.steps.map(({ detail }) => detail).join()).toContain('; 0 of');
-      for (const at of [door, pooler])
+      for (const at of [endpoint, pooler])
         expect((await visit(cloud, service, at, { within: client.within, patienceMs: LONG })).how).toMatch(/^in as/);
       // All of it starts again in there.
       for (const [action, status] of [
@@ -120,7 +120,7 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
       await auditEnds(cloud);
       await detach(cloud, service);
       expect((await visit(cloud, service, service.endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
-      expect((await visit(cloud, service, door, { within: client.within })).how).toMatch(/^refused/);
+      expect((await visit(cloud, service, endpoint, { within: client.within })).how).toMatch(/^refused/);
       await auditEnds(cloud);
       await destroyService(cloud, service);
       await own.remove(vpc);
@@ -142,13 +142,13 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
       const attached = await attach(cloud, service, vpc);
       await before.ends();
       const [shown] = attached.read_replica_sets;
-      const door = vpcEndpointOf(await cloud.get(set.id));
-      expect(door).toEqual({ host: vpcEndpointOf(attached).host, port: set.endpoint.port, vpc_id: vpc.id });
-      expect(shown).toMatchObject({ status: 'active', endpoint: set.endpoint, vpc_endpoint: door });
-      const doors = [door, { host: door.host, port: shown?.connection_pooler?.endpoint.port ?? 0 }];
+      const endpoint = vpcEndpointOf(await cloud.get(set.id));
+      expect(endpoint).toEqual({ host: vpcEndpointOf(attached).host, port: set.endpoint.port, vpc_id: vpc.id });
+      expect(shown).toMatchObject({ status: 'active', endpoint: set.endpoint, vpc_endpoint: endpoint });
+      const endpoints = [endpoint, { host: endpoint.host, port: shown?.connection_pooler?.endpoint.port ?? 0 }];
       const inside = await plugged(vpc, '10.92.0.200');
       const [outside, peered] = [await plugged(null, null), await plugged(peer, '10.93.0.200')];
-      for (const one of doors) {
+      for (const one of endpoints) {
         expect((await visit(cloud, service, one, { within: inside.within, patienceMs: LONG })).how).toMatch(/^in as/);
         for (const within of [outside.within, peered.within, []])
           expect((await visit(cloud, service, one, { within })).how).toMatch(/^refused/);
@@ -164,8 +164,8 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
       await insertBehind(service, cloud);
       await untilShown(set, 3, cloud);
       const peering = await own.peer(vpc, cloud.projectId, peer.id);
-      const guest = await visit(cloud, service, door, { within: peered.within, patienceMs: LONG });
-      const stays = await visit(cloud, service, door, { within: inside.within, patienceMs: LONG });
+      const guest = await visit(cloud, service, endpoint, { within: peered.within, patienceMs: LONG });
+      const stays = await visit(cloud, service, endpoint, { within: inside.within, patienceMs: LONG });
       expect([guest.how, stays.how]).toEqual([expect.stringMatching(/^in as/), expect.stringMatching(/^in as/)]);
       await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
       await guest.ends();
@@ -173,11 +173,11 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
 
       // One that is made inside is inside from the first moment on.
       const second = await asked(service, 1, cloud);
-      expect(vpcEndpointOf(await cloud.get(second.id))).toEqual({ host: door.host, port: second.endpoint.port, vpc_id: vpc.id });
+      expect(vpcEndpointOf(await cloud.get(second.id))).toEqual({ host: endpoint.host, port: second.endpoint.port, vpc_id: vpc.id });
       await untilSet(second, 'active', cloud);
       await untilShown(second, 3, cloud);
       expect(
-        (await visit(cloud, service, { ...door, port: second.endpoint.port }, { within: inside.within, patienceMs: LONG })).how,
+        (await visit(cloud, service, { ...endpoint, port: second.endpoint.port }, { within: inside.within, patienceMs: LONG })).how,
       ).toMatch(/^in as/);
       expect((await visit(cloud, service, second.endpoint, {})).how).toMatch(/^refused/);
       await own.answered(202, 'DELETE', pathOf(second));
@@ -189,7 +189,7 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
       expect(detached.read_replica_sets).toMatchObject([{ id: set.id, status: 'active' }]);
       expect(detached.read_replica_sets[0]).not.toHaveProperty('vpc_endpoint');
       expect((await visit(cloud, service, set.endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
-      expect((await visit(cloud, service, door, { within: inside.within })).how).toMatch(/^refused/);
+      expect((await visit(cloud, service, endpoint, { within: inside.within })).how).toMatch(/^refused/);
       await insertBehind(service, cloud);
       await untilShown(set, 4, cloud);
       await auditEnds(cloud);
@@ -208,9 +208,9 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     expect((await cloud.operations(set.id))[0]).toMatchObject({ kind: 'attachToVPC', status: 'succeeded' });
     await power(cloud, service, 'start');
     await untilSet(set, 'active', cloud);
-    const door = vpcEndpointOf(await cloud.get(set.id));
+    const endpoint = vpcEndpointOf(await cloud.get(set.id));
     const { within } = await plugged(vpc, '10.94.0.200');
-    const comesBack = () => expect.poll(async () => (await visit(cloud, service, door, { within, patienceMs: LONG })).how, SOON);
+    const comesBack = () => expect.poll(async () => (await visit(cloud, service, endpoint, { within, patienceMs: LONG })).how, SOON);
     await comesBack().toMatch(/^in as/);
     const gateway = await findDaemon(layoutOf(cloud).gateway(set.id));
     for (const pid of [await nodeOf(set, 1, cloud), gateway?.pid ?? 0]) {
@@ -232,16 +232,16 @@ describe('address', () => {
     const { cloud, own } = at();
     const vpc = await own.vpc('10.240.0.0/24');
     const service = await cloud.create({ name: 'ruled', service_type: 'POSTGRES', enable_pooler: pgbouncer !== null });
-    const doors = [service.endpoint, ...(service.connection_pooler === undefined ? [] : [service.connection_pooler.endpoint])];
-    const before = await Promise.all(doors.map((door) => visit(cloud, service, door, { patienceMs: LONG })));
+    const endpoints = [service.endpoint, ...(service.connection_pooler === undefined ? [] : [service.connection_pooler.endpoint])];
+    const before = await Promise.all(endpoints.map((endpoint) => visit(cloud, service, endpoint, { patienceMs: LONG })));
     for (const { how } of before) expect(how).toMatch(/^in as/);
     const attached = await attach(cloud, service, vpc);
     expect(attached.vpc_endpoint).toEqual({ ...service.endpoint, vpc_id: vpc.id });
     for (const session of before) await session.ends();
-    for (const door of doors) expect((await visit(cloud, service, door, {})).how).toMatch(/^refused/);
+    for (const endpoint of endpoints) expect((await visit(cloud, service, endpoint, {})).how).toMatch(/^refused/);
     await auditEnds(cloud);
     await detach(cloud, service);
-    for (const door of doors) expect((await visit(cloud, service, door, { patienceMs: LONG })).how).toMatch(/^in as/);
+    for (const endpoint of endpoints) expect((await visit(cloud, service, endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
     await destroyService(cloud, service);
     await own.remove(vpc);
   });
@@ -283,7 +283,7 @@ describe('address', () => {
     const { address } = inside;
     const [vpc, peer] = [await own.vpc('10.242.0.0/24'), await own.vpc(around(address))];
     const service = await cloud.create({ name: 'inner', service_type: 'POSTGRES', enable_pooler: pgbouncer !== null });
-    const doors = [service.endpoint, ...(service.connection_pooler === undefined ? [] : [service.connection_pooler.endpoint])];
+    const endpoints = [service.endpoint, ...(service.connection_pooler === undefined ? [] : [service.connection_pooler.endpoint])];
     const [stays, goes] = [
       await visit(cloud, service, service.endpoint, { from: address, patienceMs: LONG }),
       await visit(cloud, service, service.endpoint, { patienceMs: LONG }),
@@ -291,9 +291,9 @@ describe('address', () => {
     await attach(cloud, service, peer);
     await goes.ends();
     expect(stays.goesOn()).toBe(true);
-    for (const door of doors) {
-      expect((await visit(cloud, service, door, { from: address, patienceMs: LONG })).how).toMatch(/^in as/);
-      expect((await visit(cloud, service, door, {})).how).toMatch(/^refused/);
+    for (const endpoint of endpoints) {
+      expect((await visit(cloud, service, endpoint, { from: address, patienceMs: LONG })).how).toMatch(/^in as/);
+      expect((await visit(cloud, service, endpoint, {})).how).toMatch(/^refused/);
     }
     await detach(cloud, service);
     expect(stays.goesOn()).toBe(true);
@@ -301,12 +301,14 @@ describe('address', () => {
     await stays.ends();
     const peering = await own.peer(vpc, cloud.projectId, peer.id);
     expect(peering.status).toBe('active');
-    for (const door of doors)
-      await expect.poll(async () => (await visit(cloud, service, door, { from: address, patienceMs: LONG })).how, SOON).toMatch(/^in as/);
-    const peered = await Promise.all(doors.map((door) => visit(cloud, service, door, { from: address, patienceMs: LONG })));
+    for (const endpoint of endpoints)
+      await expect
+        .poll(async () => (await visit(cloud, service, endpoint, { from: address, patienceMs: LONG })).how, SOON)
+        .toMatch(/^in as/);
+    const peered = await Promise.all(endpoints.map((endpoint) => visit(cloud, service, endpoint, { from: address, patienceMs: LONG })));
     await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
     for (const session of peered) await session.ends();
-    for (const door of doors) expect((await visit(cloud, service, door, { from: address })).how).toMatch(/^refused/);
+    for (const endpoint of endpoints) expect((await visit(cloud, service, endpoint, { from: address })).how).toMatch(/^refused/);
     await destroyService(cloud, service);
     for (const one of [vpc, peer]) await own.remove(one);
   });
@@ -318,32 +320,33 @@ describe('address', () => {
     const set = await createSet(service, 2, cloud);
     await own.answered(200, 'POST', pathOf(set, '/enablePooler'));
     const pooler = (await cloud.get(set.id)).connection_pooler?.endpoint ?? set.endpoint;
-    const doors = [set.endpoint, pooler];
-    const before = await Promise.all(doors.map((door) => visit(cloud, service, door, { patienceMs: LONG })));
+    const endpoints = [set.endpoint, pooler];
+    const before = await Promise.all(endpoints.map((endpoint) => visit(cloud, service, endpoint, { patienceMs: LONG })));
     for (const { how } of before) expect(how).toMatch(/^in as/);
     const nodes = [await nodeOf(set, 1, cloud), await nodeOf(set, 2, cloud)];
     const attached = await attach(cloud, service, vpc);
     for (const session of before) await session.ends();
     expect(attached.read_replica_sets[0]?.vpc_endpoint).toEqual({ ...set.endpoint, vpc_id: vpc.id });
-    for (const door of doors) expect((await visit(cloud, service, door, {})).how).toMatch(/^refused/);
+    for (const endpoint of endpoints) expect((await visit(cloud, service, endpoint, {})).how).toMatch(/^refused/);
     await auditEnds(cloud);
     if (inside !== null) {
       const near = await own.vpc(around(inside.address));
       const peering = await own.peer(vpc, cloud.projectId, near.id);
-      const come = async (door: Listener) => visit(cloud, service, door, { from: inside.address, patienceMs: LONG });
-      for (const door of doors) await expect.poll(async () => (await come(door)).how, SOON).toMatch(/^in as/);
-      const open = await Promise.all(doors.map(come));
+      const come = async (endpoint: Reachable) => visit(cloud, service, endpoint, { from: inside.address, patienceMs: LONG });
+      for (const endpoint of endpoints) await expect.poll(async () => (await come(endpoint)).how, SOON).toMatch(/^in as/);
+      const open = await Promise.all(endpoints.map(come));
       await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
       for (const session of open) await session.ends();
-      for (const door of doors)
-        await expect.poll(async () => (await visit(cloud, service, door, { from: inside.address })).how, SOON).toMatch(/^refused/);
+      for (const endpoint of endpoints)
+        await expect.poll(async () => (await visit(cloud, service, endpoint, { from: inside.address })).how, SOON).toMatch(/^refused/);
       await own.remove(near);
     }
     const second = await createSet(service, 1, cloud);
     expect((await visit(cloud, service, second.endpoint, {})).how).toMatch(/^refused/);
     await detach(cloud, service);
-    for (const door of [...doors, second.endpoint]) expect((await visit(cloud, service, door, { patienceMs: LONG })).how).toMatch(/^in as/);
-    // Whoever may come in is a matter of the gateway: no node was restarted for it.
+    for (const endpoint of [...endpoints, second.endpoint])
+      expect((await visit(cloud, service, endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
+    // The gateway checks the allowed networks: no node was restarted for them.
     expect([await nodeOf(set, 1, cloud), await nodeOf(set, 2, cloud)]).toEqual(nodes);
     await destroyService(cloud, service);
     await own.remove(vpc);

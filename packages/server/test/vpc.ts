@@ -84,13 +84,13 @@ afterEach(async () => {
   for (const child of clients.splice(0)) child.stdin?.end();
 });
 
-export type Listener = { host: string; port: number };
+export type Reachable = { host: string; port: number };
 
 /** A client that is somewhere. @param within the command that puts it there; @returns how it went, and when it ended */
 export async function visit(
   cloud: Installation,
   service: ServiceAccess,
-  { host, port }: Listener,
+  { host, port }: Reachable,
   {
     within = [],
     from,
@@ -127,7 +127,7 @@ export async function visit(
   };
 }
 
-export const vpcEndpointOf = ({ vpc_endpoint: endpoint }: Service): Listener => {
+export const vpcEndpointOf = ({ vpc_endpoint: endpoint }: Service): Reachable => {
   if (endpoint === undefined) throw new Error('it is in no VPC');
   return endpoint;
 };

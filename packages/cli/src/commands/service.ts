@@ -105,7 +105,7 @@ function addCreate(service: Command): void {
     .option('--sync <number>', 'how many of them have every write before it is acknowledged')
     .option('--environment <environment>', 'DEV or PROD; default: DEV')
     .option('--pooler', 'with a connection pooler')
-    .option('--vpc <vpc>', 'the VPC it is born in, by its id or name')
+    .option('--vpc <vpc>', 'the VPC that it is created in, by its id or name')
     .option('--region <region>', 'where; howdah region list shows the regions')
     .action(async (options: CreateOptions) => {
       const connection = await connect(options);

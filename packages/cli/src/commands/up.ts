@@ -42,7 +42,7 @@ async function up(options: Record<string, string>): Promise<void> {
   say(`${paint.green('✓')} serving ${paint.dim(`after ${duration(performance.now() - begun)}`)}`);
   if (server.isInTheClear(config))
     say(
-      `${paint.yellow('warning')} HOWDAH_TLS is off: keys and passwords travel in the clear to whoever reaches ${config.host}:${config.port}`,
+      `${paint.yellow('warning')} HOWDAH_TLS is off: keys and passwords are sent unencrypted, and can be read on the way to ${config.host}:${config.port}`,
     );
   greet(plane.apiUrl, config.home, await plane.consoleLink(), { credentials: server.credentialsPath(config.home), log: logPath });
 

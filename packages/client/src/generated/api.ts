@@ -1003,7 +1003,7 @@ export interface paths {
         };
         /**
          * Follow what happens, as server-sent events
-         * @description Begins with the next event, or after the one that the header Last-Event-ID names; 0 is before the first. Events are kept for 7 days: whoever comes back later is told so by an event of the type gap. A comment every 15 seconds says that the stream lives. It ends when the key is revoked.
+         * @description Begins with the next event, or after the one that the header Last-Event-ID names; 0 is before the first. Events are kept for 7 days: a client that comes back later gets an event of the type gap. A comment every 15 seconds says that the stream lives. It ends when the key is revoked.
          */
         get: operations["streamEvents"];
         put?: never;
@@ -1368,7 +1368,7 @@ export interface components {
             environment_tag?: "DEV" | "PROD";
             /** @description with a connection pooler */
             enable_pooler?: boolean;
-            /** @description the VPC that the service is born in; without one, its endpoint is open to all */
+            /** @description the VPC that the service is created in; without one, its endpoint is open to all */
             vpc_id?: string;
         };
         ForkService: {

@@ -144,7 +144,7 @@ function List({ keys, why }: { keys: readonly Key[]; why: string | null }) {
                     pending={revoke.pending}
                     onConfirm={() => revoke.run(publicKey)}
                   >
-                    Whoever uses <code>{publicKey}</code> is refused from that moment on.
+                    From that moment on, every call with <code>{publicKey}</code> is refused.
                     {publicKey === mine && ' It is the key of this very session, which ends with it.'}
                   </Confirm>
                 ),

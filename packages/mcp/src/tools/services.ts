@@ -103,7 +103,7 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
         },
         signal,
       });
-      return born(cloud, body({ data }), response, wait_seconds, signal, 'created');
+      return created(cloud, body({ data }), response, wait_seconds, signal, 'created');
     },
   );
 
@@ -146,7 +146,7 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
         },
         signal,
       });
-      return born(cloud, body({ data }), response, wait_seconds, signal, `forked from ${parent.name}`);
+      return created(cloud, body({ data }), response, wait_seconds, signal, `forked from ${parent.name}`);
     },
   );
 
@@ -301,7 +301,7 @@ async function became(
 }
 
 /** A new service with its password, which is outcome here and nowhere else. */
-async function born(
+async function created(
   cloud: Cloud,
   accepted: Service,
   response: Response,

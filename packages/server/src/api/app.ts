@@ -74,9 +74,9 @@ export type ApiContext = {
   notReady: () => Promise<string | null>;
 };
 
-/** How the API is reached, and what whoever reaches it may do at most. */
+/** The address of the API, and the limits of its callers. */
 export type HttpSettings = {
-  /** What it shows whoever connects by TLS; null: it speaks plain HTTP. */
+  /** The certificate for TLS; null: plain HTTP. */
   certificate: ServerCertificate | null;
   /** Addresses and networks whose word about the client's address is taken. */
   trustedProxies: readonly string[];
@@ -211,7 +211,7 @@ const STOP_GRACE_MS = 5000;
  */
 function endConnections(app: App): void {
   app.addHook('preClose', async () => {
-    // One that never listened ends by itself only when it is asked to, which Fastify leaves to whoever made it.
+    // Fastify does not close a server that never listened: its creator must.
     if (!app.server.listening) return void app.server.close();
     const idle = setInterval(() => app.server.closeIdleConnections(), 50);
     const all = setTimeout(() => app.server.closeAllConnections(), STOP_GRACE_MS);

@@ -109,7 +109,7 @@ function declaredAnswer({ request }: FastifyReply): { status: number; empty: boo
 const underWay = (operationId: string | null): string =>
   `accepted: GET /projects/{project_id}/operations/${operationId ?? ''} says how far it is`;
 
-/** Nothing else may mean yes or no: whoever misspells it must not change anything. */
+/** No other value is accepted: a misspelled parameter must not change anything. */
 function asksForDryRun(query: unknown): boolean {
   const found: unknown = typeof query === 'object' && query !== null && 'dry_run' in query ? query.dry_run : 'false';
   if (found !== 'true' && found !== 'false')

@@ -1,6 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify';
 
-/** At most one line in this time: whoever can have things dropped must not fill the log as well. */
+/** At most one line in this time: a caller that causes drops must not fill the control log. */
 const EVERY_MS = 60_000;
 
 /** Counts what was dropped, and logs the count once a minute. */

@@ -53,7 +53,7 @@ export function createEventHub(store: Pick<Store, 'db' | 'listen'>) {
   };
 
   store.listen('howdah_event', (projectId) => {
-    // A read that is under way may have begun before what whoever is woken now will look for.
+    // A read that is under way may have begun before the event that this reader is woken for.
     reads.clear();
     wake((stream) => projectId === null || stream.projectId === projectId);
   });
@@ -146,7 +146,7 @@ export function createEventHub(store: Pick<Store, 'db' | 'listen'>) {
 }
 export type EventHub = ReturnType<typeof createEventHub>;
 
-/** Said to whoever comes back later than events are kept. */
+/** Sent to a client that comes back after its events were pruned. */
 function gap(pruned: string): string {
   return `event: gap\ndata: ${JSON.stringify({ type: 'gap', data: { pruned } })}\n\n`;
 }

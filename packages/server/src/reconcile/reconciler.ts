@@ -1,5 +1,5 @@
 /**
- * Makes wishes true. It takes "look at service S" and nothing more: when woken, when something watched changed, and by a timer.
+ * Reconciles services with their desired state, one at a time: when woken, when something watched changed, and by a timer.
  * A look takes the lease, lets the engine converge step by step, and records what was seen; every part of it may be cut short and
  * done again. Forward only: delete is the undo.
  */
@@ -312,7 +312,7 @@ export function createReconciler(options: ReconcilerOptions) {
       return { settled: verdict.outcome === 'settled', next: work(id, token, row, underWay), leaves: true };
     };
 
-    // Another wish was recorded meanwhile and has ended this one: what was seen counts, then it goes on with the new one.
+    // Another desired state was recorded meanwhile: the observation counts, then the reconciler goes on with the new one.
     if (operation?.id !== current.operation?.id) return goOn(seen, operation);
     switch (verdict.outcome) {
       case 'settled': {

@@ -24,7 +24,7 @@ export type Caller = {
   audit: AuditNote | null;
 };
 
-/** A call that is made once: under what its answer is kept, and how it is made unreadable to whoever reads the metadata database. */
+/** A call that is made once: the key of its answer, and the encryption that hides the answer from readers of the metadata database. */
 export type Once = CallName & { seal: (outcome: Outcome) => Buffer };
 
 /** What became of a change: all that its answer needs. */

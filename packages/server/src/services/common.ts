@@ -11,7 +11,7 @@ import type { Region } from './regions.ts';
 /** A change that was waited for. */
 export type Done = Outcome & { message: string };
 
-/** A port that is not promised to anybody and not held by another program. Whoever asks promises it in the same transaction. */
+/** A port that is neither reserved nor held by another program. The caller reserves it in the same transaction. */
 export async function reservePort(tx: Tx, region: Region, besides: readonly number[] = []): Promise<number> {
   let port = await nextPort(tx, region.code, region.portRange, null, besides);
   const first = port;
@@ -64,7 +64,7 @@ export function sizeOrRefuse(cpuMillis: SizeInput, memoryGbs: SizeInput, rules: 
 const DONE_DEADLINE_MS = 10_000;
 const DONE_POLL_MS = 10;
 
-/** The answer is 200 and not 202: whoever reads it finds it done, or is told that it takes longer. */
+/** The answer is 200 and not 202: the change is done when it arrives, or the message says that it takes longer. */
 export async function untilDone(store: Store, caller: Caller, { operationId }: Outcome, message: string): Promise<Done> {
   const done = await howItWent(store.db, operationId, message);
   await amendAnswer(store, caller, done);

@@ -4,7 +4,7 @@ import type { Tx } from '../store/database.ts';
 import { hasLimits, lockLimits, usageOf } from '../store/projects.ts';
 
 /**
- * Refuses what a project would have too much of. Whoever asks adds it in the same transaction; others who do wait.
+ * Refuses what exceeds the limits of a project. The caller adds it in the same transaction; concurrent callers wait.
  *
  * @param more what comes in addition
  * @throws ApiError LIMIT_EXCEEDED with what is allowed and what it would be

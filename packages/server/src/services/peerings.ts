@@ -1,5 +1,5 @@
 /**
- * Peerings of VPCs. Who answers for the other side is a provider: whoever knows the account that a request names. There is one, for the
+ * Peerings of VPCs. A provider answers for the other side: it knows the account that a request names. There is one, for the
  * projects of this installation; what connects VPCs elsewhere (an account of a cloud) is another implementation of the same.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -24,7 +24,7 @@ import {
 import { amendAnswer, makeChange, type Caller, type Outcome } from './change.ts';
 import { MADE_POLL_MS, MADE_WITHIN_MS, vpcNotFound } from './vpcs.ts';
 
-/** Whoever answers for VPCs of some accounts. Every call is part of the transaction that records the request. */
+/** Answers for the VPCs of some accounts. Every call is part of the transaction that records the request. */
 export type PeeringProvider = {
   /** Whether an account is one that it answers for. */
   knows(db: Db, accountId: string): Promise<boolean>;
@@ -61,7 +61,7 @@ export function createPeerings(store: Store, providers: readonly PeeringProvider
     return made;
   };
 
-  /** What can hold at once is answered when it does: whoever reads "active" can connect. */
+  /** A peering that can be established at once is answered after that: clients can connect when it is "active". */
   const untilMade = async (row: PeeringRow): Promise<PeeringRow> => {
     let now = row;
     for (const endMs = Date.now() + MADE_WITHIN_MS; now.status === 'approved' && Date.now() < endMs; await sleep(MADE_POLL_MS))

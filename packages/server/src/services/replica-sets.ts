@@ -1,5 +1,5 @@
 /**
- * What can be asked of a read replica set. A set is a service of its own kind that follows the primary of another: its wishes are recorded in
+ * What can be asked of a read replica set. A set is a service of its own kind that follows the primary of another: its desired state is recorded in
  * the same way, and its parent's status has a say in what is allowed.
  */
 import {

@@ -1,5 +1,5 @@
 /**
- * What can be asked of a service: check the rule, record the wish in one transaction, poke. The reconciler makes it true.
+ * The changes of a service: check the rule, record the desired state in one transaction, notify. The reconciler does the rest.
  * The two exceptions touch the engine themselves: a new password must be live before the answer, and reads of logs and metrics.
  */
 import {

@@ -1,4 +1,4 @@
-/** What can be asked of VPCs: check the rule, record the wish in one transaction, poke. reconcile/vpcs.ts makes it true. */
+/** The changes of VPCs: check the rule, record the desired state in one transaction, notify. reconcile/vpcs.ts does the rest. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError, MAX_VPCS, type CreateVpcBody } from '@howdah/contract';
 import { overlap, serviceCapacity, trustedCidr, vpcCidrProblem } from '../cidr.ts';
@@ -54,7 +54,7 @@ export function createVpcServices(store: Store, region: Region) {
     return made;
   };
 
-  /** Whoever reads that it was created can put machines on it. One that takes longer is made all the same. */
+  /** A VPC that is answered as created can be used. One that takes longer is created all the same. */
   const untilMade = async (id: string): Promise<void> => {
     for (const endMs = Date.now() + MADE_WITHIN_MS; Date.now() < endMs && !(await vpcIsMade(store.db, id)); await sleep(MADE_POLL_MS));
   };
@@ -65,7 +65,7 @@ export function createVpcServices(store: Store, region: Region) {
       for (const service of await servicesIn(tx, id)) if (service.deleted) await expel(tx, service.id);
       const vpc = (await lockVpcs(tx, [id])).get(id);
       if (vpc === undefined) throw vpcNotFound(id);
-      // Nobody comes in any more: whoever did before is seen now.
+      // No new service can be attached any more: those attached before are found now.
       const services = await servicesIn(tx, id);
       const peerings = await listPeerings(tx, id);
       if (services.length > 0 || peerings.length > 0) {

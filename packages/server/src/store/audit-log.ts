@@ -1,6 +1,6 @@
 /**
  * The metadata database of who asked for what. An accepted change is written by the statement that begins its operation; what begins none, and what
- * was refused, by the API when it answers. A request has one entry, whoever writes it first.
+ * was refused, by the API when it answers. A request has one entry: the first that is written.
  */
 import { ERROR_STATUS, type AuditEntry, type AuditOutcome } from '@howdah/contract';
 import { sql, type Insertable, type Selectable } from 'kysely';

@@ -81,7 +81,7 @@ export async function nextVerification(db: Db): Promise<OperationRow | null> {
   return row ?? null;
 }
 
-/** The running service whose last verification, or birth, is the longest ago and longer than this; null: none is due. */
+/** The running service whose last verification, or creation, is the longest ago and longer than this; null: none is due. */
 export async function dueForVerification(db: Db, everyMs: number): Promise<string | null> {
   const { rows } = await sql<{ id: string }>`
     select s.id

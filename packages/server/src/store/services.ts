@@ -602,7 +602,7 @@ async function nextFree(
 }
 
 /**
- * Makes another member the primary, by the metadata database, if `from` is; whoever is there is promoted afterwards.
+ * Records another member as the primary, if `from` is recorded now; it is promoted afterwards.
  *
  * @returns the primary from now on; null: the service is gone
  */
@@ -641,7 +641,7 @@ export async function deleteService(tx: Tx, { id, parent_id: parentId }: Service
 /**
  * Ends the time for a restore of a deleted service that the transaction holds locked: from here on it is nobody's, and its data is removed.
  *
- * @param reason for whoever follows the project's events
+ * @param reason for the project's events
  */
 export async function purgeDeleted(tx: Tx, service: ServiceRow, reason: 'requested' | 'disk full'): Promise<void> {
   const facts = JSON.stringify({ service_id: service.id, name: service.name, reason });

@@ -95,7 +95,7 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
               Everything that is committed at this moment.
             </Choice>
             <Choice value="LAST_SNAPSHOT" title="From the last snapshot">
-              {backups.snapshots[0] === undefined ? 'Taken when the service was born.' : <Ago iso={backups.snapshots[0].taken} />}
+              {backups.snapshots[0] === undefined ? 'Taken when the service was created.' : <Ago iso={backups.snapshots[0].taken} />}
             </Choice>
             <Choice
               value="PITR"
@@ -232,7 +232,7 @@ function Snapshots({ backups }: { backups: BackupsDocument }) {
     <Card title="Snapshots" hint={`and ${bytes(backups.archive_mb * 1e6)} of log between them`}>
       {backups.snapshots.length === 0 ? (
         <Empty icon={Hourglass} title="The first is on its way">
-          One is taken when a service is born, and then on schedule while something is written.
+          The first is taken when the service is created, the next ones on schedule while something is written.
         </Empty>
       ) : (
         <ul className={classes.plain}>

@@ -21,7 +21,7 @@ export function eventRoutes(api: App, { events }: ApiContext): void {
         operationId: 'streamEvents',
         summary: 'Follow what happens, as server-sent events',
         description:
-          'Begins with the next event, or after the one that the header Last-Event-ID names; 0 is before the first. Events are kept for 7 days: whoever comes back later is told so by an event of the type gap. A comment every 15 seconds says that the stream lives. It ends when the key is revoked.',
+          'Begins with the next event, or after the one that the header Last-Event-ID names; 0 is before the first. Events are kept for 7 days: a client that comes back later gets an event of the type gap. A comment every 15 seconds says that the stream lives. It ends when the key is revoked.',
         tags: ['events'],
         params: Type.Object({ project_id: Type.String() }),
         querystring: EventsQuery,

@@ -264,7 +264,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
   api.post(
     '/projects/:project_id/services/:service_id/detachFromVPC',
     {
-      // Whoever has nothing to say may send nothing.
+      // A body without fields may be left out.
       preValidation: async (request) => void (request.body = request.body === undefined ? {} : request.body),
       schema: {
         operationId: 'detachFromVPC',

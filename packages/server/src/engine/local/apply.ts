@@ -68,7 +68,7 @@ export type Found = {
   files: ConfigFiles | null;
   /** Those of a server that runs as another user, for one that is about to get it. */
   filesAs: ((owner: Owner | null) => ConfigFiles) | null;
-  /** Those from its birth on; others than now only of a fork that is not provisioned. */
+  /** The files once it is provisioned; they differ from the current ones only for a fork that is not provisioned yet. */
   filesOnceProvisioned: ConfigFiles | null;
   /** Of the service's pooler, if this is the server that it stands before. */
   pooler: PoolerPlan | null;
@@ -229,7 +229,7 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
   /** Begun before its server starts, which would wait for it with each file of its own. */
   const beginFlush = ({ root }: InstancePaths): void => {
     const flushed = flush();
-    // Told to whoever waits for it.
+    // The error reaches the caller that waits for it.
     flushed.catch(() => undefined);
     flushing.set(root, flushed);
   };
@@ -332,7 +332,7 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
       if (!(await wasShutDown(paths.data))) flushing.set(paths.root, Promise.resolve());
       else if (!flushing.has(paths.root)) beginFlush(paths);
     }
-    // For whoever asks why it has to be started. One that follows may be as its primary was when it was cloned.
+    // The reason why it has to be started. A standby may have the files that its primary had when it was cloned.
     const follows = isFile(join(paths.data, 'standby.signal'));
     const died = provisioned && !follows && !(await wasShutDown(paths.data).catch(() => true));
     const why = died ? 'it had ended without being shut down; ' : '';

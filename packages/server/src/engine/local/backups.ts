@@ -3,7 +3,7 @@
  *
  * A snapshot is a clone of the data directory that starts by itself: of one moment where the file system can, else taken under
  * pg_backup_start/stop, with the WAL that makes it consistent.
- * The first one costs nothing: at birth a service is its template with another system identifier, which is all that is noted.
+ * The first one costs nothing: a new service is its template with another system identifier, which is all that is recorded.
  */
 import { lstat, readdir, realpath } from 'node:fs/promises';
 import { join, relative } from 'node:path';
@@ -53,7 +53,7 @@ export type Snapshot = {
   /** How far the WAL had been written; the same as now: nothing has been written since. */
   walPosition: string;
   storageBytes: number;
-  /** Of a birth: the template, and the identifier that the service was given. */
+  /** Of the initial snapshot: the template, and the system identifier of the service. */
   template: string | null;
   systemIdentifier: string | null;
 };
@@ -85,7 +85,7 @@ const OF_THE_SERVER_AND_WAL: Exclusions = { ...OF_THE_SERVER, contentsOf: [...OF
 // ── taking ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * Notes the birth of a service as its first snapshot. The disk has it before the service is READY, with all of the clone.
+ * Records the initial snapshot of a service. It is flushed before the service is READY, with all of the clone.
  *
  * @param unfinished the instance being made
  */
@@ -596,7 +596,7 @@ async function lookAtWal(paths: InstancePaths): Promise<(snapshot: Snapshot) => 
     return { gap: null, files };
   };
   const pathOf = (wal: string): string => join(archived.has(wal) ? paths.archive : join(paths.data, 'pg_wal'), wal);
-  /** When the last commit was made before a gap: whoever asks for a later moment may ask for what is lost. Null: there is none from that file on. */
+  /** The time of the last commit before a gap: a later moment may need what is lost. Null: there is no commit from that file on. */
   const lastCommitBefore = async (gap: string, first: string): Promise<number | null> => {
     const files: string[] = [];
     for (let wal = first; wal < gap; wal = followingWalFile(wal, history)) files.push(wal);
@@ -811,7 +811,7 @@ async function readSnapshot(paths: InstancePaths, id: string): Promise<KeptSnaps
   const textOrNull = (name: string): string | null => (typeof member(name) === 'string' ? String(member(name)) : null);
   return {
     id,
-    // Older releases wrote `birth`.
+    // Older releases wrote another word for the initial one.
     kind: member('kind') === 'scheduled' ? 'scheduled' : 'initial',
     takenMs: Number(member('takenMs')),
     firstWal: textOrNull('firstWal') ?? '',

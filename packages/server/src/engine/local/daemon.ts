@@ -2,8 +2,8 @@
  * Programs beside PostgreSQL that belong to an installation and outlive the control plane: PgBouncer, HAProxy.
  *
  * Each has a directory of its own and stands in it: that, and the name of its program, is how it is found again and told from any
- * other. It is given a pipe to hold as its standard input, which the kernel closes when it dies, whoever started it and however it
- * ended: whoever reads from the other end is told at once.
+ * other. Its standard input is a pipe, which the kernel closes when the process dies, whichever control plane
+ * started it and however it ends: the reader at the other end notices at once.
  */
 import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
@@ -69,7 +69,7 @@ export async function findDaemon(paths: DaemonPaths): Promise<Process | null> {
   return pid === 0 || (await directoryOf(pid)) !== paths.root ? null : findProcess(pid);
 }
 
-/** Every daemon on the machine, whoever's: its directory and its first process. */
+/** Every daemon on the machine, of any installation: its directory and its first process. */
 export async function runningDaemons(): Promise<{ root: string; process: Process }[]> {
   const found = await Promise.all(
     (await allPids()).map(async (pid) => {

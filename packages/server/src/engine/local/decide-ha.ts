@@ -1,7 +1,7 @@
 /**
  * What to do next for a service with several members, as a pure function of what is wanted and what was observed. members.ts does it.
  *
- * One rule stands above all: whoever is the primary by the metadata database takes writes, and before it does, no other server of the service
+ * The first rule: only the primary that the metadata database records accepts writes, and before it does, no other server of the service
  * that could take any is left running.
  */
 import { DRILL_STEP, type HighAvailability, type ServiceSpec } from '../engine.ts';

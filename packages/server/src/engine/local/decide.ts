@@ -5,7 +5,7 @@ import type { Phase, StopMode } from './server.ts';
 
 export type Observation = {
   /**
-   * foreign: something stands where the service's directory belongs that lacks our marker with its id. torn: it was made, and not provisioned,
+   * foreign: the directory of the service exists without our marker with its id. incomplete: it was created, and not provisioned,
    * before the machine went down.
    */
   directory: 'absent' | 'foreign' | 'incomplete' | 'ours';

@@ -18,7 +18,7 @@ export type Rehearsal = {
   primary: () => { paths: InstancePaths; port: number };
   endpoint: Endpoint;
   /** What is rehearsed; it may end before the service has another primary. */
-  strike: () => Promise<void>;
+  injectFault: () => Promise<void>;
 };
 
 /**
@@ -33,7 +33,7 @@ const SWEEP = [
   `select pg_terminate_backend(pid) from pg_stat_activity where usename = '${PROBE_ROLE}'`,
   'drop schema if exists _howdah cascade',
 ];
-/** How long is written before the strike, and after the first write that succeeded again. */
+/** How long the drill writes before the injectFault, and after the first write that succeeded again. */
 const BEFORE_MS = 500;
 const AFTER_MS = 300;
 const DEADLINE_MS = 60_000;
@@ -41,7 +41,7 @@ const DEADLINE_MS = 60_000;
 type Ack = { id: number; atMs: number };
 
 /** @returns for how long no write was acknowledged, and how many that were are lost, in words */
-export async function rehearse({ primary, endpoint, strike }: Rehearsal): Promise<string> {
+export async function rehearse({ primary, endpoint, injectFault }: Rehearsal): Promise<string> {
   const password = randomBytes(24).toString('base64url');
   const verifier = await scramVerifier(password);
   await asControl(primary(), (client) => prepare(client, verifier));
@@ -50,7 +50,7 @@ export async function rehearse({ primary, endpoint, strike }: Rehearsal): Promis
   try {
     await sleep(BEFORE_MS);
     const struckMs = performance.now();
-    await strike();
+    await injectFault();
     await firstAfter(writer, struckMs);
     await sleep(AFTER_MS);
   } finally {

@@ -118,7 +118,7 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
   const holding = async <T>(id: string, read: () => Promise<T>): Promise<T> => {
     held.add(id);
     try {
-      // What goes wrong with it is told to whoever prunes.
+      // An error reaches the caller that prunes.
       await pruning.get(id)?.catch(() => undefined);
       return await read();
     } finally {

@@ -100,7 +100,7 @@ const writesNote = (disk: string | null): string =>
 
 /**
  * Holds a running server to its size. Its first process joins before the others are counted, so that none is missed: what it starts
- * from then on is in the group by birth.
+ * from then on is in the group from its start.
  *
  * Done when the server is ready, not before it starts: joining a group waits for all cores to pass a quiet point, 10 ms each time,
  * and half a core would double the time of the start. What it took of memory until then stays uncounted.

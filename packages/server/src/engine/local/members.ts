@@ -92,7 +92,7 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
   const writtenUnder = new Map<string, { setting: string; end: bigint }>();
   const standbys = createStandbys(machine, executor, monitor);
 
-  /** One after the other: whoever starts, ends or promotes a primary knows that nobody else does. */
+  /** One after the other: while one caller starts, ends or promotes a primary, no other does. */
   const inTurn = async <T>(id: string, work: () => Promise<T>): Promise<T> => {
     const mine = (turns.get(id) ?? Promise.resolve()).then(work);
     turns.set(
@@ -488,7 +488,7 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
       case 'startWithGateway': {
         const start: ServerStep = { kind: 'server', n: step.n, step: { kind: 'start' } };
         const both = [applyServer(spec, ha, start, at(step.n), conf.get(step.n) ?? '', seen), open()];
-        // Neither goes on behind the back of whoever is told that the other failed.
+        // Neither goes on after the caller was notified that the other failed.
         await Promise.allSettled(both);
         return (await Promise.all(both)).join('; the gateway ');
       }
@@ -682,7 +682,7 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     return rehearse({
       primary: () => ({ paths: layout.member(id, layout.primaryOf(id)), port: portOf(ha, layout.primaryOf(id)) }),
       endpoint: { host: endpointFor(listenerFor(spec), layout.gateway(id)), port: spec.endpoint.port },
-      strike: async () => {
+      injectFault: async () => {
         if (kind === 'switchover') {
           const successor = ha.members.find(({ n }) => n !== ha.primary);
           if (successor !== undefined) await toPrimary(spec, ha, () => switchOver(spec, ha, successor.n, 'drill')).catch(forGood);

@@ -1,5 +1,5 @@
 /**
- * One connection to every running server: it runs our statements, its closing tells of a death within milliseconds whoever
+ * One connection to every running server: it runs our statements, its end reports a death within milliseconds, whichever control plane
  * started the server, and a heartbeat on it tells of a hang (performance.md, section 9.7).
  */
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -53,7 +53,7 @@ function vpcOf(prefix: string, name: string): string | null {
   return /^[0-9]+$/.test(id) ? id : null;
 }
 
-/** The namespaces there are, whoever's. */
+/** All namespaces of the machine, of any installation. */
 async function namespaces(): Promise<string[]> {
   try {
     return await readdir(NAMESPACES);

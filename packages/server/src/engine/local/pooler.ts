@@ -115,7 +115,7 @@ const CONF_FILE = 'pgbouncer.ini';
 const HBA_FILE = 'pgbouncer.hba';
 const USERS_FILE = 'pgbouncer.users';
 
-// Its console is for whoever gets into the directory of its socket, which is closed to others as the server's is. Our roles do not come
+// The permissions of its socket's directory protect the console, as they protect the server's socket. Our roles do not come
 // in over TCP, whatever they bring: the server would take them for ours.
 const ourFiles = (allowedNetworks: readonly string[]): Record<string, string> => ({
   [HBA_FILE]: `# Written by Howdah; changes are overwritten.
@@ -168,7 +168,7 @@ async function createPoolerRole(paths: InstancePaths, port: number): Promise<big
               exists (select from pg_namespace where nspname = '${SCHEMA}') as schema`,
     );
     const [found] = rows;
-    // Whoever makes a role may grant it: with such a one, a user could read the verifiers of all others.
+    // The creator of a role may grant it: a user who has created this one could read the verifiers of all others.
     if (found?.governed === true) {
       throw new Error(
         `the service has a role ${POOLER_ROLE} that one of its users made; the pooler needs the name: drop role ${POOLER_ROLE}`,
@@ -285,7 +285,7 @@ export function createPoolers(machine: Machine, changed: (id: string) => void) {
   const hold = async (paths: InstancePaths): Promise<void> => {
     const port = Number(/^listen_port = (\d+)$/m.exec((await readOrNull(join(paths.config, CONF_FILE))) ?? '')?.[1]);
     if ((await findDaemon(paths.pooler)) === null || Number.isNaN(port)) return;
-    // From here on a reload is what comes next, whoever sees to it.
+    // From here on the next step is a reload, in this control plane or in the next.
     watch.forget(paths.pooler);
     const consoles: Client[] = [];
     try {

@@ -11,7 +11,7 @@ import { createPrecloned, type Precloned } from './precloned.ts';
 let machine: Machine;
 let precloned: Precloned;
 const template = { name: '17-a', data: '' };
-/** Seldom enough: whoever asks puts off what is made when nobody does. */
+/** Rarely enough: each question postpones the clone that is made while nobody asks. */
 const SEEN = { timeout: 30_000, interval: 1500 };
 vi.setConfig({ testTimeout: 2 * SEEN.timeout });
 

@@ -310,7 +310,7 @@ type RoleSeen = {
 async function createReaderRole(monitor: Monitor, place: Place): Promise<void> {
   try {
     const seen = await lookAtRole(monitor, place.key);
-    // Whoever makes a role may become it, and give it away.
+    // The creator of a role may become it, and grant it.
     if (seen?.owner != null)
       throw new EngineUnavailable(
         `it has a role ${READER_ROLE} that its user ${seen.owner} made or was granted, and statements need the name: drop role ${READER_ROLE}`,

@@ -162,7 +162,7 @@ async function serverAt(pid: number, paths: InstancePaths): Promise<Server | nul
   return { postmaster, size, port: portOfServer(paths) };
 }
 
-/** The data directory of every server on the machine that Howdah started, whoever's; once for each server. */
+/** The data directory of every server on the machine that Howdah started, of any installation; once for each server. */
 export async function runningServers(): Promise<string[]> {
   const candidates = await Promise.all((await allPids()).map(async (pid) => ({ pid, args: await argumentsOf(pid) })));
   const servers = candidates.filter(

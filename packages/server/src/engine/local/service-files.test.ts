@@ -70,7 +70,7 @@ async function stateOfOutside(): Promise<unknown> {
   return { uid, gid, mode, nlink, inside };
 }
 
-/** What a service's user, or whoever misuses it, may put under a name. */
+/** What the user of a service, or an attacker who has become it, may put under a name. */
 const HOSTILE: Record<string, (path: string) => Promise<unknown>> = {
   'a link to a file of root': (path) => symlink(secret, path),
   'a link to a missing file': (path) => symlink(join(outside, 'made'), path),

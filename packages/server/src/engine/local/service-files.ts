@@ -34,7 +34,7 @@ const { O_RDONLY, O_RDWR, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW, O_
 const O_PATH = 0o10000000;
 const IS_ROOT = process.getuid?.() === 0;
 const HAS_PROC = process.platform === 'linux' && existsSync('/proc/self/fd');
-/** Whether whoever misleads us gains something by it. */
+/** Whether an attacker who misleads us gains something. */
 const isPrivileged = (): boolean => process.geteuid?.() === 0;
 const LINKS_MAX = 8;
 /** For text that is small when PostgreSQL or a daemon of ours wrote it. */

@@ -39,7 +39,7 @@ export function createTemplates(machine: Machine) {
   const made = new Map<string, Promise<Template>>();
 
   const pathsOf = (installation: Installation, extensions: readonly AddonExtension[]): InstancePaths => {
-    // By full version: snapshots of services' births are made from the very template they were cloned from.
+    // By full version: an initial snapshot is restored from the very template that its service was cloned from.
     const name = [installation.version, installation.source, ...extensions.toSorted(), `e${TEMPLATE_EDITION}`].join('-');
     return instancePaths(join(machine.layout.templates, name));
   };
@@ -51,7 +51,7 @@ export function createTemplates(machine: Machine) {
     const plain = extensions.length === 0 ? null : () => ensure(installation, []);
     const making = openOrMake(machine, paths, installation, extensions, plain);
     made.set(paths.root, making);
-    // A failure is told to whoever waits; the next who asks tries again.
+    // A failure reaches the callers that wait; the next caller tries again.
     making.catch(() => made.delete(paths.root));
     return making;
   };

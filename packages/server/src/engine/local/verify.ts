@@ -29,7 +29,7 @@ import { formatLsn, lastCheckpoint, parseLsn } from './wal.ts';
 const WAL_FILE_BYTES = 16 * 1024 ** 2;
 /** What a restored server needs beside its data: its logs, and the WAL of its own. */
 const SLACK_BYTES = 100e6;
-/** A birth is restored from a template, which takes at most this much. */
+/** An initial snapshot is restored from a template, which takes at most this much. */
 const TEMPLATE_BYTES = 80e6;
 const KILL_DEADLINE_MS = 60_000;
 /** All that was replayed is written when the copy shuts down. */
@@ -83,7 +83,7 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
     const [key, paths, copy] = [memberKey(spec.id, primary), machine.layout.member(spec.id, primary), copyOf(spec.id)];
     await sweep();
     const [snapshot] = await listSnapshots(paths);
-    if (snapshot === undefined) throw new Error('it has no snapshot yet: its first one is taken within a minute of its birth');
+    if (snapshot === undefined) throw new Error('it has no snapshot yet: its first one is taken within a minute of its creation');
     // Whatever waits for the copy's server hears that it is gone; the rest is thrown away below.
     const cutShort = (): void => void kill(copy).catch(() => undefined);
     signal.addEventListener('abort', cutShort);
