@@ -3,6 +3,7 @@
 import { spawnSync } from 'node:child_process';
 
 const CHECKS = [
+  ['words', 'node', ['tools/check/words.js']],
   ['format', 'oxfmt', ['--check', '.']],
   ['lint', 'oxlint', ['--type-aware', '--deny-warnings', '.']],
   ['types', 'tsc', ['-p', '.']],
