@@ -34,7 +34,7 @@ async function candidatesAt(
   return argument === undefined ? [] : findValues(argument.name(), args);
 }
 
-/** The command that words have led to, the arguments that it has, and the option whose value comes next. */
+/** The command that the words name, the arguments that it has, and the option whose value comes next. */
 function placeOf(program: Command, words: readonly string[]): { command: Command; args: readonly string[]; option: Option | null } {
   let command = program;
   let option: Option | null = null;

@@ -30,7 +30,7 @@ test('what is missing is named, with the places that were looked at', async () =
 
 test('credentials that are no JSON are said, with the file', async () => {
   const HOWDAH_HOME = await homeWith(null);
-  await writeFile(join(HOWDAH_HOME, 'credentials.json'), '{ cut short');
+  await writeFile(join(HOWDAH_HOME, 'credentials.json'), '{ interrupted');
   await expect(findSettings({}, { HOWDAH_HOME })).rejects.toThrow(
     expect.objectContaining({ name: 'SettingsError', message: expect.stringContaining(join(HOWDAH_HOME, 'credentials.json')) }),
   );

@@ -97,7 +97,7 @@ export async function readAudit(project: string, { outcome }: AuditFilter, curso
   return { entries: data ?? [], next: nextCursor(response) };
 }
 
-/** The cursor in a `Link` header that leads to the next page. */
+/** The cursor in a `Link` header of the next page. */
 function nextCursor(response: Response): string | undefined {
   const link = /<([^>]+)>;\s*rel="?next"?/.exec(response.headers.get('Link') ?? '')?.[1];
   return link === undefined ? undefined : (new URL(link, response.url).searchParams.get('cursor') ?? undefined);

@@ -468,7 +468,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await row.getByRole('button', { name: 'Revoke' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
     await row.getByText('revoked').waitFor();
-    // Its session has ended with it: the next look leads to the login.
+    // Its session has ended with it: the next request shows the login.
     await reader.page.goto('/services');
     await reader.page.waitForURL('**/login');
     await reader.context.close();

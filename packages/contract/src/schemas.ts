@@ -88,7 +88,7 @@ export const ReplicaStateSchema = Named(
   'ReplicaState',
   Type.Object({
     node: Type.Integer({ description: 'its number, by which logs and series are asked for' }),
-    serving: Type.Boolean({ description: 'whether the endpoint of its set leads to it' }),
+    serving: Type.Boolean({ description: 'whether the endpoint of its set routes to it' }),
     lag_bytes: Type.Union([Type.Integer(), Type.Null()], { description: 'what it has not replayed yet; null: it cannot be told' }),
     lag_seconds: Type.Union([Type.Number(), Type.Null()], { description: 'how old what it shows is; null: it cannot be told' }),
     detail: Type.String({ description: 'for people: what it does, or why it does not serve' }),

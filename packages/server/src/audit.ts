@@ -123,7 +123,7 @@ async function filterAmiss(home: string, { layout, networkPrefix }: Site, { dire
   return lack === null ? [] : [`packet filter ${name} does not hold services back: ${lack}; howdah down, then howdah up sets it again`];
 }
 
-/** What is wrong about who takes writes: of a service with members nobody but its primary does, of a read replica set nobody. */
+/** What is wrong about who accepts writes: of a service with members nobody but its primary does, of a read replica set nobody. */
 function writersAmiss(before: Expected, settled: readonly ServiceFacts[], { writers }: Inventory): string[] {
   const steady = settled.filter(({ id, primary }) => before.services.some((earlier) => earlier.id === id && earlier.primary === primary));
   return steady.flatMap(({ id, parentId, members, primary }) => {
@@ -131,7 +131,7 @@ function writersAmiss(before: Expected, settled: readonly ServiceFacts[], { writ
     return members
       .map(({ n }) => memberKey(id, n))
       .filter((key) => key !== allowed && writers.includes(key))
-      .map((key) => `server ${key} takes writes, where ${allowed === null ? 'no node may' : `only the primary, ${allowed}, may`}`);
+      .map((key) => `server ${key} accepts writes, where ${allowed === null ? 'no node may' : `only the primary, ${allowed}, may`}`);
   });
 }
 

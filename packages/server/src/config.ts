@@ -55,7 +55,7 @@ export type BackupPolicy = Readonly<{ windowMs: number; snapshotEveryMs: number;
  */
 export type FailoverPolicy = Readonly<{ restMs: number; lagLimitBytes: number }>;
 
-/** How far behind a node of a read replica set may be and be led to: both count. */
+/** How far behind a node of a read replica set may be and still get connections: both count. */
 export type ReadLagLimit = Readonly<{ bytes: number; seconds: number }>;
 
 /** A setting that stops the start. */

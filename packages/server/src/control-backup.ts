@@ -18,7 +18,7 @@ import { createTemplates } from './engine/local/templates.ts';
 import { credentialsPath, findControl } from './installation.ts';
 import { openStore } from './store/database.ts';
 
-/** The first line of the file. The lines after it are {@link Row}s, the last one {@link End}: a file that was cut short has none. */
+/** The first line of the file. The lines after it are {@link Row}s, the last one {@link End}: a file that was interrupted has none. */
 type Head = { howdah: 'control plane'; migrations: string[]; files: Record<FileName, string>; sequences: Record<string, string> };
 type Row = { table: string; row: object };
 type End = { rows: number };

@@ -37,7 +37,7 @@ export async function ensureFirstKey(store: Store, config: Config): Promise<void
     secret_key: newSecret(),
   };
   await keepFormerCredentials(config.home);
-  // The file first: a start cut short between the two writes it again with another key.
+  // The file first: a start interrupted between the two writes it again with another key.
   await writeDurably(credentialsPath(config.home), `${JSON.stringify(credentials, null, 2)}\n`, 0o600);
   await store.db.transaction().execute(async (tx) => {
     await insertProject(tx, { id: credentials.project_id, name: 'default', operator: true });

@@ -30,7 +30,7 @@ export async function openCertificateAuthority(directory: string): Promise<Certi
   }
   const authority = await makeAuthority();
   await mkdir(directory, { recursive: true, mode: 0o700 });
-  // The certificate is written last: a start that was cut short makes both again.
+  // The certificate is written last: a start that was interrupted makes both again.
   await writeDurably(keyPath, authority.keyPem, 0o600);
   await writeDurably(certificatePath, authority.certificatePem, 0o644);
   return authority;
@@ -118,7 +118,7 @@ export function isPair({ certificatePem, keyPem }: ServerCertificate): boolean {
   try {
     return new X509Certificate(certificatePem).checkPrivateKey(createPrivateKey(keyPem));
   } catch {
-    return false; // one of them was cut short
+    return false; // one of them was interrupted
   }
 }
 

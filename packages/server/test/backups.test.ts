@@ -296,7 +296,7 @@ describe('a backup that is damaged is found', () => {
   });
 });
 
-describe('a verification that is cut short', () => {
+describe('a verification that is interrupted', () => {
   /** A service whose verification does not end as long as this index is there: only a copy has no workers. */
   const endless = async (name: string): Promise<ServiceAccess> => {
     const service = await cloud.create({ name, service_type: 'POSTGRES' });

@@ -54,7 +54,7 @@ const failures = values.all ? await goThroughAll() : await wander();
 say(`${injected} of ${hits} hits came about`);
 if (resumed.length > 0)
   say(
-    `after ${resumed.length} kills of the control plane: serving ${spread(resumed.map(({ servingMs }) => servingMs))}; what was cut short had ended ${spread(resumed.map(({ endedMs }) => endedMs))} after the next start`,
+    `after ${resumed.length} kills of the control plane: serving ${spread(resumed.map(({ servingMs }) => servingMs))}; what was interrupted had ended ${spread(resumed.map(({ endedMs }) => endedMs))} after the next start`,
   );
 say(
   failures.length === 0

@@ -46,7 +46,7 @@ export type Scene<Stage> = {
 /** How one run of a scene ended. */
 export type Run = { trace: string[]; injected: boolean; outcome: unknown; problems: string[]; resumed: Resumed | null };
 
-/** After a kill of the control plane, from the next one's start: until it serves, and until what was cut short has ended; in ms. */
+/** After a kill of the control plane, from the next one's start: until it serves, and until what was interrupted has ended; in ms. */
 export type Resumed = { servingMs: number; endedMs: number };
 
 export type Testbed = Awaited<ReturnType<typeof installCrashing>>;
@@ -108,7 +108,7 @@ async function play<Stage>(testbed: Testbed, scene: Scene<Stage>, at: Hit | null
   const down = async () => !(await isUp(cloud));
   let answered = false;
   await until(async () => (answered = await ask()) || (await down()), `${scene.name} is never accepted`);
-  await until(async () => (await scene.done(stage).catch(() => false)) || (await down()), `${scene.name} neither ends nor is cut short`);
+  await until(async () => (await scene.done(stage).catch(() => false)) || (await down()), `${scene.name} neither ends nor is interrupted`);
   const trace = await testbed.trace();
   const injected = await testbed.disarm();
   if (injected && at?.fault === 'kill') await untilDown(cloud);

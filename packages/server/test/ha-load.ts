@@ -1,6 +1,6 @@
 /**
  * A load that writes numbers all the while and remembers which were acknowledged, and a sampler that asks each member many times a second
- * whether it takes writes: what is told by them does not depend on what the control plane says.
+ * whether it accepts writes: what is told by them does not depend on what the control plane says.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -107,7 +107,7 @@ const SAMPLE_MS = 20;
 /** Who has not answered by then does not count: it hangs. */
 const ANSWER_MS = 200;
 
-/** Asks every member each 20 ms whether it takes writes. */
+/** Asks every member each 20 ms whether it accepts writes. */
 export function startSampler(cloud: Installation, service: Pick<Service, 'service_id'>) {
   const layout = layoutOf(cloud);
   const clients = new Map<number, Client>();
@@ -149,7 +149,7 @@ export function startSampler(cloud: Installation, service: Pick<Service, 'servic
       const answers = await Promise.all([0, 1, 2].map(ask));
       samples += 1;
       const writers = answers.flatMap((writes, n) => (writes ? [n] : []));
-      if (writers.length > 1) violations.push(`members ${writers.join(' and ')} take writes at ${new Date().toISOString()}`);
+      if (writers.length > 1) violations.push(`members ${writers.join(' and ')} accept writes at ${new Date().toISOString()}`);
       await sleep(SAMPLE_MS);
     }
   })();
@@ -166,7 +166,7 @@ export function startSampler(cloud: Installation, service: Pick<Service, 'servic
   };
 }
 
-/** A session with a primary that takes writes, as soon as there is one. */
+/** A session with a primary that accepts writes, as soon as there is one. */
 export async function untilConnected(cloud: Pick<Installation, 'caPem'>, service: ServiceAccess): Promise<Client> {
   for (;;) {
     try {

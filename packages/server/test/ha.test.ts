@@ -1,4 +1,4 @@
-/** High availability: what dies, hangs or is moved while a load writes; what was acknowledged is there, and never do two take writes. */
+/** High availability: what dies, hangs or is moved while a load writes; what was acknowledged is there, and never do two accept writes. */
 import { randomInt } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { rename, stat, writeFile } from 'node:fs/promises';
@@ -219,7 +219,7 @@ describe('what else dies', () => {
     await untilRedundant(cloud, service, 1, 1);
   });
 
-  test('the gateway: it is started again, and leads to the primary, whichever it is', async () => {
+  test('the gateway: it is started again, and routes to the primary, whichever member that is', async () => {
     const service = await pair('gateway');
     await act(service, 'switchover');
     const seen = await underLoad(service, async (load) => {
@@ -611,8 +611,8 @@ describe('a drill', () => {
     await client.end();
   });
 
-  test('that is cut short has failed, and leaves nothing behind', async () => {
-    const service = await pair('cut short');
+  test('that is interrupted has failed, and leaves nothing behind', async () => {
+    const service = await pair('interrupted');
     await untilRedundant(cloud, service, 1, 1);
     accepted(await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'switchover' }));
     while (!(await rolesOf(service)).includes('_howdah_probe')) await sleep(5);
@@ -620,7 +620,7 @@ describe('a drill', () => {
     await cloud.up();
     await expect
       .poll(() => newest(service, 'drill'), { timeout: 60_000 })
-      .toMatchObject({ status: 'failed', error: expect.stringContaining('cut short') });
+      .toMatchObject({ status: 'failed', error: expect.stringContaining('interrupted') });
     await expect.poll(() => rolesOf(service), { timeout: 60_000 }).not.toContain('_howdah_probe');
     await untilRedundant(cloud, service, 1, 1);
   });
@@ -634,7 +634,7 @@ describe('a drill', () => {
 });
 
 describe('a pooler before members', () => {
-  anyTest.runIf(pgbouncer)('bridges a switchover, and leads to the new primary after a failover', async () => {
+  anyTest.runIf(pgbouncer)('bridges a switchover, and connects to the new primary after a failover', async () => {
     const service = await cloud.create({
       name: 'pooled pair',
       service_type: 'POSTGRES',
@@ -805,7 +805,7 @@ describe('backups after a failover', () => {
   });
 });
 
-test('the audit tells of one that would take writes and is not the primary', async () => {
+test('the audit tells of one that would accept writes and is not the primary', async () => {
   const service = await pair('two heads');
   await untilRedundant(cloud, service, 1, 1);
   // The metadata database go on, and nobody repairs it.
@@ -813,9 +813,9 @@ test('the audit tells of one that would take writes and is not the primary', asy
   const signalFile = join(layoutOf(cloud).member(service.service_id, 1).data, 'standby.signal');
   await rename(signalFile, `${signalFile}.away`);
   const [first, second] = [0, 1].map((n) => memberKey(service.service_id, n));
-  expect(await cloud.audit()).toContain(`server ${second} takes writes, where only the primary, ${first}, may`);
+  expect(await cloud.audit()).toContain(`server ${second} accepts writes, where only the primary, ${first}, may`);
   await rename(`${signalFile}.away`, signalFile);
-  expect((await cloud.audit()).filter((text) => text.includes('takes writes'))).toEqual([]);
+  expect((await cloud.audit()).filter((text) => text.includes('accepts writes'))).toEqual([]);
   await cloud.up();
 });
 
@@ -844,7 +844,7 @@ describe('planted defects are noticed', () => {
       NODE_OPTIONS: `--import ${fileURLToPath(new URL('planted.mjs', import.meta.url))}`,
     });
 
-  test('no fence: two take writes', async () => {
+  test('no fence: two accept writes', async () => {
     const broken = await planted('no-fence');
     const service = await broken.create({ name: 'planted', service_type: 'POSTGRES', replica_count: 1, sync_replica_count: 0 });
     const sampler = startSampler(broken, service);

@@ -61,7 +61,7 @@ describe.skipIf(!isRoot)('as root', () => {
       await utimes(`/dev/shm/${segment}`, hourAgo(), hourAgo());
     });
     const list = `howdah-${hex(8)}`;
-    await isFound(list, /a list of mounts, is of a start that was cut short/, async () => {
+    await isFound(list, /a list of mounts, is of a start that was interrupted/, async () => {
       await writeFile(`/dev/shm/${list}`, '');
       await utimes(`/dev/shm/${list}`, hourAgo(), hourAgo());
     });

@@ -21,12 +21,12 @@ const PLANTS = {
   ],
   // A node of a read replica set gets connections however far it is behind.
   'no-lag-limit': [['return bytes <= readLagLimit.bytes && seconds <= readLagLimit.seconds;', 'return true;']],
-  // A node is restarted while it is led to.
+  // A node is restarted while the gateway routes to it.
   'no-drain': [
     ['known.withheld.add(n);', ''],
     ['if (sessions === 0 || Date.now() > end) return sessions;', 'return sessions;'],
   ],
-  // A node that takes writes is led to.
+  // The gateway routes to a node that accepts writes.
   'writer-serves': [
     ['if (node.takesWrites) return no(', 'if (false) return no('],
     ['server !== null && (takesWrites || data === "primary")', 'server === null && takesWrites && data === "primary"'],

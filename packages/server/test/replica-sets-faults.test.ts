@@ -1,4 +1,4 @@
-/** Read replica sets: what becomes of one when something dies, lags or takes writes, and that the tests would notice. */
+/** Read replica sets: what becomes of one when something dies, lags or accepts writes, and that the tests would notice. */
 import { afterAll, beforeAll, describe as anyDescribe, expect, test as anyTest } from 'vitest';
 import { once as onceEmitted } from 'node:events';
 import { mkdir, rm, rmdir } from 'node:fs/promises';
@@ -209,8 +209,8 @@ const untilRedundantBeside = async (service: ServiceAccess, nodes: number): Prom
 
 // ── nobody writes ────────────────────────────────────────────────────────────────────────────────────────────────
 
-describe('a node that takes writes', () => {
-  test('is ended and recreated; after that the endpoint leads to no writer', async () => {
+describe('a node that accepts writes', () => {
+  test('is ended and recreated; after that the endpoint routes to no writer', async () => {
     const service = await withTable('promoted');
     const set = await createSet(service, 1);
     await untilShown(set, 1);
@@ -320,7 +320,7 @@ describe('planted defects are noticed', () => {
     await broken.destroy();
   });
 
-  test('nodes are restarted while they are led to: reads are refused', async () => {
+  test('nodes are restarted while the gateway routes to them: reads are refused', async () => {
     const broken = await planted('no-drain');
     const set = await createSet(await withTable('planted', {}, broken), 2, broken);
     await untilShown(set, 1, broken);
@@ -333,7 +333,7 @@ describe('planted defects are noticed', () => {
     await broken.destroy();
   });
 
-  test('a node that takes writes is left alone: the endpoint leads to it', async () => {
+  test('a node that accepts writes is not fenced: the endpoint routes to it', async () => {
     const broken = await planted('writer-serves');
     const set = await createSet(await withTable('planted', {}, broken), 1, broken);
     await untilShown(set, 1, broken);

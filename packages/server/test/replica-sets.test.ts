@@ -300,7 +300,7 @@ describe('changes', () => {
   });
 
   test('deleted, or its service stopped, while it is being made', async () => {
-    const service = await withTable('cut short');
+    const service = await withTable('interrupted');
     await once(write(service), 'create table bulk as select repeat(md5(g::text), 32) from generate_series(1, 30000) g');
     for (const delayMs of [0, 150, 400]) {
       const set = await asked(service, 3);
@@ -348,7 +348,7 @@ describe('a node that is behind', () => {
 // ── pooler ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 describe('a pooler before a set', () => {
-  testPooled('leads to the nodes, bridges a resize of them, and keeps its port', async () => {
+  testPooled('connects to the nodes, bridges a resize of them, and keeps its port', async () => {
     const service = await withTable('pooled');
     const set = await createSet(service, 2);
     await untilShown(set, 1);

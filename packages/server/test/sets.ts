@@ -141,7 +141,7 @@ export function startReaders(set: Following, count: number, on = cloud) {
     while (!stopping) {
       try {
         const [row] = await once<{ follows: boolean }>(read(set, on), 'select pg_is_in_recovery() as follows, count(*) from t');
-        if (row?.follows !== true) refused.push('the endpoint led to a server that takes writes');
+        if (row?.follows !== true) refused.push('the endpoint routed to a server that accepts writes');
         reads += 1;
       } catch (error) {
         refused.push(error instanceof Error ? error.message : String(error));
@@ -211,7 +211,7 @@ export async function promoteBehind(set: Following, on: Installation): Promise<v
   await control.query('select pg_promote(true)').catch(() => undefined);
   await control.end().catch(() => undefined);
 }
-/** Whether the endpoint leads to a server that takes writes. */
+/** Whether the endpoint routes to a server that accepts writes. */
 export const routesToWriter = async (set: Following, on: Installation): Promise<boolean> => {
   const rows = await once<{ recovering: boolean }>(read(set, on), 'select pg_is_in_recovery() as recovering').catch(() => []);
   return rows[0]?.recovering === false;

@@ -136,7 +136,7 @@ async function loopDelayMs(cloud: Installation): Promise<number | null> {
   return found === undefined ? null : Number(found) * 1000;
 }
 
-/** Attacks until a moment. @returns how often each was made, and how often it was cut short */
+/** Attacks until a moment. @returns how often each was made, and how often it was interrupted */
 async function attackUntil(endMs: number, target: Target, random: () => number): Promise<Map<string, { made: number; failed: number }>> {
   const made = new Map<string, { made: number; failed: number }>();
   const names = values.attack;
@@ -202,7 +202,7 @@ async function soak(): Promise<void> {
   const rows = await rowsOf(metadata);
 
   for (const [name, { made: count, failed }] of [...made].toSorted(([a], [b]) => a.localeCompare(b)))
-    report(`attack: ${name}`, `${count} times, ${failed} cut short`);
+    report(`attack: ${name}`, `${count} times, ${failed} interrupted`);
   for (const { name, p50, p99, count, failed } of attacked) {
     const before = calm.find((one) => one.name === name)?.p99 ?? 0;
     const figure = `p50 ${p50.toFixed(1)} ms, p99 ${before.toFixed(1)} → ${p99.toFixed(1)} ms (${(p99 / before).toFixed(2)} times), ${failed} of ${count + failed} failed`;

@@ -1,4 +1,4 @@
-/** `howdah store`: the data of an installation moves into a file system of its own and loses nothing, wherever the move is cut short. */
+/** `howdah store`: the data of an installation moves into a file system of its own and loses nothing, wherever the move is interrupted. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdir, mkdtemp, readFile, rm, stat, statfs, symlink, writeFile } from 'node:fs/promises';

@@ -157,7 +157,7 @@ test('killed in the middle of an attempt, it is made again', async () => {
   let well = false;
   const { url, received } = await receiver(() => (well ? 200 : 'never'));
   const { id } = await makeWebhook({ url, types: ['operation.finished'] });
-  await rename('cut short');
+  await rename('interrupted');
   await expect.poll(() => received.length, { timeout: 30_000 }).toBe(1);
   await cloud.stop('SIGKILL');
   well = true;

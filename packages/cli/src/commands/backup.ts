@@ -14,7 +14,7 @@ export function addBackup(program: Command): void {
   const backup = noun(program, 'backup', 'See and verify the backups of services.');
 
   verb(backup, 'list <service>', {
-    does: 'Show the snapshots of a service, whether they have verified themselves, and the window that can be reached.',
+    does: 'Show the snapshots of a service, whether they were verified, and the window that can be reached.',
     example: 'howdah backup list orders',
     takes: ['output'],
   }).action(async (name: string, { output }: Printing) => {

@@ -1152,7 +1152,7 @@ export interface paths {
         };
         /**
          * List the servers of a service
-         * @description Which takes writes, and how the others follow it, as seen at this moment.
+         * @description Which accepts writes, and how the others follow it, as seen at this moment.
          */
         get: operations["listMembers"];
         put?: never;
@@ -1246,7 +1246,7 @@ export interface components {
         ReplicaState: {
             /** @description its number, by which logs and series are asked for */
             node: number;
-            /** @description whether the endpoint of its set leads to it */
+            /** @description whether the endpoint of its set routes to it */
             serving: boolean;
             /** @description what it has not replayed yet; null: it cannot be told */
             lag_bytes: number | null;

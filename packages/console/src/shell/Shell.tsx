@@ -213,7 +213,7 @@ export function NotFound() {
             </ButtonLink>
           }
         >
-          The address may have changed, or what it led to was deleted.
+          The address may have changed, or the page was deleted.
         </Empty>
       </Card>
     </Centered>

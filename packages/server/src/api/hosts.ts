@@ -1,5 +1,5 @@
 /**
- * By which names the API is reached. A page of somebody else can have its own name lead to this address (DNS rebinding) and then read
+ * By which names the API is reached. A page of somebody else can resolve its own name to this address (DNS rebinding) and then read
  * what needs no key: it sends its name in the header Host. A call with a key is not such a page's, which knows none.
  */
 import { ApiError, inQuotes } from '@howdah/contract';

@@ -52,7 +52,7 @@ export function createMetrics(app: App, { store, region, events }: ApiContext) {
   const lagBytes = replica('lag_bytes', 'What a replica has not replayed; of members of a service, and nodes of a read replica set.');
   const lagSeconds = replica('lag_seconds', 'How old what a replica shows is.');
   const following = replica('following', '1 where it can be told how far a replica is behind, else 0.');
-  const serving = replica('serving', '1 where the endpoint of a read replica set leads to the node, else 0.');
+  const serving = replica('serving', '1 where the endpoint of a read replica set routes to the node, else 0.');
 
   const lookAtReplicas = async (): Promise<void> => {
     for (const gauge of [lagBytes, lagSeconds, following, serving]) gauge.reset();

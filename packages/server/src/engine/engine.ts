@@ -2,7 +2,7 @@
  * The interface of an engine: what runs services in a region. An engine knows nothing of HTTP, projects or keys.
  *
  * It is declarative: the reconciler hands it the desired state of a service ({@link ServiceSpec}), the engine looks at what is,
- * takes one step towards it and says what it did. Every call may be repeated, cut short at any point and made again
+ * takes one step towards it and says what it did. Every call may be repeated, interrupted at any point and made again
  * after a crash. Long work is cut into steps that each end by themselves.
  */
 import type {
@@ -77,10 +77,10 @@ export type VpcSpec = {
 /** A server of a service, by its number, with a port of the loopback address of its own. */
 export type Member = { n: number; port: number };
 
-/** Several servers, of which one takes writes and the others follow it, behind a gateway on the endpoint's port. */
+/** Several servers, of which one accepts writes and the others follow it, behind a gateway on the endpoint's port. */
 export type HighAvailability = {
   members: readonly Member[];
-  /** The member that takes writes, as the metadata database has it. */
+  /** The member that accepts writes, as the metadata database has it. */
   primary: number;
   /** How many of the others have every write before it is acknowledged. */
   sync: number;
@@ -101,7 +101,7 @@ export type PrimaryStore = {
   promote: (id: string, from: number, to: number) => Promise<number | null>;
   /** Who is the primary; null: the service is gone. */
   primary: (id: string) => Promise<number | null>;
-  /** Tells users what was done. @param why nobody took over; null: the service takes writes again */
+  /** Tells users what was done. @param why nobody took over; null: the service accepts writes again */
   end: (id: string, steps: readonly OperationStep[], why: string | null) => Promise<void>;
   /** Takes up a drill that was asked for. @returns whether there was one */
   takeDrill: (id: string) => Promise<boolean>;
@@ -290,7 +290,7 @@ export interface Engine {
   warnings(id: string): Promise<Warning[]>;
   /** How full the disk is that services stand on. */
   disk(): Promise<DiskUsage>;
-  /** What a server of a service takes of the disk, in bytes; of several the one that takes writes. */
+  /** What a server of a service takes of the disk, in bytes; of several the one that accepts writes. */
   usedStorage(id: string): Promise<number>;
   /**
    * Looks at what the servers of a service take of the disk, and holds them to their quota.
@@ -301,17 +301,17 @@ export interface Engine {
   /** Gives the reserve of the disk up when it is full, and makes it again when there is space. @returns what was done since the last call, or the start */
   keepReserve(): Promise<{ did: 'released' | 'made' | null; heldBytes: number }>;
   /**
-   * @param node the member whose logs are read; null: the one that takes writes
+   * @param node the member whose logs are read; null: the one that accepts writes
    * @param signal ends the work with its client
    */
   logs(id: string, node: number | null, query: LogQuery, signal: AbortSignal): Promise<LogPage>;
-  /** Of each server of a service that runs; the first is the one that takes writes, or a set's first node. */
+  /** Of each server of a service that runs; the first is the one that accepts writes, or a set's first node. */
   usage(id: string): Promise<Usage[]>;
   /** What each that follows does: members of a service, nodes of a read replica set. */
   replicas(id: string): Promise<ReplicaState[]>;
-  /** How far behind a node of a read replica set may be and be led to. */
+  /** How far behind a node of a read replica set may be and still get connections. */
   readonly readLagLimit: ReadLagLimit;
-  /** The servers of a service, by number, and how they follow the one that takes writes. */
+  /** The servers of a service, by number, and how they follow the one that accepts writes. */
   members(id: string): Promise<MemberState[]>;
   /** Does ahead what a first create of a type would wait for, and takes away what a crash left half deleted. */
   prepare(): Promise<void>;

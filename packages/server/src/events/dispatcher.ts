@@ -71,7 +71,7 @@ export function createDispatcher({ store, log, sealer, allowed }: DispatcherOpti
     for (const { id, due } of webhooks) {
       if (!due || working.has(id) || closing) continue;
       const done = work(id)
-        .catch((error: unknown) => log.warn({ webhook: id, err: error }, 'deliveries were cut short; trying again'))
+        .catch((error: unknown) => log.warn({ webhook: id, err: error }, 'deliveries were interrupted; trying again'))
         .finally(() => working.delete(id));
       working.set(id, done);
     }

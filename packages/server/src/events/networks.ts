@@ -20,7 +20,7 @@ const PRIVATE_NETWORKS = [
   '240.0.0.0/4',
   '2001::/23', // Teredo, which holds IPv4 addresses, among others
   '2001:db8::/32',
-  '2002::/16', // 6to4: leads to any IPv4 address
+  '2002::/16', // 6to4: reaches any IPv4 address
   '3fff::/20',
 ] as const;
 
@@ -32,7 +32,7 @@ const privateNetworks = blockListOf(PRIVATE_NETWORKS);
 const internetIpv6 = blockListOf(['2000::/3']);
 /** IPv4 as a socket for IPv6 shows it; checked as IPv4. */
 const mappedIpv4 = blockListOf(['::ffff:0:0/96']);
-/** ISATAP: the last 32 bits are an IPv4 address that a tunnel leads to. */
+/** ISATAP: the last 32 bits are an IPv4 address at the end of a tunnel. */
 const ISATAP = /:(?:0?[02]00)?:?5efe:[0-9a-f]{1,4}:[0-9a-f]{1,4}$/;
 
 /** @param networks addresses, and networks in CIDR notation */

@@ -111,7 +111,7 @@ async function answerOf(request: ClientRequest, body: string): Promise<number> {
 function problemOf(status: number): string | null {
   if (status >= 200 && status < 300) return null;
   if (status >= 300 && status < 400)
-    return `the receiver answered ${status}, a redirect, which is not followed: name the URL that it leads to`;
+    return `the receiver answered ${status}, a redirect, which is not followed: name the URL that it redirects to`;
   return `the receiver answered ${status}`;
 }
 

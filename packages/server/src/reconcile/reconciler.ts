@@ -1,6 +1,6 @@
 /**
  * Reconciles services with their desired state, one at a time: when woken, when something watched changed, and by a timer.
- * A look takes the lease, lets the engine converge step by step, and records what was seen; every part of it may be cut short and
+ * A look takes the lease, lets the engine converge step by step, and records what was seen; every part of it may be interrupted and
  * done again. Forward only: delete is the undo.
  */
 import { randomUUID } from 'node:crypto';
@@ -456,7 +456,7 @@ const SETS_FIRST: Verdict = {
 /** What is wrong with an operation whose service has its desired state; null: nothing. */
 export function problemOf(kind: OperationRow['kind'], steps: readonly OperationStep[]): string | null {
   const rehearsed = steps.some(({ name, finished }) => name === DRILL_STEP && finished !== null);
-  return kind === 'drill' && !rehearsed ? 'it was cut short, and measured nothing: ask for another' : null;
+  return kind === 'drill' && !rehearsed ? 'it was interrupted, and measured nothing: ask for another' : null;
 }
 
 const FORKS_FIRST: Verdict = { ...SETS_FIRST, detail: 'it is being forked', waitMs: 500 };

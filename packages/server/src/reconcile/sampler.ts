@@ -41,7 +41,7 @@ export function createSampler(store: Store, engine: Engine, log: Log, warn: (id:
     }
   };
 
-  /** What a service uses is what the server uses that takes writes; of a read replica set, what all its nodes use. */
+  /** What a service uses is what the server uses that accepts writes; of a read replica set, what all its nodes use. */
   const show = async (samples: readonly Sample[]): Promise<void> =>
     store.db.transaction().execute(async (tx) => {
       const locked = samples[0] === undefined ? null : await lockService(tx, samples[0].serviceId);
@@ -97,7 +97,7 @@ export function createSampler(store: Store, engine: Engine, log: Log, warn: (id:
     backups ??= keepAllBackups().finally(() => {
       backups = undefined;
     });
-    running = sampleAll().catch((error: unknown) => log.warn({ err: error }, 'a round of samples was cut short'));
+    running = sampleAll().catch((error: unknown) => log.warn({ err: error }, 'a round of samples was interrupted'));
     await running;
     if (!closing) timer = setTimeout(() => void round(), SAMPLE_MS);
   };

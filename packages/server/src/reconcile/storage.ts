@@ -98,7 +98,7 @@ export function createStorageGuard(store: Store, engine: Engine, log: Log, warn:
   };
 
   const tick = async (): Promise<void> => {
-    running = look().catch((error: unknown) => log.warn({ err: error }, 'a look at the disk was cut short'));
+    running = look().catch((error: unknown) => log.warn({ err: error }, 'a look at the disk was interrupted'));
     await running;
     if (!closing) timer = setTimeout(() => void tick(), LOOK_EVERY_MS);
   };

@@ -1,6 +1,6 @@
 /**
  * Works on the operations that verify backups, one at a time over the whole installation, beside everything else; and asks for those
- * that are due. What a crash cut short is begun again.
+ * that are due. What a crash interrupted is begun again.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { OperationStep } from '@howdah/contract';
@@ -113,7 +113,7 @@ export function createVerifier({ store, engine, log, everyMs, ended }: VerifierO
   };
 
   const tick = async (): Promise<void> => {
-    working = round().catch((error: unknown) => log.warn({ err: error }, 'a verification was cut short; trying again'));
+    working = round().catch((error: unknown) => log.warn({ err: error }, 'a verification was interrupted; trying again'));
     await working;
     if (!closing) timer = setTimeout(() => void tick(), TIMER_MS);
   };

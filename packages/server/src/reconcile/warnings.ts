@@ -54,7 +54,7 @@ export function createWatch(store: Store, engine: Engine, log: Log) {
   };
 
   const tick = async (): Promise<void> => {
-    round = lookAtAll().catch((error: unknown) => log.warn({ err: error }, 'a round of looking for warnings was cut short'));
+    round = lookAtAll().catch((error: unknown) => log.warn({ err: error }, 'a round of looking for warnings was interrupted'));
     await round;
     if (!closing) timer = setTimeout(() => void tick(), LOOK_EVERY_MS);
   };

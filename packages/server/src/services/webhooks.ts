@@ -54,7 +54,7 @@ export function createWebhooks(store: Store, sealer: Sealer, allowed: BlockList)
     const begun = performance.now();
     const { url, secret } = await find(store.db, caller.projectId, id);
     // Kept under the Idempotency-Key for a client that repeats the call after a crash.
-    await makeChange(store, caller, async () => told(tested({ responseStatus: null, error: 'cut short' }, begun)));
+    await makeChange(store, caller, async () => told(tested({ responseStatus: null, error: 'interrupted' }, begun)));
     const event = { id: '0', type: 'webhook.test', timestamp: new Date().toISOString(), data: { webhook_id: id } };
     const message = { id: `test_${newId()}`, body: JSON.stringify(event) };
     const opened = sealer.open(secret);

@@ -622,7 +622,7 @@ export async function primaryOf(db: Db, id: string): Promise<number | null> {
   return row?.primary_member ?? null;
 }
 
-/** Takes up a drill that was asked for. One that is cut short is not begun again. @returns whether there was one to take up */
+/** Takes up a drill that was asked for. One that is interrupted is not begun again. @returns whether there was one to take up */
 export async function takeDrill(db: Db, id: string): Promise<boolean> {
   const result = await db
     .updateTable('services')

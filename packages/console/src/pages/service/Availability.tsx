@@ -1,4 +1,4 @@
-/** Which server takes writes, who follows it and how closely; and the rehearsal of losing it. */
+/** Which server accepts writes, who follows it and how closely; and the rehearsal of losing it. */
 import { Modal, SegmentedControl, Switch, TextInput } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { MAX_REPLICAS } from '@howdah/contract/types';
@@ -46,7 +46,7 @@ export function Availability() {
 }
 
 const LOOK: Record<Member['state'], { tone: Tone; label: string }> = {
-  running: { tone: 'good', label: 'takes writes' },
+  running: { tone: 'good', label: 'accepts writes' },
   streaming: { tone: 'good', label: 'streaming' },
   catching_up: { tone: 'busy', label: 'catching up' },
   disconnected: { tone: 'bad', label: 'disconnected' },

@@ -31,7 +31,7 @@ export function Backups() {
           <Fork service={service} backups={backups} />
           <div className={classes.two}>
             <Snapshots backups={backups} />
-            <Proof service={service} backups={backups} />
+            <VerificationCard service={service} backups={backups} />
           </div>
         </div>
       )}
@@ -254,12 +254,12 @@ function Snapshots({ backups }: { backups: BackupsDocument }) {
   );
 }
 
-function Proof({ service, backups }: { service: Service; backups: BackupsDocument }) {
+function VerificationCard({ service, backups }: { service: Service; backups: BackupsDocument }) {
   const me = useMe();
   const verify = useCall(serviceCalls(me.project.id, service.service_id).verifyBackup);
   const last = backups.last_verification;
   return (
-    <Card title="Proof" hint={last === undefined ? undefined : <Ago iso={last.at} />}>
+    <Card title="Verification" hint={last === undefined ? undefined : <Ago iso={last.at} />}>
       {last === undefined ? (
         <p className={classes.hint}>
           A backup is worth what its restore is. Once a day the newest is restored beside the service, rolled forward, checked page by page

@@ -11,7 +11,7 @@ export function memberRoutes(api: App, { store, services, undeleteMs }: ApiConte
       schema: {
         operationId: 'listMembers',
         summary: 'List the servers of a service',
-        description: 'Which takes writes, and how the others follow it, as seen at this moment.',
+        description: 'Which accepts writes, and how the others follow it, as seen at this moment.',
         tags: ['high availability'],
         params: Type.Object({ project_id: Type.String(), service_id: Type.String() }),
         response: { 200: Type.Array(Ref(MemberSchema)) },

@@ -457,7 +457,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
   );
 }
 
-/** The number of a member, or of a node of a read replica set; null: the one that takes writes, or the first. */
+/** The number of a member, or of a node of a read replica set; null: the one that accepts writes, or the first. */
 function nodeOf(node: string | undefined, { parent_id: parent }: ServiceDoc): number | null {
   if (node === undefined || node === '') return null;
   const [least, most, whose] =

@@ -1,4 +1,4 @@
-/** Takes the steps that {@link decide} decides on. Every one may be cut short at any point and taken again. */
+/** Takes the steps that {@link decide} decides on. Every one may be interrupted at any point and taken again. */
 import { join } from 'node:path';
 import pLimit from 'p-limit';
 import { ADMIN_ROLE, type Size } from '@howdah/contract';
@@ -185,7 +185,7 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
     }
   };
 
-  /** Opens the listener of a fork that was just provisioned. Where this is cut short, its files are seen to differ, or are read again at the next connect. */
+  /** Opens the listener of a fork that was just provisioned. Where this is interrupted, its files are seen to differ, or are read again at the next connect. */
   const letIn = async ({ key, paths, server, filesOnceProvisioned }: Found): Promise<void> => {
     if (server === null || filesOnceProvisioned === null) return;
     await writeConfig(ownerOf(machine, paths), paths, filesOnceProvisioned);
@@ -267,7 +267,7 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
 
   const parentOf = ({ parent }: Origin): InstancePaths => machine.layout.member(parent, machine.layout.primaryOf(parent));
 
-  /** Makes an instance under another name and renames it: one that was cut short is never taken for a service. */
+  /** Makes an instance under another name and renames it: one that was interrupted is never taken for a service. */
   const make = async (
     spec: ServiceSpec,
     paths: InstancePaths,

@@ -6,7 +6,7 @@ import { copyWalFiles, describeBackups, missingWal, parseHistory, reach, reachab
 import { instancePaths, type InstancePaths } from './layout.ts';
 import { commitAt, walFile } from './wal.testing.ts';
 
-/** A snapshot that leads to now, or to where a file is missing. */
+/** A snapshot from which all is reachable up to now, or up to a missing file. */
 const from = (takenMs: number, latestMs: number, gap: string | null = null): Interval => ({ takenMs, latestMs, gap });
 
 describe('what can be reached', () => {

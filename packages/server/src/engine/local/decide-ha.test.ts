@@ -81,7 +81,7 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
   ['the primary is dead and another can take over', {}, seen(DEAD, {}, { successor: SUCCESSOR }), { kind: 'failOver' }],
   ['the primary is dead and nobody can', {}, seen(DEAD, {}, { successor: { why: 'x' } }), server(0, 'start')],
   [
-    'another takes writes: it is ended before anything else',
+    'another accepts writes: it is ended before anything else',
     {},
     seen(DEAD, { data: 'primary' }, { successor: SUCCESSOR }),
     { kind: 'fence', n: 1 },
@@ -93,7 +93,7 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     { kind: 'seed', n: 1, why: expect.any(String) },
   ],
   ['the primary by the metadata database still follows', {}, seen({ data: 'standby' }), { kind: 'promote' }],
-  ['nobody is promoted while another takes writes', {}, seen({ data: 'standby' }, { data: 'primary' }), { kind: 'fence', n: 1 }],
+  ['nobody is promoted while another accepts writes', {}, seen({ data: 'standby' }, { data: 'primary' }), { kind: 'fence', n: 1 }],
   ['the primary listens on the public port', {}, seen({ server: { ...smaller, size: 'current', port: 20000 } }), { kind: 'moveToGateway' }],
   [
     'the gateway died',
@@ -122,7 +122,7 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     { kind: 'server', n: 0, step: { kind: 'writeFiles' } },
   ],
   [
-    'the gateway leads to the former primary',
+    'the gateway routes to the former primary',
     {},
     seen({}, {}, { gateway: { running: true, routesToPort: 20002, placed: true, allowedNetworksCurrent: true } }),
     { kind: 'lead' },
@@ -192,10 +192,10 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
   ['a switchover waits for a standby that catches up', { leave: 0 }, seen({}, { streaming: false }), server(1, 'wait')],
   ['a switchover that was done', { leave: 1 }, seen(), server(0, 'settled')],
   ['a drill was asked for', { drill: 'failover' }, seen(), { kind: 'drill' }],
-  ['a drill was cut short', {}, seen({}, {}, { rehearsed: true }), { kind: 'sweepDrill' }],
-  ['a drill was cut short while a standby is down: that one first', {}, seen({}, DEAD, { rehearsed: true }), server(1, 'start')],
+  ['a drill was interrupted', {}, seen({}, {}, { rehearsed: true }), { kind: 'sweepDrill' }],
+  ['a drill was interrupted while a standby is down: that one first', {}, seen({}, DEAD, { rehearsed: true }), server(1, 'start')],
   ['… or is catching up', {}, seen({}, { streaming: false }, { rehearsed: true }), server(1, 'wait')],
-  ['a drill was cut short, and another asked for', { drill: 'failover' }, seen({}, {}, { rehearsed: true }), { kind: 'drill' }],
+  ['a drill was interrupted, and another asked for', { drill: 'failover' }, seen({}, {}, { rehearsed: true }), { kind: 'drill' }],
   [
     'nobody could take over for certain yet: before another is made, which may take hours',
     { drill: 'failover' },

@@ -11,7 +11,7 @@ import type { Phase } from './server.ts';
 
 export type MemberSeen = {
   n: number;
-  /** What a server that starts on its data would be: one that follows, or one that takes writes. */
+  /** What a server that starts on its data would be: one that follows, or one that accepts writes. */
   data: 'absent' | 'standby' | 'primary';
   /** `size`: against the one that is wanted; `port`: the one it listens on; `placed`: whether in the desired network. */
   server: { phase: Phase; size: 'current' | 'smaller' | 'larger'; port: number | null; frozen: boolean; placed: boolean } | null;
@@ -35,7 +35,7 @@ export type MembersSeen = {
   slotsCurrent: boolean;
   /** Whether those whom the primary waits for are on their way to have all that it acknowledged before: then one of them can take over. */
   settling: boolean;
-  /** Whether a drill that was cut short has left something. */
+  /** Whether a drill that was interrupted has left something. */
   rehearsed: boolean;
   /** Looked for while the primary is dead or hangs: who can take over, or why nobody can. */
   successor: Successor | null;

@@ -74,9 +74,9 @@ test.each<[string, ServiceSpec, SetSeen, object]>([
   ['all is well', spec(), seen(), { kind: 'pooler', step: { kind: 'settled' } }],
   ['somebody else’s directory', spec(), seen({}, {}, { directory: 'foreign' }), { kind: 'pooler', step: { kind: 'refuse' } }],
   ['new', spec(), seen(DEAD, DEAD, { directory: 'absent', gateway: CLOSED }), { kind: 'make' }],
-  ['a node takes writes', spec(), seen({ takesWrites: true }), { kind: 'fence', n: 1 }],
-  ['a node runs on data that takes writes', spec(), seen({}, { data: 'primary' }), { kind: 'fence', n: 2 }],
-  ['a node takes writes, and nothing else is well', spec(), seen(DEAD, { takesWrites: true }, { gateway: CLOSED }), { kind: 'fence' }],
+  ['a node accepts writes', spec(), seen({ takesWrites: true }), { kind: 'fence', n: 1 }],
+  ['a node runs on data that accepts writes', spec(), seen({}, { data: 'primary' }), { kind: 'fence', n: 2 }],
+  ['a node accepts writes, and nothing else is well', spec(), seen(DEAD, { takesWrites: true }, { gateway: CLOSED }), { kind: 'fence' }],
   ['no gateway', spec(), seen({}, {}, { gateway: CLOSED }), { kind: 'openGateway' }],
   ['a node is too far behind', spec(), seen({ eligible: false }), { kind: 'balance' }],
   ['a node has caught up', spec(), seen({ serving: false }), { kind: 'balance' }],
@@ -168,7 +168,7 @@ test('steps that change something have a name', () => {
   const steps: SetStep[] = [{ kind: 'make' }, { kind: 'fence', n: 1 }, { kind: 'seed', n: 2, why: 'new' }, { kind: 'restart', n: 2 }];
   expect(steps.map(setStepName)).toEqual([
     'make its directory',
-    'end node 1, which takes writes',
+    'end node 1, which accepts writes',
     'clone the primary (node 2)',
     'restart node 2',
   ]);

@@ -1,7 +1,7 @@
 /**
  * What to do next for a read replica set, as a pure function of what is wanted and what was observed. replica-sets.ts does it.
  *
- * One rule stands above all: no client is led to a server that could take writes.
+ * The first rule: no client is routed to a server that could accept writes.
  */
 import type { ServiceSpec } from '../engine.ts';
 import { decidePooler, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
@@ -21,7 +21,7 @@ export type SetSeen = {
   directory: Observation['directory'];
   nodes: readonly NodeSeen[];
   gateway: ListenerSeen & { running: boolean };
-  /** Whether the primary can be asked, and takes writes. */
+  /** Whether the primary can be asked, and accepts writes. */
   primaryReady: boolean;
   /** Whether the primary has a slot for each node. */
   slotsCurrent: boolean;
@@ -58,7 +58,7 @@ export function setStepName(step: SetStep): string | null {
       return step.kind === 'pooler' ? STEP_NAME[own.kind] : `${STEP_NAME[own.kind]} (node ${step.n})`;
     }
     case 'fence':
-      return `end node ${step.n}, which takes writes`;
+      return `end node ${step.n}, which accepts writes`;
     case 'openGateway':
       return 'start the gateway';
     case 'closeGateway':
@@ -110,7 +110,7 @@ export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
       if (node.data !== 'standby' || node.server === null) waiting ??= node.n;
     } else if (step?.kind === 'server') {
       if (step.step.kind !== 'stop' || step.step.mode !== 'fast') return { kind: 'server', n: node.n, step: step.step };
-      // Nobody is led to one that stands elsewhere.
+      // The gateway does not reach a node in another network.
       if (node.server?.placed === false) return { kind: 'restart', n: node.n };
       restarts.push(node);
     }

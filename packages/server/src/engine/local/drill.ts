@@ -26,7 +26,7 @@ export type Rehearsal = {
  * grants it something. A role with members is a tenant's: who creates a role becomes its member.
  */
 const GOVERNED = `exists (select from pg_auth_members m join pg_roles r on r.oid = m.roleid where r.rolname = '${PROBE_ROLE}')`;
-/** In SQL: whether a drill goes on, or one that was cut short has left something. */
+/** In SQL: whether a drill goes on, or one that was interrupted has left something. */
 export const REHEARSED = `(exists (select from pg_roles where rolname = '${PROBE_ROLE}' and rolcanlogin) and not ${GOVERNED})`;
 /** Commits of a writer that is gone still hold their locks while they wait for a standby. */
 const SWEEP = [

@@ -60,7 +60,7 @@ function whyUncertain(quorum: Quorum, candidates: readonly Candidate[]): string 
 /** How long a promotion may take. */
 const PROMOTION_DEADLINE_MS = 30_000;
 
-/** Promotes a standby and waits until it takes writes. @param query runs a statement on it */
+/** Promotes a standby and waits until it accepts writes. @param query runs a statement on it */
 export async function promote(member: Member, query: <Row extends object>(text: string) => Promise<Row[]>): Promise<void> {
   const inRecovery = async (): Promise<boolean> =>
     (await query<{ recovering: boolean }>('select pg_is_in_recovery() as recovering'))[0]?.recovering !== false;

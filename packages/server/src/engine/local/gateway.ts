@@ -1,8 +1,8 @@
 /**
- * What stands before the members of a service: HAProxy, one for each service, on the service's port. It leads to the primary, and while
+ * The gateway of a service with replicas: HAProxy, one for each service, on the service's port. It routes to the primary, and while
  * there is none it tries again each few milliseconds, so that a client that connects meanwhile waits and is not refused.
  *
- * Its configuration never changes while it runs: where it leads to is told to it over its admin socket. One that is started leads nowhere,
+ * Its configuration never changes while it runs: its backend is configured over its admin socket. A started gateway routes nowhere,
  * until it is told.
  */
 import { join } from 'node:path';
@@ -30,7 +30,7 @@ import { serviceSocket } from './service-socket.ts';
 /** Where a gateway listens. */
 export type Listen = { address: string; port: number };
 
-/** Where the gateway leads to while the primary is moved: nobody listens there, and it tries again. */
+/** Where the gateway routes to while the primary is moved: nothing listens there, and it tries again. */
 export const NOWHERE = 1;
 
 /** How long a client that connects waits between two attempts to reach the primary, and for how many of them. */
@@ -248,7 +248,7 @@ export async function lookAtNodes(
 /** Of HAProxy's administrative states: in maintenance or draining, by whichever cause (src/include/haproxy/server-t.h). */
 const KEPT_OUT = 0x01 | 0x02 | 0x08 | 0x10 | 0x20;
 
-/** How many sessions lead to a node of a set, those among them that have only just begun. */
+/** How many sessions are routed to a node of a set, including those that have just begun. */
 export async function sessionsOf(paths: DaemonPaths, n: number): Promise<number> {
   const rows = (await command(paths, 'show stat')).split('\n').map((line) => line.split(','));
   return rows.filter(([, server]) => server === nodeServer(n)).reduce((sum, [, , , , current = '0']) => sum + Number(current), 0);
@@ -294,13 +294,13 @@ export async function closeGateway(paths: DaemonPaths, watch: DaemonWatch): Prom
 }
 
 /**
- * Leads new sessions to a port of the loopback address. Those that began before end with the server that they lead to, which is gone
+ * Routes new sessions to a port of the loopback address. Older sessions end with their server, which has ended
  * before another takes over. HAProxy is not asked to end them: 3.0 leaves a session that was still looking for its server in a state
  * that has no end.
  */
 export async function routeTo(paths: DaemonPaths, port: number): Promise<void> {
   const answer = await command(paths, `set server members/primary addr 127.0.0.1 port ${port}`);
-  if (!answer.includes('port')) throw new Error(`HAProxy does not lead to port ${port}: ${answer}`);
+  if (!answer.includes('port')) throw new Error(`HAProxy does not route to port ${port}: ${answer}`);
 }
 
 async function answers(paths: DaemonPaths): Promise<boolean> {

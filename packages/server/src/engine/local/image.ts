@@ -2,7 +2,7 @@
  * The store that `howdah store create` makes: a btrfs or XFS of our own in a sparse file, mounted on the data directory, for machines
  * whose disk cannot clone by reference. Paths stay what they were, so that those who work in the directory need not know of it.
  *
- * What there is on the disk says how far a creation has come; each may be cut short anywhere and made again:
+ * What there is on the disk says how far a creation has come; each may be interrupted anywhere and made again:
  * `data.img.new` is being filled and the data directory untouched; `data.img.checked` holds a copy that was compared with it, and from
  * there on there is only forward: the data directory becomes `data.before-store`, the image is mounted in its place, what was
  * before is removed, and the image gets its name, `data.img`.
@@ -130,7 +130,7 @@ async function copy(paths: ImagePaths, device: string, fileSystem: StoreFileSyst
   await assertSameTree(paths.data, paths.staging);
 }
 
-/** Removes what a creation that was cut short has left; the data directory is what it was. */
+/** Removes what a creation that was interrupted has left; the data directory is what it was. */
 async function discardUnfinished(paths: ImagePaths): Promise<void> {
   if (await isMounted(paths.staging)) await unmount(paths.staging);
   await rmdir(paths.staging).catch(noneOf('ENOENT'));
@@ -266,7 +266,7 @@ async function holderOf(lock: string): Promise<number | null> {
 
 /**
  * Mounts the store of a data directory if it has one and it is not mounted: at every `howdah up`, so that nothing has to be written
- * to /etc/fstab. A creation that was cut short is finished, or what it left removed.
+ * to /etc/fstab. A creation that was interrupted is finished, or what it left removed.
  */
 export async function attachImage(paths: ImagePaths): Promise<void> {
   const holder = await holderOf(paths.lock);

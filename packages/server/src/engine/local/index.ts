@@ -414,7 +414,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
 
   const replicas = async (id: string): Promise<ReplicaState[]> => sets.states(id) ?? members.states(id);
 
-  /** Whose log is a service's: the one that takes writes, or a set's first node. */
+  /** Whose log is a service's: the one that accepts writes, or a set's first node. */
   const firstNode = async (id: string): Promise<number> => {
     const primary = machine.layout.primaryOf(id);
     const numbers = await memberNumbers(machine, id);

@@ -19,7 +19,7 @@ export type Inventory = {
   directories: string[];
   /** The key of each server that runs, once for each: see memberKey. */
   processes: string[];
-  /** Keys of those among them that take writes. */
+  /** Keys of those among them that accept writes. */
   writers: string[];
   /** The slots by which servers that run keep log for members and nodes that follow them. */
   slots: { key: string; name: string }[];

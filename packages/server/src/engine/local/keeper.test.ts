@@ -66,7 +66,7 @@ test('what is older than the window goes, but not the snapshot from which the be
   expect(await kept.oldestWal()).toBe(wal(2));
 });
 
-test('with everything inside the window, or a single old snapshot, nothing goes that leads to now', async () => {
+test('with everything inside the window, or a single old snapshot, nothing is removed that the window needs', async () => {
   const young = await service('young', [2, 1]);
   const old = await service('old', [400]);
   await keeper().keep('young', true);
@@ -75,7 +75,7 @@ test('with everything inside the window, or a single old snapshot, nothing goes 
   expect([await old.snapshots(), await old.oldestWal()]).toEqual([['s0'], wal(0)]);
 });
 
-test('what a snapshot left behind that was cut short goes, WAL from before the oldest snapshot as well', async () => {
+test('what a snapshot left behind that was interrupted goes, WAL from before the oldest snapshot as well', async () => {
   const kept = await service('a', [2]);
   const { snapshots, archive } = machine.layout.service('a');
   await mkdir(join(snapshots, 'half.new', 'data'), { recursive: true });

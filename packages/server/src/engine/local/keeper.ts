@@ -44,7 +44,7 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
    * @returns whether a snapshot was due and could not be taken: {@link warnings} has why
    */
   const keep = async (id: string, removes: boolean): Promise<boolean> => {
-    // One at a time: another would take a snapshot that is being made for one that was cut short.
+    // One at a time: another would take a snapshot that is being made for one that was interrupted.
     if (keeping.has(id)) return snapshotProblems.has(id);
     keeping.add(id);
     try {

@@ -78,9 +78,9 @@ export type Layout = {
   service: (id: string) => InstancePaths;
   /** A server of a service: member 0 stands in the service's own directory, others below it. The archive and the snapshots are the service's. */
   member: (id: string, n: number) => InstancePaths;
-  /** The file that says which member of a service takes writes, as the metadata database has it; missing: member 0. */
+  /** The file that says which member of a service accepts writes, as the metadata database has it; missing: member 0. */
   primaryFile: (id: string) => string;
-  /** Which member takes writes. */
+  /** Which member accepts writes. */
   primaryOf: (id: string) => number;
   /** What stands before the members of a service. */
   gateway: (id: string) => DaemonPaths;

@@ -76,12 +76,12 @@ export function straySegments(segments: readonly FileSeen[], used: ReadonlySet<s
   });
 }
 
-/** The lists of mounts that a start which was cut short did not remove. */
+/** The lists of mounts that a start which was interrupted did not remove. */
 export function strayLists(files: readonly FileSeen[], nowMs: number): Leftover[] {
   return files
     .filter(({ name, changedMs }) => MOUNT_LIST.test(name) && nowMs - changedMs >= YOUNG_MS)
     .map(({ name }) => join(SHARED_MEMORY, name))
-    .map((path) => ({ found: `${path}, a list of mounts, is of a start that was cut short`, remedy: `rm ${path}` }));
+    .map((path) => ({ found: `${path}, a list of mounts, is of a start that was interrupted`, remedy: `rm ${path}` }));
 }
 
 /** The segments that a running process maps, and those that a running server keeps while no process of it maps them. */
@@ -134,7 +134,7 @@ export function strayGroups(groups: readonly Group[], known: ReadonlySet<string>
 /** The cgroups of this installation and of all that have a packet filter or users of services. */
 async function knownGroups(data: string, tables: readonly Table[]): Promise<Set<string>> {
   const uids = (await readdir(REGISTRY).catch(noneOf('ENOENT', 'EACCES'))) ?? [];
-  // A link leads to ROOT/services/ID or ROOT/precloned/NAME.
+  // A link points to ROOT/services/ID or ROOT/precloned/NAME.
   const registered = uids
     .filter((uid) => /^\d+$/.test(uid))
     .flatMap((uid) => linkOf(join(REGISTRY, uid)).map((path) => dirname(dirname(path))));

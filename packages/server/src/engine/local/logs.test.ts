@@ -122,7 +122,7 @@ test('a line longer than 64 KiB is cut and marked, at any place of its character
 const endOf = (page: { cursor: string | null }): number =>
   page.cursor === null ? 0 : Number(Buffer.from(page.cursor, 'base64url').toString().split(':')[0]);
 
-test('a call reads 16 MiB at most, inside one line too, and its cursor leads to every line once', async () => {
+test('a call reads 16 MiB at most, inside one line too, and its cursor reaches every line once', async () => {
   const mb = 1024 * 1024;
   const directory = await logDirectory([
     { message: 'first' },

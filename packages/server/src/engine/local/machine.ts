@@ -68,7 +68,7 @@ export async function prepareMachine(home: string, uidRange: UidRange = DEFAULT_
   for (const directory of [layout.services, layout.templates, layout.precloned, layout.trash, layout.scratch]) {
     await mkdir(directory, { recursive: true, mode: 0o711 });
   }
-  // A start that was cut short leaves its probe.
+  // A start that was interrupted leaves its probe.
   for (const entry of await readdir(layout.templates)) {
     if (entry.startsWith('.probe-')) await rm(join(layout.templates, entry), { recursive: true, force: true });
   }

@@ -110,7 +110,7 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     return member.port;
   };
 
-  /** Notes who takes writes, for those who have no records at hand. The metadata database know better after a crash of the machine. */
+  /** Notes who accepts writes, for those who have no records at hand. The metadata database know better after a crash of the machine. */
   const notePrimary = async (id: string, n: number): Promise<void> => {
     const path = layout.primaryFile(id);
     await writeFile(`${path}.new`, String(n));
@@ -172,7 +172,7 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
         : settled(primary.look.key, nextWaitedFor(nextQuorum(ha.sync, others, streaming, inForce), waitedFor), followers);
     const confFor = (n: number): string =>
       n === ha.primary ? replicationConf(memberName(n), null, next) : replicationConf(memberName(n), upstream, WAITS_FOR_NOBODY);
-    // A reload may have been cut short after the file was written.
+    // A reload may have been interrupted after the file was written.
     const isRead = followers === null || followers.setting === quorumSetting(inForce);
     const conf = new Map(numbers.map((n) => [n, confFor(n)]));
     // Nothing that the server reads has changed.
@@ -394,7 +394,7 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     return choice;
   };
 
-  /** Promotes a member that the metadata database names as the primary, and leads everybody to it. */
+  /** Promotes a member that the metadata database names as the primary, and routes the gateway to it. */
   const takeWrites = async (id: string, ha: HighAvailability, n: number): Promise<void> => {
     await promote({ n, port: portOf(ha, n) }, (text) => monitor.query(memberKey(id, n), text));
     await routeTo(layout.gateway(id), portOf(ha, n)).catch(() => undefined); // one that does not run is started, and led there
@@ -512,7 +512,7 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
         return 'as was asked for';
       case 'sweepDrill':
         await sweepRehearsal({ paths: at(ha.primary).paths, port: primaryPort });
-        return 'it was cut short';
+        return 'it was interrupted';
       case 'drill':
         return drill(spec, ha);
     }
@@ -676,8 +676,8 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
 
   const drill = async (spec: ServiceSpec, ha: HighAvailability): Promise<string> => {
     const { id } = spec;
-    // Taken up before it begins: one that is cut short does not kill another primary.
-    if (!(await records.takeDrill(id))) throw new Error('it was begun before, and cut short: ask for another');
+    // Taken up before it begins: one that is interrupted does not kill another primary.
+    if (!(await records.takeDrill(id))) throw new Error('it was begun before, and interrupted: ask for another');
     const kind = ha.drill;
     return rehearse({
       primary: () => ({ paths: layout.member(id, layout.primaryOf(id)), port: portOf(ha, layout.primaryOf(id)) }),

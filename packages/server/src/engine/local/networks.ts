@@ -220,7 +220,7 @@ async function joinPeers(prefix: string, spec: VpcSpec, specs: readonly VpcSpec[
     const { peers } = await lookAt(name);
     const seen = peers.find(({ id }) => id === peer.id);
     if (seen === undefined) {
-      await run('ip', ['-n', there, 'link', 'del', `${LINK}${spec.id}`]).catch(() => undefined); // of a pair that was cut short
+      await run('ip', ['-n', there, 'link', 'del', `${LINK}${spec.id}`]).catch(() => undefined); // of a pair that was interrupted
       await run('ip', ['-n', name, 'link', 'add', here, 'type', 'veth', 'peer', 'name', `${LINK}${spec.id}`, 'netns', there]);
     }
     if (seen?.cidr === peer.cidr) continue;

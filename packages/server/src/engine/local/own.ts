@@ -34,7 +34,7 @@ export async function newOwner({ isolation, owner }: Machine, { root }: Instance
 }
 
 /**
- * Gives all of a service to a user of its own, or to that of the service it follows. Nothing of it may run. Where this is cut short its
+ * Gives all of a service to a user of its own, or to that of the service it follows. Nothing of it may run. Where this is interrupted its
  * marker names the former user still, and it is done again.
  *
  * @param followed the service that a read replica set follows; null: it is no set

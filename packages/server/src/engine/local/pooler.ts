@@ -38,7 +38,7 @@ import { parseLsn } from './wal.ts';
 // ── configuration ────────────────────────────────────────────────────────────────────────────────────────────────
 
 export type PoolerInput = {
-  /** Of the service: its pooler's files and directory stand there, whichever member it leads to. */
+  /** The paths of the service: they hold the pooler's files and directory, whichever member it connects to. */
   paths: InstancePaths;
   /** Of PgBouncer. */
   version: string;

@@ -73,7 +73,7 @@ type Known = {
   positions: Position[];
   /** By the number of a node. */
   nodes: Map<number, NodeKnown>;
-  /** Nodes that are led to by nobody: about to be restarted. */
+  /** Nodes that get no connections, since they are about to be restarted. */
   withheld: Set<number>;
   /** Nodes that run where the gateway does not get to: about to be moved. */
   elsewhere: ReadonlySet<number>;
@@ -83,7 +83,7 @@ type Known = {
 };
 type NodeKnown = { takesWrites: boolean; paused: boolean; streaming: boolean; streamedMs: number; ahead: boolean; lag: Lag | null };
 
-/** A primary that takes writes and answers. */
+/** A primary that accepts writes and answers. */
 type Primary = {
   key: string;
   paths: InstancePaths;
@@ -131,7 +131,7 @@ export function createReplicaSets({
 
   // ── measure ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Who takes writes of a service; null: nobody does, or does not answer. */
+  /** Who accepts writes of a service; null: nobody does, or does not answer. */
   const askPrimary = async (parent: string): Promise<(Primary & { flushed: bigint }) | null> => {
     const n = layout.primaryOf(parent);
     const [key, paths] = [memberKey(parent, n), layout.member(parent, n)];
@@ -218,7 +218,7 @@ export function createReplicaSets({
     if (dataOf(layout.member(spec.id, n)) === 'absent') return no('being made from the primary');
     if (monitor.silentMs(key) !== null) return no('does not answer');
     if (!monitor.isConnected(key) || node === undefined) return no('does not run yet');
-    if (node.takesWrites) return no('takes writes: it is ended and recreated');
+    if (node.takesWrites) return no('accepts writes: it is ended and recreated');
     if (withheld.has(n)) return no('about to be restarted');
     if (elsewhere.has(n)) return no('about to be moved to where its service is');
     if (node.ahead) return no('has log that the primary has not');
@@ -231,7 +231,7 @@ export function createReplicaSets({
 
   const eligibleOf = (known: Known): number[] => known.set.nodes.filter(({ n }) => judge(known, n).eligible).map(({ n }) => n);
 
-  /** Has the gateway serve from the nodes that may be led to at this moment. */
+  /** Has the gateway route to the nodes that are eligible at this moment. */
   const balance = async (known: Known): Promise<string> => {
     const serving = eligibleOf(known);
     await serveFrom(
@@ -272,7 +272,7 @@ export function createReplicaSets({
     primary: Primary | null;
     pooler: PoolerPlan | null;
     seen: SetSeen;
-    /** Whether its endpoint leads to any node. */
+    /** Whether its endpoint routes to any node. */
     reachable: boolean;
   };
 
@@ -473,13 +473,13 @@ export function createReplicaSets({
     }
   };
 
-  /** From here on nobody is led to a node. */
+  /** From here on a node gets no new connections. */
   const withhold = async (known: Known, n: number): Promise<void> => {
     known.withheld.add(n);
     if ((await findDaemon(layout.gateway(known.spec.id)))?.frozen === false) await balance(known);
   };
 
-  /** In order: nobody is led to it, transactions end, and only then does it. Where it is the only one, who connects meanwhile waits. */
+  /** In order: the node gets no new connections, transactions end, then the node is stopped. Connections to a set of one node wait meanwhile. */
   const restart = async (known: Known, found: Found, n: number, conf: string): Promise<string> => {
     const { spec } = known;
     const begun = Date.now();
@@ -622,7 +622,7 @@ export function createReplicaSets({
             return eligible ? [] : [`node ${n} of read replica set ${known.spec.id}: ${detail}`];
           }),
         );
-      return missing.length === 0 ? [] : [{ code: 'REPLICA_MISSING', message: `no new connection is led to ${missing.join('; ')}` }];
+      return missing.length === 0 ? [] : [{ code: 'REPLICA_MISSING', message: `no new connection is routed to ${missing.join('; ')}` }];
     },
     forget: (id: string): void => {
       sets.delete(id);

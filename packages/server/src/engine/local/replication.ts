@@ -33,7 +33,7 @@ export const WAITS_FOR_NOBODY: WaitedFor = { now: NOBODY, before: [] };
 /**
  * The settings of one member or node.
  *
- * @param upstream whom it follows; null: nobody, it takes writes
+ * @param upstream whom it follows; null: nobody, it accepts writes
  * @param waitedFor stands in the same file as a whole, so that both are always of the same moment
  * @param limits settings of the primary that one which follows may not be below
  */

@@ -280,7 +280,7 @@ export async function makeInstanceDirectories(owner: Owner | null, paths: Instan
     chown(paths.root, 0, gid),
     chown(paths.config, 0, gid),
     chown(paths.socket, uid, gid),
-    // Of its group is the gateway of a read replica set, which leads to its nodes' sockets.
+    // The gateway of a read replica set is in this group: it connects to the sockets of the nodes.
     ...(owner.name === SERVICE_USER ? [chmod(paths.socket, 0o710)] : []),
     chown(paths.snapshots, 0, gid),
     chown(paths.logs, uid, gid),

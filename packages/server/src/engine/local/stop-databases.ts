@@ -24,7 +24,7 @@ export async function stopDatabases(home: string, progress: (id: string) => void
 
 async function stopServers({ layout: { root, services }, limits, networkPrefix }: Site, progress: (id: string) => void): Promise<number> {
   const namespaces = await probeNamespaces();
-  // First, so that their clients are told by them and not by the servers they lead to.
+  // First, so that clients get the error from them and not from the servers behind them.
   for (const daemon of (await runningDaemons()).filter((found) => found.root.startsWith(`${root}/`))) {
     if (!(await stopDaemon(daemon.process, 'SIGTERM', 1000))) throw new Error(`${daemon.root}: process ${daemon.process.pid} does not end`);
   }

@@ -79,7 +79,7 @@ async function openOrMake(
   const begin = plain === null ? null : await plain();
   await removeTree(paths.root, machine.cloneMethod);
   await assertSpaceFor(TEMPLATE_BYTES, machine.layout.templates);
-  // Made under another name: what was cut short is never taken for a template.
+  // Made under another name: what was interrupted is never taken for a template.
   const unfinished = instancePaths(`${paths.root}.new`);
   const running = await findServer(unfinished);
   if (running !== null) await stopServer(machine, running, 'kill', 10_000);
