@@ -2,11 +2,11 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
-import { cloneRunning, writeOwned } from '../packages/server/src/engine/local/backups.ts';
-import { removeTree } from '../packages/server/src/engine/local/clone.ts';
-import { createLayout } from '../packages/server/src/engine/local/layout.ts';
-import { childrenOf, signal } from '../packages/server/src/engine/local/processes.ts';
-import { findServer } from '../packages/server/src/engine/local/server.ts';
+import { cloneRunning, writeOwned } from '../packages/server/src/engine/local/backup/backups.ts';
+import { removeTree } from '../packages/server/src/engine/local/host/clone.ts';
+import { createLayout } from '../packages/server/src/engine/local/host/layout.ts';
+import { childrenOf, signal } from '../packages/server/src/lib/processes.ts';
+import { findServer } from '../packages/server/src/engine/local/postgres/server.ts';
 import {
   AUTO_FAILOVER_MISSING,
   autoFailoverMajor,

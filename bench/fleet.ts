@@ -5,8 +5,8 @@ import { ask, call, create, openCloud, untilStatus, type Cloud } from './lib/clo
 import { idle, summarize, type Summary } from './lib/measure.ts';
 import { treeCpuMs } from './lib/processes.ts';
 import { bounded } from './lib/table.ts';
-import { prepareMachine } from '../packages/server/src/engine/local/machine.ts';
-import { readOrNull } from '../packages/server/src/engine/local/processes.ts';
+import { prepareMachine } from '../packages/server/src/engine/local/host/machine.ts';
+import { readOrNull } from '../packages/server/src/lib/processes.ts';
 import { insertFleet } from '../packages/server/test/fleet.ts';
 import { openMetadata } from '../packages/server/test/metadata.ts';
 

@@ -1,6 +1,6 @@
 /** G5: forks of a source under write load: what they take, what its transactions feel, and that what they show is consistent. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createLayout } from '../packages/server/src/engine/local/layout.ts';
+import { createLayout } from '../packages/server/src/engine/local/host/layout.ts';
 import { join } from 'node:path';
 import { bareKit } from './lib/bare.ts';
 import type { Bench, Context } from './lib/bench.ts';

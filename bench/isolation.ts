@@ -1,6 +1,6 @@
 /** What the mount and IPC namespaces of a server cost: its start, and pgbench; the same server with a PID namespace alone beside it. */
-import { findServer, launch, stopServer, waitUntilReady } from '../packages/server/src/engine/local/server.ts';
-import type { Machine } from '../packages/server/src/engine/local/machine.ts';
+import { findServer, launch, stopServer, waitUntilReady } from '../packages/server/src/engine/local/postgres/server.ts';
+import type { Machine } from '../packages/server/src/engine/local/host/machine.ts';
 import { bareKit, makeBare, type BareKit, type BareServer } from './lib/bare.ts';
 import type { Bench } from './lib/bench.ts';
 import { openCloud } from './lib/cloud.ts';

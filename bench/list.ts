@@ -6,7 +6,7 @@ import { interleave, measured, partOf, valuesOf, type Case } from './lib/measure
 import { insertPaused } from './lib/paused.ts';
 import { compared, skipped } from './lib/table.ts';
 import { hasWrk, startPeer, wrk, WRK_MISSING } from './lib/wrk.ts';
-import { prepareMachine } from '../packages/server/src/engine/local/machine.ts';
+import { prepareMachine } from '../packages/server/src/engine/local/host/machine.ts';
 
 const SERVICES = 1000;
 const LOAD = { connections: 8, seconds: 4 };

@@ -7,8 +7,8 @@ import { summarize } from './lib/measure.ts';
 import { insertPaused } from './lib/paused.ts';
 import { residentMegabytes, treeCpuMs, treeMegabytes } from './lib/processes.ts';
 import { bounded, compared, type Row } from './lib/table.ts';
-import { prepareMachine } from '../packages/server/src/engine/local/machine.ts';
-import { readOrNull } from '../packages/server/src/engine/local/processes.ts';
+import { prepareMachine } from '../packages/server/src/engine/local/host/machine.ts';
+import { readOrNull } from '../packages/server/src/lib/processes.ts';
 
 const SERVICES = 20;
 const PAUSED = 10_000;

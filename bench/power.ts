@@ -6,8 +6,8 @@ import type { Bench } from './lib/bench.ts';
 import { ask, create, openCloud, selectOverTls, stepsOf, untilStatus, type Cloud } from './lib/cloud.ts';
 import { idle, interleave, measured, partOf, stopwatch, type Case, type Sample } from './lib/measure.ts';
 import { compared } from './lib/table.ts';
-import { prepareMachine } from '../packages/server/src/engine/local/machine.ts';
-import { findServer } from '../packages/server/src/engine/local/server.ts';
+import { prepareMachine } from '../packages/server/src/engine/local/host/machine.ts';
+import { findServer } from '../packages/server/src/engine/local/postgres/server.ts';
 
 export const power: Bench = {
   name: 'power',

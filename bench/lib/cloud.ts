@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { install, type Installation } from '../../packages/server/test/harness.ts';
-import { prepareMachine } from '../../packages/server/src/engine/local/machine.ts';
-import { storeConnection } from '../../packages/server/src/engine/local/store-instance.ts';
+import { prepareMachine } from '../../packages/server/src/engine/local/host/machine.ts';
+import { storeConnection } from '../../packages/server/src/engine/local/postgres/store-instance.ts';
 import { atEnd } from './cleanup.ts';
 import { stopwatch, type Sample } from './measure.ts';
 

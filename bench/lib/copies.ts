@@ -2,8 +2,8 @@
 import { chown, copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
-import { nextWalFile } from '../../packages/server/src/engine/local/backups.ts';
-import { exists } from '../../packages/server/src/engine/local/processes.ts';
+import { nextWalFile } from '../../packages/server/src/engine/local/backup/backups.ts';
+import { exists } from '../../packages/server/src/lib/processes.ts';
 import { connectBare, makeDirectories, removeBare, setPassword, startBare, writeFiles, type BareKit } from './bare.ts';
 import { atEnd } from './cleanup.ts';
 import { selectOverTls } from './cloud.ts';

@@ -1,7 +1,7 @@
 /** Paused services by the thousand: rows as the control plane would have written them, copied from one that it made. */
 import { createHash, randomBytes } from 'node:crypto';
 import type { Client } from 'pg';
-import { newId } from '../../packages/server/src/ids.ts';
+import { newId } from '../../packages/server/src/lib/ids.ts';
 import { ask, create, openMetadata, untilStatus, type Cloud } from './cloud.ts';
 
 export type Fleet = {

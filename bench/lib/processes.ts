@@ -1,6 +1,6 @@
 /** What processes use, as the kernel counts it. */
 import { readFile } from 'node:fs/promises';
-import { childrenOf, proportionalBytes, readOrNull } from '../../packages/server/src/engine/local/processes.ts';
+import { childrenOf, proportionalBytes, readOrNull } from '../../packages/server/src/lib/processes.ts';
 
 /** A process and everything below it. */
 export async function treeOf(pid: number): Promise<number[]> {

@@ -1,8 +1,8 @@
 /** Programs of the system that the benchmarks use. */
 import { access } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
-import { run } from '../../packages/server/src/engine/local/run.ts';
-import { portIsFree } from '../../packages/server/src/engine/local/server.ts';
+import { run } from '../../packages/server/src/lib/run.ts';
+import { portIsFree } from '../../packages/server/src/engine/local/postgres/server.ts';
 
 export { run };
 

@@ -1,7 +1,7 @@
 /** Services with data in them, to be forked; the data is written by hand, without WAL, as fast as the disk takes it. */
 import { join } from 'node:path';
 import { Client } from 'pg';
-import { createLayout, type InstancePaths } from '../../packages/server/src/engine/local/layout.ts';
+import { createLayout, type InstancePaths } from '../../packages/server/src/engine/local/host/layout.ts';
 import { startBare, stopBare, type BareKit } from './bare.ts';
 import { atEnd } from './cleanup.ts';
 import { ask, create, stepsOf, remove, selectOverTls, serviceOf, untilStatus, type Cloud, type Service } from './cloud.ts';

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { createLayout } from '../../server/src/engine/local/layout.ts';
-import { signal } from '../../server/src/engine/local/processes.ts';
-import { findServer } from '../../server/src/engine/local/server.ts';
+import { createLayout } from '../../server/src/engine/local/host/layout.ts';
+import { signal } from '../../server/src/lib/processes.ts';
+import { findServer } from '../../server/src/engine/local/postgres/server.ts';
 import { connectTo, install, type Installation, type Service } from '../../server/test/harness.ts';
 import { barriers, CHROMIUM, jumps, launch, logIn, NO_CHROMIUM, openWindow, type Look } from './browser.ts';
 

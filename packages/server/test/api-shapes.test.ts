@@ -6,7 +6,7 @@ import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/daemon.ts';
+import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 

@@ -7,9 +7,9 @@ import { BASE_PATH } from '@howdah/contract';
 import type { Schemas } from '@howdah/client';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { newId } from '../src/ids.ts';
+import { newId } from '../src/lib/ids.ts';
 import { OPENAPI_FILE } from '../src/paths.ts';
-import { sha256 } from '../src/secret.ts';
+import { sha256 } from '../src/lib/secret.ts';
 import { install, type Installation, type Service } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 

@@ -3,9 +3,9 @@ import { lstat, open, readdir, readFile, realpath, rename, rm, symlink, utimes, 
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createLayout, instancePaths } from '../src/engine/local/layout.ts';
-import { run } from '../src/engine/local/run.ts';
-import { findServer } from '../src/engine/local/server.ts';
+import { createLayout, instancePaths } from '../src/engine/local/host/layout.ts';
+import { run } from '../src/lib/run.ts';
+import { findServer } from '../src/engine/local/postgres/server.ts';
 import { connectTo, install, makeHome, type Installation, type Service } from './harness.ts';
 
 let cloud: Installation;

@@ -3,9 +3,9 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/daemon.ts';
-import { newId } from '../src/ids.ts';
-import { sha256 } from '../src/secret.ts';
+import { findProgram } from '../src/engine/local/host/daemon.ts';
+import { newId } from '../src/lib/ids.ts';
+import { sha256 } from '../src/lib/secret.ts';
 import { insertKey, type NewKey } from '../src/store/keys.ts';
 import { insertProject } from '../src/store/projects.ts';
 import {

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/daemon.ts';
+import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 
 const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));

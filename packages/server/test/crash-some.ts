@@ -3,7 +3,7 @@
  * every test run at a few of the effects of each (crash-FAMILY.test.ts); `npm run soak:crash` goes on for as long as it is let.
  */
 import { expect, test } from 'vitest';
-import { probeNetworks } from '../src/engine/local/networks.ts';
+import { probeNetworks } from '../src/engine/local/network/networks.ts';
 import { crashFamilies } from './crash-scenes.ts';
 import { explore, hitsOf, installCrashing, randomFrom, sample, type Hit, type Playable, type Point, type Fault } from './crash.ts';
 

@@ -8,8 +8,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { probeCloneMethod } from '../src/engine/local/clone.ts';
-import { findProcess } from '../src/engine/local/processes.ts';
+import { probeCloneMethod } from '../src/engine/local/host/clone.ts';
+import { findProcess } from '../src/lib/processes.ts';
 import { connectTo, install, makeHome, type Installation } from './harness.ts';
 
 /** Whether files are cloned one by one here. A snapshot of btrfs has no middle in which anything could happen. */

@@ -7,10 +7,10 @@ import { promisify } from 'node:util';
 import { EXTENSION_OF_ADDON, SERVICE_SIZES, SERVICE_TYPES, type Addon } from '@howdah/contract';
 import { Client, type ClientConfig } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { configFiles } from '../src/engine/local/files.ts';
-import { instancePaths } from '../src/engine/local/layout.ts';
-import { prepareMachine } from '../src/engine/local/machine.ts';
-import { openCertificateAuthority } from '../src/tls.ts';
+import { configFiles } from '../src/engine/local/postgres/files.ts';
+import { instancePaths } from '../src/engine/local/host/layout.ts';
+import { prepareMachine } from '../src/engine/local/host/machine.ts';
+import { openCertificateAuthority } from '../src/lib/tls.ts';
 import { connectTo, install, type Installation, type Service } from './harness.ts';
 
 type ServiceAccess = Service & { initial_password: string };

@@ -8,11 +8,11 @@ import { sql } from 'kysely';
 import { Client, Pool } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createEventHub } from '../src/events/hub.ts';
-import { newId } from '../src/ids.ts';
-import { prepareMachine } from '../src/engine/local/machine.ts';
-import { storeConnection } from '../src/engine/local/store-instance.ts';
+import { newId } from '../src/lib/ids.ts';
+import { prepareMachine } from '../src/engine/local/host/machine.ts';
+import { storeConnection } from '../src/engine/local/postgres/store-instance.ts';
 import type { OnNotification, Store } from '../src/store/database.ts';
-import { sha256 } from '../src/secret.ts';
+import { sha256 } from '../src/lib/secret.ts';
 import { install, type Installation, type Service } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 

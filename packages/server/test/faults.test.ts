@@ -7,10 +7,10 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { findServer, runningServers } from '../src/engine/local/server.ts';
-import { childrenOf, findProcess, signal } from '../src/engine/local/processes.ts';
-import { createLayout, type InstancePaths } from '../src/engine/local/layout.ts';
-import { run } from '../src/engine/local/run.ts';
+import { findServer, runningServers } from '../src/engine/local/postgres/server.ts';
+import { childrenOf, findProcess, signal } from '../src/lib/processes.ts';
+import { createLayout, type InstancePaths } from '../src/engine/local/host/layout.ts';
+import { run } from '../src/lib/run.ts';
 import { randomFrom } from './crash.ts';
 import { connectTo, install, makeHome, type Installation, type Service } from './harness.ts';
 

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createLayout } from '../src/engine/local/layout.ts';
-import { readMarker } from '../src/engine/local/marker.ts';
+import { createLayout } from '../src/engine/local/host/layout.ts';
+import { readMarker } from '../src/engine/local/host/marker.ts';
 import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
 
 let cloud: Installation;

@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient, type HowdahClient, type Schemas } from '@howdah/client';
 import { Client } from 'pg';
-import { audit } from '../src/audit.ts';
+import { audit } from '../src/engine/local/admin/audit.ts';
 import { readCredentials } from '../src/installation.ts';
 
 /** The command line, as it was built. */

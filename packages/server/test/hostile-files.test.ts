@@ -8,9 +8,9 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe as anyDescribe, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/daemon.ts';
-import type { InstancePaths } from '../src/engine/local/layout.ts';
-import { run } from '../src/engine/local/run.ts';
+import { findProgram } from '../src/engine/local/host/daemon.ts';
+import type { InstancePaths } from '../src/engine/local/host/layout.ts';
+import { run } from '../src/lib/run.ts';
 import { layoutOf, untilPrimary, untilRedundant, type ServiceAccess } from './ha-load.ts';
 import { install, type Installation } from './harness.ts';
 

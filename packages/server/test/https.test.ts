@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { afterEach, expect, test } from 'vitest';
 import { openApiTls } from '../src/api/tls.ts';
-import { issueServerCertificate, openCertificateAuthority } from '../src/tls.ts';
+import { issueServerCertificate, openCertificateAuthority } from '../src/lib/tls.ts';
 import { install, makeHome, type Installation } from './harness.ts';
 
 let cloud: Installation | undefined;

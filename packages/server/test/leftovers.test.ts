@@ -8,9 +8,9 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DEFAULT_UID_RANGE } from '../src/config.ts';
-import { allowEgress, refuseEgress, tableOf } from '../src/engine/local/egress.ts';
-import { rootsOf } from '../src/engine/local/limits.ts';
-import { prepareMachine, type Machine } from '../src/engine/local/machine.ts';
+import { allowEgress, refuseEgress, tableOf } from '../src/engine/local/host/egress.ts';
+import { rootsOf } from '../src/engine/local/host/limits.ts';
+import { prepareMachine, type Machine } from '../src/engine/local/host/machine.ts';
 import { HOWDAH, install, makeHome, type Installation, type Service } from './harness.ts';
 
 const execute = promisify(execFile);

@@ -1,8 +1,8 @@
 /** The metadata database of an installation, for tests that prepare or hold something there. */
 import { Kysely, PostgresDialect } from 'kysely';
 import { Pool } from 'pg';
-import { prepareMachine } from '../src/engine/local/machine.ts';
-import { storeConnection } from '../src/engine/local/store-instance.ts';
+import { prepareMachine } from '../src/engine/local/host/machine.ts';
+import { storeConnection } from '../src/engine/local/postgres/store-instance.ts';
 import type { Tables } from '../src/store/database.ts';
 
 export async function openMetadata(home: string) {

@@ -3,7 +3,7 @@ import type { Schemas } from '@howdah/client';
 import { CANCEL, OPERATION_KINDS } from '@howdah/contract';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/daemon.ts';
+import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { insertFleet } from './fleet.ts';
 import { install, type Installation, type Service } from './harness.ts';
 import { openMetadata } from './metadata.ts';

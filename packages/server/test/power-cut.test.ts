@@ -6,10 +6,10 @@ import { chmod, mkdir, mkdtemp, readdir, readFile, rm, statfs, writeFile } from 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/daemon.ts';
-import { unmount } from '../src/engine/local/loop.ts';
-import { currentBoot } from '../src/engine/local/marker.ts';
-import { run } from '../src/engine/local/run.ts';
+import { findProgram } from '../src/engine/local/host/daemon.ts';
+import { unmount } from '../src/engine/local/host/loop.ts';
+import { currentBoot } from '../src/engine/local/host/marker.ts';
+import { run } from '../src/lib/run.ts';
 import { connectTo, install, type Installation, type Service } from './harness.ts';
 import { killPrimary, untilConnected, untilRedundant, type ServiceAccess } from './ha-load.ts';
 

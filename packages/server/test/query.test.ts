@@ -7,8 +7,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient, HowdahError, type Schemas } from '@howdah/client';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { findProgram } from '../src/engine/local/daemon.ts';
-import { WRITERS } from '../src/engine/local/writers.ts';
+import { findProgram } from '../src/engine/local/host/daemon.ts';
+import { WRITERS } from '../src/engine/local/postgres/writers.ts';
 import { connectTo, install, type Installation, type Service } from './harness.ts';
 
 const haproxy = await findProgram('haproxy');

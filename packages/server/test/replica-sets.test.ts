@@ -2,9 +2,9 @@
 import { afterAll, beforeAll, describe as anyDescribe, expect, test as anyTest } from 'vitest';
 import { readdir } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { findDaemon, findProgram } from '../src/engine/local/daemon.ts';
-import { signal } from '../src/engine/local/processes.ts';
-import { findServer } from '../src/engine/local/server.ts';
+import { findDaemon, findProgram } from '../src/engine/local/host/daemon.ts';
+import { signal } from '../src/lib/processes.ts';
+import { findServer } from '../src/engine/local/postgres/server.ts';
 import { connectTo, install, type Installation } from './harness.ts';
 import { layoutOf } from './ha-load.ts';
 import { openMetadata } from './metadata.ts';

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { expect } from 'vitest';
-import { findServer } from '../src/engine/local/server.ts';
+import { findServer } from '../src/engine/local/postgres/server.ts';
 import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
 import { layoutOf, type ServiceAccess } from './ha-load.ts';
 import { openMetadata } from './metadata.ts';

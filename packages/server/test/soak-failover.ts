@@ -6,7 +6,7 @@ import { execFileSync } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { childrenOf, signal } from '../src/engine/local/processes.ts';
+import { childrenOf, signal } from '../src/lib/processes.ts';
 import { install } from './harness.ts';
 import { layoutOf, postmasterOf, startLoad, startSampler, untilPrimary, untilRedundant } from './ha-load.ts';
 

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from 'node:tls';
 import { expect, test } from 'vitest';
-import { createLayout } from '../src/engine/local/layout.ts';
+import { createLayout } from '../src/engine/local/host/layout.ts';
 import { connectTo, install } from './harness.ts';
 
 test('another public host and other settings for the same size reach a running server without ending a session', async () => {

@@ -2,7 +2,7 @@
 import type { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { findNetworks } from '../src/engine/local/networks.ts';
+import { findNetworks } from '../src/engine/local/network/networks.ts';
 import { connectTo, type Answer, type Installation, type Service } from './harness.ts';
 import { installCrashing, type Testbed } from './crash.ts';
 import { createSet, SMALL, withTable } from './sets.ts';

@@ -3,8 +3,8 @@
  * else with source addresses of their own against the rules by address.
  */
 import { describe, expect, test } from 'vitest';
-import { findDaemon } from '../src/engine/local/daemon.ts';
-import { findNetworks } from '../src/engine/local/networks.ts';
+import { findDaemon } from '../src/engine/local/host/daemon.ts';
+import { findNetworks } from '../src/engine/local/network/networks.ts';
 import { power } from './crash-scenes.ts';
 import { layoutOf } from './ha-load.ts';
 import { asked, createSet, insertBehind, nodeOf, pathOf, untilSet, untilShown, withTable } from './sets.ts';

@@ -9,8 +9,8 @@ import { Webhook } from 'standardwebhooks';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { blockListOf } from '../src/events/networks.ts';
 import { deliver } from '../src/events/receiver.ts';
-import { newId } from '../src/ids.ts';
-import { sha256 } from '../src/secret.ts';
+import { newId } from '../src/lib/ids.ts';
+import { sha256 } from '../src/lib/secret.ts';
 import { install, type Installation, type Service } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 

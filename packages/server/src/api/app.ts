@@ -26,7 +26,7 @@ import type { Services } from '../services/services.ts';
 import type { VpcServices } from '../services/vpcs.ts';
 import type { Webhooks } from '../services/webhooks.ts';
 import type { Store } from '../store/database.ts';
-import type { ServerCertificate } from '../tls.ts';
+import type { ServerCertificate } from '../lib/tls.ts';
 import { auditCalls } from './audit-log.ts';
 import { createGuard } from './auth.ts';
 import { answerAgain, answerDryRun, answerKept } from './changes.ts';

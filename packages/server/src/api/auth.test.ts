@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { sha256 } from '../secret.ts';
+import { sha256 } from '../lib/secret.ts';
 import { parseAuthorization } from './auth.ts';
 
 const basic = (text: string): string => `Basic ${Buffer.from(text).toString('base64')}`;

@@ -11,7 +11,7 @@ import {
   type Permission,
 } from '@howdah/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { isSecret } from '../secret.ts';
+import { isSecret } from '../lib/secret.ts';
 import { peeringNotFound } from '../services/peerings.ts';
 import { projectNotFound } from '../services/projects.ts';
 import { replicaSetNotFound } from '../services/replica-sets.ts';

@@ -5,7 +5,7 @@
 import { ApiError, type DryRunAnswer } from '@howdah/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Engine } from '../engine/engine.ts';
-import { createSealer, type Sealer } from '../secret.ts';
+import { createSealer, type Sealer } from '../lib/secret.ts';
 import type { Caller, DryRun, Outcome } from '../services/change.ts';
 import type { Store } from '../store/database.ts';
 import { findAnswer, type KeptAnswer } from '../store/kept-answers.ts';

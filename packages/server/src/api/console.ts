@@ -14,7 +14,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { CONSOLE_DIRECTORY } from '../paths.ts';
 import { insertToken, sessionReader, takeToken, type ConsoleToken } from '../store/console.ts';
-import { sha256 } from '../secret.ts';
+import { sha256 } from '../lib/secret.ts';
 import type { Store } from '../store/database.ts';
 import { isKeyValid, type KeyRow } from '../store/keys.ts';
 import { createAllowance } from './allowance.ts';

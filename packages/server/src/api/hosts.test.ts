@@ -1,7 +1,7 @@
 import Fastify from 'fastify';
 import { expect, test } from 'vitest';
 import { createHostCheck, namesOf } from './hosts.ts';
-import { issueServerCertificate, openCertificateAuthority } from '../tls.ts';
+import { issueServerCertificate, openCertificateAuthority } from '../lib/tls.ts';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -4,7 +4,7 @@ import type { Server } from 'node:http';
 import { Server as HttpsServer } from 'node:https';
 import type { FastifyBaseLogger } from 'fastify';
 import { ConfigError, type Config } from '../config.ts';
-import { isPair, issueServerCertificate, needsRenewal, type CertificateAuthority, type ServerCertificate } from '../tls.ts';
+import { isPair, issueServerCertificate, needsRenewal, type CertificateAuthority, type ServerCertificate } from '../lib/tls.ts';
 
 /** How often files are read again, and the end of a certificate of our own is looked at. */
 const LOOK_EVERY_MS = 3_600_000;

@@ -4,8 +4,8 @@
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { writeDurably } from '../durable.ts';
-import { isErrno } from '../engine/local/processes.ts';
+import { writeDurably } from '../lib/durable.ts';
+import { isErrno } from '../lib/processes.ts';
 
 const KEY_BYTES = 32;
 const NONCE_BYTES = 12;

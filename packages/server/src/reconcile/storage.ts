@@ -2,7 +2,7 @@
  * Disk space belongs to somebody: each second it is looked how full the disk is, and services are held to their quotas. The metadata
  * database is asked only after the reserve was seen to: on a full disk it may be that which it waits for.
  */
-import { DISK_FULL_PERCENT, PURGE_PERCENT, RESERVE_RELEASE_PERCENT } from '../disk.ts';
+import { DISK_FULL_PERCENT, PURGE_PERCENT, RESERVE_RELEASE_PERCENT } from '../domain/disk.ts';
 import type { DiskUsage, Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
 import { reportReserve } from '../store/events.ts';

@@ -1,6 +1,6 @@
 /** Twice a minute: what will become trouble, on the service where it is seen and in the log of the control plane. */
 import type { Warning } from '@howdah/contract';
-import { diskWarning } from '../disk.ts';
+import { diskWarning } from '../domain/disk.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
 import { changeService, lockService, readyOrUnstableServices, silentServicesWithoutWarning } from '../store/services.ts';

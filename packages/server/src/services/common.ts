@@ -1,7 +1,7 @@
 /** What calls on services and on read replica sets have in common. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError, parseSize, type Size, type SizeInput } from '@howdah/contract';
-import { DISK_FULL_PERCENT } from '../disk.ts';
+import { DISK_FULL_PERCENT } from '../domain/disk.ts';
 import type { Db, Store, Tx } from '../store/database.ts';
 import { howItGoes } from '../store/operations.ts';
 import { isAnotherProjectIn, nextPort } from '../store/services.ts';

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError, isId, MAX_PEERINGS, type CreatePeeringBody, type PeeringStatus } from '@howdah/contract';
-import { overlap, trustedCidr } from '../cidr.ts';
+import { overlap, trustedCidr } from '../lib/cidr.ts';
 import type { Db, Store, Tx } from '../store/database.ts';
 import { findProject } from '../store/projects.ts';
 import {

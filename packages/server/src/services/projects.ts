@@ -11,8 +11,8 @@ import {
   type ProjectDetails,
   type ProjectLimits,
 } from '@howdah/contract';
-import { newId } from '../ids.ts';
-import { sha256 } from '../secret.ts';
+import { newId } from '../lib/ids.ts';
+import { sha256 } from '../lib/secret.ts';
 import type { Store, Tx } from '../store/database.ts';
 import { countKeys, findKey, hasAnotherAdminKey, insertKey, listKeys, revokeKey } from '../store/keys.ts';
 import { changeProject, countProjects, findProject, insertProject, listProjects, lockLimits } from '../store/projects.ts';

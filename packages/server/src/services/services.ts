@@ -29,10 +29,10 @@ import {
   type Size,
   SERIES_NAMES,
 } from '@howdah/contract';
-import { parseMoment } from '../moment.ts';
+import { parseMoment } from '../lib/moment.ts';
 import { BadCursor, EngineUnavailable, StatementRefused, type LogPage, type LogQuery, type Member, type Origin } from '../engine/engine.ts';
-import { newPassword } from '../ids.ts';
-import { scramVerifier } from '../scram.ts';
+import { newPassword } from '../lib/ids.ts';
+import { scramVerifier } from '../lib/scram.ts';
 import type { Store, Tx } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, recordOperation, verificationUnderWay } from '../store/operations.ts';

@@ -1,7 +1,7 @@
 /** The changes of VPCs: check the rule, record the desired state in one transaction, notify. reconcile/vpcs.ts does the rest. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError, MAX_VPCS, type CreateVpcBody } from '@howdah/contract';
-import { overlap, serviceCapacity, trustedCidr, vpcCidrProblem } from '../cidr.ts';
+import { overlap, serviceCapacity, trustedCidr, vpcCidrProblem } from '../lib/cidr.ts';
 import type { Store, Tx } from '../store/database.ts';
 import type { ServiceChange, ServiceRow } from '../store/services.ts';
 import { changeService, lockService } from '../store/services.ts';

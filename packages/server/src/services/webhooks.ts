@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto';
 import type { BlockList } from 'node:net';
 import { deliver, whyNotReceiver } from '../events/receiver.ts';
 import { UNREADABLE, type Sealer } from '../events/sealer.ts';
-import { newId } from '../ids.ts';
+import { newId } from '../lib/ids.ts';
 import type { Db, Store } from '../store/database.ts';
 import {
   countWebhooks,

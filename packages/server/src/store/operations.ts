@@ -1,7 +1,7 @@
 /** The metadata database of operations: what was asked for, by whom, how far it is and how it ended. */
 import { OPERATION_KINDS, type Operation, type OperationKind, type OperationStatus, type OperationStep } from '@howdah/contract';
 import { sql, type Selectable } from 'kysely';
-import { newId } from '../ids.ts';
+import { newId } from '../lib/ids.ts';
 import type { AuditNote } from './audit-log.ts';
 import type { Db, Tables, Tx } from './database.ts';
 import type { ServiceRow } from './services.ts';

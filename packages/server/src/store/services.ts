@@ -23,7 +23,7 @@ import type { Pool } from 'pg';
 import type { HighAvailability, Origin, ServiceSpec, ServiceVpc } from '../engine/engine.ts';
 import { notifyService, type Db, type Tables, type Tx } from './database.ts';
 import { beginOperation, HOWDAH, type OperationRow } from './operations.ts';
-import { newId } from '../ids.ts';
+import { newId } from '../lib/ids.ts';
 import { coalesced } from './read.ts';
 
 export type ServiceRow = Selectable<Tables['services']>;

@@ -6,7 +6,7 @@
  */
 import type { Peering, Vpc } from '@howdah/contract';
 import { sql, type Selectable } from 'kysely';
-import { addressAt, hostOf, nextHost, trustedCidr } from '../cidr.ts';
+import { addressAt, hostOf, nextHost, trustedCidr } from '../lib/cidr.ts';
 import type { VpcSpec } from '../engine/engine.ts';
 import { notifyVpcs, type Db, type Tables, type Tx } from './database.ts';
 

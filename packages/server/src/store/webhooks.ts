@@ -1,7 +1,7 @@
 /** The metadata database of webhooks and of what was delivered to them. */
 import type { Delivery, DeliveryStatus, EventType, Webhook } from '@howdah/contract';
 import { sql, type Selectable } from 'kysely';
-import { newId } from '../ids.ts';
+import { newId } from '../lib/ids.ts';
 import type { Db, Tables, Tx } from './database.ts';
 import { eventBounds } from './events.ts';
 

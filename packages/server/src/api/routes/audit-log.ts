@@ -1,7 +1,7 @@
 import { ApiError, AUDIT_OUTCOMES, AuditEntrySchema, Ref, StringEnum } from '@howdah/contract';
 import { Readable } from 'node:stream';
 import { Type } from 'typebox';
-import { parseMoment } from '../../moment.ts';
+import { parseMoment } from '../../lib/moment.ts';
 import { auditDocument, listAuditEntries, type AuditFilter } from '../../store/audit-log.ts';
 import type { Db } from '../../store/database.ts';
 import type { ApiContext, App } from '../app.ts';

@@ -28,7 +28,7 @@ import {
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import { listDocs, type ServiceDoc } from '../../store/services.ts';
-import { parseMoment } from '../../moment.ts';
+import { parseMoment } from '../../lib/moment.ts';
 import type { ApiContext, App } from '../app.ts';
 import { answer, callerOf } from '../changes.ts';
 import { paging, sendList } from '../paging.ts';

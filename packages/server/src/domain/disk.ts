@@ -1,0 +1,34 @@
+/** When a disk is too full: for a warning, and for what takes more of it. */
+import type { Warning } from '@howdah/contract';
+import type { DiskUsage } from '../engine/engine.ts';
+
+/** From here on services warn of it. */
+export const DISK_TIGHT_PERCENT = 85;
+/** From here on deleted services are purged before the time for a restore is over, oldest first. */
+export const PURGE_PERCENT = 90;
+/** From here on the rest is kept for the services that are there: no new ones, no forks, no copies of backups to verify them. */
+export const DISK_FULL_PERCENT = 95;
+/** From here on the reserve is given up, and services that grow become read-only. */
+export const RESERVE_RELEASE_PERCENT = 98;
+/** Below this, with the reserve counted, it is made again. */
+export const RESERVE_AGAIN_PERCENT = 95;
+
+/** What services warn of when the disk that they stand on runs full; null: there is room. */
+export function diskWarning({ usedPercent, freeBytes, totalBytes, path }: DiskUsage): Warning | null {
+  if (usedPercent < DISK_TIGHT_PERCENT) return null;
+  const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
+  const figures = `the disk of ${path} is ${Math.floor(usedPercent)} % full (${gb(freeBytes)} of ${gb(totalBytes)} GB free)`;
+  const remedy = 'delete and purge services, drop what is no longer needed, or shorten HOWDAH_BACKUP_DAYS';
+  return { code: 'DISK', message: `${figures}; ${consequence(usedPercent)}: ${remedy}${usedPercent < DISK_FULL_PERCENT ? '' : ' now'}` };
+}
+
+function consequence(usedPercent: number): string {
+  if (usedPercent < PURGE_PERCENT)
+    return `from ${PURGE_PERCENT} % on deleted services are purged early, from ${DISK_FULL_PERCENT} % on no services and forks are made`;
+  if (usedPercent < DISK_FULL_PERCENT)
+    return `deleted services are purged early, from ${DISK_FULL_PERCENT} % on no services and forks are made`;
+  const refused = 'deleted services are purged early, no services and forks are made';
+  return usedPercent < RESERVE_RELEASE_PERCENT
+    ? `${refused}, and from ${RESERVE_RELEASE_PERCENT} % on services that grow become read-only`
+    : `${refused}, services that grow become read-only, and a server that finds no space for its WAL ends`;
+}

@@ -1,0 +1,54 @@
+/** What `howdah store …` does: where the data of an installation stands, and the file system of our own that it may be moved into. */
+import { statfs } from 'node:fs/promises';
+import {
+  createImage,
+  fileSystemOf,
+  findImage,
+  growImage,
+  imagePaths,
+  type ImageFacts,
+  type StoreFileSystem,
+} from '../host/image.ts';
+import { dataDirectory, makeDataDirectory } from '../host/machine.ts';
+import { exists } from '../../../lib/processes.ts';
+import { findControl } from '../../../installation.ts';
+
+/**
+ * Makes a store and moves the installation's data into it.
+ *
+ * @param progress called with each part before it begins
+ * @throws Error with what is in the way and what to do about it; nothing was changed then
+ */
+export async function createStore(
+  home: string,
+  sizeBytes: number,
+  fileSystem: StoreFileSystem,
+  progress: (part: string) => void,
+): Promise<void> {
+  const control = await findControl(home);
+  if (control !== null) {
+    throw new Error(`the control plane runs (process ${control.pid}): howdah down --databases stops it and the databases, then try again`);
+  }
+  await createImage(imagePaths(await makeDataDirectory(home)), sizeBytes, fileSystem, progress);
+}
+
+/** Makes a store larger; databases go on. */
+export async function resizeStore(home: string, sizeBytes: number): Promise<void> {
+  await growImage(imagePaths(await dataDirectory(home)), sizeBytes);
+}
+
+/** Where the data of an installation is. */
+export type DataPlace = {
+  path: string;
+  /** Null while there is nothing: before the first start. */
+  fileSystem: { name: string; totalBytes: number; freeBytes: number } | null;
+  store: ImageFacts | null;
+};
+
+export async function describeData(home: string): Promise<DataPlace> {
+  const path = await dataDirectory(home);
+  const store = await findImage(imagePaths(path));
+  if (store?.mounted === false || !(await exists(path))) return { path, fileSystem: null, store };
+  const { blocks, bavail, bsize } = await statfs(path);
+  return { path, fileSystem: { name: await fileSystemOf(path), totalBytes: blocks * bsize, freeBytes: bavail * bsize }, store };
+}

@@ -1,0 +1,209 @@
+/** Looks the machine over: what is there, what is missing, and the command that adds it. */
+import { statfs } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { ADDONS_OF_TYPE, SERVICE_TYPES, type Finding } from '@howdah/contract';
+import { CLONE_COST, probeCloneMethod } from '../host/clone.ts';
+import {
+  fileSystemOf,
+  findImage,
+  gigabytes,
+  imagePaths,
+  missingBytes,
+  SMALLEST_STORE_BYTES,
+  type ImageFacts,
+  type ImagePaths,
+} from '../host/image.ts';
+import { probeEgress } from '../host/egress.ts';
+import { RESERVE_AGAIN_PERCENT, RESERVE_RELEASE_PERCENT } from '../../../domain/disk.ts';
+import type { DiskUsage } from '../../engine.ts';
+import { diskUsage, heldReserve, reserveBytes } from '../host/reserve.ts';
+import { findProgram, PROGRAMS, type ProgramName } from '../host/daemon.ts';
+import { findInstallations, installationFor, missingFor, OLDEST_MAJOR } from '../postgres/installations.ts';
+import { findLeftovers } from './leftovers.ts';
+import { foreseeLimits, limitsNote } from '../host/limits.ts';
+import { DEFAULT_UID_RANGE } from '../../../config.ts';
+import type { UidRange } from '../host/users.ts';
+import {
+  dataDirectory,
+  findServerUser,
+  isEgressClosed,
+  isolationNote,
+  probeNamespaces,
+  SERVER_USER,
+  whyNotIsolated,
+} from '../host/machine.ts';
+import { probeNetworks } from '../network/networks.ts';
+import { exists, isErrno } from '../../../lib/processes.ts';
+import { foreseeSandbox, type Namespaces } from '../host/sandbox.ts';
+
+/** Changes nothing, but for a probe of the file system that is gone when it returns. */
+export async function doctor(home: string, uidRange: UidRange = DEFAULT_UID_RANGE): Promise<Finding[]> {
+  const data = await dataDirectory(home);
+  const [namespaces, limits] = await Promise.all([probeNamespaces(), foreseeLimits('howdah', data)]);
+  const { usable, tooOld } = await findInstallations(null);
+  return [
+    { what: 'Node', state: 'ok', found: process.version },
+    await privileges(),
+    namespaces === 'none'
+      ? { what: 'PID namespaces', state: 'note', found: 'not allowed here: a busy backend may outlive its killed server for a while' }
+      : { what: 'PID namespaces', state: 'ok', found: `one per server, ${namespaces}` },
+    await mountNamespaces(namespaces),
+    await isolation(namespaces, uidRange),
+    ...(await disk(imagePaths(data))),
+    ...(await reserve(imagePaths(data).data)),
+    { what: 'size limits', state: limits.kind === 'none' ? 'note' : 'ok', found: limitsNote(limits) },
+    ...usable.map(({ version, source, bin, extensions }): Finding => ({
+      what: `PostgreSQL ${version}`,
+      state: 'ok',
+      found: `${source}, ${bin}; extensions: ${extensions.join(', ') || 'none of timescaledb, vector'}`,
+    })),
+    ...tooOld.map(({ version, bin }): Finding => ({
+      what: `PostgreSQL ${version}`,
+      state: 'note',
+      found: `${bin}: not used; before ${OLDEST_MAJOR} a role that may create roles can make itself one that reads the server's files`,
+    })),
+    ...SERVICE_TYPES.map((type): Finding => {
+      const installation = installationFor(usable, ADDONS_OF_TYPE[type]);
+      return installation === null
+        ? { what: `type ${type}`, state: 'missing', found: 'cannot be had', remedy: missingFor(usable, ADDONS_OF_TYPE[type]) }
+        : { what: `type ${type}`, state: 'ok', found: `on PostgreSQL ${installation.version} (${installation.source})` };
+    }),
+    await program('pgbouncer'),
+    await program('haproxy'),
+    await egress(),
+    await vpcs(),
+    ...(await findLeftovers(data, uidRange)).map(({ found, remedy }): Finding => ({
+      what: 'left over',
+      state: 'note',
+      found,
+      remedy,
+    })),
+  ];
+}
+
+async function mountNamespaces(namespaces: Namespaces): Promise<Finding> {
+  const what = 'mount namespaces';
+  const { way, note } = await foreseeSandbox(namespaces);
+  if (way === 'mounts') return { what, state: 'ok', found: note };
+  return { what, state: 'note', found: note, remedy: 'as root with CAP_SYS_ADMIN, servers get mount namespaces' };
+}
+
+async function privileges(): Promise<Finding> {
+  const what = 'privileges';
+  if (process.getuid?.() !== 0) {
+    const remedy = 'as root, each service can run as a user of its own and limits can be enforced';
+    return { what, state: 'note', found: 'not root: databases run as this user', remedy };
+  }
+  const user = await findServerUser(SERVER_USER);
+  return {
+    what,
+    state: 'ok',
+    found:
+      user === null
+        ? `root; shared files belong to the user ${SERVER_USER}, whom the first start makes`
+        : `root; shared files belong to the user ${user.name}`,
+  };
+}
+
+/** Whether services are kept from each other. */
+async function isolation(namespaces: Namespaces, range: UidRange): Promise<Finding> {
+  const what = 'isolation';
+  const [sandbox, egress] = await Promise.all([foreseeSandbox(namespaces), probeEgress()]);
+  const why = await whyNotIsolated(namespaces, sandbox, range);
+  const found = isolationNote(why, sandbox, egress);
+  // Users of their own take mount namespaces: only connections are left.
+  if (why === null) return { what, state: isEgressClosed(why, egress) ? 'ok' : 'note', found };
+  const remedy =
+    'give projects that do not trust each other installations of their own, or run Howdah as root; HOWDAH_SINGLE_PROJECT=yes refuses a second project';
+  return { what, state: 'note', found, remedy };
+}
+
+/** What forks cost where the data is, or will be, and whether a store can have what it promises. */
+async function disk(paths: ImagePaths): Promise<Finding[]> {
+  const image = await findImage(paths);
+  const store = image === null ? [] : [storeFinding(image)];
+  const what = 'file system';
+  if (image?.mounted === false) {
+    return [
+      { what, state: 'note', found: `${paths.data} is in the store ${image.path}, which is not mounted`, remedy: 'howdah up mounts it' },
+      ...store,
+    ];
+  }
+  const directory = await nearestDirectory(paths.data);
+  const place = `${paths.data}, on ${await fileSystemOf(directory)}`;
+  const method = await probeCloneMethod(directory).catch((error: unknown) => {
+    if (isErrno(error, 'EACCES', 'EPERM', 'EROFS', 'ENOSPC')) return null;
+    throw error;
+  });
+  if (method === null)
+    return [
+      { what, state: 'note', found: `${place}: what forks cost is found out by trying, and ${directory} cannot be written` },
+      ...store,
+    ];
+  return method === 'copy'
+    ? [{ what, state: 'note', found: `${place}: ${CLONE_COST.copy}`, remedy: await howToClone(directory) }, ...store]
+    : [{ what, state: 'ok', found: `${place}: ${CLONE_COST[method]}` }, ...store];
+}
+
+/** Whether the space for a full disk is held. Before the first start there is nothing to report. */
+async function reserve(data: string): Promise<Finding[]> {
+  if (!(await exists(data))) return [];
+  return [reserveFinding(await diskUsage(data), await heldReserve(data))];
+}
+
+/** @param heldBytes what the reserve holds; 0: there is none */
+export function reserveFinding({ totalBytes, usedPercent }: Pick<DiskUsage, 'totalBytes' | 'usedPercent'>, heldBytes: number): Finding {
+  const what = 'reserve';
+  const megabytes = (bytes: number) => `${Math.round(bytes / 1e6)} MB`;
+  if (heldBytes > 0)
+    return { what, state: 'ok', found: `present: ${megabytes(heldBytes)}, released when the disk is ${RESERVE_RELEASE_PERCENT} % full` };
+  return {
+    what,
+    state: 'note',
+    found: `released, or never made: ${megabytes(reserveBytes(totalBytes))} are missing; the disk is ${Math.floor(usedPercent)} % full`,
+    remedy: `make room on the disk: below ${RESERVE_AGAIN_PERCENT} % a running control plane makes it again`,
+  };
+}
+
+/** The command that makes a store of half of what is free. */
+async function howToClone(directory: string): Promise<string> {
+  const { bavail, bsize } = await statfs(directory);
+  const sizeBytes = Math.max(Math.floor((bavail * bsize) / 2 / 1024 ** 3) * 1024 ** 3, SMALLEST_STORE_BYTES);
+  return `as root: howdah store create --size ${gigabytes(sizeBytes)}, with the databases stopped (howdah down --databases); btrfs for forks, --fs xfs for many writes`;
+}
+
+function storeFinding(image: ImageFacts): Finding {
+  const taken = `${image.path} takes ${gigabytes(image.diskBytes)} of the disk and may take ${gigabytes(image.sizeBytes)}`;
+  const missing = missingBytes(image);
+  if (missing === 0) return { what: 'store', state: 'ok', found: `${taken}; ${gigabytes(image.diskFreeBytes)} are free there` };
+  return {
+    what: 'store',
+    state: 'note',
+    found: `${taken}, but only ${gigabytes(image.diskFreeBytes)} are free there: when they are used up, every database in the store stops`,
+    remedy: `make ${gigabytes(missing)} of room on the disk of ${image.path}`,
+  };
+}
+
+async function nearestDirectory(path: string): Promise<string> {
+  return (await exists(path)) ? path : nearestDirectory(dirname(path));
+}
+
+/** Whether services are kept from connecting to anybody. */
+async function egress(): Promise<Finding> {
+  const { refused, note } = await probeEgress();
+  return { what: 'outgoing connections', state: refused ? 'ok' : 'note', found: note };
+}
+
+/** How VPCs keep others out here. */
+async function vpcs(): Promise<Finding> {
+  const { way, note } = await probeNetworks();
+  return { what: 'VPCs', state: way === 'bridge' ? 'ok' : 'note', found: note };
+}
+
+async function program(name: ProgramName): Promise<Finding> {
+  const { what, remedy } = PROGRAMS[name];
+  const found = await findProgram(name);
+  return found === null
+    ? { what, state: 'missing', found: 'not installed', remedy }
+    : { what, state: 'ok', found: `${found.version}, ${found.path}` };
+}

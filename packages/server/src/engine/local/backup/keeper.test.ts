@@ -1,0 +1,170 @@
+import { mkdir, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { describeBackups, listSnapshots } from './backups.ts';
+import { createKeeper } from './keeper.ts';
+import { createLayout } from '../host/layout.ts';
+import { bareMachine } from '../host/bare-machine.testing.ts';
+import type { Machine } from '../host/machine.ts';
+import { writeMarker } from '../host/marker.ts';
+import { createMonitor } from '../postgres/monitor.ts';
+import { commitAt, walFile } from '../postgres/wal.testing.ts';
+
+const DAY_MS = 86_400_000;
+const POLICY = { windowMs: 3 * DAY_MS, snapshotEveryMs: DAY_MS, verifyEveryMs: DAY_MS };
+/** The number at the end of a WAL file's name. */
+const wal = (number: number): string => `0000000100000000000000${number.toString(16).toUpperCase().padStart(2, '0')}`;
+
+let machine: Machine;
+beforeEach(async () => {
+  const layout = createLayout(await realpath(await mkdtemp(join(tmpdir(), 'hdk-'))));
+  machine = bareMachine(layout);
+  await mkdir(layout.services);
+});
+afterEach(() => rm(machine.layout.root, { recursive: true }));
+
+/** A paused service with snapshots of these ages, oldest first, each of which begins with a WAL file of the same number. */
+async function service(id: string, ages: readonly number[]) {
+  const paths = machine.layout.service(id);
+  for (const path of [paths.archive, paths.snapshots, join(paths.data, 'pg_wal')]) await mkdir(path, { recursive: true });
+  for (const [number, age] of ages.entries()) {
+    await mkdir(join(paths.snapshots, `s${number}`));
+    await writeFile(
+      join(paths.snapshots, `s${number}`, 'snapshot.json'),
+      JSON.stringify({
+        kind: 'scheduled',
+        takenMs: Date.now() - age * DAY_MS,
+        firstWal: wal(number * 2),
+        walPosition: '0/0',
+        storageBytes: 1,
+      }),
+    );
+  }
+  for (let number = 0; number <= ages.length * 2; number++) await writeFile(join(paths.archive, wal(number)), '');
+  await writeMarker(paths, { id, installation: '18-npm', provisioned: true, parent: null, madeIn: '', uid: null, userOf: null });
+  return {
+    snapshots: async () => (await readdir(paths.snapshots)).toSorted(),
+    oldestWal: async () => (await readdir(paths.archive)).toSorted()[0],
+  };
+}
+
+const keeper = () =>
+  createKeeper(
+    machine,
+    createMonitor(
+      () => undefined,
+      async () => false,
+    ),
+    POLICY,
+  );
+
+test('what is older than the window goes, but not the snapshot from which the begin of the window is reached, nor WAL since it', async () => {
+  const kept = await service('a', [9, 5, 2, 1]);
+  await keeper().keep('a', true);
+  expect(await kept.snapshots()).toEqual(['s1', 's2', 's3']);
+  expect(await kept.oldestWal()).toBe(wal(2));
+});
+
+test('with everything inside the window, or a single old snapshot, nothing is removed that the window needs', async () => {
+  const young = await service('young', [2, 1]);
+  const old = await service('old', [400]);
+  await keeper().keep('young', true);
+  await keeper().keep('old', true);
+  expect([await young.snapshots(), await young.oldestWal()]).toEqual([['s0', 's1'], wal(0)]);
+  expect([await old.snapshots(), await old.oldestWal()]).toEqual([['s0'], wal(0)]);
+});
+
+test('what a snapshot left behind that was interrupted goes, WAL from before the oldest snapshot as well', async () => {
+  const kept = await service('a', [2]);
+  const { snapshots, archive } = machine.layout.service('a');
+  await mkdir(join(snapshots, 'half.new', 'data'), { recursive: true });
+  await writeFile(join(archive, `00000000${wal(0).slice(8)}`), '');
+  await keeper().keep('a', true);
+  expect(await kept.snapshots()).toEqual(['s0']);
+  expect(await kept.oldestWal()).toBe(wal(0));
+});
+
+test('a snapshot dated in the future is no reason to wait for the next one, and is warned of; the newest is so by its WAL', async () => {
+  await service('a', [3, 1]);
+  const paths = machine.layout.service('a');
+  const write = async (id: string, days: number, walPosition: string) => {
+    await mkdir(join(paths.snapshots, id));
+    const snapshot = { kind: 'scheduled', takenMs: Date.now() + days * DAY_MS, firstWal: wal(4), walPosition, storageBytes: 1 };
+    await writeFile(join(paths.snapshots, id, 'snapshot.json'), JSON.stringify(snapshot));
+  };
+  await mkdir(join(paths.data, 'global'));
+  await writeFile(join(paths.data, 'global', 'pg_control'), '');
+  await write('ahead', 10, '0/50');
+  const { isDue, warnings } = keeper();
+  const [ahead] = await listSnapshots(paths);
+  if (ahead === undefined) throw new Error('no snapshot');
+  expect(ahead.id).toBe('ahead');
+  expect(await isDue('a', paths, ahead)).toBe(true);
+  expect(await warnings('a')).toContainEqual({ code: 'SNAPSHOT', message: expect.stringContaining('the clock was put back') });
+  await write('after', -0.001, '0/60');
+  const [after] = await listSnapshots(paths);
+  expect(after?.id).toBe('after');
+  if (after !== undefined) expect(await isDue('a', paths, after)).toBe(false);
+});
+
+test('nothing goes while a fork is being made of it, also while its data is still being cloned', async () => {
+  const kept = await service('a', [9, 5, 1]);
+  const { keep } = keeper();
+  const fork = { id: 'f', installation: '18-npm', provisioned: false, parent: 'a', madeIn: '', uid: null, userOf: null };
+  for (const entry of ['f.new', 'f']) {
+    const paths = machine.layout.service(entry);
+    await mkdir(paths.root);
+    await writeMarker(paths, fork);
+    await keep('a', true);
+    expect(await kept.snapshots()).toEqual(['s0', 's1', 's2']);
+    await writeMarker(paths, { ...fork, provisioned: true });
+  }
+  await keep('a', true);
+  expect(await kept.snapshots()).toEqual(['s1', 's2']);
+});
+
+test('nothing goes while a fork of it was asked for that has not begun', async () => {
+  const kept = await service('a', [9, 5, 1]);
+  const { keep } = keeper();
+  await keep('a', false);
+  expect(await kept.snapshots()).toEqual(['s0', 's1', 's2']);
+  await keep('a', true);
+  expect(await kept.snapshots()).toEqual(['s1', 's2']);
+});
+
+test('nothing goes while a backup is read to verify it', async () => {
+  const kept = await service('a', [9, 5, 1]);
+  const { keep, holding } = keeper();
+  await holding('a', () => keep('a', true));
+  expect(await kept.snapshots()).toEqual(['s0', 's1', 's2']);
+  await keep('a', true);
+  expect(await kept.snapshots()).toEqual(['s1', 's2']);
+});
+
+test('a service whose archive has a gap, or is not there, or whose backup did not verify itself, warns of it', async () => {
+  await service('a', [9, 5, 1]);
+  const { archive, snapshots } = machine.layout.service('a');
+  const { warnings } = keeper();
+  const server = machine.layout.service('a').data;
+  await mkdir(join(server, 'global'));
+  await writeFile(join(server, 'global', 'pg_control'), '');
+  expect(await warnings('a')).toEqual([]);
+  await rm(join(archive, wal(3)));
+  // The last commit before the gap was made between the two snapshots before the third.
+  const lostMs = Date.now() - 4 * DAY_MS;
+  await writeFile(join(archive, wal(2)), walFile([commitAt(new Date(lostMs).toISOString())]));
+  const [, , third] = (await describeBackups(machine.layout.service('a'), POLICY, null)).snapshots.toReversed();
+  const gap = `nothing between ${new Date(lostMs).toISOString()} and ${third?.taken} can be reached`;
+  expect(await warnings('a')).toEqual([{ code: 'ARCHIVE', message: `WAL file ${wal(3)} is missing from the archive: ${gap}` }]);
+  await rm(archive, { recursive: true });
+  expect(await warnings('a')).toEqual([{ code: 'ARCHIVE', message: expect.stringContaining(`the archive ${archive} cannot be read`) }]);
+  await writeFile(
+    join(snapshots, 's2', 'verification.json'),
+    JSON.stringify({ at: '2026-01-01T00:00:00Z', succeeded: false, checks: [], problem: 'replay WAL: it does not' }),
+  );
+  expect(await warnings('a')).toMatchObject([
+    { code: 'ARCHIVE' },
+    { code: 'VERIFICATION', message: expect.stringContaining('it does not') },
+  ]);
+});

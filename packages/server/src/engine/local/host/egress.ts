@@ -1,0 +1,190 @@
+/**
+ * No outgoing network for services: a server, and whatever a tenant gets to run in it, answers those who connect to it and connects to nobody.
+ *
+ * One nftables table per installation, and one in the network of each VPC, refuses what the users of services send: TCP that begins a
+ * connection (SYN without ACK), and everything that is not TCP. It looks at single packets, so that it keeps no state and established
+ * sessions go on. Gateways run as a user outside of the range: they connect to servers.
+ */
+import { readlinkSync, statSync } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { namespacePath } from '../network/listener.ts';
+import type { Layout } from './layout.ts';
+import { readOrNull } from '../../../lib/processes.ts';
+import { run } from '../../../lib/run.ts';
+import { DEFAULT_UID_RANGE } from '../../../config.ts';
+import type { Isolation } from './users.ts';
+
+/** Whether outgoing connections of services are refused here, or why not and what adds it. */
+export type EgressAbility = { refused: boolean; note: string };
+
+/** First and last user of services. */
+export type Uids = readonly [number, number];
+
+/** How often the rules are put in place again; see {@link refuseEgress}. */
+const AGAIN_EVERY_MS = 60_000;
+
+export const EGRESS_NOTE = 'servers and poolers of services connect to nobody: what begins a connection is refused';
+const without = (why: string): EgressAbility => ({ refused: false, note: `a server can connect to whatever this machine reaches: ${why}` });
+
+/** Tries whether packets can be refused by user, in a network that nobody else sees and that is gone with the attempt. */
+export async function probeEgress(): Promise<EgressAbility> {
+  if (process.getuid?.() !== 0) return without('refusing that takes root: start Howdah as root');
+  try {
+    await run('nft', ['--version']);
+  } catch {
+    return without('refusing that takes the program nft: apt-get install nftables, then restart Howdah');
+  }
+  try {
+    await run('unshare', ['--net', '--', 'nft', rulesOf('howdah-probe', '/', [70_000, 70_001])]);
+    return { refused: true, note: EGRESS_NOTE };
+  } catch (error) {
+    const refused = error instanceof Error ? error.message : String(error);
+    return without(`refusing that takes CAP_NET_ADMIN and a kernel with nf_tables, and this machine refuses: ${refused}`);
+  }
+}
+
+/**
+ * Refuses outgoing connections of these users, in the machine's own network or within another. Replaces the table in one transaction, since another
+ * program may have flushed the rules of the machine, which is what restarting Debian's nftables.service does.
+ *
+ * @param name of the table; @param home says whose it is; @param within a command that runs it in another network
+ */
+export async function refuseEgress(name: string, home: string, uids: Uids, within: readonly string[] = []): Promise<void> {
+  const [program, ...words] = [...within, 'nft', rulesOf(name, home, uids)] as const;
+  await run(program ?? 'nft', words);
+}
+
+/**
+ * Refuses the outgoing connections of an installation's services for as long as the control plane runs, and after that.
+ *
+ * @param failed called when the rules cannot be put in place
+ */
+export function createEgress({ egress, layout, networkPrefix, isolation }: Guarded, failed: (error: unknown) => void) {
+  const name = tableOf(networkPrefix);
+  const uids = isolation.isolated ? isolation.users.range : DEFAULT_UID_RANGE;
+  /** The networks of VPCs that have the rules already, by name: a network that is made again has another inode. */
+  const done = new Map<string, bigint>();
+  let timer: NodeJS.Timeout | undefined;
+
+  const refuse = async (): Promise<void> => {
+    if (egress.refused) await refuseEgress(name, layout.root, uids).catch(failed);
+  };
+
+  /** In the network of a VPC. */
+  const refuseIn = async (network: string): Promise<void> => {
+    const path = namespacePath(network);
+    const { ino } = await stat(path, { bigint: true });
+    if (!egress.refused || done.get(network) === ino) return;
+    await refuseEgress(name, layout.root, uids, ['nsenter', `--net=${path}`, '--']);
+    done.set(network, ino);
+  };
+
+  const start = async (): Promise<void> => {
+    await refuse();
+    timer = setInterval(() => void refuse(), AGAIN_EVERY_MS).unref();
+  };
+
+  return { start, refuseIn, close: () => clearInterval(timer) };
+}
+export type Egress = ReturnType<typeof createEgress>;
+
+/** Of a machine: what this module needs. */
+type Guarded = { egress: EgressAbility; layout: Pick<Layout, 'root'>; networkPrefix: string; isolation: Isolation };
+
+/** The table of an installation, named as its cgroup. */
+export function tableOf(networkPrefix: string): string {
+  return networkPrefix.replace(/-$/, '');
+}
+
+/** Removes the table of an installation; that of a VPC goes with its network. */
+export async function allowEgress(name: string): Promise<void> {
+  if ((await tables()).includes(name)) await run('nft', ['delete', 'table', 'inet', name]);
+}
+
+/** Whether the table of an installation is in the machine's own network. */
+export async function isEgressRefused(name: string): Promise<boolean> {
+  return (await tables()).includes(name);
+}
+
+/** The table of any installation on this machine: where its data is, and what the table holds. */
+export type Table = { name: string; home: string; text: string };
+
+/** The tables of installations whose paths are ours. Those of a chroot are in the same network; their data is not visible. Changes nothing. */
+export async function listTables(): Promise<Table[]> {
+  const found: Table[] = [];
+  for (const name of (await tables()).filter((one) => ANY_NAME.test(one))) {
+    const text = await run('nft', ['list', 'table', 'inet', name]).catch(() => '');
+    const [, home = '', root = rootId()] = /\bcomment "([^"]*?)(?: in (\d+:\d+))?"/.exec(text) ?? [];
+    if (text !== '' && root === rootId()) found.push({ name, home, text });
+  }
+  return found;
+}
+const ANY_NAME = /^howdah-[0-9a-f]{8}$/;
+
+/** The root directory that we see, by its number: in a chroot it is another. */
+function rootId(): string {
+  const { dev, ino } = statSync('/');
+  return `${dev}:${ino}`;
+}
+
+/**
+ * What the table of an installation lacks while its control plane runs; null: nothing, or that process cannot set one.
+ *
+ * @param control pid of the control plane; @param uids of the installation's services
+ */
+export async function findLack(name: string, control: number, uids: readonly number[]): Promise<string | null> {
+  if (process.getuid?.() !== 0 || !(await canFilter(control)) || !(await probeEgress()).refused) return null;
+  const text = (await tables()).includes(name) ? await run('nft', ['list', 'table', 'inet', name]).catch(() => null) : null;
+  return lackOf(text, uids);
+}
+
+/** Whether a process may set rules in the network that we see. */
+async function canFilter(pid: number): Promise<boolean> {
+  const [, capabilities = '0'] = /^CapEff:\t([0-9a-f]+)$/m.exec((await readOrNull(`/proc/${pid}/status`)) ?? '') ?? [];
+  if (((BigInt(`0x${capabilities}`) >> CAP_NET_ADMIN) & 1n) === 0n) return false;
+  try {
+    return readlinkSync(`/proc/${pid}/ns/net`) === readlinkSync('/proc/self/ns/net');
+  } catch {
+    return false; // it has ended
+  }
+}
+const CAP_NET_ADMIN = 12n;
+
+/** What a table lacks that keeps these users from beginning connections; null: nothing. @param text as nft lists it; null: there is no table */
+export function lackOf(text: string | null, uids: readonly number[]): string | null {
+  if (text === null) return 'it is missing';
+  const rules = text.split('\n').filter((line) => / reject with /.test(line));
+  const covers = (rule: string, uid: number): boolean => {
+    const [, first, last = first] = /meta skuid (\d+)(?:-(\d+))?/.exec(rule) ?? [];
+    return Number(first) <= uid && uid <= Number(last);
+  };
+  for (const [what, pattern] of REFUSED) {
+    const missing = uids.find((uid) => !rules.some((rule) => pattern.test(rule) && covers(rule, uid)));
+    if (missing !== undefined) return `it lets user ${missing} ${what}`;
+  }
+  return null;
+}
+const REFUSED = [
+  ['send what is not TCP', /l4proto != tcp/],
+  ['begin connections', /tcp flags .*syn/],
+] as const;
+
+/** The tables of the machine's own network. */
+async function tables(): Promise<string[]> {
+  if (process.getuid?.() !== 0) return [];
+  const text = await run('nft', ['list', 'tables', 'inet']).catch(() => '');
+  return text.split('\n').flatMap((line) => /^table inet (\S+)$/.exec(line)?.[1] ?? []);
+}
+
+function rulesOf(name: string, home: string, [first, last]: Uids): string {
+  const uids = `meta skuid ${first}-${last}`;
+  return `table inet ${name}; delete table inet ${name};
+table inet ${name} {
+  comment "${home.replaceAll(/["\\\n]/g, '?').slice(0, 90)} in ${rootId()}";
+  chain output {
+    type filter hook output priority 0; policy accept;
+    ${uids} meta l4proto != tcp reject with icmpx admin-prohibited
+    ${uids} tcp flags & (syn | ack) == syn reject with tcp reset
+  }
+}`;
+}

@@ -1,0 +1,308 @@
+/** Size limits through cgroups: version 2 where its controllers can be had, version 1 where the machine still mounts that. */
+import { randomBytes } from 'node:crypto';
+import { access, constants, mkdir, readdir, readFile, rmdir, stat, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Size } from '@howdah/contract';
+import { findDisk } from './disk-device.ts';
+import { childrenOf, exists, isErrno, noneOf, readOrNull } from '../../../lib/processes.ts';
+
+/**
+ * How sizes are enforced here. `disk` is the block device of the data (`major:minor`) whose writes are limited; null: the kernel
+ * cannot limit writes to it, or the controller is not available to this user.
+ */
+export type Limits =
+  | { kind: 'v2'; root: string; disk: string | null }
+  | { kind: 'v1'; cpu: string; memory: string; blkio: { group: string; disk: string } | null }
+  | { kind: 'none'; why: string };
+
+const GIB = 1024 ** 3;
+/** The kernel's default period. */
+const UNLIMITED = { quotaUs: null, periodUs: 100_000 };
+const MOUNT = '/sys/fs/cgroup';
+
+/**
+ * What a server may write to its disk, in bytes a second (docs/decisions/0030-write-rate.md): without a limit, one tenant's WAL makes
+ * every commit of the others wait. It follows from the CPU, as WAL does; services that share the CPU get the least.
+ */
+export const writeBytesPerSecond = (size: Size): number =>
+  Math.max(LEAST_WRITE_RATE, size === 'shared' ? 0 : (size.cpuMillis / 1000) * WRITE_RATE_PER_CPU);
+const LEAST_WRITE_RATE = 32 * 1024 ** 2;
+const WRITE_RATE_PER_CPU = 64 * 1024 ** 2;
+
+/**
+ * The CPU time that a server may use in each period, both in µs. A server that has used its time waits for the next period, and so do
+ * those that share its processor while it uses it: with the kernel's default of 100 ms, half a core is 50 ms of work and 50 ms of rest.
+ * Not shorter than two of the slices that a processor takes of that time (5 ms, sched_cfs_bandwidth_slice_us): with one, a second
+ * process of the same server waits for whole periods.
+ */
+export function cpuQuota(cpuMillis: number): { quotaUs: number; periodUs: number } {
+  const periodUs = Math.max(20_000, Math.round(10_000_000 / cpuMillis));
+  return { quotaUs: Math.round((cpuMillis / 1000) * periodUs), periodUs };
+}
+
+/**
+ * Finds out how sizes can be enforced, by making a group and removing it. The installation's own group is made when its first server
+ * starts: many homes are only looked at, and nobody would remove theirs.
+ *
+ * @param data a path on the disk of the services
+ */
+export async function probeLimits(group: string, data: string): Promise<Limits> {
+  const probe = `${PROBE}${randomBytes(4).toString('hex')}`;
+  const disk = await findDisk(data);
+  const attempts = [lookV2, lookV1].map((look) => async () => {
+    const limitsWrites = await tryOut(await look(probe, disk));
+    return look(group, limitsWrites ? disk : null);
+  });
+  return firstOf(attempts);
+}
+const PROBE = 'howdah-probe-';
+
+/** What {@link probeLimits} would find, as far as can be seen without making anything. */
+export async function foreseeLimits(group: string, data: string): Promise<Limits> {
+  const disk = await findDisk(data);
+  return firstOf([() => lookV2(group, disk), () => lookV1(group, disk)]);
+}
+
+/** The group of an installation's servers, where one has run. */
+export async function findLimits(group: string, data: string): Promise<Limits> {
+  const foreseen = await foreseeLimits(group, data);
+  const roots = rootsOf(foreseen);
+  return (await Promise.all(roots.map(exists))).some(Boolean) ? foreseen : { kind: 'none', why: 'no server has run since the last start' };
+}
+
+async function firstOf(attempts: (() => Promise<Limits>)[]): Promise<Limits> {
+  const problems: string[] = [];
+  for (const attempt of attempts) {
+    try {
+      return await attempt();
+    } catch (error) {
+      problems.push(error instanceof Error ? error.message : String(error));
+    }
+  }
+  return { kind: 'none', why: problems.join('; ') };
+}
+
+/** In words: whether sizes are enforced, and why not. */
+export function limitsNote(limits: Limits): string {
+  switch (limits.kind) {
+    case 'v2':
+      return `CPU and memory are enforced by cgroup v2${writesNote(limits.disk)}`;
+    case 'v1':
+      return `CPU and memory are enforced by cgroup v1${writesNote(limits.blkio?.disk ?? null)}`;
+    case 'none':
+      return `CPU and memory are not enforced, sizes only set PostgreSQL's settings: ${limits.why}`;
+  }
+}
+
+const writesNote = (disk: string | null): string =>
+  disk === null ? '; how fast a service writes to its disk is not limited' : `, and the rate of writes to the disk (${disk})`;
+
+/**
+ * Holds a running server to its size. Its first process joins before the others are counted, so that none is missed: what it starts
+ * from then on is in the group from its start.
+ *
+ * Done when the server is ready, not before it starts: joining a group waits for all cores to pass a quiet point, 10 ms each time,
+ * and half a core would double the time of the start. What it took of memory until then stays uncounted.
+ */
+export async function enforceLimits(limits: Limits, id: string, size: Size, postmaster: number): Promise<void> {
+  await setLimits(limits, id, size);
+  await joinGroups(limits, id, [postmaster]);
+  await joinGroups(limits, id, await childrenOf(postmaster));
+}
+
+async function setLimits(limits: Limits, id: string, size: Size): Promise<void> {
+  const { quotaUs, periodUs } = size === 'shared' ? UNLIMITED : cpuQuota(size.cpuMillis);
+  const memoryBytes = size === 'shared' ? null : size.memoryGbs * GIB;
+  await makeRoots(limits);
+  for (const group of groupPaths(limits, id)) await mkdir(group, { recursive: true });
+  switch (limits.kind) {
+    case 'none':
+      return;
+    case 'v2':
+      await writeFile(join(limits.root, id, 'cpu.max'), `${quotaUs ?? 'max'} ${periodUs}`);
+      await writeFile(join(limits.root, id, 'memory.max'), String(memoryBytes ?? 'max'));
+      break;
+    case 'v1':
+      await writeFile(join(limits.cpu, id, 'cpu.cfs_period_us'), String(periodUs));
+      await writeFile(join(limits.cpu, id, 'cpu.cfs_quota_us'), String(quotaUs ?? -1));
+      await writeFile(join(limits.memory, id, 'memory.limit_in_bytes'), String(memoryBytes ?? -1));
+  }
+  await setWriteRate(limits, id, writeBytesPerSecond(size));
+}
+
+/** Lets a server that is about to stop write as fast as the disk can: nobody waits longer for the last checkpoint than necessary. */
+export async function liftWriteLimit(limits: Limits, id: string): Promise<void> {
+  await setWriteRate(limits, id, null).catch(noneOf('ENOENT'));
+}
+
+/** @param bytesPerSecond null: no limit */
+async function setWriteRate(limits: Limits, id: string, bytesPerSecond: number | null): Promise<void> {
+  switch (limits.kind) {
+    case 'none':
+      return;
+    case 'v2':
+      if (limits.disk !== null) await writeFile(join(limits.root, id, 'io.max'), `${limits.disk} wbps=${bytesPerSecond ?? 'max'}`);
+      return;
+    case 'v1':
+      if (limits.blkio === null) return;
+      // Zero removes the limit.
+      await writeFile(join(limits.blkio.group, id, 'blkio.throttle.write_bps_device'), `${limits.blkio.disk} ${bytesPerSecond ?? 0}`);
+  }
+}
+
+async function joinGroups(limits: Limits, id: string, pids: readonly number[]): Promise<void> {
+  for (const group of groupPaths(limits, id)) {
+    for (const pid of pids) {
+      await writeFile(join(group, 'cgroup.procs'), String(pid)).catch((error: unknown) => {
+        if (!isErrno(error, 'ESRCH')) throw error; // it has ended
+      });
+    }
+  }
+}
+
+/** Takes a server's groups away. The kernel lets go of the last process a moment after it is gone. */
+export async function removeLimits(limits: Limits, id: string): Promise<void> {
+  for (const group of groupPaths(limits, id)) {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        await rmdir(group);
+        break;
+      } catch (error) {
+        if (isErrno(error, 'ENOENT')) break;
+        if (!isErrno(error, 'EBUSY') || attempt === 100) throw error;
+        await sleep(5);
+      }
+    }
+  }
+}
+
+/** Takes the groups away that all servers' groups stand below; what is still in use stays. */
+export async function removeLimitsRoot(limits: Limits): Promise<void> {
+  for (const id of await groupIds(limits)) await removeLimits(limits, id);
+  for (const root of rootsOf(limits)) await rmdir(root).catch(noneOf('ENOENT'));
+}
+
+/** Whether any group of a server is there still. */
+export async function limitsPresent(limits: Limits, id: string): Promise<boolean> {
+  for (const group of groupPaths(limits, id)) {
+    if ((await readOrNull(join(group, 'cgroup.procs'))) !== null) return true;
+  }
+  return false;
+}
+
+/** Ids of all servers that have a group. */
+export async function groupIds(limits: Limits): Promise<string[]> {
+  return [...new Set((await Promise.all(rootsOf(limits).map(groupsBelow))).flat())];
+}
+
+/** The groups in a group; none: it is not there. */
+async function groupsBelow(parent: string): Promise<string[]> {
+  const entries = (await readdir(parent, { withFileTypes: true }).catch(noneOf('ENOENT'))) ?? [];
+  return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
+}
+
+/** A group of any installation on this machine. */
+export type Group = { name: string; paths: string[]; hasProcess: boolean; changedMs: number };
+
+/** The groups of installations that stand where ours does. Changes nothing. @param data a path on the disk of the services */
+export async function listGroups(data: string): Promise<Group[]> {
+  const parents = rootsOf(await foreseeLimits('howdah', data)).map((root) => dirname(root));
+  const found = new Map<string, string[]>();
+  for (const parent of parents)
+    for (const name of (await groupsBelow(parent)).filter((one) => ANY_NAME.test(one)))
+      found.set(name, [...(found.get(name) ?? []), join(parent, name)]);
+  return Promise.all([...found].map(([name, paths]) => describeGroup(name, paths)));
+}
+const ANY_NAME = /^howdah-(probe-)?[0-9a-f]{8}$/;
+
+async function describeGroup(name: string, paths: string[]): Promise<Group> {
+  const below = (await Promise.all(paths.map(async (path) => (await groupsBelow(path)).map((id) => join(path, id))))).flat();
+  const processes = await Promise.all([...paths, ...below].map((path) => readOrNull(join(path, 'cgroup.procs'))));
+  // One that has just been removed is none that stays.
+  const changed = await Promise.all(paths.map(async (path) => (await stat(path).catch(noneOf('ENOENT')))?.mtimeMs ?? Date.now()));
+  return { name, paths, hasProcess: processes.some((text) => text !== null && text !== ''), changedMs: Math.max(...changed) };
+}
+
+/** The groups that all servers' groups stand below. */
+export function rootsOf(limits: Limits): string[] {
+  switch (limits.kind) {
+    case 'none':
+      return [];
+    case 'v2':
+      return [limits.root];
+    case 'v1':
+      return [limits.cpu, limits.memory, ...(limits.blkio === null ? [] : [limits.blkio.group])];
+  }
+}
+
+/** The group of a server, in each hierarchy. */
+export const groupPaths = (limits: Limits, id: string): string[] => rootsOf(limits).map((root) => join(root, id));
+
+/** Makes the groups that all servers' groups stand below. */
+async function makeRoots(limits: Limits): Promise<void> {
+  const controllers = ['cpu', 'memory', ...(limits.kind === 'v2' && limits.disk !== null ? ['io'] : [])];
+  if (limits.kind === 'v2') await enable(dirname(limits.root), controllers);
+  for (const root of rootsOf(limits)) await mkdir(root, { recursive: true });
+  if (limits.kind === 'v2') await enable(limits.root, controllers);
+}
+
+/** Makes a group that nobody else uses, looks whether it can limit, and removes it. @returns whether it can limit writes to the disk */
+async function tryOut(limits: Limits): Promise<boolean> {
+  try {
+    await makeRoots(limits);
+    if (limits.kind === 'v1') {
+      await access(join(limits.cpu, 'cpu.cfs_quota_us'), constants.W_OK);
+      await access(join(limits.memory, 'memory.limit_in_bytes'), constants.W_OK);
+    }
+    // The kernel refuses devices that it cannot limit.
+    return await setWriteRate(limits, '.', LEAST_WRITE_RATE).then(
+      () => true,
+      () => false,
+    );
+  } catch (error) {
+    return limits.kind === 'v2' ? notDelegated(error) : noV1(error);
+  } finally {
+    for (const root of rootsOf(limits)) await rmdir(root).catch(noneOf('ENOENT'));
+  }
+}
+
+async function lookV2(group: string, disk: string | null): Promise<Limits> {
+  const controllers = await readOrNull(join(MOUNT, 'cgroup.controllers'));
+  if (controllers === null) throw new Error('no cgroup v2 at /sys/fs/cgroup');
+  // As root the group stands at the top; else below the group this process was delegated, if it was.
+  const own = /^0::(.*)$/m.exec((await readOrNull('/proc/self/cgroup')) ?? '')?.[1] ?? '/';
+  const parent = process.getuid?.() === 0 ? MOUNT : join(MOUNT, own);
+  await access(parent, constants.W_OK).catch(notDelegated);
+  const hasIo = /\bio\b/.test((await readOrNull(join(parent, 'cgroup.controllers'))) ?? '');
+  return { kind: 'v2', root: join(parent, group), disk: hasIo ? disk : null };
+}
+
+function notDelegated(error: unknown): never {
+  const why = error instanceof Error ? error.message : String(error);
+  throw new Error(`cgroup v2 is not delegated to this user (${why}); as root or in a systemd unit with Delegate=yes it is`, {
+    cause: error,
+  });
+}
+
+async function enable(group: string, controllers: readonly string[]): Promise<void> {
+  const enabled = (await readFile(join(group, 'cgroup.subtree_control'), 'utf8')).split(/\s+/);
+  const wanted = controllers.filter((controller) => !enabled.includes(controller));
+  if (wanted.length > 0) await writeFile(join(group, 'cgroup.subtree_control'), wanted.map((controller) => `+${controller}`).join(' '));
+}
+
+async function lookV1(group: string, disk: string | null): Promise<Limits> {
+  const [cpu, memory, blkio] = [join(MOUNT, 'cpu'), join(MOUNT, 'memory'), join(MOUNT, 'blkio')];
+  for (const parent of [cpu, memory]) await access(parent, constants.W_OK).catch(noV1);
+  const limitsWrites = disk !== null && (await exists(join(blkio, 'cgroup.procs')));
+  return {
+    kind: 'v1',
+    cpu: join(cpu, group),
+    memory: join(memory, group),
+    blkio: limitsWrites ? { group: join(blkio, group), disk } : null,
+  };
+}
+
+function noV1(error: unknown): never {
+  throw new Error('no writable cgroup v1 either', { cause: error });
+}

@@ -1,0 +1,263 @@
+/** What this machine can do, found out by trying; the local engine works by it. `howdah doctor` looks without making anything. */
+import { createHash } from 'node:crypto';
+import { mkdir, readdir, readlink, realpath, rm, stat, symlink } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
+import type { CloneMethod } from '@howdah/contract';
+import { probeCloneMethod } from './clone.ts';
+import { findProgram, type Program } from './daemon.ts';
+import { probeEgress, type EgressAbility } from './egress.ts';
+import { attachImage, imagePaths } from './image.ts';
+import { findInstallations, type Found } from '../postgres/installations.ts';
+import { createLayout, type Layout } from './layout.ts';
+import { findLimits, probeLimits, type Limits } from './limits.ts';
+import { probeNetworks, type NetworkAbility } from '../network/networks.ts';
+import { exists, isErrno } from '../../../lib/processes.ts';
+import { keepReserve } from './reserve.ts';
+import { markerOf } from './marker.ts';
+import { run } from '../../../lib/run.ts';
+import { prepareSandbox, UNSHARE_AS_ROOT, UNSHARE_AS_USER, type Namespaces, type Sandbox } from './sandbox.ts';
+import { createUsers, makeRegistry, REGISTRY, whyNoUsers, type Isolation, type UidRange } from './users.ts';
+import { DEFAULT_UID_RANGE } from '../../../config.ts';
+
+export type Owner = { name: string; uid: number; gid: number };
+
+/** What of an installation is on a machine. */
+export type Site = {
+  layout: Layout;
+  limits: Limits;
+  /** What the names of its network namespaces begin with. */
+  networkPrefix: string;
+};
+
+export type Machine = Site & {
+  /** The user that servers run as when the control plane is root; null: its own user. */
+  owner: Owner | null;
+  /** Whether each service has a user of its own. */
+  isolation: Isolation;
+  namespaces: Namespaces;
+  /** Whether servers see nothing of the machine but their own. */
+  sandbox: Sandbox;
+  cloneMethod: CloneMethod;
+  /** What this start did to the reserve of the disk. */
+  reserve: 'released' | 'made' | null;
+  installations: Found;
+  /** For connection poolers; null: not installed. */
+  pgbouncer: Program | null;
+  /** Whether VPCs can be networks of their own. */
+  networks: NetworkAbility;
+  /** Whether services can be kept from connecting to anybody. */
+  egress: EgressAbility;
+};
+
+/** The system user that servers run as; made at the first start as root. */
+export const SERVER_USER = 'howdah';
+/** The one that gateways run as: it makes connections to servers, which no user of a service may. */
+export const GATEWAY_USER = 'howdah-gateway';
+/** One of the system's own takes its place where it cannot be made. */
+export const SERVER_USERS = [SERVER_USER, 'postgres', 'nobody'];
+
+/** Looks the machine over and makes the data directory ready. */
+export async function prepareMachine(home: string, uidRange: UidRange = DEFAULT_UID_RANGE): Promise<Machine> {
+  const owner = process.getuid?.() === 0 ? await serverUser() : null;
+  const data = await makeDataDirectory(home);
+  await attachImage(imagePaths(data));
+  await mkdir(data, { recursive: true, mode: 0o711 });
+  const layout = createLayout(await realpath(data));
+  // A disk that is full already gives the space that the rest of the start may need.
+  const { did: reserve } = await keepReserve(layout.root);
+  for (const directory of [layout.services, layout.templates, layout.precloned, layout.trash, layout.scratch]) {
+    await mkdir(directory, { recursive: true, mode: 0o711 });
+  }
+  // A start that was interrupted leaves its probe.
+  for (const entry of await readdir(layout.templates)) {
+    if (entry.startsWith('.probe-')) await rm(join(layout.templates, entry), { recursive: true, force: true });
+  }
+  const group = await groupName(layout.root);
+  const networkPrefix = `${group}-`;
+  const [namespaces, cloneMethod, limits, installations, pgbouncer, networks, egress] = await Promise.all([
+    probeNamespaces(),
+    probeCloneMethod(layout.templates),
+    probeLimits(group, layout.root),
+    findInstallations(layout.installations),
+    findProgram('pgbouncer'),
+    probeNetworks(),
+    probeEgress(),
+  ]);
+  const sandbox = await prepareSandbox(layout, namespaces, installations.usable);
+  const isolation = await isolate(layout, namespaces, sandbox, uidRange);
+  return {
+    layout,
+    owner,
+    isolation,
+    namespaces,
+    sandbox,
+    cloneMethod,
+    reserve,
+    limits,
+    installations,
+    pgbouncer,
+    networks,
+    networkPrefix,
+    egress,
+  };
+}
+
+/** Gives services users of their own, if that can be had. */
+async function isolate(layout: Layout, namespaces: Namespaces, sandbox: Sandbox, range: UidRange): Promise<Isolation> {
+  const why = (await whyNotIsolated(namespaces, sandbox, range)) ?? makeRegistry(REGISTRY);
+  if (why !== null) return { isolated: false, why };
+  const gateway = await systemUser(GATEWAY_USER);
+  if (gateway === null)
+    return { isolated: false, why: `this machine has no user ${GATEWAY_USER} for gateways: useradd --system ${GATEWAY_USER}` };
+  const users = createUsers(REGISTRY, range);
+  // Nobody else on the machine is given what belongs to a service of ours.
+  for (const entry of await readdir(layout.services)) {
+    const { root } = layout.service(entry);
+    const marker = markerOf(layout.service(entry));
+    if (marker?.uid != null && marker.userOf === null) users.hold(marker.uid, root);
+  }
+  return { isolated: true, users, gateway };
+}
+
+/** Why services cannot have users of their own here; null: they can. Changes nothing. */
+export async function whyNotIsolated(
+  namespaces: Namespaces,
+  sandbox: Pick<Sandbox, 'way' | 'note'>,
+  range: UidRange,
+): Promise<string | null> {
+  if (process.getuid?.() !== 0) return 'the control plane does not run as root';
+  // Without, PostgreSQL would not find the name of the user.
+  if (namespaces !== 'as root' || sandbox.way === 'none') return sandbox.note;
+  return whyNoUsers(REGISTRY, range);
+}
+
+/**
+ * In words, whether services are kept from each other below PostgreSQL, and what of that is missing here.
+ *
+ * @param why what is in the way of users of their own; null: nothing is
+ */
+export function isolationNote(why: string | null, sandbox: Pick<Sandbox, 'way' | 'note'>, egress: EgressAbility): string {
+  const users =
+    why === null
+      ? 'each service runs as an operating system user of its own: none can read the files of another, or signal its processes'
+      : `all services run as one operating system user, which can read the files of all: ${why}`;
+  const isNamed = sandbox.way === 'mounts' || why === sandbox.note;
+  return [
+    users,
+    ...(isNamed ? [] : [sandbox.note]),
+    ...(isEgressClosed(why, egress) ? [] : [egress.refused ? SHARED_USER : egress.note]),
+  ].join('; ');
+}
+const SHARED_USER = 'a server can connect to whatever this machine reaches: its user is none of those whose connections are refused';
+
+/** Whether servers are kept from beginning connections: that goes by their users, and takes some of their own. */
+export function isEgressClosed(why: string | null, egress: EgressAbility): boolean {
+  return why === null && egress.refused;
+}
+
+/** What of an installation is here; null: nothing, or only a store that is not mounted. Changes nothing. */
+export async function findSite(home: string): Promise<Site | null> {
+  const data = await dataDirectory(home);
+  if (!(await exists(join(data, 'services')))) return null;
+  const layout = createLayout(await realpath(data));
+  const group = await groupName(layout.root);
+  return { layout, limits: await findLimits(group, layout.root), networkPrefix: `${group}-` };
+}
+
+/** A cgroup of this data directory's own: another one in a chroot may have the same path. */
+export async function groupName(root: string): Promise<string> {
+  const { dev, ino } = await stat(root, { bigint: true });
+  return `howdah-${createHash('sha256').update(`${root} ${dev} ${ino}`).digest('hex').slice(0, 8)}`;
+}
+
+/** Whether servers can be put into PID namespaces. */
+export async function probeNamespaces(): Promise<Namespaces> {
+  const [args, result] = process.getuid?.() === 0 ? ([UNSHARE_AS_ROOT, 'as root'] as const) : ([UNSHARE_AS_USER, 'as user'] as const);
+  try {
+    await run('unshare', [...args, '--', 'true']);
+    return result;
+  } catch {
+    return 'none'; // the kernel or a container forbids it; servers are then fenced by signals alone
+  }
+}
+
+/** PostgreSQL refuses to run as root: a system user of our own, else one that is there. */
+async function serverUser(): Promise<Owner> {
+  const found = (await systemUser(SERVER_USER)) ?? (await findServerUser(...SERVER_USERS));
+  if (found !== null) return found;
+  throw new Error(
+    `PostgreSQL cannot run as root, and this machine has none of the users ${SERVER_USERS.join(', ')}: useradd --system ${SERVER_USER}`,
+  );
+}
+
+/** A system user that is there, or is made; null: it cannot be made. */
+async function systemUser(name: string): Promise<Owner | null> {
+  const known = await findServerUser(name);
+  if (known !== null) return known;
+  try {
+    await run('useradd', [
+      '--system',
+      '--user-group',
+      '--no-create-home',
+      '--home-dir',
+      '/nonexistent',
+      '--shell',
+      '/usr/sbin/nologin',
+      name,
+    ]);
+  } catch (error) {
+    process.emitWarning(`no system user ${name} could be made: ${String(error)}`);
+  }
+  return findServerUser(name);
+}
+/** The first of these users that is there. */
+export async function findServerUser(...candidates: readonly string[]): Promise<Owner | null> {
+  for (const candidate of candidates) {
+    const found = await lookUp(candidate);
+    if (found !== null) return found;
+  }
+  return null;
+}
+
+async function lookUp(name: string): Promise<Owner | null> {
+  try {
+    const [uid, gid] = (await Promise.all([run('id', ['-u', name]), run('id', ['-g', name])])).map(Number);
+    return uid === undefined || gid === undefined ? null : { name, uid, gid };
+  } catch {
+    return null; // no such user
+  }
+}
+
+/**
+ * Where the data is, or will be: `HOME/data`; where the user that servers run as cannot get there (root's home is closed to others),
+ * a directory below /var/lib/howdah to which `HOME/data` is then a link. Changes nothing.
+ */
+export async function dataDirectory(home: string): Promise<string> {
+  const inside = join(home, 'data');
+  const link = await readlink(inside).catch((error: unknown) => {
+    if (isErrno(error, 'ENOENT', 'EINVAL')) return null;
+    throw error;
+  });
+  if (link !== null) return resolve(home, link);
+  if (process.getuid?.() !== 0 || (await exists(inside)) || (await exists(imagePaths(inside).checked))) return inside;
+  if (await isOpenToOthers(home)) return inside;
+  return join('/var/lib/howdah', createHash('sha256').update(home).digest('hex').slice(0, 8));
+}
+
+/** Makes what the data directory stands in, and the link to it. @returns its path without links; itself it may still be missing */
+export async function makeDataDirectory(home: string): Promise<string> {
+  await mkdir(home, { recursive: true, mode: 0o755 });
+  const data = await dataDirectory(home);
+  await mkdir(dirname(data), { recursive: true, mode: 0o711 });
+  if (dirname(data) !== home && !(await exists(join(home, 'data')))) await symlink(data, join(home, 'data'));
+  return join(await realpath(dirname(data)), basename(data));
+}
+
+/** Whether others get through a directory; one that is missing will be made so. */
+async function isOpenToOthers(path: string): Promise<boolean> {
+  const { mode } = await stat(path).catch((error: unknown) => {
+    if (isErrno(error, 'ENOENT')) return { mode: 0o755 };
+    throw error;
+  });
+  return (mode & 0o001) !== 0 && (path === '/' || isOpenToOthers(dirname(path)));
+}

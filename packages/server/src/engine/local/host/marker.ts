@@ -1,0 +1,62 @@
+/** The file that says whose a directory is. One without it is not ours and never touched. */
+import { writeDurably } from '../../../lib/durable.ts';
+import type { InstancePaths } from './layout.ts';
+import { readNow, readOrNull } from '../../../lib/processes.ts';
+import { rename, writeFile } from './root-files.ts';
+
+/**
+ * What an instance's marker says. `madeIn`: the boot of the machine in which it was made (see {@link currentBoot}). What a clone holds
+ * reaches the disk while its server starts for the first time, so that the data of one that is not provisioned may be incomplete in any later boot.
+ */
+export type Marker = {
+  id: string;
+  installation: string;
+  provisioned: boolean;
+  parent: string | null;
+  madeIn: string;
+  /** The user of the operating system that owns it; null: the one of all services, as before they had users of their own. */
+  uid: number | null;
+  /** The service whose user it shares; null: it has its own. */
+  userOf: string | null;
+};
+
+/** The boot of the machine, by Linux's name for it; elsewhere, where there is none, one for all. */
+export async function currentBoot(): Promise<string> {
+  return ((await readOrNull('/proc/sys/kernel/random/boot_id')) ?? 'unknown').trim();
+}
+
+/** Writes durably that an instance is provisioned: one that is not is discarded in the next boot of the machine. */
+export async function writeMarker(paths: InstancePaths, marker: Marker): Promise<void> {
+  if (marker.provisioned) return writeDurably(paths.marker, JSON.stringify(marker));
+  await writeFile(`${paths.marker}.new`, JSON.stringify(marker), { flush: true });
+  await rename(`${paths.marker}.new`, paths.marker);
+}
+
+/** The marker of an instance; null where there is none, or none of ours. */
+export async function readMarker(paths: InstancePaths): Promise<Marker | null> {
+  return markerOf(paths);
+}
+
+/** The same at once, for who asks between two looks. */
+export function markerOf(paths: Pick<InstancePaths, 'marker'>): Marker | null {
+  let marker: unknown;
+  try {
+    marker = JSON.parse(readNow(paths.marker) ?? 'null');
+  } catch (error) {
+    if (error instanceof SyntaxError) return null;
+    throw error;
+  }
+  if (typeof marker !== 'object' || marker === null || !('id' in marker) || !('installation' in marker)) return null;
+  // Older releases wrote `born`.
+  const provisioned = 'provisioned' in marker ? marker.provisioned : 'born' in marker ? marker.born : null;
+  if (typeof provisioned !== 'boolean') return null;
+  return {
+    id: String(marker.id),
+    installation: String(marker.installation),
+    provisioned,
+    madeIn: 'madeIn' in marker ? String(marker.madeIn) : '',
+    parent: 'parent' in marker && typeof marker.parent === 'string' ? marker.parent : null,
+    uid: 'uid' in marker && typeof marker.uid === 'number' ? marker.uid : null,
+    userOf: 'userOf' in marker && typeof marker.userOf === 'string' ? marker.userOf : null,
+  };
+}

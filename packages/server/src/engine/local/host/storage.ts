@@ -1,0 +1,53 @@
+/** What a data directory takes of the disk: how much of it is its own, and how much it shares with clones of it or with what it is a clone of. */
+import type { Backups, CloneMethod } from '@howdah/contract';
+import { bytesBelow } from './clone.ts';
+import { run } from '../../../lib/run.ts';
+import type { FileOwner } from './service-files.ts';
+
+type Storage = Backups['storage'];
+
+/**
+ * Sums the extents of all files, and those that the kernel calls shared; a large database may have millions. What btrfs keeps inline
+ * stands in bytes, not in blocks, and is of no account. Files that vanish meanwhile count nothing.
+ */
+const SUM_EXTENTS = `command -v filefrag >&2 || exit 1
+find "$1" -type f -exec nice -n 19 filefrag -v {} + 2>/dev/null | nice -n 19 awk -F '[.: ]+' '
+  /^File size of .* blocks? of [0-9]+ bytes\\)$/ { block = $(NF - 1) }
+  /^ *[0-9]+:/ && !/inline/ { total += $7 * block; if (/shared/) shared += $7 * block }
+  END { printf "%.0f %.0f", total, total - shared }'`;
+
+/** Measuring walks every extent: it is worth at most this part of a processor, and not worth repeating sooner than this. */
+const SHARE_OF_CPU = 0.02;
+const FRESH_FOR_MS = 30_000;
+
+/** Measures data directories, each again only when the last figures are old enough. */
+export function createStorageMeter(method: CloneMethod) {
+  const known = new Map<string, { until: number; figures: Promise<Storage> }>();
+
+  /** @returns null where it cannot be told: without filefrag (e2fsprogs), or when there is too much to walk in a minute */
+  const measure = (data: string, owner: FileOwner | null): Promise<Storage> => {
+    const last = known.get(data);
+    if (last !== undefined && Date.now() < last.until) return last.figures;
+    const begunMs = Date.now();
+    const figures = measureStorage(data, owner, method)
+      .catch(() => null)
+      .finally(() => {
+        entry.until = Date.now() + Math.max(FRESH_FOR_MS, (Date.now() - begunMs) / SHARE_OF_CPU);
+      });
+    const entry = { until: Infinity, figures };
+    known.set(data, entry);
+    return figures;
+  };
+  return { measure, forget: (data: string): void => void known.delete(data) };
+}
+
+async function measureStorage(data: string, owner: FileOwner | null, method: CloneMethod): Promise<Storage> {
+  if (method === 'copy') {
+    const total_mb = Math.ceil((await bytesBelow(data)) / 1e6);
+    return { total_mb, owned_mb: total_mb, shared_mb: 0 };
+  }
+  // By path, through what its user can change: with no more rights than that.
+  const user = owner === null ? {} : { uid: owner.uid, gid: owner.gid };
+  const [total, owned] = (await run('sh', ['-c', SUM_EXTENTS, 'sh', data], user)).split(' ').map((bytes) => Math.ceil(Number(bytes) / 1e6));
+  return total === undefined || owned === undefined ? null : { total_mb: total, owned_mb: owned, shared_mb: total - owned };
+}

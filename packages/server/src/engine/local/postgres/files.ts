@@ -1,0 +1,152 @@
+/** The configuration files of one server, as pure functions of what they depend on. */
+import type { Installation } from './installations.ts';
+import type { InstancePaths } from '../host/layout.ts';
+import type { Owner } from '../host/machine.ts';
+import { accountFiles, SERVICE_USER } from '../host/users.ts';
+import { quoted, serverSettings } from './settings.ts';
+import { DATABASE_NAME, type AddonExtension, type Size } from '@howdah/contract';
+
+/** The superuser of every server: reachable by the control plane's own user over the Unix socket and by nobody else. */
+export const CONTROL_ROLE = 'howdah';
+/** The role of a service's pooler, which may read the verifiers of others: reachable by the pooler over the Unix socket and by nobody else. */
+export const POOLER_ROLE = 'howdah_pooler';
+
+/** As which statements run that users send through the API: it may read all data, and nothing else; see reader.ts. Reachable as the pooler's. */
+export const READER_ROLE = 'howdah_reader';
+
+/** The database that no tenant can connect to; its catalogs hold nothing of theirs but the shared ones. */
+export const MAINTENANCE_DATABASE = 'postgres';
+/** As whom a drill writes, through the gateway and into the maintenance database; see drill.ts. */
+export const PROBE_ROLE = '_howdah_probe';
+
+/** Beside the others, while a server takes more of the disk than it may; see quota.ts. */
+export const QUOTA_FILE = 'quota.conf';
+/** Beside the others, where a service has several members. */
+export const REPLICATION_FILE = 'replication.conf';
+
+export type ServerInput = {
+  paths: InstancePaths;
+  installation: Installation;
+  extensions: readonly AddonExtension[];
+  size: Size;
+  /** null: there is no quota. */
+  storageGb: number | null;
+  /** null: no TCP at all (the metadata database, a template being made). */
+  listen: { address: string; port: number } | null;
+  /** The networks whose clients are let in; null: all. */
+  allowedNetworks: readonly string[] | null;
+  /** Whether it is one of several, which follow each other: its settings as such stand in a file of their own; see replication.ts. */
+  replicated?: boolean;
+  /** Whether the gateway of a read replica set, which is of its group, comes in by its Unix socket. */
+  behindGateway?: boolean;
+};
+
+export type ConfigFiles = {
+  'postgresql.conf': string;
+  'pg_hba.conf': string;
+  'pg_ident.conf': string;
+  /** The accounts that the processes of a service with a user of its own see instead of the machine's. */
+  passwd?: string;
+  group?: string;
+};
+
+/** Who may be which of our roles. */
+export type ConfigUsers = {
+  /** The control plane's own user. */
+  control: string;
+  /** The user that the server itself runs as; null: the control plane's. */
+  owner: Owner | null;
+  /** Of gateways, where it is not the user of the service. */
+  gateway: Owner | null;
+};
+
+/** Every configuration file of a server. They stand outside the data directory: a base backup must not carry them. */
+export function configFiles(input: ServerInput, users: ConfigUsers): ConfigFiles {
+  return {
+    'postgresql.conf': postgresqlConf(input),
+    'pg_hba.conf': hba(input.allowedNetworks ?? ['all'], input.replicated),
+    'pg_ident.conf': identConf(users),
+    ...(users.owner?.name === SERVICE_USER ? accountFiles(users.owner, users.gateway) : {}),
+  };
+}
+
+/**
+ * The files of a fork until it is provisioned: nobody gets in, though it knows all users of its parent.
+ *
+ * @param files those that it has from then on
+ */
+export function filesWhileProvisioning(files: ConfigFiles): ConfigFiles {
+  return { ...files, 'pg_hba.conf': hba([]) };
+}
+
+function postgresqlConf({
+  paths,
+  installation,
+  extensions,
+  size,
+  storageGb,
+  listen,
+  replicated = false,
+  behindGateway = false,
+}: ServerInput): string {
+  const settings: Record<string, string> = {
+    ...serverSettings({ size, major: installation.major, extensions, storageGb }),
+    listen_addresses: quoted(listen?.address ?? ''),
+    port: String(listen?.port ?? 5432),
+    unix_socket_directories: quoted(paths.socket),
+    unix_socket_permissions: quoted(behindGateway ? '0770' : '0700'),
+    hba_file: quoted(`${paths.config}/pg_hba.conf`),
+    ident_file: quoted(`${paths.config}/pg_ident.conf`),
+    log_directory: quoted(paths.logs),
+    ...(listen === null
+      ? {}
+      : {
+          // [PG] 26.3.1: the module writes a file under another name, flushes it and renames it.
+          archive_mode: 'on',
+          archive_library: quoted('basic_archive'),
+          'basic_archive.archive_directory': quoted(paths.archive),
+          ssl: 'on',
+          ssl_cert_file: quoted(`${paths.config}/server.crt`),
+          ssl_key_file: quoted(`${paths.config}/server.key`),
+          ssl_min_protocol_version: quoted('TLSv1.2'),
+        }),
+  };
+  const lines = Object.entries(settings).map(([name, value]) => `${name} = ${value}`);
+  if (storageGb !== null) lines.push(`include_if_exists = ${quoted(QUOTA_FILE)}`);
+  if (replicated) lines.push(`include_if_exists = ${quoted(REPLICATION_FILE)}`);
+  return `# Written by Howdah from the size of the service; changes are overwritten.\n${lines.join('\n')}\n`;
+}
+
+// Our own roles over the Unix socket only; users over TLS, with SCRAM, into their database only. What is not named here is refused, plain
+// text among it. The directory of the socket is closed to others: users come that way through the pooler, and members of one service follow
+// each other. Where there is a gateway, it brings the writer of a drill.
+const hba = (allowedNetworks: readonly string[], replicated = false): string => `# Written by Howdah; changes are overwritten.
+# type    database  user  address  method
+local     all       ${CONTROL_ROLE}     peer map=control
+local     replication  ${CONTROL_ROLE}  peer map=replication
+local     ${DATABASE_NAME}      ${READER_ROLE}  peer map=control
+local     ${DATABASE_NAME}      ${POOLER_ROLE}  peer map=pooler
+local     ${DATABASE_NAME}      all               scram-sha-256
+hostssl   all       ${CONTROL_ROLE},${POOLER_ROLE},${READER_ROLE}  all  reject
+${replicated ? `hostssl   ${MAINTENANCE_DATABASE}  ${PROBE_ROLE}  127.0.0.1/32  scram-sha-256\n` : ''}${allowedNetworks.map((network) => `hostssl   ${DATABASE_NAME}      all     ${network}       scram-sha-256\n`).join('')}`;
+
+/**
+ * The service's own user, as whom a tenant may run programs one day, is our superuser in no database: it replicates, and is the pooler,
+ * which comes to the nodes of a read replica set by their gateway.
+ */
+function identConf({ control, owner, gateway }: ConfigUsers): string {
+  const service = owner?.name ?? control;
+  const lines = [
+    ...[CONTROL_ROLE, READER_ROLE].map((role) => ['control', control, role]),
+    ['replication', service, CONTROL_ROLE],
+    ...[service, ...(gateway === null ? [] : [gateway.name])].map((user) => ['pooler', user, POOLER_ROLE]),
+  ];
+  const text = lines.map(([map, user = '', role]) => `${map} "${user.replaceAll('"', '""')}" ${role}\n`).join('');
+  return `# Written by Howdah: the operating system users that may be our roles.\n${text}`;
+}
+
+/** The port in a `postgresql.conf` of {@link configFiles}; null: it names none. */
+export function portIn(conf: string): number | null {
+  const port = /^port = (\d+)$/m.exec(conf)?.[1];
+  return port === undefined ? null : Number(port);
+}

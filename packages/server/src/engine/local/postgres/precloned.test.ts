@@ -1,0 +1,77 @@
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { createLayout } from '../host/layout.ts';
+import { bareMachine } from '../host/bare-machine.testing.ts';
+import type { Machine } from '../host/machine.ts';
+import { createPrecloned, type Precloned } from './precloned.ts';
+
+let machine: Machine;
+let precloned: Precloned;
+const template = { name: '17-a', data: '' };
+/** Rarely enough: each question postpones the clone that is made while nobody asks. */
+const SEEN = { timeout: 30_000, interval: 1500 };
+vi.setConfig({ testTimeout: 2 * SEEN.timeout });
+
+beforeEach(async () => {
+  const layout = createLayout(await realpath(await mkdtemp(join(tmpdir(), 'hdst-'))));
+  machine = bareMachine(layout);
+  template.data = join(layout.templates, template.name, 'data');
+  await mkdir(join(template.data, 'global'), { recursive: true });
+  await writeFile(join(template.data, 'global', 'pg_control'), 'of the template');
+  await mkdir(layout.precloned);
+  precloned = createPrecloned(machine);
+});
+afterEach(async () => {
+  precloned.close();
+  await rm(machine.layout.root, { recursive: true });
+});
+
+/** Takes one, if there is one. @returns whether there was */
+const take = async (to: string): Promise<boolean> => (await precloned.take(template)?.moveTo(to)) === true;
+
+/** Takes one when there is one. @returns where it is now */
+async function taken(name: string): Promise<string> {
+  const to = join(machine.layout.root, name);
+  await vi.waitUntil(() => take(to), SEEN);
+  return readFile(join(to, 'global', 'pg_control'), 'utf8');
+}
+
+test('a clone is made ahead when one is wanted, another when it was taken, and nobody gets half of one', async () => {
+  expect(await take(join(machine.layout.root, 'too early'))).toBe(false);
+  expect(await taken('first')).toBe('of the template');
+  expect(await taken('second')).toBe('of the template');
+  expect(existsSync(join(machine.layout.root, 'too early'))).toBe(false);
+});
+
+test('of two who want it one gets it', async () => {
+  precloned.fillSoon(template);
+  await vi.waitUntil(async () => (await readdir(machine.layout.precloned)).length > 0, SEEN);
+  const both = async () => Promise.all(['a', 'b'].map((name) => take(join(machine.layout.root, name))));
+  const got = await vi.waitUntil(async () => {
+    const answers = await both();
+    return answers.includes(true) && answers;
+  }, SEEN);
+  expect(got.filter((one) => one)).toHaveLength(1);
+  expect((await readdir(machine.layout.root)).filter((name) => name === 'a' || name === 'b')).toHaveLength(1);
+});
+
+test('what an earlier control plane left is gone, and none of it is taken', async () => {
+  for (const name of [template.name, '16-old']) {
+    await mkdir(join(machine.layout.precloned, name, 'data', 'global'), { recursive: true });
+    await writeFile(join(machine.layout.precloned, name, 'data', 'global', 'pg_control'), 'half');
+  }
+  expect(await take(join(machine.layout.root, 'early'))).toBe(false);
+  expect(await taken('late')).toBe('of the template');
+  expect(await readdir(machine.layout.precloned)).toEqual([template.name]);
+});
+
+test('one that was taken away by hand is no hindrance', async () => {
+  precloned.fillSoon(template);
+  const place = join(machine.layout.precloned, template.name, 'data');
+  await vi.waitUntil(() => existsSync(place), SEEN);
+  await rm(place, { recursive: true, force: true });
+  expect(await taken('again')).toBe('of the template');
+});

@@ -1,0 +1,380 @@
+/**
+ * Runs statements that users send through the API: one at a time in a session of its own, as a role that may read all data and nothing
+ * else, in a transaction that cannot write and is never committed. Each of the two would do; what gets past one meets the other
+ * (docs/decisions/0021-query.md).
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client, DatabaseError, escapeIdentifier, type Connection, type FieldDef, type Submittable } from 'pg';
+import { DATABASE_NAME, type QueryResult } from '@howdah/contract';
+import { EngineUnavailable, StatementRefused, type ReadStatement } from '../../engine.ts';
+import { MAINTENANCE_DATABASE, READER_ROLE } from './files.ts';
+import type { InstancePaths } from '../host/layout.ts';
+import { NoAnswer, type Monitor } from './monitor.ts';
+import { findServer } from './server.ts';
+import { serviceSocket } from '../host/service-socket.ts';
+import { ANSWER_DEADLINE_MS, withSuperuserSession } from './superuser.ts';
+import { CAN_WRITE, revokeWriters } from './writers.ts';
+
+/** A server, and the key by which the monitor knows it. */
+type Place = { key: string; paths: InstancePaths };
+
+/** The most that is taken of an answer, as it comes from the server. */
+const MAX_BYTES = 4 * 1024 * 1024;
+/** Sessions of all callers together on one server: the others are its users'. */
+const MAX_SESSIONS = 10;
+/** How long after its own time limit a statement is ended from outside: it may have caught the first. */
+const GRACE_MS = 1000;
+/** How long a node of a read replica set may take to have what its primary was just given. */
+const FOLLOWS_WITHIN_MS = 5000;
+const QUERY_CANCELED = '57014';
+const TOO_MANY_CONNECTIONS = '53300';
+
+/**
+ * What the database's owner may have set for all sessions and must not hold for this one; its search path does. A caller that is gone is seen
+ * in the middle of a statement.
+ */
+const settingsOf = ({ timeoutMs }: ReadStatement): string =>
+  [
+    'default_transaction_read_only=on',
+    'default_transaction_deferrable=off',
+    'role=none',
+    'local_preload_libraries=',
+    'idle_in_transaction_session_timeout=60000',
+    'idle_session_timeout=0',
+    `statement_timeout=${timeoutMs}`,
+    'client_connection_check_interval=1000',
+  ]
+    .map((setting) => `-c ${setting}`)
+    .join(' ');
+
+export function createReader(monitor: Monitor) {
+  const open = new Set<Client>();
+  const creating = new Map<string, Promise<void>>();
+
+  /** Makes sure of the role, once for all who wait for it. */
+  const createReader = async (place: Place): Promise<void> => {
+    const role = creating.get(place.key) ?? createReaderRole(monitor, place).finally(() => creating.delete(place.key));
+    creating.set(place.key, role);
+    await role;
+  };
+
+  /** Opens a session that cannot write, or removes what would let it. @param primary where that is done */
+  const begin = async (place: Place, primary: Place, options: string): Promise<Client> => {
+    for (const begunMs = performance.now(); ; await sleep(20)) {
+      const client = await connect(place, options);
+      const writes = await beginsAsWriter(client).catch(async (error: unknown) => {
+        client.connection.stream.destroy();
+        throw await explain(error, monitor, place.key);
+      });
+      if (!writes) return client;
+      client.connection.stream.destroy();
+      if (performance.now() - begunMs > FOLLOWS_WITHIN_MS)
+        throw new EngineUnavailable(`the role ${READER_ROLE} can call functions that write, and that cannot be revoked at the moment`);
+      await superuserAt(primary, DATABASE_NAME, revokeWriters);
+    }
+  };
+
+  /** @param primary where the role is made: the server itself, or the one that it follows */
+  const read = async (place: Place, primary: Place, statement: ReadStatement): Promise<QueryResult> => {
+    await createReader(primary);
+    if (place !== primary) await hasRole(monitor, place.key);
+    const client = await begin(place, primary, settingsOf(statement));
+    open.add(client);
+    try {
+      return await readWith(client, monitor, place.key, statement);
+    } finally {
+      open.delete(client);
+      // Not `end()`, which would wait for a server that may hang. Whatever was locked or is still to come ends with the session.
+      client.connection.stream.destroy();
+    }
+  };
+
+  return { read, close: () => open.forEach((client) => client.connection.stream.destroy()) };
+}
+
+/** Begins a session; where all are taken it waits for one to end. */
+async function connect(place: Place, options: string): Promise<Client> {
+  for (const begunMs = performance.now(); ; await sleep(20)) {
+    try {
+      return await connectOnce(place, options);
+    } catch (error) {
+      if (error instanceof EngineUnavailable) throw error;
+      const full = error instanceof DatabaseError && error.code === TOO_MANY_CONNECTIONS;
+      if (full && performance.now() - begunMs < ANSWER_DEADLINE_MS) continue;
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new EngineUnavailable(full ? whyFull(error.message) : reason, { cause: error });
+    }
+  }
+}
+
+/** What PostgreSQL's refusal of a connection means: the same code stands for three limits. */
+export function whyFull(message: string): string {
+  if (/for role "/.test(message)) return `${MAX_SESSIONS} statements run on it already: try again when one of them has ended`;
+  if (/for database "/.test(message))
+    return `the connection limit of the database ${DATABASE_NAME} is reached, which its owner set: ALTER DATABASE ${DATABASE_NAME} CONNECTION LIMIT -1`;
+  return 'all connections of the server are taken: close some, let clients connect through the connection pooler, or resize the service for more';
+}
+
+/** Begins the transaction. @returns whether its role can call functions that write all the same */
+async function beginsAsWriter(client: Client): Promise<boolean> {
+  const timer = setTimeout(() => client.connection.stream.destroy(), ANSWER_DEADLINE_MS);
+  try {
+    await client.query('begin transaction read only');
+    // From its first snapshot on nothing makes a transaction that only reads one that writes.
+    const { rows } = await client.query<{ writes: boolean }>(`select ${CAN_WRITE} as writes`);
+    return rows[0]?.writes !== false;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Does something as superuser on the server of a place. */
+async function superuserAt(place: Place, database: string, work: (client: Client) => Promise<void>): Promise<void> {
+  try {
+    const port = await portAt(place);
+    await withSuperuserSession({ server: place.paths, port, name: 'howdah', database }, work);
+  } catch (error) {
+    if (error instanceof EngineUnavailable) throw error;
+    throw new EngineUnavailable(error instanceof Error ? error.message : String(error), { cause: error });
+  }
+}
+
+async function portAt({ paths }: Place): Promise<number> {
+  const server = await findServer(paths);
+  if (server?.port == null) throw new EngineUnavailable('the server is not running');
+  return server.port;
+}
+
+async function connectOnce(place: Place, options: string): Promise<Client> {
+  const client = new Client({
+    host: place.paths.socket,
+    stream: serviceSocket,
+    port: await portAt(place),
+    user: READER_ROLE,
+    database: DATABASE_NAME,
+    application_name: 'howdah query',
+    connectionTimeoutMillis: ANSWER_DEADLINE_MS,
+    options,
+  });
+  client.on('error', () => undefined); // the statement under way is told
+  try {
+    await client.connect();
+  } catch (error) {
+    client.connection.stream.destroy();
+    throw error;
+  }
+  return client;
+}
+
+async function readWith(client: Client, monitor: Monitor, key: string, statement: ReadStatement): Promise<QueryResult> {
+  const { sql, parameters, maxRows, timeoutMs } = statement;
+  const rows: (string | null)[][] = [];
+  const begunMs = performance.now();
+  let cut: 'late' | 'large' | null = null;
+  /** Ends the session from outside, whatever the statement does. */
+  const end = (why: 'late' | 'large'): void => {
+    cut ??= why;
+    const pid: unknown = Reflect.get(client, 'processID');
+    monitor.query(key, 'select pg_catalog.pg_terminate_backend($1)', [pid]).catch(() => undefined);
+    client.connection.stream.destroy();
+  };
+  let bytes = 0;
+  client.connection.stream.on('data', (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > MAX_BYTES && cut === null) end('large');
+  });
+  const timer = setTimeout(() => end('late'), timeoutMs + GRACE_MS);
+  let columns: QueryResult['columns'] = [];
+  try {
+    const described = await exchange(client, (connection) => {
+      connection.parse({ name: STATEMENT, text: sql, types: [] }, true);
+      connection.describe({ type: 'S', name: STATEMENT }, true);
+    });
+    columns = await columnsOf(client, described);
+    // One row more than is wanted tells whether there are more.
+    await exchange(
+      client,
+      (connection) => {
+        connection.bind({ statement: STATEMENT, values: [...parameters] }, true);
+        connection.execute({ rows: String(maxRows + 1) }, true);
+      },
+      (row) => rows.push(row),
+    );
+  } catch (error) {
+    if (cut === 'late')
+      throw new StatementRefused(`the statement was ended, because it went on after its ${timeoutMs} ms`, {
+        sqlstate: QUERY_CANCELED,
+        hint: LATE,
+      });
+    if (cut === 'large' && rows.length === 0)
+      throw new StatementRefused(`more than ${MAX_BYTES / 1024 / 1024} MiB came before the first row was whole`, {
+        sqlstate: '54000',
+        hint: 'select fewer columns, or parts of large values: left(column, 1000)',
+      });
+    if (cut === null) throw await explain(error, monitor, key);
+  } finally {
+    clearTimeout(timer);
+  }
+  const elapsedMs = Math.round((performance.now() - begunMs) * 10) / 10;
+  const truncated = cut === 'large' || rows.length > maxRows;
+  const shown = rows.slice(0, maxRows);
+  return { columns, rows: shown, row_count: shown.length, truncated, elapsed_ms: elapsedMs };
+}
+
+/** Ours, so that it is in nobody's way: the one without a name is the driver's. */
+const STATEMENT = 'howdah_statement';
+const LATE = 'ask for less, see its plan with EXPLAIN, or raise timeout_ms';
+
+/** What PostgreSQL said, or that it is not there any more. */
+async function explain(thrown: unknown, monitor: Monitor, key: string): Promise<Error> {
+  if (thrown instanceof StatementRefused) return thrown;
+  if (!(thrown instanceof DatabaseError) || thrown.code === undefined) {
+    return new EngineUnavailable(thrown instanceof Error ? thrown.message : String(thrown), { cause: thrown });
+  }
+  // A session that was ended: by its own statement, or because its server ends.
+  if (thrown.code.startsWith('57P') && (await monitor.query(key, 'select 1').catch(() => null)) === null)
+    return new EngineUnavailable(thrown.message, { cause: thrown });
+  return new StatementRefused(thrown.message, {
+    sqlstate: thrown.code,
+    position: thrown.position === undefined ? null : Number(thrown.position),
+    detail: thrown.detail ?? null,
+    hint: thrown.hint ?? (thrown.code === QUERY_CANCELED ? LATE : null),
+  });
+}
+
+/** The columns of an answer, with their types in PostgreSQL's words. */
+async function columnsOf(client: Client, fields: readonly FieldDef[]): Promise<QueryResult['columns']> {
+  if (fields.length === 0) return [];
+  const { rows } = await client.query<{ type: string }>(
+    `select pg_catalog.format_type(f.id, f.modifier) as type
+     from rows from (pg_catalog.unnest($1::pg_catalog.oid[]), pg_catalog.unnest($2::pg_catalog.int4[])) with ordinality as f (id, modifier, n)
+     order by f.n`,
+    [fields.map(({ dataTypeID }) => dataTypeID), fields.map(({ dataTypeModifier }) => dataTypeModifier)],
+  );
+  return fields.map(({ name }, index) => ({ name, type: rows[index]?.type ?? 'unknown' }));
+}
+
+/** Sends messages of the extended protocol, which takes one statement and no more, and waits until the server is ready again. */
+function exchange(
+  client: Client,
+  send: (connection: Connection) => void,
+  onRow: (row: (string | null)[]) => void = () => undefined,
+): Promise<readonly FieldDef[]> {
+  return new Promise((resolve, reject) => {
+    let fields: readonly FieldDef[] = [];
+    // The driver calls these; its types know but the first.
+    const query: Submittable & Record<string, (...given: never[]) => void> = {
+      submit: (connection: Connection) => {
+        send(connection);
+        connection.sync();
+      },
+      handleRowDescription: (message: { fields: readonly FieldDef[] }) => {
+        fields = message.fields;
+      },
+      handleDataRow: (message: { fields: (string | null)[] }) => onRow(message.fields),
+      handleError: (error: Error) => reject(error),
+      handleReadyForQuery: () => resolve(fields),
+      handleCommandComplete: () => undefined,
+      handlePortalSuspended: () => undefined,
+      handleEmptyQuery: () => undefined,
+      handleCopyInResponse: () => reject(noCopy()),
+      handleCopyData: () => reject(noCopy()),
+    };
+    client.query(query);
+  });
+}
+
+const noCopy = (): StatementRefused =>
+  new StatementRefused('COPY moves no data here', { sqlstate: '0A000', hint: 'write it as a SELECT, and use psql for whole tables' });
+
+// ── the role ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The desired properties of the role. Rows that policies hide would be a wrong answer: it sees them all. */
+const ATTRIBUTES = `login inherit nosuperuser nocreatedb nocreaterole noreplication bypassrls connection limit ${MAX_SESSIONS} password null valid until 'infinity'`;
+/** A limit that only a superuser can set, and that on a role holds for it: what sorts and joins may take of the disk. */
+const TEMP_FILE_LIMIT = '1GB';
+
+type RoleSeen = {
+  sound: boolean | null;
+  connects: boolean | null;
+  member: boolean | null;
+  owner: string | null;
+  others: { role: string; grantor: string }[];
+};
+
+/**
+ * Makes sure that a server has the role, and that the role has no more rights than these.
+ *
+ * @throws EngineUnavailable when a user of the service has made a role of that name, or the server does not answer
+ */
+async function createReaderRole(monitor: Monitor, place: Place): Promise<void> {
+  try {
+    const seen = await lookAtRole(monitor, place.key);
+    // The creator of a role may become it, and grant it.
+    if (seen?.owner != null)
+      throw new EngineUnavailable(
+        `it has a role ${READER_ROLE} that its user ${seen.owner} made or was granted, and statements need the name: drop role ${READER_ROLE}`,
+      );
+    const statements = statementsFor(seen);
+    if (statements.length === 0) return;
+    await superuserAt(place, MAINTENANCE_DATABASE, async (client) => {
+      for (const statement of statements) await client.query(statement);
+    });
+  } catch (error) {
+    if (error instanceof NoAnswer || error instanceof DatabaseError) throw new EngineUnavailable(error.message, { cause: error });
+    throw error;
+  }
+}
+
+/** The statement that gives the role its properties. */
+function statementsFor(seen: RoleSeen | null): string[] {
+  const name = escapeIdentifier(READER_ROLE);
+  return [
+    ...(seen === null ? [`create role ${name}`] : []),
+    ...(seen?.sound === true
+      ? []
+      : [
+          `alter role ${name} ${ATTRIBUTES}`,
+          `alter role ${name} in database ${DATABASE_NAME} reset all`,
+          `alter role ${name} set temp_file_limit = '${TEMP_FILE_LIMIT}'`,
+        ]),
+    ...(seen?.member === true ? [] : [`grant pg_read_all_data to ${name} with inherit true`]),
+    ...(seen?.connects === true ? [] : [`grant connect on database ${DATABASE_NAME} to ${name}`]),
+    // Users may grant it what is theirs.
+    ...(seen?.others ?? []).map(
+      ({ role, grantor }) => `revoke ${escapeIdentifier(role)} from ${name} granted by ${escapeIdentifier(grantor)} cascade`,
+    ),
+  ];
+}
+
+/** The role as it is; null: there is none. */
+async function lookAtRole(monitor: Monitor, key: string): Promise<RoleSeen | null> {
+  const [seen] = await monitor.query<RoleSeen>(
+    key,
+    `select r.rolcanlogin and r.rolinherit and r.rolbypassrls and r.rolconnlimit = $2 and r.rolpassword is null
+              and not (r.rolsuper or r.rolcreatedb or r.rolcreaterole or r.rolreplication)
+              and (r.rolvaliduntil is null or r.rolvaliduntil = 'infinity')
+              and exists (select from pg_db_role_setting s where s.setrole = r.oid and s.setdatabase = 0 and s.setconfig = array[$3])
+              and not exists (select from pg_db_role_setting s where s.setrole = r.oid and s.setdatabase <> 0)
+              as sound,
+            has_database_privilege(r.oid, $4, 'connect') as connects,
+            exists (select from pg_auth_members m where m.member = r.oid and m.roleid = 'pg_read_all_data'::regrole and m.inherit_option
+                      and m.grantor = 10) as member,
+            (select m.member::regrole::text from pg_auth_members m where m.roleid = r.oid limit 1) as owner,
+            coalesce((select json_agg(json_build_object('role', g.rolname, 'grantor', b.rolname))
+                      from pg_auth_members m join pg_roles g on g.oid = m.roleid join pg_roles b on b.oid = m.grantor
+                      where m.member = r.oid and not (m.roleid = 'pg_read_all_data'::regrole and m.grantor = 10)), '[]') as others
+     from pg_authid r where r.rolname = $1`,
+    [READER_ROLE, MAX_SESSIONS, `temp_file_limit=${TEMP_FILE_LIMIT}`, DATABASE_NAME],
+  );
+  return seen ?? null;
+}
+
+/** Waits until a server that follows has the role too. */
+async function hasRole(monitor: Monitor, key: string): Promise<void> {
+  for (const begunMs = performance.now(); ; await sleep(20)) {
+    const found = await monitor.query(key, 'select from pg_roles where rolname = $1', [READER_ROLE]).catch(() => []);
+    if (found.length > 0) return;
+    if (performance.now() - begunMs > FOLLOWS_WITHIN_MS) throw new EngineUnavailable('the node does not follow its service at the moment');
+  }
+}

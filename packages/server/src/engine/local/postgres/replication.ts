@@ -1,0 +1,107 @@
+/** How the members of a service follow each other, and for whom a primary waits: their settings. */
+import type { InstancePaths } from '../host/layout.ts';
+import { quoted } from './settings.ts';
+import { CONTROL_ROLE } from './files.ts';
+
+/** How the names of members begin, and those of nodes of read replica sets. */
+export const MEMBER = 'member_';
+export const NODE = 'node_';
+
+/** The name of a member in its slot, its connection and the synchronous names. */
+export const memberName = (n: number): string => `${MEMBER}${n}`;
+
+/** The same of a node of a read replica set, which follows another service's primary. */
+export const nodeName = (set: string, n: number): string => `${NODE}${set}_${n}`;
+
+/** Whether the directory of a slot is that of a member or a node; one that is being made or dropped has another name. */
+export const isFollower = (name: string): boolean => [MEMBER, NODE].some((kind) => name.startsWith(kind)) && !name.endsWith('.tmp');
+
+/** How many of which members have a write before it is acknowledged. `count` 0: nobody is waited for. */
+export type Quorum = { count: number; members: readonly number[] };
+
+export const NOBODY: Quorum = { count: 0, members: [] };
+
+/**
+ * Whom a primary waits for. `before`: under whom it has acknowledged writes that those of now are not known to have yet; to be certain of
+ * these writes, so many of each of them have to be alive as well.
+ */
+export type WaitedFor = { now: Quorum; before: readonly Quorum[] };
+
+/** Of one that takes no writes. */
+export const WAITS_FOR_NOBODY: WaitedFor = { now: NOBODY, before: [] };
+
+/**
+ * The settings of one member or node.
+ *
+ * @param upstream whom it follows; null: nobody, it accepts writes
+ * @param waitedFor stands in the same file as a whole, so that both are always of the same moment
+ * @param limits settings of the primary that one which follows may not be below
+ */
+export function replicationConf(
+  name: string,
+  upstream: { paths: InstancePaths; port: number } | null,
+  waitedFor: WaitedFor,
+  limits: Readonly<Record<string, number>> = {},
+): string {
+  const conninfo =
+    upstream === null
+      ? []
+      : [
+          // Over the Unix socket, in a directory of the servers' user alone: nothing to encrypt, and half the work (performance.md, 9.5).
+          `primary_conninfo = ${quoted(`host=${upstream.paths.socket} port=${upstream.port} user=${CONTROL_ROLE} application_name=${name}`)}`,
+          `primary_slot_name = ${quoted(name)}`,
+        ];
+  return [
+    '# Written by Howdah from the members of the service; changes are overwritten.',
+    ...conninfo,
+    // With the default of 5 s every few failovers wait for it (performance.md, section 3).
+    'wal_retrieve_retry_interval = 10ms',
+    `synchronous_standby_names = ${quoted(quorumSetting(waitedFor.now))}`,
+    ...waitedFor.before.map((quorum) => `${BEFORE}${quorumSetting(quorum)}`),
+    ...Object.entries(limits).map(([setting, value]) => `${setting} = ${value}`),
+    '',
+  ].join('\n');
+}
+
+/** A quorum as PostgreSQL takes it. */
+export function quorumSetting({ count, members }: Quorum): string {
+  return count === 0 ? '' : `ANY ${count} (${members.map(memberName).join(', ')})`;
+}
+
+const BEFORE = '# acknowledged before: ';
+
+/** Whom a primary waits for by a file that {@link replicationConf} wrote. */
+export function waitedForOf(conf: string): WaitedFor {
+  const lines = conf.split('\n');
+  const now = lines.find((line) => line.startsWith('synchronous_standby_names = ')) ?? '';
+  return { now: parseQuorum(now), before: lines.filter((line) => line.startsWith(BEFORE)).map(parseQuorum) };
+}
+
+function parseQuorum(text: string): Quorum {
+  const match = /ANY (\d+) \(([^)]*)\)/.exec(text);
+  if (match?.[1] === undefined || match[2] === undefined) return NOBODY;
+  return { count: Number(match[1]), members: match[2].split(', ').map((name) => Number(name.slice(MEMBER.length))) };
+}
+
+/**
+ * The standbys that the primary waits for. Where fewer than wanted follow, writes wait; except until the first time that as many follow as never
+ * had to before: right after a promotion, when what the primary has is all there is, and where more are asked for than there are yet.
+ */
+export function nextQuorum(wanted: number, members: readonly number[], streaming: readonly number[], inForce: Quorum): Quorum {
+  if (wanted === 0) return NOBODY;
+  if (streaming.length >= wanted) return { count: wanted, members: streaming };
+  return inForce.count < wanted ? inForce : { count: wanted, members };
+}
+
+/** Whom the primary waits for once its quorum is another one. */
+export function nextWaitedFor(next: Quorum, { now, before }: WaitedFor): WaitedFor {
+  // Nobody is waited for: what was acknowledged by anybody is no more than the rest.
+  if (next.count === 0) return WAITS_FOR_NOBODY;
+  const open = [...before, now].filter((quorum) => !covers(next, quorum));
+  return { now: next, before: [...new Map(open.map((quorum) => [quorumSetting(quorum), quorum])).values()] };
+}
+
+/** Whether so many alive of one quorum as make certain of its writes are certain to have those of another as well. */
+function covers(next: Quorum, before: Quorum): boolean {
+  return before.count >= next.count && before.members.every((n) => next.members.includes(n));
+}

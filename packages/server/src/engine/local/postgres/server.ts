@@ -1,0 +1,312 @@
+/** Starting, finding and ending the processes of one PostgreSQL server. */
+import { lstat } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Size } from '@howdah/contract';
+import { launchDetached } from '../host/detached.ts';
+import { LOCAL_LISTENER, launchOptionsOf } from '../network/listener.ts';
+import type { InstancePaths } from '../host/layout.ts';
+import { readLogs } from './logs.ts';
+import type { Machine, Owner } from '../host/machine.ts';
+import {
+  allPids,
+  argumentsOf,
+  childrenOf,
+  findProcess,
+  isOwnersProcess,
+  pauseMs,
+  readEnd,
+  readOrNull,
+  signal,
+  waitUntilGone,
+  type Process,
+  workingDirectoryOf,
+} from '../../../lib/processes.ts';
+import { chmod, chown, mkdir, rename, rm, writeFile } from '../host/root-files.ts';
+import { lastLines } from '../../../lib/run.ts';
+import { encloseServer, sharedMemoryBytes } from '../host/sandbox.ts';
+import { emptyDirectory, readTextIfSafe, removeEntry } from '../host/service-files.ts';
+import { SERVICE_USER } from '../host/users.ts';
+
+/** A server that runs. */
+export type Server = {
+  postmaster: Process;
+  /** The port it listens on, by its own pid file; null: it has only just begun. */
+  port: number | null;
+  /** The size it was started with; see {@link sizeLabel}. */
+  size: string | null;
+};
+
+/** Where a running server is in its life, from its own pid file. */
+export type Phase = 'starting' | 'ready' | 'stopping';
+
+/**
+ * On the command line of every server of ours: the size it was started with. A newer Howdah may write other settings for the same
+ * size; they wait for the next start, since an upgrade of the control plane must not end anybody's session.
+ */
+const SIZE_SETTING = 'howdah.size=';
+
+/** A size as it stands on a command line. */
+export function sizeLabel(size: Size): string {
+  return size === 'shared' ? 'shared' : `${size.cpuMillis}m-${size.memoryGbs}g`;
+}
+
+/**
+ * Starts a server, detached: it outlives the control plane. Returns at once; ask {@link findServer} and {@link phaseOf}.
+ * The caller made sure that none runs.
+ *
+ * @param owner the user that it runs as; null: our own
+ * @param others the directories of services that it reads beside its own
+ */
+export async function launch(
+  machine: Machine,
+  owner: Owner | null,
+  paths: InstancePaths,
+  bin: string,
+  size: Size,
+  listener = LOCAL_LISTENER,
+  others: readonly string[] = [],
+): Promise<void> {
+  if (machine.namespaces === 'none') await endOrphans(paths);
+  // A server that was killed leaves these; with nothing running they only mislead (reliability.md, trap 1).
+  await Promise.all([removeEntry(join(paths.data, 'postmaster.pid')), rm(paths.pidFile, { force: true }), emptyDirectory(paths.socket)]);
+  const program = join(bin, 'postgres');
+  const postgres = [
+    program,
+    '-D',
+    paths.data,
+    '-c',
+    `config_file=${join(paths.config, 'postgresql.conf')}`,
+    '-c',
+    `${SIZE_SETTING}${sizeLabel(size)}`,
+  ];
+  await launchDetached({
+    command: postgres,
+    owner,
+    cwd: '/',
+    pidFile: paths.pidFile,
+    log: paths.startLog,
+    ...launchOptionsOf(listener),
+    // The members of a service have one marker, in the directory that all of them are below.
+    enclosure: await encloseServer(machine, {
+      program,
+      own: dirname(paths.marker),
+      others,
+      config: paths.config,
+      sharedMemoryBytes: sharedMemoryBytes(size),
+    }),
+  });
+}
+
+/**
+ * Ends whatever works on an instance's data, and sees it gone: the fence. A server that is dead already may have backends that go on
+ * acknowledging for some 15 ms (performance.md, section 3); in a PID namespace `unshare`, which is the last to go, tells that none is left.
+ *
+ * @returns whether nothing is left
+ */
+export async function fence(paths: InstancePaths): Promise<boolean> {
+  const launched = await findProcess(Number((await readOrNull(paths.pidFile)) ?? '0'));
+  const ours = launched !== null && (await isOf(launched.pid, paths));
+  const server = await findServer(paths);
+  if (server !== null) signal(server.postmaster.pid, 'SIGKILL');
+  if (ours && !(await waitUntilGone(launched, ORPHAN_DEADLINE_MS))) return false;
+  return endOrphans(paths);
+}
+
+/** Whether a process is what {@link launch} began for an instance. Its pid may be somebody else's by now. */
+async function isOf(pid: number, paths: InstancePaths): Promise<boolean> {
+  return (await argumentsOf(pid)).includes(paths.data);
+}
+
+/**
+ * Ends the backends that a killed server left behind: a busy one outlives it for as long as it likes, holds its shared memory, and
+ * no new server can start (performance.md, section 3). In a PID namespace they went with it.
+ */
+async function endOrphans(paths: InstancePaths): Promise<boolean> {
+  for (const pid of await allPids()) {
+    if (workingDirectoryOf(pid) !== paths.data || !isOwnersProcess(pid, paths.data)) continue;
+    const orphan = await findProcess(pid);
+    if (orphan?.command !== 'postgres') continue;
+    signal(pid, 'SIGKILL');
+    if (!(await waitUntilGone(orphan, ORPHAN_DEADLINE_MS))) return false;
+  }
+  return true;
+}
+const ORPHAN_DEADLINE_MS = 5000;
+
+/** The server of an instance, if one runs: by the pid file, or, where that leads nowhere, by looking at every process. */
+export async function findServer(paths: InstancePaths): Promise<Server | null> {
+  const noted = Number((await readOrNull(paths.pidFile)) ?? '0');
+  if (noted === 0) return null;
+  for (const pid of [noted, ...(await childrenOf(noted))]) {
+    const server = await serverAt(pid, paths);
+    if (server !== null) return server;
+  }
+  for (const pid of await allPids()) {
+    const server = await serverAt(pid, paths);
+    if (server !== null && (await serverAt(server.postmaster.parentPid, paths)) === null) return server;
+  }
+  return null;
+}
+
+async function serverAt(pid: number, paths: InstancePaths): Promise<Server | null> {
+  const [program, flag, directory, ...rest] = await argumentsOf(pid);
+  if (program?.endsWith('/postgres') !== true || flag !== '-D' || directory !== paths.data) return null;
+  // One that has just begun works elsewhere still, and is seen a moment later.
+  if (workingDirectoryOf(pid) !== paths.data) return null;
+  if (!isOwnersProcess(pid, paths.data)) return null;
+  const postmaster = await findProcess(pid);
+  if (postmaster === null) return null;
+  const size = rest.find((argument) => argument.startsWith(SIZE_SETTING))?.slice(SIZE_SETTING.length) ?? null;
+  return { postmaster, size, port: portOfServer(paths) };
+}
+
+/** The data directory of every server on the machine that Howdah started, of any installation; once for each server. */
+export async function runningServers(): Promise<string[]> {
+  const candidates = await Promise.all((await allPids()).map(async (pid) => ({ pid, args: await argumentsOf(pid) })));
+  const servers = candidates.filter(
+    ({ args }) => args[0]?.endsWith('/postgres') === true && args[1] === '-D' && args.some((argument) => argument.startsWith(SIZE_SETTING)),
+  );
+  const pids = new Set(servers.map(({ pid }) => pid));
+  const tops = await Promise.all(
+    servers.map(async ({ pid, args }) => {
+      const found = await findProcess(pid);
+      // A process that was just forked still carries its parent's command line.
+      const data = args[2];
+      return found === null ||
+        pids.has(found.parentPid) ||
+        data === undefined ||
+        workingDirectoryOf(pid) !== data ||
+        !isOwnersProcess(pid, data)
+        ? undefined
+        : data;
+    }),
+  );
+  return tops.filter((directory) => directory !== undefined);
+}
+
+/** The port that a server listens on, by its own pid file; null: it has only just begun. */
+export function portOfServer(paths: InstancePaths): number | null {
+  const line = noteOfServer(paths)[3] ?? '';
+  return /^[1-9]\d{0,4}$/.test(line) ? Number(line) : null;
+}
+
+/** The lines of a server's own pid file ([PG] 73.1). Its user can write it: nothing more than its port and its phase is believed. */
+function noteOfServer(paths: InstancePaths): string[] {
+  return (readTextIfSafe(join(paths.data, 'postmaster.pid')) ?? '').split('\n');
+}
+
+/** How far a running server is; recovery counts as starting, of a fork too (which the file calls `standby` from its first moment). */
+export async function phaseOf(paths: InstancePaths): Promise<Phase> {
+  const line = noteOfServer(paths)[7]?.trim();
+  return line === 'ready' || line === 'stopping' ? line : 'starting';
+}
+
+/** Waits until a server that was just launched, or found running, is ready, has ended, or the time is up. */
+export async function waitUntilReady(paths: InstancePaths, deadlineMs: number): Promise<'ready' | 'starting' | 'ended'> {
+  const begun = Date.now();
+  const end = begun + deadlineMs;
+  for (;;) {
+    if ((await phaseOf(paths)) === 'ready') return 'ready';
+    const launched = Number((await readOrNull(paths.pidFile)) ?? '0');
+    if (launched !== 0 && (await findProcess(launched)) === null) return 'ended';
+    if (Date.now() > end) return launched === 0 ? 'ended' : 'starting';
+    await sleep(pauseMs(begun));
+  }
+}
+
+/** Orderly ways to end a server, and the one that cannot be refused. */
+const STOP_SIGNAL = { fast: 'SIGINT', immediate: 'SIGQUIT', kill: 'SIGKILL' } as const satisfies Record<string, NodeJS.Signals>;
+export type StopMode = keyof typeof STOP_SIGNAL;
+
+/**
+ * Ends a server and sees it gone, with all its backends: in a PID namespace they go with it; without one they are
+ * waited for, since a busy backend outlives its postmaster (performance.md, section 3).
+ *
+ * @returns whether it was gone before the deadline
+ */
+export async function stopServer(
+  { namespaces }: Pick<Machine, 'namespaces'>,
+  { postmaster }: Server,
+  mode: StopMode,
+  deadlineMs: number,
+): Promise<boolean> {
+  const backends = namespaces === 'none' ? await childrenOf(postmaster.pid) : [];
+  signal(postmaster.pid, STOP_SIGNAL[mode]);
+  if (!(await waitUntilGone(postmaster, deadlineMs))) return false;
+  for (const pid of backends) {
+    const backend = await findProcess(pid);
+    if (backend === null) continue;
+    if (mode === 'kill') signal(pid, 'SIGKILL');
+    if (!(await waitUntilGone(backend, deadlineMs))) return false;
+  }
+  return true;
+}
+
+/**
+ * Why a server ended: what it said before its log collector took over, or the last fatal entry of its log.
+ *
+ * @param launchedMs when it was launched, in ms since the epoch; what its predecessors said is none of its business
+ */
+export async function whyItEnded(paths: InstancePaths, launchedMs: number): Promise<string> {
+  const started = (await readEnd(paths.startLog)) ?? '';
+  const early = started.split('\n').findLast((line) => /(FATAL|PANIC): /.test(line));
+  return early ?? (await lastFatal(paths, launchedMs)) ?? (lastLines(started) || 'it said nothing');
+}
+
+async function lastFatal(paths: InstancePaths, launchedMs: number): Promise<string | null> {
+  const query = { sinceMs: launchedMs, untilMs: null, cursor: null, search: [], severities: ['FATAL', 'PANIC'], limit: 1 };
+  const { entries } = await readLogs(paths.logs, query).catch(() => ({ entries: [] }));
+  return entries[0]?.message.replaceAll('\n', '; ') ?? null;
+}
+
+/** Makes the directories of an instance, all but its data. Those that the server writes belong to its user. */
+export async function makeInstanceDirectories(owner: Owner | null, paths: InstancePaths): Promise<void> {
+  await mkdir(paths.root, { recursive: true, mode: 0o710 });
+  // A link of the operator's to another disk is left as it is: a disk that is not there must not keep a server from starting.
+  const ownArchive = (await lstat(paths.archive).catch(() => null))?.isDirectory() ?? true;
+  const made = [
+    [paths.config, 0o750],
+    [paths.socket, 0o700],
+    [paths.logs, 0o700],
+    ...(ownArchive ? ([[paths.archive, 0o700]] as const) : []),
+    [paths.snapshots, 0o710],
+  ] as const;
+  await Promise.all(made.map(([path, mode]) => mkdir(path, { recursive: true, mode })));
+  if (owner === null) return;
+  const { uid, gid } = owner;
+  await Promise.all([
+    chown(paths.root, 0, gid),
+    chown(paths.config, 0, gid),
+    chown(paths.socket, uid, gid),
+    // The gateway of a read replica set is in this group: it connects to the sockets of the nodes.
+    ...(owner.name === SERVICE_USER ? [chmod(paths.socket, 0o710)] : []),
+    chown(paths.snapshots, 0, gid),
+    chown(paths.logs, uid, gid),
+    ...(ownArchive ? [chown(paths.archive, uid, gid)] : []),
+  ]);
+}
+
+/** Writes configuration files: root's, readable by the server's group (PostgreSQL takes a key of root's at 0640). */
+export async function writeConfig(owner: Owner | null, paths: InstancePaths, files: Readonly<Record<string, string>>): Promise<void> {
+  const mode = owner === null ? 0o600 : 0o640;
+  const write = async ([name, text]: [string, string]): Promise<void> => {
+    const path = join(paths.config, name);
+    // Written under another name: a disk without space must not leave a server with half of its settings, nor stop one that has all of them.
+    const isWritten = (await readOrNull(path)) === text;
+    if (!isWritten) await writeFile(`${path}.new`, text, { mode });
+    if (owner !== null) await chown(isWritten ? path : `${path}.new`, 0, owner.gid);
+    if (!isWritten) await rename(`${path}.new`, path);
+  };
+  await Promise.all(Object.entries(files).map(write));
+}
+
+/** Whether nothing listens on a port of this address. */
+export async function portIsFree(address: string, port: number): Promise<boolean> {
+  const probe = createServer();
+  return new Promise((resolve) => {
+    probe.once('error', () => resolve(false));
+    probe.listen({ host: address, port, exclusive: true }, () => probe.close(() => resolve(true)));
+  });
+}

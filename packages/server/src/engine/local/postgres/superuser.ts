@@ -1,0 +1,181 @@
+/**
+ * The one way to open a session as superuser in a server whose databases belong to a tenant.
+ *
+ * The owner of a database can create objects with the names of PostgreSQL's own, put a schema before `pg_catalog` in the search path, and set
+ * most parameters for everybody who connects to it. A parameter in the startup packet wins over ALTER DATABASE and ALTER ROLE (PostgreSQL
+ * source: GucSource in src/include/utils/guc.h), so each parameter that changes what our SQL means, or when it ends, is set there. A unit test
+ * finds clients of PostgreSQL that are made elsewhere (docs/decisions/0026-sessions-in-tenants-servers.md).
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client, type ClientConfig } from 'pg';
+import { CONTROL_ROLE, MAINTENANCE_DATABASE } from './files.ts';
+import type { InstancePaths } from '../host/layout.ts';
+import { serviceSocket } from '../host/service-socket.ts';
+
+/** How long a server may take to accept a session, and how long it may keep a client waiting after a statement's own time limit. */
+export const ANSWER_DEADLINE_MS = 5000;
+/** Locks are waited for no longer: a tenant may hold one for ever. Shorter than what a heartbeat is given. */
+const LOCK_TIMEOUT_MS = 2000;
+const IDLE_TRANSACTION_TIMEOUT_MS = 60_000;
+/** How long a session may take to end in order. */
+const CLOSE_DEADLINE_MS = 1000;
+
+export type Where = {
+  server: Pick<InstancePaths, 'socket'>;
+  port: number;
+  /** For `application_name`. */
+  name: string;
+  /** {@link MAINTENANCE_DATABASE} unless the work needs the tenant's. */
+  database?: string;
+  /** The time limit of one statement. */
+  limitMs?: number;
+  readOnly?: boolean;
+};
+
+/** What every session of ours has, whatever a database's owner has set; a role without rights may set these too. */
+const FOR_ANYBODY: Readonly<Record<string, string>> = {
+  // pg_temp last: unnamed, it would come before pg_catalog for tables and types.
+  search_path: 'pg_catalog,pg_temp',
+  role: 'none',
+  local_preload_libraries: '',
+  row_security: 'off',
+  synchronous_commit: 'local',
+  default_transaction_isolation: 'read committed',
+  // With serializable and read only, a transaction would wait for those of others.
+  default_transaction_deferrable: 'off',
+  idle_session_timeout: '0',
+  jit: 'off',
+  max_parallel_workers_per_gather: '0',
+  check_function_bodies: 'on',
+  default_tablespace: '',
+  temp_tablespaces: '',
+  default_table_access_method: 'heap',
+  default_toast_compression: 'pglz',
+  client_min_messages: 'warning',
+  // How values are read and written.
+  DateStyle: 'ISO,MDY',
+  IntervalStyle: 'postgres',
+  TimeZone: 'UTC',
+  extra_float_digits: '1',
+  bytea_output: 'hex',
+  standard_conforming_strings: 'on',
+  backslash_quote: 'safe_encoding',
+  array_nulls: 'on',
+  transform_null_equals: 'off',
+  quote_all_identifiers: 'off',
+  xmloption: 'content',
+};
+const FOR_SUPERUSER: Readonly<Record<string, string>> = {
+  session_preload_libraries: '',
+  session_replication_role: 'origin',
+  allow_system_table_mods: 'off',
+};
+/** Known from a major version on. */
+const SINCE: readonly { major: number; anybody: boolean; name: string; value: string }[] = [
+  { major: 17, anybody: false, name: 'event_triggers', value: 'off' },
+  { major: 17, anybody: true, name: 'transaction_timeout', value: '0' },
+];
+
+type SessionOptions = Pick<Where, 'readOnly'> & { limitMs: number; major: number | null; superuser: boolean };
+
+/** The parameters of a session, as the startup packet takes them. @param major null: of any version; for a database without a tenant's settings */
+export function startupOptions({ limitMs, readOnly = false, major, superuser }: SessionOptions): string {
+  const later = SINCE.filter((setting) => major !== null && major >= setting.major && (superuser || setting.anybody));
+  const settings = {
+    ...FOR_ANYBODY,
+    ...(superuser ? FOR_SUPERUSER : {}),
+    ...Object.fromEntries(later.map(({ name, value }) => [name, value])),
+    default_transaction_read_only: readOnly ? 'on' : 'off',
+    statement_timeout: String(limitMs),
+    lock_timeout: String(LOCK_TIMEOUT_MS),
+    idle_in_transaction_session_timeout: String(IDLE_TRANSACTION_TIMEOUT_MS),
+  };
+  return Object.entries(settings)
+    .map(([name, value]) => `-c ${name}=${value.replaceAll(/[\\ ]/g, String.raw`\$&`)}`)
+    .join(' ');
+}
+
+/**
+ * How the monitor connects: to the maintenance database. Its statements have no time limit of their own, since one that is stopped by a
+ * signal would fail as it goes on; the monitor itself stops waiting, and locks are not waited for.
+ */
+export function monitorConfig(server: Pick<InstancePaths, 'socket'>, port: number): ClientConfig {
+  return {
+    ...whereOf({ server, port, name: 'howdah' }, CONTROL_ROLE),
+    options: startupOptions({ limitMs: 0, major: null, superuser: true }),
+  };
+}
+
+function whereOf({ server, port, name, database = MAINTENANCE_DATABASE }: Where, user: string): ClientConfig {
+  return {
+    host: server.socket,
+    stream: serviceSocket,
+    port,
+    user,
+    database,
+    application_name: name,
+    connectionTimeoutMillis: ANSWER_DEADLINE_MS,
+  };
+}
+
+/** Opens a session as superuser. To be closed by {@link closeSession}. */
+export function openSuperuserSession(where: Where): Promise<Client> {
+  return open(where, CONTROL_ROLE, true);
+}
+
+/** Opens a session as superuser for some work. Every statement, and the end of the session, have a deadline. */
+export function withSuperuserSession<T>(where: Where, use: (client: Client) => Promise<T>): Promise<T> {
+  return using(openSuperuserSession(where), use);
+}
+
+/** The same as a role that is no superuser and comes in by the socket: for what evaluates expressions that tenants wrote. */
+export function withSessionAs<T>(role: string, where: Where, use: (client: Client) => Promise<T>): Promise<T> {
+  return using(open(where, role, false), use);
+}
+
+/** Ends a session, without waiting for long for a server that may hang. */
+export async function closeSession(client: Client): Promise<void> {
+  await Promise.race([client.end().catch(() => undefined), sleep(CLOSE_DEADLINE_MS, undefined, { ref: false })]);
+  client.connection.stream.destroy();
+}
+
+async function using<T>(opening: Promise<Client>, use: (client: Client) => Promise<T>): Promise<T> {
+  const client = await opening;
+  try {
+    return await use(client);
+  } finally {
+    await closeSession(client);
+  }
+}
+
+async function open(where: Where, role: string, superuser: boolean): Promise<Client> {
+  const limitMs = where.limitMs ?? ANSWER_DEADLINE_MS;
+  // In the maintenance database nobody but we can set anything.
+  const major = (where.database ?? MAINTENANCE_DATABASE) === MAINTENANCE_DATABASE ? null : await majorOf(where);
+  return connect({
+    ...whereOf(where, role),
+    options: startupOptions({ limitMs, readOnly: where.readOnly === true, major, superuser }),
+    // Of the client: a server that was stopped by a signal ends no statement.
+    query_timeout: limitMs + ANSWER_DEADLINE_MS,
+  });
+}
+
+/** The major version of a server; asked where no setting of a tenant holds. */
+function majorOf({ server, port, name }: Where): Promise<number> {
+  return withSuperuserSession({ server, port, name }, async (client) => {
+    const { rows } = await client.query<{ version: number }>("select current_setting('server_version_num')::int as version");
+    return Math.floor((rows[0]?.version ?? 0) / 10_000);
+  });
+}
+
+async function connect(config: ClientConfig): Promise<Client> {
+  const client = new Client(config);
+  client.on('error', () => undefined); // the statement under way fails
+  try {
+    await client.connect();
+  } catch (error) {
+    client.connection.stream.destroy();
+    throw error;
+  }
+  return client;
+}

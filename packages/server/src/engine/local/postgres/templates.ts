@@ -1,0 +1,197 @@
+/**
+ * The stopped, ready-made cluster that services are cloned from, one for each installation and set of extensions: roles,
+ * database and extensions are in it already, so that a create runs no initdb (7 to 9 times the whole create). Those with extensions are
+ * clones themselves, of the one without.
+ */
+import { basename, join } from 'node:path';
+import type { Client } from 'pg';
+import { ADMIN_ROLE, DATABASE_NAME, EXTENSION_OF_ADDON, type Addon, type AddonExtension } from '@howdah/contract';
+import { assertSpaceFor, cloneTree, makeCloneable, removeTree } from '../host/clone.ts';
+import { CONTROL_ROLE, configFiles } from './files.ts';
+import { flushFileSystem } from '../host/flush.ts';
+import { writeSystemIdentifier } from './identity.ts';
+import type { Installation } from './installations.ts';
+import { instancePaths, type InstancePaths } from '../host/layout.ts';
+import type { Machine } from '../host/machine.ts';
+import { isErrno } from '../../../lib/processes.ts';
+import { chown, readFile, rename, writeFile } from '../host/root-files.ts';
+import { run } from '../../../lib/run.ts';
+import { configUsersOf } from '../host/users.ts';
+import { findServer, launch, makeInstanceDirectories, stopServer, waitUntilReady, whyItEnded, writeConfig } from './server.ts';
+import { withSuperuserSession } from './superuser.ts';
+import { revokeWriters } from './writers.ts';
+
+/** What is needed to make a template, in bytes: a cluster, its WAL and some slack. */
+const TEMPLATE_BYTES = 120e6;
+
+/** Raised when the contents change, so that templates of older releases are recreated. */
+const TEMPLATE_EDITION = 3;
+
+export type Template = { name: string; data: string };
+
+/** The extensions that add-ons stand for. */
+export function extensionsOf(addons: readonly Addon[]): AddonExtension[] {
+  return addons.map((addon) => EXTENSION_OF_ADDON[addon]);
+}
+
+/** The templates of this machine; each is made at the first need, once. */
+export function createTemplates(machine: Machine) {
+  const made = new Map<string, Promise<Template>>();
+
+  const pathsOf = (installation: Installation, extensions: readonly AddonExtension[]): InstancePaths => {
+    // By full version: an initial snapshot is restored from the very template that its service was cloned from.
+    const name = [installation.version, installation.source, ...extensions.toSorted(), `e${TEMPLATE_EDITION}`].join('-');
+    return instancePaths(join(machine.layout.templates, name));
+  };
+
+  const ensure = async (installation: Installation, extensions: readonly AddonExtension[]): Promise<Template> => {
+    const paths = pathsOf(installation, extensions);
+    const known = made.get(paths.root);
+    if (known !== undefined) return known;
+    const plain = extensions.length === 0 ? null : () => ensure(installation, []);
+    const making = openOrMake(machine, paths, installation, extensions, plain);
+    made.set(paths.root, making);
+    // A failure reaches the callers that wait; the next caller tries again.
+    making.catch(() => made.delete(paths.root));
+    return making;
+  };
+
+  /** Whether a template is there already, so that taking it takes no time. */
+  const isReady = async (installation: Installation, extensions: readonly AddonExtension[]): Promise<boolean> =>
+    (await readMarker(pathsOf(installation, extensions))) === installation.version;
+
+  return { ensure, isReady };
+}
+export type Templates = ReturnType<typeof createTemplates>;
+
+/** @param plain the template without extensions, to begin with; null: this is it */
+async function openOrMake(
+  machine: Machine,
+  paths: InstancePaths,
+  installation: Installation,
+  extensions: readonly AddonExtension[],
+  plain: (() => Promise<Template>) | null,
+): Promise<Template> {
+  if ((await readMarker(paths)) === installation.version) {
+    await closeToOthers(paths);
+    return { name: basename(paths.root), data: paths.data };
+  }
+  const begin = plain === null ? null : await plain();
+  await removeTree(paths.root, machine.cloneMethod);
+  await assertSpaceFor(TEMPLATE_BYTES, machine.layout.templates);
+  // Made under another name: what was interrupted is never taken for a template.
+  const unfinished = instancePaths(`${paths.root}.new`);
+  const running = await findServer(unfinished);
+  if (running !== null) await stopServer(machine, running, 'kill', 10_000);
+  await removeTree(unfinished.root, machine.cloneMethod);
+  await makeInstanceDirectories(machine.owner, unfinished);
+  if (begin === null) await initialise(machine, unfinished, installation);
+  else await cloneTemplate(machine, begin, unfinished);
+  await fillTemplate(machine, unfinished, installation, extensions);
+  await flushFileSystem(unfinished.data);
+  await closeToOthers(unfinished);
+  await rename(unfinished.root, paths.root);
+  await writeFile(paths.marker, JSON.stringify({ template: installation.version }), { flush: true });
+  return { name: basename(paths.root), data: paths.data };
+}
+
+/** Its server has stopped for good: from here on nobody but root reads it. */
+async function closeToOthers({ root }: InstancePaths): Promise<void> {
+  if (process.getuid?.() === 0) await chown(root, 0, 0);
+}
+
+async function cloneTemplate(machine: Machine, from: Template, to: InstancePaths): Promise<void> {
+  await cloneTree(from.data, to.data, machine.cloneMethod, machine.owner);
+  await writeSystemIdentifier(to.data);
+}
+
+async function readMarker(paths: InstancePaths): Promise<string | null> {
+  try {
+    const marker: unknown = JSON.parse(await readFile(paths.marker, 'utf8'));
+    return typeof marker === 'object' && marker !== null && 'template' in marker ? String(marker.template) : null;
+  } catch (error) {
+    if (isErrno(error, 'ENOENT', 'ENOTDIR') || error instanceof SyntaxError) return null;
+    throw error;
+  }
+}
+
+async function initialise(machine: Machine, paths: InstancePaths, installation: Installation): Promise<void> {
+  await makeCloneable(paths.data, machine.cloneMethod);
+  if (machine.owner !== null) await chown(paths.data, machine.owner.uid, machine.owner.gid);
+  // From 17 on PostgreSQL brings a locale provider of its own, whose order does not change with the system's C library.
+  const locale = installation.major >= 17 ? ['--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C'] : ['--locale=C.UTF-8'];
+  await run(
+    join(installation.bin, 'initdb'),
+    ['--pgdata', paths.data, '--username', CONTROL_ROLE, '--auth=reject', '--data-checksums', '--encoding=UTF8', '--no-sync', ...locale],
+    {
+      ...(machine.owner === null ? {} : { uid: machine.owner.uid, gid: machine.owner.gid }),
+      env: { PATH: '/usr/bin:/bin', LANG: 'C.UTF-8' },
+    },
+  );
+}
+
+/** Starts the cluster without TCP, puts into it what is missing of roles, database and extensions, and stops it cleanly. */
+async function fillTemplate(
+  machine: Machine,
+  paths: InstancePaths,
+  installation: Installation,
+  extensions: readonly AddonExtension[],
+): Promise<void> {
+  const files = configFiles(
+    { paths, installation, extensions, size: 'shared', storageGb: null, listen: null, allowedNetworks: null },
+    configUsersOf(machine.owner),
+  );
+  await writeConfig(machine.owner, paths, files);
+  const begunMs = Date.now();
+  await launch(machine, machine.owner, paths, installation.bin, 'shared');
+  const state = await waitUntilReady(paths, 60_000);
+  const server = await findServer(paths);
+  if (state !== 'ready' || server === null)
+    throw new Error(`the template for ${installation.name} did not start: ${await whyItEnded(paths, begunMs)}`);
+  try {
+    if (extensions.length === 0) {
+      await execute(paths, 'postgres', roleStatements());
+      await execute(paths, DATABASE_NAME, databaseStatements());
+      await inDatabase(paths, DATABASE_NAME, revokeWriters);
+    }
+    const more = extensions.map((extension) => `create extension ${extension} schema public`);
+    await execute(paths, DATABASE_NAME, [...more, 'vacuum (freeze, analyze)', 'checkpoint']);
+  } finally {
+    await stopServer(machine, server, 'fast', 60_000);
+  }
+}
+
+/**
+ * What tsdbadmin may: own its database, make and grant roles, see all statistics, replicate logically. (A connection for that
+ * takes the commands of physical replication too: all that they reach is its own server's. pg_hba.conf refuses the connections that are for nothing else.) What it may not, because it is no superuser and belongs to none of the roles for it: read or write the server's
+ * files, run programs, add untrusted languages, change our settings or our role.
+ */
+function roleStatements(): string[] {
+  const admin = ADMIN_ROLE;
+  return [
+    `create role ${admin} login createrole replication`,
+    // A role that tsdbadmin makes is one it may become and whose sessions it may end.
+    `alter role ${admin} set createrole_self_grant = 'set, inherit'`,
+    // Not pg_write_all_data: it writes extensions' tables too, and TimescaleDB runs what stands in its table of jobs as their owner.
+    `grant pg_read_all_stats, pg_read_all_settings, pg_stat_scan_tables, pg_read_all_data to ${admin} with admin option`,
+    `create database ${DATABASE_NAME} owner ${admin}`,
+    'revoke all on database postgres, template1 from public',
+  ];
+}
+
+function databaseStatements(): string[] {
+  return ['create extension pg_stat_statements schema public', `grant execute on all functions in schema public to ${ADMIN_ROLE}`];
+}
+
+/** Vacuum and extensions' scripts take their time on a slow disk. */
+const STATEMENT_LIMIT_MS = 600_000;
+
+async function execute(paths: InstancePaths, database: string, statements: readonly string[]): Promise<void> {
+  await inDatabase(paths, database, async (client) => {
+    for (const statement of statements) await client.query(statement);
+  });
+}
+
+function inDatabase(paths: InstancePaths, database: string, work: (client: Client) => Promise<void>): Promise<void> {
+  return withSuperuserSession({ server: paths, port: 5432, name: 'howdah', database, limitMs: STATEMENT_LIMIT_MS }, work);
+}

@@ -1,0 +1,326 @@
+/**
+ * The gateway of a service with replicas: HAProxy, one for each service, on the service's port. It routes to the primary, and while
+ * there is none it tries again each few milliseconds, so that a client that connects meanwhile waits and is not refused.
+ *
+ * Its configuration never changes while it runs: its backend is configured over its admin socket. A started gateway routes nowhere,
+ * until it is told.
+ */
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { TypeCapability } from '../../engine.ts';
+import {
+  findDaemon,
+  findProgram,
+  launchDaemon,
+  pathOfProgram,
+  PROGRAMS,
+  replaceConfig,
+  stopDaemon,
+  whyDaemonEnded,
+  type DaemonWatch,
+} from '../host/daemon.ts';
+import { isAllowed, runsInNetworkOf, type Listener } from '../network/listener.ts';
+import type { DaemonPaths } from '../host/layout.ts';
+import type { Machine, Owner } from '../host/machine.ts';
+import { findProcess, isErrno, readOrNull } from '../../../lib/processes.ts';
+import { mkdir } from '../host/root-files.ts';
+import { run } from '../../../lib/run.ts';
+import { serviceSocket } from '../host/service-socket.ts';
+
+/** Where a gateway listens. */
+export type Listen = { address: string; port: number };
+
+/** Where the gateway routes to while the primary is moved: nothing listens there, and it tries again. */
+export const NOWHERE = 1;
+
+/** How long a client that connects waits between two attempts to reach the primary, and for how many of them. */
+const RETRY_MS = 10;
+const RETRIES = 3000;
+const START_DEADLINE_MS = 5000;
+const STOP_DEADLINE_MS = 1000;
+const ANSWER_DEADLINE_MS = 2000;
+
+/** Of its group is the pooler of a read replica set, which comes in by a socket. */
+const MODE = 0o710;
+
+const adminSocket = (paths: DaemonPaths): string => join(paths.root, 'admin.sock');
+
+/** Whether services can have a gateway here. */
+export async function gatewayCapability(): Promise<TypeCapability> {
+  const program = await findProgram('haproxy');
+  const { what, remedy } = PROGRAMS.haproxy;
+  return program === null
+    ? { missing: `${what}, which stands before the members of a service with replicas, is not installed: ${remedy}` }
+    : { version: program.version };
+}
+
+/**
+ * The configuration of a gateway. Sessions are passed through as they are, TLS among it. In a VPC the control plane itself has no way to
+ * it, or is not let in: it has a socket of its own, for drills.
+ */
+export function gatewayConfig(paths: DaemonPaths, listen: Listen, listener: Listener): string {
+  const own =
+    listener.namespace === null && listener.allowedNetworks === null
+      ? ''
+      : `frontend control
+  bind unix@${ownSocket(paths, listen.port)} mode 600
+  default_backend members
+`;
+  return `${head(paths)}${frontend(paths, listen, listener, 'members')}${own}backend members
+  server primary 127.0.0.1:${NOWHERE}
+`;
+}
+
+/** A node of a read replica set, as its gateway reaches it. */
+export type GatewayNode = { n: number; port: number; socketDirectory: string };
+
+/**
+ * The configuration of the gateway of a read replica set: over the nodes that it is told to serve from, new sessions go to the one with the
+ * fewest; where there is none they wait. The pooler comes in by a Unix socket in the gateway's own directory and gets to theirs, so that
+ * it is let in as before a single server.
+ */
+export function setGatewayConfig(paths: DaemonPaths, listen: Listen, nodes: readonly GatewayNode[], listener: Listener): string {
+  const backend = (name: string, address: (node: GatewayNode) => string) => `backend ${name}
+  balance leastconn
+${nodes.map((node) => `  server ${nodeServer(node.n)} ${address(node)} disabled`).join('\n')}
+  server nowhere 127.0.0.1:${NOWHERE} backup
+`;
+  return `${head(paths)}${frontend(paths, listen, listener, 'nodes')}frontend pooler
+  bind ${unixAddress(paths.root, listen.port)} mode 660
+  default_backend sockets
+${backend('nodes', ({ port }) => `127.0.0.1:${port}`)}${backend('sockets', ({ port, socketDirectory }) => unixAddress(socketDirectory, port))}`;
+}
+
+const nodeServer = (n: number): string => `node${n}`;
+/** PostgreSQL's way to name the socket of a port. */
+const unixAddress = (directory: string, port: number): string => `unix@${directory}/.s.PGSQL.${port}`;
+
+const head = (paths: DaemonPaths): string => `# Written by Howdah; changes are overwritten.
+global
+  stats socket ${adminSocket(paths)} mode 600 level admin
+  maxconn 4096
+  nbthread 1
+  no strict-limits
+defaults
+  mode tcp
+  timeout client 24d
+  timeout server 24d
+  timeout connect ${RETRY_MS}ms
+  retries ${RETRIES}
+  option redispatch 1
+  option abortonclose
+  option clitcpka
+  option srvtcpka
+`;
+
+/** What clients come in by, if they come from a network that is let in. */
+const frontend = (
+  paths: DaemonPaths,
+  { address, port }: Listen,
+  { allowedNetworks }: Listener,
+  backend: string,
+): string => `frontend service
+  bind ${address}:${port}
+${allowedNetworks === null ? '' : `  tcp-request connection reject unless { src -f ${allowedNetworksFile(paths)} }\n`}  default_backend ${backend}
+`;
+
+/** The networks that are let in, a line each; what is told to a gateway that runs is written here as well. */
+const allowedNetworksFile = (paths: DaemonPaths): string => `${paths.root}.allowed`;
+
+/** Called as a server's would be, by which drivers find it. */
+const ownSocket = (paths: DaemonPaths, port: number): string => join(paths.root, `.s.PGSQL.${port}`);
+
+export type GatewaySeen = ListenerSeen & { running: boolean; routesToPort: number | null };
+
+export type ListenerSeen = {
+  /** Whether it is in the desired network and has the configuration for it; true once it is started. */
+  placed: boolean;
+  /** Whether it allows the desired networks, and has no disallowed session. */
+  allowedNetworksCurrent: boolean;
+};
+
+/** Looks at a gateway. One that runs and does not answer leads nowhere that is known. */
+export async function lookAtGateway(paths: DaemonPaths, listener: Listener): Promise<GatewaySeen> {
+  const daemon = await findDaemon(paths);
+  if (daemon === null || daemon.frozen) return { ...CLOSED, routesToPort: null };
+  const seen = { running: true, ...(await observeListener(paths, daemon.pid, listener)) };
+  try {
+    const state = (await command(paths, 'show servers state members')).split('\n').find((line) => line.includes(' primary '));
+    return { ...seen, routesToPort: Number(state?.split(' ')[18] ?? '0') };
+  } catch {
+    return { ...seen, routesToPort: null };
+  }
+}
+
+/** A gateway that does not run: a start gives it the desired state. */
+const CLOSED = { running: false, placed: true, allowedNetworksCurrent: true };
+
+async function observeListener(paths: DaemonPaths, pid: number, listener: Listener): Promise<ListenerSeen> {
+  const { allowedNetworks } = listener;
+  const placed = (await runsInNetworkOf(pid, listener)) && (await hasRule(paths)) === (allowedNetworks !== null);
+  // One that does not answer is seen by what it does not say otherwise.
+  const allowedNetworksCurrent = !placed || allowedNetworks === null || (await allowsExactly(paths, allowedNetworks).catch(() => true));
+  return { placed, allowedNetworksCurrent };
+}
+
+async function hasRule(paths: DaemonPaths): Promise<boolean> {
+  return ((await readOrNull(paths.conf)) ?? '').includes(allowedNetworksFile(paths));
+}
+
+/** The networks that a gateway lets in now. */
+async function currentNetworks(paths: DaemonPaths): Promise<string[]> {
+  // "0x55… 10.1.0.0/16"
+  return (await command(paths, `show acl ${allowedNetworksFile(paths)}`))
+    .split('\n')
+    .flatMap((line) => /^0x\S+ (\S+)/.exec(line)?.[1] ?? []);
+}
+
+/** The sessions of clients that would not be let in now. One that still looks for its server is seen once it has it. */
+async function disallowedSessions(paths: DaemonPaths, allowedNetworks: readonly string[]): Promise<string[]> {
+  const lines = (await command(paths, 'show sess')).split('\n').filter((line) => line.includes(' fe=service '));
+  return lines.flatMap((line) => {
+    const [, session, address] = /^(0x\S+): .*\bsrc=(\S+):\d+ /.exec(line) ?? [];
+    return session === undefined || address === undefined || isAllowed(allowedNetworks, address) ? [] : [session];
+  });
+}
+
+async function allowsExactly(paths: DaemonPaths, allowedNetworks: readonly string[]): Promise<boolean> {
+  const now = await currentNetworks(paths);
+  return now.toSorted().join() === allowedNetworks.toSorted().join() && (await disallowedSessions(paths, allowedNetworks)).length === 0;
+}
+
+/** Tells a gateway that runs whom to let in, and ends the sessions of others. Nobody else's is touched. @returns how many */
+export async function applyAllowedNetworks(owner: Owner | null, paths: DaemonPaths, allowedNetworks: readonly string[]): Promise<number> {
+  await writeAllowedNetworks(owner, paths, allowedNetworks);
+  const now = await currentNetworks(paths);
+  for (const network of allowedNetworks.filter((one) => !now.includes(one)))
+    await command(paths, `add acl ${allowedNetworksFile(paths)} ${network}`);
+  for (const network of now.filter((one) => !allowedNetworks.includes(one)))
+    await command(paths, `del acl ${allowedNetworksFile(paths)} ${network}`);
+  const ended = await disallowedSessions(paths, allowedNetworks);
+  for (const session of ended) await command(paths, `shutdown session ${session}`);
+  return ended.length;
+}
+
+async function writeAllowedNetworks(owner: Owner | null, paths: DaemonPaths, allowedNetworks: readonly string[]): Promise<void> {
+  await replaceConfig(owner, allowedNetworksFile(paths), allowedNetworks.map((network) => `${network}\n`).join(''), () =>
+    Promise.resolve(),
+  );
+}
+
+/** Writes the configuration of a gateway, once HAProxy itself has accepted it. */
+export async function prepareGateway(owner: Owner | null, paths: DaemonPaths, text: string, listener: Listener): Promise<void> {
+  if (listener.allowedNetworks !== null) {
+    await mkdir(paths.root, { recursive: true, mode: MODE });
+    await writeAllowedNetworks(owner, paths, listener.allowedNetworks);
+  }
+  if ((await readOrNull(paths.conf)) === text) return;
+  const program = await haproxy();
+  await mkdir(paths.root, { recursive: true, mode: MODE });
+  await replaceConfig(owner, paths.conf, text, (path) => run(program, ['-c', '-q', '-f', path]));
+}
+
+async function haproxy(): Promise<string> {
+  const path = await pathOfProgram('haproxy');
+  if (path === null) throw new Error(`HAProxy is not installed: ${PROGRAMS.haproxy.remedy}`);
+  return path;
+}
+
+/** The nodes that the gateway of a set serves from; null: it does not run, or does not answer. */
+export async function lookAtNodes(
+  paths: DaemonPaths,
+  listener: Listener,
+): Promise<ListenerSeen & { running: boolean; serving: number[] | null }> {
+  const daemon = await findDaemon(paths);
+  if (daemon === null || daemon.frozen) return { ...CLOSED, serving: null };
+  const seen = { running: true, ...(await observeListener(paths, daemon.pid, listener)) };
+  try {
+    const lines = (await command(paths, 'show servers state nodes')).split('\n').map((line) => line.split(' '));
+    const serving = lines.flatMap(([, , , name = '', , , state = '']) => {
+      const n = /^node(\d+)$/.exec(name)?.[1];
+      return n !== undefined && (Number(state) & KEPT_OUT) === 0 ? [Number(n)] : [];
+    });
+    return { ...seen, serving };
+  } catch {
+    return { ...seen, serving: null };
+  }
+}
+/** Of HAProxy's administrative states: in maintenance or draining, by whichever cause (src/include/haproxy/server-t.h). */
+const KEPT_OUT = 0x01 | 0x02 | 0x08 | 0x10 | 0x20;
+
+/** How many sessions are routed to a node of a set, including those that have just begun. */
+export async function sessionsOf(paths: DaemonPaths, n: number): Promise<number> {
+  const rows = (await command(paths, 'show stat')).split('\n').map((line) => line.split(','));
+  return rows.filter(([, server]) => server === nodeServer(n)).reduce((sum, [, , , , current = '0']) => sum + Number(current), 0);
+}
+
+/** Has the gateway of a set serve from these of its nodes alone. Sessions that began before go on. */
+export async function serveFrom(paths: DaemonPaths, nodes: readonly number[], serving: readonly number[]): Promise<void> {
+  const lines = nodes.flatMap((n) =>
+    ['nodes', 'sockets'].map((backend) => `set server ${backend}/${nodeServer(n)} state ${serving.includes(n) ? 'ready' : 'maint'}`),
+  );
+  const answer = await command(paths, lines.join(';'));
+  if (answer !== '') throw new Error(`HAProxy does not serve from nodes ${serving.join(', ')}: ${answer}`);
+}
+
+/** Starts a gateway that was prepared, in place of one that hangs. It leads nowhere until it is told. */
+export async function openGateway(
+  machine: Machine,
+  owner: Owner | null,
+  paths: DaemonPaths,
+  watch: DaemonWatch,
+  id: string,
+  listener: Listener,
+): Promise<void> {
+  const program = await haproxy();
+  await closeGateway(paths, watch);
+  await launchDaemon(machine, owner, paths, [program, '-db', '-f', paths.conf], listener, MODE);
+  const end = Date.now() + START_DEADLINE_MS;
+  while (!(await answers(paths))) {
+    const pid = Number((await readOrNull(paths.pidFile)) ?? '0');
+    if (Date.now() > end || (pid !== 0 && (await findProcess(pid)) === null))
+      throw new Error(`HAProxy does not start: ${await whyDaemonEnded(paths)}`);
+    await sleep(2);
+  }
+  await watch.watch(id, paths);
+}
+
+/** Ends a gateway; its sessions end with it. */
+export async function closeGateway(paths: DaemonPaths, watch: DaemonWatch): Promise<void> {
+  watch.forget(paths);
+  const daemon = await findDaemon(paths);
+  if (daemon !== null && !(await stopDaemon(daemon, 'SIGTERM', STOP_DEADLINE_MS)))
+    throw new Error(`the gateway (pid ${daemon.pid}) does not end`);
+}
+
+/**
+ * Routes new sessions to a port of the loopback address. Older sessions end with their server, which has ended
+ * before another takes over. HAProxy is not asked to end them: 3.0 leaves a session that was still looking for its server in a state
+ * that has no end.
+ */
+export async function routeTo(paths: DaemonPaths, port: number): Promise<void> {
+  const answer = await command(paths, `set server members/primary addr 127.0.0.1 port ${port}`);
+  if (!answer.includes('port')) throw new Error(`HAProxy does not route to port ${port}: ${answer}`);
+}
+
+async function answers(paths: DaemonPaths): Promise<boolean> {
+  try {
+    await command(paths, 'show info');
+    return true;
+  } catch (error) {
+    if (isErrno(error, 'ENOENT', 'ECONNREFUSED')) return false;
+    throw error;
+  }
+}
+
+async function command(paths: DaemonPaths, line: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = serviceSocket().connect(adminSocket(paths));
+    const answer: string[] = [];
+    socket.setEncoding('utf8').setTimeout(ANSWER_DEADLINE_MS, () => socket.destroy(new Error('the gateway did not answer in time')));
+    socket.on('data', (text: string) => answer.push(text));
+    socket.on('error', reject);
+    socket.on('close', () => resolve(answer.join('').trim()));
+    socket.end(`${line}\n`);
+  });
+}

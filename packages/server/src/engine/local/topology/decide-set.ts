@@ -1,0 +1,143 @@
+/**
+ * What to do next for a read replica set, as a pure function of what is wanted and what was observed. replica-sets.ts does it.
+ *
+ * The first rule: no client is routed to a server that could accept writes.
+ */
+import type { ServiceSpec } from '../../engine.ts';
+import { decidePooler, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
+import { decideStandby, type MemberSeen } from './decide-ha.ts';
+import type { ListenerSeen } from '../proxy/gateway.ts';
+import type { PoolerSeen } from '../proxy/pooler.ts';
+
+export type NodeSeen = MemberSeen & {
+  /** Whether a server that runs says that it is none that follows. */
+  takesWrites: boolean;
+  /** Whether the gateway routes to it, and whether it must. */
+  serving: boolean;
+  eligible: boolean;
+};
+
+export type SetSeen = {
+  directory: Observation['directory'];
+  nodes: readonly NodeSeen[];
+  gateway: ListenerSeen & { running: boolean };
+  /** Whether the primary can be asked, and accepts writes. */
+  primaryReady: boolean;
+  /** Whether the primary has a slot for each node. */
+  slotsCurrent: boolean;
+  pooler: PoolerSeen | null;
+  /** Whether its files belong to the user of the service that it follows. */
+  owned: boolean;
+};
+
+export type SetStep =
+  | { kind: 'make' }
+  | { kind: 'own' }
+  | { kind: 'server'; n: number; step: Step }
+  | { kind: 'fence'; n: number }
+  | { kind: 'openGateway' }
+  | { kind: 'closeGateway'; why: string }
+  | { kind: 'allowNetworks' }
+  | { kind: 'balance' }
+  | { kind: 'setSlots' }
+  | { kind: 'seed'; n: number; why: string }
+  | { kind: 'restart'; n: number }
+  | { kind: 'pooler'; step: Step };
+
+/** The name of a step as a user reads it; null: it only looks. */
+export function setStepName(step: SetStep): string | null {
+  switch (step.kind) {
+    case 'make':
+      return 'make its directory';
+    case 'own':
+      return 'give its files to the user of its service';
+    case 'server':
+    case 'pooler': {
+      const { step: own } = step;
+      if (own.kind === 'settled' || own.kind === 'wait' || own.kind === 'refuse') return null;
+      return step.kind === 'pooler' ? STEP_NAME[own.kind] : `${STEP_NAME[own.kind]} (node ${step.n})`;
+    }
+    case 'fence':
+      return `end node ${step.n}, which accepts writes`;
+    case 'openGateway':
+      return 'start the gateway';
+    case 'closeGateway':
+      return 'stop the gateway';
+    case 'allowNetworks':
+      return 'change whom the gateway lets in';
+    case 'balance':
+      return 'lead the gateway';
+    case 'setSlots':
+      return 'set slots';
+    case 'seed':
+      return `clone the primary (node ${step.n})`;
+    case 'restart':
+      return `restart node ${step.n}`;
+  }
+}
+
+const WAIT_MS = 50;
+/** One that is behind by a lot takes its time. */
+const LAGGING_MS = 1000;
+
+export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
+  const nothing = (step: Step): SetStep => ({ kind: 'pooler', step });
+  if (seen.directory === 'foreign')
+    return nothing({ kind: 'refuse', why: 'its directory exists and was not made by Howdah; move it out of the way' });
+  if (seen.pooler !== null && (spec.pooler === null || spec.power === 'paused'))
+    return { kind: 'pooler', step: { kind: 'stopPooler', why: spec.pooler === null ? 'disabled' : 'paused' } };
+  // Nobody gets in any more the old way before anything else is done.
+  if (seen.pooler?.placed === false) return { kind: 'pooler', step: { kind: 'stopPooler', why: placeWhy(spec) } };
+  if (spec.power === 'paused') return decidePaused(seen, nothing);
+  if (seen.directory === 'absent') return { kind: 'make' };
+  if (!seen.owned) return { kind: 'own' };
+
+  const writer = seen.nodes.find(({ takesWrites, data, server }) => server !== null && (takesWrites || data === 'primary'));
+  if (writer !== undefined) return { kind: 'fence', n: writer.n };
+  if (seen.gateway.running && !seen.gateway.placed) return { kind: 'closeGateway', why: placeWhy(spec) };
+  if (!seen.gateway.running) return { kind: 'openGateway' };
+  if (!seen.gateway.allowedNetworksCurrent) return { kind: 'allowNetworks' };
+  if (seen.nodes.some(({ serving, eligible }) => serving !== eligible)) return { kind: 'balance' };
+  if (seen.primaryReady && !seen.slotsCurrent) return { kind: 'setSlots' };
+
+  const restarts: NodeSeen[] = [];
+  let waiting: number | null = null;
+  for (const node of seen.nodes) {
+    const step = decideStandby(spec, node);
+    if (step?.kind === 'seed') {
+      if (seen.primaryReady) return { kind: 'seed', n: node.n, why: step.why };
+      // One that runs goes on as it is; the others are seen to first.
+      if (node.data !== 'standby' || node.server === null) waiting ??= node.n;
+    } else if (step?.kind === 'server') {
+      if (step.step.kind !== 'stop' || step.step.mode !== 'fast') return { kind: 'server', n: node.n, step: step.step };
+      // The gateway does not reach a node in another network.
+      if (node.server?.placed === false) return { kind: 'restart', n: node.n };
+      restarts.push(node);
+    }
+  }
+  if (waiting !== null) return nothing({ kind: 'wait', why: `node ${waiting} waits for the primary`, waitMs: 4 * WAIT_MS });
+  const late = seen.nodes.find(({ streaming }) => !streaming);
+  if (late !== undefined && seen.primaryReady)
+    return nothing({ kind: 'wait', why: `node ${late.n} is catching up with the primary`, waitMs: WAIT_MS });
+  const own = spec.pooler === null ? null : decidePooler(seen.pooler);
+  if (own !== null && own.kind !== 'settled') {
+    const createsRole = own.kind === 'startPooler';
+    return createsRole && !seen.primaryReady
+      ? nothing({ kind: 'wait', why: 'its pooler waits for the primary', waitMs: 4 * WAIT_MS })
+      : { kind: 'pooler', step: own };
+  }
+  // One that serves nobody at once; of the others one at a time, while all the rest serve.
+  const restart = restarts.find(({ eligible }) => !eligible) ?? restarts[0];
+  if (restart === undefined) return nothing({ kind: 'settled' });
+  const lagging = seen.nodes.find(({ n, eligible }) => n !== restart.n && !eligible);
+  if (restart.eligible && lagging !== undefined)
+    return nothing({ kind: 'wait', why: `node ${lagging.n} is too far behind for another to be restarted`, waitMs: LAGGING_MS });
+  return { kind: 'restart', n: restart.n };
+}
+
+function decidePaused({ nodes, gateway, owned }: SetSeen, nothing: (step: Step) => SetStep): SetStep {
+  const running = nodes.find(({ server }) => server !== null);
+  if (running !== undefined) return { kind: 'server', n: running.n, step: { kind: 'stop', mode: 'fast', why: 'paused' } };
+  if (gateway.running) return { kind: 'closeGateway', why: 'paused' };
+  return owned ? nothing({ kind: 'settled' }) : { kind: 'own' };
+}

@@ -1,0 +1,139 @@
+/** What to do next for a service, as a pure function of what is wanted and what was observed. apply.ts does it. */
+import type { Origin, ServiceSpec } from '../../engine.ts';
+import type { PoolerSeen } from '../proxy/pooler.ts';
+import type { Phase, StopMode } from '../postgres/server.ts';
+
+export type Observation = {
+  /**
+   * foreign: the directory of the service exists without our marker with its id. incomplete: it was created, and not provisioned,
+   * before the machine went down.
+   */
+  directory: 'absent' | 'foreign' | 'incomplete' | 'ours';
+  /** Whether its first password was set. */
+  provisioned: boolean;
+  templateReady: boolean;
+  /** placed: whether it is in the desired network: that of its VPC, or none. sizeCurrent: whether the server was started with the size that is wanted; only another size is worth a restart. */
+  server: { phase: Phase; sizeCurrent: boolean; placed: boolean } | null;
+  /** For how long it has not answered; null: it answers. */
+  silentMs: number | null;
+  /** Whether its files belong to the desired user, as which its server runs. */
+  owned: boolean;
+  connected: boolean;
+  /** Whether nothing is known to be in the way of holding it to its size. */
+  limited: boolean;
+  /** Whether the files on disk are those that the spec asks for. */
+  filesCurrent: boolean;
+  certificateCurrent: boolean;
+  /** Its connection pooler, if one runs. */
+  pooler: PoolerSeen | null;
+  /** Sessions of clients that would not be let in now. */
+  disallowedSessions: number;
+};
+
+export type Step =
+  | { kind: 'settled' }
+  | { kind: 'wait'; why: string; waitMs: number }
+  | { kind: 'refuse'; why: string }
+  | { kind: 'discard' }
+  | { kind: 'makeTemplate' }
+  | { kind: 'clone' }
+  | { kind: 'fork'; origin: Origin }
+  | { kind: 'own' }
+  | { kind: 'writeFiles' }
+  | { kind: 'start' }
+  | { kind: 'connect' }
+  | { kind: 'limit' }
+  | { kind: 'renewCertificate' }
+  | { kind: 'reload' }
+  | { kind: 'endSessions' }
+  | { kind: 'setFirstPassword'; verifier: string }
+  | { kind: 'startPooler' }
+  | { kind: 'reloadPooler' }
+  | { kind: 'stopPooler'; why: string }
+  | { kind: 'stop'; mode: StopMode; why: string };
+
+/** The name of each step as a user reads it. */
+export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refuse'>, string> = {
+  discard: 'discard unfinished data',
+  makeTemplate: 'make template',
+  clone: 'clone template',
+  fork: 'clone parent',
+  own: 'give its files to a user of its own',
+  writeFiles: 'write configuration',
+  start: 'start PostgreSQL',
+  connect: 'connect',
+  limit: 'enforce size',
+  renewCertificate: 'renew certificate',
+  reload: 'reload configuration',
+  endSessions: 'end sessions of clients that are let in no more',
+  setFirstPassword: 'set password',
+  startPooler: 'start connection pooler',
+  reloadPooler: 'reload connection pooler',
+  stopPooler: 'stop connection pooler',
+  stop: 'stop PostgreSQL',
+};
+
+/**
+ * A server that does not answer may be on a machine that is short of CPU: it is given this long before it is killed, from
+ * which PostgreSQL recovers by its log, but every session is lost.
+ */
+export const KILL_AFTER_MS = 20_000;
+
+export function decide(spec: ServiceSpec, seen: Observation): Step {
+  if (seen.directory === 'foreign') {
+    return { kind: 'refuse', why: 'its directory exists and was not made by Howdah; move it out of the way' };
+  }
+  if (seen.pooler !== null && (spec.pooler === null || spec.power === 'paused')) {
+    return { kind: 'stopPooler', why: spec.pooler === null ? 'disabled' : 'paused' };
+  }
+  // Nobody gets in any more the old way before anything else is done.
+  if (seen.pooler?.placed === false) return { kind: 'stopPooler', why: placeWhy(spec) };
+  // Its pooler runs as the same user.
+  if (seen.pooler !== null && !seen.owned) return { kind: 'stopPooler', why: OWN_WHY };
+  if (seen.server !== null) return decideRunning(spec, seen, seen.server);
+  if (!seen.owned && seen.directory === 'ours') return { kind: 'own' };
+  if (spec.power === 'paused') return { kind: 'settled' };
+  if (seen.directory === 'incomplete') return { kind: 'discard' };
+  if (seen.directory === 'absent' && spec.origin !== null) return { kind: 'fork', origin: spec.origin };
+  if (seen.directory === 'absent') return seen.templateReady ? { kind: 'clone' } : { kind: 'makeTemplate' };
+  if (!seen.filesCurrent || !seen.certificateCurrent) return { kind: 'writeFiles' };
+  return { kind: 'start' };
+}
+
+function decideRunning(spec: ServiceSpec, seen: Observation, server: NonNullable<Observation['server']>): Step {
+  if (spec.power === 'paused') return { kind: 'stop', mode: 'fast', why: 'paused' };
+  if (seen.silentMs !== null && seen.silentMs >= KILL_AFTER_MS) {
+    return { kind: 'stop', mode: 'kill', why: `it had not answered for ${Math.round(seen.silentMs / 1000)} s` };
+  }
+  if (server.phase === 'stopping') return { kind: 'wait', why: 'the server is shutting down', waitMs: 20 };
+  if (server.phase === 'starting')
+    return { kind: 'wait', why: 'the server is starting; after a crash it first recovers from its log', waitMs: 20 };
+  if (seen.silentMs !== null && seen.connected) {
+    return { kind: 'wait', why: `the server does not answer; after ${KILL_AFTER_MS / 1000} s it is started again`, waitMs: 500 };
+  }
+  if (!seen.owned) return { kind: 'stop', mode: 'fast', why: OWN_WHY };
+  if (!server.placed) return { kind: 'stop', mode: 'fast', why: placeWhy(spec) };
+  if (!server.sizeCurrent) return { kind: 'stop', mode: 'fast', why: 'for its new size' };
+  if (!seen.connected) return { kind: 'connect' };
+  if (!seen.certificateCurrent) return { kind: 'renewCertificate' };
+  if (!seen.filesCurrent) return { kind: 'reload' };
+  if (seen.disallowedSessions > 0) return { kind: 'endSessions' };
+  if (!seen.limited) return { kind: 'limit' };
+  if (!seen.provisioned && spec.firstVerifier !== null) return { kind: 'setFirstPassword', verifier: spec.firstVerifier };
+  return spec.pooler === null ? { kind: 'settled' } : decidePooler(seen.pooler);
+}
+
+const OWN_WHY = 'to run as a user of its own';
+
+/** Why something is moved to the desired network. */
+export function placeWhy({ vpc }: ServiceSpec): string {
+  return vpc === null ? 'to leave its VPC' : `to move into the VPC ${vpc.id}`;
+}
+
+/** Of a pooler that is wanted, before a server that is ready. */
+export function decidePooler(seen: Observation['pooler']): Step {
+  if (seen === null) return { kind: 'startPooler' };
+  if (seen.frozen) return { kind: 'stopPooler', why: 'a signal had stopped it' };
+  if (!seen.watched || !seen.current) return { kind: 'reloadPooler' };
+  return seen.disallowedSessions > 0 ? { kind: 'stopPooler', why: 'with clients that are let in no more' } : { kind: 'settled' };
+}

@@ -1,0 +1,27 @@
+/** Files that are there, whole and under their name, whatever becomes of the machine afterwards. */
+import { open, rename, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { isErrno } from './processes.ts';
+
+/** Writes a file so that it is there whole or not at all, and on the disk when this returns. */
+export async function writeDurably(path: string, text: string, mode = 0o666): Promise<void> {
+  await writeFile(`${path}.new`, text, { mode, flush: true });
+  await renameDurably(`${path}.new`, path);
+}
+
+/**
+ * Renames what is on the disk already within its directory. Without the flush of that a crash of the machine may give it back the name
+ * that it had before, and what was removed because of it stays removed.
+ */
+export async function renameDurably(from: string, to: string): Promise<void> {
+  await rename(from, to);
+  const directory = await open(dirname(to));
+  try {
+    await directory.sync();
+  } catch (error) {
+    // Not every file system can flush a directory (PostgreSQL source: src/common/file_utils.c); nothing more can be done on it.
+    if (!isErrno(error, 'EINVAL', 'EBADF')) throw error;
+  } finally {
+    await directory.close();
+  }
+}
