@@ -2,8 +2,25 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import type { Bench } from './lib/bench.ts';
-import { ask, connectOverTls, create, openCloud, openMetadata, untilStatus, type Cloud, type Service } from './lib/cloud.ts';
-import { idle, interleave, measured, partOf, stopwatch, valuesOf, type Sample } from './lib/measure.ts';
+import {
+  ask,
+  connectOverTls,
+  create,
+  openCloud,
+  openMetadata,
+  untilStatus,
+  type Cloud,
+  type Service,
+} from './lib/cloud.ts';
+import {
+  idle,
+  interleave,
+  measured,
+  partOf,
+  stopwatch,
+  valuesOf,
+  type Sample,
+} from './lib/measure.ts';
 import { bounded } from './lib/table.ts';
 
 const SERVICES = 20;
@@ -96,7 +113,9 @@ async function startLoad(cloud: Cloud, services: readonly Service[]) {
     }
     await client.end();
   };
-  const clients = await Promise.all(services.map(({ port, password }) => connectOverTls(cloud.ca, port, password)));
+  const clients = await Promise.all(
+    services.map(({ port, password }) => connectOverTls(cloud.ca, port, password)),
+  );
   const working = clients.map(work);
   return {
     end: async () => {

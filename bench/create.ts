@@ -7,7 +7,14 @@ import type { Bench, Context } from './lib/bench.ts';
 import { atEnd } from './lib/cleanup.ts';
 import { createAndSelect, openCloud, remove, stepsOf, type Cloud } from './lib/cloud.ts';
 import type { FileSystem } from './lib/filesystems.ts';
-import { interleave, measured, partsInWords, stopwatch, valuesOf, type Sample } from './lib/measure.ts';
+import {
+  interleave,
+  measured,
+  partsInWords,
+  stopwatch,
+  valuesOf,
+  type Sample,
+} from './lib/measure.ts';
 import { freePort, has, run } from './lib/run.ts';
 import { compared, skipped, type Row } from './lib/table.ts';
 
@@ -16,7 +23,11 @@ export const create: Bench = {
   title: 'G1: create → first SELECT over TLS, without a spare',
   run: async (context) => {
     const rows: Row[] = [];
-    for (const fileSystem of [context.here, await context.loop('xfs'), await context.loop('btrfs')]) {
+    for (const fileSystem of [
+      context.here,
+      await context.loop('xfs'),
+      await context.loop('btrfs'),
+    ]) {
       if (typeof fileSystem === 'string') rows.push(skipped('G1', 'create', fileSystem));
       else rows.push(...(await onFileSystem(context, fileSystem)));
     }
@@ -24,7 +35,10 @@ export const create: Bench = {
   },
 };
 
-async function onFileSystem({ rounds, say }: Context, { name, directory }: FileSystem): Promise<Row[]> {
+async function onFileSystem(
+  { rounds, say }: Context,
+  { name, directory }: FileSystem,
+): Promise<Row[]> {
   say(`   on ${name}`);
   const cloud = await openCloud(directory);
   const kit = await bareKit(cloud);
@@ -58,7 +72,11 @@ async function onFileSystem({ rounds, say }: Context, { name, directory }: FileS
       limit: `ms of ours: ${partsInWords(shared)}; of the floor: ${partsInWords(small)}`,
     }),
     cluster === null
-      ? skipped('G1', `pg_createcluster, ${name}`, 'postgresql-common or its server is missing (apt-get install postgresql)')
+      ? skipped(
+          'G1',
+          `pg_createcluster, ${name}`,
+          'postgresql-common or its server is missing (apt-get install postgresql)',
+        )
       : compared({
           ...row,
           what,

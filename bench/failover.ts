@@ -18,12 +18,36 @@ import {
   untilPaired,
   type AutoFailover,
 } from './lib/auto-failover.ts';
-import { connectBare, makeBare, removeBare, startBare, bareKit, type BareKit, type BareServer } from './lib/bare.ts';
+import {
+  connectBare,
+  makeBare,
+  removeBare,
+  startBare,
+  bareKit,
+  type BareKit,
+  type BareServer,
+} from './lib/bare.ts';
 import type { Bench } from './lib/bench.ts';
 import { atEnd } from './lib/cleanup.ts';
-import { connectOverTls, create, openCloud, remove, type Cloud, type Service } from './lib/cloud.ts';
+import {
+  connectOverTls,
+  create,
+  openCloud,
+  remove,
+  type Cloud,
+  type Service,
+} from './lib/cloud.ts';
 import type { FileSystem } from './lib/filesystems.ts';
-import { idle, interleave, measured, partOf, partsInWords, stopwatch, valuesOf, type Sample } from './lib/measure.ts';
+import {
+  idle,
+  interleave,
+  measured,
+  partOf,
+  partsInWords,
+  stopwatch,
+  valuesOf,
+  type Sample,
+} from './lib/measure.ts';
 import { bounded, compared, skipped, type Row } from './lib/table.ts';
 
 export const failover: Bench = {
@@ -101,9 +125,17 @@ async function measureOn(fileSystem: FileSystem, kind: string, rounds: number): 
 
 /** What is done to the peer's primary, and by which settings it is noticed. */
 const FAULTS = [
-  { victim: 'node', settings: 'defaults', why: '20 s without a report, then 30 s for the old primary to stop' },
+  {
+    victim: 'node',
+    settings: 'defaults',
+    why: '20 s without a report, then 30 s for the old primary to stop',
+  },
   { victim: 'node', settings: 'tuned', why: 'its keepers report and are told once a second' },
-  { victim: 'server', settings: 'defaults', why: 'a restarted primary waits for its standby, which tries each 5 s' },
+  {
+    victim: 'server',
+    settings: 'defaults',
+    why: 'a restarted primary waits for its standby, which tries each 5 s',
+  },
   { victim: 'server', settings: 'tuned', why: 'the restart, or a failover that begins meanwhile' },
 ] as const;
 type Fault = (typeof FAULTS)[number];
@@ -116,13 +148,17 @@ const VICTIMS = {
 /** The same kill against pg_auto_failover. What it waits for takes seconds on any file system: one is enough. */
 async function measureAgainstPeer({ name, directory }: FileSystem, rounds: number): Promise<Row[]> {
   const major = await autoFailoverMajor();
-  if (major === null) return [skipped('G7', `failover on ${name} against pg_auto_failover`, AUTO_FAILOVER_MISSING)];
+  if (major === null)
+    return [skipped('G7', `failover on ${name} against pg_auto_failover`, AUTO_FAILOVER_MISSING)];
   const cloud = await openCloud(directory, { HOWDAH_FAILOVER_REST_SECONDS: '0' });
   const kit = await bareKit(cloud);
   const service = await createWithTable(cloud);
   const { peer, end } = await startAutoFailover(kit, major);
   const ours = measured(() => injectFault(cloud, service, 'SIGKILL'));
-  const theirs = FAULTS.map((one) => ({ ...one, samples: measured(() => injectIntoPeer(kit, peer, one)) }));
+  const theirs = FAULTS.map((one) => ({
+    ...one,
+    samples: measured(() => injectIntoPeer(kit, peer, one)),
+  }));
   await interleave(rounds, [ours, ...theirs.map(({ samples }) => samples)]);
   await end();
   await cloud.end();
@@ -147,7 +183,11 @@ async function measureAgainstPeer({ name, directory }: FileSystem, rounds: numbe
 /** Clients of the peer know both nodes. How often one asks again: a session with a standby costs both of them some ms, and would slow what is measured. */
 const PEER_RETRY_MS = 20;
 
-async function injectIntoPeer(kit: BareKit, peer: AutoFailover, { victim, settings }: Fault): Promise<Sample> {
+async function injectIntoPeer(
+  kit: BareKit,
+  peer: AutoFailover,
+  { victim, settings }: Fault,
+): Promise<Sample> {
   await tune(kit, peer, settings);
   await untilPaired(peer);
   await idle();
@@ -174,7 +214,11 @@ async function createWithTable(cloud: Cloud): Promise<Service> {
   return service;
 }
 
-async function injectFault(cloud: Cloud, service: Service, name: 'SIGKILL' | 'SIGSTOP'): Promise<Sample> {
+async function injectFault(
+  cloud: Cloud,
+  service: Service,
+  name: 'SIGKILL' | 'SIGSTOP',
+): Promise<Sample> {
   const layout = createLayout(join(cloud.home, 'data'));
   await untilSynchronous(cloud, service);
   await idle();
@@ -201,7 +245,12 @@ async function injectFault(cloud: Cloud, service: Service, name: 'SIGKILL' | 'SI
  * Tries each port in turn until a write is acknowledged, as libpq does with several hosts and target_session_attrs=read-write: a standby
  * refuses it. @returns the port of who did
  */
-async function firstWrite(ca: string, ports: readonly number[], password: string, retryMs: number): Promise<number> {
+async function firstWrite(
+  ca: string,
+  ports: readonly number[],
+  password: string,
+  retryMs: number,
+): Promise<number> {
   for (;;) {
     for (const port of ports) {
       try {
@@ -226,7 +275,11 @@ async function untilSynchronous(cloud: Cloud, service: Service): Promise<void> {
     try {
       const n = layout.primaryOf(service.id);
       const port = (await findServer(layout.member(service.id, n)))?.port ?? 0;
-      const client = await connectBare({ paths: layout.member(service.id, n), port, process: null });
+      const client = await connectBare({
+        paths: layout.member(service.id, n),
+        port,
+        process: null,
+      });
       try {
         while (!(await follows(client, 'quorum'))) await sleep(5);
         return;
@@ -240,7 +293,9 @@ async function untilSynchronous(cloud: Cloud, service: Service): Promise<void> {
 }
 
 async function follows(client: Client, state: 'quorum' | 'sync'): Promise<boolean> {
-  const { rows } = await client.query('select from pg_stat_replication where sync_state = $1', [state]);
+  const { rows } = await client.query('select from pg_stat_replication where sync_state = $1', [
+    state,
+  ]);
   return rows.length > 0;
 }
 
@@ -252,7 +307,12 @@ async function createPair(cloud: Cloud): Promise<number> {
   return ms;
 }
 
-type Pair = { primary: BareServer; standby: BareServer; sample: Sample; forget: () => Promise<void> };
+type Pair = {
+  primary: BareServer;
+  standby: BareServer;
+  sample: Sample;
+  forget: () => Promise<void>;
+};
 
 /** A synchronous pair by hand. */
 async function startPair(kit: BareKit): Promise<Pair> {

@@ -10,7 +10,13 @@ import { readOrNull } from '../packages/server/src/lib/processes.ts';
 import { insertFleet } from '../packages/server/test/fleet.ts';
 import { openMetadata } from '../packages/server/test/metadata.ts';
 
-const COUNTS = { services: 10_000, operations: 100_000, events: 100_000, audit: 100_000, deliveries: 0 };
+const COUNTS = {
+  services: 10_000,
+  operations: 100_000,
+  events: 100_000,
+  audit: 100_000,
+  deliveries: 0,
+};
 const GETS = 4000;
 const AT_A_TIME = 8;
 const LISTS = 9;
@@ -34,7 +40,10 @@ export const fleet: Bench = {
     await idle();
     const p99s = await getP99s(cloud, ids);
     await idle();
-    const lists = await repeat(LISTS, async () => (await timed(async () => call(cloud, 'GET', '/services'))).ms);
+    const lists = await repeat(
+      LISTS,
+      async () => (await timed(async () => call(cloud, 'GET', '/services'))).ms,
+    );
     const restarts = await repeat(RESTARTS, async () => {
       await cloud.stop('SIGKILL');
       await idle();
@@ -48,10 +57,34 @@ export const fleet: Bench = {
     await cloud.end();
     const row = { goal: 'P10', limit: '' } as const;
     return [
-      bounded({ ...row, what: `GET one, ${AT_A_TIME} at a time, p99 of ${GETS}`, unit: 'ms', ours: p99s, bound: { atMost: 20 } }),
-      bounded({ ...row, what: 'list of all, streamed', unit: 'ms', ours: lists, bound: { atMost: 400 } }),
-      bounded({ ...row, what: 'kill -9, howdah up until ready', unit: 'ms', ours: restarts, bound: { atMost: 5000 } }),
-      bounded({ ...row, what: 'idle CPU, control plane and metadata', unit: '% of a core', ours: cpu, bound: { atMost: 2 } }),
+      bounded({
+        ...row,
+        what: `GET one, ${AT_A_TIME} at a time, p99 of ${GETS}`,
+        unit: 'ms',
+        ours: p99s,
+        bound: { atMost: 20 },
+      }),
+      bounded({
+        ...row,
+        what: 'list of all, streamed',
+        unit: 'ms',
+        ours: lists,
+        bound: { atMost: 400 },
+      }),
+      bounded({
+        ...row,
+        what: 'kill -9, howdah up until ready',
+        unit: 'ms',
+        ours: restarts,
+        bound: { atMost: 5000 },
+      }),
+      bounded({
+        ...row,
+        what: 'idle CPU, control plane and metadata',
+        unit: '% of a core',
+        ours: cpu,
+        bound: { atMost: 2 },
+      }),
     ];
   },
 };
@@ -87,7 +120,8 @@ async function getP99s(cloud: Cloud, ids: readonly string[]): Promise<Summary> {
 async function idlePercent(cloud: Cloud): Promise<Summary> {
   const store = Number(await readOrNull((await prepareMachine(cloud.home)).layout.store.pidFile));
   const pids = [cloud.planePid() ?? 0, store];
-  const spent = async () => (await Promise.all(pids.map(treeCpuMs))).reduce((sum, ms) => sum + ms, 0);
+  const spent = async () =>
+    (await Promise.all(pids.map(treeCpuMs))).reduce((sum, ms) => sum + ms, 0);
   const before = await spent();
   await sleep(CPU_WINDOW_MS);
   return summarize([((await spent()) - before) / (CPU_WINDOW_MS / 100)]);

@@ -6,10 +6,26 @@ import { bareKit } from './lib/bare.ts';
 import type { Bench, Context } from './lib/bench.ts';
 import { openCloud, remove, type Cloud, type Service } from './lib/cloud.ts';
 import type { FileSystem } from './lib/filesystems.ts';
-import { interleave, measured, partsInWords, valuesOf, type Case, type Sample, type Summary } from './lib/measure.ts';
+import {
+  interleave,
+  measured,
+  partsInWords,
+  valuesOf,
+  type Case,
+  type Sample,
+  type Summary,
+} from './lib/measure.ts';
 import { inconsistencies, initialise, RATE, startLoad, type Transaction } from './lib/load.ts';
 import { has } from './lib/run.ts';
-import { connectAsControl, forkAndSelect, forkOurs, makeSource, ROOMY, trim, type Source } from './lib/source.ts';
+import {
+  connectAsControl,
+  forkAndSelect,
+  forkOurs,
+  makeSource,
+  ROOMY,
+  trim,
+  type Source,
+} from './lib/source.ts';
 import { bounded, compared, skipped, type Row } from './lib/table.ts';
 
 /** Forks that are asked for at once at the end. */
@@ -23,7 +39,10 @@ export const forkLoad: Bench = {
   name: 'fork-load',
   title: `G5: forks of a source under ${RATE} transactions a second`,
   run: async (context) => {
-    if (!(await has('pgbench'))) return [skipped('G5', 'fork under load', 'pgbench is missing (apt-get install postgresql-contrib)')];
+    if (!(await has('pgbench')))
+      return [
+        skipped('G5', 'fork under load', 'pgbench is missing (apt-get install postgresql-contrib)'),
+      ];
     const rows: Row[] = [];
     for (const fileSystem of await context.fileSystems()) {
       if (typeof fileSystem === 'string') rows.push(skipped('G5', 'fork under load', fileSystem));
@@ -33,7 +52,13 @@ export const forkLoad: Bench = {
   },
 };
 
-type Round = { quiet: Transaction[]; forking: Transaction[]; failed: number; problems: string[]; sample: Sample };
+type Round = {
+  quiet: Transaction[];
+  forking: Transaction[];
+  failed: number;
+  problems: string[];
+  sample: Sample;
+};
 
 async function onFileSystem(context: Context, { name, directory }: FileSystem): Promise<Row[]> {
   context.say(`   on ${name}`);
@@ -56,7 +81,13 @@ async function onFileSystem(context: Context, { name, directory }: FileSystem): 
   return rowsOf(`${name} (${kit.machine.cloneMethod})`, calm, loaded, kept, crowd);
 }
 
-function rowsOf(where: string, calm: Case, loaded: Case, rounds: readonly Round[], crowd: Crowd): Row[] {
+function rowsOf(
+  where: string,
+  calm: Case,
+  loaded: Case,
+  rounds: readonly Round[],
+  crowd: Crowd,
+): Row[] {
   const quiet = rounds.flatMap((round) => round.quiet.map(({ tookMs }) => tookMs));
   const forking = rounds.flatMap((round) => round.forking.map(({ tookMs }) => tookMs));
   const failed = rounds.reduce((sum, round) => sum + round.failed, crowd.failed);
@@ -132,7 +163,9 @@ async function forkUnderLoad(cloud: Cloud, source: Source, temp: string): Promis
   await trim(source.paths.root);
   return {
     quiet: transactions.filter(({ endedMs: at }) => at >= fromMs && at < begunMs),
-    forking: transactions.filter(({ endedMs: at, tookMs }) => at >= begunMs && at - tookMs <= endedMs),
+    forking: transactions.filter(
+      ({ endedMs: at, tookMs }) => at >= begunMs && at - tookMs <= endedMs,
+    ),
     failed,
     problems,
     sample,
@@ -145,7 +178,11 @@ async function forkAtOnce(cloud: Cloud, source: Source, temp: string): Promise<C
   const load = await startLoad(source, temp, RATE);
   await sleep(SETTLE_MS);
   const begunMs = Date.now();
-  const forks = await Promise.all(Array.from({ length: AT_ONCE }, () => forkAndSelect(cloud, source.service, { fork_strategy: 'NOW' })));
+  const forks = await Promise.all(
+    Array.from({ length: AT_ONCE }, () =>
+      forkAndSelect(cloud, source.service, { fork_strategy: 'NOW' }),
+    ),
+  );
   const tookMs = Date.now() - begunMs;
   await sleep(SETTLE_MS);
   const { transactions, failed } = await load.end();
@@ -154,17 +191,24 @@ async function forkAtOnce(cloud: Cloud, source: Source, temp: string): Promise<C
     problems.push(...(await check(cloud, fork)));
     await remove(cloud, fork.id);
   }
-  const meanwhile = transactions.filter(({ endedMs: at }) => at >= begunMs).map((transaction) => transaction.tookMs);
+  const meanwhile = transactions
+    .filter(({ endedMs: at }) => at >= begunMs)
+    .map((transaction) => transaction.tookMs);
   return { tookMs, slowestMs: Math.max(...meanwhile), failed, problems };
 }
 
 async function check(cloud: Cloud, fork: Service): Promise<string[]> {
-  const client = await connectAsControl(createLayout(join(cloud.home, 'data')).service(fork.id).socket, fork.port);
+  const client = await connectAsControl(
+    createLayout(join(cloud.home, 'data')).service(fork.id).socket,
+    fork.port,
+  );
   const found = await inconsistencies(client);
   client.connection.stream.destroy();
   return found.length === 0 ? [] : [`${fork.id}: ${found.join(', ')}`];
 }
 
 function percentile(values: readonly number[], percent: number): number {
-  return values.toSorted((a, b) => a - b)[Math.ceil((values.length * percent) / 100) - 1] ?? Number.NaN;
+  return (
+    values.toSorted((a, b) => a - b)[Math.ceil((values.length * percent) / 100) - 1] ?? Number.NaN
+  );
 }

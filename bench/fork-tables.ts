@@ -16,21 +16,28 @@ export const forkTables: Bench = {
   run: async (context) => {
     const rows: Row[] = [];
     for (const fileSystem of await context.fileSystems()) {
-      if (typeof fileSystem === 'string') rows.push(skipped('G5', 'fork of many tables', fileSystem));
+      if (typeof fileSystem === 'string')
+        rows.push(skipped('G5', 'fork of many tables', fileSystem));
       else rows.push(...(await onFileSystem(context, fileSystem)));
     }
     return rows;
   },
 };
 
-async function onFileSystem({ rounds, say }: Context, { name, directory }: FileSystem): Promise<Row[]> {
+async function onFileSystem(
+  { rounds, say }: Context,
+  { name, directory }: FileSystem,
+): Promise<Row[]> {
   say(`   on ${name}`);
   const cloud = await openCloud(directory);
   const kit = await bareKit(cloud);
   const { cloneMethod } = kit.machine;
   const empty = await makeSource(cloud, kit, null);
   const full = await makeSource(cloud, kit, (client) => createTables(client, TABLES));
-  const [ours, oursEmpty] = [measured(() => forkOurs(cloud, full)), measured(() => forkOurs(cloud, empty))];
+  const [ours, oursEmpty] = [
+    measured(() => forkOurs(cloud, full)),
+    measured(() => forkOurs(cloud, empty)),
+  ];
   const floor = measured(() => forkByHand(kit, full, CHEAPEST[cloneMethod]));
   await interleave(rounds, [ours, oursEmpty, floor]);
   await cloud.end();

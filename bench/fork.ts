@@ -2,7 +2,14 @@
 import { bareKit, type BareKit } from './lib/bare.ts';
 import type { Bench, Context } from './lib/bench.ts';
 import { openCloud, type Cloud } from './lib/cloud.ts';
-import { CHEAPEST, debianMajor, forkByHand, forkOfPeer, makePeer, METHOD_IN_WORDS } from './lib/copies.ts';
+import {
+  CHEAPEST,
+  debianMajor,
+  forkByHand,
+  forkOfPeer,
+  makePeer,
+  METHOD_IN_WORDS,
+} from './lib/copies.ts';
 import type { FileSystem } from './lib/filesystems.ts';
 import { interleave, measured, partsInWords, valuesOf, type Case } from './lib/measure.ts';
 import { fill, forkOurs, makeSource } from './lib/source.ts';
@@ -28,7 +35,10 @@ export const fork: Bench = {
 
 type Sized = { megabytes: number; ours: Case; floor: Case; bytes: Case | null; peer: Case | null };
 
-async function onFileSystem({ rounds, sizesMb, say }: Context, { name, directory }: FileSystem): Promise<Row[]> {
+async function onFileSystem(
+  { rounds, sizesMb, say }: Context,
+  { name, directory }: FileSystem,
+): Promise<Row[]> {
   const cloud = await openCloud(directory);
   const kit = await bareKit(cloud);
   const major = await debianMajor();
@@ -40,14 +50,23 @@ async function onFileSystem({ rounds, sizesMb, say }: Context, { name, directory
   const copies = sized.flatMap(({ bytes, peer }) => [bytes, peer]).filter((one) => one !== null);
   const constant = sized.flatMap(({ ours, floor }) => [ours, floor]);
   await interleave(Math.min(rounds, COPY_ROUNDS), [...constant, ...copies]);
-  if (rounds > COPY_ROUNDS && kit.machine.cloneMethod !== 'copy') await interleave(rounds - COPY_ROUNDS + 1, constant);
+  if (rounds > COPY_ROUNDS && kit.machine.cloneMethod !== 'copy')
+    await interleave(rounds - COPY_ROUNDS + 1, constant);
   await cloud.end();
   return [...sized.flatMap((one) => rowsOf(kit, name, major, one)), ...growth(kit, name, sized)];
 }
 
-async function prepare(cloud: Cloud, kit: BareKit, megabytes: number, major: string | null): Promise<Sized> {
+async function prepare(
+  cloud: Cloud,
+  kit: BareKit,
+  megabytes: number,
+  major: string | null,
+): Promise<Sized> {
   const load = (client: Parameters<typeof fill>[0]) => fill(client, megabytes);
-  const [source, peer] = await Promise.all([makeSource(cloud, kit, load), major === null ? null : makePeer(kit, major, load)]);
+  const [source, peer] = await Promise.all([
+    makeSource(cloud, kit, load),
+    major === null ? null : makePeer(kit, major, load),
+  ]);
   const cheapest = CHEAPEST[kit.machine.cloneMethod];
   return {
     megabytes,
@@ -58,11 +77,23 @@ async function prepare(cloud: Cloud, kit: BareKit, megabytes: number, major: str
   };
 }
 
-function rowsOf(kit: BareKit, name: string, major: string | null, { megabytes, ours, floor, bytes, peer }: Sized): Row[] {
+function rowsOf(
+  kit: BareKit,
+  name: string,
+  major: string | null,
+  { megabytes, ours, floor, bytes, peer }: Sized,
+): Row[] {
   const { cloneMethod } = kit.machine;
-  const row = { what: `fork of ${megabytes} MB → SELECT, ${name} (${cloneMethod})`, unit: 'ms', ours: valuesOf(ours) } as const;
+  const row = {
+    what: `fork of ${megabytes} MB → SELECT, ${name} (${cloneMethod})`,
+    unit: 'ms',
+    ours: valuesOf(ours),
+  } as const;
   const limit = `ms of ours: ${partsInWords(ours)}`;
-  const timesFaster: Bound = megabytes < LARGE_MB || cloneMethod === 'copy' ? null : { atLeast: cloneMethod === 'subvolume' ? 300 : 100 };
+  const timesFaster: Bound =
+    megabytes < LARGE_MB || cloneMethod === 'copy'
+      ? null
+      : { atLeast: cloneMethod === 'subvolume' ? 300 : 100 };
   return [
     compared({
       ...row,
@@ -87,7 +118,11 @@ function rowsOf(kit: BareKit, name: string, major: string | null, { megabytes, o
           }),
         ]),
     peer === null || major === null
-      ? skipped('G4', `pg_basebackup, ${name}`, 'pg_basebackup or its server is missing (apt-get install postgresql)')
+      ? skipped(
+          'G4',
+          `pg_basebackup, ${name}`,
+          'pg_basebackup or its server is missing (apt-get install postgresql)',
+        )
       : compared({
           ...row,
           goal: timesFaster === null ? '' : 'G4',
@@ -103,7 +138,13 @@ function rowsOf(kit: BareKit, name: string, major: string | null, { megabytes, o
 /** What a fork of the largest source costs more than one of the smallest, where clones are by reference. */
 function growth(kit: BareKit, name: string, sized: readonly Sized[]): Row[] {
   const [small, large] = [sized[0], sized.at(-1)];
-  if (small === undefined || large === undefined || small === large || kit.machine.cloneMethod === 'copy') return [];
+  if (
+    small === undefined ||
+    large === undefined ||
+    small === large ||
+    kit.machine.cloneMethod === 'copy'
+  )
+    return [];
   return [
     compared({
       goal: 'G4',

@@ -22,9 +22,10 @@ export const get: Bench = {
     const ids = join(temp, 'ids');
     const documents = join(temp, 'documents');
     await writeFile(ids, `${fleet.ids.join('\n')}\n`);
-    const { rows } = await fleet.metadata.query<{ line: string }>(`select id || ' ' || doc as line from services where project_id = $1`, [
-      fleet.projectId,
-    ]);
+    const { rows } = await fleet.metadata.query<{ line: string }>(
+      `select id || ' ' || doc as line from services where project_id = $1`,
+      [fleet.projectId],
+    );
     await writeFile(documents, rows.map(({ line }) => line).join('\n'));
     const memory = await startPeer(join(import.meta.dirname, 'peers', 'memory-api.ts'), documents);
 
@@ -38,13 +39,22 @@ export const get: Bench = {
       }),
     );
     const floor = measured(() =>
-      wrk({ ...LOAD, url: `http://127.0.0.1:${memory.port}`, headers: {}, script: [SCRIPT, ids, '/services/'] }),
+      wrk({
+        ...LOAD,
+        url: `http://127.0.0.1:${memory.port}`,
+        headers: {},
+        script: [SCRIPT, ids, '/services/'],
+      }),
     );
     await interleave(rounds, [ours, floor]);
     await memory.end();
     await fleet.remove();
     await cloud.end();
-    const row = { goal: 'G12', against: 'Fastify answering from a Map, no key', ratio: 'ours/theirs' } as const;
+    const row = {
+      goal: 'G12',
+      against: 'Fastify answering from a Map, no key',
+      ratio: 'ours/theirs',
+    } as const;
     return [
       compared({
         ...row,
@@ -62,7 +72,8 @@ export const get: Bench = {
         ours: partOf(ours, 'p99'),
         theirs: partOf(floor, 'p99'),
         bound: { atMost: 2 },
-        limit: 'a round trip to the metadata database for each batch of requests that arrived together',
+        limit:
+          'a round trip to the metadata database for each batch of requests that arrived together',
       }),
     ];
   },

@@ -1,5 +1,10 @@
 /** What the mount and IPC namespaces of a server cost: its start, and pgbench; the same server with a PID namespace alone beside it. */
-import { findServer, launch, stopServer, waitUntilReady } from '../packages/server/src/engine/local/postgres/server.ts';
+import {
+  findServer,
+  launch,
+  stopServer,
+  waitUntilReady,
+} from '../packages/server/src/engine/local/postgres/server.ts';
 import type { Machine } from '../packages/server/src/engine/local/host/machine.ts';
 import { bareKit, makeBare, type BareKit, type BareServer } from './lib/bare.ts';
 import type { Bench } from './lib/bench.ts';
@@ -21,7 +26,9 @@ export const isolation: Bench = {
     const server = await makeBare(kit, 'ours');
     await run('pgbench', ['--version']);
     const enclosed = measured(() => startAndLoad(kit, kit.machine, server));
-    const plain = measured(() => startAndLoad(kit, { ...kit.machine, sandbox: { way: 'none', note: '' } }, server));
+    const plain = measured(() =>
+      startAndLoad(kit, { ...kit.machine, sandbox: { way: 'none', note: '' } }, server),
+    );
     await interleave(rounds, [enclosed, plain]);
     await cloud.end();
     const row = { goal: '', against: 'with a PID namespace alone', ratio: 'ours/theirs' } as const;
@@ -48,7 +55,11 @@ export const isolation: Bench = {
   },
 };
 
-async function startAndLoad({ installation }: BareKit, machine: Machine, { paths, port }: BareServer): Promise<Sample> {
+async function startAndLoad(
+  { installation }: BareKit,
+  machine: Machine,
+  { paths, port }: BareServer,
+): Promise<Sample> {
   await idle();
   const watch = stopwatch();
   await launch(machine, machine.owner, paths, installation.bin, 'shared');
@@ -58,7 +69,16 @@ async function startAndLoad({ installation }: BareKit, machine: Machine, { paths
   if (state !== 'ready' || server === null) throw new Error('the server did not start');
   const words = ['-h', paths.socket, '-p', String(port), '-U', 'howdah'];
   await run('pgbench', [...words, '-i', '-q', '-s', '10', 'postgres']);
-  const said = await run('pgbench', [...words, '-c', '4', '-j', '2', '-T', String(SECONDS), 'postgres']);
+  const said = await run('pgbench', [
+    ...words,
+    '-c',
+    '4',
+    '-j',
+    '2',
+    '-T',
+    String(SECONDS),
+    'postgres',
+  ]);
   const latencyMs = Number(/latency average = ([0-9.]+) ms/.exec(said)?.[1]);
   await stopServer(machine, server, 'fast', 60_000);
   return { value: 0, parts: { ...watch.parts, transaction: latencyMs } };

@@ -19,17 +19,29 @@ export const list: Bench = {
     const cloud = await openCloud(here.directory);
     const fleet = await insertPaused(cloud, SERVICES);
     const socket = (await prepareMachine(cloud.home)).layout.store.socket;
-    const peer = await startPeer(join(import.meta.dirname, 'peers', 'list-api.ts'), socket, fleet.projectId);
+    const peer = await startPeer(
+      join(import.meta.dirname, 'peers', 'list-api.ts'),
+      socket,
+      fleet.projectId,
+    );
     const headers = { Authorization: `Bearer ${fleet.key}` };
-    const ours = measured(() => wrk({ ...LOAD, url: `${cloud.apiUrl}/projects/${fleet.projectId}/services`, headers }));
-    const byHand = (path: string): Case => measured(() => wrk({ ...LOAD, url: `http://127.0.0.1:${peer.port}${path}`, headers: {} }));
+    const ours = measured(() =>
+      wrk({ ...LOAD, url: `${cloud.apiUrl}/projects/${fleet.projectId}/services`, headers }),
+    );
+    const byHand = (path: string): Case =>
+      measured(() => wrk({ ...LOAD, url: `http://127.0.0.1:${peer.port}${path}`, headers: {} }));
     const documents = byHand('/documents');
     const rows = byHand('/rows');
     await interleave(rounds, [ours, documents, rows]);
     await peer.end();
     await fleet.remove();
     await cloud.end();
-    const row = { goal: 'G13', what: `list of ${SERVICES}, 8 connections`, unit: 'req/s', ours: valuesOf(ours) } as const;
+    const row = {
+      goal: 'G13',
+      what: `list of ${SERVICES}, 8 connections`,
+      unit: 'req/s',
+      ours: valuesOf(ours),
+    } as const;
     return [
       compared({
         ...row,

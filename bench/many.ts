@@ -1,6 +1,15 @@
 /** G3: fifty creates at once, against the same steps by hand, eight at a time. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { bareKit, connectBare, makeBare, removeBare, setPassword, startBare, type BareKit, type BareServer } from './lib/bare.ts';
+import {
+  bareKit,
+  connectBare,
+  makeBare,
+  removeBare,
+  setPassword,
+  startBare,
+  type BareKit,
+  type BareServer,
+} from './lib/bare.ts';
 import type { Bench, Context } from './lib/bench.ts';
 import { atEnd } from './lib/cleanup.ts';
 import { ask, call, openCloud, selectOverTls, serviceOf, type Cloud } from './lib/cloud.ts';
@@ -21,11 +30,17 @@ export const many: Bench = {
   title: `G3: ${SERVICES} creates at once`,
   run: async (context) => {
     const btrfs = await context.loop('btrfs');
-    return [...(await onFileSystem(context, context.here)), ...(typeof btrfs === 'string' ? [] : await onFileSystem(context, btrfs))];
+    return [
+      ...(await onFileSystem(context, context.here)),
+      ...(typeof btrfs === 'string' ? [] : await onFileSystem(context, btrfs)),
+    ];
   },
 };
 
-async function onFileSystem({ rounds, say }: Context, { name, directory }: FileSystem): Promise<Row[]> {
+async function onFileSystem(
+  { rounds, say }: Context,
+  { name, directory }: FileSystem,
+): Promise<Row[]> {
   say(`   on ${name}`);
   const cloud = await openCloud(directory, { HOWDAH_PORT_RANGE: PORT_RANGE });
   const kit = await bareKit(cloud);
@@ -59,9 +74,13 @@ async function onFileSystem({ rounds, say }: Context, { name, directory }: FileS
 async function createMany(cloud: Cloud): Promise<Sample> {
   const begun = performance.now();
   const answers = await Promise.all(
-    Array.from({ length: SERVICES }, (_, index) => ask(cloud, 'POST', '/services', { name: `many ${index}`, service_type: 'POSTGRES' })),
+    Array.from({ length: SERVICES }, (_, index) =>
+      ask(cloud, 'POST', '/services', { name: `many ${index}`, service_type: 'POSTGRES' }),
+    ),
   );
-  const waiting = new Map(answers.map((text) => serviceOf(JSON.parse(text))).map((service) => [service.id, service]));
+  const waiting = new Map(
+    answers.map((text) => serviceOf(JSON.parse(text))).map((service) => [service.id, service]),
+  );
   const services = [...waiting.values()];
   const selects: Promise<void>[] = [];
   while (waiting.size > 0) {

@@ -1,6 +1,13 @@
 /** G14: what idle services and the control plane cost, against servers by hand that stand beside them. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { bareKit, connectBare, idleBare, type BareKit, type BareServer, type BareSettings } from './lib/bare.ts';
+import {
+  bareKit,
+  connectBare,
+  idleBare,
+  type BareKit,
+  type BareServer,
+  type BareSettings,
+} from './lib/bare.ts';
 import type { Bench } from './lib/bench.ts';
 import { create, openCloud, openMetadata, remove, type Cloud } from './lib/cloud.ts';
 import { summarize } from './lib/measure.ts';
@@ -26,13 +33,25 @@ export const memory: Bench = {
     const planeAlone = await residentMegabytes(planePid(cloud));
     const services = await Promise.all(Array.from({ length: SERVICES }, () => create(cloud)));
     const machine = await prepareMachine(cloud.home);
-    const ours = await Promise.all(services.map(async ({ id }) => Number(await readOrNull(machine.layout.service(id).pidFile))));
+    const ours = await Promise.all(
+      services.map(async ({ id }) => Number(await readOrNull(machine.layout.service(id).pidFile))),
+    );
     const same = await bareServers(kit, 'ours');
     const small = await bareServers(kit, 'small');
-    say(`   ${SERVICES} services and ${2 * SERVICES} servers by hand run; waiting ${SETTLE_MS / 1000} s`);
+    say(
+      `   ${SERVICES} services and ${2 * SERVICES} servers by hand run; waiting ${SETTLE_MS / 1000} s`,
+    );
     await sleep(SETTLE_MS);
-    const [oursMb, sameMb, smallMb] = [await megabytes(ours), await megabytes(same.pids), await megabytes(small.pids)];
-    const [oursCpu, sameCpu, planeCpu] = await Promise.all([cpu(ours), cpu(same.pids), cpu([planePid(cloud)])]);
+    const [oursMb, sameMb, smallMb] = [
+      await megabytes(ours),
+      await megabytes(same.pids),
+      await megabytes(small.pids),
+    ];
+    const [oursCpu, sameCpu, planeCpu] = await Promise.all([
+      cpu(ours),
+      cpu(same.pids),
+      cpu([planePid(cloud)]),
+    ]);
     const planeBusy = await residentMegabytes(planePid(cloud));
     // Each service has the control plane's own connection; the fair floor has one too.
     const connections = await Promise.all(same.servers.map(connectBare));
@@ -61,7 +80,10 @@ export const memory: Bench = {
   },
 };
 
-function perService(ours: number[], floors: { sameMb: number[]; connectedMb: number[]; smallMb: number[] }): Row[] {
+function perService(
+  ours: number[],
+  floors: { sameMb: number[]; connectedMb: number[]; smallMb: number[] },
+): Row[] {
   const row = {
     goal: 'G14',
     what: `PSS of an idle service, ${SERVICES} side by side`,
@@ -105,7 +127,8 @@ function idleCpu(ours: number[], same: number[], planeMs: number[]): Row[] {
       theirs: mean(same),
       ratio: 'ours/theirs',
       bound: null,
-      limit: 'PostgreSQL’s own idle processes; of ours a heartbeat every 5 s and a look at its figures every 60 s',
+      limit:
+        'PostgreSQL’s own idle processes; of ours a heartbeat every 5 s and a look at its figures every 60 s',
     }),
     bounded({
       ...row,

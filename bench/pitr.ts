@@ -1,14 +1,29 @@
 /** Seconds for a gigabyte of WAL: a fork at a point in time against the crash recovery of the same WAL by hand. */
 import { chown, copyFile, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { bareKit, makeDirectories, removeBare, startBare, writeFiles, connectBare, type BareKit } from './lib/bare.ts';
+import {
+  bareKit,
+  makeDirectories,
+  removeBare,
+  startBare,
+  writeFiles,
+  connectBare,
+  type BareKit,
+} from './lib/bare.ts';
 import type { Bench, Context } from './lib/bench.ts';
 import { atEnd } from './lib/cleanup.ts';
 import { openCloud, remove, type Cloud } from './lib/cloud.ts';
 import { copyData } from './lib/copies.ts';
 import type { FileSystem } from './lib/filesystems.ts';
 import { initialise, startLoad } from './lib/load.ts';
-import { interleave, measured, partsInWords, stopwatch, valuesOf, type Sample } from './lib/measure.ts';
+import {
+  interleave,
+  measured,
+  partsInWords,
+  stopwatch,
+  valuesOf,
+  type Sample,
+} from './lib/measure.ts';
 import { has, run } from './lib/run.ts';
 import { forkAndSelect, makeSource, ROOMY, trim, type Source } from './lib/source.ts';
 import { compared, skipped, type Row } from './lib/table.ts';
@@ -21,7 +36,10 @@ export const pitr: Bench = {
   name: 'pitr',
   title: 'a fork at a point in time, for a gigabyte of WAL',
   run: async (context) => {
-    if (!(await has('pgbench'))) return [skipped('', 'point in time', 'pgbench is missing (apt-get install postgresql-contrib)')];
+    if (!(await has('pgbench')))
+      return [
+        skipped('', 'point in time', 'pgbench is missing (apt-get install postgresql-contrib)'),
+      ];
     const rows: Row[] = [];
     for (const fileSystem of await context.fileSystems()) {
       if (typeof fileSystem === 'string') rows.push(skipped('', 'point in time', fileSystem));
@@ -31,7 +49,10 @@ export const pitr: Bench = {
   },
 };
 
-async function onFileSystem({ rounds, temp, say }: Context, { name, directory }: FileSystem): Promise<Row[]> {
+async function onFileSystem(
+  { rounds, temp, say }: Context,
+  { name, directory }: FileSystem,
+): Promise<Row[]> {
   say(`   on ${name}`);
   const cloud = await openCloud(directory);
   const kit = await bareKit(cloud);
@@ -67,10 +88,15 @@ async function onFileSystem({ rounds, temp, say }: Context, { name, directory }:
 /** Has pgbench write until there is so much WAL. @returns its bytes */
 async function writeWal(source: Source, temp: string): Promise<number> {
   const written = async (): Promise<number> => {
-    const { rows } = await source.admin.query<{ bytes: string }>('select pg_wal_lsn_diff(pg_current_wal_lsn(), $1) as bytes', [begin]);
+    const { rows } = await source.admin.query<{ bytes: string }>(
+      'select pg_wal_lsn_diff(pg_current_wal_lsn(), $1) as bytes',
+      [begin],
+    );
     return Number(rows[0]?.bytes);
   };
-  const { rows } = await source.admin.query<{ lsn: string }>('select pg_current_wal_lsn()::text as lsn');
+  const { rows } = await source.admin.query<{ lsn: string }>(
+    'select pg_current_wal_lsn()::text as lsn',
+  );
   const begin = rows[0]?.lsn ?? '0/0';
   await initialise(source);
   const load = await startLoad(source, temp, null);
@@ -86,15 +112,28 @@ async function momentOf(source: Source): Promise<string> {
   return rows[0]?.now ?? '';
 }
 
-async function forkAt(cloud: Cloud, source: Source, targetTime: string, gigabytes: number): Promise<Sample> {
-  const { fork, sample } = await forkAndSelect(cloud, source.service, { fork_strategy: 'PITR', target_time: targetTime });
+async function forkAt(
+  cloud: Cloud,
+  source: Source,
+  targetTime: string,
+  gigabytes: number,
+): Promise<Sample> {
+  const { fork, sample } = await forkAndSelect(cloud, source.service, {
+    fork_strategy: 'PITR',
+    target_time: targetTime,
+  });
   await remove(cloud, fork.id);
   await trim(source.paths.root);
   return { value: sample.value / 1000 / gigabytes, parts: sample.parts };
 }
 
 /** A start of the copy with all the WAL in its place: recovery as after a crash. */
-async function recoverByHand(kit: BareKit, source: Source, base: string, gigabytes: number): Promise<Sample> {
+async function recoverByHand(
+  kit: BareKit,
+  source: Source,
+  base: string,
+  gigabytes: number,
+): Promise<Sample> {
   const server = await makeDirectories(kit);
   const forget = atEnd(() => removeBare(kit, server));
   const { data } = server.paths;

@@ -7,7 +7,10 @@ import { Client } from 'pg';
 import { findDaemon } from '../packages/server/src/engine/local/host/daemon.ts';
 import { prepareMachine, type Machine } from '../packages/server/src/engine/local/host/machine.ts';
 import { childrenOf } from '../packages/server/src/lib/processes.ts';
-import { issueServerCertificate, openCertificateAuthority } from '../packages/server/src/lib/tls.ts';
+import {
+  issueServerCertificate,
+  openCertificateAuthority,
+} from '../packages/server/src/lib/tls.ts';
 import type { Bench } from './lib/bench.ts';
 import { atEnd } from './lib/cleanup.ts';
 import { create, openCloud, remove, type Cloud, type Service } from './lib/cloud.ts';
@@ -32,12 +35,15 @@ export const pooler: Bench = {
   name: 'pooler',
   title: 'G11: through the pooler against TLS direct',
   run: async ({ here, rounds, say }) => {
-    if (!(await has('pgbench'))) return [skipped('G11', 'pooler', 'pgbench is missing: apt-get install postgresql-contrib')];
-    if (!(await has('pgbouncer'))) return [skipped('G11', 'pooler', 'PgBouncer is missing: apt-get install pgbouncer')];
+    if (!(await has('pgbench')))
+      return [skipped('G11', 'pooler', 'pgbench is missing: apt-get install postgresql-contrib')];
+    if (!(await has('pgbouncer')))
+      return [skipped('G11', 'pooler', 'PgBouncer is missing: apt-get install pgbouncer')];
     const cloud = await openCloud(here.directory);
     const service = await create(cloud, { ...SIZE, enable_pooler: true });
     const pooled = (await cloud.get(service.id)).connection_pooler?.endpoint.port ?? 0;
-    const bench = (port: number, database: string, options: readonly string[]) => pgbench(cloud, service, port, database, options);
+    const bench = (port: number, database: string, options: readonly string[]) =>
+      pgbench(cloud, service, port, database, options);
     const byHand = await poolerByHand(cloud, service, await prepareMachine(cloud.home));
     await bench(service.port, 'tsdb', ['-i', '-q', '-s', '10']);
 
@@ -47,7 +53,9 @@ export const pooler: Bench = {
       const load = ['-n', '-S', '-j', '1', '-T', String(SECONDS), '-c', String(clients)];
       const through = measured(async () => rateOf(await bench(pooled, 'tsdb_transaction', load)));
       const direct = measured(async () => rateOf(await bench(service.port, 'tsdb', load)));
-      const throughHand = measured(async () => rateOf(await bench(byHand.port, 'tsdb_transaction', load)));
+      const throughHand = measured(async () =>
+        rateOf(await bench(byHand.port, 'tsdb_transaction', load)),
+      );
       await interleave(rounds, [through, direct, throughHand]);
       rows.push(
         againstHand(what, 'tps', through, throughHand),
@@ -60,19 +68,29 @@ export const pooler: Bench = {
           theirs: valuesOf(direct),
           ratio: 'ours/theirs',
           bound,
-          limit: 'one thread of PgBouncer ends TLS for all clients; pgbench, PgBouncer and PostgreSQL share the cores',
+          limit:
+            'one thread of PgBouncer ends TLS for all clients; pgbench, PgBouncer and PostgreSQL share the cores',
         }),
       );
       say(`   ${clients}: ${rows.at(-1)?.ratio ?? ''}`);
     }
 
     const connecting = ['-n', '-S', '-C', '-j', '1', '-T', String(SECONDS), '-c', '4'];
-    const through = measured(async () => rateOf(await bench(pooled, 'tsdb_transaction', connecting)));
+    const through = measured(async () =>
+      rateOf(await bench(pooled, 'tsdb_transaction', connecting)),
+    );
     const direct = measured(async () => rateOf(await bench(service.port, 'tsdb', connecting)));
-    const throughHand = measured(async () => rateOf(await bench(byHand.port, 'tsdb_transaction', connecting)));
+    const throughHand = measured(async () =>
+      rateOf(await bench(byHand.port, 'tsdb_transaction', connecting)),
+    );
     await interleave(rounds, [through, direct, throughHand]);
     rows.push(
-      againstHand('a connection for each SELECT through the pooler, 4 clients', '/s', through, throughHand),
+      againstHand(
+        'a connection for each SELECT through the pooler, 4 clients',
+        '/s',
+        through,
+        throughHand,
+      ),
       compared({
         goal: 'G11',
         what: 'a connection for each SELECT through the pooler, 4 clients',
@@ -115,7 +133,10 @@ async function poolerByHand(
   { layout, owner }: Machine,
 ): Promise<{ port: number; end: () => Promise<void> }> {
   const directory = await mkdtemp(join(cloud.home, '..', 'pgbouncer-'));
-  const { certificatePem, keyPem } = await issueServerCertificate(await openCertificateAuthority(join(cloud.home, 'ca')), ['127.0.0.1']);
+  const { certificatePem, keyPem } = await issueServerCertificate(
+    await openCertificateAuthority(join(cloud.home, 'ca')),
+    ['127.0.0.1'],
+  );
   const port = await freePort();
   const conf = [
     '[databases]',
@@ -133,11 +154,23 @@ async function poolerByHand(
     'log_disconnections = 0',
     '',
   ].join('\n');
-  const files = { 'pgbouncer.ini': conf, users: `"tsdbadmin" "${service.password}"\n`, 'server.crt': certificatePem, 'server.key': keyPem };
-  for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text, { mode: 0o600 });
-  if (owner !== null) for (const name of ['', ...Object.keys(files)]) await chown(join(directory, name), owner.uid, owner.gid);
+  const files = {
+    'pgbouncer.ini': conf,
+    users: `"tsdbadmin" "${service.password}"\n`,
+    'server.crt': certificatePem,
+    'server.key': keyPem,
+  };
+  for (const [name, text] of Object.entries(files))
+    await writeFile(join(directory, name), text, { mode: 0o600 });
+  if (owner !== null)
+    for (const name of ['', ...Object.keys(files)])
+      await chown(join(directory, name), owner.uid, owner.gid);
   // A session of its own, as whatever starts services would give it: in that of pgbench the scheduler lets the two share a part of the processors.
-  const child = spawn('pgbouncer', ['-q', join(directory, 'pgbouncer.ini')], { stdio: 'ignore', detached: true, ...owner });
+  const child = spawn('pgbouncer', ['-q', join(directory, 'pgbouncer.ini')], {
+    stdio: 'ignore',
+    detached: true,
+    ...owner,
+  });
   const end = atEnd(async () => {
     if (child.exitCode !== null || child.signalCode !== null) return;
     child.kill();
@@ -171,7 +204,9 @@ async function idleClients(cloud: Cloud, service: Service, pooledPort: number): 
   const megabytes = async (): Promise<number> => {
     const pgbouncer = await findDaemon(paths.pooler);
     const server = Number(await run('cat', [paths.pidFile]));
-    return (await treeMegabytes(server)) + (pgbouncer === null ? 0 : await treeMegabytes(pgbouncer.pid));
+    return (
+      (await treeMegabytes(server)) + (pgbouncer === null ? 0 : await treeMegabytes(pgbouncer.pid))
+    );
   };
   const backends = async (): Promise<number> => {
     const [postmaster] = await childrenOf(Number(await run('cat', [paths.pidFile])));
@@ -180,7 +215,10 @@ async function idleClients(cloud: Cloud, service: Service, pooledPort: number): 
 
   const before = { megabytes: await megabytes(), backends: await backends() };
   const pooledClients = await connectMany(pooledPort, 'tsdb_transaction', IDLE_CLIENTS);
-  const pooled = { megabytes: (await megabytes()) - before.megabytes, backends: (await backends()) - before.backends };
+  const pooled = {
+    megabytes: (await megabytes()) - before.megabytes,
+    backends: (await backends()) - before.backends,
+  };
   for (const client of pooledClients) await client.end();
   const directCount = IDLE_CLIENTS / 5;
   const beforeDirect = await megabytes();
@@ -210,14 +248,24 @@ async function idleClients(cloud: Cloud, service: Service, pooledPort: number): 
   ];
 }
 
-async function pgbench(cloud: Cloud, service: Service, port: number, database: string, options: readonly string[]): Promise<string> {
+async function pgbench(
+  cloud: Cloud,
+  service: Service,
+  port: number,
+  database: string,
+  options: readonly string[],
+): Promise<string> {
   const env = {
     PATH: process.env['PATH'] ?? '',
     PGPASSWORD: service.password,
     PGSSLMODE: 'verify-full',
     PGSSLROOTCERT: `${cloud.home}/ca/ca.pem`,
   };
-  return run('pgbench', ['-h', '127.0.0.1', '-p', String(port), '-U', 'tsdbadmin', ...options, database], { env });
+  return run(
+    'pgbench',
+    ['-h', '127.0.0.1', '-p', String(port), '-U', 'tsdbadmin', ...options, database],
+    { env },
+  );
 }
 
 function rateOf(output: string): number {

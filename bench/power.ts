@@ -3,8 +3,24 @@ import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connectBare, bareKit, idleBare, setPassword, startBare, stopBare } from './lib/bare.ts';
 import type { Bench } from './lib/bench.ts';
-import { ask, create, openCloud, selectOverTls, stepsOf, untilStatus, type Cloud } from './lib/cloud.ts';
-import { idle, interleave, measured, partOf, stopwatch, type Case, type Sample } from './lib/measure.ts';
+import {
+  ask,
+  create,
+  openCloud,
+  selectOverTls,
+  stepsOf,
+  untilStatus,
+  type Cloud,
+} from './lib/cloud.ts';
+import {
+  idle,
+  interleave,
+  measured,
+  partOf,
+  stopwatch,
+  type Case,
+  type Sample,
+} from './lib/measure.ts';
 import { compared } from './lib/table.ts';
 import { prepareMachine } from '../packages/server/src/engine/local/host/machine.ts';
 import { findServer } from '../packages/server/src/engine/local/postgres/server.ts';
@@ -34,7 +50,10 @@ export const power: Bench = {
       started.lap('ready');
       await selectOverTls(kit.ca, server.port, password);
       started.lap('TLS + SELECT');
-      return { value: 0, parts: { ...stopped.parts, ...started.parts, start: started.sample().value } };
+      return {
+        value: 0,
+        parts: { ...stopped.parts, ...started.parts, start: started.sample().value },
+      };
     });
     await interleave(rounds, [ours, floor]);
     await forget();
@@ -65,7 +84,10 @@ function parts(one: Case, ...names: string[]): string {
   return names.map((name) => `${name} ${partOf(one, name).median.toFixed(1)}`).join(', ');
 }
 
-async function stopAndStart(cloud: Cloud, service: { id: string; port: number; password: string }): Promise<Sample> {
+async function stopAndStart(
+  cloud: Cloud,
+  service: { id: string; port: number; password: string },
+): Promise<Sample> {
   const machine = await prepareMachine(cloud.home);
   const running = await findServer(machine.layout.service(service.id));
   if (running === null) throw new Error('the service does not run');
@@ -90,7 +112,14 @@ async function stopAndStart(cloud: Cloud, service: { id: string; port: number; p
   const start = started.sample();
   return {
     value: 0,
-    parts: { ...stop.parts, ...stopSteps, ...start.parts, ...(await stepsOf(cloud, service.id)), stop: stop.value, start: start.value },
+    parts: {
+      ...stop.parts,
+      ...stopSteps,
+      ...start.parts,
+      ...(await stepsOf(cloud, service.id)),
+      stop: stop.value,
+      start: start.value,
+    },
   };
 }
 

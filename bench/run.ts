@@ -14,7 +14,13 @@ import { failover } from './failover.ts';
 import { get } from './get.ts';
 import type { Bench, Context } from './lib/bench.ts';
 import { atEnd, cleanUp, cleanUpOnSignals } from './lib/cleanup.ts';
-import { hereAsItIs, isLoop, loopFileSystem, type FileSystem, type Loop } from './lib/filesystems.ts';
+import {
+  hereAsItIs,
+  isLoop,
+  loopFileSystem,
+  type FileSystem,
+  type Loop,
+} from './lib/filesystems.ts';
 import { setIdlePatience } from './lib/measure.ts';
 import { run } from './lib/run.ts';
 import { markdown, skipped, type Row } from './lib/table.ts';
@@ -61,7 +67,10 @@ const rounds = Number(values.rounds);
 const sizesMb = values.sizes.split(',').map(Number);
 const on = values.on.split(',');
 const unknown = positionals.filter((name) => !BENCHES.some((bench) => bench.name === name));
-const bad = !Number.isInteger(rounds) || rounds < 2 || !sizesMb.every((size) => Number.isInteger(size) && size >= 0);
+const bad =
+  !Number.isInteger(rounds) ||
+  rounds < 2 ||
+  !sizesMb.every((size) => Number.isInteger(size) && size >= 0);
 if (unknown.length > 0 || bad || !on.every((name) => name === 'here' || isLoop(name))) {
   process.stderr.write(
     'usage: npm run bench [name…] [-- --rounds N --patience SECONDS --sizes 10,100,1000 (MB of sources of forks) --on here,xfs,btrfs]\n',
@@ -98,7 +107,13 @@ try {
       say(markdown(found));
     } catch (error) {
       say(error instanceof Error ? (error.stack ?? error.message) : String(error));
-      rows.push(skipped(bench.name, bench.title, `failed: ${error instanceof Error ? error.message : String(error)}`));
+      rows.push(
+        skipped(
+          bench.name,
+          bench.title,
+          `failed: ${error instanceof Error ? error.message : String(error)}`,
+        ),
+      );
       process.exitCode = 1;
     }
   }

@@ -2,8 +2,24 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { bareKit, connectBare, idleBare, setPassword, type BareKit } from './lib/bare.ts';
 import type { Bench } from './lib/bench.ts';
-import { createAndSelect, openCloud, openMetadata, remove, selectOverTls, stepsOf } from './lib/cloud.ts';
-import { idle, interleave, measured, partOf, partsInWords, stopwatch, valuesOf, type Sample } from './lib/measure.ts';
+import {
+  createAndSelect,
+  openCloud,
+  openMetadata,
+  remove,
+  selectOverTls,
+  stepsOf,
+} from './lib/cloud.ts';
+import {
+  idle,
+  interleave,
+  measured,
+  partOf,
+  partsInWords,
+  stopwatch,
+  valuesOf,
+  type Sample,
+} from './lib/measure.ts';
 import { bounded, compared, type Row } from './lib/table.ts';
 import type { FileSystem } from './lib/filesystems.ts';
 
@@ -25,7 +41,9 @@ async function onFileSystem({ name, directory }: FileSystem, rounds: number): Pr
   const metadata = await openMetadata(cloud);
   const untilRefilled = async (): Promise<void> => {
     for (;;) {
-      const { rowCount } = await metadata.query('select from services where project_id is null and reachable and lease_until is null');
+      const { rowCount } = await metadata.query(
+        'select from services where project_id is null and reachable and lease_until is null',
+      );
       if (rowCount === 1) return;
       await sleep(5);
     }

@@ -30,7 +30,14 @@ export const up: Bench = {
     const node = measured(async () => (await time(() => run(process.execPath, ['-e', '0']))).ms);
     await interleave(rounds, [afterDown, afterKill, node]);
     await cloud.end();
-    const row = { goal: 'up', unit: 'ms', against: 'node -e 0', theirs: valuesOf(node), ratio: 'ours/theirs', bound: null } as const;
+    const row = {
+      goal: 'up',
+      unit: 'ms',
+      against: 'node -e 0',
+      theirs: valuesOf(node),
+      ratio: 'ours/theirs',
+      bound: null,
+    } as const;
     return [
       compared({
         ...row,
@@ -38,7 +45,12 @@ export const up: Bench = {
         ours: valuesOf(afterDown),
         limit: `ms: ${partsInWords(afterDown)}`,
       }),
-      compared({ ...row, what: 'warm start, metadata database runs', ours: valuesOf(afterKill), limit: `ms: ${partsInWords(afterKill)}` }),
+      compared({
+        ...row,
+        what: 'warm start, metadata database runs',
+        ours: valuesOf(afterKill),
+        limit: `ms: ${partsInWords(afterKill)}`,
+      }),
     ];
   },
 };
@@ -46,7 +58,9 @@ export const up: Bench = {
 /** The parts of the start as `howdah up` says them: `✓ listen 4 ms`. */
 function partsSaid(output: string): Record<string, number> {
   const parts: Record<string, number> = {};
-  for (const [, name = '', value, unit] of stripVTControlCharacters(output).matchAll(/✓ (.+?) (?:after )?([\d.]+) (ms|s)/g)) {
+  for (const [, name = '', value, unit] of stripVTControlCharacters(output).matchAll(
+    /✓ (.+?) (?:after )?([\d.]+) (ms|s)/g,
+  )) {
     parts[name] = Number(value) * (unit === 's' ? 1000 : 1);
   }
   return parts;

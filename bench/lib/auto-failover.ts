@@ -17,7 +17,8 @@ import { debianMajor } from './copies.ts';
 import { treeOf } from './processes.ts';
 import { freePort, has } from './run.ts';
 
-export const AUTO_FAILOVER_MISSING = "pg_auto_failover is missing (apt-get install pg-auto-failover-cli 'postgresql-*-auto-failover')";
+export const AUTO_FAILOVER_MISSING =
+  "pg_auto_failover is missing (apt-get install pg-auto-failover-cli 'postgresql-*-auto-failover')";
 
 /** A PostgreSQL server, and the process of the keeper that started it and leads its process group. */
 export type Node = { data: string; port: number; keeper: number };
@@ -39,12 +40,20 @@ export async function autoFailoverMajor(): Promise<string | null> {
 }
 
 /** Makes a monitor and a synchronous pair with a table `t` to write to, and takes them away at the end. */
-export async function startAutoFailover(kit: BareKit, major: string): Promise<{ peer: AutoFailover; end: () => Promise<void> }> {
+export async function startAutoFailover(
+  kit: BareKit,
+  major: string,
+): Promise<{ peer: AutoFailover; end: () => Promise<void> }> {
   const { machine, certificate, ca } = kit;
   const directory = await mkdtemp(join(kit.directory, 'af-'));
   if (machine.owner !== null) await chown(directory, machine.owner.uid, machine.owner.gid);
-  const files = { 'ca.pem': ca, 'server.crt': certificate.certificatePem, 'server.key': certificate.keyPem };
-  for (const [name, text] of Object.entries(files)) await writeOwned(machine.owner, join(directory, name), text);
+  const files = {
+    'ca.pem': ca,
+    'server.crt': certificate.certificatePem,
+    'server.key': certificate.keyPem,
+  };
+  for (const [name, text] of Object.entries(files))
+    await writeOwned(machine.owner, join(directory, name), text);
   const nodes: Node[] = [];
   const end = atEnd(async () => {
     const pids = nodes.map(({ keeper }) => keeper);
@@ -56,11 +65,34 @@ export async function startAutoFailover(kit: BareKit, major: string): Promise<{ 
     await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   });
   const tls = ['--ssl-mode', 'verify-full', '--ssl-ca-file', join(directory, 'ca.pem')];
-  const shared = [...tls, '--server-cert', join(directory, 'server.crt'), '--server-key', join(directory, 'server.key')];
-  const make = async (kind: 'monitor' | 'postgres', name: string, more: readonly string[]): Promise<Node> => {
+  const shared = [
+    ...tls,
+    '--server-cert',
+    join(directory, 'server.crt'),
+    '--server-key',
+    join(directory, 'server.key'),
+  ];
+  const make = async (
+    kind: 'monitor' | 'postgres',
+    name: string,
+    more: readonly string[],
+  ): Promise<Node> => {
     const [data, port] = [join(directory, name), await freePort()];
-    const at = ['--pgdata', data, '--pgport', String(port), '--hostname', '127.0.0.1', '--auth', 'trust'];
-    const node = { data, port, keeper: launch(kit, major, directory, ['create', kind, '--run', ...at, ...shared, ...more]) };
+    const at = [
+      '--pgdata',
+      data,
+      '--pgport',
+      String(port),
+      '--hostname',
+      '127.0.0.1',
+      '--auth',
+      'trust',
+    ];
+    const node = {
+      data,
+      port,
+      keeper: launch(kit, major, directory, ['create', kind, '--run', ...at, ...shared, ...more]),
+    };
     nodes.push(node);
     return node;
   };
@@ -75,10 +107,21 @@ export async function startAutoFailover(kit: BareKit, major: string): Promise<{ 
     return client;
   });
   const address = `postgres://autoctl_node@127.0.0.1:${monitor.port}/pg_auto_failover?sslmode=verify-full&sslrootcert=${join(directory, 'ca.pem')}`;
-  const member = ['--pghost', directory, '--listen', '127.0.0.1', '--dbname', 'tsdb', '--monitor', address];
+  const member = [
+    '--pghost',
+    directory,
+    '--listen',
+    '127.0.0.1',
+    '--dbname',
+    'tsdb',
+    '--monitor',
+    address,
+  ];
   const first = await make('postgres', 'first', member);
   await eventually('the first node of pg_auto_failover', async () => {
-    const { rows } = await metadata.query(`select from pgautofailover.node where reportedstate = 'single' and health = 1`);
+    const { rows } = await metadata.query(
+      `select from pgautofailover.node where reportedstate = 'single' and health = 1`,
+    );
     if (rows.length === 0) throw new Error('it is not in charge yet');
   });
   const password = await prepareUser(kit, directory, first);
@@ -117,10 +160,16 @@ const TUNED_MONITOR = {
 const TUNED_NODE = { wal_retrieve_retry_interval: 10 };
 
 /** Sets what the next failover goes by. */
-export async function tune(kit: BareKit, { directory, metadata, pair }: AutoFailover, settings: 'defaults' | 'tuned'): Promise<void> {
+export async function tune(
+  kit: BareKit,
+  { directory, metadata, pair }: AutoFailover,
+  settings: 'defaults' | 'tuned',
+): Promise<void> {
   const apply = async (client: Client, tuned: Record<string, number>): Promise<void> => {
     for (const [name, value] of Object.entries(tuned))
-      await client.query(settings === 'tuned' ? `alter system set ${name} = ${value}` : `alter system reset ${name}`);
+      await client.query(
+        settings === 'tuned' ? `alter system set ${name} = ${value}` : `alter system reset ${name}`,
+      );
     await client.query('select pg_reload_conf()');
   };
   await apply(metadata, TUNED_MONITOR);
@@ -140,20 +189,29 @@ export async function untilPaired({ metadata, pair }: AutoFailover): Promise<Nod
        order by 2`,
     );
     const primary = pair.find(({ port }) => port === rows[0]?.port);
-    if (primary === undefined || rows.map(({ state }) => state).join() !== 'primary,secondary') throw new Error(JSON.stringify(rows));
+    if (primary === undefined || rows.map(({ state }) => state).join() !== 'primary,secondary')
+      throw new Error(JSON.stringify(rows));
     return primary;
   });
 }
 
 /** What a failover that took so long waited for, by what the monitor wrote down. */
-export async function partsOfFailover({ metadata }: AutoFailover, begunMs: number, tookMs: number): Promise<Record<string, number>> {
+export async function partsOfFailover(
+  { metadata }: AutoFailover,
+  begunMs: number,
+  tookMs: number,
+): Promise<Record<string, number>> {
   const { rows } = await metadata.query<{ seen: number; released: number }>(
     `select min(ms) filter (where state = 'draining') as seen, min(ms) filter (where state = 'wait_primary') as released
      from (select goalstate::text as state, (extract(epoch from eventtime) * 1000)::float - $1 as ms from pgautofailover.event) e where ms > 0`,
     [begunMs],
   );
   const [{ seen, released } = { seen: Number.NaN, released: Number.NaN }] = rows;
-  return { seen, 'old primary given up': released - seen, 'promoted, session, write': tookMs - released };
+  return {
+    seen,
+    'old primary given up': released - seen,
+    'promoted, session, write': tookMs - released,
+  };
 }
 
 /** Kills a server, or the node: its keeper as well, who would start it again. */
@@ -196,8 +254,18 @@ function launch(kit: BareKit, major: string, directory: string, args: readonly s
 }
 
 /** A superuser over the Unix socket. The caller ends it. */
-async function connectAsOwner({ machine }: BareKit, directory: string, port: number, database: string): Promise<Client> {
-  const client = new Client({ host: directory, port, user: machine.owner?.name ?? userInfo().username, database });
+async function connectAsOwner(
+  { machine }: BareKit,
+  directory: string,
+  port: number,
+  database: string,
+): Promise<Client> {
+  const client = new Client({
+    host: directory,
+    port,
+    user: machine.owner?.name ?? userInfo().username,
+    database,
+  });
   client.on('error', () => undefined);
   await client.connect();
   return client;
@@ -211,7 +279,8 @@ async function eventually<T>(what: string, attempt: () => Promise<T>): Promise<T
     try {
       return await attempt();
     } catch (error) {
-      if (performance.now() > end) throw new Error(`${what} is not ready after ${DEADLINE_MS / 1000} s`, { cause: error });
+      if (performance.now() > end)
+        throw new Error(`${what} is not ready after ${DEADLINE_MS / 1000} s`, { cause: error });
       await sleep(100);
     }
   }

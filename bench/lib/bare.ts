@@ -13,12 +13,24 @@ import { removeTree } from '../../packages/server/src/engine/local/host/clone.ts
 import { configFiles } from '../../packages/server/src/engine/local/postgres/files.ts';
 import { configUsersOf } from '../../packages/server/src/engine/local/host/users.ts';
 import { writeSystemIdentifier } from '../../packages/server/src/engine/local/postgres/identity.ts';
-import { installationFor, type Installation } from '../../packages/server/src/engine/local/postgres/installations.ts';
-import { instancePaths, type InstancePaths } from '../../packages/server/src/engine/local/host/layout.ts';
-import { prepareMachine, type Machine } from '../../packages/server/src/engine/local/host/machine.ts';
+import {
+  installationFor,
+  type Installation,
+} from '../../packages/server/src/engine/local/postgres/installations.ts';
+import {
+  instancePaths,
+  type InstancePaths,
+} from '../../packages/server/src/engine/local/host/layout.ts';
+import {
+  prepareMachine,
+  type Machine,
+} from '../../packages/server/src/engine/local/host/machine.ts';
 import { createTemplates } from '../../packages/server/src/engine/local/postgres/templates.ts';
 import { scramVerifier } from '../../packages/server/src/lib/scram.ts';
-import { issueServerCertificate, openCertificateAuthority } from '../../packages/server/src/lib/tls.ts';
+import {
+  issueServerCertificate,
+  openCertificateAuthority,
+} from '../../packages/server/src/lib/tls.ts';
 import { atEnd } from './cleanup.ts';
 import { selectOverTls, type Cloud } from './cloud.ts';
 import { stopwatch, type Sample } from './measure.ts';
@@ -54,7 +66,11 @@ export async function bareKit(cloud: Cloud): Promise<BareKit> {
 }
 
 /** Clones the template, gives it an identity of its own, writes its files. */
-export async function makeBare(kit: BareKit, settings: BareSettings, lap: (part: string) => void = () => undefined): Promise<BareServer> {
+export async function makeBare(
+  kit: BareKit,
+  settings: BareSettings,
+  lap: (part: string) => void = () => undefined,
+): Promise<BareServer> {
   const server = await makeDirectories(kit);
   lap('directories');
   await cloneByHand(kit, server.paths.data);
@@ -70,7 +86,8 @@ export async function makeDirectories(kit: BareKit): Promise<BareServer> {
   const paths = instancePaths(await mkdtemp(join(kit.directory, 'b-')));
   const port = await freePort();
   const owner = kit.machine.owner;
-  for (const directory of [paths.config, paths.socket, paths.logs, paths.archive]) await mkdir(directory, { mode: 0o700 });
+  for (const directory of [paths.config, paths.socket, paths.logs, paths.archive])
+    await mkdir(directory, { mode: 0o700 });
   if (owner !== null) {
     for (const directory of [paths.root, paths.config, paths.socket, paths.logs, paths.archive])
       await chown(directory, owner.uid, owner.gid);
@@ -79,7 +96,11 @@ export async function makeDirectories(kit: BareKit): Promise<BareServer> {
 }
 
 /** The configuration files of a server. */
-export async function writeFiles(kit: BareKit, { paths, port }: BareServer, settings: BareSettings): Promise<void> {
+export async function writeFiles(
+  kit: BareKit,
+  { paths, port }: BareServer,
+  settings: BareSettings,
+): Promise<void> {
   const owner = kit.machine.owner;
   for (const [name, text] of Object.entries(filesOf(kit, paths, port, settings))) {
     await writeFile(join(paths.config, name), text, { mode: 0o600 });
@@ -100,10 +121,23 @@ async function cloneByHand({ template, machine }: BareKit, to: string): Promise<
   }
 }
 
-function filesOf(kit: BareKit, paths: InstancePaths, port: number, settings: BareSettings): Record<string, string> {
+function filesOf(
+  kit: BareKit,
+  paths: InstancePaths,
+  port: number,
+  settings: BareSettings,
+): Record<string, string> {
   const listen = { address: '127.0.0.1', port };
   const ours = configFiles(
-    { paths, installation: kit.installation, extensions: [], size: DEFAULT_SIZE, storageGb: null, listen, allowedNetworks: null },
+    {
+      paths,
+      installation: kit.installation,
+      extensions: [],
+      size: DEFAULT_SIZE,
+      storageGb: null,
+      listen,
+      allowedNetworks: null,
+    },
     configUsersOf(kit.machine.owner),
   );
   // The connection settings are ours in both; the others are PostgreSQL's defaults in the small one.
@@ -112,14 +146,20 @@ function filesOf(kit: BareKit, paths: InstancePaths, port: number, settings: Bar
   const small = ours['postgresql.conf'].split('\n').filter((line) => connection.test(line));
   return {
     ...ours,
-    ...(settings === 'small' ? { 'postgresql.conf': `${small.join('\n')}\nshared_buffers = 16MB\n` } : {}),
+    ...(settings === 'small'
+      ? { 'postgresql.conf': `${small.join('\n')}\nshared_buffers = 16MB\n` }
+      : {}),
     'server.crt': kit.certificate.certificatePem,
     'server.key': kit.certificate.keyPem,
   };
 }
 
 /** Starts a server and waits until it says that it is ready. @param more further arguments of the server */
-export async function startBare(kit: BareKit, server: BareServer, more: readonly string[] = []): Promise<void> {
+export async function startBare(
+  kit: BareKit,
+  server: BareServer,
+  more: readonly string[] = [],
+): Promise<void> {
   const { paths } = server;
   const owner = kit.machine.owner;
   const log = await open(paths.startLog, 'a', 0o600);
@@ -139,7 +179,8 @@ export async function startBare(kit: BareKit, server: BareServer, more: readonly
   server.process = child;
   const pidFile = join(paths.data, 'postmaster.pid');
   while ((await readFile(pidFile, 'utf8').catch(() => '')).split('\n')[7]?.trim() !== 'ready') {
-    if (child.exitCode !== null) throw new Error(`a server made by hand ended: ${await readFile(paths.startLog, 'utf8')}`);
+    if (child.exitCode !== null)
+      throw new Error(`a server made by hand ended: ${await readFile(paths.startLog, 'utf8')}`);
     await sleep(1);
   }
 }
@@ -193,7 +234,10 @@ export async function createBare(kit: BareKit, settings: BareSettings): Promise<
 }
 
 /** An idle server by hand. */
-export async function idleBare(kit: BareKit, settings: BareSettings): Promise<{ server: BareServer; forget: () => Promise<void> }> {
+export async function idleBare(
+  kit: BareKit,
+  settings: BareSettings,
+): Promise<{ server: BareServer; forget: () => Promise<void> }> {
   const server = await makeBare(kit, settings);
   const forget = atEnd(() => removeBare(kit, server));
   await startBare(kit, server);

@@ -17,12 +17,19 @@ export type Cloud = Installation & {
 };
 
 /** Starts an installation below a directory. */
-export async function openCloud(directory: string, settings: Record<string, string> = {}): Promise<Cloud> {
+export async function openCloud(
+  directory: string,
+  settings: Record<string, string> = {},
+): Promise<Cloud> {
   const home = await mkdtemp(join(directory, 'hd-'));
   // Root's databases run as another user, who must get there.
   await chmod(home, 0o755);
   // What a round deletes is gone: a disk of benchmarks has no room for restores.
-  const installation = await install({ HOWDAH_HOME: home, HOWDAH_UNDELETE_HOURS: '0', ...settings });
+  const installation = await install({
+    HOWDAH_HOME: home,
+    HOWDAH_UNDELETE_HOURS: '0',
+    ...settings,
+  });
   const end = atEnd(async () => {
     const problems = await installation.destroy();
     for (const problem of problems) process.stderr.write(`audit: ${problem}\n`);
@@ -33,7 +40,12 @@ export async function openCloud(directory: string, settings: Record<string, stri
 const agent = new Agent({ keepAlive: true, maxSockets: 64 });
 
 /** A request below the project over a connection that is kept. */
-export async function call(cloud: Cloud, method: string, path: string, body?: object): Promise<{ status: number; text: string }> {
+export async function call(
+  cloud: Cloud,
+  method: string,
+  path: string,
+  body?: object,
+): Promise<{ status: number; text: string }> {
   const payload = body === undefined ? undefined : JSON.stringify(body);
   return new Promise((resolve, reject) => {
     const request = httpRequest(
@@ -43,13 +55,17 @@ export async function call(cloud: Cloud, method: string, path: string, body?: ob
         agent,
         headers: {
           Authorization: `Bearer ${cloud.key}`,
-          ...(payload === undefined ? {} : { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(payload) }),
+          ...(payload === undefined
+            ? {}
+            : { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(payload) }),
         },
       },
       (response) => {
         const chunks: string[] = [];
         response.setEncoding('utf8').on('data', (text: string) => chunks.push(text));
-        response.on('end', () => resolve({ status: response.statusCode ?? 0, text: chunks.join('') }));
+        response.on('end', () =>
+          resolve({ status: response.statusCode ?? 0, text: chunks.join('') }),
+        );
       },
     );
     request.on('error', reject);
@@ -64,10 +80,19 @@ function parseService(text: string): Service {
 }
 
 export function serviceOf(parsed: unknown): Service {
-  if (typeof parsed !== 'object' || parsed === null || !('service_id' in parsed) || !('status' in parsed) || !('endpoint' in parsed))
+  if (
+    typeof parsed !== 'object' ||
+    parsed === null ||
+    !('service_id' in parsed) ||
+    !('status' in parsed) ||
+    !('endpoint' in parsed)
+  )
     throw new Error(`not a service: ${JSON.stringify(parsed)}`);
   const { endpoint } = parsed;
-  const port = typeof endpoint === 'object' && endpoint !== null && 'port' in endpoint ? Number(endpoint.port) : 0;
+  const port =
+    typeof endpoint === 'object' && endpoint !== null && 'port' in endpoint
+      ? Number(endpoint.port)
+      : 0;
   const password = 'initial_password' in parsed ? String(parsed.initial_password) : '';
   return { id: String(parsed.service_id), status: String(parsed.status), port, password };
 }
@@ -86,7 +111,12 @@ export async function untilStatus(cloud: Cloud, id: string, status: string): Pro
 }
 
 /** Asks for a change and checks that it was accepted. */
-export async function ask(cloud: Cloud, method: string, path: string, body?: object): Promise<string> {
+export async function ask(
+  cloud: Cloud,
+  method: string,
+  path: string,
+  body?: object,
+): Promise<string> {
   const { status, text } = await call(cloud, method, path, body);
   if (status !== 202) throw new Error(`${method} ${path} was answered ${status}: ${text}`);
   return text;
@@ -94,15 +124,22 @@ export async function ask(cloud: Cloud, method: string, path: string, body?: obj
 
 /** Sends a create and waits for its READY. */
 export async function create(cloud: Cloud, body: object = {}): Promise<Service> {
-  const service = parseService(await ask(cloud, 'POST', '/services', { name: 'bench', service_type: 'POSTGRES', ...body }));
+  const service = parseService(
+    await ask(cloud, 'POST', '/services', { name: 'bench', service_type: 'POSTGRES', ...body }),
+  );
   await untilStatus(cloud, service.id, 'READY');
   return service;
 }
 
 /** From the request being sent to the first row over TLS. */
-export async function createAndSelect(cloud: Cloud, body: object = {}): Promise<{ service: Service; sample: Sample }> {
+export async function createAndSelect(
+  cloud: Cloud,
+  body: object = {},
+): Promise<{ service: Service; sample: Sample }> {
   const watch = stopwatch();
-  const service = parseService(await ask(cloud, 'POST', '/services', { name: 'bench', service_type: 'POSTGRES', ...body }));
+  const service = parseService(
+    await ask(cloud, 'POST', '/services', { name: 'bench', service_type: 'POSTGRES', ...body }),
+  );
   watch.lap('answer');
   await untilStatus(cloud, service.id, 'READY');
   watch.lap('until READY');
@@ -119,7 +156,14 @@ export async function selectOverTls(ca: string, port: number, password: string):
 }
 
 export async function connectOverTls(ca: string, port: number, password: string): Promise<Client> {
-  const client = new Client({ host: '127.0.0.1', port, user: 'tsdbadmin', database: 'tsdb', password, ssl: { ca } });
+  const client = new Client({
+    host: '127.0.0.1',
+    port,
+    user: 'tsdbadmin',
+    database: 'tsdb',
+    password,
+    ssl: { ca },
+  });
   client.on('error', () => undefined);
   await client.connect();
   return client;
@@ -136,7 +180,8 @@ export async function stepsOf(cloud: Cloud, id: string): Promise<Record<string, 
   const [operation] = await cloud.operations(id);
   const steps: Record<string, number> = {};
   for (const { name, started, finished } of operation?.steps ?? []) {
-    if (finished !== null) steps[name] = (steps[name] ?? 0) + Date.parse(finished) - Date.parse(started);
+    if (finished !== null)
+      steps[name] = (steps[name] ?? 0) + Date.parse(finished) - Date.parse(started);
   }
   return steps;
 }

@@ -4,7 +4,15 @@ import { join } from 'node:path';
 import { Client } from 'pg';
 import { nextWalFile } from '../../packages/server/src/engine/local/backup/backups.ts';
 import { exists } from '../../packages/server/src/lib/processes.ts';
-import { connectBare, makeDirectories, removeBare, setPassword, startBare, writeFiles, type BareKit } from './bare.ts';
+import {
+  connectBare,
+  makeDirectories,
+  removeBare,
+  setPassword,
+  startBare,
+  writeFiles,
+  type BareKit,
+} from './bare.ts';
 import { atEnd } from './cleanup.ts';
 import { selectOverTls } from './cloud.ts';
 import { stopwatch, type Sample } from './measure.ts';
@@ -17,7 +25,11 @@ import { connectAsControl, dirty, trim, type Source } from './source.ts';
  */
 export type CopyMethod = 'snapshot' | 'reflink' | 'bytes';
 
-export const CHEAPEST: Record<BareKit['machine']['cloneMethod'], CopyMethod> = { subvolume: 'snapshot', reflink: 'reflink', copy: 'bytes' };
+export const CHEAPEST: Record<BareKit['machine']['cloneMethod'], CopyMethod> = {
+  subvolume: 'snapshot',
+  reflink: 'reflink',
+  copy: 'bytes',
+};
 
 export const METHOD_IN_WORDS: Record<CopyMethod, string> = {
   snapshot: 'by hand: CHECKPOINT, btrfs snapshot, start',
@@ -26,7 +38,11 @@ export const METHOD_IN_WORDS: Record<CopyMethod, string> = {
 };
 
 /** A fork of a running service by hand, with the settings of one of ours, up to the first row over TLS; then taken away. */
-export async function forkByHand(kit: BareKit, source: Source, method: CopyMethod): Promise<Sample> {
+export async function forkByHand(
+  kit: BareKit,
+  source: Source,
+  method: CopyMethod,
+): Promise<Sample> {
   await dirty(source.admin);
   const watch = stopwatch();
   const server = await makeDirectories(kit);
@@ -49,16 +65,27 @@ export async function forkByHand(kit: BareKit, source: Source, method: CopyMetho
 }
 
 /** Copies the data directory of a running service so that a server can be started on it. */
-export async function copyData(kit: BareKit, source: Source, target: string, method: CopyMethod): Promise<void> {
+export async function copyData(
+  kit: BareKit,
+  source: Source,
+  target: string,
+  method: CopyMethod,
+): Promise<void> {
   const client = await connectAsControl(source.paths.socket, source.service.port);
   if (method === 'snapshot') {
     await client.query('checkpoint');
     await run('btrfs', ['subvolume', 'snapshot', source.paths.data, target]);
   } else {
     await client.query("select pg_backup_start('bench', fast => true)");
-    const entries = (await readdir(source.paths.data)).filter((name) => name !== 'pg_wal').map((name) => join(source.paths.data, name));
+    const entries = (await readdir(source.paths.data))
+      .filter((name) => name !== 'pg_wal')
+      .map((name) => join(source.paths.data, name));
     await mkdir(join(target, 'pg_wal'), { recursive: true, mode: 0o700 });
-    await run('cp', ['-a', `--reflink=${method === 'reflink' ? 'always' : 'never'}`, '-t', target, ...entries], { deadlineMs: 600_000 });
+    await run(
+      'cp',
+      ['-a', `--reflink=${method === 'reflink' ? 'always' : 'never'}`, '-t', target, ...entries],
+      { deadlineMs: 600_000 },
+    );
     const { rows } = await client.query<{ label: string; last: string }>(
       'select labelfile as label, pg_walfile_name(lsn) as last from pg_backup_stop(wait_for_archive => false)',
     );
@@ -69,7 +96,9 @@ export async function copyData(kit: BareKit, source: Source, target: string, met
     for (let wal = first; wal <= last; wal = nextWalFile(wal)) {
       const to = join(target, 'pg_wal', wal);
       // A copy that took long finds the first ones in the archive only.
-      await copyFile(join(source.paths.data, 'pg_wal', wal), to).catch(() => copyFile(join(source.paths.archive, wal), to));
+      await copyFile(join(source.paths.data, 'pg_wal', wal), to).catch(() =>
+        copyFile(join(source.paths.archive, wal), to),
+      );
       made.push(join(target, 'pg_wal', wal));
     }
     await writeFile(join(target, 'backup_label'), label, { mode: 0o600 });
@@ -77,7 +106,8 @@ export async function copyData(kit: BareKit, source: Source, target: string, met
     if (owner !== null) for (const path of made) await chown(path, owner.uid, owner.gid);
   }
   client.connection.stream.destroy();
-  for (const name of ['postmaster.pid', 'postmaster.opts']) await rm(join(target, name), { force: true });
+  for (const name of ['postmaster.pid', 'postmaster.opts'])
+    await rm(join(target, name), { force: true });
 }
 
 // ── the peer ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -90,23 +120,42 @@ export async function debianMajor(...more: string[]): Promise<string | null> {
   const needed = ['bin/initdb', 'bin/postgres', 'bin/pg_ctl', 'bin/pg_basebackup', ...more];
   const majors = await readdir('/usr/lib/postgresql').catch(() => []);
   for (const major of majors.toSorted((a, b) => Number(b) - Number(a))) {
-    const found = await Promise.all(needed.map((file) => exists(join('/usr/lib/postgresql', major, file))));
+    const found = await Promise.all(
+      needed.map((file) => exists(join('/usr/lib/postgresql', major, file))),
+    );
     if (found.every(Boolean)) return major;
   }
   return null;
 }
 
 /** Makes the peer's source with the same data as a service's. */
-export async function makePeer(kit: BareKit, major: string, load: (client: Client) => Promise<void>): Promise<Peer> {
+export async function makePeer(
+  kit: BareKit,
+  major: string,
+  load: (client: Client) => Promise<void>,
+): Promise<Peer> {
   const directory = await mkdtemp(join(kit.directory, 'peer-'));
-  const peer: Peer = { major, bin: `/usr/lib/postgresql/${major}/bin`, directory, socket: directory, port: await freePort() };
+  const peer: Peer = {
+    major,
+    bin: `/usr/lib/postgresql/${major}/bin`,
+    directory,
+    socket: directory,
+    port: await freePort(),
+  };
   const user = asOwner(kit);
-  if (kit.machine.owner !== null) await chown(directory, kit.machine.owner.uid, kit.machine.owner.gid);
+  if (kit.machine.owner !== null)
+    await chown(directory, kit.machine.owner.uid, kit.machine.owner.gid);
   const data = join(directory, 'source');
-  await run(join(peer.bin, 'initdb'), ['-D', data, '-U', 'howdah', '--auth=trust', '--data-checksums', '--no-sync'], user);
+  await run(
+    join(peer.bin, 'initdb'),
+    ['-D', data, '-U', 'howdah', '--auth=trust', '--data-checksums', '--no-sync'],
+    user,
+  );
   const loading = '-c fsync=off -c wal_level=minimal -c max_wal_senders=0 -c max_wal_size=8GB';
   atEnd(async () => {
-    await run(join(peer.bin, 'pg_ctl'), ['-D', data, '-m', 'immediate', 'stop'], user).catch(() => undefined);
+    await run(join(peer.bin, 'pg_ctl'), ['-D', data, '-m', 'immediate', 'stop'], user).catch(
+      () => undefined,
+    );
     await rm(directory, { recursive: true, force: true });
   });
   await startServer(kit, peer, data, peer.port, loading);
@@ -117,7 +166,10 @@ export async function makePeer(kit: BareKit, major: string, load: (client: Clien
   await load(loader);
   await loader.query('create table dirty (n int, t text)');
   await loader.end();
-  await run(join(peer.bin, 'pg_ctl'), ['-D', data, '-m', 'fast', '-w', 'stop'], { ...user, deadlineMs: 600_000 });
+  await run(join(peer.bin, 'pg_ctl'), ['-D', data, '-m', 'fast', '-w', 'stop'], {
+    ...user,
+    deadlineMs: 600_000,
+  });
   await run('sync', ['-f', data]);
   await startServer(kit, peer, data, peer.port, '');
   return peer;
@@ -131,13 +183,30 @@ export async function forkOfPeer(kit: BareKit, peer: Peer): Promise<Sample> {
   const target = join(peer.directory, 'copy');
   const port = await freePort();
   const forget = atEnd(async () => {
-    await run(join(peer.bin, 'pg_ctl'), ['-D', target, '-m', 'immediate', 'stop'], asOwner(kit)).catch(() => undefined);
+    await run(
+      join(peer.bin, 'pg_ctl'),
+      ['-D', target, '-m', 'immediate', 'stop'],
+      asOwner(kit),
+    ).catch(() => undefined);
     await rm(target, { recursive: true, force: true });
   });
   const watch = stopwatch();
   await run(
     join(peer.bin, 'pg_basebackup'),
-    ['-h', peer.socket, '-p', String(peer.port), '-U', 'howdah', '-D', target, '-X', 'stream', '-c', 'fast'],
+    [
+      '-h',
+      peer.socket,
+      '-p',
+      String(peer.port),
+      '-U',
+      'howdah',
+      '-D',
+      target,
+      '-X',
+      'stream',
+      '-c',
+      'fast',
+    ],
     { ...asOwner(kit), deadlineMs: 600_000 },
   );
   watch.lap('pg_basebackup');
@@ -153,12 +222,22 @@ export async function forkOfPeer(kit: BareKit, peer: Peer): Promise<Sample> {
   return sample;
 }
 
-async function startServer(kit: BareKit, peer: Peer, data: string, port: number, more: string): Promise<void> {
+async function startServer(
+  kit: BareKit,
+  peer: Peer,
+  data: string,
+  port: number,
+  more: string,
+): Promise<void> {
   const options = `-p ${port} -k ${peer.socket} -c listen_addresses='' ${more}`;
-  await run(join(peer.bin, 'pg_ctl'), ['-D', data, '-l', join(peer.directory, 'log'), '-w', '-o', options, 'start'], {
-    ...asOwner(kit),
-    deadlineMs: 600_000,
-  });
+  await run(
+    join(peer.bin, 'pg_ctl'),
+    ['-D', data, '-l', join(peer.directory, 'log'), '-w', '-o', options, 'start'],
+    {
+      ...asOwner(kit),
+      deadlineMs: 600_000,
+    },
+  );
 }
 
 async function connectToPeer(peer: Peer, port: number, database: string): Promise<Client> {

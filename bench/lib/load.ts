@@ -22,19 +22,53 @@ export type Transaction = { endedMs: number; tookMs: number };
 
 /** pgbench's tables in the users' database. */
 export async function initialise({ paths, service }: Source): Promise<void> {
-  await run('pgbench', ['-h', paths.socket, '-p', String(service.port), '-U', 'howdah', '-i', '-q', '-s', String(SCALE), 'tsdb'], {
-    deadlineMs: 600_000,
-  });
+  await run(
+    'pgbench',
+    [
+      '-h',
+      paths.socket,
+      '-p',
+      String(service.port),
+      '-U',
+      'howdah',
+      '-i',
+      '-q',
+      '-s',
+      String(SCALE),
+      'tsdb',
+    ],
+    {
+      deadlineMs: 600_000,
+    },
+  );
 }
 
 /** Starts the load. @param temp where its log goes @param rate transactions a second; null: as many as there can be */
-export async function startLoad({ paths, service }: Source, temp: string, rate: number | null): Promise<Load> {
+export async function startLoad(
+  { paths, service }: Source,
+  temp: string,
+  rate: number | null,
+): Promise<Load> {
   const directory = await mkdtemp(join(temp, 'load-'));
-  const args = ['-h', paths.socket, '-p', String(service.port), '-U', 'howdah', '-n', '-c', String(CLIENTS)];
-  const child = spawn('pgbench', [...args, ...(rate === null ? [] : ['-R', String(rate)]), '-T', '3600', '-l', 'tsdb'], {
-    cwd: directory,
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
+  const args = [
+    '-h',
+    paths.socket,
+    '-p',
+    String(service.port),
+    '-U',
+    'howdah',
+    '-n',
+    '-c',
+    String(CLIENTS),
+  ];
+  const child = spawn(
+    'pgbench',
+    [...args, ...(rate === null ? [] : ['-R', String(rate)]), '-T', '3600', '-l', 'tsdb'],
+    {
+      cwd: directory,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    },
+  );
   let said = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => (said += text));
   const ended = once(child, 'exit');
@@ -64,7 +98,10 @@ async function readTransactions(directory: string): Promise<Transaction[]> {
   const lines = (await readFile(join(directory, file), 'utf8')).split('\n').slice(0, -1);
   return lines.map((line) => {
     const fields = line.split(' ').map(Number);
-    return { endedMs: (fields[4] ?? 0) * 1000 + (fields[5] ?? 0) / 1000, tookMs: (fields[2] ?? 0) / 1000 };
+    return {
+      endedMs: (fields[4] ?? 0) * 1000 + (fields[5] ?? 0) / 1000,
+      tookMs: (fields[2] ?? 0) / 1000,
+    };
   });
 }
 
@@ -74,7 +111,9 @@ export async function inconsistencies(client: Client): Promise<string[]> {
     `select (select sum(abalance) from pgbench_accounts)::text as a, (select sum(bbalance) from pgbench_branches)::text as b,
             (select sum(tbalance) from pgbench_tellers)::text as t, (select coalesce(sum(delta), 0) from pgbench_history)::text as h`,
   );
-  const found = rows.filter(({ a, b, t, h }) => new Set([a, b, t, h]).size > 1).map((sums) => `sums of TPC-B: ${JSON.stringify(sums)}`);
+  const found = rows
+    .filter(({ a, b, t, h }) => new Set([a, b, t, h]).size > 1)
+    .map((sums) => `sums of TPC-B: ${JSON.stringify(sums)}`);
   await client.query('create extension if not exists amcheck');
   const heap = await client.query<{ relation: string; msg: string }>(
     `select c.relname as relation, v.msg from pg_class c, verify_heapam(c.oid) v where c.relkind in ('r', 't', 'm') and c.relpersistence = 'p'`,

@@ -54,14 +54,21 @@ export async function idle(): Promise<void> {
     const before = await cpuTimes();
     await sleep(IDLE_WINDOW_MS);
     const after = await cpuTimes();
-    if ((after.idle - before.idle) / Math.max(1, after.all - before.all) >= IDLE_SHARE || Date.now() > end) return;
+    if (
+      (after.idle - before.idle) / Math.max(1, after.all - before.all) >= IDLE_SHARE ||
+      Date.now() > end
+    )
+      return;
   }
 }
 
 async function cpuTimes(): Promise<{ idle: number; all: number }> {
   const line = (await readFile('/proc/stat', 'utf8')).split('\n')[0] ?? '';
   const fields = line.trim().split(/\s+/).slice(1, 9).map(Number);
-  return { idle: (fields[3] ?? 0) + (fields[4] ?? 0), all: fields.reduce((sum, field) => sum + field, 0) };
+  return {
+    idle: (fields[3] ?? 0) + (fields[4] ?? 0),
+    all: fields.reduce((sum, field) => sum + field, 0),
+  };
 }
 
 export type Summary = { median: number; min: number; max: number; n: number };
@@ -70,7 +77,12 @@ export function summarize(values: readonly number[]): Summary {
   const sorted = values.toSorted((a, b) => a - b);
   const at = (index: number) => sorted[index] ?? Number.NaN;
   const middle = (sorted.length - 1) / 2;
-  return { median: (at(Math.floor(middle)) + at(Math.ceil(middle))) / 2, min: at(0), max: at(sorted.length - 1), n: sorted.length };
+  return {
+    median: (at(Math.floor(middle)) + at(Math.ceil(middle))) / 2,
+    min: at(0),
+    max: at(sorted.length - 1),
+    n: sorted.length,
+  };
 }
 
 export function valuesOf(one: Case): Summary {
@@ -113,5 +125,9 @@ export function stopwatch() {
 
 /** As many digits as say something. */
 export function round(value: number): string {
-  return Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) >= 10 ? value.toFixed(1) : value.toFixed(2);
+  return Math.abs(value) >= 100
+    ? value.toFixed(0)
+    : Math.abs(value) >= 10
+      ? value.toFixed(1)
+      : value.toFixed(2);
 }

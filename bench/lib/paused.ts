@@ -27,11 +27,10 @@ export async function insertPaused(cloud: Cloud, count: number): Promise<Fleet> 
   const projectId = newId();
   const [publicKey, secretKey] = [`HD${newId()}${newId()}`, randomBytes(32).toString('base64url')];
   await metadata.query(`insert into projects (id, name) values ($1, 'bench')`, [projectId]);
-  await metadata.query(`insert into api_keys (public_key, project_id, name, role, secret_hash) values ($1, $2, 'bench', 'admin', $3)`, [
-    publicKey,
-    projectId,
-    createHash('sha256').update(secretKey).digest(),
-  ]);
+  await metadata.query(
+    `insert into api_keys (public_key, project_id, name, role, secret_hash) values ($1, $2, 'bench', 'admin', $3)`,
+    [publicKey, projectId, createHash('sha256').update(secretKey).digest()],
+  );
   const { rows } = await metadata.query<{ column_name: string }>(
     `select column_name from information_schema.columns where table_name = 'services' and table_schema = 'public' and is_generated = 'NEVER'`,
   );

@@ -1,6 +1,10 @@
 /** What processes use, as the kernel counts it. */
 import { readFile } from 'node:fs/promises';
-import { childrenOf, proportionalBytes, readOrNull } from '../../packages/server/src/lib/processes.ts';
+import {
+  childrenOf,
+  proportionalBytes,
+  readOrNull,
+} from '../../packages/server/src/lib/processes.ts';
 
 /** A process and everything below it. */
 export async function treeOf(pid: number): Promise<number[]> {
@@ -18,7 +22,9 @@ export async function treeMegabytes(pid: number): Promise<number> {
 export async function treeCpuMs(pid: number): Promise<number> {
   const each = await Promise.all(
     (await treeOf(pid)).map(async (one) => {
-      const nanoseconds = Number(((await readOrNull(`/proc/${one}/schedstat`)) ?? '0').split(' ')[0]);
+      const nanoseconds = Number(
+        ((await readOrNull(`/proc/${one}/schedstat`)) ?? '0').split(' ')[0],
+      );
       const stat = (await readOrNull(`/proc/${one}/stat`)) ?? '';
       const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
       return nanoseconds / 1e6 + (Number(fields[13] ?? 0) + Number(fields[14] ?? 0)) * 10;
@@ -29,5 +35,9 @@ export async function treeCpuMs(pid: number): Promise<number> {
 
 /** Resident memory of a process, in MB. */
 export async function residentMegabytes(pid: number): Promise<number> {
-  return (Number(/^VmRSS:\s+(\d+) kB/m.exec(await readFile(`/proc/${pid}/status`, 'utf8'))?.[1]) * 1024) / 1e6;
+  return (
+    (Number(/^VmRSS:\s+(\d+) kB/m.exec(await readFile(`/proc/${pid}/status`, 'utf8'))?.[1]) *
+      1024) /
+    1e6
+  );
 }

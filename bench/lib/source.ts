@@ -1,10 +1,23 @@
 /** Services with data in them, to be forked; the data is written by hand, without WAL, as fast as the disk takes it. */
 import { join } from 'node:path';
 import { Client } from 'pg';
-import { createLayout, type InstancePaths } from '../../packages/server/src/engine/local/host/layout.ts';
+import {
+  createLayout,
+  type InstancePaths,
+} from '../../packages/server/src/engine/local/host/layout.ts';
 import { startBare, stopBare, type BareKit } from './bare.ts';
 import { atEnd } from './cleanup.ts';
-import { ask, create, stepsOf, remove, selectOverTls, serviceOf, untilStatus, type Cloud, type Service } from './cloud.ts';
+import {
+  ask,
+  create,
+  stepsOf,
+  remove,
+  selectOverTls,
+  serviceOf,
+  untilStatus,
+  type Cloud,
+  type Service,
+} from './cloud.ts';
 import { stopwatch, type Sample } from './measure.ts';
 import { run } from './run.ts';
 
@@ -107,7 +120,9 @@ export type Forked = { fork: Service; sample: Sample };
 /** From the request for a fork being sent to the first row of it over TLS. The steps of the operation stand among the parts. */
 export async function forkAndSelect(cloud: Cloud, parent: Service, body: object): Promise<Forked> {
   const watch = stopwatch();
-  const fork = serviceOf(JSON.parse(await ask(cloud, 'POST', `/services/${parent.id}/forkService`, body)));
+  const fork = serviceOf(
+    JSON.parse(await ask(cloud, 'POST', `/services/${parent.id}/forkService`, body)),
+  );
   watch.lap('answer');
   await untilStatus(cloud, fork.id, 'READY');
   watch.lap('until READY');

@@ -28,7 +28,10 @@ export function compared(row: {
   bound: Bound;
   limit: string;
 }): Row {
-  const ratio = row.ratio === 'ours/theirs' ? row.ours.median / row.theirs.median : row.theirs.median / row.ours.median;
+  const ratio =
+    row.ratio === 'ours/theirs'
+      ? row.ours.median / row.theirs.median
+      : row.theirs.median / row.ours.median;
   return {
     goal: row.goal,
     what: row.what,
@@ -43,7 +46,14 @@ export function compared(row: {
 }
 
 /** A row that holds our figure against a fixed bound. */
-export function bounded(row: { goal: string; what: string; unit: string; ours: Summary; bound: Bound; limit: string }): Row {
+export function bounded(row: {
+  goal: string;
+  what: string;
+  unit: string;
+  ours: Summary;
+  bound: Bound;
+  limit: string;
+}): Row {
   return {
     goal: row.goal,
     what: row.what,
@@ -59,7 +69,17 @@ export function bounded(row: { goal: string; what: string; unit: string; ours: S
 
 /** A row that says why something was not measured. */
 export function skipped(goal: string, what: string, why: string): Row {
-  return { goal, what, ours: 'not measured', against: '', theirs: '', ratio: '', bound: '', met: '', limit: why };
+  return {
+    goal,
+    what,
+    ours: 'not measured',
+    against: '',
+    theirs: '',
+    ratio: '',
+    bound: '',
+    met: '',
+    limit: why,
+  };
 }
 
 function judge(value: number, bound: Bound): Row['met'] {
@@ -78,7 +98,9 @@ function plusOf(bound: Bound): number {
 }
 
 function inWords({ median, min, max, n }: Summary, unit: string): string {
-  return n === 1 ? `${round(median)} ${unit}` : `${round(median)} ${unit} (${round(min)}–${round(max)}), n=${n}`;
+  return n === 1
+    ? `${round(median)} ${unit}`
+    : `${round(median)} ${unit} (${round(min)}–${round(max)}), n=${n}`;
 }
 
 const COLUMNS: [keyof Row, string][] = [

@@ -9,10 +9,22 @@ export const WRK_MISSING = 'wrk is missing (apt-get install wrk)';
 
 export const hasWrk = (): Promise<boolean> => has('wrk');
 
-export type Load = { url: string; connections: number; seconds: number; headers: Record<string, string>; script?: string[] };
+export type Load = {
+  url: string;
+  connections: number;
+  seconds: number;
+  headers: Record<string, string>;
+  script?: string[];
+};
 
 /** One thread of load. @returns requests a second, with p50 and p99 in ms */
-export async function wrk({ url, connections, seconds, headers, script = [] }: Load): Promise<Sample> {
+export async function wrk({
+  url,
+  connections,
+  seconds,
+  headers,
+  script = [],
+}: Load): Promise<Sample> {
   const [file, ...args] = script;
   const output = await run('wrk', [
     '-t1',
@@ -24,7 +36,8 @@ export async function wrk({ url, connections, seconds, headers, script = [] }: L
     url,
     ...(args.length === 0 ? [] : ['--', ...args]),
   ]);
-  const bad = /Non-2xx or 3xx responses: (\d+)/.exec(output)?.[1] ?? /Socket errors: (.*)/.exec(output)?.[1];
+  const bad =
+    /Non-2xx or 3xx responses: (\d+)/.exec(output)?.[1] ?? /Socket errors: (.*)/.exec(output)?.[1];
   if (bad !== undefined) throw new Error(`wrk on ${url}: errors: ${bad}`);
   return {
     value: Number(/Requests\/sec:\s+([\d.]+)/.exec(output)?.[1]),
@@ -33,13 +46,19 @@ export async function wrk({ url, connections, seconds, headers, script = [] }: L
 }
 
 function milliseconds(output: string, percentile: string): number {
-  const [, value, unit] = new RegExp(`^\\s+${percentile}\\s+([\\d.]+)(us|ms|s)$`, 'm').exec(output) ?? [];
+  const [, value, unit] =
+    new RegExp(`^\\s+${percentile}\\s+([\\d.]+)(us|ms|s)$`, 'm').exec(output) ?? [];
   return Number(value) * (unit === 'us' ? 0.001 : unit === 's' ? 1000 : 1);
 }
 
 /** Starts a server of bench/peers in a process of its own, which says its port on a line. @returns the port */
-export async function startPeer(file: string, ...args: string[]): Promise<{ port: number; end: () => Promise<void> }> {
-  const child = spawn(process.execPath, ['--import', 'tsx', file, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+export async function startPeer(
+  file: string,
+  ...args: string[]
+): Promise<{ port: number; end: () => Promise<void> }> {
+  const child = spawn(process.execPath, ['--import', 'tsx', file, ...args], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   const end = atEnd(async () => {
     if (child.exitCode !== null) return;
     const ended = once(child, 'exit');
@@ -48,6 +67,7 @@ export async function startPeer(file: string, ...args: string[]): Promise<{ port
   });
   const [line] = await Promise.race([once(child.stdout, 'data'), once(child, 'exit')]);
   const port = Number(String(line).trim());
-  if (!Number.isInteger(port) || port === 0) throw new Error(`${file} did not start: ${String(line)}`);
+  if (!Number.isInteger(port) || port === 0)
+    throw new Error(`${file} did not start: ${String(line)}`);
   return { port, end };
 }

@@ -9,9 +9,13 @@ const tsc = fileURLToPath(new URL('../../node_modules/.bin/tsc', import.meta.url
 const target = process.argv[2] ?? `${client}dist`;
 
 await rm(target, { recursive: true, force: true });
-const { status } = spawnSync(tsc, ['-p', `${client}tsconfig.build.json`, '--outDir', target], { stdio: 'inherit' });
+const { status } = spawnSync(tsc, ['-p', `${client}tsconfig.build.json`, '--outDir', target], {
+  stdio: 'inherit',
+});
 if (status !== 0) process.exit(1);
-const { name, version, description, type, license, engines, dependencies } = JSON.parse(await readFile(`${client}package.json`, 'utf8'));
+const { name, version, description, type, license, engines, dependencies } = JSON.parse(
+  await readFile(`${client}package.json`, 'utf8'),
+);
 const entry = (file) => ({ types: `./${file}.d.ts`, default: `./${file}.js` });
 const published = {
   name,
@@ -24,4 +28,7 @@ const published = {
   dependencies,
 };
 await writeFile(`${target}/package.json`, `${JSON.stringify(published, null, 2)}\n`);
-await Promise.all([copyFile(`${client}README.md`, `${target}/README.md`), copyFile(`${client}../../LICENSE`, `${target}/LICENSE`)]);
+await Promise.all([
+  copyFile(`${client}README.md`, `${target}/README.md`),
+  copyFile(`${client}../../LICENSE`, `${target}/LICENSE`),
+]);

@@ -26,12 +26,21 @@ export async function buildConsole() {
     logLevel: 'warning',
   });
   const outputs = Object.entries(metafile.outputs);
-  const script = (name) => outputs.find(([, { entryPoint }]) => entryPoint === `${source}/${name}`)?.[1];
+  const script = (name) =>
+    outputs.find(([, { entryPoint }]) => entryPoint === `${source}/${name}`)?.[1];
   const nameOf = (entry) => basename(outputs.find(([, candidate]) => candidate === entry)[0]);
   const main = script('main.tsx');
-  const chunks = [...new Set(main.imports.filter(({ kind }) => kind === 'import-statement').map(({ path }) => basename(path)))];
+  const chunks = [
+    ...new Set(
+      main.imports
+        .filter(({ kind }) => kind === 'import-statement')
+        .map(({ path }) => basename(path)),
+    ),
+  ];
   // All styles are in the page's own bundle; those that go with the other chunks nobody would load.
-  const late = outputs.flatMap(([path]) => (path.endsWith('.css') && path !== main.cssBundle ? [path] : []));
+  const late = outputs.flatMap(([path]) =>
+    path.endsWith('.css') && path !== main.cssBundle ? [path] : [],
+  );
   await Promise.all(late.map((path) => rm(path)));
   const page = await readFile(`${source}/index.html`, 'utf8');
   await writeFile(
@@ -40,6 +49,11 @@ export async function buildConsole() {
       .replace('%STYLE%', basename(main.cssBundle))
       .replace('%THEME%', nameOf(script('theme-first.ts')))
       .replace('%SCRIPT%', nameOf(main))
-      .replace('%CHUNKS%', chunks.map((chunk) => `<link rel="modulepreload" href="/assets/${chunk}" />`).join('\n    ')),
+      .replace(
+        '%CHUNKS%',
+        chunks
+          .map((chunk) => `<link rel="modulepreload" href="/assets/${chunk}" />`)
+          .join('\n    '),
+      ),
   );
 }

@@ -8,7 +8,11 @@ const CHECKS = [
   ['lint', 'oxlint', ['--type-aware', '--deny-warnings', '.']],
   ['types', 'tsc', ['-p', '.']],
   ['types of the console', 'tsc', ['-p', 'packages/console']],
-  ['generated files', 'npm', ['run', '--silent', 'generate', '-w', '@howdah/codegen', '--', '--check']],
+  [
+    'generated files',
+    'npm',
+    ['run', '--silent', 'generate', '-w', '@howdah/codegen', '--', '--check'],
+  ],
   ['unit tests', 'vitest', ['run', '--project', 'unit']],
 ];
 

@@ -22,7 +22,10 @@ export function endpointOf({ endpoint, vpc_endpoint: inside }: Reached): Schemas
 }
 
 /** Where its connection pooler is reached; undefined: it has none. */
-export function poolerOf({ vpc_endpoint: inside, connection_pooler: pool }: Reached): Schemas['Endpoint'] | undefined {
+export function poolerOf({
+  vpc_endpoint: inside,
+  connection_pooler: pool,
+}: Reached): Schemas['Endpoint'] | undefined {
   return pool && { host: inside?.host ?? pool.endpoint.host, port: pool.endpoint.port };
 }
 
@@ -34,8 +37,12 @@ export function placeOf({ host, port }: Schemas['Endpoint']): string {
 /** With the strictest check of the server's certificate that is possible. */
 export function urlOf({ host, port, password, ca }: Address): string {
   // Made passwords are URL-safe; chosen ones need not be.
-  const user = password === undefined ? ADMIN_ROLE : `${ADMIN_ROLE}:${encodeURIComponent(password)}`;
-  const mode = ca === null ? 'sslmode=require' : `sslmode=verify-full&sslrootcert=${encodeURIComponent(ca).replaceAll('%2F', '/')}`;
+  const user =
+    password === undefined ? ADMIN_ROLE : `${ADMIN_ROLE}:${encodeURIComponent(password)}`;
+  const mode =
+    ca === null
+      ? 'sslmode=require'
+      : `sslmode=verify-full&sslrootcert=${encodeURIComponent(ca).replaceAll('%2F', '/')}`;
   return `postgres://${user}@${placeOf({ host, port })}/${DATABASE_NAME}?${mode}`;
 }
 
@@ -47,7 +54,9 @@ export function variablesOf(address: Address): Variables {
     PGUSER: ADMIN_ROLE,
     PGDATABASE: DATABASE_NAME,
     ...(address.password === undefined ? {} : { PGPASSWORD: address.password }),
-    ...(address.ca === null ? { PGSSLMODE: 'require' } : { PGSSLMODE: 'verify-full', PGSSLROOTCERT: address.ca }),
+    ...(address.ca === null
+      ? { PGSSLMODE: 'require' }
+      : { PGSSLMODE: 'verify-full', PGSSLROOTCERT: address.ca }),
     DATABASE_URL: urlOf(address),
   };
 }

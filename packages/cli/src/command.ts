@@ -29,7 +29,10 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
 /** Options that many commands take. */
 const SHARED = {
   output: () => [
-    new Option('-o, --output <format>', 'table: for people; json, yaml: as the API answers; env: variables of a shell')
+    new Option(
+      '-o, --output <format>',
+      'table: for people; json, yaml: as the API answers; env: variables of a shell',
+    )
       .choices(FORMATS)
       .default('table' as const),
   ],
@@ -37,11 +40,15 @@ const SHARED = {
   wait: () => [
     new Option('--wait', 'until it is done, telling of each step').default(true),
     new Option('--no-wait', 'do not'),
-    new Option('--timeout <seconds>', 'wait no longer; what was asked for goes on').argParser(parseSeconds),
+    new Option('--timeout <seconds>', 'wait no longer; what was asked for goes on').argParser(
+      parseSeconds,
+    ),
   ],
   yes: () => [new Option('-y, --yes', 'do not ask')],
   limit: () => [
-    new Option('--limit <number>', 'how many at most, over as many pages of the API as it takes').default(50).argParser(parseLimit),
+    new Option('--limit <number>', 'how many at most, over as many pages of the API as it takes')
+      .default(50)
+      .argParser(parseLimit),
   ],
 } as const;
 
@@ -69,7 +76,11 @@ export function noun(program: Command, name: string, does: string): Command {
 }
 
 /** A command. @param usage its name and arguments: `rename <service> <new-name>` */
-export function verb(parent: Command, usage: string, { does, example, takes = [] }: About): Command {
+export function verb(
+  parent: Command,
+  usage: string,
+  { does, example, takes = [] }: About,
+): Command {
   const [name = '', ...args] = usage.split(' ');
   const command = parent.command(name).description(does);
   for (const arg of args) {
@@ -83,7 +94,10 @@ export function verb(parent: Command, usage: string, { does, example, takes = []
 }
 
 /** An entry of a call's body or query, left out where the option was not given. */
-export function given<Name extends string, T>(name: Name, value: T | undefined): Partial<Record<Name, T>> {
+export function given<Name extends string, T>(
+  name: Name,
+  value: T | undefined,
+): Partial<Record<Name, T>> {
   const entry: Partial<Record<Name, T>> = {};
   if (value !== undefined) entry[name] = value;
   return entry;
@@ -91,7 +105,8 @@ export function given<Name extends string, T>(name: Name, value: T | undefined):
 
 /** A count that an option gives. @throws Failure */
 export function countOf(flag: string, text: string): number {
-  if (!/^[0-9]{1,9}$/.test(text)) throw new Failure(`${flag}: found ${text}; allowed is a whole number`, 'usage');
+  if (!/^[0-9]{1,9}$/.test(text))
+    throw new Failure(`${flag}: found ${text}; allowed is a whole number`, 'usage');
   return Number(text);
 }
 
@@ -101,18 +116,28 @@ function parseSeconds(text: string): number {
 
 function parseLimit(text: string): number {
   const limit = countOf('--limit', text);
-  if (limit === 0) throw new Failure('--limit: found 0; allowed is a whole number from 1 on', 'usage');
+  if (limit === 0)
+    throw new Failure('--limit: found 0; allowed is a whole number from 1 on', 'usage');
   return limit;
 }
 
 /** One of a few words. @throws Failure with all of them */
-export function oneOf<const Word extends string>(what: string, words: readonly Word[], text: string): Word {
+export function oneOf<const Word extends string>(
+  what: string,
+  words: readonly Word[],
+  text: string,
+): Word {
   const found = words.find((word) => word === text);
-  if (found === undefined) throw new Failure(`${what}: found ${text}; allowed: ${words.join(', ')}`, 'usage');
+  if (found === undefined)
+    throw new Failure(`${what}: found ${text}; allowed: ${words.join(', ')}`, 'usage');
   return found;
 }
 
 /** Several of them, separated by commas. @throws Failure with all of them */
-export function listOf<const Word extends string>(what: string, words: readonly Word[], text: string): Word[] {
+export function listOf<const Word extends string>(
+  what: string,
+  words: readonly Word[],
+  text: string,
+): Word[] {
   return text.split(',').map((word) => oneOf(what, words, word.trim()));
 }

@@ -10,7 +10,11 @@ export type FindValues = (kind: string, args: readonly string[]) => Promise<Cand
 /**
  * The candidates for the last of the words that follow `howdah`, which may be empty.
  */
-export async function complete(program: Command, words: readonly string[], findValues: FindValues): Promise<Candidate[]> {
+export async function complete(
+  program: Command,
+  words: readonly string[],
+  findValues: FindValues,
+): Promise<Candidate[]> {
   const current = words.at(-1) ?? '';
   const { command, args, option } = placeOf(program, words.slice(0, -1));
   const candidates = await candidatesAt(command, args, option, current, findValues);
@@ -24,28 +28,41 @@ async function candidatesAt(
   current: string,
   findValues: FindValues,
 ): Promise<Candidate[]> {
-  if (option !== null) return option.argChoices?.map((value) => ({ value, about: '' })) ?? findValues(kindOf(option.flags), args);
+  if (option !== null)
+    return (
+      option.argChoices?.map((value) => ({ value, about: '' })) ??
+      findValues(kindOf(option.flags), args)
+    );
   const help = command.createHelp();
   if (current.startsWith('-'))
-    return help.visibleOptions(command).map(({ long, short, description }) => ({ value: long ?? short ?? '', about: description }));
+    return help
+      .visibleOptions(command)
+      .map(({ long, short, description }) => ({ value: long ?? short ?? '', about: description }));
   const commands = help.visibleCommands(command);
-  if (commands.length > 0) return commands.map((child) => ({ value: child.name(), about: child.description() }));
+  if (commands.length > 0)
+    return commands.map((child) => ({ value: child.name(), about: child.description() }));
   const argument = command.registeredArguments[args.length];
   return argument === undefined ? [] : findValues(argument.name(), args);
 }
 
 /** The command that the words name, the arguments that it has, and the option whose value comes next. */
-function placeOf(program: Command, words: readonly string[]): { command: Command; args: readonly string[]; option: Option | null } {
+function placeOf(
+  program: Command,
+  words: readonly string[],
+): { command: Command; args: readonly string[]; option: Option | null } {
   let command = program;
   let option: Option | null = null;
   const args: string[] = [];
   for (const word of words) {
     if (option !== null) option = null;
     else if (word.startsWith('-')) {
-      const found: Option | undefined = command.options.find(({ long, short }) => long === word || short === word);
+      const found: Option | undefined = command.options.find(
+        ({ long, short }) => long === word || short === word,
+      );
       option = found?.required === true ? found : null;
     } else {
-      const child: Command | undefined = args.length === 0 ? command.commands.find((one) => one.name() === word) : undefined;
+      const child: Command | undefined =
+        args.length === 0 ? command.commands.find((one) => one.name() === word) : undefined;
       if (child === undefined) args.push(word);
       else command = child;
     }

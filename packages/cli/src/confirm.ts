@@ -11,7 +11,8 @@ import { printable } from './output.ts';
 export async function confirm(question: string, { yes, dryRun }: Destroying): Promise<void> {
   if (yes === true || dryRun === true || !process.stdin.isTTY || !process.stdout.isTTY) return;
   const answer = await ask(`${printable(question)} [y/N] `);
-  if (!/^y(es)?$/i.test(answer.trim())) throw new Failure('nothing was changed; --yes skips this question', 'refused');
+  if (!/^y(es)?$/i.test(answer.trim()))
+    throw new Failure('nothing was changed; --yes skips this question', 'refused');
 }
 
 /**
@@ -27,10 +28,21 @@ export async function confirmName(
   name: string,
   { confirm: given, yes, dryRun }: Destroying & { confirm?: string },
 ): Promise<string | undefined> {
-  if (given !== undefined && given !== name) throw new Failure(`--confirm: found ${given}; the service is named ${name}`, 'usage');
-  if (given !== undefined || yes === true || dryRun === true || !process.stdin.isTTY || !process.stdout.isTTY) return given;
-  const typed = await ask(`Type ${printable(name)} to remove ${printable(what)}, so that nobody can restore it: `);
-  if (typed.trim() !== name.trim()) throw new Failure('nothing was done, since another name was typed', 'refused');
+  if (given !== undefined && given !== name)
+    throw new Failure(`--confirm: found ${given}; the service is named ${name}`, 'usage');
+  if (
+    given !== undefined ||
+    yes === true ||
+    dryRun === true ||
+    !process.stdin.isTTY ||
+    !process.stdout.isTTY
+  )
+    return given;
+  const typed = await ask(
+    `Type ${printable(name)} to remove ${printable(what)}, so that nobody can restore it: `,
+  );
+  if (typed.trim() !== name.trim())
+    throw new Failure('nothing was done, since another name was typed', 'refused');
   return name;
 }
 
@@ -39,7 +51,9 @@ async function ask(question: string): Promise<string> {
   const { createInterface } = await import('node:readline/promises');
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    const interrupted = new Promise<string>((resolve) => terminal.once('SIGINT', () => resolve('')));
+    const interrupted = new Promise<string>((resolve) =>
+      terminal.once('SIGINT', () => resolve('')),
+    );
     return await Promise.race([terminal.question(question), interrupted]);
   } finally {
     terminal.close();
@@ -57,7 +71,10 @@ export async function readSecret(prompt: string): Promise<string> {
   lines.once('SIGINT', () => lines.close());
   try {
     for await (const line of lines) return line;
-    throw new Failure('the password is read from the terminal, or from the first line of what is piped in; nothing came', 'usage');
+    throw new Failure(
+      'the password is read from the terminal, or from the first line of what is piped in; nothing came',
+      'usage',
+    );
   } finally {
     lines.close();
     if (isTyped) process.stderr.write('\n');

@@ -21,7 +21,10 @@ export async function credentials(): Promise<Settings> {
 }
 
 /** The API that the environment names, else that of the installation on this machine. @throws SettingsError */
-export async function connect({ dryRun = false, retries = 4 }: Pick<ClientOptions, 'dryRun' | 'retries'> = {}): Promise<Connection> {
+export async function connect({
+  dryRun = false,
+  retries = 4,
+}: Pick<ClientOptions, 'dryRun' | 'retries'> = {}): Promise<Connection> {
   const found = await access();
   return { ...found, client: createClient({ ...found, dryRun, retries }) };
 }
@@ -65,7 +68,11 @@ async function makeFetchByTls(): Promise<(request: Request) => Promise<Response>
     const body = Buffer.from(await request.arrayBuffer());
     const headers = Object.fromEntries(request.headers);
     const incoming = await new Promise<IncomingMessage>((resolve, reject) => {
-      httpsRequest(request.url, { method: request.method, headers, ca, signal: request.signal }, resolve)
+      httpsRequest(
+        request.url,
+        { method: request.method, headers, ca, signal: request.signal },
+        resolve,
+      )
         .on('error', (cause) => reject(new TypeError(`fetch failed: ${cause.message}`, { cause })))
         .end(body);
     });

@@ -14,18 +14,29 @@ type Kind<T> = {
 };
 
 /** The thing with this id, or the only one with this name. @throws Failure notFound, or usage with the ids of those that share the name */
-export function pick<T>(things: readonly T[], wanted: string, { one, many, shownBy, id, name }: Kind<T>): T {
+export function pick<T>(
+  things: readonly T[],
+  wanted: string,
+  { one, many, shownBy, id, name }: Kind<T>,
+): T {
   const byId = things.filter((thing) => id(thing) === wanted);
   const found = byId.length > 0 ? byId : things.filter((thing) => name(thing) === wanted);
   const [first, second] = found;
-  if (first === undefined) throw new Failure(`no ${one} with the id or name ${wanted}; ${shownBy} shows them`, 'notFound');
+  if (first === undefined)
+    throw new Failure(`no ${one} with the id or name ${wanted}; ${shownBy} shows them`, 'notFound');
   if (second !== undefined)
-    throw new Failure(`${found.length} ${many} are called ${wanted}: name one by its id (${found.map(id).join(', ')})`, 'usage');
+    throw new Failure(
+      `${found.length} ${many} are called ${wanted}: name one by its id (${found.map(id).join(', ')})`,
+      'usage',
+    );
   return first;
 }
 
 /** The service with this id, or the only one with this name. A read replica set is found by its id. */
-export async function findService(connection: Connection, wanted: string): Promise<Schemas['Service']> {
+export async function findService(
+  connection: Connection,
+  wanted: string,
+): Promise<Schemas['Service']> {
   const byId = isId(wanted) ? await readOrNull(readService(connection, wanted)) : null;
   if (byId !== null) return byId;
   return pick(await listServices(connection), wanted, {
@@ -38,16 +49,29 @@ export async function findService(connection: Connection, wanted: string): Promi
 }
 
 export async function readService(connection: Connection, id: string): Promise<Schemas['Service']> {
-  return answered(connection.client.GET('/projects/{project_id}/services/{service_id}', { params: pathOf(connection, id) }));
+  return answered(
+    connection.client.GET('/projects/{project_id}/services/{service_id}', {
+      params: pathOf(connection, id),
+    }),
+  );
 }
 
 export async function listServices(connection: Connection): Promise<Schemas['Service'][]> {
-  return answered(connection.client.GET('/projects/{project_id}/services', { params: ofProject(connection) }));
+  return answered(
+    connection.client.GET('/projects/{project_id}/services', { params: ofProject(connection) }),
+  );
 }
 
 /** The deleted service with this id, or the only one with this name. */
-export async function findDeleted(connection: Connection, wanted: string): Promise<Schemas['DeletedService']> {
-  const deleted = await answered(connection.client.GET('/projects/{project_id}/deletedServices', { params: ofProject(connection) }));
+export async function findDeleted(
+  connection: Connection,
+  wanted: string,
+): Promise<Schemas['DeletedService']> {
+  const deleted = await answered(
+    connection.client.GET('/projects/{project_id}/deletedServices', {
+      params: ofProject(connection),
+    }),
+  );
   return pick(deleted, wanted, {
     one: 'deleted service',
     many: 'deleted services',
@@ -60,7 +84,9 @@ export async function findDeleted(connection: Connection, wanted: string): Promi
 /** The path of a read replica set, by the ids or names of its service and of itself. */
 export async function findSet(connection: Connection, service: string, wanted: string) {
   const { params } = await findPath(connection, service);
-  const sets = await answered(connection.client.GET('/projects/{project_id}/services/{service_id}/replicaSets', { params }));
+  const sets = await answered(
+    connection.client.GET('/projects/{project_id}/services/{service_id}/replicaSets', { params }),
+  );
   const { id } = pick(sets, wanted, {
     one: `read replica set of ${service}`,
     many: 'read replica sets',
@@ -80,17 +106,34 @@ export async function findPath(connection: Connection, wanted: string) {
 export async function findVpc(connection: Connection, wanted: string): Promise<Schemas['Vpc']> {
   const byId = /^[0-9]+$/.test(wanted) ? await readOrNull(readVpc(connection, wanted)) : null;
   if (byId !== null) return byId;
-  const vpcs = await answered(connection.client.GET('/projects/{project_id}/vpcs', { params: ofProject(connection) }));
-  return pick(vpcs, wanted, { one: 'VPC', many: 'VPCs', shownBy: 'howdah vpc list', id: (vpc) => vpc.id, name: (vpc) => vpc.name });
+  const vpcs = await answered(
+    connection.client.GET('/projects/{project_id}/vpcs', { params: ofProject(connection) }),
+  );
+  return pick(vpcs, wanted, {
+    one: 'VPC',
+    many: 'VPCs',
+    shownBy: 'howdah vpc list',
+    id: (vpc) => vpc.id,
+    name: (vpc) => vpc.name,
+  });
 }
 
 export async function readVpc(connection: Connection, id: string): Promise<Schemas['Vpc']> {
-  return answered(connection.client.GET('/projects/{project_id}/vpcs/{vpc_id}', { params: pathOfVpc(connection, id) }));
+  return answered(
+    connection.client.GET('/projects/{project_id}/vpcs/{vpc_id}', {
+      params: pathOfVpc(connection, id),
+    }),
+  );
 }
 
 /** The webhook with this id, or the only one with this URL. */
-export async function findWebhook(connection: Connection, wanted: string): Promise<Schemas['Webhook']> {
-  const webhooks = await answered(connection.client.GET('/projects/{project_id}/webhooks', { params: ofProject(connection) }));
+export async function findWebhook(
+  connection: Connection,
+  wanted: string,
+): Promise<Schemas['Webhook']> {
+  const webhooks = await answered(
+    connection.client.GET('/projects/{project_id}/webhooks', { params: ofProject(connection) }),
+  );
   return pick(webhooks, wanted, {
     one: 'webhook',
     many: 'webhooks',
@@ -101,21 +144,34 @@ export async function findWebhook(connection: Connection, wanted: string): Promi
 }
 
 /** The key with this public half, or the only one with this name. */
-export async function findKey(connection: Connection, projectId: string, wanted: string): Promise<Schemas['Key']> {
+export async function findKey(
+  connection: Connection,
+  projectId: string,
+  wanted: string,
+): Promise<Schemas['Key']> {
   const params = { path: { project_id: projectId } };
-  return pick(await answered(connection.client.GET('/projects/{project_id}/keys', { params })), wanted, {
-    one: 'key',
-    many: 'keys',
-    shownBy: 'howdah key list',
-    id: (key) => key.public_key,
-    name: (key) => key.name,
-  });
+  return pick(
+    await answered(connection.client.GET('/projects/{project_id}/keys', { params })),
+    wanted,
+    {
+      one: 'key',
+      many: 'keys',
+      shownBy: 'howdah key list',
+      id: (key) => key.public_key,
+      name: (key) => key.name,
+    },
+  );
 }
 
 /** The id of the project with this id or name; not given: of the key's own. Others than its own are known to the operator's keys. */
-export async function findProject(connection: Connection, wanted: string | undefined): Promise<string> {
+export async function findProject(
+  connection: Connection,
+  wanted: string | undefined,
+): Promise<string> {
   if (wanted === undefined || wanted === connection.projectId) return connection.projectId;
-  const projects = await answered(connection.client.GET('/projects', { params: { query: { all: 'true' } } }));
+  const projects = await answered(
+    connection.client.GET('/projects', { params: { query: { all: 'true' } } }),
+  );
   const found = pick(projects, wanted, {
     one: 'project',
     many: 'projects',

@@ -27,15 +27,21 @@ export async function follow(
   const params = { path: { project_id: connection.projectId, operation_id: operationId } };
   const list = stepList();
   for (;;) {
-    const operation = await answered(connection.client.GET('/projects/{project_id}/operations/{operation_id}', { params }));
+    const operation = await answered(
+      connection.client.GET('/projects/{project_id}/operations/{operation_id}', { params }),
+    );
     list.update(operation);
     const { kind, status, error } = operation;
     if (status === 'succeeded') return;
     if (status === 'failed') throw new Failure(`${kind} failed: ${error ?? 'no reason was given'}`);
-    if (error !== undefined) throw new Failure(`${kind} does not get on, and is being tried again: ${error}`);
+    if (error !== undefined)
+      throw new Failure(`${kind} does not get on, and is being tried again: ${error}`);
     if (performance.now() > deadline) {
       list.clear();
-      throw new Failure(`${kind} goes on after ${timeout} s: howdah operation get ${operationId}`, 'timedOut');
+      throw new Failure(
+        `${kind} goes on after ${timeout} s: howdah operation get ${operationId}`,
+        'timedOut',
+      );
     }
     await sleep(POLL_MS);
   }
@@ -55,15 +61,20 @@ function stepList() {
     const done = steps.filter((step) => step.finished !== null);
     for (const step of done.slice(shown)) {
       // Of an operation that does not get on, the last step that ended is the one that did not work.
-      const mark = error !== undefined && step === done.at(-1) ? paintNote.red('✗') : paintNote.green('✓');
-      note(`${mark} ${step.name} ${paintNote.dim(`${duration(tookMs(step))}${step.detail === null ? '' : `, ${step.detail}`}`)}`);
+      const mark =
+        error !== undefined && step === done.at(-1) ? paintNote.red('✗') : paintNote.green('✓');
+      note(
+        `${mark} ${step.name} ${paintNote.dim(`${duration(tookMs(step))}${step.detail === null ? '' : `, ${step.detail}`}`)}`,
+      );
     }
     shown = Math.max(shown, done.length);
     if (!isLive || finished !== null || error !== undefined) return;
     const current = steps.findLast((step) => step.finished === null);
     const since = Date.parse(current?.started ?? created);
     const text = `${current?.name ?? kind} ${duration(Math.max(Date.now() - since, 0))}`;
-    showLive(`${paintNote.cyan('…')} ${text.slice(0, Math.max((process.stderr.columns > 0 ? process.stderr.columns : 80) - 3, 10))}`);
+    showLive(
+      `${paintNote.cyan('…')} ${text.slice(0, Math.max((process.stderr.columns > 0 ? process.stderr.columns : 80) - 3, 10))}`,
+    );
     live = true;
   };
   return { update, clear };

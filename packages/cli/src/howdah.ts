@@ -32,7 +32,9 @@ async function showPlan(plan: Schemas['DryRun']): Promise<void> {
   await showAs(format, plan, 'plan', () => {
     const { operation } = plan;
     if (operation === null) return say('Nothing was done. There would be no operation.');
-    say(`Nothing was done. It would ${operation.kind}${operation.service_id === null ? '' : ` ${operation.service_id}`}:`);
+    say(
+      `Nothing was done. It would ${operation.kind}${operation.service_id === null ? '' : ` ${operation.service_id}`}:`,
+    );
     for (const step of operation.steps) say(`  ${step}`);
   });
 }

@@ -12,8 +12,11 @@ const COLOUR = randomUUID();
 
 /** Colours of a stream, by its number: none where it is no terminal, whatever picocolors thinks of `CI`. */
 const paintOf = (fd: 1 | 2) => {
-  const colours = pc.createColors(isatty(fd) && process.env['TERM'] !== 'dumb' && (process.env['NO_COLOR'] ?? '') === '');
-  const paintWith = (colour: (text: string) => string) => (text: string) => colour(makeVisible(text)).replaceAll('\u001b[', COLOUR);
+  const colours = pc.createColors(
+    isatty(fd) && process.env['TERM'] !== 'dumb' && (process.env['NO_COLOR'] ?? '') === '',
+  );
+  const paintWith = (colour: (text: string) => string) => (text: string) =>
+    colour(makeVisible(text)).replaceAll('\u001b[', COLOUR);
   const { red, yellow, green, cyan, dim, bold } = colours;
   return {
     red: paintWith(red),
@@ -58,7 +61,9 @@ export function endLive(): void {
 export function table(titles: readonly string[], values: readonly (readonly string[])[]): void {
   const inLine = (text: string): string => makeVisible(text.replaceAll(/[\n\t]/g, ' '));
   const [header, rows] = [titles.map(inLine), values.map((row) => row.map(inLine))];
-  const widths = header.map((title, column) => Math.max(title.length, ...rows.map((row) => [...(row[column] ?? '')].length)));
+  const widths = header.map((title, column) =>
+    Math.max(title.length, ...rows.map((row) => [...(row[column] ?? '')].length)),
+  );
   const line = (cells: readonly string[]) =>
     cells
       .map((cell, column) => cell + ' '.repeat((widths[column] ?? 0) - [...cell].length))
@@ -91,7 +96,9 @@ export type View<T> = {
 /** Prints one thing, as the API answered it. */
 export async function show<T>(format: Format, answer: T, view: View<T>): Promise<void> {
   const lines = () => {
-    const all = [...view.columns, ...(view.details ?? [])].map(([title, cell]) => [title, cell(answer)] as const);
+    const all = [...view.columns, ...(view.details ?? [])].map(
+      ([title, cell]) => [title, cell(answer)] as const,
+    );
     const width = Math.max(...all.map(([title]) => title.length));
     for (const [title, text] of all) if (text !== '') say(`${title.padEnd(width)}  ${text}`);
   };
@@ -99,7 +106,11 @@ export async function show<T>(format: Format, answer: T, view: View<T>): Promise
 }
 
 /** Prints a list, as the API answered it. */
-export async function showList<T>(format: Format, answer: readonly T[], { noun, columns }: View<T>): Promise<void> {
+export async function showList<T>(
+  format: Format,
+  answer: readonly T[],
+  { noun, columns }: View<T>,
+): Promise<void> {
   const rows = () =>
     table(
       columns.map(([title]) => title),
@@ -109,7 +120,12 @@ export async function showList<T>(format: Format, answer: readonly T[], { noun, 
 }
 
 /** Prints what a change has made of a thing: the API's answer to the change, or the thing as it is `now`. */
-export async function showChanged<T>(format: Format, answer: unknown, view: View<T>, now: () => Promise<T>): Promise<void> {
+export async function showChanged<T>(
+  format: Format,
+  answer: unknown,
+  view: View<T>,
+  now: () => Promise<T>,
+): Promise<void> {
   if (isForPrograms(format)) await showAs(format, answer, view.noun, () => undefined);
   else await show(format, await now(), view);
 }
@@ -125,7 +141,13 @@ export function isForPrograms(format: Format): boolean {
  * @param asTable prints it for people
  * @param variables in place of a variable for each of its fields
  */
-export async function showAs(format: Format, answer: unknown, noun: string, asTable: () => void, variables?: Variables): Promise<void> {
+export async function showAs(
+  format: Format,
+  answer: unknown,
+  noun: string,
+  asTable: () => void,
+  variables?: Variables,
+): Promise<void> {
   switch (format) {
     case 'table':
       return asTable();
@@ -138,7 +160,8 @@ export async function showAs(format: Format, answer: unknown, noun: string, asTa
       yaml.visit(document, {
         Scalar: (_key, node) => {
           // Only there escapes mean what they stand for.
-          if (typeof node.value === 'string' && makeVisible(node.value) !== node.value) node.type = 'QUOTE_DOUBLE';
+          if (typeof node.value === 'string' && makeVisible(node.value) !== node.value)
+            node.type = 'QUOTE_DOUBLE';
         },
       });
       return say(escapeInJson(document.toString({ lineWidth: 0 })).trimEnd());
@@ -165,7 +188,14 @@ function variablesOf(name: string, value: unknown): Variables {
     .replaceAll(/[^A-Za-z0-9]/g, '_')
     .toUpperCase();
   if (value === null || value === undefined) return { [prefix]: '' };
-  if (typeof value !== 'object') return { [prefix]: typeof value === 'string' ? value : JSON.stringify(value) };
-  const counted: Variables = Array.isArray(value) ? { [`${prefix}_COUNT`]: String(value.length) } : {};
-  return Object.assign({}, counted, ...Object.entries(value).map(([key, part]) => variablesOf(`${prefix}_${key}`, part)));
+  if (typeof value !== 'object')
+    return { [prefix]: typeof value === 'string' ? value : JSON.stringify(value) };
+  const counted: Variables = Array.isArray(value)
+    ? { [`${prefix}_COUNT`]: String(value.length) }
+    : {};
+  return Object.assign(
+    {},
+    counted,
+    ...Object.entries(value).map(([key, part]) => variablesOf(`${prefix}_${key}`, part)),
+  );
 }

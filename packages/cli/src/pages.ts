@@ -8,11 +8,17 @@ const PAGE = 1000;
 type Answer<T> = Promise<{ data?: readonly T[]; response: Response }>;
 
 /** The first ones of a list. @param read asks the API for a page */
-export async function firstOf<T>(limit: number, read: (page: { limit: string; cursor?: string }) => Answer<T>): Promise<T[]> {
+export async function firstOf<T>(
+  limit: number,
+  read: (page: { limit: string; cursor?: string }) => Answer<T>,
+): Promise<T[]> {
   const found: T[] = [];
   let cursor: string | undefined;
   do {
-    const { data, response } = await read({ limit: String(Math.min(limit - found.length, PAGE)), ...given('cursor', cursor) });
+    const { data, response } = await read({
+      limit: String(Math.min(limit - found.length, PAGE)),
+      ...given('cursor', cursor),
+    });
     if (data === undefined) throw new Failure('the server answered without a body');
     found.push(...data);
     cursor = nextOf(response);
@@ -23,5 +29,7 @@ export async function firstOf<T>(limit: number, read: (page: { limit: string; cu
 /** Where the page after this one begins. */
 function nextOf({ headers, url }: Response): string | undefined {
   const [, next] = /<([^>]+)>; rel="next"/.exec(headers.get('Link') ?? '') ?? [];
-  return next === undefined ? undefined : (new URL(next, url || 'http://api').searchParams.get('cursor') ?? undefined);
+  return next === undefined
+    ? undefined
+    : (new URL(next, url || 'http://api').searchParams.get('cursor') ?? undefined);
 }

@@ -32,7 +32,20 @@ import { EXIT_CODES, EXIT_MEANINGS, type Exit } from './exit.ts';
 
 const GROUPS: readonly [title: string, add: readonly ((program: Command) => void)[]][] = [
   ['This machine:', [addUp, addDown, addStatus, addDoctor, addAudit, addStore, addControl]],
-  ['Databases:', [addService, addReplicaSet, addBackup, addPsql, addQuery, addUrl, addLogs, addMetrics, addRegion]],
+  [
+    'Databases:',
+    [
+      addService,
+      addReplicaSet,
+      addBackup,
+      addPsql,
+      addQuery,
+      addUrl,
+      addLogs,
+      addMetrics,
+      addRegion,
+    ],
+  ],
   ['Networks:', [addVpc, addPeering]],
   ['What happens:', [addOperation, addEvents, addWebhook, addAuditLog]],
   ['Access:', [addProject, addKey, addAuth, addConsole, addEnv, addMcp]],
@@ -46,7 +59,10 @@ export function createProgram(): Command {
     .exitOverride()
     .enablePositionalOptions()
     .showHelpAfterError('(howdah help shows the commands)')
-    .addHelpText('after', `\nExit codes:\n${exitCodes()}\n\nExample:\n  $ howdah service create --name orders`);
+    .addHelpText(
+      'after',
+      `\nExit codes:\n${exitCodes()}\n\nExample:\n  $ howdah service create --name orders`,
+    );
   for (const [title, adds] of GROUPS) {
     program.commandsGroup(title);
     for (const add of adds) add(program);

@@ -25,9 +25,14 @@ export const serviceView = (ca: string | null): View<Service> => ({
     ['REGION', ({ region_code: region }) => region],
     [
       'REPLICAS',
-      ({ ha_replicas: { replica_count: all, sync_replica_count: sync } }) => (all === 0 ? '' : `${all}, ${sync} of them synchronous`),
+      ({ ha_replicas: { replica_count: all, sync_replica_count: sync } }) =>
+        all === 0 ? '' : `${all}, ${sync} of them synchronous`,
     ],
-    ['READ REPLICA SETS', ({ read_replica_sets: sets }) => sets.map(({ name, nodes }) => `${name} (${nodes})`).join(', ')],
+    [
+      'READ REPLICA SETS',
+      ({ read_replica_sets: sets }) =>
+        sets.map(({ name, nodes }) => `${name} (${nodes})`).join(', '),
+    ],
     ['FORKED FROM', ({ forked_from: parent }) => parent?.service_id ?? ''],
     [
       'DISK',
@@ -48,7 +53,8 @@ export const serviceView = (ca: string | null): View<Service> => ({
 
 /** Says what a service warns of. */
 export function noteWarnings({ warnings, service_id: id }: Service): void {
-  for (const { code, message } of warnings ?? []) note(`${paintNote.yellow('warning')} ${id} ${code}: ${message}`);
+  for (const { code, message } of warnings ?? [])
+    note(`${paintNote.yellow('warning')} ${id} ${code}: ${message}`);
 }
 
 export const DELETED_VIEW: View<Schemas['DeletedService']> = {
@@ -73,7 +79,9 @@ export const MEMBER_VIEW: View<Schemas['Member']> = {
     [
       'BEHIND',
       ({ lag_bytes: bytes, lag_seconds: seconds }) =>
-        bytes === null ? '' : `${bytes} bytes${seconds === null ? '' : `, ${duration(seconds * 1000)}`}`,
+        bytes === null
+          ? ''
+          : `${bytes} bytes${seconds === null ? '' : `, ${duration(seconds * 1000)}`}`,
     ],
   ],
 };
@@ -103,7 +111,10 @@ export const SET_DETAIL_VIEW: View<Schemas['ReadReplicaSetDetail']> = {
     ['MAY BE BEHIND', ({ lag_limit: { bytes, seconds } }) => `${bytes} bytes, ${seconds} s`],
     [
       'NODES SERVE',
-      ({ node_states: states }) => states.map(({ node, serving, detail }) => `${node}: ${serving ? 'yes' : 'no'}, ${detail}`).join('; '),
+      ({ node_states: states }) =>
+        states
+          .map(({ node, serving, detail }) => `${node}: ${serving ? 'yes' : 'no'}, ${detail}`)
+          .join('; '),
     ],
   ],
 };
@@ -137,7 +148,11 @@ export const OPERATION_VIEW: View<Schemas['Operation']> = {
     ['SERVICE', ({ service_id: service }) => service],
     ['STATUS', ({ status }) => status],
     ['ACCEPTED', ({ created }) => created],
-    ['TOOK', ({ created, finished }) => (finished === null ? 'under way' : duration(Date.parse(finished) - Date.parse(created)))],
+    [
+      'TOOK',
+      ({ created, finished }) =>
+        finished === null ? 'under way' : duration(Date.parse(finished) - Date.parse(created)),
+    ],
     ['ASKED FOR BY', ({ requested_by: by }) => by],
   ],
 };
@@ -205,7 +220,11 @@ export const REGION_VIEW: View<Schemas['Region']> = {
   columns: [
     ['CODE', ({ code }) => code],
     ['ENGINE', ({ engine }) => engine],
-    ['TYPES', ({ service_types: types }) => types.flatMap(({ service_type: type, available }) => (available ? [type] : [])).join(', ')],
+    [
+      'TYPES',
+      ({ service_types: types }) =>
+        types.flatMap(({ service_type: type, available }) => (available ? [type] : [])).join(', '),
+    ],
     ['REPLICAS', ({ high_availability: { available } }) => yesOrNo(available)],
     ['POOLER', ({ pooler: { available } }) => yesOrNo(available)],
     ['VPCS', ({ vpc: { way } }) => way],
@@ -253,7 +272,11 @@ export const AUDIT_VIEW: View<Schemas['AuditEntry']> = {
     ['FROM', ({ address }) => address],
     ['CALL', ({ call }) => call],
     ['SERVICE', ({ service_id: service }) => service ?? ''],
-    ['OUTCOME', ({ code, status, count }) => `${code ?? status}${count === undefined ? '' : ` (${count} times)`}`],
+    [
+      'OUTCOME',
+      ({ code, status, count }) =>
+        `${code ?? status}${count === undefined ? '' : ` (${count} times)`}`,
+    ],
     ['OPERATION', ({ operation_id: operation }) => operation ?? ''],
   ],
 };
@@ -271,7 +294,9 @@ export const AUTH_VIEW: View<Schemas['AuthInfo']> = {
 };
 
 function restrictionsOf({ fork_only, dry_run_only }: Schemas['AuthInfo']['api_key']): string {
-  return [fork_only === true ? 'fork_only' : '', dry_run_only === true ? 'dry_run_only' : ''].filter((text) => text !== '').join(', ');
+  return [fork_only === true ? 'fork_only' : '', dry_run_only === true ? 'dry_run_only' : '']
+    .filter((text) => text !== '')
+    .join(', ');
 }
 
 function placeOrNone(endpoint: Schemas['Endpoint'] | undefined): string {

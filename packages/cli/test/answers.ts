@@ -30,7 +30,12 @@ export const SERVICE = {
   metadata: { environment: 'PROD' },
   metrics: { memory_mb: 142, milli_cpu: 31, storage_mb: 512 },
   read_replica_sets: [set],
-  resources: [{ id: 'lnk2vx0qpa', spec: { cpu_millis: 1000, memory_gbs: 4, storage_gb: 40, volume_type: 'local' } }],
+  resources: [
+    {
+      id: 'lnk2vx0qpa',
+      spec: { cpu_millis: 1000, memory_gbs: 4, storage_gb: 40, volume_type: 'local' },
+    },
+  ],
   warnings: [{ code: 'DISK', message: 'the disk is 91 % full' }],
 };
 
@@ -52,7 +57,12 @@ export const PLAIN_SERVICE = {
   resources: [{ id: 'lnk2vx0qpb', spec: { storage_gb: 20, volume_type: 'local' } }],
 };
 
-const creating = { ...SERVICE, status: 'QUEUED', warnings: undefined, initial_password: 'VeSmI78KsGT5AM9sxotaH6Jljes_KRHZ' };
+const creating = {
+  ...SERVICE,
+  status: 'QUEUED',
+  warnings: undefined,
+  initial_password: 'VeSmI78KsGT5AM9sxotaH6Jljes_KRHZ',
+};
 
 const operation = {
   id: '01jd3k7w0c',
@@ -61,8 +71,18 @@ const operation = {
   status: 'succeeded',
   requested_by: 'HD6dyef7cunqk6c3gr2jqn',
   steps: [
-    { name: 'stop PostgreSQL', started: AT, finished: '2026-01-31T12:00:00.048Z', detail: 'for its new size' },
-    { name: 'write configuration', started: '2026-01-31T12:00:00.050Z', finished: '2026-01-31T12:00:00.062Z', detail: null },
+    {
+      name: 'stop PostgreSQL',
+      started: AT,
+      finished: '2026-01-31T12:00:00.048Z',
+      detail: 'for its new size',
+    },
+    {
+      name: 'write configuration',
+      started: '2026-01-31T12:00:00.050Z',
+      finished: '2026-01-31T12:00:00.062Z',
+      detail: null,
+    },
     {
       name: 'start PostgreSQL',
       started: '2026-01-31T12:00:00.070Z',
@@ -113,7 +133,12 @@ const authKey = {
   project: { ...project, plan_type: 'self-hosted' },
   issuing_user: { id: 'owner', name: 'Owner of this installation', email: 'owner@howdah.local' },
 };
-const webhook = { id: '7', url: 'https://example.com/hook', types: ['service.status', 'operation.finished'], created: AT };
+const webhook = {
+  id: '7',
+  url: 'https://example.com/hook',
+  types: ['service.status', 'operation.finished'],
+  created: AT,
+};
 const delivery = {
   id: '17',
   message_id: 'msg_17',
@@ -164,20 +189,40 @@ const audit = {
   request_id: '5c30083c-b4b0-4e39-ac96-4e68c224983a',
 };
 const events = [
-  { id: '5', type: 'service.status', timestamp: AT, data: { service_id: 'linltu4hxx', from: 'READY', to: 'UPGRADING' } },
+  {
+    id: '5',
+    type: 'service.status',
+    timestamp: AT,
+    data: { service_id: 'linltu4hxx', from: 'READY', to: 'UPGRADING' },
+  },
   {
     id: '6',
     type: 'operation.step',
     timestamp: AT,
-    data: { service_id: 'linltu4hxx', operation_id: operation.id, kind: 'resize', step: operation.steps[0] },
+    data: {
+      service_id: 'linltu4hxx',
+      operation_id: operation.id,
+      kind: 'resize',
+      step: operation.steps[0],
+    },
   },
 ];
 const available = { available: true, version: '3.0' };
 
 /** `operation`: the answer names one, which is waited for. */
-export type Answer = { status: number; body?: unknown; text?: string; operation?: true; cookie?: string };
+export type Answer = {
+  status: number;
+  body?: unknown;
+  text?: string;
+  operation?: true;
+  cookie?: string;
+};
 
-const accepted = (body?: unknown): Answer => ({ status: 202, operation: true, ...(body === undefined ? {} : { body }) });
+const accepted = (body?: unknown): Answer => ({
+  status: 202,
+  operation: true,
+  ...(body === undefined ? {} : { body }),
+});
 const ok = (body: unknown): Answer => ({ status: 200, body });
 const made = (body: unknown): Answer => ({ status: 201, body });
 const nothing: Answer = { status: 204 };
@@ -207,7 +252,11 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
       sizes: [{ cpu_millis: 500, memory_gbs: 2 }],
       service_types: [
         { service_type: 'POSTGRES', available: true, version: '17.11' },
-        { service_type: 'VECTOR', available: false, reason: 'pgvector is missing: apt-get install postgresql-17-pgvector' },
+        {
+          service_type: 'VECTOR',
+          available: false,
+          reason: 'pgvector is missing: apt-get install postgresql-17-pgvector',
+        },
       ],
       high_availability: available,
       pooler: available,
@@ -215,7 +264,10 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
       vpc: { way: 'bridge', note: 'networks of their own' },
     },
   ]),
-  listKeys: ok([key, { ...key, public_key: 'HD7old', name: 'old', fork_only: false, revoked_at: AT, last_used: AT }]),
+  listKeys: ok([
+    key,
+    { ...key, public_key: 'HD7old', name: 'old', fork_only: false, revoked_at: AT, last_used: AT },
+  ]),
   createKey: made({ ...key, secret_key: 'c2VjcmV0LXNlY3JldC1zZWNyZXQ' }),
   getKey: ok(key),
   revokeKey: nothing,
@@ -235,10 +287,29 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
     },
   ]),
   listMembers: ok([
-    { node: 1, role: 'primary', state: 'running', synchronous: false, lag_bytes: null, lag_seconds: null },
-    { node: 2, role: 'standby', state: 'streaming', synchronous: true, lag_bytes: 0, lag_seconds: 0.003 },
+    {
+      node: 1,
+      role: 'primary',
+      state: 'running',
+      synchronous: false,
+      lag_bytes: null,
+      lag_seconds: null,
+    },
+    {
+      node: 2,
+      role: 'standby',
+      state: 'streaming',
+      synchronous: true,
+      lag_bytes: 0,
+      lag_seconds: 0.003,
+    },
   ]),
-  forkService: accepted({ ...creating, ...PLAIN_SERVICE, status: 'QUEUED', connection_pooler: undefined }),
+  forkService: accepted({
+    ...creating,
+    ...PLAIN_SERVICE,
+    status: 'QUEUED',
+    connection_pooler: undefined,
+  }),
   getBackups: ok(backups),
   verifyBackup: accepted({ message: 'the backup is being verified' }),
   restoreService: accepted(SERVICE),
@@ -269,7 +340,10 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   setEnvironment: ok({ message: 'the environment is PROD' }),
   renameService: ok(SERVICE),
   getServiceLogs: ok({
-    logs: [`${AT} LOG: checkpoint complete`, `${AT} LOG: database system is ready to accept connections`],
+    logs: [
+      `${AT} LOG: checkpoint complete`,
+      `${AT} LOG: database system is ready to accept connections`,
+    ],
     entries: [
       { timestamp: AT, message: 'checkpoint complete', severity: 'LOG' },
       { timestamp: AT, message: 'database system is ready to accept connections', severity: 'LOG' },
@@ -277,7 +351,12 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   }),
   getDoctor: ok([
     { what: 'Node.js', state: 'ok', found: '20.19.4' },
-    { what: 'PgBouncer', state: 'missing', found: 'not installed', remedy: 'apt-get install pgbouncer' },
+    {
+      what: 'PgBouncer',
+      state: 'missing',
+      found: 'not installed',
+      remedy: 'apt-get install pgbouncer',
+    },
   ]),
   queryService: ok({
     columns: [
@@ -317,22 +396,42 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   deleteVpc: nothing,
   renameVpc: ok({ ...vpc, message: 'the VPC is renamed' }),
   listPeerings: ok([peering]),
-  createPeering: made({ ...peering, status: 'invalid', error_message: 'no such VPC', provisioned_id: undefined }),
+  createPeering: made({
+    ...peering,
+    status: 'invalid',
+    error_message: 'no such VPC',
+    provisioned_id: undefined,
+  }),
   getPeering: ok(peering),
   deletePeering: nothing,
   listOperations: ok([operation]),
   getOperation: ok(operation),
-  cancelOperation: ok({ ...operation, kind: 'drill', status: 'failed', error: 'cancelled', steps: [] }),
+  cancelOperation: ok({
+    ...operation,
+    kind: 'drill',
+    status: 'failed',
+    error: 'cancelled',
+    steps: [],
+  }),
   streamEvents: {
     status: 200,
-    text: events.map((event) => `id: ${event.id}\nevent: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join(''),
+    text: events
+      .map((event) => `id: ${event.id}\nevent: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
+      .join(''),
   },
   listWebhooks: ok([webhook]),
   createWebhook: made({ ...webhook, secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw' }),
   deleteWebhook: nothing,
   testWebhook: ok({ delivered: true, response_status: 200, error: null, took_ms: 12 }),
   listDeliveries: ok([delivery]),
-  redeliver: accepted({ ...delivery, status: 'pending', attempts: 0, next_attempt: AT, response_status: null, finished: null }),
+  redeliver: accepted({
+    ...delivery,
+    status: 'pending',
+    attempts: 0,
+    next_attempt: AT,
+    response_status: null,
+    finished: null,
+  }),
   listAudit: ok([audit]),
   exportAudit: { status: 200, text: `${JSON.stringify(audit)}\n` },
 };
@@ -341,6 +440,10 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
 export const PLAN = {
   dry_run: true,
   would_answer: 202,
-  operation: { kind: 'resize', service_id: 'linltu4hxx', steps: ['stop PostgreSQL', 'write configuration', 'start PostgreSQL'] },
+  operation: {
+    kind: 'resize',
+    service_id: 'linltu4hxx',
+    steps: ['stop PostgreSQL', 'write configuration', 'start PostgreSQL'],
+  },
 };
 export const OPERATION = operation;

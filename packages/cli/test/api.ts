@@ -22,14 +22,24 @@ export async function serve(answers: Readonly<Record<string, Answer>> = {}) {
       const body = await readBody(request);
       const url = new URL(request.url ?? '', 'http://api');
       const route = routeOf(request.method ?? '', url.pathname.slice(BASE.length));
-      if (route === null) return send(response, { status: 404, body: { code: 'NOT_FOUND', message: 'no such path', request_id: 'r' } });
+      if (route === null)
+        return send(response, {
+          status: 404,
+          body: { code: 'NOT_FOUND', message: 'no such path', request_id: 'r' },
+        });
       called.push(route.operationId);
       problems.push(...problemsOf(route, url, body));
       const isPlan = route.changes && url.searchParams.get('dry_run') === 'true';
       if (route.changes && !isPlan) changed.push(route.operationId);
-      const answer = isPlan ? { status: 200, body: PLAN } : (answers[route.operationId] ?? ANSWERS[route.operationId]);
+      const answer = isPlan
+        ? { status: 200, body: PLAN }
+        : (answers[route.operationId] ?? ANSWERS[route.operationId]);
       if (answer === undefined) throw new Error(`no answer for ${route.operationId}`);
-      const problem = problemOf(route, answer.status, answer.body === undefined ? '' : JSON.stringify(answer.body));
+      const problem = problemOf(
+        route,
+        answer.status,
+        answer.body === undefined ? '' : JSON.stringify(answer.body),
+      );
       if (problem !== null && answer.text === undefined) problems.push(problem);
       if (isPlan) response.setHeader('Dry-Run', 'true');
       send(response, answer);
@@ -41,7 +51,11 @@ export async function serve(answers: Readonly<Record<string, Answer>> = {}) {
   const address = server.address();
   if (address === null || typeof address === 'string') throw new Error('no port');
   const apiUrl = `http://127.0.0.1:${address.port}${BASE}`;
-  const env = { HD_API: apiUrl, HD_PROJECT: `${apiUrl}/projects/n765kku04j`, HD_KEY: 'HDpublic:secret' };
+  const env = {
+    HD_API: apiUrl,
+    HD_PROJECT: `${apiUrl}/projects/n765kku04j`,
+    HD_KEY: 'HDpublic:secret',
+  };
   return {
     apiUrl,
     env,
@@ -59,7 +73,11 @@ export async function serve(answers: Readonly<Record<string, Answer>> = {}) {
 }
 
 /** Runs the built command line to its end. */
-export async function howdah(args: readonly string[], env: Record<string, string>, input = ''): Promise<Outcome> {
+export async function howdah(
+  args: readonly string[],
+  env: Record<string, string>,
+  input = '',
+): Promise<Outcome> {
   const child = spawn(process.execPath, [HOWDAH, ...args], {
     env: { PATH: process.env['PATH'] ?? '', ...env },
     stdio: ['pipe', 'pipe', 'pipe'],
@@ -74,16 +92,22 @@ export async function howdah(args: readonly string[], env: Record<string, string
 }
 
 function problemsOf({ operationId, body: schema, query }: Route, url: URL, body: string): string[] {
-  const unknown = [...url.searchParams.keys()].filter((name) => !query.some((parameter) => parameter.name === name));
+  const unknown = [...url.searchParams.keys()].filter(
+    (name) => !query.some((parameter) => parameter.name === name),
+  );
   const problems = unknown.map((name) => `${operationId}: no parameter ${name}`);
-  if (schema === null) return body === '' ? problems : [...problems, `${operationId} takes no body: ${body}`];
+  if (schema === null)
+    return body === '' ? problems : [...problems, `${operationId} takes no body: ${body}`];
   const { $ref: reference } = schema;
   const check = ajv.compile(typeof reference === 'string' ? { $ref: `api${reference}` } : schema);
-  return check(JSON.parse(body || 'null')) ? problems : [...problems, `${operationId}: ${ajv.errorsText(check.errors)} in ${body}`];
+  return check(JSON.parse(body || 'null'))
+    ? problems
+    : [...problems, `${operationId}: ${ajv.errorsText(check.errors)} in ${body}`];
 }
 
 function routeOf(method: string, path: string): Route | null {
-  const matches = (pattern: string): boolean => new RegExp(`^${pattern.replaceAll(/\{[a-z_]+\}/g, '[^/]+')}$`).test(path);
+  const matches = (pattern: string): boolean =>
+    new RegExp(`^${pattern.replaceAll(/\{[a-z_]+\}/g, '[^/]+')}$`).test(path);
   return ROUTES.find((route) => route.method === method && matches(route.path)) ?? null;
 }
 

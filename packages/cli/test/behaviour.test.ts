@@ -23,13 +23,21 @@ afterAll(async () => rm(bin, { recursive: true, force: true }));
 async function api(answers: Record<string, Answer> = {}) {
   const served = await serve(answers);
   onTestFinished(() => served.close());
-  const env = { ...served.env, HOWDAH_HOME: join(bin, 'none'), PATH: `${bin}:${process.env['PATH'] ?? ''}` };
+  const env = {
+    ...served.env,
+    HOWDAH_HOME: join(bin, 'none'),
+    PATH: `${bin}:${process.env['PATH'] ?? ''}`,
+  };
   return { ...served, env, run: (...line: string[]) => howdah(line, env) };
 }
 
 /** Runs a line of a shell. */
 async function shell(program: string, line: string, env: Record<string, string>): Promise<Outcome> {
-  const child = spawn(program, ['-c', line], { env, stdio: ['ignore', 'pipe', 'pipe'], timeout: 200_000 });
+  const child = spawn(program, ['-c', line], {
+    env,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 200_000,
+  });
   const said = { stdout: '', stderr: '' };
   child.stdout.setEncoding('utf8').on('data', (text: string) => (said.stdout += text));
   child.stderr.setEncoding('utf8').on('data', (text: string) => (said.stderr += text));
@@ -43,11 +51,15 @@ async function onTerminal(
   env: Record<string, string>,
   { typed = 'n', at = '[y/N]' } = {},
 ): Promise<{ code: number | null; text: string }> {
-  const child = spawn('script', ['--quiet', '--return', '--flush', '--command', line, '/dev/null'], {
-    env: { TERM: 'xterm', ...env },
-    stdio: ['pipe', 'pipe', 'inherit'],
-    timeout: 200_000,
-  });
+  const child = spawn(
+    'script',
+    ['--quiet', '--return', '--flush', '--command', line, '/dev/null'],
+    {
+      env: { TERM: 'xterm', ...env },
+      stdio: ['pipe', 'pipe', 'inherit'],
+      timeout: 200_000,
+    },
+  );
   let text = '';
   let isAnswered = false;
   child.stdout.setEncoding('utf8').on('data', (part: string) => {
@@ -70,7 +82,10 @@ const refusal = (code: ErrorCode): Answer => ({
 const MANUAL = await readFile(new URL('../../../docs/cli.md', import.meta.url), 'utf8');
 const EXITS = MANUAL.split('\n').flatMap((line): [ErrorCode, number][] => {
   const [, exit, codes = ''] = /^\| (\d) \|.*\|(.*)\|$/.exec(line) ?? [];
-  return ERROR_CODES.filter((code) => codes.includes(`\`${code}\``)).map((code) => [code, Number(exit)]);
+  return ERROR_CODES.filter((code) => codes.includes(`\`${code}\``)).map((code) => [
+    code,
+    Number(exit),
+  ]);
 });
 
 test('docs/cli.md says the exit code of every error of the API', () => {
@@ -86,24 +101,46 @@ test.for(EXITS)('an answer %s is exit code %i, with nothing on stdout', async ([
 test('nobody there, nowhere to look, or not ready: exit code 8', async () => {
   const gone = await serve();
   gone.close();
-  const nobody = await howdah(['vpc', 'delete', '1'], { ...gone.env, HOWDAH_HOME: join(bin, 'none') });
-  expect(nobody).toMatchObject({ code: 8, stdout: '', stderr: expect.stringContaining('howdah up') });
+  const nobody = await howdah(['vpc', 'delete', '1'], {
+    ...gone.env,
+    HOWDAH_HOME: join(bin, 'none'),
+  });
+  expect(nobody).toMatchObject({
+    code: 8,
+    stdout: '',
+    stderr: expect.stringContaining('howdah up'),
+  });
   const nowhere = await howdah(['vpc', 'list'], { HOWDAH_HOME: join(bin, 'none') });
-  expect(nowhere).toMatchObject({ code: 8, stderr: expect.stringContaining(join(bin, 'none', 'credentials.json')) });
+  expect(nowhere).toMatchObject({
+    code: 8,
+    stderr: expect.stringContaining(join(bin, 'none', 'credentials.json')),
+  });
   const { run } = await api({ listVpcs: refusal('UNAVAILABLE') });
   expect(await run('vpc', 'list')).toMatchObject({ code: 8 });
 });
 
 test('an operation that fails, one that does not get on, and one that takes longer than --timeout', async () => {
   const running = { ...OPERATION, status: 'running', finished: null };
-  const failed = await api({ getOperation: { status: 200, body: { ...OPERATION, status: 'failed', error: 'superseded by delete' } } });
+  const failed = await api({
+    getOperation: {
+      status: 200,
+      body: { ...OPERATION, status: 'failed', error: 'superseded by delete' },
+    },
+  });
   expect(await failed.run('service', 'resize', 'orders', '--cpu-millis', '2000')).toMatchObject({
     code: 1,
     stdout: '',
-    stderr: expect.stringMatching(/✗ start PostgreSQL.*\nerror resize failed: superseded by delete\n$/),
+    stderr: expect.stringMatching(
+      /✗ start PostgreSQL.*\nerror resize failed: superseded by delete\n$/,
+    ),
   });
-  const stuck = await api({ getOperation: { status: 200, body: { ...running, error: 'the disk is full' } } });
-  expect(await stuck.run('service', 'stop', 'orders')).toMatchObject({ code: 1, stderr: expect.stringContaining('is being tried again') });
+  const stuck = await api({
+    getOperation: { status: 200, body: { ...running, error: 'the disk is full' } },
+  });
+  expect(await stuck.run('service', 'stop', 'orders')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('is being tried again'),
+  });
   const slow = await api({ getOperation: { status: 200, body: running } });
   expect(await slow.run('service', 'stop', 'orders', '--timeout', '0')).toMatchObject({
     code: 7,
@@ -111,21 +148,33 @@ test('an operation that fails, one that does not get on, and one that takes long
     stderr: expect.stringContaining('resize goes on after 0 s: howdah operation get 01jd3k7w0c'),
   });
   // Not waited for, it is no matter.
-  expect(await slow.run('service', 'stop', 'orders', '--no-wait')).toMatchObject({ code: 0, stderr: '' });
+  expect(await slow.run('service', 'stop', 'orders', '--no-wait')).toMatchObject({
+    code: 0,
+    stderr: '',
+  });
   expect(slow.called.filter((call) => call === 'stopService').length).toBe(2);
 });
 
 test('what --timeout cannot be is said before anything is asked for', async () => {
   const { run, called } = await api();
-  expect(await run('service', 'stop', 'orders', '--timeout', 'soon')).toMatchObject({ code: 2, stderr: expect.stringContaining('soon') });
+  expect(await run('service', 'stop', 'orders', '--timeout', 'soon')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('soon'),
+  });
   expect(called).toEqual([]);
 });
 
 test('a create that is not waited for to its end has shown its password all the same', async () => {
-  const { run } = await api({ getOperation: { status: 200, body: { ...OPERATION, status: 'failed', error: 'no' } } });
+  const { run } = await api({
+    getOperation: { status: 200, body: { ...OPERATION, status: 'failed', error: 'no' } },
+  });
   for (const format of FORMATS) {
     const { code, stdout } = await run('service', 'create', '--name', 'orders', '-o', format);
-    expect([format, code, stdout.includes('VeSmI78KsGT5AM9sxotaH6Jljes_KRHZ')]).toEqual([format, 1, true]);
+    expect([format, code, stdout.includes('VeSmI78KsGT5AM9sxotaH6Jljes_KRHZ')]).toEqual([
+      format,
+      1,
+      true,
+    ]);
   }
 });
 
@@ -135,11 +184,17 @@ test('things go by id or by name; a name that two have is refused with their ids
   const refused = await run('service', 'delete', 'orders');
   expect(refused).toMatchObject({ code: 2, stdout: '' });
   for (const { service_id: id } of [SERVICE, twin]) expect(refused.stderr).toContain(id);
-  expect(await run('service', 'delete', 'nothing')).toMatchObject({ code: 3, stderr: expect.stringContaining('howdah service list') });
+  expect(await run('service', 'delete', 'nothing')).toMatchObject({
+    code: 3,
+    stderr: expect.stringContaining('howdah service list'),
+  });
   expect(called).not.toContain('deleteService');
   expect(await run('service', 'delete', SERVICE.service_id)).toMatchObject({ code: 0 });
   // A name may look like an id.
-  const other = await api({ getService: refusal('NOT_FOUND'), listServices: { status: 200, body: [{ ...SERVICE, name: 'abcdefghij' }] } });
+  const other = await api({
+    getService: refusal('NOT_FOUND'),
+    listServices: { status: 200, body: [{ ...SERVICE, name: 'abcdefghij' }] },
+  });
   expect(await other.run('service', 'delete', 'abcdefghij')).toMatchObject({ code: 0 });
 });
 
@@ -148,7 +203,9 @@ test('at a terminal a deletion asks, and does what it is shown; --yes and --dry-
   const asked = await onTerminal('howdah service delete orders', env, { typed: 'n' });
   expect(asked).toMatchObject({
     code: 4,
-    text: expect.stringContaining('Delete the PROD service orders (linltu4hxx) with all its data? [y/N]'),
+    text: expect.stringContaining(
+      'Delete the PROD service orders (linltu4hxx) with all its data? [y/N]',
+    ),
   });
   expect(await onTerminal('howdah service delete orders --dry-run', env)).toMatchObject({
     code: 0,
@@ -166,8 +223,12 @@ test('at a terminal a deletion asks, and does what it is shown; --yes and --dry-
 
 test('at a terminal a purge asks for the name; --confirm and --dry-run do not ask', async () => {
   const { env, run, changed, called } = await api();
-  const question = 'Type orders to remove the PROD service orders (linltu4hxx) with all its data, so that nobody can restore it: ';
-  const wrong = await onTerminal('howdah service purge orders', env, { typed: 'order', at: 'restore it:' });
+  const question =
+    'Type orders to remove the PROD service orders (linltu4hxx) with all its data, so that nobody can restore it: ';
+  const wrong = await onTerminal('howdah service purge orders', env, {
+    typed: 'order',
+    at: 'restore it:',
+  });
   expect(wrong).toMatchObject({ code: 4, text: expect.stringContaining(question) });
   expect(await onTerminal('howdah service purge orders --dry-run', env)).toMatchObject({
     code: 0,
@@ -178,7 +239,10 @@ test('at a terminal a purge asks for the name; --confirm and --dry-run do not as
     stderr: 'error --confirm: found shop; the service is named orders\n',
   });
   expect(changed).toEqual([]);
-  const typed = await onTerminal('howdah service purge orders', env, { typed: 'orders', at: 'restore it:' });
+  const typed = await onTerminal('howdah service purge orders', env, {
+    typed: 'orders',
+    at: 'restore it:',
+  });
   expect(typed).toMatchObject({ code: 0, text: expect.stringContaining('orders is removed') });
   const given = await onTerminal('howdah service purge orders --confirm orders', env);
   expect(given.code).toBe(0);
@@ -196,13 +260,20 @@ test('without a terminal nobody is asked: scripts are taken at their word', asyn
     ['key', 'revoke', 'ci'],
   ])
     expect(await run(...line), line.join(' ')).toMatchObject({ code: 0, stdout: '' });
-  expect(called).toEqual(expect.arrayContaining(['deleteVpc', 'deletePeering', 'deleteWebhook', 'revokeKey']));
+  expect(called).toEqual(
+    expect.arrayContaining(['deleteVpc', 'deletePeering', 'deleteWebhook', 'revokeKey']),
+  );
 });
 
 const ESCAPE = '\u001b';
 
 test('colour and the live list of steps are for terminals only', async () => {
-  const running = { ...OPERATION, status: 'running', finished: null, steps: [{ ...OPERATION.steps[0], finished: null }] };
+  const running = {
+    ...OPERATION,
+    status: 'running',
+    finished: null,
+    steps: [{ ...OPERATION.steps[0], finished: null }],
+  };
   let looks = 0;
   const { env, run } = await api({
     get getOperation() {
@@ -212,9 +283,13 @@ test('colour and the live list of steps are for terminals only', async () => {
   const { code, text } = await onTerminal('howdah service stop orders', env);
   expect(code).toBe(0);
   // What is under way, drawn over again, and then what is done.
-  expect(text.match(new RegExp(`stop PostgreSQL [0-9.]+ m?s\\r${ESCAPE}\\[K`, 'g'))?.length).toBeGreaterThan(1);
+  expect(
+    text.match(new RegExp(`stop PostgreSQL [0-9.]+ m?s\\r${ESCAPE}\\[K`, 'g'))?.length,
+  ).toBeGreaterThan(1);
   expect(text).toContain(`${ESCAPE}[32m✓${ESCAPE}[39m start PostgreSQL`);
-  expect((await onTerminal('howdah service start orders', { ...env, NO_COLOR: '1' })).text).not.toContain(`${ESCAPE}[32m`);
+  expect(
+    (await onTerminal('howdah service start orders', { ...env, NO_COLOR: '1' })).text,
+  ).not.toContain(`${ESCAPE}[32m`);
   // A CI that says so is no terminal.
   const plain = await howdah(['service', 'start', 'orders'], { ...env, CI: 'true' });
   expect(plain.stdout + plain.stderr).not.toContain(ESCAPE);
@@ -223,18 +298,38 @@ test('colour and the live list of steps are for terminals only', async () => {
 
 test('-o env is safe for a shell, whatever things are called', async () => {
   const { env } = await api();
-  const { stdout } = await shell('sh', 'eval "$(howdah service list -o env)"; printf %s "$SERVICE_1_NAME"', env);
+  const { stdout } = await shell(
+    'sh',
+    'eval "$(howdah service list -o env)"; printf %s "$SERVICE_1_NAME"',
+    env,
+  );
   expect(stdout).toBe(PLAIN_SERVICE.name);
-  const named = await shell('sh', 'eval "$(howdah url orders -o env)"; printf %s "$PGPORT $DATABASE_URL"', env);
+  const named = await shell(
+    'sh',
+    'eval "$(howdah url orders -o env)"; printf %s "$PGPORT $DATABASE_URL"',
+    env,
+  );
   expect(named.stdout).toBe('20000 postgres://tsdbadmin@127.0.0.1:20000/tsdb?sslmode=require');
 });
 
 test('logs --follow prints what there is, and then what comes, each line once', async () => {
-  const line = (second: number, message: string) => ({ timestamp: `2026-01-31T12:00:0${second}.000Z`, message, severity: 'LOG' });
-  const page = (...entries: ReturnType<typeof line>[]): Answer => ({ status: 200, body: { logs: [], entries } });
-  const answers: Record<string, Answer> = { getServiceLogs: page(line(1, 'second'), line(0, 'first')) };
+  const line = (second: number, message: string) => ({
+    timestamp: `2026-01-31T12:00:0${second}.000Z`,
+    message,
+    severity: 'LOG',
+  });
+  const page = (...entries: ReturnType<typeof line>[]): Answer => ({
+    status: 200,
+    body: { logs: [], entries },
+  });
+  const answers: Record<string, Answer> = {
+    getServiceLogs: page(line(1, 'second'), line(0, 'first')),
+  };
   const { env } = await api(answers);
-  const child = spawn(process.execPath, [HOWDAH, 'logs', 'orders', '--follow'], { env, stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [HOWDAH, 'logs', 'orders', '--follow'], {
+    env,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   onTestFinished(() => void child.kill('SIGKILL'));
   let said = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (said += text));
@@ -245,8 +340,16 @@ test('logs --follow prints what there is, and then what comes, each line once', 
       .map((text) => text.split(': ')[1]);
   await expect.poll(messages, { timeout: 60_000 }).toEqual(['first', 'second']);
   // Written by processes side by side: an older line comes late, and a line comes twice because it was said twice.
-  answers['getServiceLogs'] = page(line(2, 'third'), line(1, 'second'), line(1, 'second'), line(0, 'late'), line(0, 'first'));
-  await expect.poll(messages, { timeout: 60_000 }).toEqual(['first', 'second', 'late', 'second', 'third']);
+  answers['getServiceLogs'] = page(
+    line(2, 'third'),
+    line(1, 'second'),
+    line(1, 'second'),
+    line(0, 'late'),
+    line(0, 'first'),
+  );
+  await expect
+    .poll(messages, { timeout: 60_000 })
+    .toEqual(['first', 'second', 'late', 'second', 'third']);
   child.kill('SIGINT');
   await once(child, 'close');
 });
@@ -279,6 +382,8 @@ test('completion knows commands, options, values of options, and names', async (
 });
 
 test('completion is silent where the API is not there', async () => {
-  const outcome = await howdah(['__complete', '--', 'service', 'get', ''], { HOWDAH_HOME: join(bin, 'none') });
+  const outcome = await howdah(['__complete', '--', 'service', 'get', ''], {
+    HOWDAH_HOME: join(bin, 'none'),
+  });
   expect(outcome).toEqual({ code: 0, stdout: '', stderr: '' });
 });

@@ -23,7 +23,10 @@ type Row = {
   input?: string;
 };
 
-const row = (call: string, line: string, ...more: string[]): Row => ({ call, line: [...line.split(' '), ...more] });
+const row = (call: string, line: string, ...more: string[]): Row => ({
+  call,
+  line: [...line.split(' '), ...more],
+});
 
 /** Each call of the API as a command. */
 const CALLS: readonly Row[] = [
@@ -75,7 +78,13 @@ const CALLS: readonly Row[] = [
   row('cancelOperation', 'operation cancel 01jd3k7w0c'),
   row('getBackups', 'backup list orders'),
   row('verifyBackup', 'backup verify orders'),
-  row('queryService', 'query orders', 'select id, note from orders where id > $1', '--parameter', '41'),
+  row(
+    'queryService',
+    'query orders',
+    'select id, note from orders where id > $1',
+    '--parameter',
+    '41',
+  ),
   row('listSeries', 'metrics list orders'),
   row(
     'querySeries',
@@ -100,7 +109,10 @@ const CALLS: readonly Row[] = [
   row('deletePeering', 'peering delete office 2001'),
   row('streamEvents', 'events'),
   row('listWebhooks', 'webhook list'),
-  row('createWebhook', 'webhook create https://example.com/hook --types service.status,operation.finished'),
+  row(
+    'createWebhook',
+    'webhook create https://example.com/hook --types service.status,operation.finished',
+  ),
   row('testWebhook', 'webhook test https://example.com/hook'),
   row('listDeliveries', 'webhook deliveries 7 --status dead'),
   row('redeliver', 'webhook redeliver 7 17'),
@@ -138,7 +150,10 @@ const MACHINE = [
 /** All commands, as they are typed, with what they take. */
 const LEAVES = leavesOf(createProgram());
 
-function leavesOf(command: Command, path: readonly string[] = []): { name: string; command: Command }[] {
+function leavesOf(
+  command: Command,
+  path: readonly string[] = [],
+): { name: string; command: Command }[] {
   const children = command
     .createHelp()
     .visibleCommands(command)
@@ -153,7 +168,8 @@ function leafOf({ line }: Row) {
   return found;
 }
 
-const takes = (command: Command, flag: string): boolean => command.options.some(({ long }) => long === flag);
+const takes = (command: Command, flag: string): boolean =>
+  command.options.some(({ long }) => long === flag);
 
 test('every call of the API has a command, and every command is tested', () => {
   const calls = CALLS.flatMap(({ call }) => call ?? []);
@@ -172,13 +188,27 @@ test('every command has an example, of itself', () => {
 });
 
 test('every command that prints data does so in every format, and every change can be asked about', () => {
-  const silent = ['auth open', 'auth session', 'auth logout', 'audit-log export', 'psql', 'env', 'completion'];
+  const silent = [
+    'auth open',
+    'auth session',
+    'auth logout',
+    'audit-log export',
+    'psql',
+    'env',
+    'completion',
+  ];
   const ofApi = [...CALLS, ...MORE].filter((one) => !silent.includes(leafOf(one).name));
   for (const one of ofApi) {
     const { name, command } = leafOf(one);
-    const changes = one.changes ?? ROUTES.some(({ operationId, changes: yes }) => yes && operationId === one.call);
+    const changes =
+      one.changes ??
+      ROUTES.some(({ operationId, changes: yes }) => yes && operationId === one.call);
     const isDeletion = / (delete|purge|revoke|set-password)$/.test(name);
-    expect([name, takes(command, '--output'), takes(command, '--dry-run')]).toEqual([name, !isDeletion, changes]);
+    expect([name, takes(command, '--output'), takes(command, '--dry-run')]).toEqual([
+      name,
+      !isDeletion,
+      changes,
+    ]);
   }
 });
 
@@ -210,7 +240,12 @@ describe.concurrent('golden', () => {
       const said: string[] = [];
       const run = async (line: readonly string[], input = ''): Promise<string> => {
         const outcome = await howdah(line, env, input);
-        said.push(transcript(line, outcome).replaceAll(api.apiUrl.replace(/\/public.*/, ''), 'http://127.0.0.1:8080'));
+        said.push(
+          transcript(line, outcome).replaceAll(
+            api.apiUrl.replace(/\/public.*/, ''),
+            'http://127.0.0.1:8080',
+          ),
+        );
         return outcome.stdout;
       };
       try {
@@ -219,10 +254,13 @@ describe.concurrent('golden', () => {
         if (one.call !== undefined) expected(api.called).toContain(one.call);
         const inFormat: Record<string, string> = {};
         if (takes(command, '--output'))
-          for (const format of FORMATS.slice(1)) inFormat[format] = await run([...one.line, '-o', format], one.input);
+          for (const format of FORMATS.slice(1))
+            inFormat[format] = await run([...one.line, '-o', format], one.input);
         // Whatever is written again here: programs find one document there, or one a line, and nothing else.
         const { json } = inFormat;
-        if (json !== undefined) for (const text of one.call === 'streamEvents' ? json.trim().split('\n') : [json]) JSON.parse(text);
+        if (json !== undefined)
+          for (const text of one.call === 'streamEvents' ? json.trim().split('\n') : [json])
+            JSON.parse(text);
         const changed = [...api.changed];
         if (takes(command, '--dry-run')) await run([...one.line, '--dry-run'], one.input);
         expected(api.changed, 'a dry run').toEqual(changed);
@@ -241,7 +279,9 @@ describe.concurrent('golden', () => {
   });
 
   test('howdah --help', async ({ expect: expected }) => {
-    await expected(transcript(['--help'], await howdah(['--help'], {}))).toMatchFileSnapshot(join(GOLDEN, 'howdah.txt'));
+    await expected(transcript(['--help'], await howdah(['--help'], {}))).toMatchFileSnapshot(
+      join(GOLDEN, 'howdah.txt'),
+    );
   });
 });
 

@@ -22,15 +22,30 @@ async function variables(text: string): Promise<Record<string, string>> {
   let said = '';
   child.stdout.setEncoding('utf8').on('data', (part: string) => (said += part));
   await once(child, 'close');
-  return Object.fromEntries(said.split('\0').map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]));
+  return Object.fromEntries(
+    said
+      .split('\0')
+      .map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
+  );
 }
 
 test('create, use, ask, fork, follow, delete', async () => {
-  const created = await cloud.cli('service', 'create', '--name', 'shop', '--addons', 'none', '-o', 'env');
+  const created = await cloud.cli(
+    'service',
+    'create',
+    '--name',
+    'shop',
+    '--addons',
+    'none',
+    '-o',
+    'env',
+  );
   expect(created).toMatchObject({ code: 0, stderr: expect.stringContaining('✓ start PostgreSQL') });
   const shop = await variables(created.stdout);
   const id = shop['SERVICE_ID'] ?? '';
-  const at = (found: Record<string, string>) => ({ endpoint: { host: found['PGHOST'] ?? '', port: Number(found['PGPORT']) } });
+  const at = (found: Record<string, string>) => ({
+    endpoint: { host: found['PGHOST'] ?? '', port: Number(found['PGPORT']) },
+  });
   const client = await connectTo(cloud, at(shop), shop['PGPASSWORD'] ?? '');
   await client.query('create table kept as select 42 as answer');
   await client.end();
@@ -43,20 +58,35 @@ test('create, use, ask, fork, follow, delete', async () => {
     stderr: '',
     stdout: `postgres://tsdbadmin@127.0.0.1:${shop['PGPORT']}/tsdb?sslmode=verify-full&sslrootcert=${ca}\n`,
   });
-  expect(shop['DATABASE_URL']).toBe(url.stdout.trim().replace('tsdbadmin@', `tsdbadmin:${shop['PGPASSWORD']}@`));
+  expect(shop['DATABASE_URL']).toBe(
+    url.stdout.trim().replace('tsdbadmin@', `tsdbadmin:${shop['PGPASSWORD']}@`),
+  );
   expect(await cloud.cli('service', 'get', 'shop', '-o', 'json')).toMatchObject({
     code: 0,
     stdout: expect.stringContaining('"status": "READY"'),
   });
 
   const asked = await cloud.cli('service', 'resize', 'shop', '--cpu-millis', '1000', '--dry-run');
-  expect(asked).toMatchObject({ code: 0, stderr: '', stdout: expect.stringContaining(`Nothing was done. It would resize ${id}:`) });
-  expect((await cloud.cli('service', 'delete', 'shop', '--dry-run')).stdout).toContain(`It would delete ${id}`);
-  expect(await cloud.get(id)).toMatchObject({ status: 'READY', resources: [{ spec: { cpu_millis: 500 } }] });
+  expect(asked).toMatchObject({
+    code: 0,
+    stderr: '',
+    stdout: expect.stringContaining(`Nothing was done. It would resize ${id}:`),
+  });
+  expect((await cloud.cli('service', 'delete', 'shop', '--dry-run')).stdout).toContain(
+    `It would delete ${id}`,
+  );
+  expect(await cloud.get(id)).toMatchObject({
+    status: 'READY',
+    resources: [{ spec: { cpu_millis: 500 } }],
+  });
 
   const forked = await cloud.cli('service', 'fork', 'shop', '--name', 'trial', '-o', 'json');
   expect(forked.code).toBe(0);
-  const trial: { service_id: string; endpoint: { host: string; port: number }; initial_password: string } = JSON.parse(forked.stdout);
+  const trial: {
+    service_id: string;
+    endpoint: { host: string; port: number };
+    initial_password: string;
+  } = JSON.parse(forked.stdout);
   const fork = await connectTo(cloud, trial, trial.initial_password);
   expect((await fork.query('table kept')).rows).toEqual([{ answer: 42 }]);
   await fork.end();
@@ -71,7 +101,9 @@ test('create, use, ask, fork, follow, delete', async () => {
   expect(shown.map(({ type }) => type)).toContain('operation.finished');
 
   expect(await cloud.cli('service', 'start', 'trial')).toMatchObject({ code: 5, stdout: '' });
-  expect(await cloud.cli('service', 'resize', 'trial', '--cpu-millis', '7')).toMatchObject({ code: 2 });
+  expect(await cloud.cli('service', 'resize', 'trial', '--cpu-millis', '7')).toMatchObject({
+    code: 2,
+  });
   const key = await cloud.cli('key', 'create', '--name', 'reader', '--role', 'viewer', '-o', 'env');
   const { KEY_PUBLIC_KEY: publicKey, KEY_SECRET_KEY: secretKey } = await variables(key.stdout);
   cloud.env['HD_KEY'] = `${publicKey}:${secretKey}`;
@@ -80,16 +112,36 @@ test('create, use, ask, fork, follow, delete', async () => {
 
   expect(await cloud.cli('service', 'delete', 'trial')).toMatchObject({ code: 0, stdout: '' });
   expect(await cloud.cli('service', 'get', 'trial')).toMatchObject({ code: 3, stdout: '' });
-  expect((await cloud.cli('service', 'list-deleted')).stdout).toMatch(new RegExp(`^${trial.service_id} +trial +POSTGRES`, 'm'));
+  expect((await cloud.cli('service', 'list-deleted')).stdout).toMatch(
+    new RegExp(`^${trial.service_id} +trial +POSTGRES`, 'm'),
+  );
   expect((await cloud.cli('service', 'restore', 'trial')).code).toBe(0);
-  for (const name of ['trial', 'shop']) expect((await cloud.cli('service', 'delete', name)).code).toBe(0);
+  for (const name of ['trial', 'shop'])
+    expect((await cloud.cli('service', 'delete', name)).code).toBe(0);
 });
 
-test.runIf(spawnSync('psql', ['--version']).status === 0)('psql gets in with the certificate checked', async () => {
-  const created = await cloud.cli('service', 'create', '--name', 'typed', '--addons', 'none', '-o', 'env');
-  cloud.env['PGPASSWORD'] = (await variables(created.stdout))['PGPASSWORD'] ?? '';
-  const asked = await cloud.cli('psql', 'typed', '-Atc', 'select ssl from pg_stat_ssl where pid = pg_backend_pid()');
-  delete cloud.env['PGPASSWORD'];
-  expect(asked).toEqual({ code: 0, stdout: 't\n', stderr: '' });
-  expect((await cloud.cli('service', 'delete', 'typed')).code).toBe(0);
-});
+test.runIf(spawnSync('psql', ['--version']).status === 0)(
+  'psql gets in with the certificate checked',
+  async () => {
+    const created = await cloud.cli(
+      'service',
+      'create',
+      '--name',
+      'typed',
+      '--addons',
+      'none',
+      '-o',
+      'env',
+    );
+    cloud.env['PGPASSWORD'] = (await variables(created.stdout))['PGPASSWORD'] ?? '';
+    const asked = await cloud.cli(
+      'psql',
+      'typed',
+      '-Atc',
+      'select ssl from pg_stat_ssl where pid = pg_backend_pid()',
+    );
+    delete cloud.env['PGPASSWORD'];
+    expect(asked).toEqual({ code: 0, stdout: 't\n', stderr: '' });
+    expect((await cloud.cli('service', 'delete', 'typed')).code).toBe(0);
+  },
+);

@@ -1,19 +1,36 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { once } from 'node:events';
 import { expect, onTestFinished, test } from 'vitest';
-import { createClient, DryRunError, HowdahError, NoAnswerError, waitFor, WaitError } from './index.ts';
+import {
+  createClient,
+  DryRunError,
+  HowdahError,
+  NoAnswerError,
+  waitFor,
+  WaitError,
+} from './index.ts';
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 
 /** Answers one request after the other as they are given, the last again and again. */
 async function serve(...answers: Answer[]) {
-  const seen: { method: string | undefined; url: string | undefined; key: string | undefined; body: string }[] = [];
+  const seen: {
+    method: string | undefined;
+    url: string | undefined;
+    key: string | undefined;
+    body: string;
+  }[] = [];
   const server = createServer((request, response) => {
     const parts: string[] = [];
     request.setEncoding('utf8').on('data', (part: string) => parts.push(part));
     request.on('end', () => {
       const header = request.headers['idempotency-key'];
-      seen.push({ method: request.method, url: request.url, key: typeof header === 'string' ? header : undefined, body: parts.join('') });
+      seen.push({
+        method: request.method,
+        url: request.url,
+        key: typeof header === 'string' ? header : undefined,
+        body: parts.join(''),
+      });
       (answers[Math.min(seen.length, answers.length) - 1] ?? json(500, {}))(request, response);
     });
   });
@@ -29,7 +46,8 @@ async function serve(...answers: Answer[]) {
 async function serveStatuses(...answers: Answer[]) {
   let next = 0;
   return serve((request, response) => {
-    if (request.url?.endsWith('/events') === true) return json(404, { code: 'NOT_FOUND', message: 'no such path' })(request, response);
+    if (request.url?.endsWith('/events') === true)
+      return json(404, { code: 'NOT_FOUND', message: 'no such path' })(request, response);
     return (answers[Math.min(next++, answers.length - 1)] ?? cut)(request, response);
   });
 }
@@ -37,28 +55,46 @@ async function serveStatuses(...answers: Answer[]) {
 const json =
   (status: number, body: unknown, headers: Record<string, string> = {}): Answer =>
   (_request, response) =>
-    response.writeHead(status, { 'Content-Type': 'application/json', Connection: 'close', ...headers }).end(JSON.stringify(body));
+    response
+      .writeHead(status, { 'Content-Type': 'application/json', Connection: 'close', ...headers })
+      .end(JSON.stringify(body));
 const cut: Answer = (request) => request.socket.destroy();
 const service = (status: string) => json(200, { service_id: 's', project_id: 'p', status });
 const create = { params: { path: { project_id: 'p' } }, body: { name: 'x' } };
 
 test('an error carries code, message and request id', async () => {
-  const { apiUrl } = await serve(json(400, { code: 'INVALID_STATE', message: 'not now', request_id: 'r-1' }));
+  const { apiUrl } = await serve(
+    json(400, { code: 'INVALID_STATE', message: 'not now', request_id: 'r-1' }),
+  );
   const error: unknown = await createClient({ apiUrl, key: 'a:b' })
     .GET('/projects')
     .catch((thrown: unknown) => thrown);
   expect(error).toBeInstanceOf(HowdahError);
-  expect(error).toMatchObject({ status: 400, code: 'INVALID_STATE', message: 'not now', requestId: 'r-1' });
+  expect(error).toMatchObject({
+    status: 400,
+    code: 'INVALID_STATE',
+    message: 'not now',
+    requestId: 'r-1',
+  });
 });
 
 test('what is no answer of the API is an error all the same', async () => {
-  const page: Answer = (_request, response) => response.writeHead(403, { 'X-Request-Id': 'proxy-7' }).end('<html>go away</html>');
+  const page: Answer = (_request, response) =>
+    response.writeHead(403, { 'X-Request-Id': 'proxy-7' }).end('<html>go away</html>');
   const { apiUrl } = await serve(page);
-  await expect(createClient({ apiUrl }).GET('/projects')).rejects.toMatchObject({ status: 403, code: 'UNKNOWN', requestId: 'proxy-7' });
+  await expect(createClient({ apiUrl }).GET('/projects')).rejects.toMatchObject({
+    status: 403,
+    code: 'UNKNOWN',
+    requestId: 'proxy-7',
+  });
 });
 
 test('a GET is tried again after a lost connection and after 503, and then is what it is', async () => {
-  const { apiUrl, seen } = await serve(cut, json(503, {}), json(200, [{ id: 'p', name: 'default' }]));
+  const { apiUrl, seen } = await serve(
+    cut,
+    json(503, {}),
+    json(200, [{ id: 'p', name: 'default' }]),
+  );
   const { data } = await createClient({ apiUrl }).GET('/projects');
   expect(data).toEqual([{ id: 'p', name: 'default' }]);
   expect(seen.map(({ method }) => method)).toEqual(['GET', 'GET', 'GET']);
@@ -81,18 +117,25 @@ test('a client for dry runs asks about changes, reads as ever, and takes no plan
   const { apiUrl, seen } = await serve(json(200, []), json(200, plan, { 'Dry-Run': 'true' }));
   const client = createClient({ apiUrl, dryRun: true });
   await client.GET('/projects');
-  const made: unknown = await client.POST('/projects/{project_id}/services', create).catch((thrown: unknown) => thrown);
+  const made: unknown = await client
+    .POST('/projects/{project_id}/services', create)
+    .catch((thrown: unknown) => thrown);
   expect(made).toBeInstanceOf(DryRunError);
   expect(made).toMatchObject({ code: 'DRY_RUN', answer: plan });
   expect(seen.map(({ url }) => url)).toEqual(['/projects', '/projects/p/services?dry_run=true']);
   expect(seen[1]?.body).toBe('{"name":"x"}');
   // A key may be for dry runs only, whatever is asked for.
-  await expect(createClient({ apiUrl }).POST('/projects/{project_id}/services', create)).rejects.toMatchObject({ code: 'DRY_RUN' });
+  await expect(
+    createClient({ apiUrl }).POST('/projects/{project_id}/services', create),
+  ).rejects.toMatchObject({ code: 'DRY_RUN' });
 });
 
 test('a key of the caller stays', async () => {
   const { apiUrl, seen } = await serve(json(202, {}));
-  await createClient({ apiUrl }).POST('/projects/{project_id}/services', { ...create, headers: { 'Idempotency-Key': 'mine' } });
+  await createClient({ apiUrl }).POST('/projects/{project_id}/services', {
+    ...create,
+    headers: { 'Idempotency-Key': 'mine' },
+  });
   expect(seen[0]?.key).toBe('mine');
 });
 
@@ -100,30 +143,47 @@ test('a DELETE is not tried again, nor anything that was refused', async () => {
   const { apiUrl, seen } = await serve(cut, json(409, { code: 'CONFLICT', message: 'no' }));
   const client = createClient({ apiUrl });
   const path = { project_id: 'p', service_id: 's' };
-  await expect(client.DELETE('/projects/{project_id}/services/{service_id}', { params: { path } })).rejects.toBeInstanceOf(NoAnswerError);
+  await expect(
+    client.DELETE('/projects/{project_id}/services/{service_id}', { params: { path } }),
+  ).rejects.toBeInstanceOf(NoAnswerError);
   await expect(client.GET('/projects')).rejects.toMatchObject({ code: 'CONFLICT' });
   expect(seen.length).toBe(2);
 });
 
 test('it gives up after as many tries as it is seen, and says whom it asked', async () => {
   const { apiUrl, seen } = await serve(cut);
-  await expect(createClient({ apiUrl, retries: 2 }).GET('/projects')).rejects.toThrow(`no answer from ${apiUrl}`);
+  await expect(createClient({ apiUrl, retries: 2 }).GET('/projects')).rejects.toThrow(
+    `no answer from ${apiUrl}`,
+  );
   expect(seen.length).toBe(3);
 });
 
 test('an aborted call is not tried again', async () => {
   const { apiUrl, seen } = await serve(json(503, {}));
-  const call = createClient({ apiUrl, retries: 1000 }).GET('/projects', { signal: AbortSignal.timeout(300) });
+  const call = createClient({ apiUrl, retries: 1000 }).GET('/projects', {
+    signal: AbortSignal.timeout(300),
+  });
   await expect(call).rejects.toMatchObject({ name: 'TimeoutError' });
   expect(seen.length).toBeLessThan(20);
 });
 
 test('waitFor tells of each status once, also past a lost connection, and gives the service', async () => {
-  const { apiUrl } = await serveStatuses(service('QUEUED'), service('CONFIGURING'), service('CONFIGURING'), cut, service('READY'));
+  const { apiUrl } = await serveStatuses(
+    service('QUEUED'),
+    service('CONFIGURING'),
+    service('CONFIGURING'),
+    cut,
+    service('READY'),
+  );
   const seen: string[] = [];
-  const found = await waitFor(createClient({ apiUrl }), { project_id: 'p', service_id: 's' }, 'READY', {
-    onStatus: ({ status }) => seen.push(status),
-  });
+  const found = await waitFor(
+    createClient({ apiUrl }),
+    { project_id: 'p', service_id: 's' },
+    'READY',
+    {
+      onStatus: ({ status }) => seen.push(status),
+    },
+  );
   expect([found?.status, seen]).toEqual(['READY', ['QUEUED', 'CONFIGURING', 'READY']]);
 });
 
@@ -138,7 +198,9 @@ test('waitFor is seen by the stream of events: it asks when something happened, 
     response.writeHead(200, { 'Content-Type': 'text/event-stream' }).write(': here\n\n');
     setTimeout(() => {
       status = 'READY';
-      response.write('id: 1\ndata: {"id":"1","type":"service.status","data":{"service_id":"s"}}\n\n');
+      response.write(
+        'id: 1\ndata: {"id":"1","type":"service.status","data":{"service_id":"s"}}\n\n',
+      );
     }, 700);
   });
   server.listen(0, '127.0.0.1');
@@ -148,7 +210,9 @@ test('waitFor is seen by the stream of events: it asks when something happened, 
   const address = server.address();
   if (address === null || typeof address === 'string') throw new Error('no port');
   const client = createClient({ apiUrl: `http://127.0.0.1:${address.port}` });
-  const found = await waitFor(client, { project_id: 'p', service_id: 's' }, 'READY', { timeoutMs: 5000 });
+  const found = await waitFor(client, { project_id: 'p', service_id: 's' }, 'READY', {
+    timeoutMs: 5000,
+  });
   expect(found?.status).toBe('READY');
   // Polling alone would have asked seven times, and the wait for the next look is longer than this one has time.
   expect(asked).toBeLessThanOrEqual(4);
@@ -166,6 +230,10 @@ test('waitFor ends with its time and says what it last saw, or with the signal o
   const { apiUrl } = await serve(service('UPGRADING'));
   const client = createClient({ apiUrl });
   const of = { project_id: 'p', service_id: 's' };
-  await expect(waitFor(client, of, 'READY', { timeoutMs: 200 })).rejects.toThrow('service s is UPGRADING after 0.2 s, not READY');
-  await expect(waitFor(client, of, 'READY', { signal: AbortSignal.abort(new Error('enough')) })).rejects.toThrow('enough');
+  await expect(waitFor(client, of, 'READY', { timeoutMs: 200 })).rejects.toThrow(
+    'service s is UPGRADING after 0.2 s, not READY',
+  );
+  await expect(
+    waitFor(client, of, 'READY', { signal: AbortSignal.abort(new Error('enough')) }),
+  ).rejects.toThrow('enough');
 });

@@ -26,7 +26,14 @@ export type ClientOptions = {
  *
  * Each POST carries an Idempotency-Key of its own, so that the same one sent twice has one effect: it is tried again like a GET.
  */
-export function createClient({ apiUrl, key, headers, retries = 4, dryRun = false, fetch }: ClientOptions): HowdahClient {
+export function createClient({
+  apiUrl,
+  key,
+  headers,
+  retries = 4,
+  dryRun = false,
+  fetch,
+}: ClientOptions): HowdahClient {
   const client = createFetchClient<paths>({
     baseUrl: apiUrl,
     headers: { ...(key === undefined ? {} : { Authorization: `Bearer ${key}` }), ...headers },
@@ -34,7 +41,8 @@ export function createClient({ apiUrl, key, headers, retries = 4, dryRun = false
   });
   client.use({
     onRequest: ({ request }) => {
-      if (request.method === 'POST' && !request.headers.has(IDEMPOTENCY_KEY)) request.headers.set(IDEMPOTENCY_KEY, newKey());
+      if (request.method === 'POST' && !request.headers.has(IDEMPOTENCY_KEY))
+        request.headers.set(IDEMPOTENCY_KEY, newKey());
       if (!dryRun || request.method === 'GET') return undefined;
       const url = new URL(request.url);
       url.searchParams.set('dry_run', 'true');
@@ -56,5 +64,7 @@ const IDEMPOTENCY_KEY = 'Idempotency-Key';
 
 /** 128 random bits. Pages that came over plain HTTP from another machine have no `crypto.randomUUID`. */
 function newKey(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
+    byte.toString(16).padStart(2, '0'),
+  ).join('');
 }

@@ -24,7 +24,12 @@ export class DryRunError extends HowdahError {
   readonly answer: Schemas['DryRun'];
 
   constructor(status: number, answer: Schemas['DryRun']) {
-    super(status, 'DRY_RUN', 'nothing was done: it was a dry run, as the call or its key asks for', undefined);
+    super(
+      status,
+      'DRY_RUN',
+      'nothing was done: it was a dry run, as the call or its key asks for',
+      undefined,
+    );
     this.answer = answer;
   }
 }
@@ -41,7 +46,8 @@ export class NoAnswerError extends Error {
 export async function errorOf(response: Response): Promise<HowdahError> {
   const body: unknown = await response.json().catch(() => null);
   const text = (name: string): string | undefined => {
-    const value: unknown = typeof body === 'object' && body !== null ? Reflect.get(body, name) : undefined;
+    const value: unknown =
+      typeof body === 'object' && body !== null ? Reflect.get(body, name) : undefined;
     return typeof value === 'string' ? value : undefined;
   };
   return new HowdahError(

@@ -89,7 +89,11 @@ async function pause(ms: number, signal: AbortSignal | undefined): Promise<void>
 
 /** An event of the wire, in its lines; null when it has no id, as the ones that tell of the stream itself. */
 function parseBlock(block: string): Event | null {
-  const fields = new Map(block.split('\n').map((line) => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 2)]));
+  const fields = new Map(
+    block
+      .split('\n')
+      .map((line) => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 2)]),
+  );
   const data = fields.get('data');
   if (!fields.has('id') || data === undefined) return null;
   const event: Event = JSON.parse(data);

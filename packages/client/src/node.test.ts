@@ -7,22 +7,41 @@ import { findSettings, SettingsError } from './node.ts';
 async function homeWith(credentials: object | null): Promise<string> {
   const home = await mkdtemp(join(tmpdir(), 'hd-settings-'));
   onTestFinished(() => rm(home, { recursive: true }));
-  if (credentials !== null) await writeFile(join(home, 'credentials.json'), JSON.stringify(credentials));
+  if (credentials !== null)
+    await writeFile(join(home, 'credentials.json'), JSON.stringify(credentials));
   return home;
 }
 const file = { api_url: 'http://file/v1', project_id: 'pfile', public_key: 'fp', secret_key: 'fs' };
-const environment = { HD_API: 'http://env/v1', HD_KEY: 'ep:es', HD_PROJECT: 'http://env/v1/projects/penv' };
+const environment = {
+  HD_API: 'http://env/v1',
+  HD_KEY: 'ep:es',
+  HD_PROJECT: 'http://env/v1/projects/penv',
+};
 
 test('arguments win over the environment, and that over credentials.json', async () => {
   const HOWDAH_HOME = await homeWith(file);
-  expect(await findSettings({}, { HOWDAH_HOME })).toEqual({ apiUrl: 'http://file/v1', key: 'fp:fs', projectId: 'pfile' });
-  expect(await findSettings({}, { HOWDAH_HOME, ...environment })).toEqual({ apiUrl: 'http://env/v1', key: 'ep:es', projectId: 'penv' });
-  expect(await findSettings({ key: 'ap:as' }, { HOWDAH_HOME })).toEqual({ apiUrl: 'http://file/v1', key: 'ap:as', projectId: 'pfile' });
+  expect(await findSettings({}, { HOWDAH_HOME })).toEqual({
+    apiUrl: 'http://file/v1',
+    key: 'fp:fs',
+    projectId: 'pfile',
+  });
+  expect(await findSettings({}, { HOWDAH_HOME, ...environment })).toEqual({
+    apiUrl: 'http://env/v1',
+    key: 'ep:es',
+    projectId: 'penv',
+  });
+  expect(await findSettings({ key: 'ap:as' }, { HOWDAH_HOME })).toEqual({
+    apiUrl: 'http://file/v1',
+    key: 'ap:as',
+    projectId: 'pfile',
+  });
 });
 
 test('what is missing is named, with the places that were looked at', async () => {
   const HOWDAH_HOME = await homeWith(null);
-  await expect(findSettings({ apiUrl: 'http://x' }, { HOWDAH_HOME })).rejects.toThrow(SettingsError);
+  await expect(findSettings({ apiUrl: 'http://x' }, { HOWDAH_HOME })).rejects.toThrow(
+    SettingsError,
+  );
   await expect(findSettings({ apiUrl: 'http://x' }, { HOWDAH_HOME })).rejects.toThrow(
     /^key, projectId: not given.*howdah env.*credentials\.json/s,
   );
@@ -32,6 +51,9 @@ test('credentials that are no JSON are said, with the file', async () => {
   const HOWDAH_HOME = await homeWith(null);
   await writeFile(join(HOWDAH_HOME, 'credentials.json'), '{ interrupted');
   await expect(findSettings({}, { HOWDAH_HOME })).rejects.toThrow(
-    expect.objectContaining({ name: 'SettingsError', message: expect.stringContaining(join(HOWDAH_HOME, 'credentials.json')) }),
+    expect.objectContaining({
+      name: 'SettingsError',
+      message: expect.stringContaining(join(HOWDAH_HOME, 'credentials.json')),
+    }),
   );
 });

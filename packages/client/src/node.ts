@@ -22,15 +22,24 @@ export class SettingsError extends Error {
  *
  * @throws SettingsError
  */
-export async function connect(given: Partial<Settings> & Pick<ClientOptions, 'retries'> = {}): Promise<Connection> {
+export async function connect(
+  given: Partial<Settings> & Pick<ClientOptions, 'retries'> = {},
+): Promise<Connection> {
   const { retries, ...settings } = given;
   const found = await findSettings(settings);
-  const client = createClient({ apiUrl: found.apiUrl, key: found.key, ...(retries === undefined ? {} : { retries }) });
+  const client = createClient({
+    apiUrl: found.apiUrl,
+    key: found.key,
+    ...(retries === undefined ? {} : { retries }),
+  });
   return { ...found, client };
 }
 
 /** The settings of {@link connect}. @throws SettingsError */
-export async function findSettings(given: Partial<Settings> = {}, env: NodeJS.ProcessEnv = process.env): Promise<Settings> {
+export async function findSettings(
+  given: Partial<Settings> = {},
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<Settings> {
   const { HD_API, HD_KEY, HD_PROJECT } = env;
   const known = {
     apiUrl: given.apiUrl ?? HD_API,
@@ -38,11 +47,20 @@ export async function findSettings(given: Partial<Settings> = {}, env: NodeJS.Pr
     projectId: given.projectId ?? HD_PROJECT?.replace(/^.*\//, ''),
   };
   if (isComplete(known)) return known;
-  const path = join(resolve((env['HOWDAH_HOME'] || '~/.howdah').replace(/^~(?=\/|$)/, homedir())), 'credentials.json');
+  const path = join(
+    resolve((env['HOWDAH_HOME'] || '~/.howdah').replace(/^~(?=\/|$)/, homedir())),
+    'credentials.json',
+  );
   const file = await readCredentials(path);
-  const all = { apiUrl: known.apiUrl ?? file.apiUrl, key: known.key ?? file.key, projectId: known.projectId ?? file.projectId };
+  const all = {
+    apiUrl: known.apiUrl ?? file.apiUrl,
+    key: known.key ?? file.key,
+    projectId: known.projectId ?? file.projectId,
+  };
   if (isComplete(all)) return all;
-  const missing = Object.entries(all).flatMap(([name, value]) => (value === undefined ? [name] : []));
+  const missing = Object.entries(all).flatMap(([name, value]) =>
+    value === undefined ? [name] : [],
+  );
   throw new SettingsError(
     `${missing.join(', ')}: not given, not in the environment (eval "$(howdah env)" sets HD_API, HD_KEY and HD_PROJECT) and not in ${path}, which howdah up writes`,
   );
@@ -50,7 +68,8 @@ export async function findSettings(given: Partial<Settings> = {}, env: NodeJS.Pr
 
 type Found = { [Name in keyof Settings]: string | undefined };
 
-const isComplete = (found: Found): found is Settings => Object.values(found).every((value) => value !== undefined);
+const isComplete = (found: Found): found is Settings =>
+  Object.values(found).every((value) => value !== undefined);
 
 /** @throws SettingsError for a file that is there and cannot be read, or is no JSON */
 async function readJson(path: string): Promise<unknown> {
@@ -58,7 +77,9 @@ async function readJson(path: string): Promise<unknown> {
     return JSON.parse(await readFile(path, 'utf8'));
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    throw new SettingsError(`${path}: ${reason}; it must be readable, and as howdah up wrote it`, { cause: error });
+    throw new SettingsError(`${path}: ${reason}; it must be readable, and as howdah up wrote it`, {
+      cause: error,
+    });
   }
 }
 
@@ -67,13 +88,15 @@ async function readCredentials(path: string): Promise<Found> {
   if (!existsSync(path)) return nothing;
   const parsed = await readJson(path);
   const member = (name: string): string | undefined => {
-    const value: unknown = typeof parsed === 'object' && parsed !== null ? Reflect.get(parsed, name) : undefined;
+    const value: unknown =
+      typeof parsed === 'object' && parsed !== null ? Reflect.get(parsed, name) : undefined;
     return typeof value === 'string' ? value : undefined;
   };
   const [publicKey, secretKey] = [member('public_key'), member('secret_key')];
   return {
     apiUrl: member('api_url'),
-    key: publicKey === undefined || secretKey === undefined ? undefined : `${publicKey}:${secretKey}`,
+    key:
+      publicKey === undefined || secretKey === undefined ? undefined : `${publicKey}:${secretKey}`,
     projectId: member('project_id'),
   };
 }

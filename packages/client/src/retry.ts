@@ -6,33 +6,43 @@ const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5000;
 
 /** A `fetch` that repeats what is safe to repeat: GET and HEAD, and whatever carries an Idempotency-Key. */
-export function createRetryingFetch(retries: number, fetch: (request: Request) => Promise<Response>) {
+export function createRetryingFetch(
+  retries: number,
+  fetch: (request: Request) => Promise<Response>,
+) {
   return async (request: Request): Promise<Response> => {
     const safe = ['GET', 'HEAD'].includes(request.method) || request.headers.has('Idempotency-Key');
     // A body can be read once. Copies that Request.clone() makes are no way out: in Node 20.19 one that is collected takes the original's body along.
     const body = await request.arrayBuffer();
     for (let left = safe ? retries : 0; ; left--) {
-      const answer = await fetch(body.byteLength === 0 ? request : new Request(request, { method: request.method, body })).catch(
-        (error: unknown) => {
-          if (request.signal.aborted) throw error;
-          return new NoAnswerError(request.url, error);
-        },
-      );
+      const answer = await fetch(
+        body.byteLength === 0 ? request : new Request(request, { method: request.method, body }),
+      ).catch((error: unknown) => {
+        if (request.signal.aborted) throw error;
+        return new NoAnswerError(request.url, error);
+      });
       const failed = answer instanceof NoAnswerError;
       if (!failed && !WORTH_ANOTHER_TRY.includes(answer.status)) return answer;
       if (left === 0) {
         if (failed) throw answer;
         return answer;
       }
-      await pause(pauseMs(retries - left, failed ? null : answer.headers.get('Retry-After')), request.signal);
+      await pause(
+        pauseMs(retries - left, failed ? null : answer.headers.get('Retry-After')),
+        request.signal,
+      );
     }
   };
 }
 
 /** Doubles with each try, and differs between clients that lost the same server; or what the server asks for. */
 function pauseMs(tries: number, retryAfter: string | null): number {
-  const asked = retryAfter !== null && /^[0-9]{1,4}$/.test(retryAfter) ? Number(retryAfter) * 1000 : 0;
-  return Math.min(Math.max(asked, FIRST_PAUSE_MS * 2 ** tries * (0.5 + Math.random())), LONGEST_PAUSE_MS);
+  const asked =
+    retryAfter !== null && /^[0-9]{1,4}$/.test(retryAfter) ? Number(retryAfter) * 1000 : 0;
+  return Math.min(
+    Math.max(asked, FIRST_PAUSE_MS * 2 ** tries * (0.5 + Math.random())),
+    LONGEST_PAUSE_MS,
+  );
 }
 
 /** @throws what `signal` was aborted with */

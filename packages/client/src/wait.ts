@@ -45,7 +45,8 @@ export async function waitFor(
       const seen = await look(client, service, either);
       if (seen !== null && seen.status !== last?.status) onStatus?.(seen);
       if (seen === null ? target === 'DELETED' : seen.status === target) return seen;
-      if (seen === null) throw new WaitError(`service ${service.service_id} is gone: ${target} will not come`);
+      if (seen === null)
+        throw new WaitError(`service ${service.service_id} is gone: ${target} will not come`);
       last = seen;
       await events.pause(waitMs, either);
     }
@@ -60,7 +61,10 @@ export async function waitFor(
 }
 
 /** Told by the stream of events that something happened to a service. Where the stream does not come, nobody tells, and pauses are short. */
-function hearOf(client: HowdahClient, { project_id, service_id }: Pick<Service, 'project_id' | 'service_id'>) {
+function hearOf(
+  client: HowdahClient,
+  { project_id, service_id }: Pick<Service, 'project_id' | 'service_id'>,
+) {
   const ended = new AbortController();
   let open = false;
   let missed = false;
@@ -83,7 +87,8 @@ function hearOf(client: HowdahClient, { project_id, service_id }: Pick<Service, 
     reader = data.pipeThrough(new TextDecoderStream()).getReader();
     // Closed while it was being opened: what nobody reads would keep the program from ending.
     if (ended.signal.aborted) return reader.cancel();
-    for (let part = await reader.read(); !part.done; part = await reader.read()) if (part.value.includes(service_id)) wake();
+    for (let part = await reader.read(); !part.done; part = await reader.read())
+      if (part.value.includes(service_id)) wake();
   };
   void listen()
     .catch(() => undefined)
@@ -97,9 +102,11 @@ function hearOf(client: HowdahClient, { project_id, service_id }: Pick<Service, 
     pause: async (ms: number, signal: AbortSignal): Promise<void> => {
       if (!missed) {
         pausing = new AbortController();
-        await pause(open ? POLL_MS.events : ms, AbortSignal.any([signal, pausing.signal])).catch((error: unknown) => {
-          if (signal.aborted) throw error;
-        });
+        await pause(open ? POLL_MS.events : ms, AbortSignal.any([signal, pausing.signal])).catch(
+          (error: unknown) => {
+            if (signal.aborted) throw error;
+          },
+        );
         pausing = null;
       }
       missed = false;
@@ -112,7 +119,11 @@ function hearOf(client: HowdahClient, { project_id, service_id }: Pick<Service, 
   };
 }
 
-async function look(client: HowdahClient, { project_id, service_id }: Pick<Service, 'project_id' | 'service_id'>, signal: AbortSignal) {
+async function look(
+  client: HowdahClient,
+  { project_id, service_id }: Pick<Service, 'project_id' | 'service_id'>,
+  signal: AbortSignal,
+) {
   try {
     const { data } = await client.GET('/projects/{project_id}/services/{service_id}', {
       params: { path: { project_id, service_id } },

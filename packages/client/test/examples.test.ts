@@ -18,7 +18,14 @@ beforeAll(async () => {
   project = await mkdtemp(join(tmpdir(), 'hd-client-'));
   const modules = join(project, 'node_modules');
   await mkdir(join(modules, '@howdah'), { recursive: true });
-  expect(await run(process.execPath, [join(ROOT, 'tools/build/client.js'), join(modules, '@howdah/client')], ROOT, process.env)).toEqual({
+  expect(
+    await run(
+      process.execPath,
+      [join(ROOT, 'tools/build/client.js'), join(modules, '@howdah/client')],
+      ROOT,
+      process.env,
+    ),
+  ).toEqual({
     code: 0,
     output: '',
   });
@@ -33,10 +40,16 @@ afterAll(async () => {
   expect(await installation.destroy()).toEqual([]);
 });
 
-async function run(command: string, args: string[], cwd: string, env: NodeJS.ProcessEnv): Promise<{ code: number | null; output: string }> {
+async function run(
+  command: string,
+  args: string[],
+  cwd: string,
+  env: NodeJS.ProcessEnv,
+): Promise<{ code: number | null; output: string }> {
   const child = spawn(command, args, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] });
   const output: string[] = [];
-  for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', (text: string) => output.push(text));
+  for (const stream of [child.stdout, child.stderr])
+    stream.setEncoding('utf8').on('data', (text: string) => output.push(text));
   await once(child, 'close');
   return { code: child.exitCode, output: output.join('') };
 }
@@ -46,25 +59,39 @@ const PRINTS = [
   { title: 'Connect, and list', output: /^$/ },
   {
     title: 'Create a service, and wait until it is ready',
-    output: /^(QUEUED\n)?(CONFIGURING\n)?READY\npostgres:\/\/tsdbadmin:[\w-]{32}@127\.0\.0\.1:\d+\/tsdb\?sslmode=require\n$/,
+    output:
+      /^(QUEUED\n)?(CONFIGURING\n)?READY\npostgres:\/\/tsdbadmin:[\w-]{32}@127\.0\.0\.1:\d+\/tsdb\?sslmode=require\n$/,
   },
-  { title: 'Fork it, try something, throw the fork away', output: /^experiment is a fork of [a-z0-9]{10}\ngone: null\n$/ },
-  { title: 'Handle an error', output: /^400 INVALID_REQUEST cpu_millis, memory_gbs: found cpu_millis "700"; .*\nrequest [0-9a-f-]{36}\n$/ },
+  {
+    title: 'Fork it, try something, throw the fork away',
+    output: /^experiment is a fork of [a-z0-9]{10}\ngone: null\n$/,
+  },
+  {
+    title: 'Handle an error',
+    output:
+      /^400 INVALID_REQUEST cpu_millis, memory_gbs: found cpu_millis "700"; .*\nrequest [0-9a-f-]{36}\n$/,
+  },
   { title: 'Try again, safely', output: /^operation \S+\n$/ },
 ];
 
 test('the examples of the README do what they say, with the package as it is published', async () => {
   const readme = await readFile(join(CLIENT, 'README.md'), 'utf8');
-  const examples = [...readme.matchAll(/^## (.+?)$(?:(?!^## ).)*?^```js\n(.*?)^```$/gms)].map(([, title, code]) => ({
-    title,
-    code: code ?? '',
-  }));
+  const examples = [...readme.matchAll(/^## (.+?)$(?:(?!^## ).)*?^```js\n(.*?)^```$/gms)].map(
+    ([, title, code]) => ({
+      title,
+      code: code ?? '',
+    }),
+  );
   expect(examples.map(({ title }) => title)).toEqual(PRINTS.map(({ title }) => title));
   for (const [index, { title, code }] of examples.entries()) {
     const file = join(project, `example-${index}.mjs`);
     await writeFile(file, code);
     const { code: exit, output } = await run(process.execPath, [file], project, installation.env);
-    expect([title, exit, output]).toEqual([title, 0, expect.stringMatching(PRINTS[index]?.output ?? /never/)]);
+    expect([title, exit, output]).toEqual([
+      title,
+      0,
+      expect.stringMatching(PRINTS[index]?.output ?? /never/),
+    ]);
   }
 });
 
@@ -93,5 +120,7 @@ test('its types are those of the API', async () => {
     '--typeRoots',
     join(ROOT, 'node_modules/@types'),
   ];
-  expect(await run(join(ROOT, 'node_modules/.bin/tsc'), [...options, 'typed.ts'], project, process.env)).toEqual({ code: 0, output: '' });
+  expect(
+    await run(join(ROOT, 'node_modules/.bin/tsc'), [...options, 'typed.ts'], project, process.env),
+  ).toEqual({ code: 0, output: '' });
 });

@@ -26,22 +26,28 @@ export const doctorQuery = queryOptions({
 export const keysQuery = (project: string) =>
   queryOptions({
     queryKey: ['keys', project],
-    queryFn: ({ signal }) => body(client.GET('/projects/{project_id}/keys', { params: ofProject(project), signal })),
+    queryFn: ({ signal }) =>
+      body(client.GET('/projects/{project_id}/keys', { params: ofProject(project), signal })),
   });
 
 export async function createKey(project: string, request: Schemas['CreateKey']): Promise<Key> {
-  const answer = await body(client.POST('/projects/{project_id}/keys', { params: ofProject(project), body: request }));
+  const answer = await body(
+    client.POST('/projects/{project_id}/keys', { params: ofProject(project), body: request }),
+  );
   if (!('public_key' in answer)) throw new Error('nothing was made: this key is for dry runs only');
   return answer;
 }
 
 export const revokeKey = (project: string, publicKey: string) =>
-  client.DELETE('/projects/{project_id}/keys/{public_key}', { params: { path: { project_id: project, public_key: publicKey } } });
+  client.DELETE('/projects/{project_id}/keys/{public_key}', {
+    params: { path: { project_id: project, public_key: publicKey } },
+  });
 
 export const projectQuery = (project: string) =>
   queryOptions({
     queryKey: ['project', project],
-    queryFn: ({ signal }) => body(client.GET('/projects/{project_id}', { params: ofProject(project), signal })),
+    queryFn: ({ signal }) =>
+      body(client.GET('/projects/{project_id}', { params: ofProject(project), signal })),
   });
 
 // ── webhooks ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -49,11 +55,17 @@ export const projectQuery = (project: string) =>
 export const webhooksQuery = (project: string) =>
   queryOptions({
     queryKey: ['webhooks', project],
-    queryFn: ({ signal }) => body(client.GET('/projects/{project_id}/webhooks', { params: ofProject(project), signal })),
+    queryFn: ({ signal }) =>
+      body(client.GET('/projects/{project_id}/webhooks', { params: ofProject(project), signal })),
   });
 
-export async function createWebhook(project: string, request: Schemas['CreateWebhook']): Promise<Webhook> {
-  const answer = await body(client.POST('/projects/{project_id}/webhooks', { params: ofProject(project), body: request }));
+export async function createWebhook(
+  project: string,
+  request: Schemas['CreateWebhook'],
+): Promise<Webhook> {
+  const answer = await body(
+    client.POST('/projects/{project_id}/webhooks', { params: ofProject(project), body: request }),
+  );
   if (!('url' in answer)) throw new Error('nothing was made: this key is for dry runs only');
   return answer;
 }
@@ -63,14 +75,20 @@ export function webhookCalls(project: string, id: string) {
   return {
     delete: () => client.DELETE('/projects/{project_id}/webhooks/{webhook_id}', { params }),
     test: async (): Promise<Schemas['WebhookTest']> => {
-      const answer = await body(client.POST('/projects/{project_id}/webhooks/{webhook_id}/test', { params }));
-      if (!('delivered' in answer)) throw new Error('nothing was sent: this key is for dry runs only');
+      const answer = await body(
+        client.POST('/projects/{project_id}/webhooks/{webhook_id}/test', { params }),
+      );
+      if (!('delivered' in answer))
+        throw new Error('nothing was sent: this key is for dry runs only');
       return answer;
     },
     redeliver: (delivery: string) =>
-      client.POST('/projects/{project_id}/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver', {
-        params: { path: { ...params.path, delivery_id: delivery } },
-      }),
+      client.POST(
+        '/projects/{project_id}/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver',
+        {
+          params: { path: { ...params.path, delivery_id: delivery } },
+        },
+      ),
   };
 }
 
@@ -91,16 +109,30 @@ export const deliveriesQuery = (project: string, id: string) =>
 export type AuditFilter = { outcome: 'allowed' | 'refused' | null };
 
 /** A page, newest first, and the cursor of the next; undefined: it was the last. */
-export async function readAudit(project: string, { outcome }: AuditFilter, cursor: string, signal: AbortSignal) {
-  const query = { limit: '100', ...(outcome === null ? {} : { outcome }), ...(cursor === '' ? {} : { cursor }) };
-  const { data, response } = await client.GET('/projects/{project_id}/audit', { params: { ...ofProject(project), query }, signal });
+export async function readAudit(
+  project: string,
+  { outcome }: AuditFilter,
+  cursor: string,
+  signal: AbortSignal,
+) {
+  const query = {
+    limit: '100',
+    ...(outcome === null ? {} : { outcome }),
+    ...(cursor === '' ? {} : { cursor }),
+  };
+  const { data, response } = await client.GET('/projects/{project_id}/audit', {
+    params: { ...ofProject(project), query },
+    signal,
+  });
   return { entries: data ?? [], next: nextCursor(response) };
 }
 
 /** The cursor in a `Link` header of the next page. */
 function nextCursor(response: Response): string | undefined {
   const link = /<([^>]+)>;\s*rel="?next"?/.exec(response.headers.get('Link') ?? '')?.[1];
-  return link === undefined ? undefined : (new URL(link, response.url).searchParams.get('cursor') ?? undefined);
+  return link === undefined
+    ? undefined
+    : (new URL(link, response.url).searchParams.get('cursor') ?? undefined);
 }
 
 // ── VPCs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -108,7 +140,8 @@ function nextCursor(response: Response): string | undefined {
 export const vpcsQuery = (project: string) =>
   queryOptions({
     queryKey: ['vpcs', project],
-    queryFn: ({ signal }) => body(client.GET('/projects/{project_id}/vpcs', { params: ofProject(project), signal })),
+    queryFn: ({ signal }) =>
+      body(client.GET('/projects/{project_id}/vpcs', { params: ofProject(project), signal })),
   });
 
 export type VpcWithPeerings = Vpc & { peerings: Peering[] };
@@ -118,10 +151,14 @@ export const networksQuery = (project: string) =>
   queryOptions({
     queryKey: ['vpcs', project, 'peerings'],
     queryFn: async ({ signal }): Promise<VpcWithPeerings[]> => {
-      const vpcs = await body(client.GET('/projects/{project_id}/vpcs', { params: ofProject(project), signal }));
+      const vpcs = await body(
+        client.GET('/projects/{project_id}/vpcs', { params: ofProject(project), signal }),
+      );
       const peeringsOf = async ({ id }: Vpc): Promise<Peering[]> => {
         const path = { project_id: project, vpc_id: id };
-        return body(client.GET('/projects/{project_id}/vpcs/{vpc_id}/peerings', { params: { path }, signal }));
+        return body(
+          client.GET('/projects/{project_id}/vpcs/{vpc_id}/peerings', { params: { path }, signal }),
+        );
       };
       return Promise.all(vpcs.map(async (vpc) => ({ ...vpc, peerings: await peeringsOf(vpc) })));
     },
@@ -134,7 +171,8 @@ export function vpcCalls(project: string, id: string) {
   const params = { path: { project_id: project, vpc_id: id } };
   return {
     delete: () => client.DELETE('/projects/{project_id}/vpcs/{vpc_id}', { params }),
-    peer: (request: Schemas['CreatePeering']) => client.POST('/projects/{project_id}/vpcs/{vpc_id}/peerings', { params, body: request }),
+    peer: (request: Schemas['CreatePeering']) =>
+      client.POST('/projects/{project_id}/vpcs/{vpc_id}/peerings', { params, body: request }),
     endPeering: (peering: string) =>
       client.DELETE('/projects/{project_id}/vpcs/{vpc_id}/peerings/{peering_id}', {
         params: { path: { ...params.path, peering_id: peering } },
@@ -145,8 +183,16 @@ export function vpcCalls(project: string, id: string) {
 export function networkCalls(project: string, id: string) {
   const params = { path: { project_id: project, service_id: id } };
   return {
-    attach: (vpc: string) => client.POST('/projects/{project_id}/services/{service_id}/attachToVPC', { params, body: { vpc_id: vpc } }),
-    detach: () => client.POST('/projects/{project_id}/services/{service_id}/detachFromVPC', { params, body: {} }),
+    attach: (vpc: string) =>
+      client.POST('/projects/{project_id}/services/{service_id}/attachToVPC', {
+        params,
+        body: { vpc_id: vpc },
+      }),
+    detach: () =>
+      client.POST('/projects/{project_id}/services/{service_id}/detachFromVPC', {
+        params,
+        body: {},
+      }),
   };
 }
 
@@ -157,14 +203,22 @@ export const setsQuery = (project: string, id: string) =>
     queryKey: ['service', id, 'sets'],
     queryFn: async ({ signal }) => {
       const path = { project_id: project, service_id: id };
-      const sets = await body(client.GET('/projects/{project_id}/services/{service_id}/replicaSets', { params: { path }, signal }));
+      const sets = await body(
+        client.GET('/projects/{project_id}/services/{service_id}/replicaSets', {
+          params: { path },
+          signal,
+        }),
+      );
       return Promise.all(
         sets.map(({ id: set }) =>
           body(
-            client.GET('/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}', {
-              params: { path: { ...path, replica_set_id: set } },
-              signal,
-            }),
+            client.GET(
+              '/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}',
+              {
+                params: { path: { ...path, replica_set_id: set } },
+                signal,
+              },
+            ),
           ),
         ),
       );
@@ -176,16 +230,32 @@ export function setCalls(project: string, service: string) {
   const of = (set: string) => ({ params: { path: { ...path, replica_set_id: set } } });
   return {
     create: (request: Schemas['CreateReadReplicaSet']) =>
-      client.POST('/projects/{project_id}/services/{service_id}/replicaSets', { params: { path }, body: request }),
-    delete: (set: string) => client.DELETE('/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}', of(set)),
-    resize: (set: string, cpuMillis: number) =>
-      client.POST('/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}/resize', {
-        ...of(set),
-        body: { cpu_millis: String(cpuMillis) },
+      client.POST('/projects/{project_id}/services/{service_id}/replicaSets', {
+        params: { path },
+        body: request,
       }),
+    delete: (set: string) =>
+      client.DELETE(
+        '/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}',
+        of(set),
+      ),
+    resize: (set: string, cpuMillis: number) =>
+      client.POST(
+        '/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}/resize',
+        {
+          ...of(set),
+          body: { cpu_millis: String(cpuMillis) },
+        },
+      ),
     setPooler: (set: string, wanted: boolean) =>
       wanted
-        ? client.POST('/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}/enablePooler', of(set))
-        : client.POST('/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}/disablePooler', of(set)),
+        ? client.POST(
+            '/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}/enablePooler',
+            of(set),
+          )
+        : client.POST(
+            '/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}/disablePooler',
+            of(set),
+          ),
   };
 }

@@ -18,7 +18,8 @@ export const BASE = '/public/api/v1';
 /** Names, logs and messages are texts of others: what would turn the order of letters on a page around stands there as an escape. */
 async function fetchVisible(request: Request): Promise<Response> {
   const response = await globalThis.fetch(request);
-  if (response.headers.get('Content-Type')?.startsWith('application/json') !== true) return response;
+  if (response.headers.get('Content-Type')?.startsWith('application/json') !== true)
+    return response;
   const text = await response.text();
   return new Response(text === '' ? null : visibleJson(text), response);
 }
@@ -57,25 +58,39 @@ export const meQuery = queryOptions({
 // ── reads ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const ofProject = (project: string) => ({ path: { project_id: project } });
-const ofService = (project: string, id: string) => ({ path: { project_id: project, service_id: id } });
+const ofService = (project: string, id: string) => ({
+  path: { project_id: project, service_id: id },
+});
 
 export const servicesQuery = (project: string) =>
   queryOptions({
     queryKey: ['services', project],
-    queryFn: ({ signal }) => body(client.GET('/projects/{project_id}/services', { params: ofProject(project), signal })),
+    queryFn: ({ signal }) =>
+      body(client.GET('/projects/{project_id}/services', { params: ofProject(project), signal })),
   });
 
 export const serviceQuery = (project: string, id: string) =>
   queryOptions({
     queryKey: ['service', id],
-    queryFn: ({ signal }) => body(client.GET('/projects/{project_id}/services/{service_id}', { params: ofService(project, id), signal })),
+    queryFn: ({ signal }) =>
+      body(
+        client.GET('/projects/{project_id}/services/{service_id}', {
+          params: ofService(project, id),
+          signal,
+        }),
+      ),
   });
 
 export const operationsQuery = (project: string, id: string) =>
   queryOptions({
     queryKey: ['service', id, 'operations'],
     queryFn: ({ signal }) =>
-      body(client.GET('/projects/{project_id}/operations', { params: { ...ofProject(project), query: { service_id: id } }, signal })),
+      body(
+        client.GET('/projects/{project_id}/operations', {
+          params: { ...ofProject(project), query: { service_id: id } },
+          signal,
+        }),
+      ),
   });
 
 /** One by itself is told with how long it will still take, which a list is not. */
@@ -95,14 +110,24 @@ export const membersQuery = (project: string, id: string) =>
   queryOptions({
     queryKey: ['service', id, 'members'],
     queryFn: ({ signal }) =>
-      body(client.GET('/projects/{project_id}/services/{service_id}/members', { params: ofService(project, id), signal })),
+      body(
+        client.GET('/projects/{project_id}/services/{service_id}/members', {
+          params: ofService(project, id),
+          signal,
+        }),
+      ),
   });
 
 export const backupsQuery = (project: string, id: string) =>
   queryOptions({
     queryKey: ['service', id, 'backups'],
     queryFn: ({ signal }) =>
-      body(client.GET('/projects/{project_id}/services/{service_id}/backups', { params: ofService(project, id), signal })),
+      body(
+        client.GET('/projects/{project_id}/services/{service_id}/backups', {
+          params: ofService(project, id),
+          signal,
+        }),
+      ),
   });
 
 export type SeriesRange = { fromMs: number; toMs: number; bucketSeconds: number };
@@ -129,7 +154,12 @@ export const seriesNamesQuery = (project: string, id: string) =>
   queryOptions({
     queryKey: ['service', id, 'series'],
     queryFn: ({ signal }) =>
-      body(client.GET('/projects/{project_id}/services/{service_id}/metrics/available-series', { params: ofService(project, id), signal })),
+      body(
+        client.GET('/projects/{project_id}/services/{service_id}/metrics/available-series', {
+          params: ofService(project, id),
+          signal,
+        }),
+      ),
     staleTime: Infinity,
   });
 
@@ -148,20 +178,32 @@ export async function readLogs(
     ...(filter.node === undefined ? {} : { node: String(filter.node) }),
     ...more,
   };
-  return body(client.GET('/projects/{project_id}/services/{service_id}/logs', { params: { ...ofService(project, id), query }, signal }));
+  return body(
+    client.GET('/projects/{project_id}/services/{service_id}/logs', {
+      params: { ...ofService(project, id), query },
+      signal,
+    }),
+  );
 }
 
 export const regionsQuery = (project: string) =>
   queryOptions({
     queryKey: ['regions', project],
-    queryFn: ({ signal }) => body(client.GET('/projects/{project_id}/regions', { params: ofProject(project), signal })),
+    queryFn: ({ signal }) =>
+      body(client.GET('/projects/{project_id}/regions', { params: ofProject(project), signal })),
     staleTime: 60_000,
   });
 
 export const deletedQuery = (project: string) =>
   queryOptions({
     queryKey: ['deleted', project],
-    queryFn: ({ signal }) => body(client.GET('/projects/{project_id}/deletedServices', { params: ofProject(project), signal })),
+    queryFn: ({ signal }) =>
+      body(
+        client.GET('/projects/{project_id}/deletedServices', {
+          params: ofProject(project),
+          signal,
+        }),
+      ),
   });
 
 /** The service that a call made. */
@@ -170,7 +212,8 @@ async function made(call: Promise<{ data?: object }>): Promise<Service> {
   if (!isService(answer)) throw new Error('the answer holds no service: nothing was made');
   return answer;
 }
-const isService = (answer: object): answer is Service => 'service_id' in answer && 'endpoint' in answer;
+const isService = (answer: object): answer is Service =>
+  'service_id' in answer && 'endpoint' in answer;
 
 // ── changes ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -183,23 +226,29 @@ export function serviceCalls(project: string, id: string) {
     stop: () => client.POST(`${at}/stop`, { params }),
     resize: (body: Schemas['ResizeInput']) => client.POST(`${at}/resize`, { params, body }),
     rename: (name: string) => client.POST(`${at}/rename`, { params, body: { name } }),
-    setEnvironment: (environment: 'DEV' | 'PROD') => client.POST(`${at}/setEnvironment`, { params, body: { environment } }),
-    updatePassword: (password: string) => client.POST(`${at}/updatePassword`, { params, body: { password } }),
+    setEnvironment: (environment: 'DEV' | 'PROD') =>
+      client.POST(`${at}/setEnvironment`, { params, body: { environment } }),
+    updatePassword: (password: string) =>
+      client.POST(`${at}/updatePassword`, { params, body: { password } }),
     setHA: (body: Schemas['SetHAInput']) => client.POST(`${at}/setHA`, { params, body }),
     switchover: () => client.POST(`${at}/switchover`, { params }),
     drill: (body: Schemas['DrillInput']) => client.POST(`${at}/drill`, { params, body }),
     enablePooler: () => client.POST(`${at}/enablePooler`, { params }),
     disablePooler: () => client.POST(`${at}/disablePooler`, { params }),
     verifyBackup: () => client.POST(`${at}/backups/verify`, { params }),
-    fork: (request: Schemas['ForkService']) => made(client.POST(`${at}/forkService`, { params, body: request })),
+    fork: (request: Schemas['ForkService']) =>
+      made(client.POST(`${at}/forkService`, { params, body: request })),
     restore: () => client.POST(`${at}/restore`, { params }),
     delete: () => client.DELETE(at, { params }),
-    purge: (name: string) => client.DELETE(at, { params: { ...params, query: { purge: 'true', confirm: name } } }),
+    purge: (name: string) =>
+      client.DELETE(at, { params: { ...params, query: { purge: 'true', confirm: name } } }),
   };
 }
 
 export const createService = (project: string, request: Schemas['CreateService']) =>
-  made(client.POST('/projects/{project_id}/services', { params: ofProject(project), body: request }));
+  made(
+    client.POST('/projects/{project_id}/services', { params: ofProject(project), body: request }),
+  );
 
 // ── passwords ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -208,5 +257,6 @@ const passwords = new Map<string, string>();
 export const rememberPassword = ({ service_id: id, initial_password: password }: Service): void => {
   if (password !== undefined) passwords.set(id, password);
 };
-export const setKnownPassword = (id: string, password: string): void => void passwords.set(id, password);
+export const setKnownPassword = (id: string, password: string): void =>
+  void passwords.set(id, password);
 export const passwordOf = (id: string): string | undefined => passwords.get(id);

@@ -43,7 +43,8 @@ export function useEvents(project: string): void {
     source.addEventListener('error', () => {
       streaming = false;
     });
-    for (const name of [...EVENT_TYPES, 'gap']) source.addEventListener(name, ({ data }: MessageEvent) => look(serviceOf(String(data))));
+    for (const name of [...EVENT_TYPES, 'gap'])
+      source.addEventListener(name, ({ data }: MessageEvent) => look(serviceOf(String(data))));
     source.addEventListener('message', ({ data }) => look(serviceOf(String(data))));
     return () => {
       source.close();
@@ -55,8 +56,10 @@ export function useEvents(project: string): void {
 /** The service that an event is of; null: any. */
 function serviceOf(text: string): string | null {
   const event: unknown = JSON.parse(text);
-  const data: unknown = typeof event === 'object' && event !== null ? Reflect.get(event, 'data') : null;
-  const id: unknown = typeof data === 'object' && data !== null ? Reflect.get(data, 'service_id') : null;
+  const data: unknown =
+    typeof event === 'object' && event !== null ? Reflect.get(event, 'data') : null;
+  const id: unknown =
+    typeof data === 'object' && data !== null ? Reflect.get(data, 'service_id') : null;
   return typeof id === 'string' ? id : null;
 }
 
@@ -80,7 +83,9 @@ function gather(cache: QueryClient): (service: string | null) => void {
         predicate: ({ queryKey: [kind, id] }) =>
           everything
             ? kind !== 'me'
-            : kind === 'services' || kind === 'deleted' || (kind === 'service' && typeof id === 'string' && ids.has(id)),
+            : kind === 'services' ||
+              kind === 'deleted' ||
+              (kind === 'service' && typeof id === 'string' && ids.has(id)),
       });
     }, GATHER_MS);
   };

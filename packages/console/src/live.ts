@@ -50,8 +50,10 @@ export const queryClient: QueryClient = new QueryClient({
   },
 });
 
-const paceMs = (busy: boolean): number => (isStreaming() ? STREAMING_MS : busy ? QUICK_MS : SLOW_MS);
-const isBusy = (service: Service | undefined): boolean => service !== undefined && isTransitional(service.status);
+const paceMs = (busy: boolean): number =>
+  isStreaming() ? STREAMING_MS : busy ? QUICK_MS : SLOW_MS;
+const isBusy = (service: Service | undefined): boolean =>
+  service !== undefined && isTransitional(service.status);
 const isOpen = ({ finished }: Operation): boolean => finished === null;
 
 export function useServices() {
@@ -78,7 +80,10 @@ export function useService() {
   return useQuery({
     ...serviceQuery(project.id, id),
     // The list has it already, mostly: a page begins with that.
-    placeholderData: () => cache.getQueryData(servicesQuery(project.id).queryKey)?.find(({ service_id: known }) => known === id),
+    placeholderData: () =>
+      cache
+        .getQueryData(servicesQuery(project.id).queryKey)
+        ?.find(({ service_id: known }) => known === id),
     refetchInterval: ({ state: { data, error } }) => (isGone(error) ? false : paceMs(isBusy(data))),
   });
 }
@@ -91,7 +96,8 @@ export function useThisService(): Service {
 }
 
 /** Whether what is asked for does not exist. */
-export const isGone = (error: unknown): boolean => error instanceof HowdahError && error.status === 404;
+export const isGone = (error: unknown): boolean =>
+  error instanceof HowdahError && error.status === 404;
 
 /** What belongs to the service of the address, asked for again at the same pace as the service. */
 function useOfService<T, K extends readonly unknown[]>(
@@ -106,13 +112,18 @@ function useOfService<T, K extends readonly unknown[]>(
   });
 }
 
-export const useOperations = () => useOfService(operationsQuery, (operations) => operations?.some(isOpen) === true);
+export const useOperations = () =>
+  useOfService(operationsQuery, (operations) => operations?.some(isOpen) === true);
 
 /** About how long an operation will still take, from past ones of its kind; undefined: it has ended, or nobody can tell. */
 export function useRemainingSeconds(operation: Operation): number | undefined {
   const { project } = useMe();
   const goesOn = isOpen(operation);
-  const { data } = useQuery({ ...operationQuery(project.id, operation.id), enabled: goesOn, refetchInterval: REMAINING_MS });
+  const { data } = useQuery({
+    ...operationQuery(project.id, operation.id),
+    enabled: goesOn,
+    refetchInterval: REMAINING_MS,
+  });
   return goesOn ? data?.remaining_seconds : undefined;
 }
 
@@ -152,5 +163,8 @@ export function useLost(): boolean {
 /** Looks again at once: called after a change. */
 export function useLookAgain() {
   const cache = useQueryClient();
-  return useCallback(() => cache.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'me' }), [cache]);
+  return useCallback(
+    () => cache.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'me' }),
+    [cache],
+  );
 }

@@ -13,7 +13,8 @@ function see(next: boolean): void {
 }
 
 const isLoss = (error: unknown): boolean =>
-  error instanceof NoAnswerError || (error instanceof HowdahError && [502, 503, 504].includes(error.status));
+  error instanceof NoAnswerError ||
+  (error instanceof HowdahError && [502, 503, 504].includes(error.status));
 
 /** @param onEnded called when the API says that the session is over */
 export const watchReach = (onEnded: () => void): QueryCache =>

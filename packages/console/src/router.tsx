@@ -1,5 +1,12 @@
 /** The pages by their addresses. All but the list are loaded when they are first looked at. */
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Outlet, redirect } from '@tanstack/react-router';
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  redirect,
+} from '@tanstack/react-router';
 import { Crashed, NotFound, Shell } from './shell/Shell.tsx';
 import { Services } from './pages/Services.tsx';
 import { Waiting } from './components/ui.tsx';
@@ -19,7 +26,11 @@ const index = createRoute({
     throw redirect({ to: '/services', replace: true });
   },
 });
-const services = createRoute({ getParentRoute: () => shell, path: '/services', component: Services });
+const services = createRoute({
+  getParentRoute: () => shell,
+  path: '/services',
+  component: Services,
+});
 const create = createRoute({
   getParentRoute: () => shell,
   path: '/create',
@@ -126,7 +137,17 @@ export const router = createRouter({
       webhooks,
       audit,
       usage,
-      service.addChildren([overview, operations, metrics, logs, backups, availability, pooler, network, settings]),
+      service.addChildren([
+        overview,
+        operations,
+        metrics,
+        logs,
+        backups,
+        availability,
+        pooler,
+        network,
+        settings,
+      ]),
     ]),
   ]),
   defaultPreload: 'intent',

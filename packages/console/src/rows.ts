@@ -6,7 +6,10 @@ export const ROW_PX = 62;
 const MARGIN_ROWS = 12;
 
 /** Which rows of a list, all of the same height, the window shows: from `first` to before `end`. */
-export function useRowsInSight(list: RefObject<HTMLElement | null>, count: number): { first: number; end: number } {
+export function useRowsInSight(
+  list: RefObject<HTMLElement | null>,
+  count: number,
+): { first: number; end: number } {
   const [sight, setSight] = useState({ first: 0, end: 60 });
   useEffect(() => {
     const look = (): void => {
@@ -14,7 +17,9 @@ export function useRowsInSight(list: RefObject<HTMLElement | null>, count: numbe
       const topRows = -list.current.getBoundingClientRect().top / ROW_PX;
       // In steps: most scrolling then draws nothing again.
       const first = Math.max(0, Math.floor((topRows - MARGIN_ROWS) / MARGIN_ROWS) * MARGIN_ROWS);
-      const end = Math.ceil((topRows + window.innerHeight / ROW_PX + MARGIN_ROWS) / MARGIN_ROWS) * MARGIN_ROWS;
+      const end =
+        Math.ceil((topRows + window.innerHeight / ROW_PX + MARGIN_ROWS) / MARGIN_ROWS) *
+        MARGIN_ROWS;
       setSight((old) => (old.first === first && old.end === end ? old : { first, end }));
     };
     look();

@@ -23,6 +23,8 @@ test('the command says all that the body says', () => {
 test('a password of any characters stands in each connection string', () => {
   const target = { host: '127.0.0.1', port: 5432, password: 'a/b@c d' };
   expect(new URL(connectionSnippet('URI', target, true)).password).toBe('a%2Fb%40c%20d');
-  expect(connectionSnippet('JDBC', target, false)).toContain('password=a%2Fb%40c%20d&sslmode=require');
+  expect(connectionSnippet('JDBC', target, false)).toContain(
+    'password=a%2Fb%40c%20d&sslmode=require',
+  );
   expect(connectionSnippet('Node', target, true)).toContain('password: "a/b@c d"');
 });

@@ -2,7 +2,12 @@
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract/types';
 import type { Schemas } from '@howdah/client';
 
-export type Target = { host: string; port: number; database?: string; password: string | undefined };
+export type Target = {
+  host: string;
+  port: number;
+  database?: string;
+  password: string | undefined;
+};
 
 export const SNIPPETS = ['psql', 'URI', 'JDBC', 'Node', 'Python'] as const;
 export type Snippet = (typeof SNIPPETS)[number];
@@ -35,7 +40,9 @@ export function connectionSnippet(
         'const client = new Client({',
         `  host: ${JSON.stringify(host)}, port: ${port}, database: ${JSON.stringify(database)},`,
         `  user: ${JSON.stringify(ADMIN_ROLE)}, password: ${JSON.stringify(password)},`,
-        verified ? "  ssl: { ca: readFileSync('ca.pem') }," : '  ssl: { rejectUnauthorized: false },',
+        verified
+          ? "  ssl: { ca: readFileSync('ca.pem') },"
+          : '  ssl: { rejectUnauthorized: false },',
         '});',
         'await client.connect();',
       ]

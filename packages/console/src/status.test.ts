@@ -29,7 +29,11 @@ const setIn = (environment: Environment): ReplicaSet => ({
   lag_limit: { bytes: 0, seconds: 0 },
   node_states: [],
 });
-const service = (status: Service['status'], environment: Environment = 'DEV', sets: ReplicaSet[] = []): Shown => ({
+const service = (
+  status: Service['status'],
+  environment: Environment = 'DEV',
+  sets: ReplicaSet[] = [],
+): Shown => ({
   status,
   metadata: { environment },
   read_replica_sets: sets,
@@ -51,14 +55,25 @@ test('only admin may stop or delete what is PROD, or a service with a set that i
     }
     expect(whyNot(action, service('READY', 'DEV', [setIn('DEV')]), me('developer'))).toBeNull();
   }
-  expect(whyNot('deleteReplicaSet', service('READY'), me('developer'), setIn('PROD'))).toContain('PROD');
-  expect(whyNot('deleteReplicaSet', service('READY', 'PROD'), me('developer'), setIn('DEV'))).toBeNull();
-  for (const action of ['resize', 'setHA', 'disablePooler', 'detachFromVPC', 'setEnvironment'] as const)
+  expect(whyNot('deleteReplicaSet', service('READY'), me('developer'), setIn('PROD'))).toContain(
+    'PROD',
+  );
+  expect(
+    whyNot('deleteReplicaSet', service('READY', 'PROD'), me('developer'), setIn('DEV')),
+  ).toBeNull();
+  for (const action of [
+    'resize',
+    'setHA',
+    'disablePooler',
+    'detachFromVPC',
+    'setEnvironment',
+  ] as const)
     expect(whyNot(action, service('READY', 'PROD'), me('developer')), action).toBeNull();
 });
 
 test('a viewer may nothing, and only admin may delete PROD', () => {
-  for (const action of ACTIONS) expect(whyNot(action, service('READY'), me('viewer'))).toContain('viewer');
+  for (const action of ACTIONS)
+    expect(whyNot(action, service('READY'), me('viewer'))).toContain('viewer');
   expect(whyNot('delete', service('READY', 'PROD'), me('developer'))).toContain('PROD');
   expect(whyNot('delete', service('READY', 'PROD'), me('admin'))).toBeNull();
   expect(whyNot('delete', service('READY'), me('developer'))).toBeNull();
@@ -70,8 +85,12 @@ test('a fork_only key changes only forks that it made, and forks everything', ()
   for (const action of ACTIONS) {
     const forks = action === 'forkNow' || action === 'forkPast';
     for (const shown of [service('READY'), { ...service('READY'), created_by: 'HDy' }])
-      expect(whyNot(action, shown, restricted) ?? 'allowed', action).toContain(forks ? 'allowed' : 'fork_only');
-    expect(whyNot(action, own, restricted), action).toBe(ALLOWED.READY[action] === 'accept' ? null : refusal(action, 'READY'));
+      expect(whyNot(action, shown, restricted) ?? 'allowed', action).toContain(
+        forks ? 'allowed' : 'fork_only',
+      );
+    expect(whyNot(action, own, restricted), action).toBe(
+      ALLOWED.READY[action] === 'accept' ? null : refusal(action, 'READY'),
+    );
   }
   expect(whyReadOnly(restricted)).toContain('fork_only');
   expect(whyReadOnly(restricted, 'HDx')).toBeNull();
@@ -79,7 +98,9 @@ test('a fork_only key changes only forks that it made, and forks everything', ()
 
 test('a dry_run_only key is offered nothing, since nothing would be done', () => {
   for (const action of ACTIONS)
-    expect(whyNot(action, service('READY'), me('admin', { dry_run_only: true })), action).toContain('dry_run_only');
+    expect(whyNot(action, service('READY'), me('admin', { dry_run_only: true })), action).toContain(
+      'dry_run_only',
+    );
   expect(whyReadOnly(me('admin', { dry_run_only: true }))).toContain('dry_run_only');
 });
 
@@ -92,13 +113,10 @@ test('only admin keys purge, and fork_only ones only forks that they made', () =
 });
 
 test('kinds of operations in words', () => {
-  expect(['create', 'enablePooler', 'setHA', 'attachToVPC', 'createVpc', 'verifyBackup'].map((kind) => kindLabel(kind))).toEqual([
-    'Create',
-    'Enable pooler',
-    'Set HA',
-    'Attach to VPC',
-    'Create VPC',
-    'Verify backup',
-  ]);
+  expect(
+    ['create', 'enablePooler', 'setHA', 'attachToVPC', 'createVpc', 'verifyBackup'].map((kind) =>
+      kindLabel(kind),
+    ),
+  ).toEqual(['Create', 'Enable pooler', 'Set HA', 'Attach to VPC', 'Create VPC', 'Verify backup']);
   for (const kind of OPERATION_KINDS) expect(kindLabel(kind)).toMatch(/^[A-Z][A-Za-z ]+$/);
 });

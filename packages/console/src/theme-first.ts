@@ -5,5 +5,6 @@ try {
 } catch {
   // no storage: the system's
 }
-const dark = chosen === 'dark' || (chosen !== 'light' && matchMedia('(prefers-color-scheme: dark)').matches);
+const dark =
+  chosen === 'dark' || (chosen !== 'light' && matchMedia('(prefers-color-scheme: dark)').matches);
 document.documentElement.dataset['mantineColorScheme'] = dark ? 'dark' : 'light';

@@ -11,17 +11,27 @@ const service = (id: string, parent?: string): Service => ({
   region_code: 'local',
   created: '2026-01-01T00:00:00Z',
   endpoint: { host: 'localhost', port: 1 },
-  ...(parent === undefined ? {} : { forked_from: { project_id: 'p', service_id: parent, is_standby: false } }),
+  ...(parent === undefined
+    ? {}
+    : { forked_from: { project_id: 'p', service_id: parent, is_standby: false } }),
   ha_replicas: { replica_count: 0, sync_replica_count: 0 },
   metadata: { environment: 'DEV' },
   metrics: { memory_mb: null, milli_cpu: null, storage_mb: null },
   read_replica_sets: [],
   resources: [],
 });
-const shape = (services: Service[]): [string, number][] => forkTree(services).map(({ service: { service_id: id }, depth }) => [id, depth]);
+const shape = (services: Service[]): [string, number][] =>
+  forkTree(services).map(({ service: { service_id: id }, depth }) => [id, depth]);
 
 test('a fork stands below its parent, a fork of a fork below that', () => {
-  const services = [service('a'), service('b'), service('b1', 'b'), service('a1', 'a'), service('a11', 'a1'), service('a2', 'a')];
+  const services = [
+    service('a'),
+    service('b'),
+    service('b1', 'b'),
+    service('a1', 'a'),
+    service('a11', 'a1'),
+    service('a2', 'a'),
+  ];
   expect(shape(services)).toEqual([
     ['a', 0],
     ['a1', 1],

@@ -13,6 +13,9 @@ export function forkTree(services: readonly Service[]): Placed[] {
     forksOf.set(place, [...(forksOf.get(place) ?? []), service]);
   }
   const below = (parent: string | null, depth: number): Placed[] =>
-    (forksOf.get(parent) ?? []).flatMap((service) => [{ service, depth }, ...below(service.service_id, depth + 1)]);
+    (forksOf.get(parent) ?? []).flatMap((service) => [
+      { service, depth },
+      ...below(service.service_id, depth + 1),
+    ]);
   return below(null, 0);
 }

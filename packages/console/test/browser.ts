@@ -12,10 +12,13 @@ const NAMES = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-s
 export const CHROMIUM = findChromium();
 
 /** Says in the title of what is skipped why it is, and the command that fixes it. */
-export const NO_CHROMIUM = CHROMIUM === null ? ' (SKIPPED: no Chromium in PATH; apt-get install chromium)' : '';
+export const NO_CHROMIUM =
+  CHROMIUM === null ? ' (SKIPPED: no Chromium in PATH; apt-get install chromium)' : '';
 
 function findChromium(): string | null {
-  const places = (process.env['PATH'] ?? '').split(delimiter).flatMap((directory) => NAMES.map((name) => join(directory, name)));
+  const places = (process.env['PATH'] ?? '')
+    .split(delimiter)
+    .flatMap((directory) => NAMES.map((name) => join(directory, name)));
   return (
     places.find((path) => {
       try {
@@ -31,15 +34,26 @@ function findChromium(): string | null {
 export async function launch(): Promise<Browser> {
   if (CHROMIUM === null) throw new Error('there is no Chromium');
   // Its sandbox needs privileges that root in a container has not; what it shows is ours.
-  return chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+  return chromium.launch({
+    executablePath: CHROMIUM,
+    args: ['--no-sandbox', '--disable-dev-shm-usage'],
+  });
 }
 
 export type Look = { theme: 'light' | 'dark'; width: number };
 
 /** A browser's window as one person has it, with what went wrong in it. */
-export async function openWindow(browser: Browser, installation: Installation, { theme, width }: Look = { theme: 'light', width: 1280 }) {
+export async function openWindow(
+  browser: Browser,
+  installation: Installation,
+  { theme, width }: Look = { theme: 'light', width: 1280 },
+) {
   const origin = `http://127.0.0.1:${installation.port}`;
-  const context = await browser.newContext({ baseURL: origin, viewport: { width, height: 860 }, colorScheme: theme });
+  const context = await browser.newContext({
+    baseURL: origin,
+    viewport: { width, height: 860 },
+    colorScheme: theme,
+  });
   await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin });
   await context.addInitScript(NOTE_JUMPS);
   const page = await context.newPage();
@@ -49,14 +63,17 @@ export async function openWindow(browser: Browser, installation: Installation, {
     if (message.text().includes('Content Security Policy')) problems.push(message.text());
   });
   page.on('request', (request) => {
-    if (!request.url().startsWith(origin) && !request.url().startsWith('data:')) problems.push(`a request to ${request.url()}`);
+    if (!request.url().startsWith(origin) && !request.url().startsWith('data:'))
+      problems.push(`a request to ${request.url()}`);
   });
   return { context, page, problems };
 }
 
 /** Logs in with the key of the installation, as the page does. */
 export async function logIn(context: BrowserContext, installation: Installation): Promise<void> {
-  const answer = await context.request.post('/public/api/v1/auth/sessions', { headers: { Authorization: `Bearer ${installation.key}` } });
+  const answer = await context.request.post('/public/api/v1/auth/sessions', {
+    headers: { Authorization: `Bearer ${installation.key}` },
+  });
   expect(answer.status()).toBe(204);
 }
 
@@ -65,7 +82,8 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 /** What axe finds on a page that people with some disability would stumble over: the serious and the critical. */
 export async function barriers(page: Page): Promise<string[]> {
   await page.evaluate(AXE);
-  const found: unknown = await page.evaluate(`axe.run({ resultTypes: ['violations'] }).then(({ violations }) => violations
+  const found: unknown =
+    await page.evaluate(`axe.run({ resultTypes: ['violations'] }).then(({ violations }) => violations
     .filter(({ impact }) => impact === 'serious' || impact === 'critical')
     .flatMap(({ id, impact, nodes }) => nodes.map(({ target, failureSummary }) => impact + ' ' + id + ' at ' + target + ': ' + failureSummary)))`);
   if (!Array.isArray(found)) throw new Error('axe answered nothing');

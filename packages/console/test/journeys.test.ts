@@ -7,7 +7,16 @@ import { createLayout } from '../../server/src/engine/local/host/layout.ts';
 import { signal } from '../../server/src/lib/processes.ts';
 import { findServer } from '../../server/src/engine/local/postgres/server.ts';
 import { connectTo, install, type Installation, type Service } from '../../server/test/harness.ts';
-import { barriers, CHROMIUM, jumps, launch, logIn, NO_CHROMIUM, openWindow, type Look } from './browser.ts';
+import {
+  barriers,
+  CHROMIUM,
+  jumps,
+  launch,
+  logIn,
+  NO_CHROMIUM,
+  openWindow,
+  type Look,
+} from './browser.ts';
 
 const PRINTED_LINK = /http:\S+\/login#[\w-]{43}(?=\s)/;
 
@@ -54,7 +63,9 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.getByRole('heading', { name: 'Your first database is a second away' }).waitFor();
     expect(page.url()).toMatch(/\/services$/);
     const cookies = await context.cookies();
-    expect(cookies).toEqual([expect.objectContaining({ httpOnly: true, sameSite: 'Strict', path: '/' })]);
+    expect(cookies).toEqual([
+      expect.objectContaining({ httpOnly: true, sameSite: 'Strict', path: '/' }),
+    ]);
     expect(await page.evaluate('document.cookie')).toBe('');
 
     await page.getByRole('button', { name: 'Log out' }).click();
@@ -83,8 +94,12 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.getByRole('textbox', { name: 'Name' }).fill('from the browser');
     // What is clicked stands in the command beside it.
     await page.getByRole('radio', { name: /^1 CPU/ }).click();
-    await eventually(() => page.getByRole('region', { name: 'command' }).textContent()).toContain("--name 'from the browser'");
-    expect(await page.getByRole('region', { name: 'curl' }).textContent()).toContain('"cpu_millis":"1000"');
+    await eventually(() => page.getByRole('region', { name: 'command' }).textContent()).toContain(
+      "--name 'from the browser'",
+    );
+    expect(await page.getByRole('region', { name: 'curl' }).textContent()).toContain(
+      '"cpu_millis":"1000"',
+    );
     await button.click();
     await page.getByRole('heading', { level: 1, name: 'from the browser' }).waitFor();
     await page.getByText('set password').waitFor();
@@ -95,7 +110,11 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     const copied = String(await page.evaluate('navigator.clipboard.readText()'));
     const { hostname, port, password, username, pathname } = new URL(copied);
     expect([username, pathname]).toEqual(['tsdbadmin', '/tsdb']);
-    const client = await connectTo(installation, { endpoint: { host: hostname, port: Number(port) } }, decodeURIComponent(password));
+    const client = await connectTo(
+      installation,
+      { endpoint: { host: hostname, port: Number(port) } },
+      decodeURIComponent(password),
+    );
     expect((await client.query('show shared_buffers')).rows).toEqual([{ shared_buffers: '1GB' }]);
     await client.end();
   });
@@ -103,12 +122,17 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
   test('an operation that takes its time says how long it will still take', async () => {
     const { page } = await enter();
     const service = await installation.create({ name: 'held up', addons: [] });
-    const server = await findServer(createLayout(join(installation.home, 'data')).service(service.service_id));
+    const server = await findServer(
+      createLayout(join(installation.home, 'data')).service(service.service_id),
+    );
     const send = (name: 'SIGSTOP' | 'SIGCONT') => signal(server?.postmaster.pid ?? 0, name);
     // What past ones say of it is the API's; here what it says is shown, for as long as the server is held up.
     await page.route(/\/operations\/[^/?]+$/, async (route) => {
       const response = await route.fetch();
-      await route.fulfill({ response, json: { ...(await response.json()), remaining_seconds: 42 } });
+      await route.fulfill({
+        response,
+        json: { ...(await response.json()), remaining_seconds: 42 },
+      });
     });
     send('SIGSTOP');
     onTestFinished(() => send('SIGCONT'));
@@ -121,12 +145,18 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
   });
 
   test('create in a VPC: the calls beside the form make the same service', async () => {
-    const { body: vpc } = await installation.request('POST', '/vpcs', { name: 'inner', cidr: '10.61.0.0/24', region_code: 'local' });
+    const { body: vpc } = await installation.request('POST', '/vpcs', {
+      name: 'inner',
+      cidr: '10.61.0.0/24',
+      region_code: 'local',
+    });
     const vpcId = String(Object(vpc).id);
     const { page } = await enter();
     await page.goto('/create');
     await page.getByRole('textbox', { name: 'Name' }).fill('within');
-    await page.getByRole('combobox', { name: 'VPC' }).selectOption({ label: 'inner (10.61.0.0/24)' });
+    await page
+      .getByRole('combobox', { name: 'VPC' })
+      .selectOption({ label: 'inner (10.61.0.0/24)' });
     await page.getByText('PROD', { exact: true }).click();
     const command = String(await page.getByRole('region', { name: 'command' }).textContent());
     const curl = String(await page.getByRole('region', { name: 'curl' }).textContent());
@@ -137,7 +167,8 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     const { data: regions } = await installation.client.GET('/projects/{project_id}/regions', {
       params: { path: { project_id: installation.projectId } },
     });
-    const place = regions?.[0]?.vpc.way === 'bridge' ? /^10\.61\.0\.\d+:\d+$/ : /^127\.0\.0\.1:\d+$/;
+    const place =
+      regions?.[0]?.vpc.way === 'bridge' ? /^10\.61\.0\.\d+:\d+$/ : /^127\.0\.0\.1:\d+$/;
     await page.getByText(place).first().waitFor();
 
     // Said once more by hand.
@@ -145,16 +176,29 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     expect(words[0]).toBe('howdah');
     const byCommand = await installation.cli(...words.slice(1), '--no-wait');
     expect(byCommand, byCommand.stderr).toMatchObject({ code: 0 });
-    const byCurl = await installation.request('POST', '/services', JSON.parse(/-d '([^']+)'/.exec(curl)?.[1] ?? ''));
+    const byCurl = await installation.request(
+      'POST',
+      '/services',
+      JSON.parse(/-d '([^']+)'/.exec(curl)?.[1] ?? ''),
+    );
     expect(byCurl.status).toBe(202);
     const { data: services } = await installation.client.GET('/projects/{project_id}/services', {
       params: { path: { project_id: installation.projectId } },
     });
     const made = (services ?? []).filter(({ name }) => name === 'within');
     await Promise.all(made.map(({ service_id: id }) => installation.until(id, 'READY')));
-    const same = { service_type: made[0]?.service_type, metadata: { environment: 'PROD' }, vpc_endpoint: { vpc_id: vpcId } };
+    const same = {
+      service_type: made[0]?.service_type,
+      metadata: { environment: 'PROD' },
+      vpc_endpoint: { vpc_id: vpcId },
+    };
     expect(made).toEqual(
-      [1, 2, 3].map(() => expect.objectContaining({ ...same, vpc_endpoint: expect.objectContaining(same.vpc_endpoint) })),
+      [1, 2, 3].map(() =>
+        expect.objectContaining({
+          ...same,
+          vpc_endpoint: expect.objectContaining(same.vpc_endpoint),
+        }),
+      ),
     );
     expect(new Set(made.map(({ resources }) => JSON.stringify(resources[0]?.spec))).size).toBe(1);
   });
@@ -176,14 +220,18 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await openService(page, parent, 'backups');
     await page.getByRole('radio', { name: /As it was at a point in time/ }).click();
     const moment = page.getByLabel('The moment, in your time zone');
-    await moment.fill(new Date(between.getTime() - between.getTimezoneOffset() * 60_000).toISOString().slice(0, -1));
+    await moment.fill(
+      new Date(between.getTime() - between.getTimezoneOffset() * 60_000).toISOString().slice(0, -1),
+    );
     await page.getByLabel('Name of the fork').fill('then');
     await page.getByLabel('Storage in GB').fill('60');
     await page.getByRole('button', { name: /^Fork of / }).click();
     await page.getByRole('heading', { level: 1, name: 'then' }).waitFor();
     await page.getByText('Ready', { exact: true }).waitFor();
     await page.getByText('URI', { exact: true }).click();
-    const shown = new URL(String(await page.getByRole('region', { name: 'URI connection' }).textContent()));
+    const shown = new URL(
+      String(await page.getByRole('region', { name: 'URI connection' }).textContent()),
+    );
     const fork = await connectTo(
       installation,
       { endpoint: { host: shown.hostname, port: Number(shown.port) } },
@@ -197,7 +245,10 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     expect(await row.textContent()).toContain('fork of parent');
     const { body: services } = await installation.request('GET', '/services');
     expect(services).toContainEqual(
-      expect.objectContaining({ name: 'then', resources: [{ id: expect.anything(), spec: expect.objectContaining({ storage_gb: 60 }) }] }),
+      expect.objectContaining({
+        name: 'then',
+        resources: [{ id: expect.anything(), spec: expect.objectContaining({ storage_gb: 60 }) }],
+      }),
     );
   });
 
@@ -210,7 +261,9 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
       // Where no replicas can be had, the page says why and what adds them.
       const alone = await installation.create({ name: 'alone', addons: [] });
       await openService(page, alone, 'availability');
-      expect(await page.getByRole('button', { name: 'Switch over' }).getAttribute('aria-disabled')).toBe('true');
+      expect(
+        await page.getByRole('button', { name: 'Switch over' }).getAttribute('aria-disabled'),
+      ).toBe('true');
       return;
     }
     const service = await installation.create({ name: 'paired', addons: [], replica_count: 1 });
@@ -225,7 +278,9 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
 
     await page.getByRole('button', { name: 'Drill…' }).click();
     await page.getByRole('button', { name: 'Begin the drill' }).click();
-    await page.getByText(/^The last drill, .*: write gap \d+ ms; 0 of \d+ acknowledged probes lost$/).waitFor();
+    await page
+      .getByText(/^The last drill, .*: write gap \d+ ms; 0 of \d+ acknowledged probes lost$/)
+      .waitFor();
     await page.getByRole('group', { name: 'Node 0: primary' }).waitFor();
 
     // A set is drawn beside the standbys, and gets another size.
@@ -244,8 +299,13 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await set.getByRole('button', { name: 'Resize' }).click();
     await set.getByText('resizing', { exact: true }).waitFor();
     await set.getByText('active', { exact: true }).waitFor();
-    const { body } = await installation.request('GET', `/services/${service.service_id}/replicaSets`);
-    expect(body).toEqual([expect.objectContaining({ name: 'readers', cpu_millis: 1000, memory_gbs: 4 })]);
+    const { body } = await installation.request(
+      'GET',
+      `/services/${service.service_id}/replicaSets`,
+    );
+    expect(body).toEqual([
+      expect.objectContaining({ name: 'readers', cpu_millis: 1000, memory_gbs: 4 }),
+    ]);
   });
 
   test('regions: what howdah doctor finds, to the operator', async () => {
@@ -255,12 +315,16 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await machine.getByRole('listitem').first().waitFor();
     const shown = await machine.getByRole('listitem').locator('strong').allTextContents();
     const said = await installation.cli('doctor');
-    const found = said.stdout.split('\n').flatMap((line) => /^[✓•✗] ([^:]+):/.exec(line)?.[1] ?? []);
+    const found = said.stdout
+      .split('\n')
+      .flatMap((line) => /^[✓•✗] ([^:]+):/.exec(line)?.[1] ?? []);
     expect(found.length).toBeGreaterThan(8);
     expect(shown).toEqual(found);
 
     // Another project's key is told why not.
-    const { data: other } = await installation.client.POST('/projects', { body: { name: 'other' } });
+    const { data: other } = await installation.client.POST('/projects', {
+      body: { name: 'other' },
+    });
     const { data: key } = await installation.client.POST('/projects/{project_id}/keys', {
       params: { path: { project_id: other?.id ?? '' } },
       body: { name: 'tenant', role: 'admin' },
@@ -279,14 +343,21 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await openService(page, service);
     await page.getByRole('button', { name: 'Stop' }).click();
     await page.getByText('Paused', { exact: true }).waitFor();
-    await page.getByRole('navigation', { name: 'Service' }).getByRole('link', { name: 'Settings' }).click();
+    await page
+      .getByRole('navigation', { name: 'Service' })
+      .getByRole('link', { name: 'Settings' })
+      .click();
     await page.getByLabel('New password', { exact: true }).fill('long enough');
     const set = page.getByRole('button', { name: 'Set', exact: true });
     // The reason is for those who come by key, too.
     await page.keyboard.press('Tab');
     expect(await set.evaluate('document.activeElement.textContent')).toBe('Set');
     const said = await page.getByRole('tooltip').first().textContent();
-    const refused = await installation.request('POST', `/services/${service.service_id}/updatePassword`, { password: 'long enough' });
+    const refused = await installation.request(
+      'POST',
+      `/services/${service.service_id}/updatePassword`,
+      { password: 'long enough' },
+    );
     expect(refused.body).toEqual(expect.objectContaining({ message: said }));
 
     await page.getByRole('button', { name: 'Delete…' }).click();
@@ -294,7 +365,11 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.getByRole('button', { name: 'Delete the service' }).click();
     await page.waitForURL('**/services');
     await page.getByRole('link', { name: 'Deleted' }).click();
-    await page.getByRole('row').filter({ hasText: 'resting' }).getByRole('button', { name: 'Restore' }).click();
+    await page
+      .getByRole('row')
+      .filter({ hasText: 'resting' })
+      .getByRole('button', { name: 'Restore' })
+      .click();
     await page.getByRole('heading', { level: 1, name: 'resting' }).waitFor();
     await page.getByText('Paused', { exact: true }).waitFor();
   });
@@ -306,7 +381,9 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     const storage = page.getByRole('textbox', { name: 'Storage in GB' });
     expect(await storage.inputValue()).toBe('10 GB');
     await storage.fill('20');
-    await eventually(() => page.getByRole('region', { name: 'command' }).textContent()).toContain('--storage-gb 20');
+    await eventually(() => page.getByRole('region', { name: 'command' }).textContent()).toContain(
+      '--storage-gb 20',
+    );
     await page.getByRole('button', { name: 'Create with storage' }).click();
     await page.getByRole('heading', { level: 1, name: 'with storage' }).waitFor();
     await page.getByText('Ready', { exact: true }).waitFor();
@@ -315,7 +392,10 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
       .first()
       .waitFor();
 
-    await page.getByRole('navigation', { name: 'Service' }).getByRole('link', { name: 'Settings' }).click();
+    await page
+      .getByRole('navigation', { name: 'Service' })
+      .getByRole('link', { name: 'Settings' })
+      .click();
     const size = page.getByRole('region', { name: 'Size' });
     await size.getByText(/\d+ MB of 20 GB are used/).waitFor();
     const resize = size.getByRole('button', { name: 'Resize' });
@@ -326,10 +406,14 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await resize.click();
     await size.getByText(/of 30 GB are used/).waitFor();
     const services = (await installation.request('GET', '/services')).body;
-    const made = Array.isArray(services) ? services.find(({ name }) => name === 'with storage') : undefined;
-    await eventually(async () => (await installation.operations(made.service_id)).map(({ kind, status }) => `${kind} ${status}`)).toContain(
-      'resize succeeded',
-    );
+    const made = Array.isArray(services)
+      ? services.find(({ name }) => name === 'with storage')
+      : undefined;
+    await eventually(async () =>
+      (await installation.operations(made.service_id)).map(
+        ({ kind, status }) => `${kind} ${status}`,
+      ),
+    ).toContain('resize succeeded');
     const [resized] = await installation.operations(made.service_id);
     expect(resized?.steps.map(({ name }) => name)).not.toContain('stop PostgreSQL');
   });
@@ -373,7 +457,9 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await dialog.getByRole('textbox').fill('not wanted');
     await remove.click();
     await row.waitFor({ state: 'detached' });
-    expect((await installation.request('POST', `/services/${service.service_id}/restore`)).status).toBe(404);
+    expect(
+      (await installation.request('POST', `/services/${service.service_id}/restore`)).status,
+    ).toBe(404);
   });
 
   test('the control plane is lost for ten seconds: the page says so, and goes on without a reload', async () => {
@@ -434,9 +520,11 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await eventually(() => page.evaluate('document.activeElement.id')).toBe('main');
     await page.getByRole('button', { name: 'Delete…' }).focus();
     await page.keyboard.press('Enter');
-    await eventually(() => page.evaluate("document.activeElement.closest('[role=dialog]') && document.activeElement.tagName")).toBe(
-      'INPUT',
-    );
+    await eventually(() =>
+      page.evaluate(
+        "document.activeElement.closest('[role=dialog]') && document.activeElement.tagName",
+      ),
+    ).toBe('INPUT');
     await page.keyboard.press('Escape');
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     await eventually(() => page.evaluate('document.activeElement.textContent')).toBe('Delete…');
@@ -482,18 +570,34 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
 
   /** A service with everything that pages show, and a project with some of all. */
   const populate = async (): Promise<Service> => {
-    const service = await installation.create({ name: 'to look at', addons: [], environment_tag: 'PROD' });
+    const service = await installation.create({
+      name: 'to look at',
+      addons: [],
+      environment_tag: 'PROD',
+    });
     const at = `/services/${service.service_id}`;
     const may = { status: expect.toBeOneOf([200, 201, 202, 204, 422]) }; // 422: this machine has no HAProxy, or no PgBouncer
-    const ask = async (path: string, body?: object) => expect(await installation.request('POST', path, body), path).toMatchObject(may);
+    const ask = async (path: string, body?: object) =>
+      expect(await installation.request('POST', path, body), path).toMatchObject(may);
     await ask(`${at}/enablePooler`);
     await ask(`${at}/replicaSets`, { name: 'readers', nodes: 2, cpu_millis: 250, memory_gbs: 1 });
     await installation.until(service.service_id, 'READY');
     await ask(`${at}/backups/verify`);
-    await ask(`${at}/forkService`, { fork_strategy: 'NOW', name: 'a fork with a name that is much too long for the column it stands in' });
+    await ask(`${at}/forkService`, {
+      fork_strategy: 'NOW',
+      name: 'a fork with a name that is much too long for the column it stands in',
+    });
     await ask('/vpcs', { name: 'near', cidr: '10.62.0.0/24', region_code: 'local' });
-    const { body: vpc } = await installation.request('POST', '/vpcs', { name: 'far', cidr: '10.63.0.0/24', region_code: 'local' });
-    await ask(`/vpcs/${Object(vpc).id}/peerings`, { peer_account_id: 'nobody', peer_region_code: 'local', peer_vpc_id: '7' });
+    const { body: vpc } = await installation.request('POST', '/vpcs', {
+      name: 'far',
+      cidr: '10.63.0.0/24',
+      region_code: 'local',
+    });
+    await ask(`/vpcs/${Object(vpc).id}/peerings`, {
+      peer_account_id: 'nobody',
+      peer_region_code: 'local',
+      peer_vpc_id: '7',
+    });
     await ask('/keys', { name: 'to look at', role: 'viewer', expires_at: '2099-01-01T00:00:00Z' });
     await ask('/webhooks', { url: 'https://receiver.invalid/' });
     await ask('/setLimits', { services: 1000 });
@@ -503,27 +607,34 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
   };
   let populated: Promise<Service> | null = null;
 
-  test.for(LOOKS)('no page has a barrier, jumps or runs over its edge: $theme, $width pixels', async (look) => {
-    const service = await (populated ??= populate());
-    const bare = await installation.create({ name: 'bare', addons: [] });
-    const { page } = await enter(look);
-    const pages = pagesOf(service.service_id);
-    const found: Record<string, unknown> = {};
-    for (const path of [...pages, ...pagesOf(bare.service_id).filter((one) => one.includes(bare.service_id)), '/services/nonesuch00']) {
-      await page.goto(path);
-      await page.getByRole('heading').first().waitFor();
-      await page.locator('[aria-busy=true]').first().waitFor({ state: 'detached' });
-      const over = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
-      const problems = [
-        ...(await barriers(page)),
-        ...(await jumps(page)),
-        ...(Number(over) > 0 ? [`${String(over)} pixels too wide`] : []),
-        ...((await page.getByText('There is no such page').count()) > 0 ? ['is no page'] : []),
-      ];
-      if (problems.length > 0) found[path] = problems;
-    }
-    expect(found).toEqual({});
-  });
+  test.for(LOOKS)(
+    'no page has a barrier, jumps or runs over its edge: $theme, $width pixels',
+    async (look) => {
+      const service = await (populated ??= populate());
+      const bare = await installation.create({ name: 'bare', addons: [] });
+      const { page } = await enter(look);
+      const pages = pagesOf(service.service_id);
+      const found: Record<string, unknown> = {};
+      for (const path of [
+        ...pages,
+        ...pagesOf(bare.service_id).filter((one) => one.includes(bare.service_id)),
+        '/services/nonesuch00',
+      ]) {
+        await page.goto(path);
+        await page.getByRole('heading').first().waitFor();
+        await page.locator('[aria-busy=true]').first().waitFor({ state: 'detached' });
+        const over = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+        const problems = [
+          ...(await barriers(page)),
+          ...(await jumps(page)),
+          ...(Number(over) > 0 ? [`${String(over)} pixels too wide`] : []),
+          ...((await page.getByText('There is no such page').count()) > 0 ? ['is no page'] : []),
+        ];
+        if (problems.length > 0) found[path] = problems;
+      }
+      expect(found).toEqual({});
+    },
+  );
 });
 
 /** The address of every page that the router has: none is forgotten. */
@@ -532,5 +643,7 @@ function pagesOf(serviceId: string): string[] {
   const routes = [...source.matchAll(/getParentRoute: \(\) => (\w+),\s+path: '([^']+)'/g)];
   // All but the frame, which has no path of its own.
   expect(routes).toHaveLength([...source.matchAll(/createRoute\(\{/g)].length - 1);
-  return routes.map(([, parent, path = '']) => `${parent === 'service' ? '/services/$id' : ''}${path}`.replace('$id', serviceId));
+  return routes.map(([, parent, path = '']) =>
+    `${parent === 'service' ? '/services/$id' : ''}${path}`.replace('$id', serviceId),
+  );
 }

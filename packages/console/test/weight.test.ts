@@ -9,9 +9,16 @@ const MOST_BYTES = 250_000;
 
 test('the first load weighs at most 250 kB, and names nothing that is elsewhere', async () => {
   const page = await readFile(`${DIST}index.html`, 'utf8');
-  const names = [...page.matchAll(/"\/assets\/([^"]+)"/g)].flatMap(([, name]) => (name === undefined ? [] : [name]));
+  const names = [...page.matchAll(/"\/assets\/([^"]+)"/g)].flatMap(([, name]) =>
+    name === undefined ? [] : [name],
+  );
   const files = await withImports(names);
-  const sizes = await Promise.all(files.map(async (name) => ({ name, bytes: gzipSync(await readFile(`${DIST}assets/${name}`)).length })));
+  const sizes = await Promise.all(
+    files.map(async (name) => ({
+      name,
+      bytes: gzipSync(await readFile(`${DIST}assets/${name}`)).length,
+    })),
+  );
   const total = sizes.reduce((sum, { bytes }) => sum + bytes, gzipSync(page).length);
   expect(sizes.some(({ name }) => name.endsWith('.css'))).toBe(true);
   expect(sizes.some(({ name }) => name.startsWith('console-') && name.endsWith('.js'))).toBe(true);
@@ -27,7 +34,8 @@ async function withImports(names: readonly string[]): Promise<string[]> {
   for (const name of all) {
     if (!name.endsWith('.js')) continue;
     const source = await readFile(`${DIST}assets/${name}`, 'utf8');
-    for (const [, imported] of source.matchAll(/(?:from|import)"\.\/([^"]+\.js)"/g)) if (imported !== undefined) all.add(imported);
+    for (const [, imported] of source.matchAll(/(?:from|import)"\.\/([^"]+\.js)"/g))
+      if (imported !== undefined) all.add(imported);
   }
   return [...all];
 }

@@ -2,7 +2,17 @@ import { expect, test } from 'vitest';
 import { ACTIONS, ALLOWED, refusal, type Action, type Verdict } from './actions.ts';
 import { LIVE_STATUSES, type LiveStatus } from './status.ts';
 
-const COLUMNS = ['QUEUED', 'CONFIGURING', 'READY', 'UNSTABLE', 'PAUSING', 'PAUSED', 'RESUMING', 'UPGRADING', 'DELETING'] as const;
+const COLUMNS = [
+  'QUEUED',
+  'CONFIGURING',
+  'READY',
+  'UNSTABLE',
+  'PAUSING',
+  'PAUSED',
+  'RESUMING',
+  'UPGRADING',
+  'DELETING',
+] as const;
 
 /** As the contract prints it. */
 const TABLE: Record<Action, string> = {
@@ -35,7 +45,9 @@ test('the columns are all statuses', () => {
 });
 
 test.each(ACTIONS)('%s is allowed as the contract prints it', (action) => {
-  expect(`| ${COLUMNS.map((status) => SIGN[ALLOWED[status][action]]).join(' | ')} |`).toBe(TABLE[action]);
+  expect(`| ${COLUMNS.map((status) => SIGN[ALLOWED[status][action]]).join(' | ')} |`).toBe(
+    TABLE[action],
+  );
 });
 
 test('a refusal names the action, the state, where it is allowed and what is allowed now', () => {
@@ -43,13 +55,16 @@ test('a refusal names the action, the state, where it is allowed and what is all
     'cannot start a service that is READY: start is allowed when it is UNSTABLE or PAUSED; now allowed: delete, stop, resize, forkNow, forkPast, enablePooler, disablePooler, setHA, switchover, drill, attachToVPC, detachFromVPC, updatePassword, setEnvironment, rename, verifyBackup, createReplicaSet, changeReplicaSet, deleteReplicaSet, query',
   );
   const refused = COLUMNS.flatMap((status) =>
-    ACTIONS.filter((action) => ALLOWED[status][action] === 'refuse').map((action): [Action, LiveStatus] => [action, status]),
+    ACTIONS.filter((action) => ALLOWED[status][action] === 'refuse').map(
+      (action): [Action, LiveStatus] => [action, status],
+    ),
   );
   expect(refused.length).toBeGreaterThan(20);
   for (const [action, status] of refused) {
     const text = refusal(action, status);
     expect(text).toContain(`cannot ${action} a service that is ${status}`);
-    for (const other of COLUMNS.filter((candidate) => ALLOWED[candidate][action] === 'accept')) expect(text).toContain(other);
+    for (const other of COLUMNS.filter((candidate) => ALLOWED[candidate][action] === 'accept'))
+      expect(text).toContain(other);
   }
   expect(refusal('stop', 'DELETING')).toContain('nothing but waiting');
 });

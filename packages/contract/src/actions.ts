@@ -32,7 +32,8 @@ export type Verdict = 'accept' | 'underway' | 'refuse';
 type Row = Record<Action, Verdict>;
 
 const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row => {
-  const verdict = (action: Action): Verdict => (accepted.includes(action) ? 'accept' : underway.includes(action) ? 'underway' : 'refuse');
+  const verdict = (action: Action): Verdict =>
+    accepted.includes(action) ? 'accept' : underway.includes(action) ? 'underway' : 'refuse';
   return {
     delete: verdict('delete'),
     start: verdict('start'),
@@ -121,7 +122,9 @@ export const ALLOWED: Record<LiveStatus, Row> = {
 
 /** The sentence for an action that the status refuses: names the state, and in which states it would be allowed. */
 export function refusal(action: Action, status: LiveStatus): string {
-  const allowedIn = Object.entries(ALLOWED).flatMap(([state, actions]) => (actions[action] === 'accept' ? [state] : []));
+  const allowedIn = Object.entries(ALLOWED).flatMap(([state, actions]) =>
+    actions[action] === 'accept' ? [state] : [],
+  );
   const nowAllowed = ACTIONS.filter((candidate) => ALLOWED[status][candidate] === 'accept');
   const now = nowAllowed.length === 0 ? 'nothing but waiting' : nowAllowed.join(', ');
   return `cannot ${action} a service that is ${status}: ${action} is allowed when it is ${allowedIn.join(' or ')}; now allowed: ${now}`;

@@ -16,7 +16,9 @@ export const ERROR_STATUS = {
   UNAVAILABLE: 503,
 } as const;
 export type ErrorCode = keyof typeof ERROR_STATUS;
-export const ERROR_CODES: readonly ErrorCode[] = Object.keys(ERROR_STATUS).filter((code): code is ErrorCode => code in ERROR_STATUS);
+export const ERROR_CODES: readonly ErrorCode[] = Object.keys(ERROR_STATUS).filter(
+  (code): code is ErrorCode => code in ERROR_STATUS,
+);
 
 /** An error that a client is shown. The message names the field or thing, what was found, what is allowed and what fixes it. */
 export class ApiError extends Error {

@@ -31,7 +31,10 @@ export type EventType = (typeof EVENT_TYPES)[number];
 export const EventSchema = Named(
   'Event',
   Type.Object({
-    id: Type.String({ description: 'digits, later events have greater ones; hand the last one back as Last-Event-ID' }),
+    id: Type.String({
+      description:
+        'digits, later events have greater ones; hand the last one back as Last-Event-ID',
+    }),
     type: StringEnum(EVENT_TYPES),
     timestamp: dateTime('when it was committed'),
     data: Type.Object(
@@ -73,7 +76,11 @@ export const CreateWebhookBody = Named(
         description: 'http or https, without user and password',
       }),
       types: Type.Optional(
-        Type.Array(StringEnum(EVENT_TYPES), { maxItems: EVENT_TYPES.length, uniqueItems: true, description: 'of events; default: all' }),
+        Type.Array(StringEnum(EVENT_TYPES), {
+          maxItems: EVENT_TYPES.length,
+          uniqueItems: true,
+          description: 'of events; default: all',
+        }),
       ),
     },
     closed,
@@ -86,9 +93,15 @@ export const WebhookSchema = Named(
   Type.Object({
     id: Type.String(),
     url: Type.String(),
-    types: Type.Array(StringEnum(EVENT_TYPES), { description: 'of events that are delivered; empty: all' }),
+    types: Type.Array(StringEnum(EVENT_TYPES), {
+      description: 'of events that are delivered; empty: all',
+    }),
     created: dateTime('when it was made; later events are delivered'),
-    secret: Type.Optional(Type.String({ description: 'signs deliveries, as in Standard Webhooks; in the answer to create only' })),
+    secret: Type.Optional(
+      Type.String({
+        description: 'signs deliveries, as in Standard Webhooks; in the answer to create only',
+      }),
+    ),
   }),
 );
 export type Webhook = Type.Static<typeof WebhookSchema>;
@@ -102,10 +115,14 @@ export const DeliverySchema = Named(
     id: Type.String(),
     message_id: Type.String({ description: 'the header webhook-id: the same for each attempt' }),
     type: StringEnum(EVENT_TYPES),
-    status: StringEnum(DELIVERY_STATUSES, { description: 'dead: given up; POST …/redeliver tries again' }),
+    status: StringEnum(DELIVERY_STATUSES, {
+      description: 'dead: given up; POST …/redeliver tries again',
+    }),
     attempts: Type.Integer(),
     next_attempt: dateTimeOrNull('when it is tried next; null: it is not'),
-    response_status: Type.Union([Type.Integer(), Type.Null()], { description: 'HTTP status of the last answer; null: there was none' }),
+    response_status: Type.Union([Type.Integer(), Type.Null()], {
+      description: 'HTTP status of the last answer; null: there was none',
+    }),
     error: Type.Union([Type.String(), Type.Null()], { description: 'why the last attempt failed' }),
     created: dateTime('when it was begun'),
     finished: dateTimeOrNull('when it was delivered or given up'),
@@ -146,7 +163,9 @@ export const AuditEntrySchema = Named(
     outcome: StringEnum(AUDIT_OUTCOMES),
     status: Type.Integer({ description: 'HTTP status of the answer' }),
     code: Type.Optional(StringEnum(ERROR_CODES, { description: 'why it was refused' })),
-    request_id: Type.String({ description: 'of the first call, where the entry stands for several' }),
+    request_id: Type.String({
+      description: 'of the first call, where the entry stands for several',
+    }),
     count: Type.Optional(
       Type.Integer({
         minimum: 2,

@@ -25,6 +25,15 @@ test('every letter comes equally often', () => {
 
 test('the shape of an id', () => {
   for (const id of ['abcdefghij', '0123456789', 'a1b2c3d4e5']) expect(isId(id)).toBe(true);
-  for (const id of ['', 'abcdefghi', 'abcdefghijk', 'ABCDEFGHIJ', 'abcdefghi\0', 'abcdefghij\n', '../../etc/', 'ábcdefghij'])
+  for (const id of [
+    '',
+    'abcdefghi',
+    'abcdefghijk',
+    'ABCDEFGHIJ',
+    'abcdefghi\0',
+    'abcdefghij\n',
+    '../../etc/',
+    'ábcdefghij',
+  ])
     expect(isId(id)).toBe(false);
 });

@@ -11,7 +11,9 @@ const ALPHABET = 'abcdefghijklmnopqrstuvwxyz0123456789';
  */
 export function idFromBytes(bytes: Uint8Array): string | null {
   const usable = [...bytes].filter((byte) => byte < 252).slice(0, ID_LENGTH);
-  return usable.length < ID_LENGTH ? null : usable.map((byte) => ALPHABET.charAt(byte % 36)).join('');
+  return usable.length < ID_LENGTH
+    ? null
+    : usable.map((byte) => ALPHABET.charAt(byte % 36)).join('');
 }
 
 /** Whether a string has the shape of an id. Unknown ids of any shape are 404; this only saves a question to the store. */

@@ -29,14 +29,41 @@ export const PERMISSIONS = {
   read: { changes: false, DEV: ROLES, PROD: ROLES, forkOnly: 'asRole', dryRunOnly: 'asRole' },
   /** Makes a link or a session of the console, which is a row in the metadata database. */
   session: { changes: false, DEV: ROLES, PROD: ROLES, forkOnly: 'asRole', dryRunOnly: 'never' },
-  data: { changes: false, readsData: true, DEV: WRITERS, PROD: WRITERS, forkOnly: 'ownForks', dryRunOnly: 'never' },
-  change: { changes: true, DEV: WRITERS, PROD: WRITERS, forkOnly: 'ownForks', dryRunOnly: 'dryRun' },
+  data: {
+    changes: false,
+    readsData: true,
+    DEV: WRITERS,
+    PROD: WRITERS,
+    forkOnly: 'ownForks',
+    dryRunOnly: 'never',
+  },
+  change: {
+    changes: true,
+    DEV: WRITERS,
+    PROD: WRITERS,
+    forkOnly: 'ownForks',
+    dryRunOnly: 'dryRun',
+  },
   /** Stops or deletes something that serves clients. */
   end: { changes: true, DEV: WRITERS, PROD: ADMINS, forkOnly: 'ownForks', dryRunOnly: 'dryRun' },
   fork: { changes: true, DEV: WRITERS, PROD: WRITERS, forkOnly: 'asRole', dryRunOnly: 'dryRun' },
   admin: { changes: true, DEV: ADMINS, PROD: ADMINS, forkOnly: 'ownForks', dryRunOnly: 'dryRun' },
-  operator: { changes: true, DEV: ADMINS, PROD: ADMINS, operator: true, forkOnly: 'ownForks', dryRunOnly: 'dryRun' },
-  operatorRead: { changes: false, DEV: ADMINS, PROD: ADMINS, operator: true, forkOnly: 'asRole', dryRunOnly: 'asRole' },
+  operator: {
+    changes: true,
+    DEV: ADMINS,
+    PROD: ADMINS,
+    operator: true,
+    forkOnly: 'ownForks',
+    dryRunOnly: 'dryRun',
+  },
+  operatorRead: {
+    changes: false,
+    DEV: ADMINS,
+    PROD: ADMINS,
+    operator: true,
+    forkOnly: 'asRole',
+    dryRunOnly: 'asRole',
+  },
 } as const satisfies Record<string, Permission>;
 export type Access = keyof typeof PERMISSIONS;
 
@@ -146,29 +173,51 @@ const CALL_OF_ACTION: Record<Action, CallName> = {
   query: 'queryService',
 };
 
-const BY_CALL: ReadonlyMap<string, Permission> = new Map(Object.entries(ACCESS).map(([call, access]) => [call, PERMISSIONS[access]]));
+const BY_CALL: ReadonlyMap<string, Permission> = new Map(
+  Object.entries(ACCESS).map(([call, access]) => [call, PERMISSIONS[access]]),
+);
 
 /** What a call needs; null: it takes no key. */
-export const permissionOf = (call: string | undefined): Permission | null => BY_CALL.get(call ?? '') ?? null;
+export const permissionOf = (call: string | undefined): Permission | null =>
+  BY_CALL.get(call ?? '') ?? null;
 
 /** Why a role may not make a call; null: it may. @param environment of what the call would end */
-export function denial(role: Role, { DEV, PROD }: Permission, environment: Environment = 'DEV'): string | null {
+export function denial(
+  role: Role,
+  { DEV, PROD }: Permission,
+  environment: Environment = 'DEV',
+): string | null {
   const allowed = environment === 'PROD' ? PROD : DEV;
   if (allowed.includes(role)) return null;
-  const what = DEV.includes(role) ? 'stop or delete what is PROD, or a service with a read replica set that is' : 'do this';
+  const what = DEV.includes(role)
+    ? 'stop or delete what is PROD, or a service with a read replica set that is'
+    : 'do this';
   return `a key with the role ${role} may not ${what}; it takes a key with the role ${allowed.join(' or ')}`;
 }
 
 /** Why a role may not perform an action on a service, whatever its status; null: it may. */
-export function denialOfAction(role: Role, action: Action, environment: Environment): string | null {
+export function denialOfAction(
+  role: Role,
+  action: Action,
+  environment: Environment,
+): string | null {
   return denial(role, permissionOfAction(action), environment);
 }
 
 /** A key, as GET /auth/info describes it. Older servers report no restrictions. */
-export type KeyFacts = { public_key: string; role: Role; fork_only?: boolean; dry_run_only?: boolean };
+export type KeyFacts = {
+  public_key: string;
+  role: Role;
+  fork_only?: boolean;
+  dry_run_only?: boolean;
+};
 
 /** Why fork_only forbids a call; null: it does not. @param createdBy the key that made the service of the call, if it has one */
-export function denialOfForkOnly(key: KeyFacts, { changes, forkOnly }: Permission, createdBy?: string | null): string | null {
+export function denialOfForkOnly(
+  key: KeyFacts,
+  { changes, forkOnly }: Permission,
+  createdBy?: string | null,
+): string | null {
   if (key.fork_only !== true || forkOnly === 'asRole' || createdBy === key.public_key) return null;
   return changes
     ? 'this key is fork_only: it reads, forks, and changes nothing but forks that it made'
@@ -176,7 +225,10 @@ export function denialOfForkOnly(key: KeyFacts, { changes, forkOnly }: Permissio
 }
 
 /** Why dry_run_only forbids a call, or leaves it without an effect; null: it does neither. */
-export function denialOfDryRunOnly({ dry_run_only: dryRunOnly }: KeyFacts, permission: Permission): string | null {
+export function denialOfDryRunOnly(
+  { dry_run_only: dryRunOnly }: KeyFacts,
+  permission: Permission,
+): string | null {
   if (dryRunOnly !== true || permission.dryRunOnly === 'asRole') return null;
   return permission.dryRunOnly === 'dryRun'
     ? 'this key is dry_run_only: it only asks what would be done; use a key without dry_run_only'
@@ -190,15 +242,19 @@ export function denialOfKey(
   of: { environment?: Environment; createdBy?: string | null | undefined } = {},
 ) {
   return (
-    denial(key.role, permission, of.environment) ?? denialOfForkOnly(key, permission, of.createdBy) ?? denialOfDryRunOnly(key, permission)
+    denial(key.role, permission, of.environment) ??
+    denialOfForkOnly(key, permission, of.createdBy) ??
+    denialOfDryRunOnly(key, permission)
   );
 }
 
 /** What an action on a service takes. */
-export const permissionOfAction = (action: Action): Permission => PERMISSIONS[ACCESS[CALL_OF_ACTION[action]]];
+export const permissionOfAction = (action: Action): Permission =>
+  PERMISSIONS[ACCESS[CALL_OF_ACTION[action]]];
 
 /** Why a key may not manage keys; null: it may. */
-export const denialOfKeys = (key: KeyFacts): string | null => denialOfKey(key, PERMISSIONS[ACCESS.createKey]);
+export const denialOfKeys = (key: KeyFacts): string | null =>
+  denialOfKey(key, PERMISSIONS[ACCESS.createKey]);
 
 /** Why a key may change nothing but, if it is fork_only, forks that it made; null: it may. */
 export const denialOfChanges = (key: KeyFacts, createdBy?: string | null): string | null =>
@@ -214,6 +270,7 @@ export function protectionOf(environment: Environment, sets: readonly Tagged[]):
 /** The roles in words. */
 export const ROLE_SUMMARIES: Record<Role, string> = {
   admin: 'may do everything',
-  developer: 'may do everything but manage keys, rename the project, and stop or delete what is PROD',
+  developer:
+    'may do everything but manage keys, rename the project, and stop or delete what is PROD',
   viewer: 'reads everything but secrets and the contents of databases, and changes nothing',
 };

@@ -3,12 +3,15 @@ import { expect, test } from 'vitest';
 import { DEFAULT_SIZE, parseSize, sameSize, SERVICE_SIZES, type SizeInput } from './sizes.ts';
 
 /** As the contract prints them. */
-const PRINTED = '500/2, 1000/4, 2000/8, 4000/16, 8000/32, 16000/64, 32000/128, 48000/192, 64000/256';
+const PRINTED =
+  '500/2, 1000/4, 2000/8, 4000/16, 8000/32, 16000/64, 32000/128, 48000/192, 64000/256';
 const create = { fallback: DEFAULT_SIZE, sharedAllowed: true };
 const resize = { fallback: null, sharedAllowed: false };
 
 test('the sizes are those of the contract, smallest first, the smallest being the default', () => {
-  expect(SERVICE_SIZES.map(({ cpuMillis, memoryGbs }) => `${cpuMillis}/${memoryGbs}`).join(', ')).toBe(PRINTED);
+  expect(
+    SERVICE_SIZES.map(({ cpuMillis, memoryGbs }) => `${cpuMillis}/${memoryGbs}`).join(', '),
+  ).toBe(PRINTED);
   expect(DEFAULT_SIZE).toEqual({ cpuMillis: 500, memoryGbs: 2 });
 });
 
@@ -19,21 +22,26 @@ test('one of the pair implies the other, as digits or as an integer', () => {
     for (const rules of [create, resize]) {
       for (const cpu of [undefined, ...forms(size.cpuMillis)])
         for (const memory of [undefined, ...forms(size.memoryGbs)])
-          if (cpu !== undefined || memory !== undefined) expect(parseSize(cpu, memory, rules)).toEqual({ size });
+          if (cpu !== undefined || memory !== undefined)
+            expect(parseSize(cpu, memory, rules)).toEqual({ size });
     }
   }
 });
 
 test('nothing given: the default on create, a refusal on resize', () => {
   expect(parseSize(undefined, undefined, create)).toEqual({ size: DEFAULT_SIZE });
-  expect(parseSize(undefined, undefined, resize)).toEqual({ problem: expect.stringContaining(PRINTED) });
+  expect(parseSize(undefined, undefined, resize)).toEqual({
+    problem: expect.stringContaining(PRINTED),
+  });
 });
 
 test('shared on create only, and for both of the pair', () => {
   expect(parseSize('shared', 'shared', create)).toEqual({ size: 'shared' });
   expect(parseSize('shared', undefined, create)).toEqual({ size: 'shared' });
   expect(parseSize(undefined, 'shared', create)).toEqual({ size: 'shared' });
-  expect(parseSize('shared', '2', create)).toEqual({ problem: expect.stringContaining('shared/shared') });
+  expect(parseSize('shared', '2', create)).toEqual({
+    problem: expect.stringContaining('shared/shared'),
+  });
   expect(parseSize('500', 'shared', create)).toHaveProperty('problem');
   const refused = parseSize('shared', 'shared', resize);
   expect(refused).toEqual({ problem: expect.stringContaining('"shared"') });
@@ -48,7 +56,9 @@ test('every other pair is refused with what was found and what is allowed', () =
   );
   fc.assert(
     fc.property(input, input, (cpu, memory) => {
-      const known = SERVICE_SIZES.some((size) => Number(cpu) === size.cpuMillis && Number(memory) === size.memoryGbs);
+      const known = SERVICE_SIZES.some(
+        (size) => Number(cpu) === size.cpuMillis && Number(memory) === size.memoryGbs,
+      );
       fc.pre(!known && cpu !== 'shared' && memory !== 'shared');
       const parsed = parseSize(cpu, memory, create);
       expect(parsed).toEqual({ problem: expect.stringContaining(PRINTED) });
@@ -65,5 +75,6 @@ test('a number in another spelling is no digits', () => {
 test('the same size', () => {
   expect(sameSize('shared', 'shared')).toBe(true);
   expect(sameSize('shared', DEFAULT_SIZE)).toBe(false);
-  for (const a of SERVICE_SIZES) for (const b of SERVICE_SIZES) expect(sameSize(a, { ...b })).toBe(a === b);
+  for (const a of SERVICE_SIZES)
+    for (const b of SERVICE_SIZES) expect(sameSize(a, { ...b })).toBe(a === b);
 });

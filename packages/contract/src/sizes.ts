@@ -15,7 +15,10 @@ export const SERVICE_SIZES = [
 ] as const satisfies readonly Exclude<Size, 'shared'>[];
 
 /** The sizes of a node of a read replica set, smallest first. */
-export const NODE_SIZES = [{ cpuMillis: 250, memoryGbs: 1 }, ...SERVICE_SIZES] as const satisfies readonly Exclude<Size, 'shared'>[];
+export const NODE_SIZES = [
+  { cpuMillis: 250, memoryGbs: 1 },
+  ...SERVICE_SIZES,
+] as const satisfies readonly Exclude<Size, 'shared'>[];
 
 export const DEFAULT_SIZE: Size = SERVICE_SIZES[0];
 
@@ -55,7 +58,9 @@ export function parseSize(
   }
   if (cpuMillis === 'shared' || memoryGbs === 'shared') {
     const both = (cpuMillis ?? 'shared') === 'shared' && (memoryGbs ?? 'shared') === 'shared';
-    return both && sharedAllowed ? { size: 'shared' } : { problem: found(cpuMillis, memoryGbs, allowed) };
+    return both && sharedAllowed
+      ? { size: 'shared' }
+      : { problem: found(cpuMillis, memoryGbs, allowed) };
   }
   const size = sizes.find(
     (candidate) =>
@@ -67,11 +72,15 @@ export function parseSize(
 
 /** Whether two sizes are the same. */
 export function sameSize(a: Size, b: Size): boolean {
-  return a === 'shared' || b === 'shared' ? a === b : a.cpuMillis === b.cpuMillis && a.memoryGbs === b.memoryGbs;
+  return a === 'shared' || b === 'shared'
+    ? a === b
+    : a.cpuMillis === b.cpuMillis && a.memoryGbs === b.memoryGbs;
 }
 
 function sameNumber(input: string | number, value: number): boolean {
-  return typeof input === 'number' ? input === value : /^[0-9]{1,9}$/.test(input) && Number(input) === value;
+  return typeof input === 'number'
+    ? input === value
+    : /^[0-9]{1,9}$/.test(input) && Number(input) === value;
 }
 
 function found(cpuMillis: SizeInput, memoryGbs: SizeInput, allowed: string): string {

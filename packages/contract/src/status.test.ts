@@ -18,13 +18,18 @@ import {
 } from './status.ts';
 
 /** The statuses that the API description names. */
-const DESCRIBED = 'QUEUED, DELETING, CONFIGURING, READY, DELETED, UNSTABLE, PAUSING, PAUSED, RESUMING, UPGRADING, OPTIMIZING';
+const DESCRIBED =
+  'QUEUED, DELETING, CONFIGURING, READY, DELETED, UNSTABLE, PAUSING, PAUSED, RESUMING, UPGRADING, OPTIMIZING';
 
 test('the statuses are those of the description', () => {
   expect([...SERVICE_STATUSES].toSorted()).toEqual(DESCRIBED.split(', ').toSorted());
   expect(LIVE_STATUSES).not.toContain('DELETED');
   expect(LIVE_STATUSES).not.toContain('OPTIMIZING');
-  expect(LIVE_STATUSES.filter((status) => !IS_TRANSITIONAL[status])).toEqual(['READY', 'UNSTABLE', 'PAUSED']);
+  expect(LIVE_STATUSES.filter((status) => !IS_TRANSITIONAL[status])).toEqual([
+    'READY',
+    'UNSTABLE',
+    'PAUSED',
+  ]);
 });
 
 test('without an operation, the status is what is wanted and seen', () => {
@@ -34,7 +39,12 @@ test('without an operation, the status is what is wanted and seen', () => {
   expect(statusOf('paused', true, null)).toBe('PAUSED');
 });
 
-const operation = (kind: OperationKind, more: Partial<UnderWay> = {}): UnderWay => ({ kind, begun: true, failing: false, ...more });
+const operation = (kind: OperationKind, more: Partial<UnderWay> = {}): UnderWay => ({
+  kind,
+  begun: true,
+  failing: false,
+  ...more,
+});
 
 test('an operation that gets on shows its transitional status whatever was seen', () => {
   for (const reachable of [true, false]) {
@@ -45,7 +55,12 @@ test('an operation that gets on shows its transitional status whatever was seen'
       expect(statusOf('paused', reachable, operation('stop', { begun }))).toBe('PAUSING');
       expect(statusOf('running', reachable, operation('resize', { begun }))).toBe('UPGRADING');
       expect(statusOf('paused', reachable, operation('resize', { begun }))).toBe('PAUSED');
-      for (const kind of ['enablePooler', 'disablePooler', 'attachToVPC', 'detachFromVPC'] as const) {
+      for (const kind of [
+        'enablePooler',
+        'disablePooler',
+        'attachToVPC',
+        'detachFromVPC',
+      ] as const) {
         expect(statusOf('running', reachable, operation(kind, { begun }))).toBe('CONFIGURING');
         expect(statusOf('paused', reachable, operation(kind, { begun }))).toBe('PAUSED');
       }
@@ -61,7 +76,8 @@ test('delete wins over everything, failing or not', () => {
   for (const wanted of ['running', 'paused'] as const)
     for (const reachable of [true, false])
       for (const begun of [true, false])
-        for (const failing of [true, false]) expect(statusOf(wanted, reachable, { kind: 'delete', begun, failing })).toBe('DELETING');
+        for (const failing of [true, false])
+          expect(statusOf(wanted, reachable, { kind: 'delete', begun, failing })).toBe('DELETING');
 });
 
 test('an operation that does not get on makes a service unstable, but not one that is paused and stays so', () => {
@@ -81,19 +97,23 @@ test('every combination has a status', () => {
     for (const wanted of ['running', 'paused'] as const)
       for (const reachable of [true, false])
         for (const begun of [true, false])
-          for (const failing of [true, false]) expect(LIVE_STATUSES).toContain(statusOf(wanted, reachable, { kind, begun, failing }));
+          for (const failing of [true, false])
+            expect(LIVE_STATUSES).toContain(statusOf(wanted, reachable, { kind, begun, failing }));
 });
 
 // ── sequences ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The facts of a service as the metadata database has them, and the moves that users and the reconciler can make. */
 type Facts = { wanted: 'running' | 'paused'; reachable: boolean; underWay: UnderWay | null };
-type Event = { by: 'user'; action: Action } | { by: 'engine'; outcome: 'begun' | 'again' | 'failed' | 'settled'; reachable: boolean };
+type Event =
+  | { by: 'user'; action: Action }
+  | { by: 'engine'; outcome: 'begun' | 'again' | 'failed' | 'settled'; reachable: boolean };
 
 function move(facts: Facts, event: Event): Facts | null {
   const { underWay } = facts;
   if (event.by === 'user') {
-    if (ALLOWED[statusOf(facts.wanted, facts.reachable, underWay)][event.action] !== 'accept') return facts;
+    if (ALLOWED[statusOf(facts.wanted, facts.reachable, underWay)][event.action] !== 'accept')
+      return facts;
     const begin = (kind: OperationKind, wanted = facts.wanted): Facts => ({
       ...facts,
       wanted,
@@ -142,7 +162,11 @@ function move(facts: Facts, event: Event): Facts | null {
           ? { ...facts, reachable: false, underWay: operation('repair') }
           : facts;
     case 'again':
-      return { ...facts, reachable, underWay: going === null ? null : { ...going, failing: false } };
+      return {
+        ...facts,
+        reachable,
+        underWay: going === null ? null : { ...going, failing: false },
+      };
     case 'failed':
       return { ...facts, reachable, underWay: going === null ? null : { ...going, failing: true } };
     case 'settled':
@@ -167,11 +191,20 @@ const anyEvent: fc.Arbitrary<Event> = fc.oneof(
   fc.record({ by: fc.constant('user' as const), action: fc.constantFrom(...ACTIONS) }),
   fc.record({
     by: fc.constant('engine' as const),
-    outcome: fc.constantFrom('begun' as const, 'again' as const, 'failed' as const, 'settled' as const),
+    outcome: fc.constantFrom(
+      'begun' as const,
+      'again' as const,
+      'failed' as const,
+      'settled' as const,
+    ),
     reachable: fc.boolean(),
   }),
 );
-const PROVISIONING: Facts = { wanted: 'running', reachable: false, underWay: operation('create', { begun: false }) };
+const PROVISIONING: Facts = {
+  wanted: 'running',
+  reachable: false,
+  underWay: operation('create', { begun: false }),
+};
 
 test('whatever users and the engine do, every status follows the one before it by a move of the table', () => {
   fc.assert(
@@ -188,7 +221,11 @@ test('whatever users and the engine do, every status follows the one before it b
 });
 
 const user = (action: Action): Event => ({ by: 'user', action });
-const engine = (outcome: 'begun' | 'again' | 'failed' | 'settled', reachable = false): Event => ({ by: 'engine', outcome, reachable });
+const engine = (outcome: 'begun' | 'again' | 'failed' | 'settled', reachable = false): Event => ({
+  by: 'engine',
+  outcome,
+  reachable,
+});
 const ready = [engine('begun'), engine('settled')];
 const path = (events: readonly Event[]): string => {
   const seen = [...statusesOf(PROVISIONING, events)];
@@ -199,25 +236,42 @@ test('the documented sequences', () => {
   expect(path(ready)).toBe('QUEUED→CONFIGURING→READY');
   const stop = [...ready, user('stop'), engine('begun', true), engine('settled')];
   expect(path(stop)).toBe('QUEUED→CONFIGURING→READY→PAUSING→PAUSED');
-  expect(path([...stop, user('start'), engine('begun'), engine('again', true), engine('settled')])).toMatch(/→PAUSED→RESUMING→READY$/);
+  expect(
+    path([...stop, user('start'), engine('begun'), engine('again', true), engine('settled')]),
+  ).toMatch(/→PAUSED→RESUMING→READY$/);
   expect(path([...stop, user('resize'), engine('begun'), engine('settled')])).toMatch(/→PAUSED$/);
-  expect(path([...ready, user('resize'), engine('begun', true), engine('again'), engine('settled')])).toMatch(/→READY→UPGRADING→READY$/);
-  expect(path([...ready, engine('begun'), engine('again'), engine('settled')])).toMatch(/→READY→UNSTABLE→READY$/);
-  expect(path([...ready, user('enablePooler'), engine('begun', true), engine('settled')])).toMatch(/→READY→CONFIGURING→READY$/);
-  expect(path([...stop, user('disablePooler'), engine('begun'), engine('settled')])).toMatch(/→PAUSED$/);
-  expect(path([...ready, user('delete'), engine('begun'), engine('settled')])).toMatch(/→READY→DELETING$/);
+  expect(
+    path([...ready, user('resize'), engine('begun', true), engine('again'), engine('settled')]),
+  ).toMatch(/→READY→UPGRADING→READY$/);
+  expect(path([...ready, engine('begun'), engine('again'), engine('settled')])).toMatch(
+    /→READY→UNSTABLE→READY$/,
+  );
+  expect(path([...ready, user('enablePooler'), engine('begun', true), engine('settled')])).toMatch(
+    /→READY→CONFIGURING→READY$/,
+  );
+  expect(path([...stop, user('disablePooler'), engine('begun'), engine('settled')])).toMatch(
+    /→PAUSED$/,
+  );
+  expect(path([...ready, user('delete'), engine('begun'), engine('settled')])).toMatch(
+    /→READY→DELETING$/,
+  );
   expect(path([engine('begun'), engine('failed'), engine('again'), engine('settled')])).toBe(
     'QUEUED→CONFIGURING→UNSTABLE→CONFIGURING→READY',
   );
 });
 
 test('a read replica set is creating, active, resizing, deleting or in error', () => {
-  const shown = (underWay: UnderWay | null, reachable = true, wanted: 'running' | 'paused' = 'running') =>
-    REPLICA_SET_STATUS[statusOfReplicaSet(wanted, reachable, underWay)];
+  const shown = (
+    underWay: UnderWay | null,
+    reachable = true,
+    wanted: 'running' | 'paused' = 'running',
+  ) => REPLICA_SET_STATUS[statusOfReplicaSet(wanted, reachable, underWay)];
   expect(REPLICA_SET_STATUSES).toEqual(['creating', 'active', 'resizing', 'deleting', 'error']);
   expect(shown(null)).toBe('active');
   expect(shown(null, false)).toBe('error');
-  expect(statusOfReplicaSet('running', false, operation('create', { begun: false }))).toBe('CONFIGURING');
+  expect(statusOfReplicaSet('running', false, operation('create', { begun: false }))).toBe(
+    'CONFIGURING',
+  );
   expect(shown(operation('create'), false)).toBe('creating');
   expect(shown(operation('create', { failing: true }), false)).toBe('error');
   expect(shown(operation('resize'))).toBe('resizing');
@@ -229,7 +283,9 @@ test('a read replica set is creating, active, resizing, deleting or in error', (
   for (const kind of ['create', 'start', 'resize', 'repair', 'enablePooler'] as const)
     for (const reachable of [true, false]) {
       const before = statusOfReplicaSet('running', reachable, operation(kind));
-      expect(REPLICA_SET_TRANSITIONS[before]).toContain(statusOfReplicaSet('paused', reachable, operation('stop')));
+      expect(REPLICA_SET_TRANSITIONS[before]).toContain(
+        statusOfReplicaSet('paused', reachable, operation('stop')),
+      );
       expect(REPLICA_SET_TRANSITIONS[before]).toContain('DELETING');
     }
 });

@@ -16,7 +16,9 @@ export type ServiceStatus = (typeof SERVICE_STATUSES)[number];
 
 /** The statuses that a service of ours can be in. */
 export type LiveStatus = Exclude<ServiceStatus, 'DELETED' | 'OPTIMIZING'>;
-export const LIVE_STATUSES = SERVICE_STATUSES.filter((s): s is LiveStatus => s !== 'DELETED' && s !== 'OPTIMIZING');
+export const LIVE_STATUSES = SERVICE_STATUSES.filter(
+  (s): s is LiveStatus => s !== 'DELETED' && s !== 'OPTIMIZING',
+);
 
 /** Whether something is going on that ends by itself: clients poll while this holds. */
 export const IS_TRANSITIONAL: Record<LiveStatus, boolean> = {
@@ -98,7 +100,14 @@ export type UnderWay = {
   failing: boolean;
 };
 
-const STAYS_PAUSED: readonly OperationKind[] = ['resize', 'restore', 'enablePooler', 'disablePooler', 'attachToVPC', 'detachFromVPC'];
+const STAYS_PAUSED: readonly OperationKind[] = [
+  'resize',
+  'restore',
+  'enablePooler',
+  'disablePooler',
+  'attachToVPC',
+  'detachFromVPC',
+];
 
 /**
  * The status a user sees: one pure function of what is wanted, what was seen and what is under way.
@@ -106,8 +115,13 @@ const STAYS_PAUSED: readonly OperationKind[] = ['resize', 'restore', 'enablePool
  * @param wanted whether the service must run
  * @param reachable whether it was seen to accept connections
  */
-export function statusOf(wanted: 'running' | 'paused', reachable: boolean, underWay: UnderWay | null): LiveStatus {
-  const settled = (): LiveStatus => (wanted === 'paused' ? 'PAUSED' : reachable ? 'READY' : 'UNSTABLE');
+export function statusOf(
+  wanted: 'running' | 'paused',
+  reachable: boolean,
+  underWay: UnderWay | null,
+): LiveStatus {
+  const settled = (): LiveStatus =>
+    wanted === 'paused' ? 'PAUSED' : reachable ? 'READY' : 'UNSTABLE';
   if (underWay === null) return settled();
   if (underWay.kind === 'delete') return 'DELETING';
   // A paused service has nothing that could be unreachable, whatever becomes of its new size, its pooler or its VPC.
@@ -144,7 +158,13 @@ export function statusOf(wanted: 'running' | 'paused', reachable: boolean, under
 }
 
 /** The statuses of a read replica set. */
-export const REPLICA_SET_STATUSES = ['creating', 'active', 'resizing', 'deleting', 'error'] as const;
+export const REPLICA_SET_STATUSES = [
+  'creating',
+  'active',
+  'resizing',
+  'deleting',
+  'error',
+] as const;
 export type ReplicaSetStatus = (typeof REPLICA_SET_STATUSES)[number];
 
 /** A set is a service of its own kind, and its status that of a service. One of a paused service is active, and paused as a service. */
@@ -161,9 +181,16 @@ export const REPLICA_SET_STATUS: Record<LiveStatus, ReplicaSetStatus> = {
 };
 
 /** {@link statusOf} for a read replica set: it is being made from the first moment on, and stays what it is while its pooler comes or goes. */
-export function statusOfReplicaSet(wanted: 'running' | 'paused', reachable: boolean, underWay: UnderWay | null): LiveStatus {
+export function statusOfReplicaSet(
+  wanted: 'running' | 'paused',
+  reachable: boolean,
+  underWay: UnderWay | null,
+): LiveStatus {
   if (underWay?.kind === 'create') return statusOf(wanted, reachable, { ...underWay, begun: true });
-  const quiet = underWay !== null && !underWay.failing && (underWay.kind === 'enablePooler' || underWay.kind === 'disablePooler');
+  const quiet =
+    underWay !== null &&
+    !underWay.failing &&
+    (underWay.kind === 'enablePooler' || underWay.kind === 'disablePooler');
   return statusOf(wanted, reachable, quiet ? null : underWay);
 }
 

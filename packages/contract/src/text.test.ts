@@ -1,6 +1,14 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { escapeInJson, inQuotes, makeVisible, nearestName, visibleJson, VISIBLE_PATTERN, whyNotJson } from './text.ts';
+import {
+  escapeInJson,
+  inQuotes,
+  makeVisible,
+  nearestName,
+  visibleJson,
+  VISIBLE_PATTERN,
+  whyNotJson,
+} from './text.ts';
 
 const name = new RegExp(VISIBLE_PATTERN, 'u');
 const INVISIBLE = [
@@ -40,13 +48,27 @@ const INVISIBLE = [
 ];
 
 test('a name holds no character that nobody sees, and any that one can', () => {
-  for (const character of INVISIBLE) expect(name.test(`a${character}b`), JSON.stringify(character)).toBe(false);
-  for (const good of ['orders', 'Größe 2', '漢字', 'שלום', 'مرحبا', '🐘', '❤️', '👍🏽', 'a"\\\'`$&<>b', ''])
+  for (const character of INVISIBLE)
+    expect(name.test(`a${character}b`), JSON.stringify(character)).toBe(false);
+  for (const good of [
+    'orders',
+    'Größe 2',
+    '漢字',
+    'שלום',
+    'مرحبا',
+    '🐘',
+    '❤️',
+    '👍🏽',
+    'a"\\\'`$&<>b',
+    '',
+  ])
     expect(name.test(good), good).toBe(true);
 });
 
 test('what nobody sees is shown as an escape', () => {
-  expect(makeVisible('\u001b]0;owned\u0007\u009b2J\u202eevil\u2066\r')).toBe('\\x1b]0;owned\\x07\\x9b2J\\u202eevil\\u2066\\x0d');
+  expect(makeVisible('\u001b]0;owned\u0007\u009b2J\u202eevil\u2066\r')).toBe(
+    '\\x1b]0;owned\\x07\\x9b2J\\u202eevil\\u2066\\x0d',
+  );
   expect(makeVisible('\u{e0041}\ud800\u2028')).toBe('\\u{e0041}\\ud800\\u2028');
   expect(makeVisible('two\nlines\tand a tab')).toBe('two\nlines\tand a tab');
   expect(makeVisible('👩‍👧 می‌خواهم Größe')).toBe('👩‍👧 می‌خواهم Größe');
@@ -66,7 +88,10 @@ test('the strings of JSON are shown, and all else stays', () => {
   const plain = { name: 'orders', count: 1, list: [null, true, 'two\nlines'] };
   expect(visibleJson(JSON.stringify(plain))).toBe(JSON.stringify(plain));
   for (const character of ['\u001b', '\u009b', '\u202e', '\b', '\r'])
-    expect(JSON.parse(visibleJson(JSON.stringify({ ...plain, name: character })))).toEqual({ ...plain, name: makeVisible(character) });
+    expect(JSON.parse(visibleJson(JSON.stringify({ ...plain, name: character })))).toEqual({
+      ...plain,
+      name: makeVisible(character),
+    });
 });
 
 test('JSON that is nested too deep, and halves of surrogate pairs, are named', () => {

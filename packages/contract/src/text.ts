@@ -21,7 +21,9 @@ export function makeVisible(text: string): string {
   return text.replace(SHOWN_AS_ESCAPE, (character) => {
     const code = character.codePointAt(0) ?? 0;
     if (code <= 0xff) return `\\x${code.toString(16).padStart(2, '0')}`;
-    return code <= 0xffff ? `\\u${code.toString(16).padStart(4, '0')}` : `\\u{${code.toString(16)}}`;
+    return code <= 0xffff
+      ? `\\u${code.toString(16).padStart(4, '0')}`
+      : `\\u{${code.toString(16)}}`;
   });
 }
 
@@ -39,7 +41,11 @@ export function escapeInJson(json: string): string {
 export function visibleJson(json: string): string {
   // Whatever is invisible stands there itself, or as an escape.
   if (!/\\[ubfr]/.test(json) && makeVisible(json) === json) return json;
-  return JSON.stringify(JSON.parse(json, (_key, value: unknown) => (typeof value === 'string' ? makeVisible(value) : value)));
+  return JSON.stringify(
+    JSON.parse(json, (_key, value: unknown) =>
+      typeof value === 'string' ? makeVisible(value) : value,
+    ),
+  );
 }
 
 /** The deepest JSON that is taken; the deepest that any call needs has 4 levels. */
@@ -49,7 +55,8 @@ export const MAX_JSON_DEPTH = 32;
 export function whyNotJson(value: unknown): string | null {
   let level: unknown[] = [value];
   for (let depth = 0; level.length > 0; depth++) {
-    if (depth > MAX_JSON_DEPTH) return `found arrays or objects nested more than ${MAX_JSON_DEPTH} deep; allowed are ${MAX_JSON_DEPTH}`;
+    if (depth > MAX_JSON_DEPTH)
+      return `found arrays or objects nested more than ${MAX_JSON_DEPTH} deep; allowed are ${MAX_JSON_DEPTH}`;
     const next: unknown[] = [];
     for (const one of level) {
       if (typeof one === 'string' && LONE_SURROGATE.test(one))

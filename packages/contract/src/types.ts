@@ -10,7 +10,10 @@ export const ADDONS = ['time-series', 'ai'] as const;
 export type Addon = (typeof ADDONS)[number];
 
 /** The extension that stands for each add-on, by its name in `create extension`. */
-export const EXTENSION_OF_ADDON = { 'time-series': 'timescaledb', ai: 'vector' } as const satisfies Record<Addon, string>;
+export const EXTENSION_OF_ADDON = {
+  'time-series': 'timescaledb',
+  ai: 'vector',
+} as const satisfies Record<Addon, string>;
 export type AddonExtension = (typeof EXTENSION_OF_ADDON)[Addon];
 
 /** The add-ons that a type has when it is asked for by name. */
@@ -57,7 +60,14 @@ export type VpcWay = (typeof VPC_WAYS)[number];
  * A peering waits for the other side (pending), is being made (approved) and holds (active); or it never will (invalid), nobody answered
  * it (timeout), or the other side has ended it (disabled).
  */
-export const PEERING_STATUSES = ['pending', 'approved', 'active', 'invalid', 'timeout', 'disabled'] as const;
+export const PEERING_STATUSES = [
+  'pending',
+  'approved',
+  'active',
+  'invalid',
+  'timeout',
+  'disabled',
+] as const;
 export type PeeringStatus = (typeof PEERING_STATUSES)[number];
 
 /** The most peerings of one VPC. */

@@ -26,14 +26,26 @@ export function body<T>({ data }: { data?: T | undefined }): T {
 }
 
 /** The path parameters of a service. */
-export const pathOf = ({ project_id, service_id }: Pick<Service, 'project_id' | 'service_id'>) => ({ project_id, service_id });
+export const pathOf = ({ project_id, service_id }: Pick<Service, 'project_id' | 'service_id'>) => ({
+  project_id,
+  service_id,
+});
 
 /** A service by its id or name; of a read replica set by its id. */
-export async function findService({ client, projectId }: Cloud, nameOrId: string): Promise<Service> {
+export async function findService(
+  { client, projectId }: Cloud,
+  nameOrId: string,
+): Promise<Service> {
   const project_id = await projectId();
-  const services = body(await client.GET('/projects/{project_id}/services', { params: { path: { project_id } } }));
-  const named = services.filter(({ name, service_id }) => service_id === nameOrId || name === nameOrId);
-  const [found, another] = named.toSorted((a, b) => Number(b.service_id === nameOrId) - Number(a.service_id === nameOrId));
+  const services = body(
+    await client.GET('/projects/{project_id}/services', { params: { path: { project_id } } }),
+  );
+  const named = services.filter(
+    ({ name, service_id }) => service_id === nameOrId || name === nameOrId,
+  );
+  const [found, another] = named.toSorted(
+    (a, b) => Number(b.service_id === nameOrId) - Number(a.service_id === nameOrId),
+  );
   if (found !== undefined && (another === undefined || found.service_id === nameOrId)) return found;
   if (another !== undefined)
     throw new Problem(
@@ -43,15 +55,32 @@ export async function findService({ client, projectId }: Cloud, nameOrId: string
   // What the API says of an id that is nobody's.
   if (isId(nameOrId))
     return body(
-      await client.GET('/projects/{project_id}/services/{service_id}', { params: { path: { project_id, service_id: nameOrId } } }),
+      await client.GET('/projects/{project_id}/services/{service_id}', {
+        params: { path: { project_id, service_id: nameOrId } },
+      }),
     );
-  throw new Problem(`no service has the name or id ${JSON.stringify(nameOrId)}`, 'list_services shows their names and ids');
+  throw new Problem(
+    `no service has the name or id ${JSON.stringify(nameOrId)}`,
+    'list_services shows their names and ids',
+  );
 }
 
 /** A service in the few fields that matter. */
 export function describe(service: Service) {
-  const { service_id, name, status, service_type, metadata, resources, endpoint, created, forked_from, metrics, ha_replicas, warnings } =
-    service;
+  const {
+    service_id,
+    name,
+    status,
+    service_type,
+    metadata,
+    resources,
+    endpoint,
+    created,
+    forked_from,
+    metrics,
+    ha_replicas,
+    warnings,
+  } = service;
   const size = resources[0]?.spec;
   return {
     service_id,

@@ -6,7 +6,13 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { createClient, HowdahError, NoAnswerError, type ClientOptions, type HowdahClient } from '@howdah/client';
+import {
+  createClient,
+  HowdahError,
+  NoAnswerError,
+  type ClientOptions,
+  type HowdahClient,
+} from '@howdah/client';
 import {
   createMcpHandler,
   hostHeaderValidationResponse,
@@ -25,12 +31,17 @@ const PATH = '/mcp';
 const MAX_BODY_BYTES = 1024 * 1024;
 
 /** @param options whose API; without a key. @throws when the port is taken. `port` 0: any that is free */
-export async function serveOverHttp(options: Omit<ClientOptions, 'key'>, port: number): Promise<HttpFace> {
+export async function serveOverHttp(
+  options: Omit<ClientOptions, 'key'>,
+  port: number,
+): Promise<HttpFace> {
   const serve = async (request: Request): Promise<Response> => {
     const refused =
-      hostHeaderValidationResponse(request, localhostAllowedHostnames()) ?? originValidationResponse(request, localhostAllowedOrigins());
+      hostHeaderValidationResponse(request, localhostAllowedHostnames()) ??
+      originValidationResponse(request, localhostAllowedOrigins());
     if (refused !== undefined) return refused;
-    if (new URL(request.url).pathname !== PATH) return refusal(404, 'NOT_FOUND', `no such path; the server is at ${PATH}`);
+    if (new URL(request.url).pathname !== PATH)
+      return refusal(404, 'NOT_FOUND', `no such path; the server is at ${PATH}`);
     const key = /^Bearer +([^ ]+) *$/i.exec(request.headers.get('Authorization') ?? '')?.[1];
     if (key === undefined)
       return refusal(
@@ -69,14 +80,18 @@ async function whyNot(client: HowdahClient): Promise<Response | null> {
     await client.GET('/auth/info');
     return null;
   } catch (error) {
-    if (error instanceof NoAnswerError) return refusal(503, 'UNAVAILABLE', `${error.message} (howdah status, howdah up)`);
+    if (error instanceof NoAnswerError)
+      return refusal(503, 'UNAVAILABLE', `${error.message} (howdah status, howdah up)`);
     if (error instanceof HowdahError) return refusal(error.status, error.code, error.message);
     throw error;
   }
 }
 
 function refusal(status: number, code: string, message: string): Response {
-  return Response.json({ code, message }, { status, headers: status === 401 ? { 'WWW-Authenticate': 'Bearer' } : {} });
+  return Response.json(
+    { code, message },
+    { status, headers: status === 401 ? { 'WWW-Authenticate': 'Bearer' } : {} },
+  );
 }
 
 /** Node's request and response as the web has them. */
@@ -90,13 +105,24 @@ async function answer(
   const body = await bodyOf(incoming);
   if (body === null) {
     outgoing.setHeader('Connection', 'close');
-    return send(outgoing, refusal(413, 'PAYLOAD_TOO_LARGE', `the body is larger than ${MAX_BODY_BYTES} bytes, the most that is taken`));
+    return send(
+      outgoing,
+      refusal(
+        413,
+        'PAYLOAD_TOO_LARGE',
+        `the body is larger than ${MAX_BODY_BYTES} bytes, the most that is taken`,
+      ),
+    );
   }
   // What is no URL behind this host is none of ours.
-  const target = URL.canParse(url, `http://${HOST}`) ? new URL(url, `http://${HOST}`) : new URL(`http://${HOST}/`);
+  const target = URL.canParse(url, `http://${HOST}`)
+    ? new URL(url, `http://${HOST}`)
+    : new URL(`http://${HOST}/`);
   const request = new Request(target, {
     method,
-    headers: Object.entries(headers).flatMap(([name, value]): [string, string][] => [value ?? []].flat().map((one) => [name, one])),
+    headers: Object.entries(headers).flatMap(([name, value]): [string, string][] =>
+      [value ?? []].flat().map((one) => [name, one]),
+    ),
     signal,
     ...(body.length === 0 ? {} : { body }),
   });

@@ -16,36 +16,50 @@ export type ExplainedProblem = { code: string; message: string; try_next: string
 /** What to try next, by the code of the API. */
 const AFTER_CODE: Record<string, string> = {
   INVALID_REQUEST: 'correct the field that the message names',
-  INVALID_STATE: 'get_service shows its status, list_operations what goes on; wait_for_operation waits for it',
-  UNAUTHORIZED: 'the key is wrong, expired or revoked: ask the user for another one (howdah key create)',
+  INVALID_STATE:
+    'get_service shows its status, list_operations what goes on; wait_for_operation waits for it',
+  UNAUTHORIZED:
+    'the key is wrong, expired or revoked: ask the user for another one (howdah key create)',
   FORBIDDEN:
     'whoami says what this key may do. Do not look for a way around: ask the user. A fork (fork_service) can be changed by most keys',
-  NOT_FOUND: 'list_services shows services, list_services with deleted: true those that can be restored, list_operations operations',
+  NOT_FOUND:
+    'list_services shows services, list_services with deleted: true those that can be restored, list_operations operations',
   CONFLICT: 'get_service shows how it is now',
-  UNAVAILABLE_HERE: 'list_regions says what this installation can do, and the command that adds the rest: tell the user',
-  LIMIT_EXCEEDED: 'get_usage shows limits; delete forks that nobody needs (list_services), or ask the user for more',
+  UNAVAILABLE_HERE:
+    'list_regions says what this installation can do, and the command that adds the rest: tell the user',
+  LIMIT_EXCEEDED:
+    'get_usage shows limits; delete forks that nobody needs (list_services), or ask the user for more',
   RATE_LIMITED: 'wait a minute',
   UNAVAILABLE: 'try again in a second; if that lasts, get_service and get_logs say why',
 };
 
 /** What to try next, by what PostgreSQL says of a statement. */
 const AFTER_SQLSTATE: Record<string, string> = {
-  '25006': 'statements only read here. To try a change, fork_service and connect to the fork with its connection string',
-  '42501': 'the role that runs statements reads data and does nothing else. To do more, fork_service and connect to the fork',
+  '25006':
+    'statements only read here. To try a change, fork_service and connect to the fork with its connection string',
+  '42501':
+    'the role that runs statements reads data and does nothing else. To do more, fork_service and connect to the fork',
   '42P01': 'db_schema shows the tables; name one with its schema',
   '42703': 'db_schema shows the columns of each table',
   '42601': 'send one statement, in the SQL of PostgreSQL',
-  '57014': 'ask for less, look at the plan with EXPLAIN, or raise timeout_ms; on_fork: true keeps the load off the service',
+  '57014':
+    'ask for less, look at the plan with EXPLAIN, or raise timeout_ms; on_fork: true keeps the load off the service',
 };
 
 /** What an agent is told of whatever was thrown. */
 export function explain(error: unknown): ExplainedProblem {
-  if (error instanceof Problem) return { code: 'REFUSED', message: error.message, try_next: error.tryNext };
+  if (error instanceof Problem)
+    return { code: 'REFUSED', message: error.message, try_next: error.tryNext };
   if (error instanceof NoAnswerError)
-    return { code: 'NO_ANSWER', message: error.message, try_next: 'ask the user to start it: howdah status, howdah up' };
+    return {
+      code: 'NO_ANSWER',
+      message: error.message,
+      try_next: 'ask the user to start it: howdah status, howdah up',
+    };
   if (error instanceof HowdahError) {
     const sqlstate = /\(SQLSTATE ([0-9A-Z]{5})/.exec(error.message)?.[1];
-    const next = (sqlstate === undefined ? undefined : AFTER_SQLSTATE[sqlstate]) ?? AFTER_CODE[error.code];
+    const next =
+      (sqlstate === undefined ? undefined : AFTER_SQLSTATE[sqlstate]) ?? AFTER_CODE[error.code];
     const request = error.requestId === undefined ? '' : ` (request ${error.requestId})`;
     return {
       code: error.code,
@@ -53,5 +67,9 @@ export function explain(error: unknown): ExplainedProblem {
       try_next: next ?? `tell the user: the log of the control plane has the reason${request}`,
     };
   }
-  return { code: 'FAILED', message: error instanceof Error ? error.message : String(error), try_next: 'tell the user' };
+  return {
+    code: 'FAILED',
+    message: error instanceof Error ? error.message : String(error),
+    try_next: 'tell the user',
+  };
 }

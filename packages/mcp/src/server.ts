@@ -15,8 +15,19 @@ Tools that end sessions or data want confirm: the service's name. Services tagge
 
 /** A server with all tools; one for each connection or request. */
 export function createMcpServer(cloud: Cloud): McpServer {
-  const server = new McpServer({ name: 'howdah', version: '0.1.0' }, { instructions: INSTRUCTIONS });
-  for (const add of [addProjectTools, addServiceTools, addPurgeTool, addBackupTools, addOperationTools, addObserveTools, addDatabaseTools])
+  const server = new McpServer(
+    { name: 'howdah', version: '0.1.0' },
+    { instructions: INSTRUCTIONS },
+  );
+  for (const add of [
+    addProjectTools,
+    addServiceTools,
+    addPurgeTool,
+    addBackupTools,
+    addOperationTools,
+    addObserveTools,
+    addDatabaseTools,
+  ])
     add(server, cloud);
   return server;
 }

@@ -1,7 +1,12 @@
 /** How a tool is declared: one shape of results, one of errors, and hints that clients ask their users by. */
 import { DryRunError } from '@howdah/client';
 import { makeVisible, visibleJson } from '@howdah/contract';
-import { fromJsonSchema, type CallToolResult, type McpServer, type ToolAnnotations } from '@modelcontextprotocol/server';
+import {
+  fromJsonSchema,
+  type CallToolResult,
+  type McpServer,
+  type ToolAnnotations,
+} from '@modelcontextprotocol/server';
 import { Type, type Static, type TObject } from 'typebox';
 import { explain, Problem } from './problem.ts';
 
@@ -11,9 +16,24 @@ export type Outcome = { summary: string; data: Record<string, unknown> };
 /** read: changes nothing. make: something new with each call. change: the same call again changes nothing more. destroy: sessions or data end. */
 const HINTS = {
   read: { readOnlyHint: true, openWorldHint: false },
-  make: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false },
-  change: { readOnlyHint: false, destructiveHint: false, idempotentHint: true, openWorldHint: false },
-  destroy: { readOnlyHint: false, destructiveHint: true, idempotentHint: true, openWorldHint: false },
+  make: {
+    readOnlyHint: false,
+    destructiveHint: false,
+    idempotentHint: false,
+    openWorldHint: false,
+  },
+  change: {
+    readOnlyHint: false,
+    destructiveHint: false,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  destroy: {
+    readOnlyHint: false,
+    destructiveHint: true,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
 } as const satisfies Record<string, ToolAnnotations>;
 
 export type Declaration<Input extends TObject> = {
@@ -33,14 +53,25 @@ export function addTool<Input extends TObject>(
 ): void {
   server.registerTool(
     name,
-    { title, description, inputSchema: fromJsonSchema<Static<Input>>(input), annotations: { title, ...HINTS[kind] } },
+    {
+      title,
+      description,
+      inputSchema: fromJsonSchema<Static<Input>>(input),
+      annotations: { title, ...HINTS[kind] },
+    },
     async (args, { mcpReq }): Promise<CallToolResult> => {
       try {
         return result(await work(args, mcpReq.signal));
       } catch (error) {
         if (error instanceof DryRunError) return result(dryRun(error));
         const problem = explain(error);
-        return { ...result({ summary: `${problem.code}: ${problem.message}. Next: ${problem.try_next}.`, data: problem }), isError: true };
+        return {
+          ...result({
+            summary: `${problem.code}: ${problem.message}. Next: ${problem.try_next}.`,
+            data: problem,
+          }),
+          isError: true,
+        };
       }
     },
   );
@@ -50,23 +81,36 @@ export function addTool<Input extends TObject>(
 function result({ summary, data }: Outcome): CallToolResult {
   // Texts of tenants must not hold instructions that only the agent sees.
   const json = visibleJson(JSON.stringify(data));
-  return { content: [{ type: 'text', text: `${makeVisible(summary)}\n${json}` }], structuredContent: JSON.parse(json) };
+  return {
+    content: [{ type: 'text', text: `${makeVisible(summary)}\n${json}` }],
+    structuredContent: JSON.parse(json),
+  };
 }
 
 function dryRun({ answer: { operation } }: DryRunError): Outcome {
   const steps =
-    operation === null ? 'nothing: it is so already, or takes no operation' : `${operation.kind}: ${operation.steps.join(', ')}`;
+    operation === null
+      ? 'nothing: it is so already, or takes no operation'
+      : `${operation.kind}: ${operation.steps.join(', ')}`;
   return { summary: `Nothing was done. It would do ${steps}.`, data: { dry_run: true, operation } };
 }
 
 // ── arguments that many tools have ───────────────────────────────────────────────────────────────────────────────
 
 export const closed = { additionalProperties: false } as const;
-export const service = Type.String({ minLength: 1, maxLength: 128, description: 'name or service_id' });
+export const service = Type.String({
+  minLength: 1,
+  maxLength: 128,
+  description: 'name or service_id',
+});
 
 /** Of what changes something. */
 export const changing = {
-  dry_run: Type.Optional(Type.Boolean({ description: 'true: nothing is done; the answer says what would be, step by step' })),
+  dry_run: Type.Optional(
+    Type.Boolean({
+      description: 'true: nothing is done; the answer says what would be, step by step',
+    }),
+  ),
   idempotency_key: Type.Optional(
     Type.String({
       minLength: 1,
@@ -90,14 +134,17 @@ export const wait = {
       minimum: 0,
       maximum: 300,
       default: 45,
-      description: 'how long to wait until it is done; 0: answer at once, and use wait_for_operation',
+      description:
+        'how long to wait until it is done; 0: answer at once, and use wait_for_operation',
     }),
   ),
 };
 export const WAIT_SECONDS = 45;
 
 /** The name again, so that nothing is ended by a slip. */
-export const confirm = Type.String({ description: "the service's name, exactly, to say that you mean this one; ask the user before" });
+export const confirm = Type.String({
+  description: "the service's name, exactly, to say that you mean this one; ask the user before",
+});
 
 /** What confirm names: a service, or a deleted one. */
 export type Confirmable = { name: string; metadata: { environment: string } };

@@ -8,7 +8,8 @@ test('the table of settings in docs/operating.md says what SETTINGS says', () =>
   const rows = section.split('\n').filter((line) => line.startsWith('| `'));
   expect(rows).toEqual(
     Object.entries(SETTINGS).map(
-      ([name, { flag, default: fallback, meaning }]) => `| \`${name}\` | \`${flag}\` | ${fallback} | ${meaning} |`,
+      ([name, { flag, default: fallback, meaning }]) =>
+        `| \`${name}\` | \`${flag}\` | ${fallback} | ${meaning} |`,
     ),
   );
 });

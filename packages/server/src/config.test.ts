@@ -1,7 +1,14 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { ConfigError, isWildcard, readConfig, SETTINGS, type Config, type SettingName } from './config.ts';
+import {
+  ConfigError,
+  isWildcard,
+  readConfig,
+  SETTINGS,
+  type Config,
+  type SettingName,
+} from './config.ts';
 
 const problem = (env: NodeJS.ProcessEnv, flags?: Parameters<typeof readConfig>[1]): string => {
   try {
@@ -47,7 +54,11 @@ const GOOD: [SettingName, string, Partial<Config>][] = [
   ['HOWDAH_HOME', '~/cloud', { home: join(homedir(), 'cloud') }],
   ['HOWDAH_HOME', '~', { home: homedir() }],
   ['HOWDAH_HOME', '~other', { home: join(process.cwd(), '~other') }],
-  ['HOWDAH_WEBHOOK_NETWORKS', '127.0.0.1, 10.0.0.0/8', { webhookNetworks: ['127.0.0.1', '10.0.0.0/8'] }],
+  [
+    'HOWDAH_WEBHOOK_NETWORKS',
+    '127.0.0.1, 10.0.0.0/8',
+    { webhookNetworks: ['127.0.0.1', '10.0.0.0/8'] },
+  ],
   ['HOWDAH_HOST', '0.0.0.0', { host: '0.0.0.0', publicHost: 'localhost' }],
   ['HOWDAH_HOST', '::', { host: '::', publicHost: 'localhost' }],
   ['HOWDAH_HOST', '::1', { host: '::1', publicHost: '::1' }],
@@ -67,9 +78,17 @@ const GOOD: [SettingName, string, Partial<Config>][] = [
   ['HOWDAH_SINGLE_PROJECT', 'yes', { singleProject: true }],
   ['HOWDAH_TLS', 'on', { tls: { on: true, files: null } }],
   ['HOWDAH_API_HOSTS', 'none', { apiHosts: [] }],
-  ['HOWDAH_API_HOSTS', 'db.example.com, *.example.org', { apiHosts: ['db.example.com', '*.example.org'] }],
+  [
+    'HOWDAH_API_HOSTS',
+    'db.example.com, *.example.org',
+    { apiHosts: ['db.example.com', '*.example.org'] },
+  ],
   ['HOWDAH_TRUSTED_PROXIES', 'none', { trustedProxies: [] }],
-  ['HOWDAH_TRUSTED_PROXIES', '192.0.2.7, 10.0.0.0/8,2001:db8::/32', { trustedProxies: ['192.0.2.7', '10.0.0.0/8', '2001:db8::/32'] }],
+  [
+    'HOWDAH_TRUSTED_PROXIES',
+    '192.0.2.7, 10.0.0.0/8,2001:db8::/32',
+    { trustedProxies: ['192.0.2.7', '10.0.0.0/8', '2001:db8::/32'] },
+  ],
   ['HOWDAH_CONNECTIONS_PER_ADDRESS', '1', { connectionsPerAddress: 1 }],
   ['HOWDAH_FAILED_KEYS_PER_MINUTE', '0', { failedKeysPerMinute: 0 }],
   ['HOWDAH_CHANGES_PER_DAY', '5', { changesPerDay: 5 }],
@@ -114,15 +133,23 @@ const BAD: [SettingName, string, string][] = [
   ['HOWDAH_SPARES', '17', '0 to 16'],
   ['HOWDAH_SPARES', 'none', '0 to 16'],
 ];
-test.each(BAD)('%s=%s is refused by name, with what was found and what is allowed', (name, value, allowed) => {
-  for (const message of [problem({ [name]: value }), problem({}, { [name]: value })]) {
-    expect(message).toContain(`${name}: found ${JSON.stringify(value)}`);
-    expect(message).toContain(allowed);
-  }
-});
+test.each(BAD)(
+  '%s=%s is refused by name, with what was found and what is allowed',
+  (name, value, allowed) => {
+    for (const message of [problem({ [name]: value }), problem({}, { [name]: value })]) {
+      expect(message).toContain(`${name}: found ${JSON.stringify(value)}`);
+      expect(message).toContain(allowed);
+    }
+  },
+);
 
 test('a URL of the metadata database is not shown, for the password in it', () => {
-  for (const url of ['mysql://u:secret@h/d', 'postgres:/secret', 'secret', 'postgres://u:secret@[h/d']) {
+  for (const url of [
+    'mysql://u:secret@h/d',
+    'postgres:/secret',
+    'secret',
+    'postgres://u:secret@[h/d',
+  ]) {
     const message = problem({ DATABASE_URL: url });
     expect(message).toMatch(/^DATABASE_URL: .*postgres:\/\//);
     expect(message).not.toContain('secret');
@@ -130,7 +157,8 @@ test('a URL of the metadata database is not shown, for the password in it', () =
 });
 
 test('the port of the API inside the range of the databases is refused', () => {
-  for (const port of ['20000', '25000', '29999']) expect(problem({ HOWDAH_PORT: port })).toMatch(/HOWDAH_PORT: found \d+.*20000-29999/);
+  for (const port of ['20000', '25000', '29999'])
+    expect(problem({ HOWDAH_PORT: port })).toMatch(/HOWDAH_PORT: found \d+.*20000-29999/);
   expect(readConfig({ HOWDAH_PORT: '19999' }).port).toBe(19999);
   expect(readConfig({ HOWDAH_PORT: '30000' }).port).toBe(30000);
 });
@@ -143,7 +171,9 @@ test('unknown settings are refused by name, with those that are known; other var
 });
 
 test('an empty variable is one that is not set; an empty flag is a mistake', () => {
-  expect(readConfig({ HOWDAH_PORT: '', HOWDAH_HOME: '', DATABASE_URL: '' })).toEqual(readConfig({}));
+  expect(readConfig({ HOWDAH_PORT: '', HOWDAH_HOME: '', DATABASE_URL: '' })).toEqual(
+    readConfig({}),
+  );
   for (const name of [
     'HOWDAH_HOME',
     'HOWDAH_HOST',
@@ -157,7 +187,9 @@ test('an empty variable is one that is not set; an empty flag is a mistake', () 
 });
 
 test('flags win over the environment', () => {
-  expect(readConfig({ HOWDAH_PORT: '81', HOWDAH_SPARES: '2' }, { HOWDAH_PORT: '82' })).toMatchObject({ port: 82, spares: 2 });
+  expect(
+    readConfig({ HOWDAH_PORT: '81', HOWDAH_SPARES: '2' }, { HOWDAH_PORT: '82' }),
+  ).toMatchObject({ port: 82, spares: 2 });
 });
 
 test('every setting has a flag of its own, named after it', () => {
@@ -173,9 +205,15 @@ test('wildcards', () => {
 });
 
 test('TLS beyond this machine, unless somebody says otherwise', () => {
-  expect(readConfig({ HOWDAH_HOST: '0.0.0.0', HOWDAH_TLS: 'off' }).tls).toEqual({ on: false, files: null });
+  expect(readConfig({ HOWDAH_HOST: '0.0.0.0', HOWDAH_TLS: 'off' }).tls).toEqual({
+    on: false,
+    files: null,
+  });
   const files = { HOWDAH_TLS_CERT: '/etc/a.pem', HOWDAH_TLS_KEY: '/etc/a.key' };
-  expect(readConfig(files).tls).toEqual({ on: true, files: { certificate: '/etc/a.pem', key: '/etc/a.key' } });
+  expect(readConfig(files).tls).toEqual({
+    on: true,
+    files: { certificate: '/etc/a.pem', key: '/etc/a.key' },
+  });
   expect(problem({ HOWDAH_TLS_CERT: '/etc/a.pem' })).toContain('HOWDAH_TLS_KEY: missing');
   expect(problem({ HOWDAH_TLS_KEY: '/etc/a.key' })).toContain('HOWDAH_TLS_CERT: missing');
   expect(problem({ ...files, HOWDAH_TLS: 'off' })).toContain('HOWDAH_TLS: found off');

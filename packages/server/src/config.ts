@@ -47,7 +47,11 @@ export type Config = Readonly<{
 }>;
 
 /** How backups are kept: a snapshot at least this often while something is written, all that the window needs, and verified this often. */
-export type BackupPolicy = Readonly<{ windowMs: number; snapshotEveryMs: number; verifyEveryMs: number }>;
+export type BackupPolicy = Readonly<{
+  windowMs: number;
+  snapshotEveryMs: number;
+  verifyEveryMs: number;
+}>;
 
 /**
  * When another member takes over by itself: not sooner after the last time than `restMs`, and without synchronous replicas only one that
@@ -65,18 +69,42 @@ type Setting = { flag: string; default: string; meaning: string };
 
 /** Every setting: the table of docs/operating.md, `howdah up --help` and this file's checks read the same rows. */
 export const SETTINGS = {
-  HOWDAH_HOME: { flag: '--home', default: '~/.howdah', meaning: 'where the installation keeps its files' },
-  HOWDAH_HOST: { flag: '--host', default: '127.0.0.1', meaning: 'address the API and the databases listen on; 0.0.0.0 for all' },
+  HOWDAH_HOME: {
+    flag: '--home',
+    default: '~/.howdah',
+    meaning: 'where the installation keeps its files',
+  },
+  HOWDAH_HOST: {
+    flag: '--host',
+    default: '127.0.0.1',
+    meaning: 'address the API and the databases listen on; 0.0.0.0 for all',
+  },
   HOWDAH_PORT: { flag: '--port', default: '8080', meaning: 'port of the API' },
-  HOWDAH_PORT_RANGE: { flag: '--port-range', default: '20000-29999', meaning: 'ports for databases, first-last' },
+  HOWDAH_PORT_RANGE: {
+    flag: '--port-range',
+    default: '20000-29999',
+    meaning: 'ports for databases, first-last',
+  },
   HOWDAH_PUBLIC_HOST: {
     flag: '--public-host',
     default: 'HOWDAH_HOST, or localhost',
     meaning: 'host name that endpoints and certificates carry',
   },
-  HOWDAH_SPARES: { flag: '--spares', default: '1', meaning: 'running servers kept ready for the next create, 0 to 16' },
-  HOWDAH_BACKUP_DAYS: { flag: '--backup-days', default: '3', meaning: 'how far back a service can be forked at a point in time' },
-  HOWDAH_SNAPSHOT_HOURS: { flag: '--snapshot-hours', default: '24', meaning: 'hours between snapshots of a service that is written to' },
+  HOWDAH_SPARES: {
+    flag: '--spares',
+    default: '1',
+    meaning: 'running servers kept ready for the next create, 0 to 16',
+  },
+  HOWDAH_BACKUP_DAYS: {
+    flag: '--backup-days',
+    default: '3',
+    meaning: 'how far back a service can be forked at a point in time',
+  },
+  HOWDAH_SNAPSHOT_HOURS: {
+    flag: '--snapshot-hours',
+    default: '24',
+    meaning: 'hours between snapshots of a service that is written to',
+  },
   HOWDAH_VERIFY_HOURS: {
     flag: '--verify-hours',
     default: '24',
@@ -95,7 +123,8 @@ export const SETTINGS = {
   HOWDAH_HEARTBEAT_MS: {
     flag: '--heartbeat-ms',
     default: '1000',
-    meaning: 'milliseconds after which the stopped primary of a service with replicas is ended and replaced',
+    meaning:
+      'milliseconds after which the stopped primary of a service with replicas is ended and replaced',
   },
   HOWDAH_FAILOVER_REST_SECONDS: {
     flag: '--failover-rest-seconds',
@@ -105,15 +134,25 @@ export const SETTINGS = {
   HOWDAH_LAG_LIMIT_BYTES: {
     flag: '--lag-limit-bytes',
     default: '1048576',
-    meaning: 'the most of the log that an asynchronous replica may lack when it takes over by itself',
+    meaning:
+      'the most of the log that an asynchronous replica may lack when it takes over by itself',
   },
   HOWDAH_TLS: {
     flag: '--tls',
     default: 'auto',
-    meaning: 'whether the API speaks TLS: on, off (behind a proxy that does), or auto: on where HOWDAH_HOST is more than this machine',
+    meaning:
+      'whether the API speaks TLS: on, off (behind a proxy that does), or auto: on where HOWDAH_HOST is more than this machine',
   },
-  HOWDAH_TLS_CERT: { flag: '--tls-cert', default: 'one of our own CA', meaning: 'file with the certificate of the API and its chain, PEM' },
-  HOWDAH_TLS_KEY: { flag: '--tls-key', default: 'one of our own CA', meaning: 'file with the key of that certificate, PEM' },
+  HOWDAH_TLS_CERT: {
+    flag: '--tls-cert',
+    default: 'one of our own CA',
+    meaning: 'file with the certificate of the API and its chain, PEM',
+  },
+  HOWDAH_TLS_KEY: {
+    flag: '--tls-key',
+    default: 'one of our own CA',
+    meaning: 'file with the key of that certificate, PEM',
+  },
   HOWDAH_TRUSTED_PROXIES: {
     flag: '--trusted-proxies',
     default: 'none',
@@ -128,17 +167,20 @@ export const SETTINGS = {
   HOWDAH_CONNECTIONS_PER_ADDRESS: {
     flag: '--connections-per-address',
     default: '512',
-    meaning: 'open connections to the API that one address may have; trusted proxies may have any number',
+    meaning:
+      'open connections to the API that one address may have; trusted proxies may have any number',
   },
   HOWDAH_CHANGES_PER_DAY: {
     flag: '--changes-per-day',
     default: '20000',
-    meaning: 'accepted changes of a project within a day, after which changes are answered with 429; reads never are',
+    meaning:
+      'accepted changes of a project within a day, after which changes are answered with 429; reads never are',
   },
   HOWDAH_FAILED_KEYS_PER_MINUTE: {
     flag: '--failed-keys-per-minute',
     default: '100',
-    meaning: 'wrong keys a minute from one address, after which they are answered with 429; valid ones never are',
+    meaning:
+      'wrong keys a minute from one address, after which they are answered with 429; valid ones never are',
   },
   HOWDAH_WEBHOOK_NETWORKS: {
     flag: '--webhook-networks',
@@ -148,7 +190,8 @@ export const SETTINGS = {
   HOWDAH_READ_LAG_BYTES: {
     flag: '--read-lag-bytes',
     default: '134217728',
-    meaning: 'the most of the log that a node of a read replica set may not have replayed and still get connections',
+    meaning:
+      'the most of the log that a node of a read replica set may not have replayed and still get connections',
   },
   HOWDAH_READ_LAG_SECONDS: {
     flag: '--read-lag-seconds',
@@ -158,12 +201,14 @@ export const SETTINGS = {
   HOWDAH_UID_RANGE: {
     flag: '--uid-range',
     default: '70000-89999',
-    meaning: 'operating system users for services where Howdah runs as root, first-last; they need no entries in /etc/passwd',
+    meaning:
+      'operating system users for services where Howdah runs as root, first-last; they need no entries in /etc/passwd',
   },
   HOWDAH_SINGLE_PROJECT: {
     flag: '--single-project',
     default: 'no',
-    meaning: 'yes: where services cannot have users of their own, services of a second project are refused',
+    meaning:
+      'yes: where services cannot have users of their own, services of a second project are refused',
   },
   DATABASE_URL: {
     flag: '--database-url',
@@ -191,50 +236,119 @@ const LAUNCHER_VARIABLES = ['HOWDAH_INSTALL'];
  * @param flags values of command line flags by setting name; they win over the environment
  * @throws ConfigError
  */
-export function readConfig(env: NodeJS.ProcessEnv, flags: Partial<Record<SettingName, string>> = {}): Config {
-  const unknown = Object.keys(env).filter((key) => key.startsWith('HOWDAH_') && !(key in SETTINGS) && !LAUNCHER_VARIABLES.includes(key));
+export function readConfig(
+  env: NodeJS.ProcessEnv,
+  flags: Partial<Record<SettingName, string>> = {},
+): Config {
+  const unknown = Object.keys(env).filter(
+    (key) => key.startsWith('HOWDAH_') && !(key in SETTINGS) && !LAUNCHER_VARIABLES.includes(key),
+  );
   if (unknown.length > 0) {
-    throw new ConfigError(`${unknown.join(', ')}: no such setting; known are ${Object.keys(SETTINGS).join(', ')}`);
+    throw new ConfigError(
+      `${unknown.join(', ')}: no such setting; known are ${Object.keys(SETTINGS).join(', ')}`,
+    );
   }
-  const value = (name: SettingName): string | undefined => flags[name] ?? (env[name] === '' ? undefined : env[name]);
+  const value = (name: SettingName): string | undefined =>
+    flags[name] ?? (env[name] === '' ? undefined : env[name]);
   const host = address('HOWDAH_HOST', value('HOWDAH_HOST') ?? '127.0.0.1');
   const port = integer('HOWDAH_PORT', value('HOWDAH_PORT') ?? '8080', 1, 65535);
   const portRange = range('HOWDAH_PORT_RANGE', value('HOWDAH_PORT_RANGE') ?? '20000-29999');
   if (port >= portRange[0] && port <= portRange[1]) {
-    throw new ConfigError(`HOWDAH_PORT: found ${port}, which lies inside HOWDAH_PORT_RANGE ${portRange.join('-')}; set one of them apart`);
+    throw new ConfigError(
+      `HOWDAH_PORT: found ${port}, which lies inside HOWDAH_PORT_RANGE ${portRange.join('-')}; set one of them apart`,
+    );
   }
   return Object.freeze({
     home: directory('HOWDAH_HOME', value('HOWDAH_HOME') ?? '~/.howdah'),
     host,
     port,
     portRange,
-    publicHost: hostName('HOWDAH_PUBLIC_HOST', value('HOWDAH_PUBLIC_HOST') ?? (isWildcard(host) ? 'localhost' : host)),
+    publicHost: hostName(
+      'HOWDAH_PUBLIC_HOST',
+      value('HOWDAH_PUBLIC_HOST') ?? (isWildcard(host) ? 'localhost' : host),
+    ),
     spares: integer('HOWDAH_SPARES', value('HOWDAH_SPARES') ?? '1', 0, 16),
     backups: Object.freeze({
-      windowMs: decimal('HOWDAH_BACKUP_DAYS', value('HOWDAH_BACKUP_DAYS') ?? '3', 0.001, 3650) * DAY_MS,
-      snapshotEveryMs: decimal('HOWDAH_SNAPSHOT_HOURS', value('HOWDAH_SNAPSHOT_HOURS') ?? '24', 0.001, 8760) * HOUR_MS,
-      verifyEveryMs: decimal('HOWDAH_VERIFY_HOURS', value('HOWDAH_VERIFY_HOURS') ?? '24', 0.001, 8760) * HOUR_MS,
+      windowMs:
+        decimal('HOWDAH_BACKUP_DAYS', value('HOWDAH_BACKUP_DAYS') ?? '3', 0.001, 3650) * DAY_MS,
+      snapshotEveryMs:
+        decimal('HOWDAH_SNAPSHOT_HOURS', value('HOWDAH_SNAPSHOT_HOURS') ?? '24', 0.001, 8760) *
+        HOUR_MS,
+      verifyEveryMs:
+        decimal('HOWDAH_VERIFY_HOURS', value('HOWDAH_VERIFY_HOURS') ?? '24', 0.001, 8760) * HOUR_MS,
     }),
-    heartbeatMs: integer('HOWDAH_HEARTBEAT_MS', value('HOWDAH_HEARTBEAT_MS') ?? '1000', 100, 60_000),
+    heartbeatMs: integer(
+      'HOWDAH_HEARTBEAT_MS',
+      value('HOWDAH_HEARTBEAT_MS') ?? '1000',
+      100,
+      60_000,
+    ),
     failover: Object.freeze({
-      restMs: integer('HOWDAH_FAILOVER_REST_SECONDS', value('HOWDAH_FAILOVER_REST_SECONDS') ?? '30', 0, 86_400) * 1000,
-      lagLimitBytes: integer('HOWDAH_LAG_LIMIT_BYTES', value('HOWDAH_LAG_LIMIT_BYTES') ?? '1048576', 0, 999_999_999),
+      restMs:
+        integer(
+          'HOWDAH_FAILOVER_REST_SECONDS',
+          value('HOWDAH_FAILOVER_REST_SECONDS') ?? '30',
+          0,
+          86_400,
+        ) * 1000,
+      lagLimitBytes: integer(
+        'HOWDAH_LAG_LIMIT_BYTES',
+        value('HOWDAH_LAG_LIMIT_BYTES') ?? '1048576',
+        0,
+        999_999_999,
+      ),
     }),
     readLagLimit: Object.freeze({
-      bytes: integer('HOWDAH_READ_LAG_BYTES', value('HOWDAH_READ_LAG_BYTES') ?? '134217728', 0, 999_999_999),
-      seconds: decimal('HOWDAH_READ_LAG_SECONDS', value('HOWDAH_READ_LAG_SECONDS') ?? '60', 0, 86_400),
+      bytes: integer(
+        'HOWDAH_READ_LAG_BYTES',
+        value('HOWDAH_READ_LAG_BYTES') ?? '134217728',
+        0,
+        999_999_999,
+      ),
+      seconds: decimal(
+        'HOWDAH_READ_LAG_SECONDS',
+        value('HOWDAH_READ_LAG_SECONDS') ?? '60',
+        0,
+        86_400,
+      ),
     }),
-    undeleteMs: decimal('HOWDAH_UNDELETE_HOURS', value('HOWDAH_UNDELETE_HOURS') ?? '24', 0, 87_600) * HOUR_MS,
-    historyMs: decimal('HOWDAH_HISTORY_DAYS', value('HOWDAH_HISTORY_DAYS') ?? '365', 0.001, 36_500) * DAY_MS,
-    webhookNetworks: networks('HOWDAH_WEBHOOK_NETWORKS', value('HOWDAH_WEBHOOK_NETWORKS') ?? 'none'),
+    undeleteMs:
+      decimal('HOWDAH_UNDELETE_HOURS', value('HOWDAH_UNDELETE_HOURS') ?? '24', 0, 87_600) * HOUR_MS,
+    historyMs:
+      decimal('HOWDAH_HISTORY_DAYS', value('HOWDAH_HISTORY_DAYS') ?? '365', 0.001, 36_500) * DAY_MS,
+    webhookNetworks: networks(
+      'HOWDAH_WEBHOOK_NETWORKS',
+      value('HOWDAH_WEBHOOK_NETWORKS') ?? 'none',
+    ),
     databaseUrl: databaseUrl(value('DATABASE_URL')),
-    tls: Object.freeze(tls(host, value('HOWDAH_TLS') ?? 'auto', value('HOWDAH_TLS_CERT'), value('HOWDAH_TLS_KEY'))),
-    trustedProxies: Object.freeze(networks('HOWDAH_TRUSTED_PROXIES', value('HOWDAH_TRUSTED_PROXIES') ?? 'none')),
+    tls: Object.freeze(
+      tls(host, value('HOWDAH_TLS') ?? 'auto', value('HOWDAH_TLS_CERT'), value('HOWDAH_TLS_KEY')),
+    ),
+    trustedProxies: Object.freeze(
+      networks('HOWDAH_TRUSTED_PROXIES', value('HOWDAH_TRUSTED_PROXIES') ?? 'none'),
+    ),
     apiHosts: Object.freeze(hostNames('HOWDAH_API_HOSTS', value('HOWDAH_API_HOSTS') ?? 'none')),
-    connectionsPerAddress: integer('HOWDAH_CONNECTIONS_PER_ADDRESS', value('HOWDAH_CONNECTIONS_PER_ADDRESS') ?? '512', 1, 1_000_000),
-    failedKeysPerMinute: integer('HOWDAH_FAILED_KEYS_PER_MINUTE', value('HOWDAH_FAILED_KEYS_PER_MINUTE') ?? '100', 0, 1_000_000),
-    changesPerDay: integer('HOWDAH_CHANGES_PER_DAY', value('HOWDAH_CHANGES_PER_DAY') ?? '20000', 1, 999_999_999),
-    uidRange: Object.freeze(uidRange('HOWDAH_UID_RANGE', value('HOWDAH_UID_RANGE') ?? DEFAULT_UID_RANGE.join('-'))),
+    connectionsPerAddress: integer(
+      'HOWDAH_CONNECTIONS_PER_ADDRESS',
+      value('HOWDAH_CONNECTIONS_PER_ADDRESS') ?? '512',
+      1,
+      1_000_000,
+    ),
+    failedKeysPerMinute: integer(
+      'HOWDAH_FAILED_KEYS_PER_MINUTE',
+      value('HOWDAH_FAILED_KEYS_PER_MINUTE') ?? '100',
+      0,
+      1_000_000,
+    ),
+    changesPerDay: integer(
+      'HOWDAH_CHANGES_PER_DAY',
+      value('HOWDAH_CHANGES_PER_DAY') ?? '20000',
+      1,
+      999_999_999,
+    ),
+    uidRange: Object.freeze(
+      uidRange('HOWDAH_UID_RANGE', value('HOWDAH_UID_RANGE') ?? DEFAULT_UID_RANGE.join('-')),
+    ),
     singleProject: yesOrNo('HOWDAH_SINGLE_PROJECT', value('HOWDAH_SINGLE_PROJECT') ?? 'no'),
   });
 }
@@ -255,16 +369,26 @@ export function isInTheClear({ host, tls }: Pick<Config, 'host' | 'tls'>): boole
 }
 
 /** Beyond this machine keys travel in the clear only where somebody says so. */
-function tls(host: string, mode: string, certificate: string | undefined, key: string | undefined): Config['tls'] {
+function tls(
+  host: string,
+  mode: string,
+  certificate: string | undefined,
+  key: string | undefined,
+): Config['tls'] {
   if (mode !== 'auto' && mode !== 'on' && mode !== 'off')
     throw new ConfigError(`HOWDAH_TLS: found ${JSON.stringify(mode)}; allowed: auto, on, off`);
   if ((certificate === undefined) !== (key === undefined))
     throw new ConfigError(
       `${certificate === undefined ? 'HOWDAH_TLS_CERT' : 'HOWDAH_TLS_KEY'}: missing; a certificate and its key go together`,
     );
-  const files = certificate === undefined || key === undefined ? null : { certificate: resolve(certificate), key: resolve(key) };
+  const files =
+    certificate === undefined || key === undefined
+      ? null
+      : { certificate: resolve(certificate), key: resolve(key) };
   if (mode === 'off' && files !== null)
-    throw new ConfigError('HOWDAH_TLS: found off together with HOWDAH_TLS_CERT; leave one of them away');
+    throw new ConfigError(
+      'HOWDAH_TLS: found off together with HOWDAH_TLS_CERT; leave one of them away',
+    );
   return { on: mode === 'on' || (mode === 'auto' && (files !== null || !isLoopback(host))), files };
 }
 
@@ -275,7 +399,10 @@ function networks(name: string, value: string): string[] {
     const [address = '', bits, more] = text.split('/');
     const family = isIP(address);
     return (
-      family !== 0 && more === undefined && (bits === undefined || (/^[0-9]{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128)))
+      family !== 0 &&
+      more === undefined &&
+      (bits === undefined ||
+        (/^[0-9]{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128)))
     );
   };
   const wrong = found.find((one) => !isNetwork(one));
@@ -294,7 +421,9 @@ function directory(name: string, value: string): string {
 
 function address(name: string, value: string): string {
   if (value !== 'localhost' && isIP(value) === 0) {
-    throw new ConfigError(`${name}: found ${JSON.stringify(value)}; allowed is an IP address of this machine, 0.0.0.0, :: or localhost`);
+    throw new ConfigError(
+      `${name}: found ${JSON.stringify(value)}; allowed is an IP address of this machine, 0.0.0.0, :: or localhost`,
+    );
   }
   return value;
 }
@@ -308,22 +437,31 @@ function hostNames(name: string, value: string): string[] {
 }
 
 function hostName(name: string, value: string): string {
-  if (isIP(value) === 0 && !/^(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,62})(\.[a-z0-9]([a-z0-9-]{0,62}))*$/i.test(value)) {
-    throw new ConfigError(`${name}: found ${JSON.stringify(value)}; allowed is a host name or an IP address, without port or scheme`);
+  if (
+    isIP(value) === 0 &&
+    !/^(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,62})(\.[a-z0-9]([a-z0-9-]{0,62}))*$/i.test(value)
+  ) {
+    throw new ConfigError(
+      `${name}: found ${JSON.stringify(value)}; allowed is a host name or an IP address, without port or scheme`,
+    );
   }
   return value;
 }
 
 function integer(name: string, value: string, min: number, max: number): number {
   if (!/^[0-9]{1,9}$/.test(value) || Number(value) < min || Number(value) > max) {
-    throw new ConfigError(`${name}: found ${JSON.stringify(value)}; allowed is a whole number from ${min} to ${max}`);
+    throw new ConfigError(
+      `${name}: found ${JSON.stringify(value)}; allowed is a whole number from ${min} to ${max}`,
+    );
   }
   return Number(value);
 }
 
 function decimal(name: string, value: string, min: number, max: number): number {
   if (!/^[0-9]{1,6}(\.[0-9]{1,6})?$/.test(value) || Number(value) < min || Number(value) > max) {
-    throw new ConfigError(`${name}: found ${JSON.stringify(value)}; allowed is a number from ${min} to ${max}`);
+    throw new ConfigError(
+      `${name}: found ${JSON.stringify(value)}; allowed is a number from ${min} to ${max}`,
+    );
   }
   return Number(value);
 }
@@ -333,7 +471,9 @@ function range(name: string, value: string): readonly [number, number] {
   const first = Number(match?.[1]);
   const last = Number(match?.[2]);
   if (match === null || first < 1024 || last > 65535 || first > last) {
-    throw new ConfigError(`${name}: found ${JSON.stringify(value)}; allowed is FIRST-LAST with 1024 ≤ FIRST ≤ LAST ≤ 65535`);
+    throw new ConfigError(
+      `${name}: found ${JSON.stringify(value)}; allowed is FIRST-LAST with 1024 ≤ FIRST ≤ LAST ≤ 65535`,
+    );
   }
   return [first, last];
 }
@@ -342,7 +482,13 @@ function uidRange(name: string, value: string): readonly [number, number] {
   const match = /^([0-9]{1,10})-([0-9]{1,10})$/.exec(value);
   const [first, last] = [Number(match?.[1]), Number(match?.[2])];
   const nobody = 65_534;
-  if (match === null || first < FIRST_UID || last > LAST_UID || first > last || (first <= nobody + 1 && last >= nobody)) {
+  if (
+    match === null ||
+    first < FIRST_UID ||
+    last > LAST_UID ||
+    first > last ||
+    (first <= nobody + 1 && last >= nobody)
+  ) {
     throw new ConfigError(
       `${name}: found ${JSON.stringify(value)}; allowed is FIRST-LAST with ${FIRST_UID} ≤ FIRST ≤ LAST ≤ ${LAST_UID}, without 65534 and 65535`,
     );
@@ -351,14 +497,17 @@ function uidRange(name: string, value: string): readonly [number, number] {
 }
 
 function yesOrNo(name: string, value: string): boolean {
-  if (value !== 'yes' && value !== 'no') throw new ConfigError(`${name}: found ${JSON.stringify(value)}; allowed: yes, no`);
+  if (value !== 'yes' && value !== 'no')
+    throw new ConfigError(`${name}: found ${JSON.stringify(value)}; allowed: yes, no`);
   return value === 'yes';
 }
 
 function databaseUrl(value: string | undefined): string | null {
   if (value === undefined) return null;
   if (!/^postgres(ql)?:\/\//.test(value) || !URL.canParse(value)) {
-    throw new ConfigError('DATABASE_URL: not a URL of the form postgres://user:password@host:port/database');
+    throw new ConfigError(
+      'DATABASE_URL: not a URL of the form postgres://user:password@host:port/database',
+    );
   }
   return value;
 }

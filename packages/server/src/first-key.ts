@@ -26,7 +26,11 @@ export async function ensureFirstKey(store: Store, config: Config): Promise<void
   };
   await keepFormerCredentials(config.home);
   // The file first: a start interrupted between the two writes it again with another key.
-  await writeDurably(credentialsPath(config.home), `${JSON.stringify(credentials, null, 2)}\n`, 0o600);
+  await writeDurably(
+    credentialsPath(config.home),
+    `${JSON.stringify(credentials, null, 2)}\n`,
+    0o600,
+  );
   await store.db.transaction().execute(async (tx) => {
     await insertProject(tx, { id: credentials.project_id, name: 'default', operator: true });
     await insertKey(tx, {
@@ -63,6 +67,8 @@ async function followApiUrl(config: Config): Promise<void> {
 export async function consoleLink(store: Store, config: Config): Promise<string> {
   const credentials = await readCredentials(config.home);
   const known = credentials !== null && (await isKey(store.db, credentials.public_key));
-  const path = known ? linkPath((await issueToken(store, 'link', credentials.public_key)).token) : '/';
+  const path = known
+    ? linkPath((await issueToken(store, 'link', credentials.public_key)).token)
+    : '/';
   return new URL(path, apiUrl(config)).href;
 }

@@ -16,7 +16,11 @@ import { prepareMachine, type Machine } from './engine/local/host/machine.ts';
 import { gatewayCapability } from './engine/local/proxy/gateway.ts';
 import { createMonitor } from './engine/local/postgres/monitor.ts';
 import { findServer } from './engine/local/postgres/server.ts';
-import { ensureStoreRunning, killStore, stopStore } from './engine/local/postgres/store-instance.ts';
+import {
+  ensureStoreRunning,
+  killStore,
+  stopStore,
+} from './engine/local/postgres/store-instance.ts';
 import { createTemplates, type Templates } from './engine/local/postgres/templates.ts';
 import { createDispatcher } from './events/dispatcher.ts';
 import { createEventHub } from './events/hub.ts';
@@ -45,7 +49,14 @@ import { AlreadyRunning, openStore, type Store } from './store/database.ts';
 import { insertRegion, type ServiceRow } from './store/services.ts';
 import { openCertificateAuthority, type CertificateAuthority } from './lib/tls.ts';
 
-export { readConfig, isInTheClear, ConfigError, SETTINGS, type Config, type SettingName } from './config.ts';
+export {
+  readConfig,
+  isInTheClear,
+  ConfigError,
+  SETTINGS,
+  type Config,
+  type SettingName,
+} from './config.ts';
 export { AlreadyRunning } from './store/database.ts';
 export { findControl, readCredentials, credentialsPath, type Credentials } from './installation.ts';
 export { openLog } from './lib/log.ts';
@@ -73,19 +84,33 @@ export type Progress = (step: string, ms: number) => void;
  *
  * @throws AlreadyRunning when one runs already; ConfigError and Error with what is in the way
  */
-export async function startControlPlane(config: Config, log: FastifyBaseLogger, progress: Progress): Promise<ControlPlane> {
+export async function startControlPlane(
+  config: Config,
+  log: FastifyBaseLogger,
+  progress: Progress,
+): Promise<ControlPlane> {
   const timed = timer(progress);
-  if ((await findControl(config.home)) !== null) throw new AlreadyRunning(`the control plane of ${config.home} runs already`);
+  if ((await findControl(config.home)) !== null)
+    throw new AlreadyRunning(`the control plane of ${config.home} runs already`);
   await mkdir(config.home, { recursive: true, mode: 0o755 });
   const [machine, authority] = await timed('look over the machine', () =>
-    Promise.all([prepareMachine(config.home, config.uidRange), openCertificateAuthority(join(config.home, 'ca'))]),
+    Promise.all([
+      prepareMachine(config.home, config.uidRange),
+      openCertificateAuthority(join(config.home, 'ca')),
+    ]),
   );
   const closers: Closers = [];
-  const store = await assemble(config, { machine, authority }, log, timed, closers).catch(async (error: unknown) => {
-    await closeAll(closers);
-    throw error;
-  });
-  return { apiUrl: apiUrl(config), consoleLink: () => linkOr(store, config, log), close: () => closeAll(closers) };
+  const store = await assemble(config, { machine, authority }, log, timed, closers).catch(
+    async (error: unknown) => {
+      await closeAll(closers);
+      throw error;
+    },
+  );
+  return {
+    apiUrl: apiUrl(config),
+    consoleLink: () => linkOr(store, config, log),
+    close: () => closeAll(closers),
+  };
 }
 
 /** A link into the console; while the metadata database is away, the address that asks for a key. They come back, and serving goes on. */
@@ -120,16 +145,23 @@ async function assemble(
   closers: Closers,
 ): Promise<Store> {
   const templates = createTemplates(machine);
-  const connection = await timed('start the metadata database', () => connectionOf(config, machine, templates));
+  const connection = await timed('start the metadata database', () =>
+    connectionOf(config, machine, templates),
+  );
   if (config.databaseUrl === null) closers.push(() => stopStore(machine));
   const store = await timed('open the metadata database', () =>
-    openStore(connection, (error) => log.warn({ err: error }, 'a connection to the metadata database broke')),
+    openStore(connection, (error) =>
+      log.warn({ err: error }, 'a connection to the metadata database broke'),
+    ),
   ).catch((error: unknown) => {
     if (config.databaseUrl !== null && !(error instanceof AlreadyRunning)) {
       const reason = error instanceof Error ? error.message : String(error);
-      throw new Error(`DATABASE_URL: the metadata database in ${new URL(config.databaseUrl).host} cannot be opened: ${reason}`, {
-        cause: error,
-      });
+      throw new Error(
+        `DATABASE_URL: the metadata database in ${new URL(config.databaseUrl).host} cannot be opened: ${reason}`,
+        {
+          cause: error,
+        },
+      );
     }
     // The metadata database is somebody's who is at work: not ours to stop.
     if (error instanceof AlreadyRunning) closers.length = 0;
@@ -142,7 +174,10 @@ async function assemble(
   const hosts = certificateHosts(config.publicHost, config.host);
   let reconciler: Reconciler | undefined;
   const egress = createEgress(machine, (error) =>
-    log.warn({ err: error }, 'outgoing connections of services are not refused: the packet filter could not be set'),
+    log.warn(
+      { err: error },
+      'outgoing connections of services are not refused: the packet filter could not be set',
+    ),
   );
   await egress.start();
   closers.push(() => Promise.resolve(egress.close()));
@@ -171,10 +206,18 @@ async function assemble(
   };
   const warnings = createWatch(store, engine, log);
   const sampler = createSampler(store, engine, log, warnings.look);
-  const verifier = createVerifier({ store, engine, log, everyMs: config.backups.verifyEveryMs, ended: warnings.look });
+  const verifier = createVerifier({
+    store,
+    engine,
+    log,
+    everyMs: config.backups.verifyEveryMs,
+    ended: warnings.look,
+  });
   const storage = createStorageGuard(store, engine, log, warnings.look);
   const refill = (): void => {
-    keepSpares(store, region, config.spares).catch((error: unknown) => log.warn({ err: error }, 'could not keep spares'));
+    keepSpares(store, region, config.spares).catch((error: unknown) =>
+      log.warn({ err: error }, 'could not keep spares'),
+    );
   };
   reconciler = createReconciler({
     store,
@@ -188,7 +231,8 @@ async function assemble(
   });
   const seeToItSoon = (service: ServiceRow, settledMs: number): void => {
     setTimeout(() => {
-      if (reconciler.isCrowded() && Date.now() - settledMs < AFTER_OTHERS_MS) seeToItSoon(service, settledMs);
+      if (reconciler.isCrowded() && Date.now() - settledMs < AFTER_OTHERS_MS)
+        seeToItSoon(service, settledMs);
       else seeTo(service);
     }, AFTER_FIRST_CONNECTION_MS).unref();
   };
@@ -196,8 +240,13 @@ async function assemble(
     refill();
     // Which of its nodes are missing is said of the service that they follow.
     if (service.parent_id !== null)
-      warnings.look(service.parent_id).catch((error: unknown) => log.warn({ err: error }, 'could not look for what to warn of'));
-    if (service.reachable) sampler.sampleOne(service).catch((error: unknown) => log.warn({ err: error }, 'no first figures'));
+      warnings
+        .look(service.parent_id)
+        .catch((error: unknown) => log.warn({ err: error }, 'could not look for what to warn of'));
+    if (service.reachable)
+      sampler
+        .sampleOne(service)
+        .catch((error: unknown) => log.warn({ err: error }, 'no first figures'));
   };
   const apiTls = config.tls.on ? await openApiTls(config.tls, hosts, authority) : null;
   const sealer = await openSealer(join(config.home, 'secrets.key'));
@@ -265,13 +314,18 @@ async function assemble(
   );
   await timed('listen', () => app.listen({ host: config.host, port: config.port }));
   const endAnnouncing = await announceControl(config, (error) =>
-    log.warn({ err: error }, 'control.json cannot be written, and howdah down does not find this control plane; trying again'),
+    log.warn(
+      { err: error },
+      'control.json cannot be written, and howdah down does not find this control plane; trying again',
+    ),
   );
   closers.push(async () => {
     endAnnouncing();
     await retractControl(config.home);
   });
-  const prepared = engine.prepare().catch((error: unknown) => log.warn({ err: error }, 'could not prepare everything ahead'));
+  const prepared = engine
+    .prepare()
+    .catch((error: unknown) => log.warn({ err: error }, 'could not prepare everything ahead'));
   // A template that is being made runs a server of its own: it is let finish.
   closers.push(
     () => engine.close(),
@@ -297,14 +351,21 @@ function shared<T>(ask: () => Promise<T>): () => Promise<T> {
 }
 
 /** The metadata database: in the database that was named, or in one of our own. */
-async function connectionOf(config: Config, machine: Machine, templates: Templates): Promise<ClientConfig> {
-  return config.databaseUrl === null ? ensureStoreRunning(machine, templates) : { connectionString: config.databaseUrl };
+async function connectionOf(
+  config: Config,
+  machine: Machine,
+  templates: Templates,
+): Promise<ClientConfig> {
+  return config.databaseUrl === null
+    ? ensureStoreRunning(machine, templates)
+    : { connectionString: config.databaseUrl };
 }
 
 /** Starts our own metadata database again whenever it dies. */
 async function watchStore(machine: Machine, templates: Templates, log: FastifyBaseLogger) {
   const id = `store-${randomUUID()}`;
-  const isFrozen = async (): Promise<boolean> => (await findServer(machine.layout.store))?.postmaster.frozen === true;
+  const isFrozen = async (): Promise<boolean> =>
+    (await findServer(machine.layout.store))?.postmaster.frozen === true;
   const monitor = createMonitor(() => revive(), isFrozen);
   let closing = false;
   let timer: NodeJS.Timeout | undefined;

@@ -2,6 +2,8 @@
 import { fileURLToPath } from 'node:url';
 
 export const MIGRATIONS_DIRECTORY = fileURLToPath(new URL('../migrations/', import.meta.url));
-export const OPENAPI_FILE = fileURLToPath(new URL('../../../openapi/openapi.json', import.meta.url));
+export const OPENAPI_FILE = fileURLToPath(
+  new URL('../../../openapi/openapi.json', import.meta.url),
+);
 /** The web console as it was built: `index.html` and `assets/`. */
 export const CONSOLE_DIRECTORY = fileURLToPath(new URL('../../console/dist/', import.meta.url));

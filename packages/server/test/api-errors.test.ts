@@ -21,7 +21,11 @@ beforeAll(async () => {
   cloud = await install();
   metadata = await openMetadata(cloud.home);
   service = await cloud.create({ name: 'target', service_type: 'POSTGRES' });
-  const { body } = await cloud.request('POST', '/vpcs', { name: 'target', cidr: '10.1.0.0/16', region_code: 'local' });
+  const { body } = await cloud.request('POST', '/vpcs', {
+    name: 'target',
+    cidr: '10.1.0.0/16',
+    region_code: 'local',
+  });
   vpc = String(Reflect.get(Object(body), 'id'));
 });
 afterAll(async () => {
@@ -43,7 +47,11 @@ const CODES: Record<number, string[]> = {
 };
 
 /** An error as the contract has it, and the status that goes with its code. */
-function expectError({ status, body }: Pick<Answer, 'status' | 'body'>, expected: number, ...parts: string[]): void {
+function expectError(
+  { status, body }: Pick<Answer, 'status' | 'body'>,
+  expected: number,
+  ...parts: string[]
+): void {
   expect(status, JSON.stringify(body)).toBe(expected);
   expect(body).toEqual({
     code: expect.stringMatching(/^[A-Z_]+$/),
@@ -57,14 +65,29 @@ function expectError({ status, body }: Pick<Answer, 'status' | 'body'>, expected
 }
 
 /** A request with any headers, below the base URL. */
-async function send(method: string, path: string, headers: Record<string, string>, body?: string): Promise<Answer> {
-  const response = await fetch(`${cloud.apiUrl}${path}`, { method, headers, ...(body === undefined ? {} : { body }) });
+async function send(
+  method: string,
+  path: string,
+  headers: Record<string, string>,
+  body?: string,
+): Promise<Answer> {
+  const response = await fetch(`${cloud.apiUrl}${path}`, {
+    method,
+    headers,
+    ...(body === undefined ? {} : { body }),
+  });
   const text = await response.text();
   if (response.status >= 400) {
     expect(response.headers.get('content-type')).toMatch(/^application\/json\b/);
-    expect(response.headers.get('x-request-id')).toBe(Reflect.get(Object(JSON.parse(text)), 'request_id'));
+    expect(response.headers.get('x-request-id')).toBe(
+      Reflect.get(Object(JSON.parse(text)), 'request_id'),
+    );
   }
-  return { status: response.status, headers: response.headers, body: text === '' ? '' : JSON.parse(text) };
+  return {
+    status: response.status,
+    headers: response.headers,
+    body: text === '' ? '' : JSON.parse(text),
+  };
 }
 const bearer = (key: string) => ({ Authorization: `Bearer ${key}` });
 const json = { 'Content-Type': 'application/json' };
@@ -72,7 +95,11 @@ const at = (path: string) => `/projects/${cloud.projectId}${path}`;
 const ofVpc = (path: string) => at(`/vpcs/${vpc}${path}`);
 const ofTarget = (path: string) => at(`/services/${service.service_id}${path}`);
 
-async function newKey(more: { role?: 'admin' | 'developer' | 'viewer'; projectId?: string; expiresAt?: Date }): Promise<string> {
+async function newKey(more: {
+  role?: 'admin' | 'developer' | 'viewer';
+  projectId?: string;
+  expiresAt?: Date;
+}): Promise<string> {
   const [publicKey, secret] = [`HD${newId()}`, randomBytes(16).toString('base64url')];
   const { role = 'admin', projectId = cloud.projectId, expiresAt } = more;
   await insertKey(metadata.db, {
@@ -101,20 +128,60 @@ test('first the key, then the project, then the resource, then the body, then th
   await cloud.until(paused.service_id, 'PAUSED');
   const broken = '{"password": 5';
   const call = (headers: Record<string, string>, project: string, id: string, body: string) =>
-    send('POST', `/projects/${project}/services/${id}/updatePassword`, { ...json, ...headers }, body);
+    send(
+      'POST',
+      `/projects/${project}/services/${id}/updatePassword`,
+      { ...json, ...headers },
+      body,
+    );
   expectError(await call({}, other, 'nosuchidxx', broken), 401);
   expectError(await call(bearer('HDno:key'), other, 'nosuchidxx', broken), 401);
   expectError(await call(bearer(cloud.key), other, 'nosuchidxx', broken), 403);
-  expectError(await call(bearer(cloud.key), cloud.projectId, 'nosuchidxx', broken), 404, 'no service with that id exists');
-  expectError(await call(bearer(cloud.key), cloud.projectId, paused.service_id, broken), 400, 'JSON');
-  expectError(await call(bearer(cloud.key), cloud.projectId, paused.service_id, '{"password":"short"}'), 400, 'password');
-  const state = await call(bearer(cloud.key), cloud.projectId, paused.service_id, '{"password":"long-enough"}');
+  expectError(
+    await call(bearer(cloud.key), cloud.projectId, 'nosuchidxx', broken),
+    404,
+    'no service with that id exists',
+  );
+  expectError(
+    await call(bearer(cloud.key), cloud.projectId, paused.service_id, broken),
+    400,
+    'JSON',
+  );
+  expectError(
+    await call(bearer(cloud.key), cloud.projectId, paused.service_id, '{"password":"short"}'),
+    400,
+    'password',
+  );
+  const state = await call(
+    bearer(cloud.key),
+    cloud.projectId,
+    paused.service_id,
+    '{"password":"long-enough"}',
+  );
   expectError(state, 400, 'PAUSED');
   expect(state.body).toMatchObject({ code: 'INVALID_STATE' });
   // A body too large or of another type is the body's matter too.
-  expectError(await send('POST', `/projects/${other}/services`, { ...bearer(cloud.key), ...json }, 'x'.repeat(70_000)), 403);
-  expectError(await send('POST', at('/services/nosuchidxx/rename'), { ...bearer(cloud.key), 'Content-Type': 'text/plain' }, 'x'), 404);
-  expect(await cloud.request('DELETE', `/services/${paused.service_id}`)).toMatchObject({ status: 202 });
+  expectError(
+    await send(
+      'POST',
+      `/projects/${other}/services`,
+      { ...bearer(cloud.key), ...json },
+      'x'.repeat(70_000),
+    ),
+    403,
+  );
+  expectError(
+    await send(
+      'POST',
+      at('/services/nosuchidxx/rename'),
+      { ...bearer(cloud.key), 'Content-Type': 'text/plain' },
+      'x',
+    ),
+    404,
+  );
+  expect(await cloud.request('DELETE', `/services/${paused.service_id}`)).toMatchObject({
+    status: 202,
+  });
 });
 
 const said = ({ body }: Answer) => ({ ...Object(body), request_id: '' });
@@ -136,14 +203,26 @@ test('no valid key: 401 with a challenge, the same for each reason', async () =>
     .set({ revoked_at: new Date() })
     .where('public_key', '=', revoked.split(':')[0] ?? '')
     .execute();
-  const refused = [expired, revoked, `${publicKey}:${secret}x`, `${publicKey}:`, `${newId()}:${secret}`, `${secret}:${publicKey}`];
+  const refused = [
+    expired,
+    revoked,
+    `${publicKey}:${secret}x`,
+    `${publicKey}:`,
+    `${newId()}:${secret}`,
+    `${secret}:${publicKey}`,
+  ];
   const reasons = new Set<string>();
   for (const key of refused) {
     const answer = await send('GET', '/projects', bearer(key));
     expectError(answer, 401);
     expect(answer.headers.get('www-authenticate')).toContain('Bearer');
     reasons.add(String(Reflect.get(Object(answer.body), 'message')));
-    expectError(await send('GET', '/projects', { Authorization: `Basic ${Buffer.from(key).toString('base64')}` }), 401);
+    expectError(
+      await send('GET', '/projects', {
+        Authorization: `Basic ${Buffer.from(key).toString('base64')}`,
+      }),
+      401,
+    );
   }
   expect(reasons.size).toBe(1);
   for (const Authorization of [
@@ -157,7 +236,15 @@ test('no valid key: 401 with a challenge, the same for each reason', async () =>
     'Basic AAAA',
   ])
     expectError(await send('GET', '/projects', { Authorization }), 401);
-  expect((await send('GET', '/projects', bearer(await newKey({ expiresAt: new Date(Date.now() + 600_000) })))).status).toBe(200);
+  expect(
+    (
+      await send(
+        'GET',
+        '/projects',
+        bearer(await newKey({ expiresAt: new Date(Date.now() + 600_000) })),
+      )
+    ).status,
+  ).toBe(200);
 });
 
 test('keys note when they were used', async () => {
@@ -173,7 +260,11 @@ test('keys note when they were used', async () => {
 
 test('a viewer reads and changes nothing', async () => {
   const viewer = bearer(await newKey({ role: 'viewer' }));
-  const series = JSON.stringify({ name: 'connections', from: '2026-01-01T00:00:00Z', to: '2026-01-01T01:00:00Z' });
+  const series = JSON.stringify({
+    name: 'connections',
+    from: '2026-01-01T00:00:00Z',
+    to: '2026-01-01T01:00:00Z',
+  });
   for (const path of [
     '/projects',
     '/auth/info',
@@ -187,7 +278,9 @@ test('a viewer reads and changes nothing', async () => {
     ofVpc('/peerings'),
   ])
     expect((await send('GET', path, viewer)).status, path).toBe(200);
-  expect((await send('POST', ofTarget('/metrics/series'), { ...viewer, ...json }, series)).status).toBe(200);
+  expect(
+    (await send('POST', ofTarget('/metrics/series'), { ...viewer, ...json }, series)).status,
+  ).toBe(200);
   expect((await send('POST', '/auth/logout', viewer)).status).toBe(204);
   expect((await send('POST', '/analytics/track', viewer)).status).toBe(200);
   const before = (await cloud.operations()).length;
@@ -222,7 +315,8 @@ test('a viewer reads and changes nothing', async () => {
 test('a developer does everything but delete what is PROD', async () => {
   const developer = { ...bearer(await newKey({ role: 'developer' })), ...json };
   const { service_id: id } = await cloud.create({ name: 'production', service_type: 'POSTGRES' });
-  const post = (action: string, body: object) => send('POST', at(`/services/${id}/${action}`), developer, JSON.stringify(body));
+  const post = (action: string, body: object) =>
+    send('POST', at(`/services/${id}/${action}`), developer, JSON.stringify(body));
   expect((await post('rename', { name: 'p' })).status).toBe(200);
   expect((await post('setEnvironment', { environment: 'PROD' })).status).toBe(200);
   expectError(await send('DELETE', at(`/services/${id}`), developer), 403, 'PROD', 'admin');
@@ -245,14 +339,18 @@ test('a key of another project finds nothing of this one, by any path', async ()
     ofVpc(''),
   ])
     expectError(await send('GET', path, another), 403);
-  for (const path of ['', '/peerings']) expectError(await send('GET', `/projects/${other}/vpcs/${vpc}${path}`, another), 404);
-  for (const path of ['/rename', '/peerings']) expectError(await send('POST', `/projects/${other}/vpcs/${vpc}${path}`, another, '{}'), 404);
+  for (const path of ['', '/peerings'])
+    expectError(await send('GET', `/projects/${other}/vpcs/${vpc}${path}`, another), 404);
+  for (const path of ['/rename', '/peerings'])
+    expectError(await send('POST', `/projects/${other}/vpcs/${vpc}${path}`, another, '{}'), 404);
   expectError(await send('DELETE', `/projects/${other}/vpcs/${vpc}`, another), 404);
   const own = (path: string) => `/projects/${other}${path}`;
   for (const path of ['', '/logs', '/metrics/available-series'])
     expectError(await send('GET', own(`/services/${service.service_id}${path}`), another), 404);
   expectError(await send('GET', own(`/operations/${operation}`), another), 404);
-  expect((await send('GET', own(`/operations?service_id=${service.service_id}`), another)).body).toEqual([]);
+  expect(
+    (await send('GET', own(`/operations?service_id=${service.service_id}`), another)).body,
+  ).toEqual([]);
   expect((await send('GET', own('/services'), another)).body).toEqual([]);
   expect((await send('GET', '/projects', another)).body).toEqual([{ id: other, name: 'another' }]);
   for (const action of [
@@ -270,7 +368,10 @@ test('a key of another project finds nothing of this one, by any path', async ()
     'updatePassword',
     'setEnvironment',
   ])
-    expectError(await send('POST', own(`/services/${service.service_id}/${action}`), another, '{}'), 404);
+    expectError(
+      await send('POST', own(`/services/${service.service_id}/${action}`), another, '{}'),
+      404,
+    );
   expectError(await send('DELETE', own(`/services/${service.service_id}`), another), 404);
   expect((await cloud.get(service.service_id)).status).toBe('READY');
 });
@@ -294,10 +395,15 @@ test('bodies that are none', async () => {
     '{"a":1e}',
   ])
     expectError(await post(body), 400, 'JSON');
-  for (const body of ['[]', '5', 'null', '"x"', 'true', '', '{}', '[{"name":"x"}]']) expectError(await post(body), 400);
+  for (const body of ['[]', '5', 'null', '"x"', 'true', '', '{}', '[{"name":"x"}]'])
+    expectError(await post(body), 400);
   expectError(await post('{"__proto__":{"x":1},"name":"x"}'), 400, '__proto__');
   expectError(await post('{"name":"x","constructor":{"prototype":{}}}'), 400, 'constructor');
-  expectError(await post('{"name":"x"}', { 'Content-Type': 'text/plain' }), 415, 'application/json');
+  expectError(
+    await post('{"name":"x"}', { 'Content-Type': 'text/plain' }),
+    415,
+    'application/json',
+  );
   expectError(await post('name=x', { 'Content-Type': 'application/x-www-form-urlencoded' }), 415);
   expectError(await post('x', { 'Content-Type': 'garbage' }), 415);
   expectError(await post(`{"name":"${'x'.repeat(64 * 1024)}"}`), 413, '64 KiB');
@@ -307,7 +413,15 @@ test('bodies that are none', async () => {
 
 test('paths and methods that are none', async () => {
   const key = bearer(cloud.key);
-  for (const path of ['/nothing', '/projects/x/y/z', at('/vpc'), ofTarget('/nothing'), ofTarget('/start/now'), '//projects', '/.env'])
+  for (const path of [
+    '/nothing',
+    '/projects/x/y/z',
+    at('/vpc'),
+    ofTarget('/nothing'),
+    ofTarget('/start/now'),
+    '//projects',
+    '/.env',
+  ])
     expectError(await send('GET', path, key), 404);
   for (const [method, path, allow] of [
     ['PUT', '/projects', 'GET, HEAD, POST'],
@@ -319,11 +433,19 @@ test('paths and methods that are none', async () => {
   ] as const) {
     const answer = await send(method, path, key);
     expectError(answer, 405, method);
-    expect((answer.headers.get('allow') ?? '').split(', ').toSorted()).toEqual(allow.split(', ').toSorted());
+    expect((answer.headers.get('allow') ?? '').split(', ').toSorted()).toEqual(
+      allow.split(', ').toSorted(),
+    );
   }
   const head = await fetch(`${cloud.apiUrl}${ofTarget('')}`, { method: 'HEAD', headers: key });
   expect(head.status).toBe(200);
-  for (const path of [ofTarget('/%'), at('/services/%zz'), at('/services/%e0%80'), at('/services/%ed%a0%80'), '/%c0%ae%c0%ae']) {
+  for (const path of [
+    ofTarget('/%'),
+    at('/services/%zz'),
+    at('/services/%e0%80'),
+    at('/services/%ed%a0%80'),
+    '/%c0%ae%c0%ae',
+  ]) {
     const { status } = await send('GET', path, key);
     expect([400, 404], path).toContain(status);
   }
@@ -350,25 +472,34 @@ const HOSTILE_IDS = [
   'a'.repeat(500),
   'a'.repeat(5000),
 ];
-test.each(HOSTILE_IDS.map((id) => ({ id, title: id.slice(0, 40) })))('the id $title is nobody’s', async ({ id }) => {
-  const key = { ...bearer(cloud.key), ...json };
-  for (const path of ['', '/logs', '/metrics/available-series'])
-    expect([404, 403], path).toContain((await send('GET', at(`/services/${id}${path}`), key)).status);
-  expect([404, 405, 403]).toContain((await send('DELETE', at(`/services/${id}`), key)).status);
-  expect([404, 403]).toContain((await send('POST', at(`/services/${id}/stop`), key)).status);
-  expect([404, 403]).toContain((await send('GET', at(`/operations/${id}`), key)).status);
-  expect([403, 404]).toContain((await send('GET', `/projects/${id}/services`, key)).status);
-  const listed = await send('GET', at(`/operations?service_id=${id}`), key);
-  if (id.length <= 64) expect(listed).toMatchObject({ status: 200, body: [] });
-  else expectError(listed, 400, 'service_id');
-});
+test.each(HOSTILE_IDS.map((id) => ({ id, title: id.slice(0, 40) })))(
+  'the id $title is nobody’s',
+  async ({ id }) => {
+    const key = { ...bearer(cloud.key), ...json };
+    for (const path of ['', '/logs', '/metrics/available-series'])
+      expect([404, 403], path).toContain(
+        (await send('GET', at(`/services/${id}${path}`), key)).status,
+      );
+    expect([404, 405, 403]).toContain((await send('DELETE', at(`/services/${id}`), key)).status);
+    expect([404, 403]).toContain((await send('POST', at(`/services/${id}/stop`), key)).status);
+    expect([404, 403]).toContain((await send('GET', at(`/operations/${id}`), key)).status);
+    expect([403, 404]).toContain((await send('GET', `/projects/${id}/services`, key)).status);
+    const listed = await send('GET', at(`/operations?service_id=${id}`), key);
+    if (id.length <= 64) expect(listed).toMatchObject({ status: 200, body: [] });
+    else expectError(listed, 400, 'service_id');
+  },
+);
 
 test('an id that is none does not disturb requests that come with it', async () => {
   const key = bearer(cloud.key);
   const answers = await Promise.all(
-    Array.from({ length: 60 }, (_, index) => send('GET', index % 2 === 0 ? ofTarget('') : at('/services/%00'), key)),
+    Array.from({ length: 60 }, (_, index) =>
+      send('GET', index % 2 === 0 ? ofTarget('') : at('/services/%00'), key),
+    ),
   );
-  expect(answers.map(({ status }) => status)).toEqual(answers.map((_, index) => (index % 2 === 0 ? 200 : 404)));
+  expect(answers.map(({ status }) => status)).toEqual(
+    answers.map((_, index) => (index % 2 === 0 ? 200 : 404)),
+  );
 });
 
 // ── names and passwords that would like to be something else ─────────────────────────────────────────────────────
@@ -393,7 +524,9 @@ test('a name is only a name', async () => {
     expect(renamed).toMatchObject({ status: 200, body: { name } });
     expect((await cloud.get(service.service_id)).name).toBe(name);
   }
-  const hostile = await Promise.all(HOSTILE_NAMES.slice(0, 3).map((name) => cloud.create({ name, service_type: 'POSTGRES' })));
+  const hostile = await Promise.all(
+    HOSTILE_NAMES.slice(0, 3).map((name) => cloud.create({ name, service_type: 'POSTGRES' })),
+  );
   expect(hostile.map(({ name }) => name)).toEqual(HOSTILE_NAMES.slice(0, 3));
   const listed = await cloud.cli('service', 'list');
   for (const { service_id, name } of hostile) {
@@ -401,22 +534,52 @@ test('a name is only a name', async () => {
     expect((await cloud.request('DELETE', `/services/${service_id}`)).status).toBe(202);
   }
   for (const { service_id } of hostile)
-    await expect.poll(async () => (await cloud.request('GET', `/services/${service_id}`)).status, { timeout: 60_000 }).toBe(404);
+    await expect
+      .poll(async () => (await cloud.request('GET', `/services/${service_id}`)).status, {
+        timeout: 60_000,
+      })
+      .toBe(404);
   await expect(access(CANARY)).rejects.toThrow('ENOENT');
 });
 
 test('control characters are refused wherever they stand', async () => {
-  for (const character of ['\0', '\u0001', '\u001b', '\n', '\r', '\t', '\u007f', '\u0085', '\u009f']) {
-    expectError(await cloud.request('POST', `/services/${service.service_id}/rename`, { name: `a${character}b` }), 400, 'name');
+  for (const character of [
+    '\0',
+    '\u0001',
+    '\u001b',
+    '\n',
+    '\r',
+    '\t',
+    '\u007f',
+    '\u0085',
+    '\u009f',
+  ]) {
+    expectError(
+      await cloud.request('POST', `/services/${service.service_id}/rename`, {
+        name: `a${character}b`,
+      }),
+      400,
+      'name',
+    );
     expectError(await cloud.request('POST', '/services', { name: `a${character}b` }), 400, 'name');
   }
 });
 
 test('a password is only a password, and works', async () => {
-  for (const password of ["'; alter role tsdbadmin superuser; --", `$(touch ${CANARY})`, '\\\'"$body$;select 1', 'x'.repeat(128)]) {
-    expect((await cloud.request('POST', `/services/${service.service_id}/updatePassword`, { password })).status).toBe(204);
+  for (const password of [
+    "'; alter role tsdbadmin superuser; --",
+    `$(touch ${CANARY})`,
+    '\\\'"$body$;select 1',
+    'x'.repeat(128),
+  ]) {
+    expect(
+      (await cloud.request('POST', `/services/${service.service_id}/updatePassword`, { password }))
+        .status,
+    ).toBe(204);
     const client = await connectTo(cloud, service, password);
-    expect((await client.query("select rolsuper from pg_roles where rolname = 'tsdbadmin'")).rows).toEqual([{ rolsuper: false }]);
+    expect(
+      (await client.query("select rolsuper from pg_roles where rolname = 'tsdbadmin'")).rows,
+    ).toEqual([{ rolsuper: false }]);
     await client.end();
   }
   await expect(access(CANARY)).rejects.toThrow('ENOENT');
@@ -425,12 +588,16 @@ test('a password is only a password, and works', async () => {
 test('whatever JSON is sent, the answer is one of the contract', async () => {
   const calls = [
     '/services',
-    ...['rename', 'setEnvironment', 'resize', 'updatePassword', 'metrics/series'].map((path) => `/services/nosuchidxx/${path}`),
+    ...['rename', 'setEnvironment', 'resize', 'updatePassword', 'metrics/series'].map(
+      (path) => `/services/nosuchidxx/${path}`,
+    ),
   ];
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(...calls), fc.jsonValue(), async (path, body) => {
       // A random body is never a good one: no name is drawn together with good values for the rest.
-      fc.pre(!(path === '/services' && typeof body === 'object' && body !== null && 'name' in body));
+      fc.pre(
+        !(path === '/services' && typeof body === 'object' && body !== null && 'name' in body),
+      );
       const answer = await cloud.request('POST', path, body);
       expectError(answer, path === '/services' ? 400 : 404);
     }),
@@ -441,7 +608,10 @@ test('whatever JSON is sent, the answer is one of the contract', async () => {
 // ── HTTP itself ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Sends bytes as they are. @returns all that came back until the server, or we after it is complete, closed */
-async function sendRaw(bytes: string | Buffer, until: (text: string) => boolean = () => false): Promise<string> {
+async function sendRaw(
+  bytes: string | Buffer,
+  until: (text: string) => boolean = () => false,
+): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect(cloud.port, '127.0.0.1');
     let text = '';
@@ -459,7 +629,10 @@ async function sendRaw(bytes: string | Buffer, until: (text: string) => boolean 
 function parseAnswer(text: string): Pick<Answer, 'status' | 'body'> {
   const [head = '', ...rest] = text.split('\r\n\r\n');
   expect(head.toLowerCase()).toContain('content-type: application/json');
-  return { status: Number(/^HTTP\/1\.1 (\d+) /.exec(head)?.[1]), body: JSON.parse(rest.join('\r\n\r\n')) };
+  return {
+    status: Number(/^HTTP\/1\.1 (\d+) /.exec(head)?.[1]),
+    body: JSON.parse(rest.join('\r\n\r\n')),
+  };
 }
 
 test('what is no HTTP is told so', async () => {
@@ -477,16 +650,27 @@ test('what is no HTTP is told so', async () => {
   ])
     expectError(parseAnswer(await sendRaw(garbage)), 400);
   expectError(
-    parseAnswer(await sendRaw(`GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: ${'a'.repeat(9000)}\r\n\r\n`)),
+    parseAnswer(
+      await sendRaw(
+        `GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: ${'a'.repeat(9000)}\r\n\r\n`,
+      ),
+    ),
     431,
     '8 KiB',
   );
-  expectError(parseAnswer(await sendRaw(`GET /${'a'.repeat(20_000)} HTTP/1.1\r\nHost: x\r\n\r\n`)), 431);
+  expectError(
+    parseAnswer(await sendRaw(`GET /${'a'.repeat(20_000)} HTTP/1.1\r\nHost: x\r\n\r\n`)),
+    431,
+  );
 });
 
 test('headers that do not come are not waited for', async () => {
   // Nobody measures how long this takes: the server must end it by itself.
-  expectError(parseAnswer(await sendRaw('GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ')), 408, 'in time');
+  expectError(
+    parseAnswer(await sendRaw('GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ')),
+    408,
+    'in time',
+  );
 });
 
 const isWhole = (text: string) => text.includes('\r\n\r\n') && /\}\s*$/.test(text);
@@ -510,8 +694,16 @@ test('odd but valid HTTP is answered in JSON too', async () => {
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`;
 
 test('pipelined requests are answered in their order', async () => {
-  const text = await sendRaw(['/healthz', '/nothing', '/healthz', '/readyz'].map(get).join(''), (seen) => seen.includes('"ready"'));
-  expect([...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map((match) => match[1])).toEqual(['200', '404', '200', '200']);
+  const text = await sendRaw(
+    ['/healthz', '/nothing', '/healthz', '/readyz'].map(get).join(''),
+    (seen) => seen.includes('"ready"'),
+  );
+  expect([...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map((match) => match[1])).toEqual([
+    '200',
+    '404',
+    '200',
+    '200',
+  ]);
 });
 
 test('16 requests may wait for their answers on one connection; one more ends it', async () => {
@@ -528,14 +720,19 @@ test('200 senders of garbage at once, and the API goes on', async () => {
     cloud.request('GET', '/services'),
   ]);
   expect(answers.at(-1)).toMatchObject({ status: 200 });
-  for (const answer of answers.slice(0, -1)) if (typeof answer === 'string' && answer !== '') expectError(parseAnswer(answer), 400);
+  for (const answer of answers.slice(0, -1))
+    if (typeof answer === 'string' && answer !== '') expectError(parseAnswer(answer), 400);
 });
 
 test('connections that say nothing, or stop in the middle, do not hold up a stop', async () => {
   const silent = connect(cloud.port, '127.0.0.1').on('error', () => undefined);
   const halfway = connect(cloud.port, '127.0.0.1').on('error', () => undefined);
-  halfway.write(`POST ${new URL(cloud.apiUrl).pathname}${at('/services')} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${cloud.key}\r\n`);
-  const closed = Promise.all([silent, halfway].map((socket) => new Promise((resolve) => socket.once('close', resolve))));
+  halfway.write(
+    `POST ${new URL(cloud.apiUrl).pathname}${at('/services')} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${cloud.key}\r\n`,
+  );
+  const closed = Promise.all(
+    [silent, halfway].map((socket) => new Promise((resolve) => socket.once('close', resolve))),
+  );
   await new Promise((resolve) => silent.once('connect', resolve));
   await cloud.stop('SIGTERM');
   await closed;

@@ -21,7 +21,11 @@ import type { Store, Tables } from '../src/store/database.ts';
 import { fakeEngine } from './fake-engine.ts';
 
 /** plant: a defect, to see that the races notice it. no-lock: rows are read without being locked. */
-export type ApiOrder = { connection: ClientConfig; portRange: [number, number]; plant: 'no-lock' | null };
+export type ApiOrder = {
+  connection: ClientConfig;
+  portRange: [number, number];
+  plant: 'no-lock' | null;
+};
 
 /** Takes `for update` out of every statement. */
 const forgetLocks: KyselyPlugin = {
@@ -38,9 +42,18 @@ process.once('disconnect', () => process.exit());
 
 async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> {
   const pool = new Pool({ ...connection, max: 4 });
-  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }), plugins: plant === 'no-lock' ? [forgetLocks] : [] });
+  const db = new Kysely<Tables>({
+    dialect: new PostgresDialect({ pool }),
+    plugins: plant === 'no-lock' ? [forgetLocks] : [],
+  });
   const store: Store = { db, pool, listen: () => undefined, close: () => db.destroy() };
-  const region: Region = { code: LOCAL_REGION, engine: fakeEngine, portRange, host: '127.0.0.1', singleProject: false };
+  const region: Region = {
+    code: LOCAL_REGION,
+    engine: fakeEngine,
+    portRange,
+    host: '127.0.0.1',
+    singleProject: false,
+  };
   const sealer = { seal: (text: string) => Buffer.from(text), open: String };
   const app = await createApp(
     {

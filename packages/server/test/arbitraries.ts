@@ -5,21 +5,24 @@ import { ajv, DOCUMENT, type Schema } from './document.ts';
 /** What may stand in a text that must not hold control characters. */
 const CHARACTERS = [...'abzABZ019 _-.,:;/\\\'"`$%&<>{}()[]|~^*?!@#+=', 'é', 'ß', '漢', '🐘'];
 
-const isObject = (value: unknown): value is Schema => typeof value === 'object' && value !== null && !Array.isArray(value);
+const isObject = (value: unknown): value is Schema =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
-const numberOr = (value: unknown, fallback: number): number => (typeof value === 'number' ? value : fallback);
+const numberOr = (value: unknown, fallback: number): number =>
+  typeof value === 'number' ? value : fallback;
 
 function resolve(schema: Schema): Schema {
   if (typeof schema['$ref'] !== 'string') return schema;
   let found: unknown = DOCUMENT;
-  for (const part of schema['$ref'].replace(/^#\//, '').split('/')) found = isObject(found) ? found[part] : undefined;
+  for (const part of schema['$ref'].replace(/^#\//, '').split('/'))
+    found = isObject(found) ? found[part] : undefined;
   if (!isObject(found)) throw new Error(`${schema['$ref']} leads nowhere`);
   return found;
 }
 
 const propertiesOf = (schema: Schema): [string, Schema][] =>
-  Object.entries(isObject(schema['properties']) ? schema['properties'] : {}).flatMap(([name, value]) =>
-    isObject(value) ? [[name, value]] : [],
+  Object.entries(isObject(schema['properties']) ? schema['properties'] : {}).flatMap(
+    ([name, value]) => (isObject(value) ? [[name, value]] : []),
   );
 
 /** What a schema allows. */
@@ -32,7 +35,10 @@ export function valid(given: Schema): fc.Arbitrary<unknown> {
     case 'string':
       return text(schema);
     case 'integer':
-      return fc.integer({ min: numberOr(schema['minimum'], -5), max: numberOr(schema['maximum'], 1_000_000) });
+      return fc.integer({
+        min: numberOr(schema['minimum'], -5),
+        max: numberOr(schema['maximum'], 1_000_000),
+      });
     case 'number':
       return fc.double({ noNaN: true, noDefaultInfinity: true });
     case 'boolean':
@@ -50,23 +56,35 @@ export function valid(given: Schema): fc.Arbitrary<unknown> {
 
 function text(schema: Schema): fc.Arbitrary<string> {
   if (schema['format'] === 'date-time')
-    return fc.date({ min: new Date('2020-01-01'), max: new Date('2040-01-01'), noInvalidDate: true }).map((date) => date.toISOString());
-  const [minLength, maxLength] = [numberOr(schema['minLength'], 0), Math.min(numberOr(schema['maxLength'], 40), 200)];
+    return fc
+      .date({ min: new Date('2020-01-01'), max: new Date('2040-01-01'), noInvalidDate: true })
+      .map((date) => date.toISOString());
+  const [minLength, maxLength] = [
+    numberOr(schema['minLength'], 0),
+    Math.min(numberOr(schema['maxLength'], 40), 200),
+  ];
   const pattern = typeof schema['pattern'] === 'string' ? new RegExp(schema['pattern'], 'u') : null;
   const free = fc.string({ unit: fc.constantFrom(...CHARACTERS), minLength, maxLength });
   if (pattern === null || pattern.test('a 🐘')) return free;
-  return fc.stringMatching(new RegExp(pattern.source)).filter((made) => made.length >= minLength && made.length <= maxLength);
+  return fc
+    .stringMatching(new RegExp(pattern.source))
+    .filter((made) => made.length >= minLength && made.length <= maxLength);
 }
 
 function array(schema: Schema): fc.Arbitrary<unknown[]> {
   const item = isObject(schema['items']) ? valid(schema['items']) : fc.constant('x');
-  const lengths = { minLength: numberOr(schema['minItems'], 0), maxLength: Math.min(numberOr(schema['maxItems'], 3), 20) };
+  const lengths = {
+    minLength: numberOr(schema['minItems'], 0),
+    maxLength: Math.min(numberOr(schema['maxItems'], 3), 20),
+  };
   return schema['uniqueItems'] === true ? fc.uniqueArray(item, lengths) : fc.array(item, lengths);
 }
 
 function object(schema: Schema): fc.Arbitrary<unknown> {
   const required = listOf(schema['required']).map(String);
-  const model = Object.fromEntries(propertiesOf(schema).map(([name, property]) => [name, valid(property)]));
+  const model = Object.fromEntries(
+    propertiesOf(schema).map(([name, property]) => [name, valid(property)]),
+  );
   return fc.record(model, { requiredKeys: required });
 }
 
@@ -95,21 +113,31 @@ const anything: fc.Arbitrary<unknown> = fc.oneof(
 
 /** What a schema does not allow: good bodies with one thing wrong, and bodies that are no such thing at all. */
 export function invalid(given: Schema): fc.Arbitrary<unknown> {
-  const check = ajv.compile(typeof given['$ref'] === 'string' ? { $ref: `api${given['$ref']}` } : given);
+  const check = ajv.compile(
+    typeof given['$ref'] === 'string' ? { $ref: `api${given['$ref']}` } : given,
+  );
   const schema = resolve(given);
   const names = propertiesOf(schema).map(([name]) => name);
   const good = valid(given).map((body) => (isObject(body) ? body : {}));
   const wrongs: fc.Arbitrary<unknown>[] = [anything];
   if (names.length > 0) {
-    wrongs.push(fc.tuple(good, fc.constantFrom(...names), anything).map(([body, name, value]) => ({ ...body, [name]: value })));
+    wrongs.push(
+      fc
+        .tuple(good, fc.constantFrom(...names), anything)
+        .map(([body, name, value]) => ({ ...body, [name]: value })),
+    );
     wrongs.push(
       fc
         .tuple(good, fc.constantFrom(...names))
-        .map(([body, name]) => Object.fromEntries(Object.entries(body).filter(([key]) => key !== name))),
+        .map(([body, name]) =>
+          Object.fromEntries(Object.entries(body).filter(([key]) => key !== name)),
+        ),
     );
   }
   wrongs.push(
-    fc.tuple(good, fc.string({ minLength: 1, maxLength: 20 }), anything).map(([body, name, value]) => ({ ...body, [name]: value })),
+    fc
+      .tuple(good, fc.string({ minLength: 1, maxLength: 20 }), anything)
+      .map(([body, name, value]) => ({ ...body, [name]: value })),
   );
   return fc.oneof(...wrongs).filter((body) => !check(JSON.parse(JSON.stringify(body))));
 }

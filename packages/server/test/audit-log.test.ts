@@ -37,7 +37,11 @@ async function entries(query = ''): Promise<Entry[]> {
 /** The entry of a request, once it is there: those of refusals are written in a moment. */
 async function entryOf(headers: Headers): Promise<Entry | undefined> {
   const id = headers.get('X-Request-Id');
-  await expect.poll(async () => (await entries()).some((entry) => entry.request_id === id), { timeout: 30_000 }).toBe(true);
+  await expect
+    .poll(async () => (await entries()).some((entry) => entry.request_id === id), {
+      timeout: 30_000,
+    })
+    .toBe(true);
   return (await entries()).find((entry) => entry.request_id === id);
 }
 
@@ -81,7 +85,11 @@ test('what is so already, and what is under way already, stand there as well', a
   const path = `/services/${service.service_id}`;
   const same = await cloud.request('POST', `${path}/resize`, { cpu_millis: 1000 });
   expect(same.status).toBe(202);
-  expect(await entryOf(same.headers)).toMatchObject({ call: 'resizeService', outcome: 'allowed', status: 202 });
+  expect(await entryOf(same.headers)).toMatchObject({
+    call: 'resizeService',
+    outcome: 'allowed',
+    status: 202,
+  });
   expect(await entryOf(same.headers)).not.toHaveProperty('operation_id');
   const answers = await metadata.holdingReconciler(async () => [
     await cloud.request('POST', `${path}/stop`),
@@ -95,11 +103,17 @@ test('what is so already, and what is under way already, stand there as well', a
 });
 
 test('every call of the document that may change something has an entry when it is refused, by whatever kind of caller', async () => {
-  const document: { paths: Record<string, Record<string, { operationId: string }>> } = JSON.parse(await readFile(OPENAPI_FILE, 'utf8'));
+  const document: { paths: Record<string, Record<string, { operationId: string }>> } = JSON.parse(
+    await readFile(OPENAPI_FILE, 'utf8'),
+  );
   const calls = Object.entries(document.paths).flatMap(([path, methods]) =>
     Object.entries(methods)
       .filter(([method]) => !['get', 'head'].includes(method) && path.includes('{project_id}'))
-      .map(([method, { operationId }]) => ({ method: method.toUpperCase(), path, call: operationId })),
+      .map(([method, { operationId }]) => ({
+        method: method.toUpperCase(),
+        path,
+        call: operationId,
+      })),
   );
   const changing = calls.filter(({ call }) => call !== 'querySeries');
   expect(changing.length).toBeGreaterThan(20);
@@ -115,14 +129,22 @@ test('every call of the document that may change something has an entry when it 
   const expected = new Map<string, { call: string; code: string; public_key: string | null }>();
   for (const [kind, authorization] of Object.entries(callers)) {
     // No more than are kept of callers without a valid key in a minute: each kind makes some of the calls, a viewer all.
-    const asked = kind === 'viewer' ? changing : changing.filter((_, n) => n % 4 === Object.keys(callers).indexOf(kind) % 4).slice(0, 10);
+    const asked =
+      kind === 'viewer'
+        ? changing
+        : changing.filter((_, n) => n % 4 === Object.keys(callers).indexOf(kind) % 4).slice(0, 10);
     for (const { method, path, call } of asked) {
-      const url = path.replace('{project_id}', cloud.projectId).replaceAll(/\{[a-z_]+\}/g, 'aaaaaaaaaa');
-      const headers: Record<string, string> = authorization === undefined ? {} : { Authorization: authorization };
+      const url = path
+        .replace('{project_id}', cloud.projectId)
+        .replaceAll(/\{[a-z_]+\}/g, 'aaaaaaaaaa');
+      const headers: Record<string, string> =
+        authorization === undefined ? {} : { Authorization: authorization };
       const answer = await fetch(`${cloud.apiUrl}${url}`, { method, headers });
       expect(answer.status, `${kind} ${call}`).toBe(kind === 'viewer' ? 403 : 401);
       const named =
-        authorization === undefined || kind === 'malformed' ? null : (authorization.slice('Bearer '.length).split(':')[0] ?? null);
+        authorization === undefined || kind === 'malformed'
+          ? null
+          : (authorization.slice('Bearer '.length).split(':')[0] ?? null);
       expected.set(answer.headers.get('X-Request-Id') ?? '', {
         call,
         code: kind === 'viewer' ? 'FORBIDDEN' : 'UNAUTHORIZED',
@@ -130,9 +152,14 @@ test('every call of the document that may change something has an entry when it 
       });
     }
   }
-  await expect.poll(async () => (await entries('?outcome=refused')).length, { timeout: 30_000 }).toBeGreaterThanOrEqual(expected.size);
-  const found = new Map((await entries('?outcome=refused')).map((entry) => [entry.request_id, entry]));
-  for (const [id, entry] of expected) expect(found.get(id), entry.call).toMatchObject({ ...entry, outcome: 'refused' });
+  await expect
+    .poll(async () => (await entries('?outcome=refused')).length, { timeout: 30_000 })
+    .toBeGreaterThanOrEqual(expected.size);
+  const found = new Map(
+    (await entries('?outcome=refused')).map((entry) => [entry.request_id, entry]),
+  );
+  for (const [id, entry] of expected)
+    expect(found.get(id), entry.call).toMatchObject({ ...entry, outcome: 'refused' });
 });
 
 async function insertKey(role: 'admin' | 'viewer', revokedAt: Date | null = null): Promise<string> {
@@ -162,20 +189,36 @@ test('each way of being refused is told by its code', async () => {
     // The body is no JSON: another call, since those of one call with one answer are counted together.
     ['POST', '/vpcs', '{"name":', {}, 'INVALID_REQUEST', 'createVpc'],
     ['POST', '/services', 'x'.repeat(70_000), {}, 'PAYLOAD_TOO_LARGE', 'createService'],
-    ['POST', '/services', 'name=x', { 'Content-Type': 'text/plain' }, 'UNSUPPORTED_MEDIA_TYPE', 'createService'],
+    [
+      'POST',
+      '/services',
+      'name=x',
+      { 'Content-Type': 'text/plain' },
+      'UNSUPPORTED_MEDIA_TYPE',
+      'createService',
+    ],
     ['DELETE', '/webhooks/nothing', undefined, {}, 'NOT_FOUND', 'deleteWebhook'],
   ];
   for (const [method, where, body, headers, code, call] of refused) {
     const answer = await cloud.request(method, where, body, headers);
     expect(answer.body, `${method} ${where}`).toMatchObject({ code });
-    expect(await entryOf(answer.headers)).toMatchObject({ call, code, outcome: 'refused', status: answer.status, public_key: publicKey() });
+    expect(await entryOf(answer.headers)).toMatchObject({
+      call,
+      code,
+      outcome: 'refused',
+      status: answer.status,
+      public_key: publicKey(),
+    });
   }
   // A key of this project that asks for another's: here is where it is told of.
   const elsewhere = await fetch(`${cloud.apiUrl}/projects/${newId()}/services`, {
     method: 'POST',
     headers: { Authorization: `Bearer ${cloud.key}` },
   });
-  expect(await entryOf(elsewhere.headers)).toMatchObject({ code: 'FORBIDDEN', public_key: publicKey() });
+  expect(await entryOf(elsewhere.headers)).toMatchObject({
+    code: 'FORBIDDEN',
+    public_key: publicKey(),
+  });
 });
 
 test('what only reads has no entry', async () => {
@@ -197,7 +240,9 @@ test('what only reads has no entry', async () => {
 
 test('pages and filters tell the same as the whole; the export is it, the other way around', async () => {
   const whole = await entries();
-  const { rows } = await sql<{ id: string }>`select id from audit_log order by id desc`.execute(metadata.db);
+  const { rows } = await sql<{ id: string }>`select id from audit_log order by id desc`.execute(
+    metadata.db,
+  );
   expect(whole.map(({ id }) => id)).toEqual(rows.map(({ id }) => id));
   expect(whole.length).toBeGreaterThan(14);
   for (const limit of [7, whole.length - 1, whole.length]) {
@@ -217,7 +262,10 @@ test('pages and filters tell the same as the whole; the export is it, the other 
     [`public_key=${publicKey()}`, (entry) => entry.public_key === publicKey()],
     ['call=renameService', (entry) => entry.call === 'renameService'],
     ['outcome=allowed', (entry) => entry.outcome === 'allowed'],
-    ['outcome=refused&call=startService', (entry) => entry.outcome === 'refused' && entry.call === 'startService'],
+    [
+      'outcome=refused&call=startService',
+      (entry) => entry.outcome === 'refused' && entry.call === 'startService',
+    ],
     [
       `operation_id=${whole.find(({ call, outcome }) => call === 'renameService' && outcome === 'allowed')?.operation_id}`,
       (entry) => entry.call === 'renameService' && entry.outcome === 'allowed',
@@ -229,7 +277,15 @@ test('pages and filters tell the same as the whole; the export is it, the other 
     expect(expected.length, query).toBeGreaterThan(0);
     expect(await entries(`?${query}`), query).toEqual(expected);
   }
-  for (const bad of ['outcome=maybe', 'since=yesterday', 'call=a%00b', 'limit=0', 'limit=1001', 'cursor=x', `cursor=${'9'.repeat(30)}`])
+  for (const bad of [
+    'outcome=maybe',
+    'since=yesterday',
+    'call=a%00b',
+    'limit=0',
+    'limit=1001',
+    'cursor=x',
+    `cursor=${'9'.repeat(30)}`,
+  ])
     expect((await cloud.request('GET', `/audit?${bad}`)).status, bad).toBe(400);
 });
 
@@ -239,9 +295,15 @@ test('refused calls of one key with one answer are one entry, which says how man
   for (let n = 0; n < 4; n++) await cloud.request('POST', `/services/bbbbbbbbb${n}/enablePooler`);
   await expect.poll(async () => (await entryOf(first.headers))?.count, { timeout: 30_000 }).toBe(5);
   const entry = await entryOf(first.headers);
-  expect(entry).toMatchObject({ code: 'NOT_FOUND', service_id: 'aaaaaaaaaa', public_key: publicKey() });
+  expect(entry).toMatchObject({
+    code: 'NOT_FOUND',
+    service_id: 'aaaaaaaaaa',
+    public_key: publicKey(),
+  });
   expect(Date.parse(entry?.last_at ?? '')).toBeGreaterThan(Date.parse(entry?.at ?? ''));
-  expect((await entries('?call=enablePooler')).filter(({ code }) => code === 'NOT_FOUND')).toHaveLength(1);
+  expect(
+    (await entries('?call=enablePooler')).filter(({ code }) => code === 'NOT_FOUND'),
+  ).toHaveLength(1);
 });
 
 test('callers without a valid key can write no more than a few entries a minute', async () => {
@@ -261,33 +323,63 @@ test('callers without a valid key can write no more than a few entries a minute'
 });
 
 test('what is older than HOWDAH_HISTORY_DAYS goes with its operation; what is younger stays, and what made a service that is there', async () => {
-  const rename = await cloud.request('POST', `/services/${service.service_id}/rename`, { name: 'long ago' });
-  const younger = await cloud.request('POST', `/services/${service.service_id}/rename`, { name: 'not so long ago' });
-  const refused = await cloud.request('POST', `/services/${service.service_id}/rename`, { name: '' });
-  const youngerRefused = await cloud.request('POST', `/services/${service.service_id}/resize`, { cpu_millis: 'x' });
+  const rename = await cloud.request('POST', `/services/${service.service_id}/rename`, {
+    name: 'long ago',
+  });
+  const younger = await cloud.request('POST', `/services/${service.service_id}/rename`, {
+    name: 'not so long ago',
+  });
+  const refused = await cloud.request('POST', `/services/${service.service_id}/rename`, {
+    name: '',
+  });
+  const youngerRefused = await cloud.request('POST', `/services/${service.service_id}/resize`, {
+    cpu_millis: 'x',
+  });
   for (const { headers } of [refused, youngerRefused]) await entryOf(headers);
   const old = [rename, refused].map(({ headers }) => headers.get('X-Request-Id'));
-  const created = (await entries('?call=createService')).find(({ service_id: id }) => id === service.service_id);
-  const set = async (days: number, requests: readonly unknown[], operations: readonly unknown[]): Promise<void> => {
+  const created = (await entries('?call=createService')).find(
+    ({ service_id: id }) => id === service.service_id,
+  );
+  const set = async (
+    days: number,
+    requests: readonly unknown[],
+    operations: readonly unknown[],
+  ): Promise<void> => {
     const ago = sql<Date>`now() - ${`${days} days`}::interval`;
     const isText = (id: unknown): id is string => typeof id === 'string';
-    await metadata.db.updateTable('audit_log').set({ at: ago }).where('request_id', 'in', requests.filter(isText)).execute();
-    await metadata.db.updateTable('operations').set({ created: ago, finished: ago }).where('id', 'in', operations.filter(isText)).execute();
+    await metadata.db
+      .updateTable('audit_log')
+      .set({ at: ago })
+      .where('request_id', 'in', requests.filter(isText))
+      .execute();
+    await metadata.db
+      .updateTable('operations')
+      .set({ created: ago, finished: ago })
+      .where('id', 'in', operations.filter(isText))
+      .execute();
   };
   const oldOperation = rename.headers.get('Operation-Id');
   await set(11, [...old, created?.request_id], [oldOperation, created?.operation_id]);
-  const youngerRequests = [younger, youngerRefused].map(({ headers }) => headers.get('X-Request-Id'));
+  const youngerRequests = [younger, youngerRefused].map(({ headers }) =>
+    headers.get('X-Request-Id'),
+  );
   await set(9, youngerRequests, [younger.headers.get('Operation-Id')]);
-  const young = (await entries()).filter(({ request_id: id }) => !old.includes(id)).map(({ request_id: id }) => id);
+  const young = (await entries())
+    .filter(({ request_id: id }) => !old.includes(id))
+    .map(({ request_id: id }) => id);
   const operations = async (): Promise<string[]> => (await cloud.operations()).map(({ id }) => id);
   const youngOperations = (await operations()).filter((id) => id !== oldOperation);
   await cloud.stop('SIGTERM');
   cloud.env['HOWDAH_HISTORY_DAYS'] = '10';
   await cloud.up();
   // Entries go after operations.
-  await expect.poll(async () => (await entries()).map(({ request_id: id }) => id), { timeout: 30_000 }).toEqual(young);
+  await expect
+    .poll(async () => (await entries()).map(({ request_id: id }) => id), { timeout: 30_000 })
+    .toEqual(young);
   expect(await operations()).toEqual(youngOperations);
-  expect(youngOperations).toEqual(expect.arrayContaining([created?.operation_id, younger.headers.get('Operation-Id')]));
+  expect(youngOperations).toEqual(
+    expect.arrayContaining([created?.operation_id, younger.headers.get('Operation-Id')]),
+  );
   expect(young).toEqual(expect.arrayContaining([created?.request_id, ...youngerRequests]));
   expect(await cloud.audit()).toEqual([]);
 });
@@ -296,7 +388,9 @@ test('an accepted change is there whenever the control plane is killed', async (
   const accepted: string[] = [];
   for (let round = 0; round < 3; round++) {
     const asks = Array.from({ length: 20 }, async (_, n) => {
-      const answer = await cloud.request('POST', `/services/${service.service_id}/rename`, { name: `killed ${n}` }).catch(() => null);
+      const answer = await cloud
+        .request('POST', `/services/${service.service_id}/rename`, { name: `killed ${n}` })
+        .catch(() => null);
       if (answer?.status === 200) accepted.push(answer.headers.get('Operation-Id') ?? '');
     });
     await asks[3 * round];
@@ -312,21 +406,35 @@ test('an accepted change is there whenever the control plane is killed', async (
   const [operation] = await cloud.operations(service.service_id);
   await sql`delete from audit_log where operation_id = ${operation?.id}`.execute(metadata.db);
   expect(await cloud.audit()).toEqual([
-    expect.stringContaining(`operation ${operation?.id} (rename) was asked for by ${publicKey()} and stands in no entry`),
+    expect.stringContaining(
+      `operation ${operation?.id} (rename) was asked for by ${publicKey()} and stands in no entry`,
+    ),
   ]);
   await sql`delete from operations where id = ${operation?.id}`.execute(metadata.db);
 });
 
 test('no secret is in it, nor in an event', async () => {
   const canary = 'canary-7f3a9b';
-  for (const body of [{ password: canary }, { password: `${canary}\u0000` }, { pasword: canary }, `{"password":"${canary}"`])
+  for (const body of [
+    { password: canary },
+    { password: `${canary}\u0000` },
+    { pasword: canary },
+    `{"password":"${canary}"`,
+  ])
     await cloud.request('POST', `/services/${service.service_id}/updatePassword`, body);
   await cloud.request('POST', `/services?key=${canary}`, { name: 'x', [canary]: 1 });
-  await cloud.request('POST', `/services`, { name: 'x' }, { Authorization: `Bearer ${publicKey()}:${canary}` });
+  await cloud.request(
+    'POST',
+    `/services`,
+    { name: 'x' },
+    { Authorization: `Bearer ${publicKey()}:${canary}` },
+  );
   const last = await cloud.request('POST', '/services/zzzzzzzzzz/restore');
   await entryOf(last.headers);
   for (const table of ['audit_log', 'events', 'operations']) {
-    const { rows } = await sql<{ text: string }>`select t::text as text from ${sql.table(table)} t`.execute(metadata.db);
+    const { rows } = await sql<{
+      text: string;
+    }>`select t::text as text from ${sql.table(table)} t`.execute(metadata.db);
     expect(rows.length).toBeGreaterThan(0);
     for (const { text } of rows) {
       expect(text).not.toContain(canary);
@@ -337,21 +445,41 @@ test('no secret is in it, nor in an event', async () => {
 });
 
 test('the command line prints and exports it', async () => {
-  const printed = await cloud.cli('audit-log', 'list', '--service', service.service_id, '--limit', '5');
+  const printed = await cloud.cli(
+    'audit-log',
+    'list',
+    '--service',
+    service.service_id,
+    '--limit',
+    '5',
+  );
   expect(printed).toMatchObject({ code: 0, stderr: '' });
-  expect(printed.stdout.split('\n')[0]).toMatch(/^AT +KEY +FROM +CALL +SERVICE +OUTCOME +OPERATION$/);
+  expect(printed.stdout.split('\n')[0]).toMatch(
+    /^AT +KEY +FROM +CALL +SERVICE +OUTCOME +OPERATION$/,
+  );
   expect(printed.stdout.trimEnd().split('\n')).toHaveLength(6);
   // More than the API puts into a page.
   await sql`
     insert into audit_log (project_id, public_key, address, call, method, path, service_id, status, request_id)
     select project_id, public_key, address, call, method, path, service_id, status, gen_random_uuid()
-    from (select * from audit_log where call = 'renameService' limit 1) as model, generate_series(1, 1100)`.execute(metadata.db);
+    from (select * from audit_log where call = 'renameService' limit 1) as model, generate_series(1, 1100)`.execute(
+    metadata.db,
+  );
   const many = await cloud.cli('audit-log', 'list', '--limit', '1050', '-o', 'json');
   const whole = await entries();
   expect(JSON.parse(many.stdout)).toEqual(whole.slice(0, 1050));
   const everything = await cloud.cli('audit-log', 'export');
-  expect(`[${everything.stdout.trimEnd().split('\n').join(',')}]`).toBe(JSON.stringify(whole.toReversed()));
-  const exported = await cloud.cli('audit-log', 'export', '--call', 'createService', '--outcome', 'allowed');
+  expect(`[${everything.stdout.trimEnd().split('\n').join(',')}]`).toBe(
+    JSON.stringify(whole.toReversed()),
+  );
+  const exported = await cloud.cli(
+    'audit-log',
+    'export',
+    '--call',
+    'createService',
+    '--outcome',
+    'allowed',
+  );
   expect(exported.code).toBe(0);
   expect(
     exported.stdout

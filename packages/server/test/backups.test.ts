@@ -1,5 +1,16 @@
 /** Backups that verify themselves, and warnings of what will become trouble. */
-import { lstat, open, readdir, readFile, realpath, rename, rm, symlink, utimes, writeFile } from 'node:fs/promises';
+import {
+  lstat,
+  open,
+  readdir,
+  readFile,
+  realpath,
+  rename,
+  rm,
+  symlink,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -19,18 +30,28 @@ afterAll(async () => {
 
 /** Longer than anything here takes to be seen. */
 const SEEN = { timeout: 120_000, interval: 100 };
-const PARTS = ['restore snapshot', 'replay WAL', 'compare catalogs', 'check tables and indexes', 'check page checksums'];
+const PARTS = [
+  'restore snapshot',
+  'replay WAL',
+  'compare catalogs',
+  'check tables and indexes',
+  'check page checksums',
+];
 
 type ServiceAccess = Service & { initial_password: string };
 
 const layout = async () => createLayout(await realpath(join(cloud.home, 'data')));
 const pathsOf = async (service: Service) => (await layout()).service(service.service_id);
 
-async function execute(service: ServiceAccess, ...statements: string[]): Promise<Record<string, unknown>[]> {
+async function execute(
+  service: ServiceAccess,
+  ...statements: string[]
+): Promise<Record<string, unknown>[]> {
   const client = await connectTo(cloud, service, service.initial_password);
   try {
     let rows: Record<string, unknown>[] = [];
-    for (const statement of statements) rows = (await client.query<Record<string, unknown>>(statement)).rows;
+    for (const statement of statements)
+      rows = (await client.query<Record<string, unknown>>(statement)).rows;
     return rows;
   } finally {
     await client.end();
@@ -39,7 +60,12 @@ async function execute(service: ServiceAccess, ...statements: string[]): Promise
 
 /** As our own superuser. */
 async function asHowdah(service: Service, statement: string): Promise<void> {
-  const client = new Client({ host: (await pathsOf(service)).socket, port: service.endpoint.port, user: 'howdah', database: 'tsdb' });
+  const client = new Client({
+    host: (await pathsOf(service)).socket,
+    port: service.endpoint.port,
+    user: 'howdah',
+    database: 'tsdb',
+  });
   await client.connect();
   await client.query(statement);
   await client.end();
@@ -61,7 +87,8 @@ async function askToVerify(service: Service, { request } = cloud): Promise<strin
 
 async function operation(id: string, { request } = cloud) {
   const { body } = await request('GET', `/operations/${id}`);
-  if (typeof body !== 'object' || body === null || !('steps' in body) || !Array.isArray(body.steps)) throw new Error(JSON.stringify(body));
+  if (typeof body !== 'object' || body === null || !('steps' in body) || !Array.isArray(body.steps))
+    throw new Error(JSON.stringify(body));
   const steps: unknown[] = body.steps;
   return { ...body, steps };
 }
@@ -81,9 +108,11 @@ const outcomeOf = (operation: object) => ({
 const VERIFIED = { status: 'succeeded', error: undefined };
 
 /** The server of a copy, if one runs. */
-const copyOf = async (service: Service) => findServer(instancePaths(join((await layout()).scratch, service.service_id)));
+const copyOf = async (service: Service) =>
+  findServer(instancePaths(join((await layout()).scratch, service.service_id)));
 
-const named = (names: readonly string[]) => names.map((name) => expect.objectContaining({ name, finished: expect.any(String) }));
+const named = (names: readonly string[]) =>
+  names.map((name) => expect.objectContaining({ name, finished: expect.any(String) }));
 
 /** Lets a snapshot be taken, and none after it: a control plane begins with seeing to backups. */
 async function snapshotNow(service: Service): Promise<void> {
@@ -109,16 +138,27 @@ describe('a backup is verified by restoring it', () => {
   test('is possible right after the create and beside other operations; two requests are one operation', async () => {
     const service = await cloud.create({ name: 'new', service_type: 'POSTGRES' });
     expect((await backupsOf(service)).last_verification).toBeUndefined();
-    await execute(service, 'create table t (n int primary key)', 'insert into t select generate_series(1, 1000)');
+    await execute(
+      service,
+      'create table t (n int primary key)',
+      'insert into t select generate_series(1, 1000)',
+    );
     const begunMs = Date.now();
     const [id, again] = await Promise.all([askToVerify(service), askToVerify(service)]);
     expect(again).toBe(id);
-    expect(await cloud.request('POST', `/services/${service.service_id}/stop`)).toMatchObject({ status: 202 });
+    expect(await cloud.request('POST', `/services/${service.service_id}/stop`)).toMatchObject({
+      status: 202,
+    });
     await cloud.until(service.service_id, 'PAUSED');
-    await expect.poll(() => operation(id), SEEN).toMatchObject({ kind: 'verifyBackup', status: 'succeeded', steps: named(PARTS) });
+    await expect
+      .poll(() => operation(id), SEEN)
+      .toMatchObject({ kind: 'verifyBackup', status: 'succeeded', steps: named(PARTS) });
     const { snapshots, last_verification: last, problem } = await backupsOf(service);
     expect(snapshots).toMatchObject([{ kind: 'initial', verification: last }]);
-    expect(last).toMatchObject({ succeeded: true, checks: PARTS.map((name) => ({ name, succeeded: true })) });
+    expect(last).toMatchObject({
+      succeeded: true,
+      checks: PARTS.map((name) => ({ name, succeeded: true })),
+    });
     expect(last?.recovery_seconds).toBeGreaterThan(0);
     expect(Date.parse(last?.recovery_point ?? '')).toBeLessThanOrEqual(Date.now());
     expect(Date.parse(last?.at ?? '')).toBeGreaterThanOrEqual(begunMs);
@@ -148,29 +188,46 @@ describe('a backup is verified by restoring it', () => {
     await asClient.end();
     expect(await verify(service)).toMatchObject({ status: 'succeeded', steps: named(PARTS) });
     const running = await backupsOf(service);
-    expect(running.snapshots[0]).toMatchObject({ kind: 'scheduled', verification: { succeeded: true } });
+    expect(running.snapshots[0]).toMatchObject({
+      kind: 'scheduled',
+      verification: { succeeded: true },
+    });
     // All that was committed before it was asked for, and no later than now.
-    expect(Date.parse(running.last_verification?.recovery_point ?? '')).toBeGreaterThanOrEqual(rows[0]?.now.getTime() ?? Infinity);
+    expect(Date.parse(running.last_verification?.recovery_point ?? '')).toBeGreaterThanOrEqual(
+      rows[0]?.now.getTime() ?? Infinity,
+    );
 
     await cloud.request('POST', `/services/${service.service_id}/stop`);
     await cloud.until(service.service_id, 'PAUSED');
     const asked = await cloud.cli('backup', 'verify', 'later');
     expect(asked.code, asked.stderr).toBe(0);
-    expect(asked.stderr.split('\n').flatMap((line) => /^✓ ([a-zA-Z ]+?) \d/.exec(line)?.[1] ?? [])).toEqual(PARTS);
+    expect(
+      asked.stderr.split('\n').flatMap((line) => /^✓ ([a-zA-Z ]+?) \d/.exec(line)?.[1] ?? []),
+    ).toEqual(PARTS);
     expect(asked.stderr).toContain('not compared: the service does not run');
     const listed = await cloud.cli('backup', 'list', 'later');
     expect(listed.stdout).toMatch(/scheduled .* MB .*, back in \d+\.\d s/);
-    expect((await backupsOf(service)).snapshots[0]?.verification?.at).not.toBe(running.last_verification?.at);
+    expect((await backupsOf(service)).snapshots[0]?.verification?.at).not.toBe(
+      running.last_verification?.at,
+    );
     expect((await cloud.get(service.service_id)).warnings).toBeUndefined();
   });
 
   test('is refused where there is nothing to restore', async () => {
-    const { body } = await cloud.request('POST', '/services', { name: 'too early', service_type: 'POSTGRES' });
-    const id = typeof body === 'object' && body !== null && 'service_id' in body ? String(body.service_id) : '';
+    const { body } = await cloud.request('POST', '/services', {
+      name: 'too early',
+      service_type: 'POSTGRES',
+    });
+    const id =
+      typeof body === 'object' && body !== null && 'service_id' in body
+        ? String(body.service_id)
+        : '';
     await cloud.request('DELETE', `/services/${id}`);
     const answer = await cloud.request('POST', `/services/${id}/backups/verify`);
     expect([400, 404]).toContain(answer.status);
-    expect(await cloud.request('POST', '/services/abcdefghij/backups/verify')).toMatchObject({ status: 404 });
+    expect(await cloud.request('POST', '/services/abcdefghij/backups/verify')).toMatchObject({
+      status: 404,
+    });
   });
 
   test('on a schedule, one after the other', async () => {
@@ -181,14 +238,19 @@ describe('a backup is verified by restoring it', () => {
     ];
     const verifiedTwice = async (service: Service) =>
       (await own.operations(service.service_id)).filter(
-        ({ kind, status, requested_by: by }) => kind === 'verifyBackup' && status === 'succeeded' && by === 'howdah',
+        ({ kind, status, requested_by: by }) =>
+          kind === 'verifyBackup' && status === 'succeeded' && by === 'howdah',
       ).length >= 2;
-    for (const service of services) await expect.poll(() => verifiedTwice(service), SEEN).toBe(true);
-    const all = (await own.operations()).filter(({ kind, finished }) => kind === 'verifyBackup' && finished !== null);
+    for (const service of services)
+      await expect.poll(() => verifiedTwice(service), SEEN).toBe(true);
+    const all = (await own.operations()).filter(
+      ({ kind, finished }) => kind === 'verifyBackup' && finished !== null,
+    );
     const spans = all
       .flatMap(({ steps }) => [[steps[0]?.started ?? '', steps.at(-1)?.finished ?? '']])
       .toSorted(([a = ''], [b = '']) => a.localeCompare(b));
-    for (const [index, [started = '']] of spans.entries()) expect(started >= (spans[index - 1]?.[1] ?? '')).toBe(true);
+    for (const [index, [started = '']] of spans.entries())
+      expect(started >= (spans[index - 1]?.[1] ?? '')).toBe(true);
     expect(await own.destroy()).toEqual([]);
   });
 });
@@ -206,11 +268,18 @@ describe('a backup that is damaged is found', () => {
   /** Inside the first record of a WAL file, which begins after a header of 40 bytes. */
   const FIRST_RECORD_BYTE = 60;
 
-  const damaged = async (service: Service, path: string, at: number, reason: RegExp): Promise<void> => {
+  const damaged = async (
+    service: Service,
+    path: string,
+    at: number,
+    reason: RegExp,
+  ): Promise<void> => {
     await flip(path, at);
     const failed = await verify(service);
     expect(failed).toMatchObject({ status: 'failed', error: expect.stringMatching(reason) });
-    expect((await cloud.get(service.service_id)).warnings).toEqual([{ code: 'VERIFICATION', message: expect.stringMatching(reason) }]);
+    expect((await cloud.get(service.service_id)).warnings).toEqual([
+      { code: 'VERIFICATION', message: expect.stringMatching(reason) },
+    ]);
     const { last_verification: last, snapshots, problem } = await backupsOf(service);
     expect(last).toMatchObject({ succeeded: false, problem: expect.stringMatching(reason) });
     expect(last?.checks.at(-1)).toMatchObject({ succeeded: false });
@@ -231,15 +300,35 @@ describe('a backup that is damaged is found', () => {
       // What is vacuumed after the snapshot would be in the WAL whole, and a replay would repair it.
       'alter table t set (autovacuum_enabled = off)',
     );
-    const [files] = await execute(service, `select pg_relation_filepath('t') as table, pg_relation_filepath('by_word') as index`);
+    const [files] = await execute(
+      service,
+      `select pg_relation_filepath('t') as table, pg_relation_filepath('by_word') as index`,
+    );
     await snapshotNow(service);
     const [newest] = (await backupsOf(service)).snapshots;
     const data = join((await pathsOf(service)).snapshots, newest?.id ?? '', 'data');
-    await damaged(service, join(data, String(files?.['table'])), 8192 + 8000, /check tables and indexes: .*invalid page in block 1/);
+    await damaged(
+      service,
+      join(data, String(files?.['table'])),
+      8192 + 8000,
+      /check tables and indexes: .*invalid page in block 1/,
+    );
     const listed = await cloud.cli('service', 'list');
-    expect(listed.stderr).toContain(`${service.service_id} VERIFICATION: the backup could not be verified`);
-    await damaged(service, join(data, String(files?.['index'])), 8192 + 8000, /check page checksums: page 1 of base.* is damaged/);
-    await damaged(service, join(data, 'global', 'pg_control'), 40, /replay WAL: it does not recover: .*(checksum|control)/);
+    expect(listed.stderr).toContain(
+      `${service.service_id} VERIFICATION: the backup could not be verified`,
+    );
+    await damaged(
+      service,
+      join(data, String(files?.['index'])),
+      8192 + 8000,
+      /check page checksums: page 1 of base.* is damaged/,
+    );
+    await damaged(
+      service,
+      join(data, 'global', 'pg_control'),
+      40,
+      /replay WAL: it does not recover: .*(checksum|control)/,
+    );
     expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
     expect((await cloud.get(service.service_id)).warnings).toBeUndefined();
     expect((await backupsOf(service)).problem).toBeNull();
@@ -248,7 +337,8 @@ describe('a backup that is damaged is found', () => {
   test('in the WAL, and where a file of it is missing: then the next snapshot begins again', async () => {
     const service = await cloud.create({ name: 'gap', service_type: 'POSTGRES' });
     const { archive, data } = await pathsOf(service);
-    const archived = async () => (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).toSorted();
+    const archived = async () =>
+      (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).toSorted();
     await execute(service, 'create table t (n int)');
     /** The moments before and after what was written into a file. */
     const writtenInto = new Map<string, [number, number]>();
@@ -273,13 +363,18 @@ describe('a backup that is damaged is found', () => {
     await rm(join(archive, lost));
     await rm(join(data, 'pg_wal', lost), { force: true });
     const reason = `WAL file ${lost} is missing from the archive`;
-    expect(await verify(service)).toMatchObject({ status: 'failed', error: expect.stringContaining(reason) });
+    expect(await verify(service)).toMatchObject({
+      status: 'failed',
+      error: expect.stringContaining(reason),
+    });
     expect((await cloud.get(service.service_id)).warnings).toMatchObject([
       { code: 'ARCHIVE', message: expect.stringContaining(reason) },
       { code: 'VERIFICATION', message: expect.stringContaining(reason) },
     ]);
     await restart({});
-    await expect.poll(async () => (await backupsOf(service)).snapshots[0]?.kind, SEEN).toBe('scheduled');
+    await expect
+      .poll(async () => (await backupsOf(service)).snapshots[0]?.kind, SEEN)
+      .toBe('scheduled');
     expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
     // What was lost cannot be reached still, and that is said.
     const [gap] = (await backupsOf(service)).window.gaps ?? [];
@@ -291,7 +386,9 @@ describe('a backup that is damaged is found', () => {
       .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
       .toEqual([expect.objectContaining({ code: 'ARCHIVE', message: lostFor })]);
     const listed = await cloud.cli('backup', 'list', service.service_id);
-    expect(listed.stdout).toContain(`but none between ${gap?.after} and ${gap?.before}: a WAL file is missing from the archive`);
+    expect(listed.stdout).toContain(
+      `but none between ${gap?.after} and ${gap?.before}: a WAL file is missing from the archive`,
+    );
     expect(listed.stderr).toContain(lostFor);
   });
 });
@@ -312,7 +409,9 @@ describe('a verification that is interrupted', () => {
   };
 
   const isChecking = async (id: string): Promise<void> =>
-    expect.poll(async () => (await operation(id)).steps.at(-1), SEEN).toMatchObject({ name: 'check tables and indexes', finished: null });
+    expect
+      .poll(async () => (await operation(id)).steps.at(-1), SEEN)
+      .toMatchObject({ name: 'check tables and indexes', finished: null });
 
   test('by the end of the control plane, in order or not, is begun again, and nothing is left over', async () => {
     const service = await endless('resumed');
@@ -327,7 +426,9 @@ describe('a verification that is interrupted', () => {
     expect(await scratch()).toEqual([service.service_id]);
     await execute(service, 'drop index slowly');
     await cloud.up();
-    await expect.poll(() => operation(id), SEEN).toMatchObject({ status: 'succeeded', steps: named(PARTS) });
+    await expect
+      .poll(() => operation(id), SEEN)
+      .toMatchObject({ status: 'succeeded', steps: named(PARTS) });
     expect(await scratch()).toEqual([]);
     expect(await cloud.audit()).toEqual([]);
   });
@@ -340,7 +441,12 @@ describe('a verification that is interrupted', () => {
     await cloud.request('DELETE', `/services/${service.service_id}`);
     expect(await operation(id)).toMatchObject({ status: 'failed', error: 'superseded by delete' });
     await expect.poll(scratch, SEEN).toEqual([]);
-    await expect.poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, SEEN).toBe(404);
+    await expect
+      .poll(
+        async () => (await cloud.request('GET', `/services/${service.service_id}`)).status,
+        SEEN,
+      )
+      .toBe(404);
   });
 
   test('by the death of its server has failed with the reason, and the service is what it was', async () => {
@@ -352,7 +458,10 @@ describe('a verification that is interrupted', () => {
     process.kill(server.postmaster.pid, 'SIGKILL');
     await expect
       .poll(() => operation(id), SEEN)
-      .toMatchObject({ status: 'failed', error: expect.stringContaining('check tables and indexes: ') });
+      .toMatchObject({
+        status: 'failed',
+        error: expect.stringContaining('check tables and indexes: '),
+      });
     expect(await scratch()).toEqual([]);
     expect((await cloud.get(service.service_id)).status).toBe('READY');
   });
@@ -368,8 +477,12 @@ describe('the archive', () => {
     await asHowdah(service, 'select pg_switch_wal()');
     await expect
       .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
-      .toEqual([{ code: 'ARCHIVE', message: expect.stringContaining(`${archive} cannot be read: ENOTDIR`) }]);
-    expect(await readFile(join(cloud.home, 'logs', 'control.log'), 'utf8')).toContain('"code":"ARCHIVE"');
+      .toEqual([
+        { code: 'ARCHIVE', message: expect.stringContaining(`${archive} cannot be read: ENOTDIR`) },
+      ]);
+    expect(await readFile(join(cloud.home, 'logs', 'control.log'), 'utf8')).toContain(
+      '"code":"ARCHIVE"',
+    );
     expect((await backupsOf(service)).problem).toContain('cannot be read');
     await execute(service, 'insert into t values (1)');
     // A server that starts meanwhile starts.
@@ -381,7 +494,9 @@ describe('the archive', () => {
     await rm(archive);
     await rename(`${archive}.away`, archive);
     await asHowdah(service, 'select pg_switch_wal()');
-    await expect.poll(async () => (await cloud.get(service.service_id)).warnings, SEEN).toBeUndefined();
+    await expect
+      .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
+      .toBeUndefined();
     await expect.poll(async () => (await readdir(archive)).length, SEEN).toBeGreaterThan(1);
     expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
   });
@@ -398,12 +513,19 @@ describe('the archive', () => {
     await cloud.until(service.service_id, 'READY');
     await execute(service, 'create table t (n int)');
     await asHowdah(service, 'select pg_switch_wal()');
-    await expect.poll(async () => (await readdir(join(disk, 'wal'))).length, SEEN).toBeGreaterThan(0);
+    await expect
+      .poll(async () => (await readdir(join(disk, 'wal'))).length, SEEN)
+      .toBeGreaterThan(0);
     expect((await lstat(archive)).isSymbolicLink()).toBe(true);
     expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
     expect(await cloud.audit()).toEqual([]);
     await cloud.request('DELETE', `/services/${service.service_id}`);
-    await expect.poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, SEEN).toBe(404);
+    await expect
+      .poll(
+        async () => (await cloud.request('GET', `/services/${service.service_id}`)).status,
+        SEEN,
+      )
+      .toBe(404);
     expect(await readdir(disk)).toEqual([]);
     await rm(disk, { recursive: true });
   });
@@ -420,10 +542,18 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
       const paused = await full.create({ name: 'paused', service_type: 'POSTGRES' });
       await full.request('POST', `/services/${paused.service_id}/stop`);
       await full.until(paused.service_id, 'PAUSED');
-      const fill = (percent: number) => run('fallocate', ['-l', String(Math.round(4 * 1024 ** 3 * (percent / 100))), join(disk, 'filler')]);
-      const used = async () => Number(/(\d+)%/.exec(await run('df', ['--output=pcent', disk]))?.[1]);
+      const fill = (percent: number) =>
+        run('fallocate', [
+          '-l',
+          String(Math.round(4 * 1024 ** 3 * (percent / 100))),
+          join(disk, 'filler'),
+        ]);
+      const used = async () =>
+        Number(/(\d+)%/.exec(await run('df', ['--output=pcent', disk]))?.[1]);
       const warnings = async (service: Service) => (await full.get(service.service_id)).warnings;
-      const warned = (text: RegExp) => [expect.objectContaining({ code: 'DISK', message: expect.stringMatching(text) })];
+      const warned = (text: RegExp) => [
+        expect.objectContaining({ code: 'DISK', message: expect.stringMatching(text) }),
+      ];
 
       const ours = await used();
       // Templates that are still being made take some per cent more.
@@ -431,7 +561,11 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
       for (const service of [running, paused]) {
         await expect
           .poll(() => warnings(service), SEEN)
-          .toEqual(warned(/^the disk of .* is (8[5-9]|9[0-4]) % full .*from 95 % on no services and forks are made: delete/));
+          .toEqual(
+            warned(
+              /^the disk of .* is (8[5-9]|9[0-4]) % full .*from 95 % on no services and forks are made: delete/,
+            ),
+          );
       }
       await rm(join(disk, 'filler'));
       // A snapshot that is being taken at this moment takes some more.
@@ -439,23 +573,33 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
       for (const service of [running, paused]) {
         await expect
           .poll(() => warnings(service), SEEN)
-          .toEqual(expect.arrayContaining(warned(/ is 9[5-9] % full .*, no services and forks are made/)));
+          .toEqual(
+            expect.arrayContaining(warned(/ is 9[5-9] % full .*, no services and forks are made/)),
+          );
       }
       expect(await verify(running, full)).toMatchObject({
         status: 'failed',
         error: expect.stringContaining('there is no room to restore it in'),
       });
-      expect(await warnings(running)).toEqual(expect.arrayContaining([expect.objectContaining({ code: 'VERIFICATION' })]));
+      expect(await warnings(running)).toEqual(
+        expect.arrayContaining([expect.objectContaining({ code: 'VERIFICATION' })]),
+      );
       const client = await connectTo(full, running, running.initial_password);
       await client.query('create table t (n int)');
       await client.query('insert into t values (1)');
       await client.end();
-      const snapshotFailed = expect.objectContaining({ code: 'SNAPSHOT', message: expect.stringContaining('no space left in') });
-      await expect.poll(() => warnings(running), SEEN).toEqual(expect.arrayContaining([snapshotFailed]));
+      const snapshotFailed = expect.objectContaining({
+        code: 'SNAPSHOT',
+        message: expect.stringContaining('no space left in'),
+      });
+      await expect
+        .poll(() => warnings(running), SEEN)
+        .toEqual(expect.arrayContaining([snapshotFailed]));
 
       await rm(join(disk, 'filler'));
       expect(await verify(running, full)).toMatchObject({ status: 'succeeded' });
-      for (const service of [running, paused]) await expect.poll(() => warnings(service), SEEN).toBeUndefined();
+      for (const service of [running, paused])
+        await expect.poll(() => warnings(service), SEEN).toBeUndefined();
     } finally {
       expect(await full.destroy()).toEqual([]);
       await run('umount', [disk]);

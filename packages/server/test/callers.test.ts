@@ -40,7 +40,14 @@ const things: Record<string, { ours: string; theirs: string }> = {};
 
 async function newKey(projectId: string, more: Partial<NewKey> = {}): Promise<string> {
   const [publicKey, secret] = [`HD${newId()}`, randomBytes(16).toString('base64url')];
-  await insertKey(metadata.db, { publicKey, secretHash: sha256(secret), projectId, name: 'test', role: 'admin', ...more });
+  await insertKey(metadata.db, {
+    publicKey,
+    secretHash: sha256(secret),
+    projectId,
+    name: 'test',
+    role: 'admin',
+    ...more,
+  });
   return `${publicKey}:${secret}`;
 }
 
@@ -52,18 +59,31 @@ async function call(
 ): Promise<{ status: number; text: string; headers: Headers }> {
   const response = await fetch(`${cloud.apiUrl}${path}`, {
     method,
-    headers: { ...(key === null ? {} : { Authorization: key }), ...(body === undefined ? {} : { 'Content-Type': 'application/json' }) },
+    headers: {
+      ...(key === null ? {} : { Authorization: key }),
+      ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
+    },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
   return { status: response.status, text: await response.text(), headers: response.headers };
 }
 
 /** A running service in a project, made by its admin. */
-async function newService(projectId: string, key: string): Promise<{ service: string; operation: string }> {
-  const made = await call('POST', `/projects/${projectId}/services`, key, { name: 'called', service_type: 'POSTGRES' });
+async function newService(
+  projectId: string,
+  key: string,
+): Promise<{ service: string; operation: string }> {
+  const made = await call('POST', `/projects/${projectId}/services`, key, {
+    name: 'called',
+    service_type: 'POSTGRES',
+  });
   expect(made.status, made.text).toBe(202);
   const service = String(Reflect.get(JSON.parse(made.text), 'service_id'));
-  const read = async () => Reflect.get(JSON.parse((await call('GET', `/projects/${projectId}/services/${service}`, key)).text), 'status');
+  const read = async () =>
+    Reflect.get(
+      JSON.parse((await call('GET', `/projects/${projectId}/services/${service}`, key)).text),
+      'status',
+    );
   while ((await read()) !== 'READY') await sleep(50);
   return { service, operation: made.headers.get('operation-id') ?? '' };
 }
@@ -71,9 +91,18 @@ async function newService(projectId: string, key: string): Promise<{ service: st
 /** A VPC in a project, with a peering that never holds. */
 async function newVpc(projectId: string, key: string): Promise<{ vpc: string; peering: string }> {
   const idOf = (text: string): string => String(Reflect.get(JSON.parse(text), 'id'));
-  const made = await call('POST', `/projects/${projectId}/vpcs`, key, { name: 'called', cidr: '10.8.0.0/16', region_code: 'local' });
+  const made = await call('POST', `/projects/${projectId}/vpcs`, key, {
+    name: 'called',
+    cidr: '10.8.0.0/16',
+    region_code: 'local',
+  });
   const body = { peer_account_id: 'nobody', peer_region_code: 'local', peer_vpc_id: '1' };
-  const peering = await call('POST', `/projects/${projectId}/vpcs/${idOf(made.text)}/peerings`, key, body);
+  const peering = await call(
+    'POST',
+    `/projects/${projectId}/vpcs/${idOf(made.text)}/peerings`,
+    key,
+    body,
+  );
   expect([made.status, peering.status]).toEqual([201, 201]);
   return { vpc: idOf(made.text), peering: idOf(peering.text) };
 }
@@ -82,7 +111,12 @@ async function newVpc(projectId: string, key: string): Promise<{ vpc: string; pe
 async function newSet(projectId: string, service: string, key: string): Promise<string> {
   if (haproxy === null) return newId();
   const path = `/projects/${projectId}/services/${service}/replicaSets`;
-  const made = await call('POST', path, key, { name: 'called', nodes: 1, cpu_millis: 250, memory_gbs: 1 });
+  const made = await call('POST', path, key, {
+    name: 'called',
+    nodes: 1,
+    cpu_millis: 250,
+    memory_gbs: 1,
+  });
   expect(made.status, made.text).toBe(202);
   while (!(await call('GET', path, key)).text.includes('"status":"active"')) await sleep(50);
   return String(Reflect.get(JSON.parse(made.text), 'id'));
@@ -125,12 +159,21 @@ beforeAll(async () => {
   };
   things['service_id'] = { ours: ours.service, theirs: theirs.service };
   things['operation_id'] = { ours: ours.operation, theirs: theirs.operation };
-  const [ourVpc, theirVpc] = [await newVpc(OURS, callers.admin ?? ''), await newVpc(THEIRS, callers.otherAdmin ?? '')];
+  const [ourVpc, theirVpc] = [
+    await newVpc(OURS, callers.admin ?? ''),
+    await newVpc(THEIRS, callers.otherAdmin ?? ''),
+  ];
   things['vpc_id'] = { ours: ourVpc.vpc, theirs: theirVpc.vpc };
   things['peering_id'] = { ours: ourVpc.peering, theirs: theirVpc.peering };
   things['webhook_id'] = { ours: await newWebhook(OURS), theirs: await newWebhook(THEIRS) };
-  things['delivery_id'] = { ours: await newDelivery(things['webhook_id'].ours), theirs: await newDelivery(things['webhook_id'].theirs) };
-  things['public_key'] = { ours: (await newKey(OURS)).split(':')[0] ?? '', theirs: (await newKey(THEIRS)).split(':')[0] ?? '' };
+  things['delivery_id'] = {
+    ours: await newDelivery(things['webhook_id'].ours),
+    theirs: await newDelivery(things['webhook_id'].theirs),
+  };
+  things['public_key'] = {
+    ours: (await newKey(OURS)).split(':')[0] ?? '',
+    theirs: (await newKey(THEIRS)).split(':')[0] ?? '',
+  };
 });
 afterAll(async () => {
   await metadata?.close();
@@ -183,10 +226,17 @@ function withWhatIsHere({ operationId, names }: Route, expected: number): number
 const MISSHAPEN = ['%00', '..%2f..%2fetc', 'x'.repeat(200), '%F0%9F%90%98', "'--"];
 
 /** The path of a call. The caller's own project is `ours` for all but those of other projects. */
-function pathFor(route: Route, caller: CallerKind, project: ProjectKind, ids: IdKind, turn: number): string {
+function pathFor(
+  route: Route,
+  caller: CallerKind,
+  project: ProjectKind,
+  ids: IdKind,
+  turn: number,
+): string {
   const home = caller === 'otherAdmin' ? THEIRS : caller === 'operator' ? cloud.projectId : OURS;
   // The operator's own project has no service; a foreign one does.
-  const named = project === 'random' ? newId() : project === 'own' ? home : home === OURS ? THEIRS : OURS;
+  const named =
+    project === 'random' ? newId() : project === 'own' ? home : home === OURS ? THEIRS : OURS;
   return route.path.replaceAll(/\{([a-z_]+)\}/g, (_, name: string) => {
     if (name === 'project_id') return named;
     const thing = things[name];
@@ -235,13 +285,21 @@ async function problemOfCall(
   const asked = route.changes && expected < 300 && caller !== 'dryRunOnly' ? '?dry_run=true' : '';
   const ending = route.ending === '' ? '' : `?${route.ending}`;
   const path = `${pathFor(route, caller, project, ids, turn)}${ending}`;
-  const answer = await call(route.method, `${path}${asked}`, authorization.get(caller) ?? null, row?.body);
+  const answer = await call(
+    route.method,
+    `${path}${asked}`,
+    authorization.get(caller) ?? null,
+    row?.body,
+  );
   const accepted = expected === 200 ? withWhatIsHere(route, expected) : expected;
   const what = `${route.method} ${path}${asked} (${route.operationId}) by ${caller}, ${project} project, ${ids} ids${when}`;
-  if (answer.status !== accepted) return `${what}: ${answer.status}, expected ${accepted}: ${answer.text.slice(0, 200)}`;
+  if (answer.status !== accepted)
+    return `${what}: ${answer.status}, expected ${accepted}: ${answer.text.slice(0, 200)}`;
   const problem = problemOf(route, answer.status, answer.text);
   if (problem !== null) return `${what}: ${problem}`;
-  return route.changes && answer.status === 200 && answer.headers.get('dry-run') !== 'true' ? `${what}: no dry run` : null;
+  return route.changes && answer.status === 200 && answer.headers.get('dry-run') !== 'true'
+    ? `${what}: no dry run`
+    : null;
 }
 
 /** Tags our service and its set. */
@@ -249,33 +307,52 @@ async function tag({ service, set }: Tags): Promise<void> {
   const admin = authorization.get('admin') ?? '';
   const path = `/projects/${OURS}/services/${things['service_id']?.ours}`;
   const tagged = [[`${path}/setEnvironment`, service] as const];
-  if (haproxy !== null) tagged.push([`${path}/replicaSets/${things['replica_set_id']?.ours}/setEnvironment`, set]);
-  for (const [where, environment] of tagged) expect((await call('POST', where, admin, { environment })).status).toBe(200);
+  if (haproxy !== null)
+    tagged.push([`${path}/replicaSets/${things['replica_set_id']?.ours}/setEnvironment`, set]);
+  for (const [where, environment] of tagged)
+    expect((await call('POST', where, admin, { environment })).status).toBe(200);
 }
 
 test('what each caller is answered, for each operation and kind of id; and nothing of all that is done', async () => {
   const before = await everything();
   const problems: string[] = [];
 
-  const tryOne = async (route: Route, caller: CallerKind, project: ProjectKind, ids: IdKind): Promise<void> => {
+  const tryOne = async (
+    route: Route,
+    caller: CallerKind,
+    project: ProjectKind,
+    ids: IdKind,
+  ): Promise<void> => {
     const row = CALLERS[route.operationId];
     if (row === undefined) throw new Error(`${route.operationId} is not in the table`);
     // The operator has a project without services: nothing of its own can be named in it.
     const there = caller === 'operator' && project === 'own' && ids === 'own' ? 'others' : ids;
-    const problem = await problemOfCall(route, caller, project, there, expectedStatus(route, row, caller, project, there));
+    const problem = await problemOfCall(
+      route,
+      caller,
+      project,
+      there,
+      expectedStatus(route, row, caller, project, there),
+    );
     if (problem !== null) problems.push(problem);
   };
 
   for (const route of ROUTES) {
-    const projects: ProjectKind[] = route.names.includes('project_id') ? ['own', 'others', 'random'] : ['own'];
-    const ids: IdKind[] = route.names.some((name) => name !== 'project_id') ? [...ID_KINDS] : ['own'];
+    const projects: ProjectKind[] = route.names.includes('project_id')
+      ? ['own', 'others', 'random']
+      : ['own'];
+    const ids: IdKind[] = route.names.some((name) => name !== 'project_id')
+      ? [...ID_KINDS]
+      : ['own'];
     const cases = [...UNAUTHENTICATED, ...KEYS].flatMap((caller) =>
       projects.flatMap((project) => ids.map((id) => ({ caller, project, id }))),
     );
     await Promise.all(cases.map(({ caller, project, id }) => tryOne(route, caller, project, id)));
   }
 
-  process.stdout.write(`${calls} calls of ${ROUTES.length} operations: ${problems.length} answered otherwise than the table says\n`);
+  process.stdout.write(
+    `${calls} calls of ${ROUTES.length} operations: ${problems.length} answered otherwise than the table says\n`,
+  );
   expect(problems).toEqual([]);
   expect(calls).toBeGreaterThan(ROUTES.length * (UNAUTHENTICATED.length + KEYS.length));
   expect(await everything()).toEqual(before);
@@ -292,7 +369,16 @@ test('a developer neither stops nor deletes what is PROD, nor a service whose re
       if (row === undefined) throw new Error(`${route.operationId} is not in the table`);
       const when = `, service ${tags.service}, set ${tags.set}`;
       for (const caller of ['admin', 'developer', 'viewer', 'forkOnly', 'dryRunOnly'] as const)
-        problems.push(await problemOfCall(route, caller, 'own', 'own', expectedWithTags(route, row, caller, tags), when));
+        problems.push(
+          await problemOfCall(
+            route,
+            caller,
+            'own',
+            'own',
+            expectedWithTags(route, row, caller, tags),
+            when,
+          ),
+        );
     }
     expect(await everything()).toEqual(before);
   }
@@ -322,7 +408,16 @@ test('a fork_only key changes and reads the forks that it made and nothing else;
       if (row === undefined) throw new Error(`${route.operationId} is not in the table`);
       for (const caller of ['forkOnly', 'dryRunOnly'] as const) {
         const when = made ? ', a fork that it made' : ', nothing that it made';
-        problems.push(await problemOfCall(route, caller, 'own', 'own', expectedOfRestricted(route, row, caller, made), when));
+        problems.push(
+          await problemOfCall(
+            route,
+            caller,
+            'own',
+            'own',
+            expectedOfRestricted(route, row, caller, made),
+            when,
+          ),
+        );
       }
     }
     expect(await everything()).toEqual(before);
@@ -336,7 +431,15 @@ test('purge takes an admin key, and the name of what is PROD', async () => {
   for (const environment of ['DEV', 'PROD'] as const) {
     await tag({ service: environment, set: 'DEV' });
     const before = await everything();
-    for (const caller of ['admin', 'developer', 'viewer', 'forkOnly', 'dryRunOnly', 'otherAdmin', 'none'] as const) {
+    for (const caller of [
+      'admin',
+      'developer',
+      'viewer',
+      'forkOnly',
+      'dryRunOnly',
+      'otherAdmin',
+      'none',
+    ] as const) {
       for (const confirm of ['', '&confirm=another', '&confirm=called'])
         answers[`${environment} ${caller}${confirm}`] = (
           await call('DELETE', `${path}${confirm}`, authorization.get(caller) ?? null)
@@ -357,7 +460,10 @@ test('purge takes an admin key, and the name of what is PROD', async () => {
     ...each('PROD dryRunOnly', 400, 200),
     ...Object.assign(
       {},
-      ...['developer', 'viewer', 'forkOnly', 'otherAdmin'].flatMap((who) => [each(`DEV ${who}`, 403), each(`PROD ${who}`, 403)]),
+      ...['developer', 'viewer', 'forkOnly', 'otherAdmin'].flatMap((who) => [
+        each(`DEV ${who}`, 403),
+        each(`PROD ${who}`, 403),
+      ]),
     ),
     ...each('DEV none', 401),
     ...each('PROD none', 401),
@@ -366,8 +472,13 @@ test('purge takes an admin key, and the name of what is PROD', async () => {
 
 test('restrictions of a key are reported, and which key created a service', async () => {
   const info = async (caller: CallerKind): Promise<object> =>
-    Object(JSON.parse((await call('GET', '/auth/info', authorization.get(caller) ?? null)).text)).api_key;
-  expect(await info('developer')).toMatchObject({ role: 'developer', fork_only: false, dry_run_only: false });
+    Object(JSON.parse((await call('GET', '/auth/info', authorization.get(caller) ?? null)).text))
+      .api_key;
+  expect(await info('developer')).toMatchObject({
+    role: 'developer',
+    fork_only: false,
+    dry_run_only: false,
+  });
   expect(await info('forkOnly')).toMatchObject({ fork_only: true, dry_run_only: false });
   expect(await info('dryRunOnly')).toMatchObject({ fork_only: false, dry_run_only: true });
   const path = `/projects/${OURS}/services/${things['service_id']?.ours}`;
@@ -379,7 +490,8 @@ test('restrictions of a key are reported, and which key created a service', asyn
 test('a dry run of a resize lists a restart only if the size changes', async () => {
   const path = `/projects/${OURS}/services/${things['service_id']?.ours}/resize?dry_run=true`;
   const steps = async (body: object): Promise<unknown> =>
-    Object(JSON.parse((await call('POST', path, authorization.get('admin') ?? null, body)).text)).operation?.steps;
+    Object(JSON.parse((await call('POST', path, authorization.get('admin') ?? null, body)).text))
+      .operation?.steps;
   expect(await steps({ storage_gb: 20 })).toEqual(['reload configuration']);
   expect(await steps({ storage_gb: 20, cpu_millis: 1000 })).toContain('stop PostgreSQL');
   expect(await steps({ cpu_millis: 1000 })).toContain('stop PostgreSQL');

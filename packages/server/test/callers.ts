@@ -86,7 +86,10 @@ export const CALLERS: Record<string, Row> = {
   deleteVpc: { needs: 'change', own: 409 },
   renameVpc: { needs: 'change', body: { name: 'renamed' } },
   listPeerings: { needs: 'read' },
-  createPeering: { needs: 'change', body: { peer_account_id: 'x', peer_region_code: 'local', peer_vpc_id: '1' } },
+  createPeering: {
+    needs: 'change',
+    body: { peer_account_id: 'x', peer_region_code: 'local', peer_vpc_id: '1' },
+  },
   getPeering: { needs: 'read' },
   deletePeering: { needs: 'change' },
   listOperations: { needs: 'read' },
@@ -106,7 +109,15 @@ export const CALLERS: Record<string, Row> = {
 /** Keys that are none: each is 401. */
 export const UNAUTHENTICATED = ['none', 'malformed', 'wrong', 'revoked', 'expired'] as const;
 /** Keys of the project whose services are called, then of others. */
-export const KEYS = ['admin', 'developer', 'viewer', 'forkOnly', 'dryRunOnly', 'otherAdmin', 'operator'] as const;
+export const KEYS = [
+  'admin',
+  'developer',
+  'viewer',
+  'forkOnly',
+  'dryRunOnly',
+  'otherAdmin',
+  'operator',
+] as const;
 export type CallerKind = (typeof UNAUTHENTICATED)[number] | (typeof KEYS)[number];
 
 /** Ids in the path: of the project that is called, of another, of nothing, of no shape, and of another kind of thing. */
@@ -119,17 +130,29 @@ export type IdKind = (typeof ID_KINDS)[number];
  * @param project whose project the path names: the caller's, another's that exists, or one that is not there
  * @param ids which kind of ids stand in the path besides the project
  */
-export function expectedStatus(route: Route, row: Row, caller: CallerKind, project: 'own' | 'others' | 'random', ids: IdKind): number {
+export function expectedStatus(
+  route: Route,
+  row: Row,
+  caller: CallerKind,
+  project: 'own' | 'others' | 'random',
+  ids: IdKind,
+): number {
   if (UNAUTHENTICATED.some((kind) => kind === caller)) return 401;
   const operator = caller === 'operator';
   if (row.needs === 'operator' && !operator) return 403;
-  if (route.names.includes('project_id') && project !== 'own' && !(operator && row.everywhere === true)) return 403;
+  if (
+    route.names.includes('project_id') &&
+    project !== 'own' &&
+    !(operator && row.everywhere === true)
+  )
+    return 403;
   if (row.needs !== 'read' && row.needs !== 'session' && caller === 'viewer') return 403;
   if ((row.needs === 'data' || row.needs === 'session') && caller === 'dryRunOnly') return 403;
   if (row.needs === 'admin' && (caller === 'developer' || caller === 'forkOnly')) return 403;
   const found = ids === 'own' && project !== 'random';
   if (route.names.includes('service_id') && !found) return 404;
-  if (caller === 'forkOnly' && (route.changes || row.needs === 'data') && row.needs !== 'fork') return 403;
+  if (caller === 'forkOnly' && (route.changes || row.needs === 'data') && row.needs !== 'fork')
+    return 403;
   if (route.names.includes('project_id') && project === 'random') return 404;
   if (route.names.some((name) => name !== 'project_id') && !found) return 404;
   return row.own ?? 200;
@@ -156,7 +179,9 @@ const NOT_FOR_DEVELOPERS: Record<string, (tags: Tags) => boolean> = {
 /** What is answered for the service and the set of the caller's own project when they have these tags. */
 export function expectedWithTags(route: Route, row: Row, caller: CallerKind, tags: Tags): number {
   const otherwise = expectedStatus(route, row, caller, 'own', 'own');
-  return caller === 'developer' && NOT_FOR_DEVELOPERS[route.operationId]?.(tags) === true ? 403 : otherwise;
+  return caller === 'developer' && NOT_FOR_DEVELOPERS[route.operationId]?.(tags) === true
+    ? 403
+    : otherwise;
 }
 
 /**
@@ -247,9 +272,15 @@ export const RESTRICTED: Record<string, Restricted> = {
 };
 
 /** What a restricted key is answered in its own project. @param made whether the fork_only key made the service */
-export function expectedOfRestricted(route: Route, row: Row, caller: 'forkOnly' | 'dryRunOnly', made: boolean): number {
+export function expectedOfRestricted(
+  route: Route,
+  row: Row,
+  caller: 'forkOnly' | 'dryRunOnly',
+  made: boolean,
+): number {
   const rule = RESTRICTED[route.operationId];
-  if (rule === undefined) throw new Error(`${route.operationId} is not in the table of restricted keys`);
+  if (rule === undefined)
+    throw new Error(`${route.operationId} is not in the table of restricted keys`);
   const allowed = caller === 'dryRunOnly' ? rule.dryRunOnly : made ? rule.fork : rule.other;
   return allowed === 'no' ? 403 : (row.own ?? 200);
 }

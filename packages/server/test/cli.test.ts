@@ -53,7 +53,9 @@ test('up on a running installation says so and leaves it alone', async () => {
   const again = await cloud.cli('up');
   expect(again).toMatchObject({ code: 0, stderr: '' });
   expect(again.stdout).toContain(`up already: ${cloud.apiUrl} (process ${pid})`);
-  expect(await (await fetch(`http://127.0.0.1:${cloud.port}/readyz`)).json()).toEqual({ status: 'ready' });
+  expect(await (await fetch(`http://127.0.0.1:${cloud.port}/readyz`)).json()).toEqual({
+    status: 'ready',
+  });
 });
 
 /** What `up` said when it was done, which it says a moment after it serves. */
@@ -64,7 +66,13 @@ async function greeting(): Promise<string> {
 
 test('up said where everything is; the credentials are closed to others', async () => {
   const said = await greeting();
-  for (const part of [cloud.apiUrl, `${cloud.apiUrl}/reference`, join(cloud.home, 'credentials.json'), 'control.log', 'curl'])
+  for (const part of [
+    cloud.apiUrl,
+    `${cloud.apiUrl}/reference`,
+    join(cloud.home, 'credentials.json'),
+    'control.log',
+    'curl',
+  ])
     expect(said).toContain(part);
   expect((await stat(join(cloud.home, 'credentials.json'))).mode & 0o777).toBe(0o600);
   expect(said).not.toContain(cloud.key.split(':')[1]);
@@ -72,9 +80,15 @@ test('up said where everything is; the credentials are closed to others', async 
 
 test('the curl that up prints makes a database', async () => {
   const said = await greeting();
-  const lines = said.slice(said.indexOf('Make a database:') + 'Make a database:'.length, said.indexOf('Ctrl-C'));
+  const lines = said.slice(
+    said.indexOf('Make a database:') + 'Make a database:'.length,
+    said.indexOf('Ctrl-C'),
+  );
   expect(lines).toContain('curl');
-  const shell = spawn('bash', ['-e', '-c', lines], { env: { PATH: process.env['PATH'] ?? '' }, stdio: ['ignore', 'pipe', 'inherit'] });
+  const shell = spawn('bash', ['-e', '-c', lines], {
+    env: { PATH: process.env['PATH'] ?? '' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   let answer = '';
   shell.stdout.setEncoding('utf8').on('data', (text: string) => (answer += text));
   await once(shell, 'close');
@@ -119,7 +133,10 @@ test('without an installation, doctor looks, audit says so, down has nothing to 
     const doctor = await cloud.cli('doctor');
     expect(doctor).toMatchObject({ code: 0, stderr: '' });
     expect(doctor.stdout).toMatch(/file system: .*none\/data, on .*: forks are /);
-    expect(await cloud.cli('audit')).toMatchObject({ code: 1, stderr: expect.stringContaining(`no installation in ${home}: howdah up`) });
+    expect(await cloud.cli('audit')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(`no installation in ${home}: howdah up`),
+    });
     expect(await cloud.cli('down', '--databases')).toMatchObject({ code: 0, stderr: '' });
     expect((await cloud.cli('store', 'show')).stdout).toContain('Nothing yet');
     expect(await readdir(cloud.home)).not.toContain('none');
@@ -131,21 +148,40 @@ test('without an installation, doctor looks, audit says so, down has nothing to 
 });
 
 test('a service from create to delete', async () => {
-  const created = await cloud.cli('service', 'create', '--name', 'by hand', '--addons', 'none', '--memory-gbs', '2');
+  const created = await cloud.cli(
+    'service',
+    'create',
+    '--name',
+    'by hand',
+    '--addons',
+    'none',
+    '--memory-gbs',
+    '2',
+  );
   expect(created).toMatchObject({ code: 0, stderr: expect.stringContaining('✓ clone template') });
   const [, password = '', port = ''] =
-    /postgres:\/\/tsdbadmin:([A-Za-z0-9_-]{32})@127\.0\.0\.1:(\d+)\/tsdb\?sslmode=verify-full/.exec(created.stdout) ?? [];
-  const client = await connectTo(cloud, { endpoint: { host: '127.0.0.1', port: Number(port) } }, password);
+    /postgres:\/\/tsdbadmin:([A-Za-z0-9_-]{32})@127\.0\.0\.1:(\d+)\/tsdb\?sslmode=verify-full/.exec(
+      created.stdout,
+    ) ?? [];
+  const client = await connectTo(
+    cloud,
+    { endpoint: { host: '127.0.0.1', port: Number(port) } },
+    password,
+  );
   await client.end();
 
   const listed = await cloud.cli('service', 'list');
   expect(listed.stdout).toMatch(
     /^ID +NAME +TYPE +STATUS +CPU +MEMORY +ENDPOINT\n[a-z0-9]{10} +by hand +POSTGRES +READY +0\.5 +2 GB +127\.0\.0\.1:\d+\n$/,
   );
-  const [service]: { service_id: string }[] = JSON.parse((await cloud.cli('service', 'list', '-o', 'json')).stdout);
+  const [service]: { service_id: string }[] = JSON.parse(
+    (await cloud.cli('service', 'list', '-o', 'json')).stdout,
+  );
   const id = service?.service_id ?? '';
   for (const name of [id, 'by hand'])
-    expect(JSON.parse((await cloud.cli('service', 'get', name, '-o', 'json')).stdout)).toMatchObject({ service_id: id, status: 'READY' });
+    expect(
+      JSON.parse((await cloud.cli('service', 'get', name, '-o', 'json')).stdout),
+    ).toMatchObject({ service_id: id, status: 'READY' });
 
   expect(await cloud.cli('service', 'start', id)).toMatchObject({
     code: 5,
@@ -156,7 +192,10 @@ test('a service from create to delete', async () => {
   expect((await cloud.cli('service', 'start', 'by hand')).code).toBe(0);
   expect((await cloud.get(id)).status).toBe('READY');
   expect((await cloud.cli('service', 'resize', id, '--cpu-millis', '1000')).code).toBe(0);
-  expect(await cloud.get(id)).toMatchObject({ status: 'READY', resources: [{ spec: { cpu_millis: 1000, memory_gbs: 4 } }] });
+  expect(await cloud.get(id)).toMatchObject({
+    status: 'READY',
+    resources: [{ spec: { cpu_millis: 1000, memory_gbs: 4 } }],
+  });
   expect((await cloud.cli('service', 'resize', id, '--cpu-millis', '1000')).code).toBe(0);
   expect(await cloud.cli('service', 'resize', id, '--cpu-millis', '7')).toMatchObject({
     code: 2,
@@ -167,7 +206,10 @@ test('a service from create to delete', async () => {
     stdout: expect.stringMatching(/^NAME +other name$/m),
   });
   expect((await cloud.cli('service', 'delete', 'other name')).code).toBe(0);
-  expect(await cloud.cli('service', 'get', id)).toMatchObject({ code: 3, stderr: expect.stringContaining('howdah service list') });
+  expect(await cloud.cli('service', 'get', id)).toMatchObject({
+    code: 3,
+    stderr: expect.stringContaining('howdah service list'),
+  });
   expect((await cloud.request('GET', `/services/${id}`)).status).toBe(404);
   // What other tests that were killed have left on the machine is none of this installation's.
   const { code, stdout } = await cloud.cli('audit');
@@ -178,23 +220,41 @@ test('a service from create to delete', async () => {
 const LEFT_BY_OTHERS =
   / is of an installation that is gone| is of no installation that is known here|^shared memory of user |, a list of mounts, |, which is deleted/;
 
-test.runIf((await findProgram('pgbouncer')) !== null)('a connection pooler, from the create on and later', async () => {
-  const created = await cloud.cli('service', 'create', '--name', 'pooled', '--addons', 'none', '--pooler');
-  expect(created.code, created.stderr).toBe(0);
-  const id = /POSTGRES ([a-z0-9]{10}) at/.exec(created.stdout)?.[1] ?? '';
-  const { connection_pooler: pooler } = await cloud.get(id);
-  const endpoint = `127.0.0.1:${pooler?.endpoint.port}`;
-  expect(created.stdout).toContain(`by transaction: ${endpoint}/tsdb_transaction?sslmode=require`);
-  expect(JSON.parse((await cloud.cli('service', 'get', 'pooled', '-o', 'json')).stdout)).toMatchObject({ connection_pooler: pooler });
-  const disabled = await cloud.cli('service', 'disable-pooler', id);
-  expect([disabled.code, disabled.stdout.includes('POOLER')]).toEqual([0, false]);
-  expect(await cloud.get(id)).not.toHaveProperty('connection_pooler');
-  expect(await cloud.cli('psql', '--pooler', id)).toMatchObject({ code: 2, stderr: expect.stringContaining(`enable-pooler ${id}`) });
-  const enabled = await cloud.cli('service', 'enable-pooler', 'pooled');
-  expect(enabled.code).toBe(0);
-  expect(enabled.stdout).toMatch(new RegExp(`^POOLER +${endpoint}$`, 'm'));
-  expect((await cloud.cli('service', 'delete', id)).code).toBe(0);
-});
+test.runIf((await findProgram('pgbouncer')) !== null)(
+  'a connection pooler, from the create on and later',
+  async () => {
+    const created = await cloud.cli(
+      'service',
+      'create',
+      '--name',
+      'pooled',
+      '--addons',
+      'none',
+      '--pooler',
+    );
+    expect(created.code, created.stderr).toBe(0);
+    const id = /POSTGRES ([a-z0-9]{10}) at/.exec(created.stdout)?.[1] ?? '';
+    const { connection_pooler: pooler } = await cloud.get(id);
+    const endpoint = `127.0.0.1:${pooler?.endpoint.port}`;
+    expect(created.stdout).toContain(
+      `by transaction: ${endpoint}/tsdb_transaction?sslmode=require`,
+    );
+    expect(
+      JSON.parse((await cloud.cli('service', 'get', 'pooled', '-o', 'json')).stdout),
+    ).toMatchObject({ connection_pooler: pooler });
+    const disabled = await cloud.cli('service', 'disable-pooler', id);
+    expect([disabled.code, disabled.stdout.includes('POOLER')]).toEqual([0, false]);
+    expect(await cloud.get(id)).not.toHaveProperty('connection_pooler');
+    expect(await cloud.cli('psql', '--pooler', id)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining(`enable-pooler ${id}`),
+    });
+    const enabled = await cloud.cli('service', 'enable-pooler', 'pooled');
+    expect(enabled.code).toBe(0);
+    expect(enabled.stdout).toMatch(new RegExp(`^POOLER +${endpoint}$`, 'm'));
+    expect((await cloud.cli('service', 'delete', id)).code).toBe(0);
+  },
+);
 
 test('what is asked for wrongly ends with 2, what is not there with 3', async () => {
   const wrong: [string[], number, string][] = [
@@ -218,11 +278,14 @@ test('what is asked for wrongly ends with 2, what is not there with 3', async ()
 });
 
 test('two services of one name are told apart by their ids', async () => {
-  const twins = await Promise.all([1, 2].map(async () => cloud.create({ name: 'twin', service_type: 'POSTGRES' })));
+  const twins = await Promise.all(
+    [1, 2].map(async () => cloud.create({ name: 'twin', service_type: 'POSTGRES' })),
+  );
   const refused = await cloud.cli('service', 'stop', 'twin');
   expect(refused.code).toBe(2);
   for (const { service_id } of twins) expect(refused.stderr).toContain(service_id);
-  for (const { service_id } of twins) expect((await cloud.cli('service', 'delete', service_id)).code).toBe(0);
+  for (const { service_id } of twins)
+    expect((await cloud.cli('service', 'delete', service_id)).code).toBe(0);
 });
 
 test('settings that are wrong stop the start by name, before anything is made', async () => {
@@ -240,7 +303,11 @@ test('settings that are wrong stop the start by name, before anything is made', 
     ];
     for (const [args, env, part] of wrong) {
       const outcome = await howdah(['up', ...args], { HOWDAH_HOME: home, ...env });
-      expect(outcome, part).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining(part) });
+      expect(outcome, part).toMatchObject({
+        code: 2,
+        stdout: '',
+        stderr: expect.stringContaining(part),
+      });
       expect(outcome.stderr).not.toContain('secret');
     }
     expect(await readdir(home)).toEqual([]);
@@ -253,11 +320,21 @@ test('a taken port is said to be, and leaves nothing running', async () => {
     await once(squatter, 'listening');
     const address = squatter.address();
     const port = typeof address === 'object' && address !== null ? address.port : 0;
-    const outcome = await howdah(['up', '--port', String(port), '--port-range', '1024-1030'], { HOWDAH_HOME: home });
+    const outcome = await howdah(['up', '--port', String(port), '--port-range', '1024-1030'], {
+      HOWDAH_HOME: home,
+    });
     squatter.close();
-    expect(outcome).toMatchObject({ code: 1, stderr: expect.stringContaining(`port ${port} of 127.0.0.1 is taken`) });
-    expect((await howdah(['down', '--databases'], { HOWDAH_HOME: home })).stdout).toContain('0 databases stopped');
-    expect(await howdah(['status'], { HOWDAH_HOME: home })).toMatchObject({ code: 8, stderr: expect.stringContaining('howdah up') });
+    expect(outcome).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(`port ${port} of 127.0.0.1 is taken`),
+    });
+    expect((await howdah(['down', '--databases'], { HOWDAH_HOME: home })).stdout).toContain(
+      '0 databases stopped',
+    );
+    expect(await howdah(['status'], { HOWDAH_HOME: home })).toMatchObject({
+      code: 8,
+      stderr: expect.stringContaining('howdah up'),
+    });
   });
 });
 
@@ -288,12 +365,22 @@ test('down stops the control plane and not the databases; down --databases stops
   expect((await cloud.cli('service', 'stop', resting.service_id)).code).toBe(0);
   const client = await connectTo(cloud, service, service.initial_password);
   const down = await cloud.cli('down');
-  expect(down).toMatchObject({ code: 0, stdout: 'The control plane has stopped; the databases go on.\n', stderr: '' });
+  expect(down).toMatchObject({
+    code: 0,
+    stdout: 'The control plane has stopped; the databases go on.\n',
+    stderr: '',
+  });
   expect((await client.query('select 1 as one')).rows).toEqual([{ one: 1 }]);
   await expect(fetch(`http://127.0.0.1:${cloud.port}/healthz`)).rejects.toThrow();
   expect((await cloud.cli('status')).code).toBe(8);
-  expect(await cloud.cli('service', 'list')).toMatchObject({ code: 8, stderr: expect.stringContaining('howdah up') });
-  expect(await cloud.cli('down')).toMatchObject({ code: 0, stdout: 'The control plane is not running.\n' });
+  expect(await cloud.cli('service', 'list')).toMatchObject({
+    code: 8,
+    stderr: expect.stringContaining('howdah up'),
+  });
+  expect(await cloud.cli('down')).toMatchObject({
+    code: 0,
+    stdout: 'The control plane is not running.\n',
+  });
 
   await cloud.up();
   expect((await cloud.get(service.service_id)).status).toBe('READY');

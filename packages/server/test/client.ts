@@ -23,7 +23,11 @@ process.stdin.once('end', () => process.exit()).resume();
 /** A socket with another source address; pg knows no such setting. */
 class SocketFrom extends Socket {
   override connect(...[port, host]: unknown[]): this {
-    return super.connect({ port: Number(port), host: String(host), ...(target.from === undefined ? {} : { localAddress: target.from }) });
+    return super.connect({
+      port: Number(port),
+      host: String(host),
+      ...(target.from === undefined ? {} : { localAddress: target.from }),
+    });
   }
 }
 
@@ -45,7 +49,9 @@ client.on('end', () => {
 });
 try {
   await client.connect();
-  const { rows } = await client.query<{ address: string }>('select inet_client_addr()::text as address');
+  const { rows } = await client.query<{ address: string }>(
+    'select inet_client_addr()::text as address',
+  );
   inside = true;
   say(`in as ${rows[0]?.address}`);
 } catch (error) {

@@ -13,10 +13,14 @@ beforeAll(async () => {
 });
 afterAll(async () => expect(await installation.destroy()).toEqual([]));
 
-const at = (path: string, init: RequestInit = {}): Promise<Response> => fetch(`${installation.apiUrl}${path}`, init);
+const at = (path: string, init: RequestInit = {}): Promise<Response> =>
+  fetch(`${installation.apiUrl}${path}`, init);
 /** Logs in. @returns the header that a browser would send from then on */
 async function session(key = installation.key): Promise<{ Cookie: string }> {
-  const answer = await at('/auth/sessions', { method: 'POST', headers: { Authorization: `Bearer ${key}` } });
+  const answer = await at('/auth/sessions', {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${key}` },
+  });
   expect(answer.status).toBe(204);
   return { Cookie: cookieOf(answer) };
 }
@@ -27,21 +31,35 @@ function cookieOf(answer: Response): string {
 }
 
 async function link(): Promise<string> {
-  const answer = await at('/auth/links', { method: 'POST', headers: { Authorization: `Bearer ${installation.key}` } });
+  const answer = await at('/auth/links', {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${installation.key}` },
+  });
   expect(answer.status).toBe(201);
   const body: unknown = await answer.json();
   return JSON.stringify(body).replace(/.*#([\w-]+).*/, '$1');
 }
 
 const open = (token: string): Promise<Response> =>
-  at('/auth/sessions/open', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ token }) });
+  at('/auth/sessions/open', {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ token }),
+  });
 
 test('a session is a cookie that scripts cannot read and other sites cannot send; the key is not in it', async () => {
-  const answer = await at('/auth/sessions', { method: 'POST', headers: { Authorization: `Bearer ${installation.key}` } });
+  const answer = await at('/auth/sessions', {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${installation.key}` },
+  });
   const [cookie = ''] = answer.headers.getSetCookie();
-  expect(cookie).toMatch(/^howdah_\d+=[\w-]{43}; Path=\/; Max-Age=604800; HttpOnly; SameSite=Strict$/);
+  expect(cookie).toMatch(
+    /^howdah_\d+=[\w-]{43}; Path=\/; Max-Age=604800; HttpOnly; SameSite=Strict$/,
+  );
   expect(cookie).toContain(`howdah_${installation.port}=`);
-  expect(installation.key).not.toContain(cookie.slice(cookie.indexOf('=') + 1, cookie.indexOf(';')));
+  expect(installation.key).not.toContain(
+    cookie.slice(cookie.indexOf('=') + 1, cookie.indexOf(';')),
+  );
   const behindTls = await at('/auth/sessions', {
     method: 'POST',
     headers: { Authorization: `Bearer ${installation.key}`, Origin: 'https://howdah.example' },
@@ -54,12 +72,22 @@ test('a session reads like its key, and changes things only with the header of t
   const services = `/projects/${installation.projectId}/services`;
   expect((await at(services, { headers: cookie })).status).toBe(200);
   const body = JSON.stringify({ name: 'forged' });
-  const forged = await at(services, { method: 'POST', headers: { ...cookie, 'Content-Type': 'application/json' }, body });
-  expect([forged.status, await forged.json()]).toEqual([403, expect.objectContaining({ code: 'FORBIDDEN' })]);
+  const forged = await at(services, {
+    method: 'POST',
+    headers: { ...cookie, 'Content-Type': 'application/json' },
+    body,
+  });
+  expect([forged.status, await forged.json()]).toEqual([
+    403,
+    expect.objectContaining({ code: 'FORBIDDEN' }),
+  ]);
   const deleted = await at(`${services}/nonesuch00`, { method: 'DELETE', headers: cookie });
   expect(deleted.status).toBe(403);
   expect(await installation.operations()).toEqual([]);
-  const ours = await at(`${services}/nonesuch00`, { method: 'DELETE', headers: { ...cookie, 'X-Howdah-Console': '1' } });
+  const ours = await at(`${services}/nonesuch00`, {
+    method: 'DELETE',
+    headers: { ...cookie, 'X-Howdah-Console': '1' },
+  });
   expect(ours.status).toBe(404);
   // No other page may even ask: a request with that header is asked for beforehand, and nothing answers that.
   const asked = await at(services, {
@@ -71,28 +99,42 @@ test('a session reads like its key, and changes things only with the header of t
 
 test('a header Authorization speaks for itself, whatever cookie comes with it', async () => {
   const cookie = await session();
-  const answer = await at('/auth/info', { headers: { ...cookie, Authorization: 'Bearer nobody:nothing' } });
+  const answer = await at('/auth/info', {
+    headers: { ...cookie, Authorization: 'Bearer nobody:nothing' },
+  });
   expect(answer.status).toBe(401);
 });
 
 test('a session ends when it is logged out, and no cookie that is not one is one', async () => {
   const cookie = await session();
   const other = await session();
-  const out = await at('/auth/logout', { method: 'POST', headers: { ...cookie, 'X-Howdah-Console': '1' } });
+  const out = await at('/auth/logout', {
+    method: 'POST',
+    headers: { ...cookie, 'X-Howdah-Console': '1' },
+  });
   expect(out.status).toBe(204);
   expect(out.headers.getSetCookie()[0]).toMatch(/=; Path=\/; Max-Age=0; /);
   const ended = await at('/auth/info', { headers: cookie });
-  expect([ended.status, JSON.stringify(await ended.json())]).toEqual([401, expect.stringContaining('session')]);
+  expect([ended.status, JSON.stringify(await ended.json())]).toEqual([
+    401,
+    expect.stringContaining('session'),
+  ]);
   expect((await at('/auth/info', { headers: other })).status).toBe(200);
   for (const value of ['', 'x', 'a'.repeat(5000), '%00', "' or '1'='1"]) {
-    const answer = await at('/auth/info', { headers: { Cookie: `howdah_${installation.port}=${value}` } });
+    const answer = await at('/auth/info', {
+      headers: { Cookie: `howdah_${installation.port}=${value}` },
+    });
     expect(answer.status, value.slice(0, 20)).toBe(401);
   }
 });
 
 test('a browser is not asked for a password by its own window', async () => {
   expect((await at('/auth/info')).headers.get('www-authenticate')).toBe('Bearer, Basic');
-  expect((await at('/auth/info', { headers: { 'X-Howdah-Console': '1' } })).headers.get('www-authenticate')).toBeNull();
+  expect(
+    (await at('/auth/info', { headers: { 'X-Howdah-Console': '1' } })).headers.get(
+      'www-authenticate',
+    ),
+  ).toBeNull();
 });
 
 test('a link opens once, also when it is opened many times at once; an old one not at all', async () => {
@@ -110,14 +152,19 @@ test('a link opens once, also when it is opened many times at once; an old one n
   // What a session is cannot be a link, nor the other way about.
   const cookie = await session();
   expect((await open(cookie.Cookie.split('=')[1] ?? '')).status).toBe(401);
-  expect((await at('/auth/info', { headers: { Cookie: `howdah_${installation.port}=${await link()}` } })).status).toBe(401);
+  expect(
+    (await at('/auth/info', { headers: { Cookie: `howdah_${installation.port}=${await link()}` } }))
+      .status,
+  ).toBe(401);
   await metadata.close();
 });
 
 test('a session ends with its time, and with its key', async () => {
   const metadata = await openMetadata(installation.home);
   const cookie = await session();
-  await sql`update console_tokens set expires_at = now() where kind = 'session'`.execute(metadata.db);
+  await sql`update console_tokens set expires_at = now() where kind = 'session'`.execute(
+    metadata.db,
+  );
   expect((await at('/auth/info', { headers: cookie })).status).toBe(401);
   const next = await session();
   await sql`update api_keys set revoked_at = now()`.execute(metadata.db);
@@ -151,12 +198,22 @@ test('a dry_run_only key makes no link and no session; a session that it has cha
   const cookie = await session();
   await sql`update api_keys set dry_run_only = true`.execute(metadata.db);
   for (const path of ['/auth/sessions', '/auth/links']) {
-    const answer = await at(path, { method: 'POST', headers: { Authorization: `Bearer ${installation.key}` } });
-    expect([answer.status, await answer.text()]).toEqual([403, expect.stringContaining('dry_run_only')]);
+    const answer = await at(path, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${installation.key}` },
+    });
+    expect([answer.status, await answer.text()]).toEqual([
+      403,
+      expect.stringContaining('dry_run_only'),
+    ]);
   }
   const headers = { ...cookie, 'X-Howdah-Console': '1', 'Content-Type': 'application/json' };
   const body = JSON.stringify({ name: 'made', role: 'viewer' });
-  const made = await at(`/projects/${installation.projectId}/keys`, { method: 'POST', headers, body });
+  const made = await at(`/projects/${installation.projectId}/keys`, {
+    method: 'POST',
+    headers,
+    body,
+  });
   expect([made.status, made.headers.get('dry-run')]).toEqual([200, 'true']);
   const { rows } = await sql`select from api_keys`.execute(metadata.db);
   expect(rows).toHaveLength(1);
@@ -166,35 +223,55 @@ test('a dry_run_only key makes no link and no session; a session that it has cha
 
 test('howdah console prints a new link', async () => {
   const { code, stdout } = await installation.cli('console');
-  expect([code, stdout]).toEqual([0, expect.stringMatching(new RegExp(`^${origin}/login#[\\w-]{43}\n$`))]);
+  expect([code, stdout]).toEqual([
+    0,
+    expect.stringMatching(new RegExp(`^${origin}/login#[\\w-]{43}\n$`)),
+  ]);
 });
 
 test('every page is the same document, under a policy that lets nothing in from elsewhere', async () => {
-  const pages = ['/', '/login', '/create', '/services', '/services/abc', '/services/abc/logs', '/project/regions'];
+  const pages = [
+    '/',
+    '/login',
+    '/create',
+    '/services',
+    '/services/abc',
+    '/services/abc/logs',
+    '/project/regions',
+  ];
   const documents = await Promise.all(pages.map((page) => fetch(`${origin}${page}`)));
   const nonces = documents.map(({ status, headers }) => {
     expect([status, headers.get('content-type')]).toEqual([200, 'text/html; charset=utf-8']);
     const policy = headers.get('content-security-policy') ?? '';
-    expect(policy).toMatch(/^default-src 'none'; script-src 'self'; style-src 'self' 'nonce-[^']+'; /);
+    expect(policy).toMatch(
+      /^default-src 'none'; script-src 'self'; style-src 'self' 'nonce-[^']+'; /,
+    );
     expect(policy).not.toMatch(/unsafe|\*|https?:/);
     return /'nonce-([^']+)'/.exec(policy)?.[1] ?? '';
   });
   expect(new Set(nonces).size).toBe(pages.length);
   const texts = await Promise.all(documents.map((document) => document.text()));
-  for (const [index, text] of texts.entries()) expect(text).toContain(`nonce="${nonces[index] ?? '?'}"`);
+  for (const [index, text] of texts.entries())
+    expect(text).toContain(`nonce="${nonces[index] ?? '?'}"`);
 
   const name = /src="(\/assets\/console-[^"]+)"/.exec(texts[0] ?? '')?.[1] ?? '';
   const script = await fetch(`${origin}${name}`);
-  expect([script.status, script.headers.get('content-type'), script.headers.get('content-encoding')]).toEqual([
-    200,
-    'text/javascript; charset=utf-8',
-    'gzip',
-  ]);
+  expect([
+    script.status,
+    script.headers.get('content-type'),
+    script.headers.get('content-encoding'),
+  ]).toEqual([200, 'text/javascript; charset=utf-8', 'gzip']);
   expect(script.headers.get('cache-control')).toContain('immutable');
 });
 
 test('what is no page and no file of the console is 404, as everywhere', async () => {
-  for (const path of ['/nowhere', '/assets/none.js', '/assets/..%2findex.html', '/assets/%2e%2e%2f%2e%2e%2fpackage.json', '/assets/']) {
+  for (const path of [
+    '/nowhere',
+    '/assets/none.js',
+    '/assets/..%2findex.html',
+    '/assets/%2e%2e%2f%2e%2e%2fpackage.json',
+    '/assets/',
+  ]) {
     const { status, type } = await raw(path);
     expect([path, status, type]).toEqual([path, 404, expect.stringMatching(/^application\/json/)]);
   }
@@ -202,7 +279,9 @@ test('what is no page and no file of the console is 404, as everywhere', async (
 });
 
 /** As it stands: `fetch` would tidy the path up. */
-async function raw(path: string): Promise<{ status: number | undefined; type: string | undefined }> {
+async function raw(
+  path: string,
+): Promise<{ status: number | undefined; type: string | undefined }> {
   const asked = rawRequest(`${origin}/`, { path });
   asked.end();
   const [answer] = await once(asked, 'response');

@@ -1,5 +1,15 @@
 /** A control plane that has lost what it keeps, and takes its databases over again from a backup. */
-import { mkdir, rmdir, readdir, readFile, readlink, rm, stat, truncate, writeFile } from 'node:fs/promises';
+import {
+  mkdir,
+  rmdir,
+  readdir,
+  readFile,
+  readlink,
+  rm,
+  stat,
+  truncate,
+  writeFile,
+} from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo, install, makeHome, type Installation, type Service } from './harness.ts';
@@ -15,7 +25,9 @@ afterAll(async () => {
   await rm(away, { recursive: true, force: true });
   // Of services that the test itself took away, the empty cgroups are left where there are any.
   const problems = (await cloud?.destroy()) ?? [];
-  expect(problems.filter((problem) => !incomplete.some((id) => problem.startsWith(`cgroup of ${id}`)))).toEqual([]);
+  expect(
+    problems.filter((problem) => !incomplete.some((id) => problem.startsWith(`cgroup of ${id}`))),
+  ).toEqual([]);
 });
 
 async function createPaused(name: string): Promise<Service> {
@@ -41,7 +53,9 @@ test('metadata, CA and keys come back; running databases do not notice and are t
   // There is something already: nothing is touched.
   expect((await cloud.cli('restore-control', file)).stderr).toContain('howdah down');
   await cloud.stop('SIGTERM');
-  expect((await cloud.cli('restore-control', file)).stderr).toContain('the metadata database is not empty');
+  expect((await cloud.cli('restore-control', file)).stderr).toContain(
+    'the metadata database is not empty',
+  );
   expect((await cloud.cli('backup-control', file)).stderr).toContain('is not running');
 
   // Everything but the databases is gone, and one of those.
@@ -73,7 +87,9 @@ test('metadata, CA and keys come back; running databases do not notice and are t
   const restored = await cloud.cli('restore-control', file);
   expect(restored).toMatchObject({ code: 0, stderr: '' });
   expect(restored.stdout).toContain(`service ${lost.service_id} (lost)`);
-  expect(restored.stdout).toContain(`the directory of ${later.service_id} was made after the backup`);
+  expect(restored.stdout).toContain(
+    `the directory of ${later.service_id} was made after the backup`,
+  );
   expect(await cloud.caPem()).toBe(ca);
 
   await cloud.up();
@@ -83,7 +99,9 @@ test('metadata, CA and keys come back; running databases do not notice and are t
   await client.end();
   expect((await cloud.get(paused.service_id)).status).toBe('PAUSED');
   expect((await cloud.request('GET', `/services/${lost.service_id}`)).status).toBe(404);
-  expect((await cloud.operations(kept.service_id)).at(-1)).toEqual(before.find(({ service_id }) => service_id === kept.service_id));
+  expect((await cloud.operations(kept.service_id)).at(-1)).toEqual(
+    before.find(({ service_id }) => service_id === kept.service_id),
+  );
   // Both go on.
   await cloud.request('POST', `/services/${paused.service_id}/start`);
   await cloud.until(paused.service_id, 'READY');

@@ -22,7 +22,15 @@
  * its connection. server: the role of the service whose PostgreSQL is killed, or "store".
  */
 import childProcess from 'node:child_process';
-import fs, { appendFileSync, existsSync, readdirSync, readFileSync, readlinkSync, realpathSync, writeFileSync } from 'node:fs';
+import fs, {
+  appendFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  writeFileSync,
+} from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import { Socket } from 'node:net';
 import { join } from 'node:path';
@@ -79,7 +87,9 @@ function pathOf(path) {
 /** The name of a path, or null when it is none of ours. */
 function nameOf(path) {
   const text = pathOf(path);
-  const top = [home, dataDirectory()].find((candidate) => candidate !== null && text.startsWith(`${candidate}/`));
+  const top = [home, dataDirectory()].find(
+    (candidate) => candidate !== null && text.startsWith(`${candidate}/`),
+  );
   let name =
     top === undefined
       ? /^\/sys\/fs\/cgroup\/.*howdah-[0-9a-f]{8}(?=\/)/.test(text)
@@ -89,7 +99,8 @@ function nameOf(path) {
   if (name === null) return null;
   name = name.replace(/^data\//, '');
   // What is made ahead, whenever there is time, belongs to no operation: clones, and what they are made of.
-  if (name.startsWith('stock/') || (name.startsWith('templates/') && plan?.first !== true)) return null;
+  if (name.startsWith('stock/') || (name.startsWith('templates/') && plan?.first !== true))
+    return null;
   for (const place of PLACES) {
     const [, before, id] = place.exec(name) ?? [];
     if (id === undefined) continue;
@@ -108,13 +119,19 @@ function nameOf(path) {
 let knownData = null;
 /** Where data really is: a link leads there for some homes. */
 function dataDirectory() {
-  if (knownData === null && existsSync(join(home, 'data'))) knownData = realpathSync(join(home, 'data'));
+  if (knownData === null && existsSync(join(home, 'data')))
+    knownData = realpathSync(join(home, 'data'));
   return knownData;
 }
 
 /** Files of a cluster are many and alike. */
 function alike(name) {
-  return name?.replace(/(?<=(?:^|\/)data(?:\.new)?\/)(?!postgresql\.auto\.conf|recovery\.signal|backup_label|pg_wal\/WAL).+/, '*') ?? null;
+  return (
+    name?.replace(
+      /(?<=(?:^|\/)data(?:\.new)?\/)(?!postgresql\.auto\.conf|recovery\.signal|backup_label|pg_wal\/WAL).+/,
+      '*',
+    ) ?? null
+  );
 }
 
 // ── striking ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -177,7 +194,9 @@ function killServer(role) {
 
 function rootOf(role) {
   const services = join(dataDirectory(), 'services');
-  const id = readdirSync(services).find((entry) => ID.test(entry) && (plan.roles[entry] ?? 'new') === role);
+  const id = readdirSync(services).find(
+    (entry) => ID.test(entry) && (plan.roles[entry] ?? 'new') === role,
+  );
   return join(services, id ?? 'none');
 }
 
@@ -188,7 +207,13 @@ function injectLater(at) {
 /** Every caller that reaches the held effect waits, not only the first: files are copied in parallel. */
 async function held(name) {
   const { at } = plan;
-  while (injected && plan?.at === at && at?.fault === 'hold' && at.effect === name && !existsSync(join(directory, 'release')))
+  while (
+    injected &&
+    plan?.at === at &&
+    at?.fault === 'hold' &&
+    at.effect === name &&
+    !existsSync(join(directory, 'release'))
+  )
     await new Promise((resolve) => void setTimeout(resolve, 5));
 }
 
@@ -227,7 +252,8 @@ const NAME = {
   rmdir: ([path]) => nameOf(path),
   chown: ([path]) => alike(nameOf(path)),
   symlink: ([, path]) => nameOf(path),
-  rename: ([from, to]) => (nameOf(to) === null ? null : `${nameOf(from) ?? 'stock'} → ${nameOf(to)}`),
+  rename: ([from, to]) =>
+    nameOf(to) === null ? null : `${nameOf(from) ?? 'stock'} → ${nameOf(to)}`,
   copyFile: ([, to]) => alike(nameOf(to)),
   cp: ([, to]) => nameOf(to),
 };
@@ -257,9 +283,12 @@ childProcess.spawn = (program, args, ...rest) => {
   readPlan();
   const change = plan === null || program !== 'ip' ? null : networkChange(args);
   if (change !== null) return effectNow(`spawn ip ${change}`, () => spawn(program, args, ...rest));
-  const names = plan === null || !Array.isArray(args) ? [] : args.map(nameOf).filter((name) => name !== null);
+  const names =
+    plan === null || !Array.isArray(args) ? [] : args.map(nameOf).filter((name) => name !== null);
   const start = () => spawn(program, args, ...rest);
-  return names.length === 0 ? start() : effectNow(`spawn ${program.split('/').at(-1)} ${names.join(' ')}`, start);
+  return names.length === 0
+    ? start()
+    : effectNow(`spawn ${program.split('/').at(-1)} ${names.join(' ')}`, start);
 };
 
 /** What a call of ip makes or takes away, whichever VPC's and address it is; null: nothing. */
@@ -268,7 +297,11 @@ function networkChange(args) {
     .join(' ')
     .replace(/howdah-[0-9a-f]{8}-\d+/g, 'VPC')
     .replace(/to-\d+/g, 'to-VPC');
-  return /\b(netns|link|addr|route) (add|del|replace)\b.*/.exec(text.replace(/\d+(\.\d+){3}/g, 'ADDRESS'))?.[0] ?? null;
+  return (
+    /\b(netns|link|addr|route) (add|del|replace)\b.*/.exec(
+      text.replace(/\d+(\.\d+){3}/g, 'ADDRESS'),
+    )?.[0] ?? null
+  );
 }
 
 process.kill = (pid, name) => {
@@ -278,7 +311,8 @@ process.kill = (pid, name) => {
 };
 
 /** What a statement to a service changes. */
-const TELLING = /alter role|pg_backup_start|pg_backup_stop|pg_logical_emit_message|pg_reload_conf|pg_switch_wal|checkpoint/i;
+const TELLING =
+  /alter role|pg_backup_start|pg_backup_stop|pg_logical_emit_message|pg_reload_conf|pg_switch_wal|checkpoint/i;
 /**
  * Where sockets lead; the texts of their prepared statements by name, the one bound last; whether a transaction is open on them and what it
  * has changed so far.
@@ -287,7 +321,8 @@ const sockets = new WeakMap();
 
 const connect = Reflect.get(Socket.prototype, 'connect');
 Socket.prototype.connect = function connectNoting(...args) {
-  if (typeof args[0] === 'string') sockets.set(this, { path: args[0], texts: new Map(), bound: null, open: false, changes: [] });
+  if (typeof args[0] === 'string')
+    sockets.set(this, { path: args[0], texts: new Map(), bound: null, open: false, changes: [] });
   return Reflect.apply(connect, this, args);
 };
 
@@ -320,7 +355,9 @@ function nameOfStatement(to, text) {
     to.open = text === 'begin';
     return null;
   }
-  to.changes.push(...Array.from(text.matchAll(CHANGE), ([, verb, table]) => `${verb.split(' ')[0]} ${table}`));
+  to.changes.push(
+    ...Array.from(text.matchAll(CHANGE), ([, verb, table]) => `${verb.split(' ')[0]} ${table}`),
+  );
   if (to.open && text !== 'commit') return null;
   const made = [...new Set(to.changes)].filter((change) => !BY_THE_WAY.includes(change)).join(', ');
   to.open = false;

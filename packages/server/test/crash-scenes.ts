@@ -12,7 +12,11 @@ import { createSet } from './sets.ts';
 import { project, vpcOf } from './vpc-calls.ts';
 
 /** A service that a test knows how to get into. */
-export type ServiceAccess = { service_id: string; endpoint: Service['endpoint']; initial_password: string };
+export type ServiceAccess = {
+  service_id: string;
+  endpoint: Service['endpoint'];
+  initial_password: string;
+};
 
 /** Scenes that share an installation, and how it is set up. */
 export type Family = {
@@ -27,7 +31,12 @@ export type Family = {
 export async function crashFamilies(): Promise<Family[]> {
   const gateways = (await findProgram('haproxy')) !== null;
   return [
-    { name: 'creates', settings: { HOWDAH_UNDELETE_HOURS: '0' }, playable: true, make: createScenes },
+    {
+      name: 'creates',
+      settings: { HOWDAH_UNDELETE_HOURS: '0' },
+      playable: true,
+      make: createScenes,
+    },
     { name: 'power', settings: {}, playable: true, make: powerScenes },
     { name: 'changes', settings: {}, playable: true, make: changeScenes },
     { name: 'vpcs', settings: {}, playable: true, make: vpcScenes },
@@ -50,11 +59,23 @@ async function createScenes(testbed: Testbed): Promise<Playable[]> {
   return [
     firstStart(),
     creation(cloud, 'create', ['new'], null, () => ({})),
-    creation(cloud, 'fork of now, running parent', ['new', 'parent'], running, () => ({ fork_strategy: 'NOW' })),
-    creation(cloud, 'fork of now, paused parent', ['new'], paused, () => ({ fork_strategy: 'NOW' })),
-    creation(cloud, 'fork of the last snapshot', ['new', 'parent'], running, () => ({ fork_strategy: 'LAST_SNAPSHOT' })),
-    creation(cloud, 'fork at a point in time', ['new', 'parent'], running, () => ({ fork_strategy: 'PITR', target_time: afterOne })),
-    creation(cloud, 'fork at a point in time, paused parent', ['new'], paused, () => ({ fork_strategy: 'PITR', target_time: lastWord })),
+    creation(cloud, 'fork of now, running parent', ['new', 'parent'], running, () => ({
+      fork_strategy: 'NOW',
+    })),
+    creation(cloud, 'fork of now, paused parent', ['new'], paused, () => ({
+      fork_strategy: 'NOW',
+    })),
+    creation(cloud, 'fork of the last snapshot', ['new', 'parent'], running, () => ({
+      fork_strategy: 'LAST_SNAPSHOT',
+    })),
+    creation(cloud, 'fork at a point in time', ['new', 'parent'], running, () => ({
+      fork_strategy: 'PITR',
+      target_time: afterOne,
+    })),
+    creation(cloud, 'fork at a point in time, paused parent', ['new'], paused, () => ({
+      fork_strategy: 'PITR',
+      target_time: lastWord,
+    })),
     removal(cloud, 'delete for good', ''),
     await keeping(testbed),
   ];
@@ -76,16 +97,36 @@ async function powerScenes({ cloud }: Testbed): Promise<Playable[]> {
   };
   let cpu = 500;
   return [
-    change(cloud, service, 'stop', { before: on, ask: ['POST', '/stop'], becomes: 'PAUSED', after: on }),
-    change(cloud, service, 'start', { before: off, ask: ['POST', '/start'], becomes: 'READY', after: on }),
+    change(cloud, service, 'stop', {
+      before: on,
+      ask: ['POST', '/stop'],
+      becomes: 'PAUSED',
+      after: on,
+    }),
+    change(cloud, service, 'start', {
+      before: off,
+      ask: ['POST', '/start'],
+      becomes: 'READY',
+      after: on,
+    }),
     change(cloud, service, 'resize', {
       before: async () => void (cpu = 1500 - cpu),
       ask: ['POST', '/resize', () => ({ cpu_millis: String(cpu) })],
       becomes: 'READY',
       after: on,
     }),
-    change(cloud, service, 'delete', { before: on, ask: ['DELETE', ''], becomes: null, after: restore }),
-    change(cloud, service, 'restore', { before: remove, ask: ['POST', '/restore'], becomes: 'READY', after: on }),
+    change(cloud, service, 'delete', {
+      before: on,
+      ask: ['DELETE', ''],
+      becomes: null,
+      after: restore,
+    }),
+    change(cloud, service, 'restore', {
+      before: remove,
+      ask: ['POST', '/restore'],
+      becomes: 'READY',
+      after: on,
+    }),
     removal(cloud, 'purge', '?purge=true'),
   ];
 }
@@ -158,7 +199,10 @@ async function changeScenes({ cloud }: Testbed): Promise<Playable[]> {
 
 /** Scenes of a service with a replica. */
 async function haScenes({ cloud }: Testbed): Promise<Playable[]> {
-  const service: ServiceAccess = await cloud.create({ name: 'held twice', service_type: 'POSTGRES' });
+  const service: ServiceAccess = await cloud.create({
+    name: 'held twice',
+    service_type: 'POSTGRES',
+  });
   const id = service.service_id;
   await insert(cloud, service, 'kept');
   const members = async () =>
@@ -168,17 +212,29 @@ async function haScenes({ cloud }: Testbed): Promise<Playable[]> {
       })
     ).data ?? [];
   const follow = async (count: number) =>
-    (await members()).length === count + 1 && (await members()).every(({ role, state }) => role === 'primary' || state === 'streaming');
+    (await members()).length === count + 1 &&
+    (await members()).every(({ role, state }) => role === 'primary' || state === 'streaming');
   const replicas = (count: number) => async () => {
-    await cloud.request('POST', `/services/${id}/setHA`, { replica_count: count, sync_replica_count: count });
-    await until(async () => (await cloud.get(id)).status === 'READY' && (await nothingGoesOn(cloud)), 'replicas are not set');
+    await cloud.request('POST', `/services/${id}/setHA`, {
+      replica_count: count,
+      sync_replica_count: count,
+    });
+    await until(
+      async () => (await cloud.get(id)).status === 'READY' && (await nothingGoesOn(cloud)),
+      'replicas are not set',
+    );
     await until(() => follow(count), 'no replica follows');
   };
-  let before: { primary: number | undefined; failovers: number } = { primary: undefined, failovers: 0 };
+  let before: { primary: number | undefined; failovers: number } = {
+    primary: undefined,
+    failovers: 0,
+  };
   const primaryNow = async () => (await members()).find(({ role }) => role === 'primary')?.node;
-  const failovers = async () => (await cloud.operations(id)).filter(({ kind }) => kind === 'failover').length;
+  const failovers = async () =>
+    (await cloud.operations(id)).filter(({ kind }) => kind === 'failover').length;
   /** A primary that was killed after a switchover may have handed back: then who it is says nothing of the switchover. */
-  const hasMoved = async () => (await primaryNow()) !== before.primary || (await failovers()) > before.failovers;
+  const hasMoved = async () =>
+    (await primaryNow()) !== before.primary || (await failovers()) > before.failovers;
   const nothing = async () => undefined;
   return [
     change(cloud, service, 'a replica more', {
@@ -217,7 +273,12 @@ async function setScenes({ cloud }: Testbed): Promise<Playable[]> {
   const create = async () => {
     // A client whose request was not answered looks whether it was heard.
     if ((await there()) !== undefined) return;
-    const { status, body } = await cloud.request('POST', path, { name: 'readers', nodes: 2, cpu_millis: 250, memory_gbs: 1 });
+    const { status, body } = await cloud.request('POST', path, {
+      name: 'readers',
+      nodes: 2,
+      cpu_millis: 250,
+      memory_gbs: 1,
+    });
     if (status !== 202) throw new Error(`create: ${status} ${JSON.stringify(body)}`);
   };
   const remove = async () => {
@@ -245,14 +306,30 @@ async function setScenes({ cloud }: Testbed): Promise<Playable[]> {
       async (client) => (await client.query('select slot_name from pg_replication_slots')).rowCount,
     );
     if (set === undefined) return { slots };
-    const names = await namesIn(cloud, { service_id: set.id, endpoint: set.endpoint, initial_password: service.initial_password });
-    return { slots, names, size: set.cpu_millis, operations: await endings(cloud, { service_id: id === '' ? set.id : id }) };
+    const names = await namesIn(cloud, {
+      service_id: set.id,
+      endpoint: set.endpoint,
+      initial_password: service.initial_password,
+    });
+    return {
+      slots,
+      names,
+      size: set.cpu_millis,
+      operations: await endings(cloud, { service_id: id === '' ? set.id : id }),
+    };
   };
-  const scene = (name: string, servers: readonly string[], more: Pick<Scene<{ id: string }>, 'prepare' | 'act' | 'done'>): Playable =>
+  const scene = (
+    name: string,
+    servers: readonly string[],
+    more: Pick<Scene<{ id: string }>, 'prepare' | 'act' | 'done'>,
+  ): Playable =>
     playable<{ id: string }>({
       name,
       servers,
-      roles: ({ id }) => ({ [service.service_id]: 'parent', ...(id === '' ? {} : { [id]: 'set' }) }),
+      roles: ({ id }) => ({
+        [service.service_id]: 'parent',
+        ...(id === '' ? {} : { [id]: 'set' }),
+      }),
       outcome: ({ id }) => seen(id),
       clear: async () => void (await away()),
       ...more,
@@ -262,7 +339,9 @@ async function setScenes({ cloud }: Testbed): Promise<Playable[]> {
     scene('resize a read replica set', ['parent'], {
       prepare: whole,
       act: async ({ id }) => {
-        const { status } = await cloud.request('POST', `${path}/${id}/resize`, { cpu_millis: '500' });
+        const { status } = await cloud.request('POST', `${path}/${id}/resize`, {
+          cpu_millis: '500',
+        });
         // Refused while it is not active yet, after a start of the control plane: asked again.
         if (status >= 400) throw new Error(`resize: ${status}`);
       },
@@ -287,12 +366,21 @@ async function vpcScenes({ cloud }: Testbed): Promise<Playable[]> {
   };
   const isWell = async (): Promise<boolean> => {
     const { status, read_replica_sets: sets } = await cloud.get(id);
-    return status === 'READY' && sets.every((one) => one.status === 'active') && (await nothingGoesOn(cloud));
+    return (
+      status === 'READY' &&
+      sets.every((one) => one.status === 'active') &&
+      (await nothingGoesOn(cloud))
+    );
   };
   /** What a client on the machine itself sees behind a public endpoint; within a VPC it is let in nowhere. */
-  const behind = ({ endpoint, vpc_endpoint: inside }: Pick<Service, 'endpoint' | 'vpc_endpoint'>) => {
+  const behind = ({
+    endpoint,
+    vpc_endpoint: inside,
+  }: Pick<Service, 'endpoint' | 'vpc_endpoint'>) => {
     const at = { ...service, endpoint };
-    return inside === undefined ? namesIn(cloud, at) : withClient(cloud, at, readNames).catch(() => 'refused');
+    return inside === undefined
+      ? namesIn(cloud, at)
+      : withClient(cloud, at, readNames).catch(() => 'refused');
   };
   const outcome = async () => {
     // A server that was killed a moment ago may not be missed yet.
@@ -306,7 +394,12 @@ async function vpcScenes({ cloud }: Testbed): Promise<Playable[]> {
       peerings: [mine, theirs].map((list) => list.map(({ status }) => status)),
     };
   };
-  const scene = (name: string, before: () => Promise<unknown>, act: () => Promise<void>, done: () => Promise<boolean>): Playable =>
+  const scene = (
+    name: string,
+    before: () => Promise<unknown>,
+    act: () => Promise<void>,
+    done: () => Promise<boolean>,
+  ): Playable =>
     playable<null>({
       name,
       servers: ['it'],
@@ -325,7 +418,11 @@ async function vpcScenes({ cloud }: Testbed): Promise<Playable[]> {
     const sides = [await own.peerings(vpc), await own.peerings(peer)];
     return sides.every((list) => list.some(({ status }) => status === 'active'));
   };
-  const peering = { peer_account_id: cloud.projectId, peer_region_code: 'local', peer_vpc_id: peer.id };
+  const peering = {
+    peer_account_id: cloud.projectId,
+    peer_region_code: 'local',
+    peer_vpc_id: peer.id,
+  };
   const askIn = () => ask('POST', `/services/${id}/attachToVPC`, { vpc_id: vpc.id });
   const askOut = () => ask('POST', `/services/${id}/detachFromVPC`);
   const getIn = async () => {
@@ -337,9 +434,11 @@ async function vpcScenes({ cloud }: Testbed): Promise<Playable[]> {
     await until(isWell, 'it does not get out');
   };
   const apart = async () => {
-    for (const { id: old } of await own.peerings(vpc)) await ask('DELETE', `/vpcs/${vpc.id}/peerings/${old}`);
+    for (const { id: old } of await own.peerings(vpc))
+      await ask('DELETE', `/vpcs/${vpc.id}/peerings/${old}`);
   };
-  const joined = async () => ((await holds()) ? undefined : ask('POST', `/vpcs/${vpc.id}/peerings`, peering));
+  const joined = async () =>
+    (await holds()) ? undefined : ask('POST', `/vpcs/${vpc.id}/peerings`, peering);
   const third = async () =>
     [await own.answered(200, 'GET', '/vpcs')]
       .flat()
@@ -349,7 +448,8 @@ async function vpcScenes({ cloud }: Testbed): Promise<Playable[]> {
     const found = await third();
     if (found !== undefined) await ask('DELETE', `/vpcs/${found.id}`);
   };
-  const makeThird = () => ask('POST', '/vpcs', { name: 'third', cidr: '10.3.0.0/16', region_code: 'local' });
+  const makeThird = () =>
+    ask('POST', '/vpcs', { name: 'third', cidr: '10.3.0.0/16', region_code: 'local' });
   return [
     scene('attach', getOut, askIn, inside),
     scene('detach', getIn, askOut, async () => !(await inside())),
@@ -383,11 +483,18 @@ function creation(
       stage.child = await adopted(cloud, stage.name);
       if (stage.child !== null) return;
       const type = parent === null ? { service_type: 'POSTGRES' } : {};
-      const { status, body: answer } = await cloud.request('POST', path, { name: stage.name, ...type, ...body() });
+      const { status, body: answer } = await cloud.request('POST', path, {
+        name: stage.name,
+        ...type,
+        ...body(),
+      });
       if (status !== 202) throw new Error(`${name}: ${status} ${JSON.stringify(answer)}`);
       stage.child = accessOf(answer);
     },
-    done: async ({ child }) => child !== null && (await cloud.get(child.service_id)).status === 'READY' && (await nothingGoesOn(cloud)),
+    done: async ({ child }) =>
+      child !== null &&
+      (await cloud.get(child.service_id)).status === 'READY' &&
+      (await nothingGoesOn(cloud)),
     outcome: async ({ child }) => {
       if (child === null) return 'never created';
       return {
@@ -406,12 +513,16 @@ function creation(
 
 /** A service that was created although the call was not answered: it gets another password, since the first is not known. */
 async function adopted(cloud: Installation, name: string): Promise<ServiceAccess | null> {
-  const { data } = await cloud.client.GET('/projects/{project_id}/services', { params: { path: { project_id: cloud.projectId } } });
+  const { data } = await cloud.client.GET('/projects/{project_id}/services', {
+    params: { path: { project_id: cloud.projectId } },
+  });
   const found = data?.find((service) => service.name === name);
   if (found === undefined) return null;
   await cloud.until(found.service_id, 'READY');
   const initial_password = 'a password of the adopted';
-  await cloud.request('POST', `/services/${found.service_id}/updatePassword`, { password: initial_password });
+  await cloud.request('POST', `/services/${found.service_id}/updatePassword`, {
+    password: initial_password,
+  });
   return { service_id: found.service_id, endpoint: found.endpoint, initial_password };
 }
 
@@ -445,7 +556,8 @@ const AGE_MS = 4 * 86_400_000;
 async function keeping({ cloud }: Testbed): Promise<Playable> {
   const service = await cloud.create({ name: 'kept', service_type: 'POSTGRES' });
   const { snapshots } = createLayout(join(cloud.home, 'data')).service(service.service_id);
-  const whole = async () => (await readdir(snapshots)).filter((name) => !name.endsWith('.new')).toSorted();
+  const whole = async () =>
+    (await readdir(snapshots)).filter((name) => !name.endsWith('.new')).toSorted();
   let written = 0;
   return playable<{ before: string[] }>({
     name: 'snapshot and prune',
@@ -453,7 +565,9 @@ async function keeping({ cloud }: Testbed): Promise<Playable> {
     prepare: async () => {
       await insert(cloud, service, `snapshot ${++written}`);
       // A row alone is so little that no snapshot is due for it.
-      await withClient(cloud, service, (client) => client.query("select pg_logical_emit_message(true, 'filler', repeat('x', 20000))"));
+      await withClient(cloud, service, (client) =>
+        client.query("select pg_logical_emit_message(true, 'filler', repeat('x', 20000))"),
+      );
       // Taken long ago by what is noted of them: the newest is now what the window begins with, all before it are no more needed.
       for (const name of await whole()) await age(join(snapshots, name, 'snapshot.json'));
       return { before: await whole() };
@@ -470,7 +584,11 @@ async function keeping({ cloud }: Testbed): Promise<Playable> {
     outcome: async ({ before }) => {
       const [oldest, newest] = await whole();
       const child = accessOf(
-        (await cloud.request('POST', `/services/${service.service_id}/forkService`, { fork_strategy: 'LAST_SNAPSHOT' })).body,
+        (
+          await cloud.request('POST', `/services/${service.service_id}/forkService`, {
+            fork_strategy: 'LAST_SNAPSHOT',
+          })
+        ).body,
       );
       await cloud.until(child.service_id, 'READY');
       const names = await namesIn(cloud, child);
@@ -481,7 +599,8 @@ async function keeping({ cloud }: Testbed): Promise<Playable> {
         oldestWasNewest: oldest === before.at(-1),
         newestIsNew: newest !== undefined && !before.includes(newest),
         lostRows: written - names.length,
-        problem: typeof body === 'object' && body !== null && 'problem' in body ? body.problem : body,
+        problem:
+          typeof body === 'object' && body !== null && 'problem' in body ? body.problem : body,
         operations: await endings(cloud, service),
       };
     },
@@ -492,8 +611,12 @@ async function keeping({ cloud }: Testbed): Promise<Playable> {
 /** Makes a snapshot look as if it had been taken some days ago. */
 export async function age(path: string): Promise<void> {
   const snapshot: unknown = JSON.parse(await readFile(path, 'utf8'));
-  if (typeof snapshot !== 'object' || snapshot === null || !('takenMs' in snapshot)) throw new Error(`${path}: no snapshot`);
-  await writeFile(path, JSON.stringify({ ...snapshot, takenMs: Number(snapshot.takenMs) - AGE_MS }));
+  if (typeof snapshot !== 'object' || snapshot === null || !('takenMs' in snapshot))
+    throw new Error(`${path}: no snapshot`);
+  await writeFile(
+    path,
+    JSON.stringify({ ...snapshot, takenMs: Number(snapshot.takenMs) - AGE_MS }),
+  );
 }
 
 // ── changes of one service ───────────────────────────────────────────────────────────────────────────────────────
@@ -509,7 +632,12 @@ type Change = {
 };
 
 /** A change that is asked for under one name until it is answered: it is made once, whatever dies. */
-function change(cloud: Installation, service: ServiceAccess, name: string, { before, ask, becomes, shows, after }: Change): Playable {
+function change(
+  cloud: Installation,
+  service: ServiceAccess,
+  name: string,
+  { before, ask, becomes, shows, after }: Change,
+): Playable {
   const [method, path, body] = ask;
   return playable<{ begunMs: number; once: string }>({
     name,
@@ -520,14 +648,23 @@ function change(cloud: Installation, service: ServiceAccess, name: string, { bef
     },
     roles: () => ({ [service.service_id]: 'it' }),
     act: async ({ once }) => {
-      const { status, body: answer } = await cloud.request(method, `/services/${service.service_id}${path}`, body?.(), {
-        'Idempotency-Key': once,
-      });
+      const { status, body: answer } = await cloud.request(
+        method,
+        `/services/${service.service_id}${path}`,
+        body?.(),
+        {
+          'Idempotency-Key': once,
+        },
+      );
       // A delete has no name: asked for again, it finds nothing any more.
-      if (status >= (method === 'POST' ? 400 : 500)) throw new Error(`${name}: ${status} ${JSON.stringify(answer)}`);
+      if (status >= (method === 'POST' ? 400 : 500))
+        throw new Error(`${name}: ${status} ${JSON.stringify(answer)}`);
     },
     done: async () => {
-      const ended = becomes === null ? await isGone(cloud, service) : (await cloud.get(service.service_id)).status === becomes;
+      const ended =
+        becomes === null
+          ? await isGone(cloud, service)
+          : (await cloud.get(service.service_id)).status === becomes;
       return ended && (await nothingGoesOn(cloud));
     },
     outcome: async ({ begunMs }) => {
@@ -543,10 +680,22 @@ function change(cloud: Installation, service: ServiceAccess, name: string, { bef
 // ── small things ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 export function accessOf(body: unknown): ServiceAccess {
-  if (typeof body !== 'object' || body === null || !('service_id' in body) || !('initial_password' in body) || !('endpoint' in body))
+  if (
+    typeof body !== 'object' ||
+    body === null ||
+    !('service_id' in body) ||
+    !('initial_password' in body) ||
+    !('endpoint' in body)
+  )
     throw new Error(`not a created service: ${JSON.stringify(body)}`);
   const { endpoint } = body;
-  if (typeof endpoint !== 'object' || endpoint === null || !('host' in endpoint) || !('port' in endpoint)) throw new Error('no endpoint');
+  if (
+    typeof endpoint !== 'object' ||
+    endpoint === null ||
+    !('host' in endpoint) ||
+    !('port' in endpoint)
+  )
+    throw new Error('no endpoint');
   return {
     service_id: String(body.service_id),
     initial_password: String(body.initial_password),
@@ -554,7 +703,11 @@ export function accessOf(body: unknown): ServiceAccess {
   };
 }
 
-export async function withClient<T>(cloud: Installation, service: ServiceAccess, use: (client: Client) => Promise<T>): Promise<T> {
+export async function withClient<T>(
+  cloud: Installation,
+  service: ServiceAccess,
+  use: (client: Client) => Promise<T>,
+): Promise<T> {
   const client = await connectTo(cloud, service, service.initial_password);
   try {
     return await use(client);
@@ -564,7 +717,11 @@ export async function withClient<T>(cloud: Installation, service: ServiceAccess,
 }
 
 /** Asks a service something that changes nothing. Its server may have been killed a moment ago: then it is asked again. */
-async function askPatiently<T>(cloud: Installation, service: ServiceAccess, ask: (client: Client) => Promise<T>): Promise<T> {
+async function askPatiently<T>(
+  cloud: Installation,
+  service: ServiceAccess,
+  ask: (client: Client) => Promise<T>,
+): Promise<T> {
   let answer: T | undefined;
   let last: unknown;
   const asked = async (): Promise<boolean> => {
@@ -583,14 +740,19 @@ async function askPatiently<T>(cloud: Installation, service: ServiceAccess, ask:
 async function readNames(client: Client): Promise<string[]> {
   const { rows: tables } = await client.query<{ t: string | null }>("select to_regclass('t') as t");
   if (tables[0]?.t === null) return [];
-  return (await client.query<{ name: string }>('select name from t order by n')).rows.map(({ name }) => name);
+  return (await client.query<{ name: string }>('select name from t order by n')).rows.map(
+    ({ name }) => name,
+  );
 }
 
-export const namesIn = (cloud: Installation, service: ServiceAccess): Promise<string[]> => askPatiently(cloud, service, readNames);
+export const namesIn = (cloud: Installation, service: ServiceAccess): Promise<string[]> =>
+  askPatiently(cloud, service, readNames);
 
 export const insert = (cloud: Installation, service: ServiceAccess, name: string): Promise<void> =>
   withClient(cloud, service, async (client) => {
-    await client.query('create table if not exists t (n int generated always as identity primary key, name text)');
+    await client.query(
+      'create table if not exists t (n int generated always as identity primary key, name text)',
+    );
     await client.query('insert into t (name) values ($1)', [name]);
   });
 
@@ -608,7 +770,10 @@ export async function moment(cloud: Installation, service: ServiceAccess): Promi
 }
 
 /** The latest point in time that a service's backups reach. */
-export async function latestOf(cloud: Installation, { service_id }: Pick<ServiceAccess, 'service_id'>): Promise<string> {
+export async function latestOf(
+  cloud: Installation,
+  { service_id }: Pick<ServiceAccess, 'service_id'>,
+): Promise<string> {
   const { data } = await cloud.client.GET('/projects/{project_id}/services/{service_id}/backups', {
     params: { path: { project_id: cloud.projectId, service_id } },
   });
@@ -624,7 +789,9 @@ export async function verificationOf(
   if (status !== 202) throw new Error(`verify: ${status}`);
   let verification = Object();
   const ended = async (): Promise<boolean> => {
-    verification = Object((await cloud.request('GET', `/operations/${headers.get('Operation-Id')}`)).body);
+    verification = Object(
+      (await cloud.request('GET', `/operations/${headers.get('Operation-Id')}`)).body,
+    );
     return typeof verification.finished === 'string';
   };
   await until(ended, 'a verification does not end');
@@ -642,7 +809,10 @@ export async function power(
   await cloud.until(id, status);
 }
 
-export async function isGone(cloud: Installation, { service_id: id }: Pick<ServiceAccess, 'service_id'>): Promise<boolean> {
+export async function isGone(
+  cloud: Installation,
+  { service_id: id }: Pick<ServiceAccess, 'service_id'>,
+): Promise<boolean> {
   return (await cloud.request('GET', `/services/${id}`)).status === 404;
 }
 
@@ -651,11 +821,17 @@ async function nothingGoesOn(cloud: Installation): Promise<boolean> {
 }
 
 /** How the operations asked for on a service ended; what Howdah does by itself and the end of the scene before are none of them. */
-async function endings(cloud: Installation, { service_id: id }: Pick<ServiceAccess, 'service_id'>, sinceMs = 0): Promise<string[]> {
+async function endings(
+  cloud: Installation,
+  { service_id: id }: Pick<ServiceAccess, 'service_id'>,
+  sinceMs = 0,
+): Promise<string[]> {
   return (await cloud.operations(id))
     .filter(
       ({ kind, created, requested_by }) =>
-        requested_by !== 'howdah' && !(kind === 'updatePassword' && sinceMs === 0) && Date.parse(created) >= sinceMs,
+        requested_by !== 'howdah' &&
+        !(kind === 'updatePassword' && sinceMs === 0) &&
+        Date.parse(created) >= sinceMs,
     )
     .map(({ kind, status }) => `${kind} ${status}`);
 }

@@ -37,7 +37,8 @@ const { values } = parseArgs({
 });
 const seed = Number(values.seed ?? randomBytes(4).readUInt32LE());
 const random = randomFrom(seed);
-const minutes = values.minutes === undefined ? (values.all ? Infinity : 10) : Number(values.minutes);
+const minutes =
+  values.minutes === undefined ? (values.all ? Infinity : 10) : Number(values.minutes);
 let endMs = Date.now() + minutes * 60_000;
 process.on('SIGINT', () => (endMs = 0));
 process.on('SIGTERM', () => (endMs = 0));
@@ -46,7 +47,9 @@ const say = (line: string): void => void process.stdout.write(`${line}\n`);
 /** Hits of a scene before it is the next one's turn. */
 const AT_A_TIME = 20;
 
-const FAMILIES = (await crashFamilies()).filter(({ name, playable }) => playable && name.includes(values.family));
+const FAMILIES = (await crashFamilies()).filter(
+  ({ name, playable }) => playable && name.includes(values.family),
+);
 
 const resumed: Resumed[] = [];
 let [hits, injected] = [0, 0];
@@ -74,12 +77,16 @@ async function wander(): Promise<string[]> {
       const testbed = await installCrashing(settings);
       stands.push(testbed);
       say(`in ${testbed.cloud.home}`);
-      for (const scene of await make(testbed)) if (scenesWanted.test(scene.name)) scenes.push([testbed, scene]);
+      for (const scene of await make(testbed))
+        if (scenesWanted.test(scene.name)) scenes.push([testbed, scene]);
     }
     while (Date.now() < endMs) {
       for (const [testbed, scene] of scenes) {
         if (Date.now() >= endMs) break;
-        found.push(...tallied(await explore(testbed, scene, (points) => somehow(points, scene), say)).failures);
+        found.push(
+          ...tallied(await explore(testbed, scene, (points) => somehow(points, scene), say))
+            .failures,
+        );
       }
     }
   } finally {
@@ -149,12 +156,15 @@ function spread(times: readonly number[]): string {
 }
 
 function wanted(points: readonly Point[], scene: Playable): Hit[] {
-  return hitsOf(points, scene).filter((hit) => hit.effect.includes(values.effect) && describeHit(hit).includes(values.victim));
+  return hitsOf(points, scene).filter(
+    (hit) => hit.effect.includes(values.effect) && describeHit(hit).includes(values.victim),
+  );
 }
 
 function* somehow(points: readonly Point[], scene: Playable): Iterable<Hit> {
   const all = wanted(points, scene);
-  for (let hits = 0; hits < AT_A_TIME && Date.now() < endMs; hits++) yield { ...pick(all), delayMs: pick([0, 1, 2, 5, 10, 20, 50, 100]) };
+  for (let hits = 0; hits < AT_A_TIME && Date.now() < endMs; hits++)
+    yield { ...pick(all), delayMs: pick([0, 1, 2, 5, 10, 20, 50, 100]) };
 }
 
 function pick<T>(of: readonly T[]): T {

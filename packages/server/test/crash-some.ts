@@ -5,7 +5,17 @@
 import { expect, test } from 'vitest';
 import { probeNetworks } from '../src/engine/local/network/networks.ts';
 import { crashFamilies } from './crash-scenes.ts';
-import { explore, hitsOf, installCrashing, randomFrom, sample, type Hit, type Playable, type Point, type Fault } from './crash.ts';
+import {
+  explore,
+  hitsOf,
+  installCrashing,
+  randomFrom,
+  sample,
+  type Hit,
+  type Playable,
+  type Point,
+  type Fault,
+} from './crash.ts';
 
 // The same points each time, so that a run says of the change before it; the soak goes elsewhere.
 const seed = Number(process.env['SEED'] ?? 1);
@@ -34,7 +44,8 @@ function after(effect: string, fault: Fault): Hit {
 function onceWrongIn({ name }: Playable, points: readonly Point[]): readonly Hit[] {
   const hits = ONCE_WRONG[name] ?? [];
   const gone = hits.filter(({ effect }) => !points.some((point) => point.effect === effect));
-  if (gone.length > 0) throw new Error(`${name} has no ${gone.map(({ effect }) => effect).join(', ')} any more`);
+  if (gone.length > 0)
+    throw new Error(`${name} has no ${gone.map(({ effect }) => effect).join(', ')} any more`);
   return hits;
 }
 
@@ -57,11 +68,16 @@ export async function testCrashesIn(name: string): Promise<void> {
             testbed,
             scene,
             (points) => {
-              if (!points.some(({ effect }) => /^commit .*\binsert /.test(effect))) unseen.push(scene.name);
-              return [...onceWrongIn(scene, points), ...sample(hitsOf(points, scene), HITS_PER_SCENE, random)];
+              if (!points.some(({ effect }) => /^commit .*\binsert /.test(effect)))
+                unseen.push(scene.name);
+              return [
+                ...onceWrongIn(scene, points),
+                ...sample(hitsOf(points, scene), HITS_PER_SCENE, random),
+              ];
             },
             (line) => void process.stdout.write(`${line}\n`),
-            ({ fault }, came) => injected[typeof fault === 'object' ? 'server' : 'other'].push(came),
+            ({ fault }, came) =>
+              injected[typeof fault === 'object' ? 'server' : 'other'].push(came),
           );
           failures.push(...found.failures);
         }

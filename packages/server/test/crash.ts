@@ -16,7 +16,12 @@ import { connectTo, install, makeHome, type Installation } from './harness.ts';
 export const COPIES_FILES = (await probeCloneMethod(tmpdir())) !== 'subvolume';
 
 /** Before, some time into, or after the nth time of an effect. */
-export type Point = { effect: string; nth: number; when: 'before' | 'during' | 'after'; delayMs: number };
+export type Point = {
+  effect: string;
+  nth: number;
+  when: 'before' | 'during' | 'after';
+  delayMs: number;
+};
 /**
  * What a fault does: ends the control plane; holds it until released; loses the answer to a statement, with the connection; ends the
  * PostgreSQL of a service by its role, or the metadata'.
@@ -44,7 +49,13 @@ export type Scene<Stage> = {
 };
 
 /** How one run of a scene ended. */
-export type Run = { trace: string[]; injected: boolean; outcome: unknown; problems: string[]; resumed: Resumed | null };
+export type Run = {
+  trace: string[];
+  injected: boolean;
+  outcome: unknown;
+  problems: string[];
+  resumed: Resumed | null;
+};
 
 /** After a kill of the control plane, from the next one's start: until it serves, and until what was interrupted has ended; in ms. */
 export type Resumed = { servingMs: number; endedMs: number };
@@ -63,7 +74,10 @@ export async function installCrashing(settings: Record<string, string> = {}) {
     for (const name of ['trace', 'injected', 'release']) await rm(file(name), { force: true });
     const others = (await everyId(cloud)).filter((id) => !(id in roles)).map((id) => [id, 'other']);
     // As a whole: it is read at any moment.
-    await writeFile(`${planPath}.new`, JSON.stringify({ roles: { ...Object.fromEntries(others), ...roles }, at }));
+    await writeFile(
+      `${planPath}.new`,
+      JSON.stringify({ roles: { ...Object.fromEntries(others), ...roles }, at }),
+    );
     await rename(`${planPath}.new`, planPath);
   };
 
@@ -71,12 +85,17 @@ export async function installCrashing(settings: Record<string, string> = {}) {
     cloud,
     arm,
     disarm: () => disarm(directory),
-    trace: async () => (existsSync(file('trace')) ? (await readFile(file('trace'), 'utf8')).trim().split('\n') : []),
+    trace: async () =>
+      existsSync(file('trace')) ? (await readFile(file('trace'), 'utf8')).trim().split('\n') : [],
     /** From now on the control plane stops before the nth time of an effect; what else it does goes on. */
     holdAt: (roles: Record<string, string>, effect: string, nth = 1) =>
       arm(roles, { effect, nth, when: 'before', delayMs: 0, fault: 'hold' }),
     /** Waits until it stands there. */
-    held: () => until(async () => existsSync(file('injected')), 'the control plane never comes to the point where it is held'),
+    held: () =>
+      until(
+        async () => existsSync(file('injected')),
+        'the control plane never comes to the point where it is held',
+      ),
     /** Lets it go on. */
     release: () => writeFile(file('release'), ''),
     destroy: async (): Promise<string[]> => {
@@ -89,10 +108,18 @@ export async function installCrashing(settings: Record<string, string> = {}) {
 }
 
 /** A scene, whatever its stages are. */
-export type Playable = { name: string; servers: readonly string[]; play: (testbed: Testbed, at: Hit | null) => Promise<Run> };
+export type Playable = {
+  name: string;
+  servers: readonly string[];
+  play: (testbed: Testbed, at: Hit | null) => Promise<Run>;
+};
 
 export function playable<Stage>(scene: Scene<Stage>): Playable {
-  return { name: scene.name, servers: scene.servers, play: (testbed, at) => play(testbed, scene, at) };
+  return {
+    name: scene.name,
+    servers: scene.servers,
+    play: (testbed, at) => play(testbed, scene, at),
+  };
 }
 
 /** Runs a scene once. @param at where to fault; null: nowhere */
@@ -107,8 +134,14 @@ async function play<Stage>(testbed: Testbed, scene: Scene<Stage>, at: Hit | null
     );
   const down = async () => !(await isUp(cloud));
   let answered = false;
-  await until(async () => (answered = await ask()) || (await down()), `${scene.name} is never accepted`);
-  await until(async () => (await scene.done(stage).catch(() => false)) || (await down()), `${scene.name} neither ends nor is interrupted`);
+  await until(
+    async () => (answered = await ask()) || (await down()),
+    `${scene.name} is never accepted`,
+  );
+  await until(
+    async () => (await scene.done(stage).catch(() => false)) || (await down()),
+    `${scene.name} neither ends nor is interrupted`,
+  );
   const trace = await testbed.trace();
   const injected = await testbed.disarm();
   if (injected && at?.fault === 'kill') await untilDown(cloud);
@@ -117,7 +150,10 @@ async function play<Stage>(testbed: Testbed, scene: Scene<Stage>, at: Hit | null
   if (wasKilled) await cloud.up();
   const servingMs = performance.now() - begun;
   if (!answered) await until(ask, `${scene.name} is not accepted after the fault`);
-  await until(() => scene.done(stage).catch(() => false), `${scene.name} does not end after the fault`);
+  await until(
+    () => scene.done(stage).catch(() => false),
+    `${scene.name} does not end after the fault`,
+  );
   const resumed = wasKilled ? { servingMs, endedMs: performance.now() - begun } : null;
   const problems = await leftovers(cloud);
   const outcome = await scene.outcome(stage);
@@ -145,12 +181,20 @@ export async function explore(
   for (const hit of choose(pointsOf(calm.trace))) {
     hits += 1;
     const begun = performance.now();
-    const { problems, injected: came, resumed: after } = await problemsOf(testbed, scene, hit, expected);
+    const {
+      problems,
+      injected: came,
+      resumed: after,
+    } = await problemsOf(testbed, scene, hit, expected);
     if (came) injected += 1;
     tell(hit, came);
     if (after !== null) resumed.push(after);
-    say(`${scene.name}: ${describeHit(hit)}: ${came ? 'done' : 'it did not come to that'} (${Math.round(performance.now() - begun)} ms)`);
-    const found = problems.map((problem) => `${scene.name}: ${describeHit(hit)}: ${problem}\n${marked(calm.trace, hit)}`);
+    say(
+      `${scene.name}: ${describeHit(hit)}: ${came ? 'done' : 'it did not come to that'} (${Math.round(performance.now() - begun)} ms)`,
+    );
+    const found = problems.map(
+      (problem) => `${scene.name}: ${describeHit(hit)}: ${problem}\n${marked(calm.trace, hit)}`,
+    );
     for (const failure of found) say(`FAILED ${failure}`);
     failures.push(...found);
     if (failures.length >= GIVE_UP_AFTER) {
@@ -173,21 +217,39 @@ async function problemsOf(
   try {
     const { outcome, problems, injected, resumed } = await scene.play(testbed, hit);
     const found = JSON.stringify(outcome);
-    return { injected, resumed, problems: found === expected ? problems : [...problems, `ended as ${found} instead of ${expected}`] };
+    return {
+      injected,
+      resumed,
+      problems:
+        found === expected ? problems : [...problems, `ended as ${found} instead of ${expected}`],
+    };
   } catch (error) {
     const injected = await testbed.disarm();
-    const state = await stateOf(testbed.cloud).catch((unread: unknown) => [`its state cannot be had: ${String(unread)}`]);
+    const state = await stateOf(testbed.cloud).catch((unread: unknown) => [
+      `its state cannot be had: ${String(unread)}`,
+    ]);
     if (!(await isUp(testbed.cloud))) await testbed.cloud.up();
-    return { injected, resumed: null, problems: [[error instanceof Error ? error.message : String(error), ...state].join('\n      ')] };
+    return {
+      injected,
+      resumed: null,
+      problems: [
+        [error instanceof Error ? error.message : String(error), ...state].join('\n      '),
+      ],
+    };
   }
 }
 
 /** What goes on, and what the control plane noted last: for a scene that did not end. */
 async function stateOf(cloud: Installation): Promise<string[]> {
-  const noted = (await readFile(join(cloud.home, 'logs', 'control.log'), 'utf8')).trimEnd().split('\n').slice(-40);
+  const noted = (await readFile(join(cloud.home, 'logs', 'control.log'), 'utf8'))
+    .trimEnd()
+    .split('\n')
+    .slice(-40);
   const open = (await cloud.operations()).filter(({ finished }) => finished === null);
   const services = await Promise.all(
-    [...new Set(open.map(({ service_id: id }) => id))].map((id) => cloud.request('GET', `/services/${id}`)),
+    [...new Set(open.map(({ service_id: id }) => id))].map((id) =>
+      cloud.request('GET', `/services/${id}`),
+    ),
   );
   const shown = [...open, ...services.map(({ body }) => body)].map((one) => JSON.stringify(one));
   return [...shown, ...(await cloud.audit()), ...noted.map((line) => line.slice(0, 500))];
@@ -225,7 +287,10 @@ export function firstStart(): Playable {
 
 /** The environment of a control plane that is injected by what stands in a directory. */
 function preload(directory: string): Record<string, string> {
-  return { NODE_OPTIONS: `--import ${pathToFileURL(join(import.meta.dirname, 'crash-at.mjs')).href}`, CRASH_AT: directory };
+  return {
+    NODE_OPTIONS: `--import ${pathToFileURL(join(import.meta.dirname, 'crash-at.mjs')).href}`,
+    CRASH_AT: directory,
+  };
 }
 
 /** What an audit and a look for unfinished things find once nothing is on its way any more; [] as soon as there is nothing. */
@@ -234,9 +299,20 @@ async function leftovers(cloud: Installation): Promise<string[]> {
   const services = join(cloud.home, 'data', 'services');
   const clean = async (): Promise<boolean> => {
     const unfinished = (await readdir(services)).filter((name) => name.endsWith('.new'));
-    const snapshots = await Promise.all((await readdir(services)).map((id) => readdir(join(services, id, 'snapshots')).catch(() => [])));
-    const open = (await cloud.operations()).filter(({ finished }) => finished === null).map(({ kind }) => `operation ${kind} goes on`);
-    found = [...(await cloud.audit()), ...unfinished, ...snapshots.flat().filter((name) => name.endsWith('.new')), ...open];
+    const snapshots = await Promise.all(
+      (await readdir(services)).map((id) =>
+        readdir(join(services, id, 'snapshots')).catch(() => []),
+      ),
+    );
+    const open = (await cloud.operations())
+      .filter(({ finished }) => finished === null)
+      .map(({ kind }) => `operation ${kind} goes on`);
+    found = [
+      ...(await cloud.audit()),
+      ...unfinished,
+      ...snapshots.flat().filter((name) => name.endsWith('.new')),
+      ...open,
+    ];
     return found.length === 0;
   };
   await until(clean, '').catch(() => undefined);
@@ -251,7 +327,10 @@ export function pointsOf(trace: readonly string[]): Point[] {
     const whens = /^(rm|copyFile|writeFile|rename|spawn) /.test(effect)
       ? (['before', 'during', 'after'] as const)
       : (['before', 'after'] as const);
-    const nths = count <= 3 ? Array.from({ length: count }, (_, index) => index + 1) : [1, Math.ceil(count / 2), count];
+    const nths =
+      count <= 3
+        ? Array.from({ length: count }, (_, index) => index + 1)
+        : [1, Math.ceil(count / 2), count];
     return nths.flatMap((nth) => whens.map((when) => ({ effect, nth, when, delayMs: 1 })));
   });
 }
@@ -261,10 +340,15 @@ export function hitsOf(points: readonly Point[], { servers }: Playable): Hit[] {
   const launch = points.findIndex(({ effect }) => effect.startsWith('spawn sh services/new/pid'));
   const atServers = [...servers, 'store'].flatMap((server) =>
     points
-      .filter(({ when }, index) => when !== 'before' && (server !== 'new' || launch === -1 || index >= launch))
+      .filter(
+        ({ when }, index) =>
+          when !== 'before' && (server !== 'new' || launch === -1 || index >= launch),
+      )
       .map((point): Hit => ({ ...point, fault: { server } })),
   );
-  const statements = points.filter(({ effect, when }) => when === 'after' && /^(commit|tell) /.test(effect));
+  const statements = points.filter(
+    ({ effect, when }) => when === 'after' && /^(commit|tell) /.test(effect),
+  );
   return [
     ...points.map((point): Hit => ({ ...point, fault: 'kill' })),
     ...statements.map((point): Hit => ({ ...point, fault: 'lose' })),
@@ -276,9 +360,10 @@ export function hitsOf(points: readonly Point[], { servers }: Playable): Hit[] {
 export function sample<T>(all: readonly T[], count: number, random: () => number): T[] {
   if (all.length <= count) return [...all];
   const offset = random();
-  return Array.from({ length: count }, (_, index) => all[Math.floor(((index + offset) / count) * all.length)]).filter(
-    (one) => one !== undefined,
-  );
+  return Array.from(
+    { length: count },
+    (_, index) => all[Math.floor(((index + offset) / count) * all.length)],
+  ).filter((one) => one !== undefined);
 }
 
 /** A hit in words. */
@@ -334,5 +419,7 @@ async function isUp(cloud: Installation): Promise<boolean> {
 
 /** Every service that has a directory, deleted ones among them. */
 async function everyId(cloud: Installation): Promise<string[]> {
-  return (await readdir(join(cloud.home, 'data', 'services'))).map((name) => name.replace(/\.new$/, ''));
+  return (await readdir(join(cloud.home, 'data', 'services'))).map((name) =>
+    name.replace(/\.new$/, ''),
+  );
 }

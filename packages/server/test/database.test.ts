@@ -33,18 +33,28 @@ afterAll(async () => {
 });
 
 const run = promisify(execFile);
-const rows = async (client: Client, text: string, values: unknown[] = []) => (await client.query(text, values)).rows;
-const value = async (client: Client, text: string): Promise<unknown> => Object.values((await client.query(text)).rows[0] ?? {})[0];
+const rows = async (client: Client, text: string, values: unknown[] = []) =>
+  (await client.query(text, values)).rows;
+const value = async (client: Client, text: string): Promise<unknown> =>
+  Object.values((await client.query(text)).rows[0] ?? {})[0];
 
 /** Connects with settings of the test's own. @returns null, or the code or words of the refusal */
 async function refusalOf(config: ClientConfig & { replication?: string }): Promise<string | null> {
-  const client = new Client({ host: service.endpoint.host, port: service.endpoint.port, user: 'tsdbadmin', database: 'tsdb', ...config });
+  const client = new Client({
+    host: service.endpoint.host,
+    port: service.endpoint.port,
+    user: 'tsdbadmin',
+    database: 'tsdb',
+    ...config,
+  });
   client.on('error', () => undefined);
   try {
     await client.connect();
     return null;
   } catch (error) {
-    return error instanceof Error ? `${'code' in error ? String(error.code) : ''} ${error.message}` : String(error);
+    return error instanceof Error
+      ? `${'code' in error ? String(error.code) : ''} ${error.message}`
+      : String(error);
   } finally {
     await client.end().catch(() => undefined);
   }
@@ -104,37 +114,63 @@ const FORBIDDEN = [
   ['drop database tsdb', '55006'],
   ['drop database postgres', '42501'],
   ["create tablespace t location '/tmp'", '42501'],
-  ['create event trigger e on ddl_command_start execute function suppress_redundant_updates_trigger()', '42501'],
-  ["create subscription s connection 'host=127.0.0.1' publication p with (connect = false)", '42501'],
+  [
+    'create event trigger e on ddl_command_start execute function suppress_redundant_updates_trigger()',
+    '42501',
+  ],
+  [
+    "create subscription s connection 'host=127.0.0.1' publication p with (connect = false)",
+    '42501',
+  ],
   ["update pg_authid set rolsuper = true where rolname = 'tsdbadmin'", '42501'],
-  ['insert into pg_auth_members (oid, roleid, member, grantor) select 1, oid, oid, oid from pg_authid limit 1', '42501'],
+  [
+    'insert into pg_auth_members (oid, roleid, member, grantor) select 1, oid, oid, oid from pg_authid limit 1',
+    '42501',
+  ],
   ['create schema pg_evil', '42939'],
   ['create function pg_catalog.evil() returns int language sql as $$select 1$$', '42501'],
 ] as const;
 test.each(FORBIDDEN)('tsdbadmin may not: %s', async (statement, code) => {
   await admin.query('begin');
-  await expect(admin.query(statement.replace('create table t (a text); ', ''))).rejects.toMatchObject({
-    code: expect.stringMatching(statement.startsWith('create table t') ? /^42(501|P01)$/ : new RegExp(`^(${code}|25001)$`)),
+  await expect(
+    admin.query(statement.replace('create table t (a text); ', '')),
+  ).rejects.toMatchObject({
+    code: expect.stringMatching(
+      statement.startsWith('create table t') ? /^42(501|P01)$/ : new RegExp(`^(${code}|25001)$`),
+    ),
   });
   await admin.query('rollback');
 });
 
 test('tsdbadmin may not, outside of a transaction either', async () => {
-  for (const statement of ["alter system set work_mem = '1GB'", 'create database other', "create tablespace t location '/tmp'"])
+  for (const statement of [
+    "alter system set work_mem = '1GB'",
+    'create database other',
+    "create tablespace t location '/tmp'",
+  ])
     await expect(admin.query(statement), statement).rejects.toMatchObject({ code: '42501' });
   await expect(admin.query('drop database tsdb')).rejects.toMatchObject({ code: '55006' });
   await expect(admin.query('drop database postgres')).rejects.toMatchObject({ code: '42501' });
   await admin.query('create table copied (line text)');
-  await expect(admin.query("copy copied from program 'id'")).rejects.toMatchObject({ code: '42501' });
-  await expect(admin.query("copy copied from '/etc/passwd'")).rejects.toMatchObject({ code: '42501' });
+  await expect(admin.query("copy copied from program 'id'")).rejects.toMatchObject({
+    code: '42501',
+  });
+  await expect(admin.query("copy copied from '/etc/passwd'")).rejects.toMatchObject({
+    code: '42501',
+  });
   await admin.query('drop table copied');
 });
 
 test('our own sessions are not theirs to end', async () => {
-  const ours: unknown[] = await rows(admin, "select pid from pg_stat_activity where usename = 'howdah'");
+  const ours: unknown[] = await rows(
+    admin,
+    "select pid from pg_stat_activity where usename = 'howdah'",
+  );
   expect(ours.length).toBeGreaterThan(0);
   for (const end of ['pg_terminate_backend', 'pg_cancel_backend'])
-    await expect(admin.query(`select ${end}(pid) from pg_stat_activity where usename = 'howdah'`)).rejects.toMatchObject({ code: '42501' });
+    await expect(
+      admin.query(`select ${end}(pid) from pg_stat_activity where usename = 'howdah'`),
+    ).rejects.toMatchObject({ code: '42501' });
 });
 
 // ── what tsdbadmin may ───────────────────────────────────────────────────────────────────────────────────────────
@@ -148,35 +184,54 @@ test('schemas, tables, grants, roles of its own and becoming them', async () => 
   await admin.query('set role reader');
   expect(await value(admin, 'select current_user')).toBe('reader');
   expect(await value(admin, 'select n from sales.orders')).toBe(1);
-  await expect(admin.query('insert into sales.orders values (2)')).rejects.toMatchObject({ code: '42501' });
+  await expect(admin.query('insert into sales.orders values (2)')).rejects.toMatchObject({
+    code: '42501',
+  });
   await admin.query('reset role');
   const reader = await connectTo(cloud, service, 'reader-secret', { user: 'reader' });
   expect(await value(reader, 'select count(*)::int from sales.orders')).toBe(1);
 
   // Sessions of its own and of roles that it made: cancelled and ended.
   const pid = await value(reader, 'select pg_backend_pid()');
-  const asleep = expect(reader.query('select pg_sleep(1000)')).rejects.toMatchObject({ code: '57014' });
+  const asleep = expect(reader.query('select pg_sleep(1000)')).rejects.toMatchObject({
+    code: '57014',
+  });
   await expect
     .poll(
-      async () => rows(admin, "select 1 from pg_stat_activity where pid = $1 and query like '%pg_sleep%' and state = 'active'", [pid]),
+      async () =>
+        rows(
+          admin,
+          "select 1 from pg_stat_activity where pid = $1 and query like '%pg_sleep%' and state = 'active'",
+          [pid],
+        ),
       { timeout: 30_000 },
     )
     .toHaveLength(1);
-  expect(await rows(admin, 'select pg_cancel_backend($1) as done', [pid])).toEqual([{ done: true }]);
+  expect(await rows(admin, 'select pg_cancel_backend($1) as done', [pid])).toEqual([
+    { done: true },
+  ]);
   await asleep;
   const own = await connectTo(cloud, service, service.initial_password);
   const ended = new Promise((resolve) => own.once('end', resolve));
-  expect(await rows(admin, 'select pg_terminate_backend($1) as done', [await value(own, 'select pg_backend_pid()')])).toEqual([
-    { done: true },
-  ]);
+  expect(
+    await rows(admin, 'select pg_terminate_backend($1) as done', [
+      await value(own, 'select pg_backend_pid()'),
+    ]),
+  ).toEqual([{ done: true }]);
   await ended;
   await reader.end();
-  await admin.query('drop schema sales cascade; drop owned by reader; drop role reader; drop role writers');
+  await admin.query(
+    'drop schema sales cascade; drop owned by reader; drop role reader; drop role writers',
+  );
 });
 
 test('trusted extensions, and pg_stat_statements with its reset', async () => {
   for (const extension of ['hstore', 'pgcrypto', 'pg_trgm', 'citext', 'uuid-ossp']) {
-    const available = await rows(admin, 'select 1 from pg_available_extension_versions where name = $1 and trusted', [extension]);
+    const available = await rows(
+      admin,
+      'select 1 from pg_available_extension_versions where name = $1 and trusted',
+      [extension],
+    );
     if (available.length === 0) continue;
     await admin.query(`create extension "${extension}"; drop extension "${extension}"`);
   }
@@ -211,9 +266,13 @@ test('logical replication: slots, publications, and a connection for it', async 
   streaming.on('error', () => undefined);
   await streaming.connect();
   expect(await rows(streaming, 'IDENTIFY_SYSTEM')).toMatchObject([{ dbname: 'tsdb' }]);
-  expect(await rows(streaming, 'CREATE_REPLICATION_SLOT slot_two LOGICAL pgoutput')).toMatchObject([{ slot_name: 'slot_two' }]);
+  expect(await rows(streaming, 'CREATE_REPLICATION_SLOT slot_two LOGICAL pgoutput')).toMatchObject([
+    { slot_name: 'slot_two' },
+  ]);
   await streaming.query('DROP_REPLICATION_SLOT slot_two');
-  await expect(streaming.query("BASE_BACKUP (TARGET 'server', TARGET_DETAIL '/tmp/howdah-x')")).rejects.toMatchObject({ code: '42501' });
+  await expect(
+    streaming.query("BASE_BACKUP (TARGET 'server', TARGET_DETAIL '/tmp/howdah-x')"),
+  ).rejects.toMatchObject({ code: '42501' });
   await streaming.end();
   await admin.query('drop publication p; drop table streamed');
 });
@@ -221,7 +280,9 @@ test('logical replication: slots, publications, and a connection for it', async 
 test('physical replication is refused', async () => {
   const base = { password: service.initial_password, ssl: { rejectUnauthorized: false } };
   for (const replication of ['true', 'on', '1'])
-    expect(await refusalOf({ ...base, replication })).toMatch(/^28000 .*no pg_hba\.conf entry for replication/);
+    expect(await refusalOf({ ...base, replication })).toMatch(
+      /^28000 .*no pg_hba\.conf entry for replication/,
+    );
 });
 
 // ── the way in ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -235,7 +296,8 @@ test('only TLS, only SCRAM, only its own database, never our role', async () => 
   expect(await refusalOf({ password, ssl, user: 'nobody-there' })).toMatch(/^28P01 /);
   for (const database of ['postgres', 'template1', 'template0', 'nothing'])
     expect(await refusalOf({ password, ssl, database })).toMatch(/^28000 /);
-  for (const user of ['howdah', 'postgres']) expect(await refusalOf({ password, ssl, user })).toMatch(/^28(000|P01) /);
+  for (const user of ['howdah', 'postgres'])
+    expect(await refusalOf({ password, ssl, user })).toMatch(/^28(000|P01) /);
   // A role whose password is an md5 hash gets no further than others.
   await admin.query('create role old login');
   await expect(admin.query("alter role old password 'md5aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'"))
@@ -251,10 +313,16 @@ test('verify-full works with our CA, and only with it', async () => {
   const { password } = { password: service.initial_password };
   const ca = await cloud.caPem();
   expect(await refusalOf({ password, ssl: { ca, rejectUnauthorized: true } })).toBeNull();
-  expect(await refusalOf({ password, host: 'localhost', ssl: { ca, rejectUnauthorized: true } })).toBeNull();
-  expect(await refusalOf({ password, ssl: { ca: certificatePem, rejectUnauthorized: true } })).toMatch(/certificate/i);
+  expect(
+    await refusalOf({ password, host: 'localhost', ssl: { ca, rejectUnauthorized: true } }),
+  ).toBeNull();
+  expect(
+    await refusalOf({ password, ssl: { ca: certificatePem, rejectUnauthorized: true } }),
+  ).toMatch(/certificate/i);
   expect(await refusalOf({ password, ssl: { rejectUnauthorized: true } })).toMatch(/certificate/i);
-  expect(await refusalOf({ password, ssl: { ca, maxVersion: 'TLSv1.1', minVersion: 'TLSv1' } })).not.toBeNull();
+  expect(
+    await refusalOf({ password, ssl: { ca, maxVersion: 'TLSv1.1', minVersion: 'TLSv1' } }),
+  ).not.toBeNull();
   await rm(directory, { recursive: true });
 });
 
@@ -262,12 +330,15 @@ test('verify-full works with our CA, and only with it', async () => {
 
 test('every service is a cluster of its own, with checksums', async () => {
   const other = await connectTo(cloud, twin, twin.initial_password);
-  const identifier = async (client: Client) => value(client, 'select system_identifier::text from pg_control_system()');
+  const identifier = async (client: Client) =>
+    value(client, 'select system_identifier::text from pg_control_system()');
   const template = join(cloud.home, 'data', 'templates');
   // One that is being made may be gone before it is read.
   const made = (await readdir(template)).filter((name) => !name.endsWith('.new'));
   const controls = made.map((name) => join(template, name, 'data', 'global', 'pg_control'));
-  const identifiers = await Promise.all(controls.map(async (path) => (await readFile(path)).readBigUInt64LE(0).toString()));
+  const identifiers = await Promise.all(
+    controls.map(async (path) => (await readFile(path)).readBigUInt64LE(0).toString()),
+  );
   expect(identifiers.length).toBeGreaterThan(0);
   const all = [...identifiers, await identifier(admin), await identifier(other)];
   expect(new Set(all).size).toBe(all.length);
@@ -278,7 +349,9 @@ test('every service is a cluster of its own, with checksums', async () => {
   expect(await value(other, "select to_regclass('mine')")).toBeNull();
   await admin.query('drop table mine');
   await other.end();
-  expect(await refusalOf({ password: twin.initial_password, ssl: { rejectUnauthorized: false } })).toMatch(/^28P01 /);
+  expect(
+    await refusalOf({ password: twin.initial_password, ssl: { rejectUnauthorized: false } }),
+  ).toMatch(/^28P01 /);
 });
 
 const contentOf = async (...path: string[]) => (await readFile(join(...path), 'utf8')).trim();
@@ -297,23 +370,32 @@ test('a size is what the settings say, and what the operating system enforces wh
     ).toEqual([]);
   await other.end();
   const { limits } = await prepareMachine(cloud.home);
-  const { data: regions } = await cloud.client.GET('/projects/{project_id}/regions', { params: { path: { project_id: cloud.projectId } } });
+  const { data: regions } = await cloud.client.GET('/projects/{project_id}/regions', {
+    params: { path: { project_id: cloud.projectId } },
+  });
   expect(regions?.[0]?.limits_enforced).toBe(limits.kind !== 'none');
   switch (limits.kind) {
     case 'v2':
       expect(await contentOf(limits.root, twin.service_id, 'cpu.max')).toBe('20000 20000');
-      expect(await contentOf(limits.root, twin.service_id, 'memory.max')).toBe(String(4 * 1024 ** 3));
+      expect(await contentOf(limits.root, twin.service_id, 'memory.max')).toBe(
+        String(4 * 1024 ** 3),
+      );
       expect(await contentOf(limits.root, twin.service_id, 'cgroup.procs')).not.toBe('');
-      if (limits.disk !== null) expect(await contentOf(limits.root, twin.service_id, 'io.max')).toContain('wbps=67108864');
+      if (limits.disk !== null)
+        expect(await contentOf(limits.root, twin.service_id, 'io.max')).toContain('wbps=67108864');
       break;
     case 'v1':
       expect(await contentOf(limits.cpu, twin.service_id, 'cpu.cfs_quota_us')).toBe('20000');
       expect(await contentOf(limits.cpu, twin.service_id, 'cpu.cfs_period_us')).toBe('20000');
       expect(await contentOf(limits.cpu, service.service_id, 'cpu.cfs_quota_us')).toBe('10000');
-      expect(await contentOf(limits.memory, twin.service_id, 'memory.limit_in_bytes')).toBe(String(4 * 1024 ** 3));
+      expect(await contentOf(limits.memory, twin.service_id, 'memory.limit_in_bytes')).toBe(
+        String(4 * 1024 ** 3),
+      );
       expect(await contentOf(limits.memory, twin.service_id, 'cgroup.procs')).not.toBe('');
       if (limits.blkio === null) break;
-      expect(await contentOf(limits.blkio.group, twin.service_id, 'blkio.throttle.write_bps_device')).toBe(`${limits.blkio.disk} 67108864`);
+      expect(
+        await contentOf(limits.blkio.group, twin.service_id, 'blkio.throttle.write_bps_device'),
+      ).toBe(`${limits.blkio.disk} 67108864`);
       expect(await contentOf(limits.blkio.group, service.service_id, 'cgroup.procs')).not.toBe('');
       break;
     case 'none':
@@ -326,7 +408,9 @@ test('PostgreSQL itself takes the settings of every size', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'hd-conf-'));
   for (const installation of installations.usable) {
     for (const size of ['shared' as const, ...SERVICE_SIZES]) {
-      const paths = instancePaths(join(directory, installation.name, size === 'shared' ? size : String(size.cpuMillis)));
+      const paths = instancePaths(
+        join(directory, installation.name, size === 'shared' ? size : String(size.cpuMillis)),
+      );
       await mkdir(paths.config, { recursive: true });
       const files = configFiles(
         {
@@ -341,8 +425,14 @@ test('PostgreSQL itself takes the settings of every size', async () => {
         { control: 'x', owner: null, gateway: null },
       );
       await writeFile(join(paths.config, 'postgresql.conf'), files['postgresql.conf']);
-      for (const included of ['postgresql.auto.conf', 'replication.conf', 'quota.conf']) await writeFile(join(paths.config, included), '');
-      const { stdout, stderr } = await run(join(installation.bin, 'postgres'), ['-C', 'max_connections', '-D', paths.config]);
+      for (const included of ['postgresql.auto.conf', 'replication.conf', 'quota.conf'])
+        await writeFile(join(paths.config, included), '');
+      const { stdout, stderr } = await run(join(installation.bin, 'postgres'), [
+        '-C',
+        'max_connections',
+        '-D',
+        paths.config,
+      ]);
       expect(stderr).toBe('');
       expect(files['postgresql.conf']).toContain(`max_connections = ${stdout.trim()}\n`);
     }
@@ -367,7 +457,10 @@ test('a new password is live at once, the old one is refused, running sessions s
     'пароль-ключ',
   ];
   for (const password of passwords) {
-    expect((await cloud.request('POST', `/services/${twin.service_id}/updatePassword`, { password })).status).toBe(204);
+    expect(
+      (await cloud.request('POST', `/services/${twin.service_id}/updatePassword`, { password }))
+        .status,
+    ).toBe(204);
     expect(await refusalOf({ ...target, password }), password).toBeNull();
     expect(await refusalOf({ ...target, password: old }), password).toMatch(/^28P01 /);
     old = password;
@@ -390,8 +483,13 @@ test('libpq, which prepares passwords, gets in with those that change by it', as
     'ﬁsh-🔒-more',
     'ﬁsh-\u05d0\u05d1-more',
   ]) {
-    expect((await cloud.request('POST', `/services/${twin.service_id}/updatePassword`, { password })).status).toBe(204);
-    const { stdout } = await run(psql, [url, '-Atc', 'select current_user'], { env: { PGPASSWORD: password, PATH: process.env['PATH'] } });
+    expect(
+      (await cloud.request('POST', `/services/${twin.service_id}/updatePassword`, { password }))
+        .status,
+    ).toBe(204);
+    const { stdout } = await run(psql, [url, '-Atc', 'select current_user'], {
+      env: { PGPASSWORD: password, PATH: process.env['PATH'] },
+    });
     expect(stdout.trim()).toBe('tsdbadmin');
   }
 });
@@ -416,7 +514,9 @@ test('what fails stands in the logs, and is found again', async () => {
   await expect(admin.query('select howdah_no_such_column')).rejects.toThrow();
   await expect(admin.query("select 'a parameter'::int")).rejects.toThrow();
   await expect(admin.query('select $1::int', ['howdah-secret-parameter'])).rejects.toThrow();
-  await expect.poll(async () => logs('search=HOWDAH_no_such_column&severities=ERROR'), { timeout: 30_000 }).toHaveLength(1);
+  await expect
+    .poll(async () => logs('search=HOWDAH_no_such_column&severities=ERROR'), { timeout: 30_000 })
+    .toHaveLength(1);
   const [entry] = await logs('search=howdah_no_such_column');
   expect(entry).toEqual({
     severity: 'ERROR',
@@ -430,15 +530,25 @@ test('what fails stands in the logs, and is found again', async () => {
 });
 
 test('more than 500 entries come page by page, each once, newest first', async () => {
-  await admin.query("do $$ begin for i in 1..1234 loop raise log 'numbered %.', i; end loop; end $$");
+  await admin.query(
+    "do $$ begin for i in 1..1234 loop raise log 'numbered %.', i; end loop; end $$",
+  );
   const found: string[] = [];
   await expect
-    .poll(async () => (await cloud.request('GET', `/services/${service.service_id}/logs?search=numbered 1234.`)).body, { timeout: 30_000 })
+    .poll(
+      async () =>
+        (await cloud.request('GET', `/services/${service.service_id}/logs?search=numbered 1234.`))
+          .body,
+      { timeout: 30_000 },
+    )
     .toMatchObject({ entries: [{ severity: 'LOG' }] });
   let cursor = '';
   let pages = 0;
   do {
-    const { body } = await cloud.request('GET', `/services/${service.service_id}/logs?search=numbered&severities=LOG&cursor=${cursor}`);
+    const { body } = await cloud.request(
+      'GET',
+      `/services/${service.service_id}/logs?search=numbered&severities=LOG&cursor=${cursor}`,
+    );
     const { entries, logs, last_cursor, lastCursor } = pageOf(body);
     expect(lastCursor).toBe(last_cursor);
     expect(logs).toHaveLength(entries.length);
@@ -451,16 +561,26 @@ test('more than 500 entries come page by page, each once, newest first', async (
   expect(pages).toBeGreaterThanOrEqual(3);
 });
 
-type Page = { entries: { message: string }[]; logs: string[]; last_cursor?: string; lastCursor?: string };
+type Page = {
+  entries: { message: string }[];
+  logs: string[];
+  last_cursor?: string;
+  lastCursor?: string;
+};
 const isPage = (candidate: unknown): candidate is Page =>
-  typeof candidate === 'object' && candidate !== null && 'entries' in candidate && 'logs' in candidate;
+  typeof candidate === 'object' &&
+  candidate !== null &&
+  'entries' in candidate &&
+  'logs' in candidate;
 function pageOf(body: unknown): Page {
   if (!isPage(body)) throw new Error(`no page of logs: ${JSON.stringify(body)}`);
   return body;
 }
 
 test('figures are real', async () => {
-  await expect.poll(async () => (await cloud.get(service.service_id)).metrics.memory_mb, { timeout: 60_000 }).not.toBeNull();
+  await expect
+    .poll(async () => (await cloud.get(service.service_id)).metrics.memory_mb, { timeout: 60_000 })
+    .not.toBeNull();
   const { memory_mb, storage_mb, milli_cpu } = (await cloud.get(service.service_id)).metrics;
   // An idle server of this size: tens of megabytes; a fresh cluster with its first WAL segment.
   expect(memory_mb).toBeGreaterThan(5);
@@ -471,22 +591,37 @@ test('figures are real', async () => {
   const from = new Date(Math.floor(Date.now() / 60_000) * 60_000 - 540_000);
   const to = new Date(from.getTime() + 1_200_000);
   const read = async (name: string): Promise<{ time: string; value: number | null }[]> => {
-    const { data } = await cloud.client.POST('/projects/{project_id}/services/{service_id}/metrics/series', {
-      params: { path: { project_id: cloud.projectId, service_id: service.service_id } },
-      body: { name, from: from.toISOString(), to: to.toISOString() },
-    });
+    const { data } = await cloud.client.POST(
+      '/projects/{project_id}/services/{service_id}/metrics/series',
+      {
+        params: { path: { project_id: cloud.projectId, service_id: service.service_id } },
+        body: { name, from: from.toISOString(), to: to.toISOString() },
+      },
+    );
     return data?.[0]?.data ?? [];
   };
-  for (const name of ['cpu_millis', 'memory_bytes', 'storage_bytes', 'connections', 'transactions_per_second']) {
+  for (const name of [
+    'cpu_millis',
+    'memory_bytes',
+    'storage_bytes',
+    'connections',
+    'transactions_per_second',
+  ]) {
     await expect
-      .poll(async () => (await read(name)).filter((point) => point.value !== null).length, { timeout: 90_000 })
+      .poll(async () => (await read(name)).filter((point) => point.value !== null).length, {
+        timeout: 90_000,
+      })
       .toBeGreaterThan(0);
     const points = await read(name);
     expect(points.map(({ time }) => time)).toEqual(
-      Array.from({ length: 20 }, (_, index) => new Date(from.getTime() + index * 60_000).toISOString()),
+      Array.from({ length: 20 }, (_, index) =>
+        new Date(from.getTime() + index * 60_000).toISOString(),
+      ),
     );
   }
-  expect(Math.max(...(await read('memory_bytes')).map((point) => point.value ?? 0))).toBeGreaterThan(5e6);
+  expect(
+    Math.max(...(await read('memory_bytes')).map((point) => point.value ?? 0)),
+  ).toBeGreaterThan(5e6);
 });
 
 // ── types ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -499,7 +634,12 @@ const PROOF: Record<Addon, string> = {
   ai: `create table items (e vector(3)); create index on items using hnsw (e vector_l2_ops);
     insert into items values ('[1,2,3]'), ('[4,5,6]'); select count(*)::int from (select * from items order by e <-> '[1,2,3]' limit 2) as nearest`,
 };
-const KINDS: [string, { service_type: Service['service_type'] } | { addons: Addon[] }, Service['service_type'], Addon[]][] = [
+const KINDS: [
+  string,
+  { service_type: Service['service_type'] } | { addons: Addon[] },
+  Service['service_type'],
+  Addon[],
+][] = [
   ...SERVICE_TYPES.map((type): (typeof KINDS)[number] => [
     `type ${type}`,
     { service_type: type },
@@ -509,37 +649,56 @@ const KINDS: [string, { service_type: Service['service_type'] } | { addons: Addo
   ['add-on ai', { addons: ['ai'] }, 'VECTOR', ['ai']],
   ['both add-ons', { addons: ['ai', 'time-series'] }, 'TIMESCALEDB', ['time-series', 'ai']],
 ];
-test.each(KINDS)('%s: made where it can be had, refused with the package where it cannot', async (_title, body, type, addons) => {
-  const { usable } = (await prepareMachine(cloud.home)).installations;
-  const can = usable.some(({ extensions }) => addons.every((addon) => extensions.includes(EXTENSION_OF_ADDON[addon])));
-  const { data: regions } = await cloud.client.GET('/projects/{project_id}/regions', { params: { path: { project_id: cloud.projectId } } });
-  const said = regions?.[0]?.service_types.find(({ service_type }) => service_type === type);
-  if (addons.length < 2) expect(said?.available).toBe(can);
-  if (!can) {
-    const refused = await cloud.request('POST', '/services', { name: 'cannot', ...body });
-    expect(refused).toMatchObject({ status: 422, body: { code: 'UNAVAILABLE_HERE', message: expect.stringContaining('apt-get install') } });
-    const packages = { 'time-series': 'postgresql-17-timescaledb', ai: 'postgresql-17-pgvector' };
-    for (const addon of addons) expect(JSON.stringify(refused.body)).toContain(packages[addon]);
-    return;
-  }
-  const made = await cloud.create({ name: 'can', ...body });
-  expect(made.service_type).toBe(type);
-  const client = await connectTo(cloud, made, made.initial_password);
-  const version = String(await value(client, 'show server_version'));
-  expect(usable.map((installation) => installation.version)).toContain(version.split(' ')[0]);
-  if (addons.length < 2) expect(said?.version).toBe(version.split(' ')[0]);
-  const installed = (await rows(client, "select extname from pg_extension where extname in ('timescaledb', 'vector')")).map(({ extname }) =>
-    String(extname),
-  );
-  expect(installed.toSorted()).toEqual(addons.map((addon) => EXTENSION_OF_ADDON[addon]).toSorted());
-  for (const addon of addons) {
-    const results: unknown = await client.query(PROOF[addon]);
-    const last: unknown = Array.isArray(results) ? results.at(-1) : results;
-    expect(Number(Object.values(Object(Reflect.get(Object(last), 'rows')[0]))[0])).toBeGreaterThanOrEqual(2);
-  }
-  // TimescaleDB runs a job as its owner: nobody may write into its catalog, or a job of theirs would run as our superuser.
-  if (addons.includes('time-series'))
-    await expect(client.query("update _timescaledb_config.bgw_job set owner = 'howdah'")).rejects.toMatchObject({ code: '42501' });
-  await client.end();
-  expect((await cloud.request('DELETE', `/services/${made.service_id}`)).status).toBe(202);
-});
+test.each(KINDS)(
+  '%s: made where it can be had, refused with the package where it cannot',
+  async (_title, body, type, addons) => {
+    const { usable } = (await prepareMachine(cloud.home)).installations;
+    const can = usable.some(({ extensions }) =>
+      addons.every((addon) => extensions.includes(EXTENSION_OF_ADDON[addon])),
+    );
+    const { data: regions } = await cloud.client.GET('/projects/{project_id}/regions', {
+      params: { path: { project_id: cloud.projectId } },
+    });
+    const said = regions?.[0]?.service_types.find(({ service_type }) => service_type === type);
+    if (addons.length < 2) expect(said?.available).toBe(can);
+    if (!can) {
+      const refused = await cloud.request('POST', '/services', { name: 'cannot', ...body });
+      expect(refused).toMatchObject({
+        status: 422,
+        body: { code: 'UNAVAILABLE_HERE', message: expect.stringContaining('apt-get install') },
+      });
+      const packages = { 'time-series': 'postgresql-17-timescaledb', ai: 'postgresql-17-pgvector' };
+      for (const addon of addons) expect(JSON.stringify(refused.body)).toContain(packages[addon]);
+      return;
+    }
+    const made = await cloud.create({ name: 'can', ...body });
+    expect(made.service_type).toBe(type);
+    const client = await connectTo(cloud, made, made.initial_password);
+    const version = String(await value(client, 'show server_version'));
+    expect(usable.map((installation) => installation.version)).toContain(version.split(' ')[0]);
+    if (addons.length < 2) expect(said?.version).toBe(version.split(' ')[0]);
+    const installed = (
+      await rows(
+        client,
+        "select extname from pg_extension where extname in ('timescaledb', 'vector')",
+      )
+    ).map(({ extname }) => String(extname));
+    expect(installed.toSorted()).toEqual(
+      addons.map((addon) => EXTENSION_OF_ADDON[addon]).toSorted(),
+    );
+    for (const addon of addons) {
+      const results: unknown = await client.query(PROOF[addon]);
+      const last: unknown = Array.isArray(results) ? results.at(-1) : results;
+      expect(
+        Number(Object.values(Object(Reflect.get(Object(last), 'rows')[0]))[0]),
+      ).toBeGreaterThanOrEqual(2);
+    }
+    // TimescaleDB runs a job as its owner: nobody may write into its catalog, or a job of theirs would run as our superuser.
+    if (addons.includes('time-series'))
+      await expect(
+        client.query("update _timescaledb_config.bgw_job set owner = 'howdah'"),
+      ).rejects.toMatchObject({ code: '42501' });
+    await client.end();
+    expect((await cloud.request('DELETE', `/services/${made.service_id}`)).status).toBe(202);
+  },
+);

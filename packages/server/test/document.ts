@@ -13,7 +13,9 @@ type Operation = {
 };
 type Document = { paths: Record<string, Record<string, Operation>> };
 
-export const DOCUMENT: Document = JSON.parse(readFileSync(new URL('../../../openapi/openapi.json', import.meta.url), 'utf8'));
+export const DOCUMENT: Document = JSON.parse(
+  readFileSync(new URL('../../../openapi/openapi.json', import.meta.url), 'utf8'),
+);
 
 export type Route = {
   operationId: string;
@@ -59,7 +61,8 @@ export const ajv = new Ajv2020({ strict: false, allErrors: true });
 addFormats.default(ajv);
 ajv.addSchema(DOCUMENT, 'api');
 
-const pointer = (part: string): string => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1'));
+const pointer = (part: string): string =>
+  encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1'));
 const validators = new Map<string, (body: unknown) => string | null>();
 
 /** What is wrong with an answer; null: it is one that the document promises. @param text its body */
@@ -88,12 +91,22 @@ function isJson(path: string, method: string, status: number): boolean {
   return content === undefined || 'application/json' in content;
 }
 
-function validatorOf(path: string, method: string, status: number, name: string): (body: unknown) => string | null {
+function validatorOf(
+  path: string,
+  method: string,
+  status: number,
+  name: string,
+): (body: unknown) => string | null {
   const response = DOCUMENT.paths[path]?.[method]?.responses[status];
   if (response === undefined) return () => `${name} is not documented`;
   if (response.content === undefined) return (body) => (body === '' ? null : `${name} has a body`);
   // Streams: their tests look into them.
   if (!('application/json' in response.content)) return () => null;
-  const check = ajv.compile({ $ref: `api#/paths/${pointer(path)}/${method}/responses/${status}/content/application~1json/schema` });
-  return (body) => (check(body) ? null : `${name}: ${ajv.errorsText(check.errors)} in ${JSON.stringify(body).slice(0, 400)}`);
+  const check = ajv.compile({
+    $ref: `api#/paths/${pointer(path)}/${method}/responses/${status}/content/application~1json/schema`,
+  });
+  return (body) =>
+    check(body)
+      ? null
+      : `${name}: ${ajv.errorsText(check.errors)} in ${JSON.stringify(body).slice(0, 400)}`;
 }

@@ -30,9 +30,15 @@ const serviceCount = async (): Promise<number> => {
 
 test('a misspelled query parameter is refused by every route, with the one that was meant', async () => {
   const headers = { Authorization: `Bearer ${cloud.key}`, 'Content-Type': 'application/json' };
-  const ids: Record<string, string> = { project_id: cloud.projectId, service_id: service.service_id };
+  const ids: Record<string, string> = {
+    project_id: cloud.projectId,
+    service_id: service.service_id,
+  };
   for (const route of ROUTES) {
-    const path = route.path.replaceAll(/\{([a-z_]+)\}/g, (_, name: string) => ids[name] ?? 'nosuchidxx');
+    const path = route.path.replaceAll(
+      /\{([a-z_]+)\}/g,
+      (_, name: string) => ids[name] ?? 'nosuchidxx',
+    );
     if (route.names.some((name) => ids[name] === undefined)) continue; // 404 comes first
     const response = await fetch(`${cloud.apiUrl}${path}?Dry_run=true`, {
       method: route.method,
@@ -46,10 +52,17 @@ test('a misspelled query parameter is refused by every route, with the one that 
     if (route.changes) expect(text, what).toContain('did you mean dry_run?');
     expect(problemOf(route, response.status, text), what).toBeNull();
   }
-  const made = await cloud.request('POST', '/services?Dry_run=true', { name: 'not made', service_type: 'POSTGRES' });
-  expect(made).toMatchObject({ status: 400, body: { code: 'INVALID_REQUEST', message: expect.stringContaining('dry_run') } });
+  const made = await cloud.request('POST', '/services?Dry_run=true', {
+    name: 'not made',
+    service_type: 'POSTGRES',
+  });
+  expect(made).toMatchObject({
+    status: 400,
+    body: { code: 'INVALID_REQUEST', message: expect.stringContaining('dry_run') },
+  });
   expect(await serviceCount()).toBe(1);
-  for (const path of ['/ca.pem?x=1', '/openapi.json?x=1']) expect((await fetch(`${cloud.apiUrl}${path}`)).status).toBe(400);
+  for (const path of ['/ca.pem?x=1', '/openapi.json?x=1'])
+    expect((await fetch(`${cloud.apiUrl}${path}`)).status).toBe(400);
 });
 
 test('JSON nested without end is refused in the error contract', async () => {
@@ -59,11 +72,18 @@ test('JSON nested without end is refused in the error contract', async () => {
       ['{"a":', '}'],
     ] as const) {
       const nested = `${open.repeat(depth / open.length)}1${close.repeat(depth / open.length)}`;
-      for (const body of [nested, `{"name":${nested}}`, `{"name":"x","${'x'.repeat(10)}":${nested}}`]) {
+      for (const body of [
+        nested,
+        `{"name":${nested}}`,
+        `{"name":"x","${'x'.repeat(10)}":${nested}}`,
+      ]) {
         for (const more of [{}, { 'Idempotency-Key': `deep-${depth}` }]) {
           const answer = await cloud.request('POST', '/services', body, more);
           expect(answer.status, JSON.stringify(answer.body)).toBe(400);
-          expect(answer.body).toMatchObject({ code: 'INVALID_REQUEST', request_id: expect.any(String) });
+          expect(answer.body).toMatchObject({
+            code: 'INVALID_REQUEST',
+            request_id: expect.any(String),
+          });
         }
       }
     }
@@ -112,12 +132,20 @@ test('invisible characters and halves of surrogate pairs are refused in every na
     }
   }
   expect(await serviceCount()).toBe(1);
-  const halves = await cloud.request('POST', `${path}/query`, { sql: 'select $1', parameters: ['\ud800'] });
+  const halves = await cloud.request('POST', `${path}/query`, {
+    sql: 'select $1',
+    parameters: ['\ud800'],
+  });
   expect(halves).toMatchObject({ status: 400, body: { code: 'INVALID_REQUEST' } });
-  expect((await cloud.request('POST', '/webhooks', { url: 'https://example.com/\n\u202e' })).status).toBe(400);
+  expect(
+    (await cloud.request('POST', '/webhooks', { url: 'https://example.com/\n\u202e' })).status,
+  ).toBe(400);
 });
 
-const answerTo = (path: string, headers: Record<string, string>): Promise<{ status: number; headers: Record<string, unknown> }> =>
+const answerTo = (
+  path: string,
+  headers: Record<string, string>,
+): Promise<{ status: number; headers: Record<string, unknown> }> =>
   new Promise((resolve, reject) => {
     get({ host: '127.0.0.1', port: cloud.port, path, headers, agent: false }, (response) => {
       response.resume();
@@ -128,7 +156,10 @@ const answerTo = (path: string, headers: Record<string, string>): Promise<{ stat
 test('no answer is kept by browsers or taken for another type, and names of others are refused without a key', async () => {
   const path = `/public/api/v1/projects/${cloud.projectId}/services`;
   const own = { Authorization: `Bearer ${cloud.key}` };
-  const session = await fetch(`${cloud.apiUrl}/auth/sessions`, { method: 'POST', headers: { ...own, 'X-Howdah-Console': '1' } });
+  const session = await fetch(`${cloud.apiUrl}/auth/sessions`, {
+    method: 'POST',
+    headers: { ...own, 'X-Howdah-Console': '1' },
+  });
   const cookie = session.headers.get('set-cookie')?.split(';')[0] ?? '';
   const byCookie = { Cookie: cookie, 'X-Howdah-Console': '1' };
   for (const headers of [own, { ...byCookie, Host: `127.0.0.1:${cloud.port}` }])
@@ -143,7 +174,9 @@ test('no answer is kept by browsers or taken for another type, and names of othe
     ['/metrics', {}],
     ['/public/api/v1/openapi.json', {}],
   ] as const)
-    expect((await answerTo(refused, headers)).headers, refused).toMatchObject({ 'x-content-type-options': 'nosniff' });
+    expect((await answerTo(refused, headers)).headers, refused).toMatchObject({
+      'x-content-type-options': 'nosniff',
+    });
 
   const rebound = { Host: `evil.example:${cloud.port}` };
   for (const hidden of [path, '/metrics', '/', '/public/api/v1/ca.pem'])
@@ -156,13 +189,18 @@ test('no answer is kept by browsers or taken for another type, and names of othe
 /** The longest that the event loop of the control plane was held up since this was asked last, in seconds, and its p99. */
 async function eventLoopDelay(): Promise<{ max: number; p99: number }> {
   const text = await (await fetch(`http://127.0.0.1:${cloud.port}/metrics`)).text();
-  const value = (name: string): number => Number(new RegExp(`^nodejs_eventloop_lag_${name}_seconds (\\S+)`, 'm').exec(text)?.[1]);
+  const value = (name: string): number =>
+    Number(new RegExp(`^nodejs_eventloop_lag_${name}_seconds (\\S+)`, 'm').exec(text)?.[1]);
   return { max: value('max'), p99: value('p99') };
 }
 
 test('log lines of 30 MB, read by eight callers at a time, are cut and do not hold up others', async () => {
-  await client.query(`do $$ begin for i in 1..3 loop raise log '%', repeat('x', 30000000); end loop; end $$`);
-  await client.query(`do $$ begin for i in 1..2000 loop raise log '%', repeat('y', 3000); end loop; end $$`);
+  await client.query(
+    `do $$ begin for i in 1..3 loop raise log '%', repeat('x', 30000000); end loop; end $$`,
+  );
+  await client.query(
+    `do $$ begin for i in 1..2000 loop raise log '%', repeat('y', 3000); end loop; end $$`,
+  );
   const path = `/services/${service.service_id}/logs`;
   await eventLoopDelay();
   let reading = true;
@@ -174,7 +212,9 @@ test('log lines of 30 MB, read by eight callers at a time, are cut and do not ho
     }
   })();
   const answers = await Promise.all(
-    Array.from({ length: 8 }, (_, index) => cloud.request('GET', index % 2 === 0 ? path : `${path}?search=${'x'.repeat(250)}z`)),
+    Array.from({ length: 8 }, (_, index) =>
+      cloud.request('GET', index % 2 === 0 ? path : `${path}?search=${'x'.repeat(250)}z`),
+    ),
   );
   // And eight that leave at once.
   await Promise.all(
@@ -204,9 +244,13 @@ test('log lines of 30 MB, read by eight callers at a time, are cut and do not ho
   let [cursor, cut, pages] = ['', 0, 0];
   do {
     const { data } = await cloud.client.GET('/projects/{project_id}/services/{service_id}/logs', {
-      params: { path: { project_id: cloud.projectId, service_id: service.service_id }, query: { search: 'xxx', cursor } },
+      params: {
+        path: { project_id: cloud.projectId, service_id: service.service_id },
+        query: { search: 'xxx', cursor },
+      },
     });
-    const isCut = ({ message }: { message: string }) => /^x{60000,}\n.*\[cut after 64 KiB of at least \d+ bytes\]$/s.test(message);
+    const isCut = ({ message }: { message: string }) =>
+      /^x{60000,}\n.*\[cut after 64 KiB of at least \d+ bytes\]$/s.test(message);
     cut += data?.entries.filter(isCut).length ?? 0;
     cursor = data?.last_cursor ?? '';
     expect(++pages).toBeLessThan(100);
@@ -228,7 +272,15 @@ test('the command line shows what a tenant wrote, and obeys none of it', async (
     const logs = await cloud.cli('logs', 'edges', '--search', 'needle', '--output', format);
     expect(logs.stdout).toContain('needle');
     expect(logs.stdout).not.toMatch(hidden);
-    const query = await cloud.cli('query', 'edges', 'select $1 as "needle\u001b[2J"', '--parameter', evil, '--output', format);
+    const query = await cloud.cli(
+      'query',
+      'edges',
+      'select $1 as "needle\u001b[2J"',
+      '--parameter',
+      evil,
+      '--output',
+      format,
+    );
     expect(query.code, query.stderr).toBe(0);
     expect(query.stdout).toContain('txt.exe');
     expect(query.stdout).not.toMatch(hidden);
@@ -254,7 +306,9 @@ test('a start with the metadata database of a newer version says so, and what to
   await ensureStoreRunning(machine, createTemplates(machine));
   await change(sql`delete from kysely_migration where name = '0099_future'`);
   expect(code).toBe(1);
-  expect(stderr).toContain('belongs to a newer version of Howdah: it has the migration 0099_future');
+  expect(stderr).toContain(
+    'belongs to a newer version of Howdah: it has the migration 0099_future',
+  );
   expect(stderr).toContain('Start that version');
   await cloud.up();
 });

@@ -34,7 +34,9 @@ afterAll(async () => {
 /** Everything that there is to be told of, as the metadata database has it. */
 async function allEvents(after = '0'): Promise<string[]> {
   const { rows } = await sql<{ seq: string }>`
-    select seq from events where project_id = ${cloud.projectId} and seq > ${after} order by seq`.execute(metadata.db);
+    select seq from events where project_id = ${cloud.projectId} and seq > ${after} order by seq`.execute(
+    metadata.db,
+  );
   return rows.map(({ seq }) => seq);
 }
 
@@ -76,7 +78,8 @@ async function revoke(key: string): Promise<void> {
     .execute();
 }
 
-const rename = (name: string) => cloud.request('POST', `/services/${service.service_id}/rename`, { name });
+const rename = (name: string) =>
+  cloud.request('POST', `/services/${service.service_id}/rename`, { name });
 
 test('the life of a service is told in order, each step of each operation once', async () => {
   const after = await lastEvent();
@@ -87,9 +90,13 @@ test('the life of a service is told in order, each step of each operation once',
   await cloud.request('POST', `/services/${id}/start`);
   await cloud.until(id, 'READY');
   await cloud.request('DELETE', `/services/${id}`);
-  await expect.poll(async () => (await cloud.request('GET', `/services/${id}`)).status, { timeout: 60_000 }).toBe(404);
+  await expect
+    .poll(async () => (await cloud.request('GET', `/services/${id}`)).status, { timeout: 60_000 })
+    .toBe(404);
   const events = (await eventsUpToNow(after)).filter(({ data }) => data.service_id === id);
-  const statuses = events.filter(({ type }) => type === 'service.status').map(({ data }) => [data['from'], data['status']]);
+  const statuses = events
+    .filter(({ type }) => type === 'service.status')
+    .map(({ data }) => [data['from'], data['status']]);
   expect(statuses).toEqual([
     [undefined, 'QUEUED'],
     ['QUEUED', 'CONFIGURING'],
@@ -102,9 +109,17 @@ test('the life of a service is told in order, each step of each operation once',
     ['DELETING', 'DELETED'],
   ]);
   for (const operation of await cloud.operations(id)) {
-    const told = events.filter(({ data }) => data.operation_id === operation.id && data['kind'] !== undefined);
-    expect(told.at(0)).toMatchObject({ type: 'operation.started', data: { kind: operation.kind, requested_by: cloud.key.split(':')[0] } });
-    expect(told.at(-1)).toMatchObject({ type: 'operation.finished', data: { status: 'succeeded' } });
+    const told = events.filter(
+      ({ data }) => data.operation_id === operation.id && data['kind'] !== undefined,
+    );
+    expect(told.at(0)).toMatchObject({
+      type: 'operation.started',
+      data: { kind: operation.kind, requested_by: cloud.key.split(':')[0] },
+    });
+    expect(told.at(-1)).toMatchObject({
+      type: 'operation.finished',
+      data: { status: 'succeeded' },
+    });
     const ended = told.flatMap(({ data: { step } }) => (isEnded(step) ? [step] : []));
     expect(ended, operation.kind).toEqual(operation.steps);
   }
@@ -121,7 +136,11 @@ test('a status and its event are of one transaction: what is rolled back is not 
   await metadata.db
     .transaction()
     .execute(async (tx) => {
-      await tx.updateTable('services').set({ status: 'UNSTABLE' }).where('id', '=', service.service_id).execute();
+      await tx
+        .updateTable('services')
+        .set({ status: 'UNSTABLE' })
+        .where('id', '=', service.service_id)
+        .execute();
       throw new Error('rolled back');
     })
     .catch((error: unknown) => expect(String(error)).toContain('rolled back'));
@@ -141,17 +160,25 @@ test('a reader of events up to a number never misses a lower one: numbers follow
         values (${newId()}, ${cloud.projectId}, ${serviceId}, 'verifyBackup', 'queued', 'howdah')`;
   const slow = await metadata.db.startTransaction().execute();
   await insert('began_first').execute(slow);
-  await metadata.db.transaction().execute(async (tx) => void (await insert('began_next').execute(tx)));
+  await metadata.db
+    .transaction()
+    .execute(async (tx) => void (await insert('began_next').execute(tx)));
   await expect.poll(() => seen, { timeout: 30_000 }).toEqual(['began_next']);
   await slow.commit().execute();
   await expect.poll(() => seen, { timeout: 30_000 }).toEqual(['began_next', 'began_first']);
   stop.abort();
   await reading;
-  await sql`delete from operations where service_id in ('began_first', 'began_next')`.execute(metadata.db);
+  await sql`delete from operations where service_id in ('began_first', 'began_next')`.execute(
+    metadata.db,
+  );
 });
 
 /** Reads on and on; its connection ends after some events each time, and is opened again where it was. */
-async function readInPieces(after: string, until: () => Promise<string | null>, random: () => number): Promise<string[]> {
+async function readInPieces(
+  after: string,
+  until: () => Promise<string | null>,
+  random: () => number,
+): Promise<string[]> {
   const seen: string[] = [];
   let place = after;
   for (let end = await until(); end === null || BigInt(place) < BigInt(end); end = await until()) {
@@ -185,7 +212,8 @@ test('no gap and no duplicate, over connections that end anywhere and a control 
   // And one that nobody interrupts.
   const [whole, stop]: [string[], AbortController] = [[], new AbortController()];
   const following = (async () => {
-    for await (const { id } of followEvents({ ...cloud, after, signal: stop.signal })) whole.push(id);
+    for await (const { id } of followEvents({ ...cloud, after, signal: stop.signal }))
+      whole.push(id);
   })();
   let accepted = 0;
   for (let round = 0; round < 4; round++) {
@@ -234,7 +262,8 @@ test('a revoked key ends what it has open at once, and nothing else', async () =
   const ended: string[] = [];
   const follow = async (key: string, name: string, stop: AbortSignal) => {
     try {
-      for await (const event of followEvents({ ...cloud, key, signal: stop })) if (event.type === 'service.status') break;
+      for await (const event of followEvents({ ...cloud, key, signal: stop }))
+        if (event.type === 'service.status') break;
     } catch (error) {
       ended.push(`${name}: ${error instanceof Error ? error.message : String(error)}`);
     }
@@ -245,7 +274,9 @@ test('a revoked key ends what it has open at once, and nothing else', async () =
   await revoke(mine);
   await expect.poll(openStreams, { timeout: 10_000 }).toBe(1);
   // It comes back and is refused.
-  await expect.poll(() => ended, { timeout: 30_000 }).toEqual([expect.stringContaining('mine: Authorization: no valid key')]);
+  await expect
+    .poll(() => ended, { timeout: 30_000 })
+    .toEqual([expect.stringContaining('mine: Authorization: no valid key')]);
   expect(await openStreams()).toBe(1);
   stop.abort();
   await Promise.all(followers);
@@ -308,10 +339,16 @@ async function followBeside(store: Store): Promise<void> {
   const key = await insertKey();
   const after = await lastEvent();
   const told: string[] = [];
-  const stream = hub.open({ projectId: cloud.projectId, publicKey: key.split(':')[0] ?? '', after, follow: true });
+  const stream = hub.open({
+    projectId: cloud.projectId,
+    publicKey: key.split(':')[0] ?? '',
+    after,
+    follow: true,
+  });
   const reading = (async () => {
     try {
-      for await (const text of stream) told.push(...[...String(text).matchAll(/^id: (\d+)$/gm)].map(([, id]) => id ?? ''));
+      for await (const text of stream)
+        told.push(...[...String(text).matchAll(/^id: (\d+)$/gm)].map(([, id]) => id ?? ''));
     } catch {
       // cut
     }
@@ -359,7 +396,10 @@ test('a stream begins with the next event, after the one that is named, or is to
   expect(byQuery.match(/^id: /gm)).toHaveLength(4);
   for (const bad of ['x', '-1', '1.5', '9'.repeat(40), "1' or '1"]) {
     const refused = await fetch(url, { headers: { ...headers, 'Last-Event-ID': bad } });
-    expect([refused.status, await refused.text()]).toEqual([400, expect.stringContaining('Last-Event-ID: found')]);
+    expect([refused.status, await refused.text()]).toEqual([
+      400,
+      expect.stringContaining('Last-Event-ID: found'),
+    ]);
   }
   expect((await fetch(url.replace(cloud.projectId, newId()), { headers })).status).toBe(403);
   expect((await fetch(url, { method: 'HEAD', headers })).status).toBe(405);
@@ -375,7 +415,8 @@ test('another project is told nothing of it', async () => {
   await metadata.db.insertInto('projects').values({ id: projectId, name: 'other' }).execute();
   const key = await insertKey(projectId);
   const told: Event[] = [];
-  for await (const event of followEvents({ ...cloud, projectId, key, after: '0', follow: false })) told.push(event);
+  for await (const event of followEvents({ ...cloud, projectId, key, after: '0', follow: false }))
+    told.push(event);
   expect(told).toEqual([]);
   await expect(
     (async () => {
@@ -389,7 +430,8 @@ test('a stop of the control plane ends streams in order, and the next one goes o
   const seen: string[] = [];
   const stop = new AbortController();
   const reading = (async () => {
-    for await (const { id } of followEvents({ ...cloud, after, signal: stop.signal })) seen.push(id);
+    for await (const { id } of followEvents({ ...cloud, after, signal: stop.signal }))
+      seen.push(id);
   })();
   await expect.poll(openStreams, { timeout: 30_000 }).toBe(1);
   const begun = performance.now();
@@ -398,7 +440,11 @@ test('a stop of the control plane ends streams in order, and the next one goes o
   expect(performance.now() - begun).toBeLessThan(60_000);
   await cloud.up();
   await rename('after a stop');
-  await expect.poll(async () => seen.join() !== '' && seen.join() === (await allEvents(after)).join(), { timeout: 30_000 }).toBe(true);
+  await expect
+    .poll(async () => seen.join() !== '' && seen.join() === (await allEvents(after)).join(), {
+      timeout: 30_000,
+    })
+    .toBe(true);
   stop.abort();
   await reading;
 });

@@ -27,7 +27,12 @@ export const fakeEngine: Engine = {
   convergeVpcs: async () => [],
   setPassword: async () => undefined,
   query: async () => await never('query'),
-  backups: async () => ({ window: { earliest: null, latest: null, days: 3 }, snapshots: [], archive_mb: 0, problem: null }),
+  backups: async () => ({
+    window: { earliest: null, latest: null, days: 3 },
+    snapshots: [],
+    archive_mb: 0,
+    problem: null,
+  }),
   storage: async () => null,
   keepBackups: async () => false,
   verifyBackup: async () => await never('verifyBackup'),

@@ -59,7 +59,9 @@ describe('a database that dies', () => {
     signal(await postmasterOf(service), 'SIGKILL');
     const repair = await succeeded(service, 'repair');
     expect(repair.requested_by).toBe('howdah');
-    expect(repair.steps.find(({ name }) => name === 'start PostgreSQL')?.detail).toContain('it had ended without being shut down');
+    expect(repair.steps.find(({ name }) => name === 'start PostgreSQL')?.detail).toContain(
+      'it had ended without being shut down',
+    );
     await cloud.until(service.service_id, 'READY');
     const again = await connectTo(cloud, service, service.initial_password);
     expect((await again.query('select n from t')).rows).toEqual([{ n: 1 }]);
@@ -69,7 +71,9 @@ describe('a database that dies', () => {
   test('leaves none of its backends behind, not even a busy one', async () => {
     const service = await cloud.create({ name: 'busy', service_type: 'POSTGRES' });
     const client = await connectTo(cloud, service, service.initial_password);
-    const busy = client.query('do $$ begin loop perform 1; end loop; end $$').catch((error: unknown) => error);
+    const busy = client
+      .query('do $$ begin loop perform 1; end loop; end $$')
+      .catch((error: unknown) => error);
     const postmaster = await postmasterOf(service);
     const backends = await childrenOf(postmaster);
     expect(backends.length).toBeGreaterThan(3);
@@ -77,7 +81,9 @@ describe('a database that dies', () => {
     await succeeded(service, 'repair');
     expect(await busy).toBeInstanceOf(Error);
     // Their pids may be reused by the next server; none of the old processes is a backend of it by its parent.
-    const left = (await Promise.all(backends.map(findProcess))).filter((found) => found?.parentPid === postmaster);
+    const left = (await Promise.all(backends.map(findProcess))).filter(
+      (found) => found?.parentPid === postmaster,
+    );
     expect(left).toEqual([]);
   });
 
@@ -87,7 +93,9 @@ describe('a database that dies', () => {
     await rename(join(data, 'global', 'pg_control'), join(data, 'global', 'pg_control.away'));
     signal(await postmasterOf(service), 'SIGKILL');
     await cloud.until(service.service_id, 'UNSTABLE');
-    expect(await reasonOf(service)).toMatch(/start PostgreSQL: .*(pg_control|could not find the database system)/);
+    expect(await reasonOf(service)).toMatch(
+      /start PostgreSQL: .*(pg_control|could not find the database system)/,
+    );
     await rename(join(data, 'global', 'pg_control.away'), join(data, 'global', 'pg_control'));
     await cloud.until(service.service_id, 'READY');
   });
@@ -115,7 +123,9 @@ describe('a database that hangs', () => {
     for (const pid of pids) signal(pid, 'SIGSTOP');
     await cloud.until(service.service_id, 'UNSTABLE');
     const repair = await succeeded(service, 'repair');
-    expect(repair.steps.find(({ name }) => name === 'stop PostgreSQL')?.detail).toMatch(/had not answered/);
+    expect(repair.steps.find(({ name }) => name === 'stop PostgreSQL')?.detail).toMatch(
+      /had not answered/,
+    );
     await cloud.until(service.service_id, 'READY');
     await (await connectTo(cloud, service, service.initial_password)).end();
   });
@@ -143,7 +153,9 @@ describe('something in the way', () => {
     const squatter = await listenOn(service.endpoint.port);
     await cloud.request('POST', `/services/${service.service_id}/start`);
     await cloud.until(service.service_id, 'UNSTABLE');
-    expect(await reasonOf(service)).toContain(`port ${service.endpoint.port} of 127.0.0.1 is held by another program`);
+    expect(await reasonOf(service)).toContain(
+      `port ${service.endpoint.port} of 127.0.0.1 is held by another program`,
+    );
     squatter.close();
     await cloud.until(service.service_id, 'READY');
   });
@@ -157,11 +169,16 @@ describe('something in the way', () => {
   });
 
   test("another server's key beside a certificate, as a crash between the two files leaves it: both are recreated", async () => {
-    const [service, other] = await Promise.all(['incomplete', 'whole'].map((name) => cloud.create({ name, service_type: 'POSTGRES' })));
+    const [service, other] = await Promise.all(
+      ['incomplete', 'whole'].map((name) => cloud.create({ name, service_type: 'POSTGRES' })),
+    );
     if (service === undefined || other === undefined) throw new Error('two services');
     await cloud.request('POST', `/services/${service.service_id}/stop`);
     await cloud.until(service.service_id, 'PAUSED');
-    await writeFile(join(pathsOf(service).config, 'server.key'), await readFile(join(pathsOf(other).config, 'server.key')));
+    await writeFile(
+      join(pathsOf(service).config, 'server.key'),
+      await readFile(join(pathsOf(other).config, 'server.key')),
+    );
     await cloud.request('POST', `/services/${service.service_id}/start`);
     await cloud.until(service.service_id, 'READY');
     await (await connectTo(cloud, service, service.initial_password)).end();
@@ -192,14 +209,20 @@ describe('a control plane that dies', () => {
     await client.query('create temp table of_this_session (n int)');
     const postmaster = await postmasterOf(service);
     await cloud.stop('SIGKILL');
-    expect((await client.query('select count(*)::int as n from of_this_session')).rows).toEqual([{ n: 0 }]);
+    expect((await client.query('select count(*)::int as n from of_this_session')).rows).toEqual([
+      { n: 0 },
+    ]);
     await cloud.up();
     // Not even for a moment is it thought to be broken.
     await expect.poll(() => cloud.audit()).toEqual([]);
-    expect((await cloud.operations(service.service_id)).map(({ kind }) => kind)).toEqual(['create']);
+    expect((await cloud.operations(service.service_id)).map(({ kind }) => kind)).toEqual([
+      'create',
+    ]);
     expect((await cloud.get(service.service_id)).status).toBe('READY');
     expect(await postmasterOf(service)).toBe(postmaster);
-    expect((await client.query('select count(*)::int as n from of_this_session')).rows).toEqual([{ n: 0 }]);
+    expect((await client.query('select count(*)::int as n from of_this_session')).rows).toEqual([
+      { n: 0 },
+    ]);
     // It is in charge again: a death is noticed although the server is no child of this control plane.
     signal(postmaster, 'SIGKILL');
     await succeeded(service, 'repair');
@@ -213,10 +236,16 @@ describe('a control plane that dies', () => {
     await cloud.until(paused.service_id, 'PAUSED');
     await cloud.stop('SIGKILL');
     const { services, store } = createLayout(join(cloud.home, 'data'));
-    const directories = (await runningServers()).filter((directory) => directory.startsWith(services) || directory === store.data);
+    const directories = (await runningServers()).filter(
+      (directory) => directory.startsWith(services) || directory === store.data,
+    );
     expect(directories.length).toBeGreaterThan(1);
     for (const directory of directories) {
-      const server = await findServer({ ...store, data: directory, pidFile: join(directory, '..', 'pid') });
+      const server = await findServer({
+        ...store,
+        data: directory,
+        pidFile: join(directory, '..', 'pid'),
+      });
       if (server !== null) signal(server.postmaster.pid, 'SIGKILL');
     }
     await cloud.up();
@@ -231,7 +260,12 @@ describe('a control plane that dies', () => {
     const accepted = new Map<string, string>();
     for (let round = 0; round < 12; round++) {
       const before = await Promise.all(
-        [1, 2].map(async (n) => cloud.request('POST', '/services', { name: `crash ${round}.${n}`, service_type: 'POSTGRES' })),
+        [1, 2].map(async (n) =>
+          cloud.request('POST', '/services', {
+            name: `crash ${round}.${n}`,
+            service_type: 'POSTGRES',
+          }),
+        ),
       );
       for (const { body } of before) accepted.set(...idAndPassword(body));
       const ids = [...accepted.keys()];
@@ -271,10 +305,15 @@ describe('the metadata database', () => {
     const { store } = createLayout(join(cloud.home, 'data'));
     const server = await findServer(store);
     signal(server?.postmaster.pid ?? 0, 'SIGKILL');
-    await expect.poll(async () => (await cloud.request('GET', '/services')).status, { timeout: 60_000 }).toBe(200);
+    await expect
+      .poll(async () => (await cloud.request('GET', '/services')).status, { timeout: 60_000 })
+      .toBe(200);
     // A connection that broke and was not used since may still be handed out once: said as such, and worth another try.
     for (;;) {
-      const { status, body } = await cloud.request('POST', '/services', { name: 'afterwards', service_type: 'POSTGRES' });
+      const { status, body } = await cloud.request('POST', '/services', {
+        name: 'afterwards',
+        service_type: 'POSTGRES',
+      });
       if (status === 503) continue;
       expect(status, JSON.stringify(body)).toBe(202);
       await cloud.until(idAndPassword(body)[0], 'READY');
@@ -311,19 +350,31 @@ describe.runIf(process.getuid?.() === 0)('a full disk', () => {
       const types = regions?.[0]?.service_types.filter(({ available }) => available).length;
       const templates = () => readdir(join(full.home, 'data', 'templates'));
       await expect
-        .poll(async () => (await templates()).filter((name) => !name.endsWith('.new') && !name.startsWith('.')).length, { timeout: 60_000 })
+        .poll(
+          async () =>
+            (await templates()).filter((name) => !name.endsWith('.new') && !name.startsWith('.'))
+              .length,
+          { timeout: 60_000 },
+        )
         .toBe(types);
       // At 95 % nothing is made any more: the fork needs more than the rest of the disk before that.
       await client.query('create unlogged table large (text text)');
       await client.query('alter table large alter text set storage plain');
-      await client.query('insert into large select repeat(md5(n::text), 200) from generate_series(1, 20000) n');
+      await client.query(
+        'insert into large select repeat(md5(n::text), 200) from generate_series(1, 20000) n',
+      );
       const { bavail, bsize } = await statfs(disk);
       await writeFile(join(disk, 'filler'), Buffer.alloc(bavail * bsize - 90e6));
-      const { body } = await full.request('POST', `/services/${first.service_id}/forkService`, { name: 'no room', fork_strategy: 'NOW' });
+      const { body } = await full.request('POST', `/services/${first.service_id}/forkService`, {
+        name: 'no room',
+        fork_strategy: 'NOW',
+      });
       const [id] = idAndPassword(body);
       await full.until(id, 'UNSTABLE');
       const [operation] = await full.operations(id);
-      expect(operation?.error).toMatch(/clone parent: no space left in .*: \d+ MB free, \d+ MB needed; delete services or make room/);
+      expect(operation?.error).toMatch(
+        /clone parent: no space left in .*: \d+ MB free, \d+ MB needed; delete services or make room/,
+      );
       expect(await full.audit()).toEqual([]);
       expect((await client.query('select 1 as one')).rows).toEqual([{ one: 1 }]);
       await rm(join(disk, 'filler'));
@@ -340,26 +391,42 @@ describe.runIf(process.getuid?.() === 0)('a full disk', () => {
 describe('things at the same time', () => {
   test('ten creates, all ready, each with its own port; a delete wins over a create under way', async () => {
     const answers = await Promise.all(
-      Array.from({ length: 10 }, (_, n) => cloud.request('POST', '/services', { name: `at once ${n}`, service_type: 'POSTGRES' })),
+      Array.from({ length: 10 }, (_, n) =>
+        cloud.request('POST', '/services', { name: `at once ${n}`, service_type: 'POSTGRES' }),
+      ),
     );
     const ids = answers.map(({ body }) => idAndPassword(body)[0]);
     const doomed = ids.slice(0, 3);
     const deletes = await Promise.all(
-      doomed.flatMap((id) => [cloud.request('DELETE', `/services/${id}`), cloud.request('DELETE', `/services/${id}`)]),
+      doomed.flatMap((id) => [
+        cloud.request('DELETE', `/services/${id}`),
+        cloud.request('DELETE', `/services/${id}`),
+      ]),
     );
     for (const { status } of deletes) expect([202, 404]).toContain(status);
     const services = await Promise.all(ids.slice(3).map((id) => cloud.until(id, 'READY')));
     expect(new Set(services.map(({ endpoint }) => endpoint.port)).size).toBe(services.length);
     for (const id of doomed) {
-      await expect.poll(async () => (await cloud.request('GET', `/services/${id}`)).status, { timeout: 60_000 }).toBe(404);
+      await expect
+        .poll(async () => (await cloud.request('GET', `/services/${id}`)).status, {
+          timeout: 60_000,
+        })
+        .toBe(404);
       const create = (await cloud.operations(id)).find(({ kind }) => kind === 'create');
-      expect(create).toMatchObject(create?.status === 'failed' ? { error: 'superseded by delete' } : { status: 'succeeded' });
+      expect(create).toMatchObject(
+        create?.status === 'failed' ? { error: 'superseded by delete' } : { status: 'succeeded' },
+      );
     }
   });
 });
 
 function idAndPassword(body: unknown): [string, string] {
-  if (typeof body === 'object' && body !== null && 'service_id' in body && 'initial_password' in body)
+  if (
+    typeof body === 'object' &&
+    body !== null &&
+    'service_id' in body &&
+    'initial_password' in body
+  )
     return [String(body.service_id), String(body.initial_password)];
   throw new Error(`not a created service: ${JSON.stringify(body)}`);
 }

@@ -7,7 +7,13 @@ import { insertFleet } from './fleet.ts';
 import { install, type Installation, type Service } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 
-const COUNTS = { services: 10_000, operations: 100_000, events: 100_000, audit: 100_000, deliveries: 20_000 };
+const COUNTS = {
+  services: 10_000,
+  operations: 100_000,
+  events: 100_000,
+  audit: 100_000,
+  deliveries: 20_000,
+};
 /** Tables that grow with the fleet. */
 const LARGE = ['services', 'operations', 'events', 'deliveries', 'audit_log'];
 
@@ -34,7 +40,11 @@ afterAll(async () => {
 async function sequentialScans(): Promise<{ statements: number; scans: string[] }> {
   const directory = join(cloud.home, 'data', 'store', 'logs');
   const files = (await readdir(directory)).filter((name) => name.endsWith('.json'));
-  const lines = (await Promise.all(files.map(async (name) => readFile(join(directory, name), 'utf8')))).join('').split('\n');
+  const lines = (
+    await Promise.all(files.map(async (name) => readFile(join(directory, name), 'utf8')))
+  )
+    .join('')
+    .split('\n');
   const plans = lines
     .filter((line) => line.includes('Query Text'))
     .map((line): { message: string; application_name?: string } => JSON.parse(line))
@@ -42,7 +52,9 @@ async function sequentialScans(): Promise<{ statements: number; scans: string[] 
     .map(({ message }) => message);
   return {
     statements: plans.length,
-    scans: plans.filter((plan) => LARGE.some((table) => new RegExp(`Seq Scan on (public\\.)?${table}\\b`).test(plan))),
+    scans: plans.filter((plan) =>
+      LARGE.some((table) => new RegExp(`Seq Scan on (public\\.)?${table}\\b`).test(plan)),
+    ),
   };
 }
 
@@ -79,14 +91,19 @@ test('ten thousand services and a hundred thousand operations: no statement read
     ['POST', `${path}/stop`],
   ];
   for (const [method, where, body] of asked)
-    expect((await cloud.request(method, where, body)).status, `${method} ${where}`).toBeLessThan(300);
+    expect((await cloud.request(method, where, body)).status, `${method} ${where}`).toBeLessThan(
+      300,
+    );
   await cloud.until(busy.service_id, 'PAUSED');
   const next = await cloud.request('GET', '/services?limit=100');
   expect(next.headers.get('Link')).toMatch(/rel="next"/);
-  for (const list of ['services', 'operations', 'audit']) expect(await wholeByPages(list), list).toBeGreaterThan(COUNTS.services);
+  for (const list of ['services', 'operations', 'audit'])
+    expect(await wholeByPages(list), list).toBeGreaterThan(COUNTS.services);
   expect((await cloud.request('DELETE', path)).status).toBe(202);
   await fetch(`http://127.0.0.1:${cloud.port}/metrics`);
-  await expect.poll(async () => (await cloud.request('GET', path)).status, { timeout: 60_000 }).toBe(404);
+  await expect
+    .poll(async () => (await cloud.request('GET', path)).status, { timeout: 60_000 })
+    .toBe(404);
   const { statements, scans } = await sequentialScans();
   expect(scans.join('\n\n')).toBe('');
   expect(statements).toBeGreaterThan(100);

@@ -14,20 +14,32 @@ const FIRST_PORT = 1_000_000;
 export async function insertFleet(
   db: Db,
   model: string,
-  counts: { services: number; operations: number; events: number; audit: number; deliveries: number },
+  counts: {
+    services: number;
+    operations: number;
+    events: number;
+    audit: number;
+    deliveries: number;
+  },
 ): Promise<() => Promise<void>> {
   const ids = Array.from({ length: counts.services }, newId);
   const { rows } = await sql<{ column_name: string }>`
     select column_name from information_schema.columns
-    where table_name = 'services' and table_schema = 'public' and is_generated = 'NEVER'`.execute(db);
+    where table_name = 'services' and table_schema = 'public' and is_generated = 'NEVER'`.execute(
+    db,
+  );
   const columns = rows.map(({ column_name: name }) => name);
   await db.transaction().execute(async (tx) => {
     await sql`set local session_replication_role = replica`.execute(tx);
     await sql`create table fleet (number bigint primary key, id text not null)`.execute(tx);
-    await sql`insert into fleet select number, id from unnest(${ids}::text[]) with ordinality as fresh (id, number)`.execute(tx);
+    await sql`insert into fleet select number, id from unnest(${ids}::text[]) with ordinality as fresh (id, number)`.execute(
+      tx,
+    );
     await sql`
       insert into services (${sql.raw(columns.join(', '))})
-      select ${sql.raw(columns.map(copied).join(', '))} from services s, fleet where s.id = ${model}`.execute(tx);
+      select ${sql.raw(columns.map(copied).join(', '))} from services s, fleet where s.id = ${model}`.execute(
+      tx,
+    );
     await sql`
       insert into operations (id, project_id, service_id, kind, status, requested_by, steps, created, finished)
       select 'f' || lpad(n::text, 9, '0'), s.project_id, fleet.id, (array['create', 'stop', 'start', 'resize', 'rename'])[1 + n % 5], 'succeeded', 'howdah',
@@ -36,7 +48,9 @@ export async function insertFleet(
       from generate_series(1, ${counts.operations}::int) as n
       -- Some were accepted at the same moment, and some a microsecond apart.
       cross join lateral (select now() - n / 4 * interval '1 second' - n % 2 * interval '1 microsecond' as moment) as accepted
-      join fleet on fleet.number = 1 + n % ${counts.services}, services s where s.id = ${model}`.execute(tx);
+      join fleet on fleet.number = 1 + n % ${counts.services}, services s where s.id = ${model}`.execute(
+      tx,
+    );
     await sql`
       insert into events (seq, project_id, at, type, doc)
       select nextval('event_seq'), s.project_id, now(), 'service.status',
@@ -46,7 +60,9 @@ export async function insertFleet(
       insert into audit_log (project_id, public_key, address, call, method, path, service_id, status, request_id)
       select s.project_id, 'HDfleet', '127.0.0.1', 'stopService', 'POST', '/public/api/v1/projects/p/services/s/stop', fleet.id, 202, gen_random_uuid()
       from generate_series(1, ${counts.audit}::int) as n
-      join fleet on fleet.number = 1 + n % ${counts.services}, services s where s.id = ${model}`.execute(tx);
+      join fleet on fleet.number = 1 + n % ${counts.services}, services s where s.id = ${model}`.execute(
+      tx,
+    );
     await sql`
       insert into webhooks (id, project_id, url, types, secret, fanned_out)
       select 'webhook000', project_id, 'http://receiver.invalid/', '{}', '', (select max(seq) from events) from services where id = ${model}`.execute(

@@ -9,7 +9,18 @@ import { createLayout } from '../src/engine/local/host/layout.ts';
 import { signal } from '../src/lib/processes.ts';
 import { run } from '../src/lib/run.ts';
 import { findServer } from '../src/engine/local/postgres/server.ts';
-import { age, accessOf, insert, isGone, latestOf, moment, namesIn, power, withClient, type ServiceAccess } from './crash-scenes.ts';
+import {
+  age,
+  accessOf,
+  insert,
+  isGone,
+  latestOf,
+  moment,
+  namesIn,
+  power,
+  withClient,
+  type ServiceAccess,
+} from './crash-scenes.ts';
 import { COPIES_FILES, installCrashing, until, type Testbed } from './crash.ts';
 import { makeHome, type Installation, type Service } from './harness.ts';
 import { openMetadata } from './metadata.ts';
@@ -33,7 +44,11 @@ const newParent = async (name: string): Promise<ServiceAccess> => {
 
 /** Asks for a fork without waiting for it. */
 const askFork = async (parent: ServiceAccess, body: object): Promise<ServiceAccess> => {
-  const { status, body: answer } = await cloud.request('POST', `/services/${parent.service_id}/forkService`, body);
+  const { status, body: answer } = await cloud.request(
+    'POST',
+    `/services/${parent.service_id}/forkService`,
+    body,
+  );
   expect(status, JSON.stringify(answer)).toBe(202);
   return accessOf(answer);
 };
@@ -43,9 +58,13 @@ const fork = async (parent: ServiceAccess, body: object): Promise<ServiceAccess>
   return child;
 };
 
-const roleOf = (parent: ServiceAccess): Record<string, string> => ({ [parent.service_id]: 'parent' });
-const remove = ({ service_id }: ServiceAccess) => cloud.request('DELETE', `/services/${service_id}`);
-const gone = (service: ServiceAccess) => until(() => isGone(cloud, service), 'a delete does not end');
+const roleOf = (parent: ServiceAccess): Record<string, string> => ({
+  [parent.service_id]: 'parent',
+});
+const remove = ({ service_id }: ServiceAccess) =>
+  cloud.request('DELETE', `/services/${service_id}`);
+const gone = (service: ServiceAccess) =>
+  until(() => isGone(cloud, service), 'a delete does not end');
 const kill = async ({ service_id }: ServiceAccess): Promise<void> => {
   const server = await findServer(createLayout(join(cloud.home, 'data')).service(service_id));
   signal(server?.postmaster.pid ?? 0, 'SIGKILL');
@@ -59,7 +78,10 @@ const clear = async (...services: ServiceAccess[]): Promise<void> => {
 /** Waits until something is under way, and long enough for it to do harm. */
 const hasBegun = async ({ service_id: id }: ServiceAccess, kind: string): Promise<void> => {
   await until(
-    async () => (await cloud.operations(id)).some((found) => found.kind === kind && found.status !== 'queued'),
+    async () =>
+      (await cloud.operations(id)).some(
+        (found) => found.kind === kind && found.status !== 'queued',
+      ),
     `${kind} never begins`,
   );
   await sleep(500);
@@ -69,10 +91,16 @@ const hasBegun = async ({ service_id: id }: ServiceAccess, kind: string): Promis
 const TABLES = Array.from({ length: 60 }, (_, n) => `ledger_${n}`);
 const makeLedger = TABLES.map((table) => `create table ${table} as select 0 as v`).join(';');
 const turnPage = (parent: ServiceAccess): Promise<unknown> =>
-  withClient(cloud, parent, (client) => client.query(`begin; ${TABLES.map((table) => `update ${table} set v = v + 1`).join(';')}; commit`));
+  withClient(cloud, parent, (client) =>
+    client.query(
+      `begin; ${TABLES.map((table) => `update ${table} set v = v + 1`).join(';')}; commit`,
+    ),
+  );
 const pagesOf = (service: ServiceAccess): Promise<number[]> =>
   withClient(cloud, service, async (client) => {
-    const { rows } = await client.query<{ v: number }>(TABLES.map((table) => `select v from ${table}`).join(' union '));
+    const { rows } = await client.query<{ v: number }>(
+      TABLES.map((table) => `select v from ${table}`).join(' union '),
+    );
     return rows.map(({ v }) => v).toSorted((a, b) => a - b);
   });
 
@@ -112,34 +140,40 @@ describe('a parent that changes while it is forked', () => {
     await clear(child, parent);
   });
 
-  testInCopy('running, and killed: both come to be READY, and the fork is of one moment', async () => {
-    const parent = await newParent('dies');
-    await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
-    const child = await askFork(parent, { fork_strategy: 'NOW' });
-    await testbed.held();
-    await turnPage(parent);
-    await kill(parent);
-    await cloud.until(parent.service_id, 'UNSTABLE');
-    await cloud.until(parent.service_id, 'READY');
-    await testbed.release();
-    await cloud.until(child.service_id, 'READY');
-    expect(await pagesOf(child)).toEqual([1]);
-    await clear(child, parent);
-  });
+  testInCopy(
+    'running, and killed: both come to be READY, and the fork is of one moment',
+    async () => {
+      const parent = await newParent('dies');
+      await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
+      const child = await askFork(parent, { fork_strategy: 'NOW' });
+      await testbed.held();
+      await turnPage(parent);
+      await kill(parent);
+      await cloud.until(parent.service_id, 'UNSTABLE');
+      await cloud.until(parent.service_id, 'READY');
+      await testbed.release();
+      await cloud.until(child.service_id, 'READY');
+      expect(await pagesOf(child)).toEqual([1]);
+      await clear(child, parent);
+    },
+  );
 
-  testInCopy('running, and resized: both come to be READY, and the fork is of one moment', async () => {
-    const parent = await newParent('grows');
-    await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
-    const child = await askFork(parent, { fork_strategy: 'NOW' });
-    await testbed.held();
-    await turnPage(parent);
-    await cloud.request('POST', `/services/${parent.service_id}/resize`, { cpu_millis: '1000' });
-    await cloud.until(parent.service_id, 'READY');
-    await testbed.release();
-    await cloud.until(child.service_id, 'READY');
-    expect(await pagesOf(child)).toEqual([1]);
-    await clear(child, parent);
-  });
+  testInCopy(
+    'running, and resized: both come to be READY, and the fork is of one moment',
+    async () => {
+      const parent = await newParent('grows');
+      await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
+      const child = await askFork(parent, { fork_strategy: 'NOW' });
+      await testbed.held();
+      await turnPage(parent);
+      await cloud.request('POST', `/services/${parent.service_id}/resize`, { cpu_millis: '1000' });
+      await cloud.until(parent.service_id, 'READY');
+      await testbed.release();
+      await cloud.until(child.service_id, 'READY');
+      expect(await pagesOf(child)).toEqual([1]);
+      await clear(child, parent);
+    },
+  );
 
   test('paused at the point in time, and started and written to before the fork has recovered: nothing later is in it', async () => {
     const parent = await newParent('goes on');
@@ -147,7 +181,10 @@ describe('a parent that changes while it is forked', () => {
     await power(cloud, parent, 'stop');
     // Its recovery comes to the end of all there is; it is started a second time to go on from there.
     await testbed.holdAt(roleOf(parent), 'rm services/new/pid', 2);
-    const child = await askFork(parent, { fork_strategy: 'PITR', target_time: await latestOf(cloud, parent) });
+    const child = await askFork(parent, {
+      fork_strategy: 'PITR',
+      target_time: await latestOf(cloud, parent),
+    });
     await testbed.held();
     await power(cloud, parent, 'start');
     await insert(cloud, parent, 'later');
@@ -160,11 +197,20 @@ describe('a parent that changes while it is forked', () => {
 
 test('a file of the archive that cannot be read for a moment: the fork waits for it, and lacks nothing', async () => {
   const parent = await newParent('file away');
-  const { archive, data, socket } = createLayout(join(cloud.home, 'data')).service(parent.service_id);
-  const control = new Client({ host: socket, port: parent.endpoint.port, user: 'howdah', database: 'postgres' });
+  const { archive, data, socket } = createLayout(join(cloud.home, 'data')).service(
+    parent.service_id,
+  );
+  const control = new Client({
+    host: socket,
+    port: parent.endpoint.port,
+    user: 'howdah',
+    database: 'postgres',
+  });
   await control.connect();
   const turnFile = async (): Promise<string> => {
-    const { rows } = await control.query<{ wal: string }>('select pg_walfile_name(pg_switch_wal()) as wal');
+    const { rows } = await control.query<{ wal: string }>(
+      'select pg_walfile_name(pg_switch_wal()) as wal',
+    );
     const wal = rows[0]?.wal ?? '';
     await until(async () => existsSync(join(archive, wal)), `${wal} is not archived`);
     return wal;
@@ -187,7 +233,10 @@ test('a file of the archive that cannot be read for a moment: the fork waits for
   await rename(join(archive, wal), join(data, '..', 'away'));
   await testbed.release();
   await until(
-    async () => JSON.stringify(await cloud.operations(child.service_id)).includes('before configured recovery target'),
+    async () =>
+      JSON.stringify(await cloud.operations(child.service_id)).includes(
+        'before configured recovery target',
+      ),
     'its recovery never ends early',
   );
   await rename(join(data, '..', 'away'), join(archive, wal));
@@ -220,9 +269,9 @@ describe('a parent that is deleted while it is forked', () => {
       await testbed.release();
       await cloud.until(child.service_id, 'READY');
       await gone(parent);
-      expect(strategy === 'LAST_SNAPSHOT' ? await namesIn(cloud, child) : await pagesOf(child)).toEqual(
-        strategy === 'LAST_SNAPSHOT' ? [] : [1],
-      );
+      expect(
+        strategy === 'LAST_SNAPSHOT' ? await namesIn(cloud, child) : await pagesOf(child),
+      ).toEqual(strategy === 'LAST_SNAPSHOT' ? [] : [1]);
       await clear(child);
     },
   );
@@ -250,7 +299,8 @@ describe('snapshots that are pruned', () => {
   testInCopy('while a fork is being made of one: the fork is whole', async () => {
     const parent = await newParent('prunes');
     const { snapshots } = createLayout(join(cloud.home, 'data')).service(parent.service_id);
-    const whole = async () => (await readdir(snapshots)).filter((name) => !name.endsWith('.new')).toSorted();
+    const whole = async () =>
+      (await readdir(snapshots)).filter((name) => !name.endsWith('.new')).toSorted();
     const [initial = ''] = await whole();
     await age(join(snapshots, initial, 'snapshot.json'));
     await turnPage(parent);
@@ -306,9 +356,13 @@ describe('many at once', () => {
 
   test('more forks than are looked at side by side, of a parent that hangs: it recovers, and they are provisioned', async () => {
     const parent = await newParent('hangs');
-    const server = await findServer(createLayout(join(cloud.home, 'data')).service(parent.service_id));
+    const server = await findServer(
+      createLayout(join(cloud.home, 'data')).service(parent.service_id),
+    );
     signal(server?.postmaster.pid ?? 0, 'SIGSTOP');
-    const children = await Promise.all(Array.from({ length: 9 }, () => askFork(parent, { fork_strategy: 'NOW' })));
+    const children = await Promise.all(
+      Array.from({ length: 9 }, () => askFork(parent, { fork_strategy: 'NOW' })),
+    );
     for (const child of children) await cloud.until(child.service_id, 'READY');
     await cloud.until(parent.service_id, 'READY');
     await clear(parent, ...children);
@@ -321,18 +375,25 @@ describe('a fork that is deleted while it is made', () => {
     ['whole, not started', 'rm services/new/pid', 1],
     ['running, its password not set', 'writeFile services/new/howdah.json.new', 1],
   ] as const;
-  test.each(moments.filter(([, effect]) => canBeHeld(effect)))('%s: is gone, and its parent notices nothing', async (_, effect, nth) => {
-    const parent = await newParent('bereft');
-    await testbed.holdAt(roleOf(parent), effect, nth);
-    const child = await askFork(parent, { fork_strategy: 'NOW' });
-    await testbed.held();
-    await remove(child);
-    await testbed.release();
-    await gone(child);
-    expect((await readdir(join(cloud.home, 'data', 'services'))).filter((name) => name.startsWith(child.service_id))).toEqual([]);
-    expect(await pagesOf(await fork(parent, { fork_strategy: 'NOW' }))).toEqual([0]);
-    await clear(parent);
-  });
+  test.each(moments.filter(([, effect]) => canBeHeld(effect)))(
+    '%s: is gone, and its parent notices nothing',
+    async (_, effect, nth) => {
+      const parent = await newParent('bereft');
+      await testbed.holdAt(roleOf(parent), effect, nth);
+      const child = await askFork(parent, { fork_strategy: 'NOW' });
+      await testbed.held();
+      await remove(child);
+      await testbed.release();
+      await gone(child);
+      expect(
+        (await readdir(join(cloud.home, 'data', 'services'))).filter((name) =>
+          name.startsWith(child.service_id),
+        ),
+      ).toEqual([]);
+      expect(await pagesOf(await fork(parent, { fork_strategy: 'NOW' }))).toEqual([0]);
+      await clear(parent);
+    },
+  );
 });
 
 test('a fork that the machine went down with before its files were on the disk is recreated', async () => {
@@ -372,7 +433,11 @@ describe('a service whose time to be restored is over', () => {
 
   const isRecorded = async (mortals: Installation, { service_id }: Service): Promise<boolean> => {
     const metadata = await openMetadata(mortals.home);
-    const row = await metadata.db.selectFrom('services').select('id').where('id', '=', service_id).executeTakeFirst();
+    const row = await metadata.db
+      .selectFrom('services')
+      .select('id')
+      .where('id', '=', service_id)
+      .executeTakeFirst();
     await metadata.close();
     return row !== undefined;
   };
@@ -387,8 +452,15 @@ describe('a service whose time to be restored is over', () => {
       // A delete, a restore and another delete at once: the last one wins, and nothing is incomplete.
       await mortals.request('DELETE', `/services/${service.service_id}`);
       await until(() => isGone(mortals, service), 'a delete does not end');
-      await Promise.all([askRestore(), mortals.request('DELETE', `/services/${service.service_id}`), askRestore()]);
-      await until(async () => (await mortals.operations()).every(({ finished }) => finished !== null), 'goes on for ever');
+      await Promise.all([
+        askRestore(),
+        mortals.request('DELETE', `/services/${service.service_id}`),
+        askRestore(),
+      ]);
+      await until(
+        async () => (await mortals.operations()).every(({ finished }) => finished !== null),
+        'goes on for ever',
+      );
       if (await isGone(mortals, service)) expect((await askRestore()).status).toBe(202);
       await mortals.until(service.service_id, 'READY');
       expect(await namesIn(mortals, service)).toEqual(['precious']);
@@ -400,12 +472,18 @@ describe('a service whose time to be restored is over', () => {
       const taken = await nextAt(mortals, service.endpoint.port);
       expect(taken.endpoint.port).not.toBe(service.endpoint.port);
       await mortal.release();
-      await until(async () => !(await readdir(join(mortals.home, 'data', 'services'))).includes(service.service_id), 'its data stays');
+      await until(
+        async () =>
+          !(await readdir(join(mortals.home, 'data', 'services'))).includes(service.service_id),
+        'its data stays',
+      );
       await expect.poll(() => mortals.audit(), { timeout: 60_000 }).toEqual([]);
       expect((await askRestore()).status).toBe(404);
       // Its data goes before its record, and the port with the record.
       await until(async () => !(await isRecorded(mortals, service)), 'its record stays');
-      expect((await nextAt(mortals, service.endpoint.port)).endpoint.port).toBe(service.endpoint.port);
+      expect((await nextAt(mortals, service.endpoint.port)).endpoint.port).toBe(
+        service.endpoint.port,
+      );
     } finally {
       expect(await mortal.destroy()).toEqual([]);
     }
@@ -417,21 +495,34 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
   test('in the middle of a fork, and of a snapshot: the reason is said, nothing half made stays, and both go on once there is room', async () => {
     const disk = await makeHome();
     await run('mount', ['-t', 'tmpfs', '-o', 'size=1500m,mode=0755', 'howdah-test', disk]);
-    const small = await installCrashing({ HOWDAH_HOME: join(disk, 'home'), HOWDAH_UNDELETE_HOURS: '0' });
+    const small = await installCrashing({
+      HOWDAH_HOME: join(disk, 'home'),
+      HOWDAH_UNDELETE_HOURS: '0',
+    });
     const filler = join(disk, 'filler');
     // Each further attempt recreates it, and takes it away as soon as there is no room.
-    const halfMadeIn = async (directory: string) => (await readdir(directory)).filter((name) => name.endsWith('.new'));
+    const halfMadeIn = async (directory: string) =>
+      (await readdir(directory)).filter((name) => name.endsWith('.new'));
     const PATIENTLY = { timeout: 60_000 };
     const fill = async (): Promise<void> => {
       const { bavail, bsize } = await statfs(disk);
-      await run('dd', ['if=/dev/zero', `of=${filler}`, 'bs=1M', `count=${Math.ceil((bavail * bsize) / 1e6)}`]).catch(() => undefined);
+      await run('dd', [
+        'if=/dev/zero',
+        `of=${filler}`,
+        'bs=1M',
+        `count=${Math.ceil((bavail * bsize) / 1e6)}`,
+      ]).catch(() => undefined);
     };
     try {
       const parent = await small.cloud.create({ name: 'fills', service_type: 'POSTGRES' });
       await insert(small.cloud, parent, 'kept');
       const { services, service } = createLayout(join(small.cloud.home, 'data'));
       await small.holdAt(roleOf(parent), COPY, MIDDLE);
-      const { body } = await small.cloud.request('POST', `/services/${parent.service_id}/forkService`, { fork_strategy: 'LAST_SNAPSHOT' });
+      const { body } = await small.cloud.request(
+        'POST',
+        `/services/${parent.service_id}/forkService`,
+        { fork_strategy: 'LAST_SNAPSHOT' },
+      );
       const child = accessOf(body);
       await small.held();
       await fill();
@@ -449,16 +540,27 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
       const [initial = ''] = await readdir(snapshots);
       await age(join(snapshots, initial, 'snapshot.json'));
       await power(small.cloud, parent, 'stop');
-      await small.holdAt(roleOf(parent), 'copyFile services/parent/snapshots/TIME.new/data/*', MIDDLE);
+      await small.holdAt(
+        roleOf(parent),
+        'copyFile services/parent/snapshots/TIME.new/data/*',
+        MIDDLE,
+      );
       await power(small.cloud, parent, 'start');
       await small.held();
       await fill();
       await small.release();
       const problemOf = async () => {
-        const { body: backups } = await small.cloud.request('GET', `/services/${parent.service_id}/backups`);
-        return typeof backups === 'object' && backups !== null && 'problem' in backups ? backups.problem : backups;
+        const { body: backups } = await small.cloud.request(
+          'GET',
+          `/services/${parent.service_id}/backups`,
+        );
+        return typeof backups === 'object' && backups !== null && 'problem' in backups
+          ? backups.problem
+          : backups;
       };
-      await expect.poll(problemOf, PATIENTLY).toMatch(/no snapshot could be taken: .*no space left/i);
+      await expect
+        .poll(problemOf, PATIENTLY)
+        .toMatch(/no snapshot could be taken: .*no space left/i);
       await expect.poll(() => halfMadeIn(snapshots), PATIENTLY).toEqual([]);
       await rm(filler);
       await power(small.cloud, parent, 'stop');

@@ -21,18 +21,28 @@ type ServiceAccess = Service & { initial_password: string };
 
 function accessOf({ status, body }: Answer): { service_id: string; initial_password: string } {
   expect(status, JSON.stringify(body)).toBe(202);
-  if (typeof body === 'object' && body !== null && 'service_id' in body && 'initial_password' in body) {
+  if (
+    typeof body === 'object' &&
+    body !== null &&
+    'service_id' in body &&
+    'initial_password' in body
+  ) {
     return { service_id: String(body.service_id), initial_password: String(body.initial_password) };
   }
   throw new Error(`no service in ${JSON.stringify(body)}`);
 }
 
 async function fork(parent: Service, body: object): Promise<ServiceAccess> {
-  const { service_id, initial_password } = accessOf(await cloud.request('POST', `/services/${parent.service_id}/forkService`, body));
+  const { service_id, initial_password } = accessOf(
+    await cloud.request('POST', `/services/${parent.service_id}/forkService`, body),
+  );
   return { ...(await cloud.until(service_id, 'READY')), initial_password };
 }
 
-async function withClient<T>(service: ServiceAccess, use: (client: Client) => Promise<T>): Promise<T> {
+async function withClient<T>(
+  service: ServiceAccess,
+  use: (client: Client) => Promise<T>,
+): Promise<T> {
   const client = await connectTo(cloud, service, service.initial_password);
   try {
     return await use(client);
@@ -43,12 +53,16 @@ async function withClient<T>(service: ServiceAccess, use: (client: Client) => Pr
 
 const namesIn = (service: ServiceAccess): Promise<string[]> =>
   withClient(service, async (client) =>
-    (await client.query<{ name: string }>('select name from t order by n')).rows.map(({ name }) => name),
+    (await client.query<{ name: string }>('select name from t order by n')).rows.map(
+      ({ name }) => name,
+    ),
   );
 
 const insert = (service: ServiceAccess, name: string): Promise<string> =>
   withClient(service, async (client) => {
-    await client.query('create table if not exists t (n int generated always as identity primary key, name text)');
+    await client.query(
+      'create table if not exists t (n int generated always as identity primary key, name text)',
+    );
     await client.query('insert into t (name) values ($1)', [name]);
     const { rows } = await client.query<{ now: string }>(
       `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
@@ -69,7 +83,11 @@ describe('a fork of now', () => {
     expect(child).toMatchObject({
       name: 'parent-fork',
       service_type: 'POSTGRES',
-      forked_from: { project_id: cloud.projectId, service_id: parent.service_id, is_standby: false },
+      forked_from: {
+        project_id: cloud.projectId,
+        service_id: parent.service_id,
+        is_standby: false,
+      },
       resources: [{ spec: { cpu_millis: 500, memory_gbs: 2 } }],
       metadata: { environment: 'DEV' },
     });
@@ -82,23 +100,35 @@ describe('a fork of now', () => {
     const app = await connectTo(cloud, child, 'app-password', { user: 'app' });
     expect((await app.query('show work_mem')).rows).toEqual([{ work_mem: '5MB' }]);
     await app.end();
-    await expect(connectTo(cloud, child, parent.initial_password)).rejects.toThrow(/password authentication failed/);
+    await expect(connectTo(cloud, child, parent.initial_password)).rejects.toThrow(
+      /password authentication failed/,
+    );
     const [operation] = await cloud.operations(child.service_id);
     expect(operation).toMatchObject({ kind: 'fork', status: 'succeeded' });
-    expect(operation?.steps.map(({ name }) => name)).toEqual(['clone parent', 'start PostgreSQL', 'set password']);
+    expect(operation?.steps.map(({ name }) => name)).toEqual([
+      'clone parent',
+      'start PostgreSQL',
+      'set password',
+    ]);
   });
 
   test('accepts no sessions before it is provisioned, not even of users of its parent', async () => {
     const parent = await cloud.create({ name: 'open', service_type: 'POSTGRES' });
-    await withClient(parent, (client) => client.query(`create role early login password 'early-password'`));
+    await withClient(parent, (client) =>
+      client.query(`create role early login password 'early-password'`),
+    );
     const layout = createLayout(join(cloud.home, 'data'));
     const firstSeen = async (child: Service): Promise<boolean | undefined> => {
       for (;;) {
-        const client = await connectTo(cloud, child, 'early-password', { user: 'early' }).catch((error: unknown) => {
-          // Not there yet, or closed; any other error is a defect.
-          expect(String(error)).toMatch(/ECONNREFUSED|ECONNRESET|Connection terminated|the database system is|no pg_hba.conf entry/);
-          return null;
-        });
+        const client = await connectTo(cloud, child, 'early-password', { user: 'early' }).catch(
+          (error: unknown) => {
+            // Not there yet, or closed; any other error is a defect.
+            expect(String(error)).toMatch(
+              /ECONNREFUSED|ECONNRESET|Connection terminated|the database system is|no pg_hba.conf entry/,
+            );
+            return null;
+          },
+        );
         if (client === null) continue;
         const provisioned = (await readMarker(layout.service(child.service_id)))?.provisioned;
         await client.end();
@@ -106,7 +136,9 @@ describe('a fork of now', () => {
       }
     };
     for (let n = 0; n < 5; n++) {
-      const answer = await cloud.request('POST', `/services/${parent.service_id}/forkService`, { fork_strategy: 'NOW' });
+      const answer = await cloud.request('POST', `/services/${parent.service_id}/forkService`, {
+        fork_strategy: 'NOW',
+      });
       const child = await cloud.get(accessOf(answer).service_id);
       expect(await firstSeen(child)).toBe(true);
       await cloud.until(child.service_id, 'READY');
@@ -118,8 +150,17 @@ describe('a fork of now', () => {
     await insert(parent, 'asleep');
     await cloud.request('POST', `/services/${parent.service_id}/stop`);
     await cloud.until(parent.service_id, 'PAUSED');
-    const child = await fork(parent, { fork_strategy: 'NOW', name: 'awake', cpu_millis: '1000', environment_tag: 'PROD' });
-    expect(child).toMatchObject({ name: 'awake', resources: [{ spec: { cpu_millis: 1000 } }], metadata: { environment: 'PROD' } });
+    const child = await fork(parent, {
+      fork_strategy: 'NOW',
+      name: 'awake',
+      cpu_millis: '1000',
+      environment_tag: 'PROD',
+    });
+    expect(child).toMatchObject({
+      name: 'awake',
+      resources: [{ spec: { cpu_millis: 1000 } }],
+      metadata: { environment: 'PROD' },
+    });
     expect(await namesIn(child)).toEqual(['asleep']);
     const grandchild = await fork(child, { fork_strategy: 'LAST_SNAPSHOT' });
     expect(await namesIn(grandchild)).toEqual(['asleep']);
@@ -139,7 +180,9 @@ describe('a fork of now', () => {
   test('does not fail a transaction of its parent, and is consistent in itself, ten times under load', async () => {
     const parent = await cloud.create({ name: 'busy', service_type: 'POSTGRES' });
     await withClient(parent, (client) =>
-      client.query('create table a (v bigint); create table b (v bigint); insert into a values (0); insert into b values (0)'),
+      client.query(
+        'create table a (v bigint); create table b (v bigint); insert into a values (0); insert into b values (0)',
+      ),
     );
     let writing = true;
     const writes = withClient(parent, async (client) => {
@@ -152,18 +195,26 @@ describe('a fork of now', () => {
     });
     const children: ServiceAccess[] = [];
     for (let round = 0; round < 5; round++) {
-      children.push(...(await Promise.all([fork(parent, { fork_strategy: 'NOW' }), fork(parent, { fork_strategy: 'NOW' })])));
+      children.push(
+        ...(await Promise.all([
+          fork(parent, { fork_strategy: 'NOW' }),
+          fork(parent, { fork_strategy: 'NOW' }),
+        ])),
+      );
     }
     writing = false;
     expect(await writes).toBeGreaterThan(0);
     for (const child of children) {
       const sums = await withClient(
         child,
-        async (client) => (await client.query('select (select sum(v) from a) + (select sum(v) from b) as sum')).rows,
+        async (client) =>
+          (await client.query('select (select sum(v) from a) + (select sum(v) from b) as sum'))
+            .rows,
       );
       expect(sums).toEqual([{ sum: '0' }]);
     }
-    for (const { service_id } of [...children, parent]) await cloud.request('DELETE', `/services/${service_id}`);
+    for (const { service_id } of [...children, parent])
+      await cloud.request('DELETE', `/services/${service_id}`);
   });
 });
 
@@ -171,8 +222,13 @@ describe('the past', () => {
   test('LAST_SNAPSHOT works right after the create, and then from the newest snapshot', async () => {
     const parent = await cloud.create({ name: 'snaps', service_type: 'POSTGRES' });
     const empty = await fork(parent, { fork_strategy: 'LAST_SNAPSHOT' });
-    expect((await withClient(empty, (client) => client.query("select to_regclass('t') as t"))).rows).toEqual([{ t: null }]);
-    expect(await backupsOf(parent)).toMatchObject({ snapshots: [{ kind: 'initial' }], problem: null });
+    expect(
+      (await withClient(empty, (client) => client.query("select to_regclass('t') as t"))).rows,
+    ).toEqual([{ t: null }]);
+    expect(await backupsOf(parent)).toMatchObject({
+      snapshots: [{ kind: 'initial' }],
+      problem: null,
+    });
   });
 
   test('a point in time is met to the transaction, also after the last write, and with the parent paused', async () => {
@@ -182,32 +238,48 @@ describe('the past', () => {
     const second = await insert(parent, 'two');
     await sleep(20);
     await insert(parent, 'three');
-    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: first }))).toEqual(['one']);
-    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: second }))).toEqual(['one', 'two']);
-    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: new Date().toISOString() }))).toEqual([
-      'one',
-      'two',
-      'three',
-    ]);
+    expect(
+      await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: first })),
+    ).toEqual(['one']);
+    expect(
+      await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: second })),
+    ).toEqual(['one', 'two']);
+    expect(
+      await namesIn(
+        await fork(parent, { fork_strategy: 'PITR', target_time: new Date().toISOString() }),
+      ),
+    ).toEqual(['one', 'two', 'three']);
     await sleep(20);
     await cloud.request('POST', `/services/${parent.service_id}/stop`);
     await cloud.until(parent.service_id, 'PAUSED');
     const { window } = await backupsOf(parent);
-    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: window.latest ?? '' }))).toEqual(['one', 'two', 'three']);
+    expect(
+      await namesIn(
+        await fork(parent, { fork_strategy: 'PITR', target_time: window.latest ?? '' }),
+      ),
+    ).toEqual(['one', 'two', 'three']);
     const child = await fork(parent, { fork_strategy: 'PITR', target_time: second });
     expect(await namesIn(child)).toEqual(['one', 'two']);
     // It has left its parent's history behind, and has one of its own, which begins with its first snapshot.
-    await expect.poll(async () => (await backupsOf(child)).snapshots.length, { timeout: 60_000 }).toBeGreaterThan(0);
+    await expect
+      .poll(async () => (await backupsOf(child)).snapshots.length, { timeout: 60_000 })
+      .toBeGreaterThan(0);
     const later = await insert(child, 'its own');
     await sleep(20);
     await insert(child, 'too late');
-    expect(await namesIn(await fork(child, { fork_strategy: 'PITR', target_time: later }))).toEqual(['one', 'two', 'its own']);
+    expect(await namesIn(await fork(child, { fork_strategy: 'PITR', target_time: later }))).toEqual(
+      ['one', 'two', 'its own'],
+    );
   });
 
   test('a point outside the window, a missing or needless target_time, a bad one: 400, and the window is named', async () => {
     const parent = await cloud.create({ name: 'bounds', service_type: 'POSTGRES' });
     const refused = async (body: object) => {
-      const { status, body: answer } = await cloud.request('POST', `/services/${parent.service_id}/forkService`, body);
+      const { status, body: answer } = await cloud.request(
+        'POST',
+        `/services/${parent.service_id}/forkService`,
+        body,
+      );
       expect(status).toBe(400);
       return JSON.stringify(answer);
     };
@@ -215,11 +287,19 @@ describe('the past', () => {
     expect(await refused({ fork_strategy: 'PITR', target_time: '2001-01-01T00:00:00Z' })).toContain(
       `outside the window that can be reached: ${window.earliest} to `,
     );
-    expect(await refused({ fork_strategy: 'PITR', target_time: '2101-01-01T00:00:00Z' })).toContain('outside the window');
+    expect(await refused({ fork_strategy: 'PITR', target_time: '2101-01-01T00:00:00Z' })).toContain(
+      'outside the window',
+    );
     expect(await refused({ fork_strategy: 'PITR' })).toContain('target_time: found null');
-    expect(await refused({ fork_strategy: 'PITR', target_time: 'yesterday' })).toContain('target_time: found \\"yesterday\\"');
-    expect(await refused({ fork_strategy: 'NOW', target_time: '2026-01-01T00:00:00Z' })).toContain('it goes with PITR only');
-    expect(await refused({ fork_strategy: 'LATER' })).toContain('allowed: NOW, LAST_SNAPSHOT, PITR');
+    expect(await refused({ fork_strategy: 'PITR', target_time: 'yesterday' })).toContain(
+      'target_time: found \\"yesterday\\"',
+    );
+    expect(await refused({ fork_strategy: 'NOW', target_time: '2026-01-01T00:00:00Z' })).toContain(
+      'it goes with PITR only',
+    );
+    expect(await refused({ fork_strategy: 'LATER' })).toContain(
+      'allowed: NOW, LAST_SNAPSHOT, PITR',
+    );
     expect(await refused({ fork_strategy: 'NOW', cpu_millis: '7' })).toContain('allowed pairs');
   });
 
@@ -234,7 +314,12 @@ describe('the past', () => {
     const early = await insert(parent, 'before the gap');
     const { archive, socket } = createLayout(join(cloud.home, 'data')).service(parent.service_id);
     // More WAL files, all archived.
-    const control = new Client({ host: socket, port: parent.endpoint.port, user: 'howdah', database: 'postgres' });
+    const control = new Client({
+      host: socket,
+      port: parent.endpoint.port,
+      user: 'howdah',
+      database: 'postgres',
+    });
     await control.connect();
     const files = ['file 0', 'file 1', 'file 2', 'file 3'];
     for (const file of files) {
@@ -243,7 +328,10 @@ describe('the past', () => {
     }
     await control.end();
     await expect
-      .poll(async () => (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).length, { timeout: 60_000 })
+      .poll(
+        async () => (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).length,
+        { timeout: 60_000 },
+      )
       .toBeGreaterThan(2);
     const [, lost] = (await readdir(archive)).toSorted();
     await rm(join(archive, lost ?? ''));
@@ -255,36 +343,52 @@ describe('the past', () => {
         fork_strategy: 'PITR',
         target_time: new Date(ms).toISOString(),
       });
-    const refused = (message: string) => ({ status: 400, body: { code: 'INVALID_REQUEST', message: expect.stringContaining(message) } });
+    const refused = (message: string) => ({
+      status: 400,
+      body: { code: 'INVALID_REQUEST', message: expect.stringContaining(message) },
+    });
     // Not even a little after it, as a clock that is ahead would have it.
-    for (const ms of [1, 60_000]) expect(await askFor(Date.parse(window.latest ?? '') + ms)).toMatchObject(refused('outside the window'));
+    for (const ms of [1, 60_000])
+      expect(await askFor(Date.parse(window.latest ?? '') + ms)).toMatchObject(
+        refused('outside the window'),
+      );
 
     await restart();
-    await expect.poll(async () => (await backupsOf(parent)).snapshots[0]?.kind, { timeout: 60_000 }).toBe('scheduled');
+    await expect
+      .poll(async () => (await backupsOf(parent)).snapshots[0]?.kind, { timeout: 60_000 })
+      .toBe('scheduled');
     const late = await insert(parent, 'after the gap');
     await sleep(20);
     await insert(parent, 'too late');
-    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: late }))).toEqual([
-      'before the gap',
-      ...files,
-      'after the gap',
-    ]);
-    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: early }))).toEqual(['before the gap']);
+    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: late }))).toEqual(
+      ['before the gap', ...files, 'after the gap'],
+    );
+    expect(
+      await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: early })),
+    ).toEqual(['before the gap']);
     const seen = await backupsOf(parent);
     const { after = '', before = '' } = seen.window.gaps?.[0] ?? {};
     expect(Date.parse(after)).toBeGreaterThan(Date.parse(early));
     expect(Date.parse(before)).toBeLessThan(Date.parse(late));
-    expect(seen.problem).toBe(`WAL file ${lost} is missing from the archive: nothing between ${after} and ${before} can be reached`);
+    expect(seen.problem).toBe(
+      `WAL file ${lost} is missing from the archive: nothing between ${after} and ${before} can be reached`,
+    );
     const inside = (Date.parse(after) + Date.parse(before)) / 2;
     expect(await askFor(inside)).toMatchObject(
       refused(
         `is in a gap of the window: a WAL file is missing from the archive, and nothing between ${after} and ${before} can be reached; allowed: ${seen.window.earliest} to ${after}, ${before} to `,
       ),
     );
-    expect(await askFor(Date.parse(seen.window.earliest ?? '') - 1)).toMatchObject(refused('outside the window'));
+    expect(await askFor(Date.parse(seen.window.earliest ?? '') - 1)).toMatchObject(
+      refused('outside the window'),
+    );
     // Both ends of it can be reached.
-    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: after }))).toEqual(['before the gap', 'file 0']);
-    expect(await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: before }))).toEqual(['before the gap', ...files]);
+    expect(
+      await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: after })),
+    ).toEqual(['before the gap', 'file 0']);
+    expect(
+      await namesIn(await fork(parent, { fork_strategy: 'PITR', target_time: before })),
+    ).toEqual(['before the gap', ...files]);
   });
 });
 
@@ -297,10 +401,22 @@ describe('undelete', () => {
       body: { code: 'INVALID_STATE' },
     });
     await cloud.request('DELETE', `/services/${service.service_id}`);
-    await expect.poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, { timeout: 60_000 }).toBe(404);
-    expect(JSON.stringify((await cloud.request('GET', '/services')).body)).not.toContain(service.service_id);
-    await expect(connectTo(cloud, service, service.initial_password)).rejects.toThrow(/ECONNREFUSED/);
-    expect(await cloud.request('POST', `/services/${service.service_id}/forkService`, { fork_strategy: 'NOW' })).toMatchObject({
+    await expect
+      .poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, {
+        timeout: 60_000,
+      })
+      .toBe(404);
+    expect(JSON.stringify((await cloud.request('GET', '/services')).body)).not.toContain(
+      service.service_id,
+    );
+    await expect(connectTo(cloud, service, service.initial_password)).rejects.toThrow(
+      /ECONNREFUSED/,
+    );
+    expect(
+      await cloud.request('POST', `/services/${service.service_id}/forkService`, {
+        fork_strategy: 'NOW',
+      }),
+    ).toMatchObject({
       status: 404,
     });
     expect(await cloud.request('POST', `/services/${service.service_id}/restore`)).toMatchObject({
@@ -316,7 +432,11 @@ describe('undelete', () => {
     await cloud.request('POST', `/services/${service.service_id}/stop`);
     await cloud.until(service.service_id, 'PAUSED');
     await cloud.request('DELETE', `/services/${service.service_id}`);
-    await expect.poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, { timeout: 60_000 }).toBe(404);
+    await expect
+      .poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, {
+        timeout: 60_000,
+      })
+      .toBe(404);
     await cloud.request('POST', `/services/${service.service_id}/restore`);
     expect((await cloud.until(service.service_id, 'PAUSED')).status).toBe('PAUSED');
   });

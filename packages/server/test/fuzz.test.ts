@@ -40,7 +40,13 @@ function randomNumbers(seed: number): () => number {
   };
 }
 
-type Call = { route: Route; path: string; body: unknown; headers: Record<string, string>; isBad: boolean };
+type Call = {
+  route: Route;
+  path: string;
+  body: unknown;
+  headers: Record<string, string>;
+  isBad: boolean;
+};
 type Seen = { status: number; text: string };
 
 const problems: string[] = [];
@@ -50,12 +56,17 @@ async function make({ route, path, body, headers }: Call): Promise<Seen> {
   const json = body === undefined ? undefined : JSON.stringify(body);
   const response = await fetch(`${cloud.apiUrl}${path}`, {
     method: route.method,
-    headers: { Authorization: `Bearer ${cloud.key}`, ...(json === undefined ? {} : { 'Content-Type': 'application/json' }), ...headers },
+    headers: {
+      Authorization: `Bearer ${cloud.key}`,
+      ...(json === undefined ? {} : { 'Content-Type': 'application/json' }),
+      ...headers,
+    },
     ...(json === undefined ? {} : { body: json }),
   });
   const text = await response.text();
   const what = `${route.method} ${path} ${JSON.stringify(headers)} ${json?.slice(0, 300) ?? ''}`;
-  if (response.status >= 500) problems.push(`${response.status} for ${what}: ${text.slice(0, 300)}`);
+  if (response.status >= 500)
+    problems.push(`${response.status} for ${what}: ${text.slice(0, 300)}`);
   const problem = problemOf(route, response.status, text);
   if (problem !== null) problems.push(`${problem} for ${what}`);
   const name = `${route.operationId} ${response.status}`;
@@ -69,15 +80,29 @@ function bodiesOf(seed: number): Map<string, { good: unknown[]; bad: unknown[] }
     ROUTES.flatMap(({ operationId, body }) => {
       if (body === null) return [];
       const good = fc.sample(valid(body), { numRuns: BODIES, seed });
-      const check = ajv.compile(typeof body['$ref'] === 'string' ? { $ref: `api${body['$ref']}` } : body);
+      const check = ajv.compile(
+        typeof body['$ref'] === 'string' ? { $ref: `api${body['$ref']}` } : body,
+      );
       for (const made of good)
-        if (!check(JSON.parse(JSON.stringify(made)))) throw new Error(`${operationId}: made a bad body: ${JSON.stringify(made)}`);
+        if (!check(JSON.parse(JSON.stringify(made))))
+          throw new Error(`${operationId}: made a bad body: ${JSON.stringify(made)}`);
       return [[operationId, { good, bad: fc.sample(invalid(body), { numRuns: BODIES, seed }) }]];
     }),
   );
 }
 
-const BAD_IDS = ['nosuchidxx', 'x', '%00', '..%2f..', '%F0%9F%90%98', "'%20or%20''='", 'a'.repeat(300), '-1', 'null', '__proto__'];
+const BAD_IDS = [
+  'nosuchidxx',
+  'x',
+  '%00',
+  '..%2f..',
+  '%F0%9F%90%98',
+  "'%20or%20''='",
+  'a'.repeat(300),
+  '-1',
+  'null',
+  '__proto__',
+];
 const BAD_HEADERS: Record<string, string>[] = [
   { 'Idempotency-Key': '' },
   { 'Idempotency-Key': 'x'.repeat(300) },
@@ -96,7 +121,11 @@ function* callsOf(seed: number, ids: Record<string, string>): Generator<Call> {
   };
   const bodies = bodiesOf(seed);
   const strings = fc.sample(
-    fc.oneof(fc.string(), fc.string({ unit: 'binary' }), fc.constantFrom('2026-01-01T00:00:00Z', '0', '1', '-1', '', 'true')),
+    fc.oneof(
+      fc.string(),
+      fc.string({ unit: 'binary' }),
+      fc.constantFrom('2026-01-01T00:00:00Z', '0', '1', '-1', '', 'true'),
+    ),
     { numRuns: 500, seed },
   );
   for (;;) {
@@ -106,7 +135,9 @@ function* callsOf(seed: number, ids: Record<string, string>): Generator<Call> {
     const badBody = made !== undefined && random() < 0.6;
     const body = made === undefined ? undefined : pick(badBody ? made.bad : made.good);
     const query = route.query.flatMap(({ name }) =>
-      name === 'dry_run' || route.ending.startsWith(name) || random() < 0.5 ? [] : [`${name}=${encodeURIComponent(pick(strings))}`],
+      name === 'dry_run' || route.ending.startsWith(name) || random() < 0.5
+        ? []
+        : [`${name}=${encodeURIComponent(pick(strings))}`],
     );
     if (route.changes && !badBody && !badIds) query.push('dry_run=true');
     const path = route.path.replaceAll(/\{([a-z_]+)\}/g, (_, name: string) =>
@@ -117,11 +148,23 @@ function* callsOf(seed: number, ids: Record<string, string>): Generator<Call> {
           : (ids[name] ?? 'nosuchidxx'),
     );
     // What has no id to be bad, and a good body, would be made.
-    const earnest = route.changes && !badBody && badIds && route.names.every((name) => name === 'project_id');
+    const earnest =
+      route.changes && !badBody && badIds && route.names.every((name) => name === 'project_id');
     if (earnest) query.push('dry_run=true');
     if (route.ending !== '') query.push(route.ending);
-    const headers = random() < 0.1 ? pick(BAD_HEADERS) : random() < 0.1 ? { 'Idempotency-Key': `k${Math.floor(random() * 50)}` } : {};
-    yield { route, path: query.length === 0 ? path : `${path}?${query.join('&')}`, body, headers, isBad: badBody };
+    const headers =
+      random() < 0.1
+        ? pick(BAD_HEADERS)
+        : random() < 0.1
+          ? { 'Idempotency-Key': `k${Math.floor(random() * 50)}` }
+          : {};
+    yield {
+      route,
+      path: query.length === 0 ? path : `${path}?${query.join('&')}`,
+      body,
+      headers,
+      isBad: badBody,
+    };
   }
 }
 
@@ -159,7 +202,15 @@ async function chain(seed: number): Promise<void> {
   const uses = ROUTES.filter(
     ({ operationId, names }) =>
       names.join() === 'project_id,service_id' &&
-      !['deleteService', 'forkService', 'setHA', 'drill', 'switchover', 'verifyBackup', 'createReplicaSet'].includes(operationId),
+      ![
+        'deleteService',
+        'forkService',
+        'setHA',
+        'drill',
+        'switchover',
+        'verifyBackup',
+        'createReplicaSet',
+      ].includes(operationId),
   );
   for (let step = 0; step < CHAIN_USES; step++) {
     const route = uses[Math.floor(random() * uses.length)];
@@ -169,12 +220,15 @@ async function chain(seed: number): Promise<void> {
   expect((await use(routeOf('deleteService'), id)).status).toBe(202);
   for (const route of uses) if (route.operationId !== 'restoreService') await use(route, id);
   while ((await use(routeOf('getService'), id)).status !== 404) await sleep(100);
-  for (const route of uses) if (route.operationId !== 'restoreService') expect((await use(route, id)).status, route.operationId).toBe(404);
+  for (const route of uses)
+    if (route.operationId !== 'restoreService')
+      expect((await use(route, id)).status, route.operationId).toBe(404);
 }
 
 test(`${CALLS} calls: no fault of ours, and every answer as the document has it`, async () => {
   const [operation] = await cloud.operations(service.service_id);
-  const idOf = async (path: string, made: object) => String(Reflect.get(Object((await cloud.request('POST', path, made)).body), 'id'));
+  const idOf = async (path: string, made: object) =>
+    String(Reflect.get(Object((await cloud.request('POST', path, made)).body), 'id'));
   const vpc = await idOf('/vpcs', { name: 'target', cidr: '10.8.0.0/16', region_code: 'local' });
   const ids = {
     project_id: cloud.projectId,
@@ -182,7 +236,11 @@ test(`${CALLS} calls: no fault of ours, and every answer as the document has it`
     operation_id: operation?.id ?? '',
     public_key: cloud.key.split(':')[0] ?? '',
     vpc_id: vpc,
-    peering_id: await idOf(`/vpcs/${vpc}/peerings`, { peer_account_id: 'nobody', peer_region_code: 'local', peer_vpc_id: '1' }),
+    peering_id: await idOf(`/vpcs/${vpc}/peerings`, {
+      peer_account_id: 'nobody',
+      peer_region_code: 'local',
+      peer_vpc_id: '1',
+    }),
   };
   const calls = callsOf(SEED, ids);
   let left = CALLS;
@@ -204,10 +262,16 @@ test(`${CALLS} calls: no fault of ours, and every answer as the document has it`
   expect(problems.slice(0, 20), `SEED=${SEED}`).toEqual([]);
   // All of them were reached, and so were good answers of what can have one.
   const reached = new Set([...answers.keys()].map((name) => name.split(' ')[0] ?? ''));
-  expect(ROUTES.map(({ operationId }) => operationId).filter((operationId) => !reached.has(operationId))).toEqual([]);
-  expect([...answers.keys()].filter((name) => / 2\d\d$/.test(name)).length).toBeGreaterThan(ROUTES.length / 2);
+  expect(
+    ROUTES.map(({ operationId }) => operationId).filter((operationId) => !reached.has(operationId)),
+  ).toEqual([]);
+  expect([...answers.keys()].filter((name) => / 2\d\d$/.test(name)).length).toBeGreaterThan(
+    ROUTES.length / 2,
+  );
   // The target is what it was, and nothing was made but by the chains.
   const { body } = await cloud.request('GET', '/services');
-  expect(Array.isArray(body) ? body.map((one) => Reflect.get(Object(one), 'service_id')) : body).toEqual([service.service_id]);
+  expect(
+    Array.isArray(body) ? body.map((one) => Reflect.get(Object(one), 'service_id')) : body,
+  ).toEqual([service.service_id]);
   expect((await cloud.get(service.service_id)).name).toBe('target');
 });

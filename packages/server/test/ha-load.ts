@@ -15,10 +15,15 @@ import { connectTo, type Installation, type Service } from './harness.ts';
 
 export type ServiceAccess = Service & { initial_password: string };
 
-export const layoutOf = (cloud: Pick<Installation, 'home'>): Layout => createLayout(join(cloud.home, 'data'));
+export const layoutOf = (cloud: Pick<Installation, 'home'>): Layout =>
+  createLayout(join(cloud.home, 'data'));
 
 /** The pid of a member's postmaster. */
-export async function postmasterOf(cloud: Pick<Installation, 'home'>, service: Pick<Service, 'service_id'>, n: number): Promise<number> {
+export async function postmasterOf(
+  cloud: Pick<Installation, 'home'>,
+  service: Pick<Service, 'service_id'>,
+  n: number,
+): Promise<number> {
   const server = await findServer(layoutOf(cloud).member(service.service_id, n));
   if (server === null) throw new Error(`member ${n} of ${service.service_id} does not run`);
   return server.postmaster.pid;
@@ -41,7 +46,8 @@ export type Load = Awaited<ReturnType<typeof startLoad>>;
 export async function startLoad(cloud: Installation, service: ServiceAccess) {
   const setup = await connectTo(cloud, service, service.initial_password);
   await setup.query('create table if not exists load (n integer primary key)');
-  const before = (await setup.query<{ n: number | null }>('select max(n) as n from load')).rows[0]?.n ?? 0;
+  const before =
+    (await setup.query<{ n: number | null }>('select max(n) as n from load')).rows[0]?.n ?? 0;
   await setup.end();
   const acknowledged: { n: number; atMs: number }[] = [];
   const refused: string[] = [];
@@ -88,7 +94,10 @@ export async function startLoad(cloud: Installation, service: ServiceAccess) {
     },
     /** The longest time without an acknowledged write since a moment, in ms. */
     longestGapMs: (sinceMs: number): number => {
-      const times = [sinceMs, ...acknowledged.map(({ atMs }) => atMs).filter((atMs) => atMs >= sinceMs)];
+      const times = [
+        sinceMs,
+        ...acknowledged.map(({ atMs }) => atMs).filter((atMs) => atMs >= sinceMs),
+      ];
       return Math.max(0, ...times.slice(1).map((atMs, index) => atMs - (times[index] ?? atMs)));
     },
     /** Ends it. @returns the acknowledged numbers that are not there */
@@ -96,7 +105,9 @@ export async function startLoad(cloud: Installation, service: ServiceAccess) {
       stopping = true;
       await ended;
       const client = await connectTo(cloud, service, service.initial_password);
-      const there = new Set((await client.query<{ n: number }>('select n from load')).rows.map(({ n }) => n));
+      const there = new Set(
+        (await client.query<{ n: number }>('select n from load')).rows.map(({ n }) => n),
+      );
       await client.end();
       return acknowledged.filter(({ n }) => !there.has(n)).map(({ n }) => n);
     },
@@ -124,7 +135,13 @@ export function startSampler(cloud: Installation, service: Pick<Service, 'servic
       if (client === undefined) {
         if (!existsSync(pidFile)) return false;
         const port = Number(readFileSync(pidFile, 'utf8').split('\n')[3]);
-        client = new Client({ host: paths.socket, port, user: 'howdah', database: 'postgres', connectionTimeoutMillis: ANSWER_MS });
+        client = new Client({
+          host: paths.socket,
+          port,
+          user: 'howdah',
+          database: 'postgres',
+          connectionTimeoutMillis: ANSWER_MS,
+        });
         client.on('error', () => undefined);
         const fresh = client;
         client.once('end', () => clients.get(n) === fresh && clients.delete(n));
@@ -135,7 +152,9 @@ export function startSampler(cloud: Installation, service: Pick<Service, 'servic
       if (asked.has(client)) return false;
       const mine = client;
       asked.add(mine);
-      const answer = client.query<{ recovering: boolean }>('select pg_is_in_recovery() as recovering').finally(() => asked.delete(mine));
+      const answer = client
+        .query<{ recovering: boolean }>('select pg_is_in_recovery() as recovering')
+        .finally(() => asked.delete(mine));
       answer.catch(() => undefined);
       const { rows } = await Promise.race([answer, sleep(ANSWER_MS).then(() => ({ rows: [] }))]);
       return rows[0]?.recovering === false;
@@ -149,7 +168,10 @@ export function startSampler(cloud: Installation, service: Pick<Service, 'servic
       const answers = await Promise.all([0, 1, 2].map(ask));
       samples += 1;
       const writers = answers.flatMap((writes, n) => (writes ? [n] : []));
-      if (writers.length > 1) violations.push(`members ${writers.join(' and ')} accept writes at ${new Date().toISOString()}`);
+      if (writers.length > 1)
+        violations.push(
+          `members ${writers.join(' and ')} accept writes at ${new Date().toISOString()}`,
+        );
       await sleep(SAMPLE_MS);
     }
   })();
@@ -167,7 +189,10 @@ export function startSampler(cloud: Installation, service: Pick<Service, 'servic
 }
 
 /** A session with a primary that accepts writes, as soon as there is one. */
-export async function untilConnected(cloud: Pick<Installation, 'caPem'>, service: ServiceAccess): Promise<Client> {
+export async function untilConnected(
+  cloud: Pick<Installation, 'caPem'>,
+  service: ServiceAccess,
+): Promise<Client> {
   for (;;) {
     try {
       const client = await connectTo(cloud, service, service.initial_password);
@@ -180,7 +205,11 @@ export async function untilConnected(cloud: Pick<Installation, 'caPem'>, service
 }
 
 /** Waits until a member is the primary. */
-export async function untilPrimary(cloud: Installation, service: Pick<Service, 'service_id'>, n: number): Promise<void> {
+export async function untilPrimary(
+  cloud: Installation,
+  service: Pick<Service, 'service_id'>,
+  n: number,
+): Promise<void> {
   while (layoutOf(cloud).primaryOf(service.service_id) !== n) await sleep(2);
 }
 
@@ -225,7 +254,10 @@ export async function untilRedundant(
 }
 
 /** Kills the primary's postmaster. @returns the member that it was */
-export async function killPrimary(cloud: Installation, service: Pick<Service, 'service_id'>): Promise<number> {
+export async function killPrimary(
+  cloud: Installation,
+  service: Pick<Service, 'service_id'>,
+): Promise<number> {
   // In the middle of a switchover there is none for a moment.
   for (;;) {
     const n = layoutOf(cloud).primaryOf(service.service_id);

@@ -59,7 +59,12 @@ const SEED = Number(process.env['SEED'] ?? randomInt(2 ** 31));
 const chance = (what: number): number => (((SEED + what * 2_654_435_761) >>> 0) % 1000) / 1000;
 
 const pair = (name: string, sync = 1, replicas = 1): Promise<ServiceAccess> =>
-  cloud.create({ name, service_type: 'POSTGRES', replica_count: replicas, sync_replica_count: sync });
+  cloud.create({
+    name,
+    service_type: 'POSTGRES',
+    replica_count: replicas,
+    sync_replica_count: sync,
+  });
 
 const accepted = ({ status, body }: Answer): void => expect(status, JSON.stringify(body)).toBe(202);
 
@@ -72,7 +77,11 @@ const newest = async (service: ServiceAccess, kind: string) =>
   (await cloud.operations(service.service_id)).find((operation) => operation.kind === kind);
 
 /** Runs something under a load and a sampler, and returns what the load saw. */
-async function underLoad(service: ServiceAccess, work: (load: Awaited<ReturnType<typeof startLoad>>) => Promise<void>, on = cloud) {
+async function underLoad(
+  service: ServiceAccess,
+  work: (load: Awaited<ReturnType<typeof startLoad>>) => Promise<void>,
+  on = cloud,
+) {
   const load = await startLoad(on, service);
   const sampler = startSampler(on, service);
   await load.goesOn();
@@ -101,7 +110,9 @@ describe('the primary of a pair is killed', () => {
         gaps.push(Math.round(load.longestGapMs(killedMs)));
       }
     });
-    console.log(`seed ${SEED}: write gaps ${gaps.join(', ')} ms; ${seen.acknowledged} acknowledged`);
+    console.log(
+      `seed ${SEED}: write gaps ${gaps.join(', ')} ms; ${seen.acknowledged} acknowledged`,
+    );
     expect(seen).toMatchObject(NOTHING_LOST);
     const operation = await newest(service, 'failover');
     expect(operation).toMatchObject({ requested_by: 'howdah', status: 'succeeded' });
@@ -112,7 +123,10 @@ describe('the primary of a pair is killed', () => {
   test('a password that was changed before is the new one after', async () => {
     const service = await pair('password');
     const password = 'changed-just-before';
-    expect((await cloud.request('POST', `/services/${service.service_id}/updatePassword`, { password })).status).toBe(204);
+    expect(
+      (await cloud.request('POST', `/services/${service.service_id}/updatePassword`, { password }))
+        .status,
+    ).toBe(204);
     await killPrimary(cloud, service);
     await untilPrimary(cloud, service, 1);
     await untilRedundant(cloud, service, 1, 1);
@@ -121,7 +135,12 @@ describe('the primary of a pair is killed', () => {
 
   test('a second time within the rest: it is restarted in place', async () => {
     const rests = await install();
-    const service = await rests.create({ name: 'rests', service_type: 'POSTGRES', replica_count: 1, sync_replica_count: 1 });
+    const service = await rests.create({
+      name: 'rests',
+      service_type: 'POSTGRES',
+      replica_count: 1,
+      sync_replica_count: 1,
+    });
     const seen = await underLoad(
       service,
       async (load) => {
@@ -130,7 +149,8 @@ describe('the primary of a pair is killed', () => {
         await untilRedundant(rests, service, 1, 1);
         const killed = await postmasterOf(rests, service, 1);
         await killPrimary(rests, service);
-        while ((await postmasterOf(rests, service, 1).catch(() => killed)) === killed) await sleep(20);
+        while ((await postmasterOf(rests, service, 1).catch(() => killed)) === killed)
+          await sleep(20);
         await load.goesOn();
         expect(layoutOf(rests).primaryOf(service.service_id)).toBe(1);
       },
@@ -199,7 +219,8 @@ describe('what else dies', () => {
     const seen = await underLoad(service, async (load) => {
       const killed = await postmasterOf(cloud, service, 1);
       signal(killed, 'SIGKILL');
-      while ((await postmasterOf(cloud, service, 1).catch(() => killed)) === killed) await sleep(20);
+      while ((await postmasterOf(cloud, service, 1).catch(() => killed)) === killed)
+        await sleep(20);
       await load.goesOn();
     });
     expect(seen).toMatchObject(NOTHING_LOST);
@@ -226,7 +247,8 @@ describe('what else dies', () => {
       const gateway = await findDaemon(layoutOf(cloud).gateway(service.service_id));
       if (gateway === null) throw new Error('no gateway');
       signal(gateway.pid, 'SIGKILL');
-      while ((await findDaemon(layoutOf(cloud).gateway(service.service_id))) === null) await sleep(20);
+      while ((await findDaemon(layoutOf(cloud).gateway(service.service_id))) === null)
+        await sleep(20);
       await load.goesOn();
     });
     expect(seen).toMatchObject(NOTHING_LOST);
@@ -304,7 +326,10 @@ describe('a replica that is behind', () => {
     await client.query(FILL);
     await client.query("insert into t values ('acknowledged')");
     await client.end();
-    const { layout, port } = { layout: layoutOf(cloud), port: await portOf(layoutOf(cloud).member(service.service_id, 2)) };
+    const { layout, port } = {
+      layout: layoutOf(cloud),
+      port: await portOf(layoutOf(cloud).member(service.service_id, 2)),
+    };
     // Gone for as long as another program has its port.
     const squatter = createServer();
     signal(await postmasterOf(cloud, service, 2), 'SIGKILL');
@@ -318,7 +343,9 @@ describe('a replica that is behind', () => {
     const again = await untilConnected(cloud, service);
     clearTimeout(timer);
     letGoOn();
-    expect((await again.query("select name from t where name = 'acknowledged'")).rows).toEqual([{ name: 'acknowledged' }]);
+    expect((await again.query("select name from t where name = 'acknowledged'")).rows).toEqual([
+      { name: 'acknowledged' },
+    ]);
     await again.end();
     expect(layout.primaryOf(service.service_id)).toBe(0);
     await new Promise((resolve) => squatter.close(resolve));
@@ -326,7 +353,11 @@ describe('a replica that is behind', () => {
   });
 
   /** Writes so much to the log of a primary, and not one table. */
-  const fillLog = async (on: Installation, service: ServiceAccess, megabytes: number): Promise<void> => {
+  const fillLog = async (
+    on: Installation,
+    service: ServiceAccess,
+    megabytes: number,
+  ): Promise<void> => {
     const client = await connectTo(on, service, service.initial_password);
     for (let written = 0; written < megabytes; written += 10)
       await client.query("select pg_logical_emit_message(false, 'filler', repeat('x', 10000000))");
@@ -334,9 +365,18 @@ describe('a replica that is behind', () => {
   };
 
   /** What the primary of a service says, asked by us. */
-  const askPrimary = async <Row extends object>(on: Installation, service: ServiceAccess, question: string): Promise<Row[]> => {
+  const askPrimary = async <Row extends object>(
+    on: Installation,
+    service: ServiceAccess,
+    question: string,
+  ): Promise<Row[]> => {
     const paths = layoutOf(on).member(service.service_id, 0);
-    const client = new Client({ host: paths.socket, port: await portOf(paths), user: 'howdah', database: 'postgres' });
+    const client = new Client({
+      host: paths.socket,
+      port: await portOf(paths),
+      user: 'howdah',
+      database: 'postgres',
+    });
     await client.connect();
     const { rows } = await client.query<Row>(question);
     await client.end();
@@ -356,7 +396,8 @@ describe('a replica that is behind', () => {
 
   test('and catches up for long is left to it', async () => {
     const { service, data, made } = await leftBehind('late');
-    const sending = () => askPrimary<{ state: string }>(cloud, service, 'select state from pg_stat_replication');
+    const sending = () =>
+      askPrimary<{ state: string }>(cloud, service, 'select state from pg_stat_replication');
     await fillLog(cloud, service, 700);
     let up = cloud.up();
     for (;;) {
@@ -403,29 +444,48 @@ describe('a replica that is behind', () => {
   testInCopy.for([
     ['of its files', `${FILES}/*`, 15],
     ['of the log', `${FILES}/pg_wal/WAL.new`, 1],
-  ] as const)('after a copy %s that took longer than the primary keeps its log for is not made once more', async ([, effect, nth]) => {
-    const testbed = await installCrashing();
-    const on = testbed.cloud;
-    const service = await on.create({ name: 'long copy', service_type: 'POSTGRES', cpu_millis: 'shared', memory_gbs: 'shared' });
-    await testbed.holdAt({ [service.service_id]: 'it' }, effect, nth);
-    accepted(await on.request('POST', `/services/${service.service_id}/setHA`, { replica_count: 1 }));
-    await testbed.held();
-    await fillLog(on, service, 1300);
-    await askPrimary(on, service, 'checkpoint');
-    expect(await askPrimary(on, service, 'select wal_status from pg_replication_slots')).toEqual([{ wal_status: 'lost' }]);
-    await testbed.release();
-    await untilRedundant(on, service, 1, 0);
-    const steps = (await on.operations(service.service_id)).flatMap((operation) => operation.steps);
-    expect(steps.filter(({ detail }) => detail?.startsWith('by ') === true && detail.includes(' in '))).toHaveLength(1);
-    expect(await testbed.destroy()).toEqual([]);
-  });
+  ] as const)(
+    'after a copy %s that took longer than the primary keeps its log for is not made once more',
+    async ([, effect, nth]) => {
+      const testbed = await installCrashing();
+      const on = testbed.cloud;
+      const service = await on.create({
+        name: 'long copy',
+        service_type: 'POSTGRES',
+        cpu_millis: 'shared',
+        memory_gbs: 'shared',
+      });
+      await testbed.holdAt({ [service.service_id]: 'it' }, effect, nth);
+      accepted(
+        await on.request('POST', `/services/${service.service_id}/setHA`, { replica_count: 1 }),
+      );
+      await testbed.held();
+      await fillLog(on, service, 1300);
+      await askPrimary(on, service, 'checkpoint');
+      expect(await askPrimary(on, service, 'select wal_status from pg_replication_slots')).toEqual([
+        { wal_status: 'lost' },
+      ]);
+      await testbed.release();
+      await untilRedundant(on, service, 1, 0);
+      const steps = (await on.operations(service.service_id)).flatMap(
+        (operation) => operation.steps,
+      );
+      expect(
+        steps.filter(({ detail }) => detail?.startsWith('by ') === true && detail.includes(' in ')),
+      ).toHaveLength(1);
+      expect(await testbed.destroy()).toEqual([]);
+    },
+  );
 
   test('holds up writes, and a new password no longer than the API can wait', async () => {
     const service = await pair('slow');
     await untilRedundant(cloud, service, 1, 1);
     const letGoOn = await holdBack(service, 1);
     const password = 'not-waited-for-any-longer';
-    expect((await cloud.request('POST', `/services/${service.service_id}/updatePassword`, { password })).status).toBe(204);
+    expect(
+      (await cloud.request('POST', `/services/${service.service_id}/updatePassword`, { password }))
+        .status,
+    ).toBe(204);
     letGoOn();
     await (await connectTo(cloud, service, password)).end();
   });
@@ -439,12 +499,16 @@ describe('a replica that is behind', () => {
     await client.query(FILL);
     await client.end();
     const before = await postmasterOf(cloud, service, 0);
-    accepted(await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'failover' }));
+    accepted(
+      await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'failover' }),
+    );
     await expect
       .poll(() => newest(service, 'drill'), { timeout: 60_000 })
       .toMatchObject({
         status: 'failed',
-        error: expect.stringMatching(/nothing was killed, for nobody could take over: member 1 lacks more than/),
+        error: expect.stringMatching(
+          /nothing was killed, for nobody could take over: member 1 lacks more than/,
+        ),
       });
     expect(await postmasterOf(cloud, service, 0)).toBe(before);
     letGoOn();
@@ -469,7 +533,9 @@ const listens = (server: Server, port: number): Promise<boolean> =>
 async function rolesOf(service: ServiceAccess): Promise<string[]> {
   const client = await untilConnected(cloud, service);
   try {
-    return (await client.query<{ name: string }>('select rolname as name from pg_roles where rolcanlogin')).rows.map(({ name }) => name);
+    return (
+      await client.query<{ name: string }>('select rolname as name from pg_roles where rolcanlogin')
+    ).rows.map(({ name }) => name);
   } finally {
     await client.end();
   }
@@ -481,7 +547,9 @@ describe('asynchronous replicas', () => {
     const receiver = await backendOf(await postmasterOf(cloud, service, 1), 'walreceiver');
     signal(receiver, 'SIGSTOP');
     const client = await connectTo(cloud, service, service.initial_password);
-    await client.query(`create table bulk as select repeat(md5(g::text), 32) from generate_series(1, ${megabytes * 1000}) g`);
+    await client.query(
+      `create table bulk as select repeat(md5(g::text), 32) from generate_series(1, ${megabytes * 1000}) g`,
+    );
     await client.end();
     await killPrimary(cloud, service);
     signal(receiver, 'SIGCONT');
@@ -506,7 +574,9 @@ describe('asynchronous replicas', () => {
           { name: 'fence' },
           {
             name: 'promote',
-            detail: expect.stringMatching(/^member 1: \d+ bytes of the log may be lost, [0-9A-F]+\/[0-9A-F]+ to [0-9A-F]+\/[0-9A-F]+$/),
+            detail: expect.stringMatching(
+              /^member 1: \d+ bytes of the log may be lost, [0-9A-F]+\/[0-9A-F]+ to [0-9A-F]+\/[0-9A-F]+$/,
+            ),
           },
         ],
       });
@@ -519,9 +589,12 @@ describe('asynchronous replicas', () => {
     await untilRedundant(cloud, service, 1, 0);
     expect(layoutOf(cloud).primaryOf(service.service_id)).toBe(0);
     const client = await connectTo(cloud, service, service.initial_password);
-    expect((await client.query('select count(*)::int as n from bulk')).rows).toEqual([{ n: 20_000 }]);
+    expect((await client.query('select count(*)::int as n from bulk')).rows).toEqual([
+      { n: 20_000 },
+    ]);
     await client.end();
-    const steps = (await newest(service, 'failover'))?.steps ?? (await newest(service, 'repair'))?.steps ?? [];
+    const steps =
+      (await newest(service, 'failover'))?.steps ?? (await newest(service, 'repair'))?.steps ?? [];
     expect(steps.map(({ detail }) => detail).join()).toMatch(
       /nobody takes over: member 1 lacks more than 1048576 bytes of the log, from [0-9A-F]+\/[0-9A-F]+ on/,
     );
@@ -542,7 +615,9 @@ describe('moves', () => {
     expect(seen).toMatchObject({ ...NOTHING_LOST, refused: [] });
     expect(layoutOf(cloud).primaryOf(service.service_id)).toBe(1);
     // As it is: not recreated.
-    const made = (await newest(service, 'switchover'))?.steps.map(({ name, detail }) => `${name}: ${detail}`);
+    const made = (await newest(service, 'switchover'))?.steps.map(
+      ({ name, detail }) => `${name}: ${detail}`,
+    );
     expect(made?.filter((step) => step.startsWith('clone'))).toEqual([]);
   });
 
@@ -560,7 +635,10 @@ describe('moves', () => {
         [1, 1],
       ] as const) {
         await act(service, 'setHA', { replica_count, sync_replica_count });
-        expect((await cloud.get(service.service_id)).ha_replicas).toEqual({ replica_count, sync_replica_count });
+        expect((await cloud.get(service.service_id)).ha_replicas).toEqual({
+          replica_count,
+          sync_replica_count,
+        });
       }
     });
     expect(seen).toMatchObject({ ...NOTHING_LOST, refused: [] });
@@ -588,7 +666,8 @@ describe('moves', () => {
     await act(service, 'start');
     await untilRedundant(cloud, service, 2, 1);
     expect((await cloud.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
-    while ((await cloud.request('GET', `/services/${service.service_id}`)).status !== 404) await sleep(20);
+    while ((await cloud.request('GET', `/services/${service.service_id}`)).status !== 404)
+      await sleep(20);
     await act(service, 'restore');
     await untilRedundant(cloud, service, 2, 1);
     await (await connectTo(cloud, service, service.initial_password)).end();
@@ -596,25 +675,30 @@ describe('moves', () => {
 });
 
 describe('a drill', () => {
-  test.each(['switchover', 'failover'])('%s: says for how long writes were not possible, and that none was lost', async (kind) => {
-    const service = await pair(`drill ${kind}`);
-    await act(service, 'drill', { kind });
-    expect((await newest(service, 'drill'))?.steps.find(({ name }) => name === 'drill')?.detail).toMatch(
-      /^write gap \d+ ms; 0 of \d+ acknowledged probes lost$/,
-    );
-    expect(layoutOf(cloud).primaryOf(service.service_id)).toBe(1);
-    const client = await connectTo(cloud, service, service.initial_password);
-    const left = await client.query(
-      "select (select count(*) from pg_namespace where nspname = '_howdah') + (select count(*) from pg_roles where rolname = '_howdah_probe' and rolcanlogin) as n",
-    );
-    expect(left.rows).toEqual([{ n: '0' }]);
-    await client.end();
-  });
+  test.each(['switchover', 'failover'])(
+    '%s: says for how long writes were not possible, and that none was lost',
+    async (kind) => {
+      const service = await pair(`drill ${kind}`);
+      await act(service, 'drill', { kind });
+      expect(
+        (await newest(service, 'drill'))?.steps.find(({ name }) => name === 'drill')?.detail,
+      ).toMatch(/^write gap \d+ ms; 0 of \d+ acknowledged probes lost$/);
+      expect(layoutOf(cloud).primaryOf(service.service_id)).toBe(1);
+      const client = await connectTo(cloud, service, service.initial_password);
+      const left = await client.query(
+        "select (select count(*) from pg_namespace where nspname = '_howdah') + (select count(*) from pg_roles where rolname = '_howdah_probe' and rolcanlogin) as n",
+      );
+      expect(left.rows).toEqual([{ n: '0' }]);
+      await client.end();
+    },
+  );
 
   test('that is interrupted has failed, and leaves nothing behind', async () => {
     const service = await pair('interrupted');
     await untilRedundant(cloud, service, 1, 1);
-    accepted(await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'switchover' }));
+    accepted(
+      await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'switchover' }),
+    );
     while (!(await rolesOf(service)).includes('_howdah_probe')) await sleep(5);
     await cloud.stop('SIGKILL');
     await cloud.up();
@@ -626,50 +710,75 @@ describe('a drill', () => {
   });
 
   test('of a PROD service kills only with its name', async () => {
-    const service = await cloud.create({ name: 'prod', service_type: 'POSTGRES', replica_count: 1, environment_tag: 'PROD' });
-    const { status, body } = await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'failover', confirm: 'prd' });
-    expect({ status, body }).toMatchObject({ status: 400, body: { code: 'INVALID_REQUEST', message: expect.stringContaining('confirm') } });
+    const service = await cloud.create({
+      name: 'prod',
+      service_type: 'POSTGRES',
+      replica_count: 1,
+      environment_tag: 'PROD',
+    });
+    const { status, body } = await cloud.request('POST', `/services/${service.service_id}/drill`, {
+      kind: 'failover',
+      confirm: 'prd',
+    });
+    expect({ status, body }).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_REQUEST', message: expect.stringContaining('confirm') },
+    });
     await act(service, 'drill', { kind: 'failover', confirm: 'prod' });
   });
 });
 
 describe('a pooler before members', () => {
-  anyTest.runIf(pgbouncer)('bridges a switchover, and connects to the new primary after a failover', async () => {
-    const service = await cloud.create({
-      name: 'pooled pair',
-      service_type: 'POSTGRES',
-      replica_count: 1,
-      sync_replica_count: 1,
-      enable_pooler: true,
-    });
-    const { connection_pooler: pooler } = service;
-    if (pooler === undefined) throw new Error('no pooler');
-    const client = await connectTo(cloud, pooler, service.initial_password, { database: 'tsdb_transaction' });
-    await client.query('create table t (n int)');
-    let stopping = false;
-    const writes = (async () => {
-      let count = 0;
-      for (; !stopping; count++) await client.query('insert into t values ($1)', [count]);
-      return count;
-    })();
-    await act(service, 'switchover');
-    stopping = true;
-    // Not one of them failed, and each is there.
-    const count = await writes;
-    expect((await client.query('select count(*)::int as n from t')).rows).toEqual([{ n: count }]);
-    await killPrimary(cloud, service);
-    await untilPrimary(cloud, service, 0);
-    await untilRedundant(cloud, service, 1, 1);
-    const again = await connectTo(cloud, pooler, service.initial_password, { database: 'tsdb_transaction' });
-    expect((await again.query('select count(*)::int as n from t')).rows).toEqual([{ n: count }]);
-    await again.end();
-    await client.end().catch(() => undefined);
-  });
+  anyTest.runIf(pgbouncer)(
+    'bridges a switchover, and connects to the new primary after a failover',
+    async () => {
+      const service = await cloud.create({
+        name: 'pooled pair',
+        service_type: 'POSTGRES',
+        replica_count: 1,
+        sync_replica_count: 1,
+        enable_pooler: true,
+      });
+      const { connection_pooler: pooler } = service;
+      if (pooler === undefined) throw new Error('no pooler');
+      const client = await connectTo(cloud, pooler, service.initial_password, {
+        database: 'tsdb_transaction',
+      });
+      await client.query('create table t (n int)');
+      let stopping = false;
+      const writes = (async () => {
+        let count = 0;
+        for (; !stopping; count++) await client.query('insert into t values ($1)', [count]);
+        return count;
+      })();
+      await act(service, 'switchover');
+      stopping = true;
+      // Not one of them failed, and each is there.
+      const count = await writes;
+      expect((await client.query('select count(*)::int as n from t')).rows).toEqual([{ n: count }]);
+      await killPrimary(cloud, service);
+      await untilPrimary(cloud, service, 0);
+      await untilRedundant(cloud, service, 1, 1);
+      const again = await connectTo(cloud, pooler, service.initial_password, {
+        database: 'tsdb_transaction',
+      });
+      expect((await again.query('select count(*)::int as n from t')).rows).toEqual([{ n: count }]);
+      await again.end();
+      await client.end().catch(() => undefined);
+    },
+  );
 });
 
 describe('a failover while something else is under way', () => {
   /** Kills the primary some moments after a change was asked for, and waits until all is as it was asked for. */
-  const killedDuring = async (what: number, service: ServiceAccess, action: string, body: object, replicas: number, sync: number) => {
+  const killedDuring = async (
+    what: number,
+    service: ServiceAccess,
+    action: string,
+    body: object,
+    replicas: number,
+    sync: number,
+  ) => {
     const seen = await underLoad(service, async () => {
       accepted(await cloud.request('POST', `/services/${service.service_id}/${action}`, body));
       await sleep(chance(what) * 600);
@@ -698,12 +807,16 @@ describe('a failover while something else is under way', () => {
   test('a read replica set, which follows the new primary', async () => {
     const service = await pair('followed');
     const seen = await underLoad(service, async () => {
-      const { status, body } = await cloud.request('POST', `/services/${service.service_id}/replicaSets`, {
-        name: 'readers',
-        nodes: 1,
-        cpu_millis: 250,
-        memory_gbs: 1,
-      });
+      const { status, body } = await cloud.request(
+        'POST',
+        `/services/${service.service_id}/replicaSets`,
+        {
+          name: 'readers',
+          nodes: 1,
+          cpu_millis: 250,
+          memory_gbs: 1,
+        },
+      );
       expect(status, JSON.stringify(body)).toBe(202);
       await sleep(chance(204) * 600);
       await killPrimary(cloud, service);
@@ -717,9 +830,15 @@ describe('a failover while something else is under way', () => {
       await writer.end();
       const reader = await connectTo(cloud, set, service.initial_password);
       await expect
-        .poll(() => reader.query("select to_regclass('seen_by_readers') is not null as there").then(({ rows }) => rows), {
-          timeout: 60_000,
-        })
+        .poll(
+          () =>
+            reader
+              .query("select to_regclass('seen_by_readers') is not null as there")
+              .then(({ rows }) => rows),
+          {
+            timeout: 60_000,
+          },
+        )
         .toEqual([{ there: true }]);
       await reader.end();
     });
@@ -732,9 +851,12 @@ describe('a failover while something else is under way', () => {
     await sleep(chance(205) * 2000);
     await killPrimary(cloud, service);
     const { status, error } = await verifying;
-    if (status !== 'succeeded') expect(error).toContain('ceased to be the primary meanwhile: ask for it again');
+    if (status !== 'succeeded')
+      expect(error).toContain('ceased to be the primary meanwhile: ask for it again');
     await untilRedundant(cloud, service, 1, 1);
-    expect(JSON.stringify((await cloud.get(service.service_id)).warnings ?? [])).not.toContain('VERIFICATION');
+    expect(JSON.stringify((await cloud.get(service.service_id)).warnings ?? [])).not.toContain(
+      'VERIFICATION',
+    );
     expect(await verificationOf(cloud, service)).toEqual({ status: 'succeeded', error: undefined });
   });
 
@@ -743,14 +865,18 @@ describe('a failover while something else is under way', () => {
     const client = await connectTo(cloud, service, service.initial_password);
     await client.query('create table bulk as select g from generate_series(1, 100000) g');
     await client.end();
-    const answer = await cloud.request('POST', `/services/${service.service_id}/forkService`, { fork_strategy: 'NOW' });
+    const answer = await cloud.request('POST', `/services/${service.service_id}/forkService`, {
+      fork_strategy: 'NOW',
+    });
     accepted(answer);
     await sleep(chance(203) * 300);
     await killPrimary(cloud, service);
     const { service_id, initial_password } = Object(answer.body);
     const child = await cloud.until(String(service_id), 'READY');
     const reader = await connectTo(cloud, child, String(initial_password));
-    expect((await reader.query('select count(*)::int as n from bulk')).rows).toEqual([{ n: 100_000 }]);
+    expect((await reader.query('select count(*)::int as n from bulk')).rows).toEqual([
+      { n: 100_000 },
+    ]);
     await reader.end();
     await untilRedundant(cloud, service, 1, 1);
   });
@@ -772,7 +898,9 @@ describe('backups after a failover', () => {
     const again = await connectTo(cloud, service, service.initial_password);
     await again.query("insert into t values ('after')");
     const after = (
-      await again.query<{ now: string }>(`select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`)
+      await again.query<{ now: string }>(
+        `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
+      )
     ).rows[0]?.now;
     await again.end();
     const all = ['before', 'not archived yet', 'after'];
@@ -781,7 +909,11 @@ describe('backups after a failover', () => {
       [{ fork_strategy: 'PITR', target_time: rows[0]?.now }, ['before']],
       [{ fork_strategy: 'PITR', target_time: after }, all],
     ] as const) {
-      const answer = await cloud.request('POST', `/services/${service.service_id}/forkService`, fork);
+      const answer = await cloud.request(
+        'POST',
+        `/services/${service.service_id}/forkService`,
+        fork,
+      );
       accepted(answer);
       const { service_id, initial_password } = Object(answer.body);
       const child = await cloud.until(String(service_id), 'READY');
@@ -793,10 +925,14 @@ describe('backups after a failover', () => {
       ).toEqual(expected);
       await reader.end();
     }
-    expect((await cloud.request('GET', `/services/${service.service_id}/backups`)).body).toMatchObject({ problem: null });
+    expect(
+      (await cloud.request('GET', `/services/${service.service_id}/backups`)).body,
+    ).toMatchObject({ problem: null });
     expect(await verificationOf(cloud, service)).toEqual({ status: 'succeeded', error: undefined });
     // With the primary of now, which is not the first member any more.
-    const { checks } = Object((await cloud.request('GET', `/services/${service.service_id}/backups`)).body).last_verification;
+    const { checks } = Object(
+      (await cloud.request('GET', `/services/${service.service_id}/backups`)).body,
+    ).last_verification;
     expect(checks).toContainEqual({
       name: 'compare catalogs',
       succeeded: true,
@@ -813,7 +949,9 @@ test('the audit tells of one that would accept writes and is not the primary', a
   const signalFile = join(layoutOf(cloud).member(service.service_id, 1).data, 'standby.signal');
   await rename(signalFile, `${signalFile}.away`);
   const [first, second] = [0, 1].map((n) => memberKey(service.service_id, n));
-  expect(await cloud.audit()).toContain(`server ${second} accepts writes, where only the primary, ${first}, may`);
+  expect(await cloud.audit()).toContain(
+    `server ${second} accepts writes, where only the primary, ${first}, may`,
+  );
   await rename(`${signalFile}.away`, signalFile);
   expect((await cloud.audit()).filter((text) => text.includes('accepts writes'))).toEqual([]);
   await cloud.up();
@@ -823,15 +961,24 @@ test('what is refused says why', async () => {
   const service = await cloud.create({ name: 'refused', service_type: 'POSTGRES' });
   const refused = async (action: string, body: object | undefined, text: string): Promise<void> => {
     const answer = await cloud.request('POST', `/services/${service.service_id}/${action}`, body);
-    expect({ status: answer.status, body: answer.body }).toMatchObject({ status: 400, body: { message: expect.stringContaining(text) } });
+    expect({ status: answer.status, body: answer.body }).toMatchObject({
+      status: 400,
+      body: { message: expect.stringContaining(text) },
+    });
   };
-  await refused('setHA', { replica_count: 1, sync_replica_count: 2 }, 'sync_replica_count: found 2 of 1 replicas');
+  await refused(
+    'setHA',
+    { replica_count: 1, sync_replica_count: 2 },
+    'sync_replica_count: found 2 of 1 replicas',
+  );
   await refused('setHA', { replica_count: 3 }, 'replica_count');
   await refused('setHA', {}, 'both missing');
   await refused('switchover', undefined, 'without replicas');
   await refused('drill', { kind: 'switchover' }, 'without replicas');
   await refused('drill', { kind: 'fire' }, 'kind');
-  const same = await cloud.request('POST', `/services/${service.service_id}/setHA`, { replica_count: 0 });
+  const same = await cloud.request('POST', `/services/${service.service_id}/setHA`, {
+    replica_count: 0,
+  });
   expect(same.status).toBe(202);
   expect(same.headers.get('Operation-Id')).toBeNull();
 });
@@ -846,7 +993,12 @@ describe('planted defects are noticed', () => {
 
   test('no fence: two accept writes', async () => {
     const broken = await planted('no-fence');
-    const service = await broken.create({ name: 'planted', service_type: 'POSTGRES', replica_count: 1, sync_replica_count: 0 });
+    const service = await broken.create({
+      name: 'planted',
+      service_type: 'POSTGRES',
+      replica_count: 1,
+      sync_replica_count: 0,
+    });
     const sampler = startSampler(broken, service);
     const postmaster = await postmasterOf(broken, service, 0);
     while (sampler.samples() < 5) await sleep(20);
@@ -860,20 +1012,29 @@ describe('planted defects are noticed', () => {
 
   test.each(['wrong-standby', 'no-check'])('%s: what was acknowledged is lost', async (plant) => {
     const broken = await planted(plant);
-    const service = await broken.create({ name: 'planted', service_type: 'POSTGRES', replica_count: 2, sync_replica_count: 1 });
+    const service = await broken.create({
+      name: 'planted',
+      service_type: 'POSTGRES',
+      replica_count: 2,
+      sync_replica_count: 1,
+    });
     // Which of the two is asked first does not matter: the one that lags is the one that a wrong choice takes.
     const behind = plant === 'no-check' ? 1 : 2;
     const receiver = await backendOf(await postmasterOf(broken, service, behind), 'walreceiver');
     signal(receiver, 'SIGSTOP');
     const client = await connectTo(broken, service, service.initial_password);
-    await client.query('create table bulk as select repeat(md5(g::text), 32) from generate_series(1, 20000) g');
+    await client.query(
+      'create table bulk as select repeat(md5(g::text), 32) from generate_series(1, 20000) g',
+    );
     await client.end();
     await killPrimary(broken, service);
     signal(receiver, 'SIGCONT');
     while (layoutOf(broken).primaryOf(service.service_id) === 0) await sleep(20);
     await broken.until(service.service_id, 'READY');
     const reader = await connectTo(broken, service, service.initial_password);
-    expect((await reader.query("select to_regclass('bulk') as bulk")).rows).toEqual([{ bulk: null }]);
+    expect((await reader.query("select to_regclass('bulk') as bulk")).rows).toEqual([
+      { bulk: null },
+    ]);
     await reader.end();
     await broken.destroy();
   });

@@ -39,7 +39,10 @@ export async function makeHome(): Promise<string> {
  * @param settings further settings of the environment, such as HOWDAH_SPARES
  * @param within a command that runs the control plane in turn: with fewer privileges
  */
-export async function install(settings: Record<string, string> = {}, within: readonly string[] = []) {
+export async function install(
+  settings: Record<string, string> = {},
+  within: readonly string[] = [],
+) {
   const home = settings['HOWDAH_HOME'] ?? (await makeHome());
   const port = await claimPorts();
   const env: Record<string, string> = {
@@ -61,7 +64,9 @@ export async function install(settings: Record<string, string> = {}, within: rea
     child.stderr.setEncoding('utf8').on('data', (text: string) => output.push(text));
     while (!(await isReady(port))) {
       if (child.exitCode !== null || child.signalCode !== null)
-        throw new Error(`howdah up ended with ${child.exitCode ?? child.signalCode}: ${output.join('')}`);
+        throw new Error(
+          `howdah up ended with ${child.exitCode ?? child.signalCode}: ${output.join('')}`,
+        );
       await sleep(20);
     }
   };
@@ -83,22 +88,41 @@ export async function install(settings: Record<string, string> = {}, within: rea
   const client: HowdahClient = createClient({ apiUrl, key });
 
   /** A raw request below the project. An answer of any status is returned. */
-  const request = async (method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Answer> => {
+  const request = async (
+    method: string,
+    path: string,
+    body?: unknown,
+    headers: Record<string, string> = {},
+  ): Promise<Answer> => {
     const response = await fetch(`${apiUrl}/projects/${projectId}${path}`, {
       method,
-      headers: { Authorization: `Bearer ${key}`, ...(body === undefined ? {} : { 'Content-Type': 'application/json' }), ...headers },
-      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+      headers: {
+        Authorization: `Bearer ${key}`,
+        ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
+        ...headers,
+      },
+      ...(body === undefined
+        ? {}
+        : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
     });
-    return { status: response.status, body: parseMaybe(await response.text()), headers: response.headers };
+    return {
+      status: response.status,
+      body: parseMaybe(await response.text()),
+      headers: response.headers,
+    };
   };
 
   /** A list, page after page. A thing that comes a second time ends it: pages that repeat what was there may have no end. */
-  const pages = async <T>(path: string, idOf: (one: T) => string): Promise<{ all: T[]; pages: number }> => {
+  const pages = async <T>(
+    path: string,
+    idOf: (one: T) => string,
+  ): Promise<{ all: T[]; pages: number }> => {
     const found = new Map<string, T>();
     let count = 0;
     for (let next: string | undefined = path; next !== undefined; count++) {
       const { status, body, headers } = await request('GET', next);
-      if (status !== 200 || !Array.isArray(body)) throw new Error(`${next} answered ${status}: ${JSON.stringify(body)}`);
+      if (status !== 200 || !Array.isArray(body))
+        throw new Error(`${next} answered ${status}: ${JSON.stringify(body)}`);
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the answer's schema is checked elsewhere
       for (const one of body as T[]) {
         if (found.has(idOf(one))) throw new Error(`${next} repeats ${idOf(one)}`);
@@ -130,20 +154,30 @@ export async function install(settings: Record<string, string> = {}, within: rea
     body: Schemas['CreateService'],
     status: Service['status'] = 'READY',
   ): Promise<Service & { initial_password: string }> => {
-    const { data } = await client.POST('/projects/{project_id}/services', { params: { path: { project_id: projectId } }, body });
+    const { data } = await client.POST('/projects/{project_id}/services', {
+      params: { path: { project_id: projectId } },
+      body,
+    });
     if (data?.initial_password === undefined) throw new Error('create answered without a password');
     return { ...(await until(data.service_id, status)), initial_password: data.initial_password };
   };
 
   const operations = async (serviceId?: string): Promise<Schemas['Operation'][]> => {
     const query = serviceId === undefined ? {} : { service_id: serviceId };
-    const { data } = await client.GET('/projects/{project_id}/operations', { params: { path: { project_id: projectId }, query } });
+    const { data } = await client.GET('/projects/{project_id}/operations', {
+      params: { path: { project_id: projectId }, query },
+    });
     return data ?? [];
   };
 
   /** Runs the command line against this installation. */
-  const cli = async (...args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> => {
-    const child = spawn(process.execPath, [HOWDAH, ...args], { env: { ...env, NO_COLOR: '1' }, stdio: ['ignore', 'pipe', 'pipe'] });
+  const cli = async (
+    ...args: string[]
+  ): Promise<{ code: number | null; stdout: string; stderr: string }> => {
+    const child = spawn(process.execPath, [HOWDAH, ...args], {
+      env: { ...env, NO_COLOR: '1' },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
     const [stdout, stderr] = [[] as string[], [] as string[]];
     child.stdout.setEncoding('utf8').on('data', (text: string) => stdout.push(text));
     child.stderr.setEncoding('utf8').on('data', (text: string) => stderr.push(text));
@@ -152,7 +186,8 @@ export async function install(settings: Record<string, string> = {}, within: rea
   };
 
   /** What the audit finds wrong once nothing is on its way any more. */
-  const auditNow = (): Promise<string[]> => audit({ home, databaseUrl: settings['DATABASE_URL'] ?? null });
+  const auditNow = (): Promise<string[]> =>
+    audit({ home, databaseUrl: settings['DATABASE_URL'] ?? null });
 
   /** Ends everything and removes it. @returns what the audit found wrong before */
   const destroy = async (): Promise<string[]> => {
@@ -222,10 +257,13 @@ async function isReady(port: number): Promise<boolean> {
 /** Whose certificate it is, is the matter of the tests of TLS. */
 async function isReadyByTls(port: number): Promise<boolean> {
   return new Promise((resolve) => {
-    get({ host: '127.0.0.1', port, path: '/readyz', rejectUnauthorized: false, agent: false }, (response) => {
-      response.resume();
-      resolve(response.statusCode === 200);
-    }).on('error', () => resolve(false));
+    get(
+      { host: '127.0.0.1', port, path: '/readyz', rejectUnauthorized: false, agent: false },
+      (response) => {
+        response.resume();
+        resolve(response.statusCode === 200);
+      },
+    ).on('error', () => resolve(false));
   });
 }
 

@@ -3,7 +3,17 @@
  * Every operation goes on or says what is in the way; no file outside changes, and none is shown.
  */
 import { existsSync, linkSync, mkdirSync, symlinkSync } from 'node:fs';
-import { lstat, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import {
+  lstat,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -18,7 +28,8 @@ const [haproxy, pgbouncer] = await Promise.all([findProgram('haproxy'), findProg
 // Without root there is no privilege to abuse.
 const describe = anyDescribe.runIf(process.getuid?.() === 0);
 
-const SECRET = '{"timestamp":"2026-01-01 00:00:00.000 UTC","error_severity":"LOG","message":"a secret of root"}\n';
+const SECRET =
+  '{"timestamp":"2026-01-01 00:00:00.000 UTC","error_severity":"LOG","message":"a secret of root"}\n';
 
 let cloud: Installation;
 let outside: string;
@@ -33,10 +44,16 @@ beforeAll(async () => {
   secret = join(outside, 'secret');
   await writeFile(secret, SECRET, { mode: 0o600 });
   await mkdir(join(outside, 'directory'), { mode: 0o700 });
-  await writeFile(join(outside, 'directory', '000000010000000000000001'), 'of root', { mode: 0o600 });
+  await writeFile(join(outside, 'directory', '000000010000000000000001'), 'of root', {
+    mode: 0o600,
+  });
   if (process.getuid?.() !== 0) return;
   other = await cloud.create({ name: 'other', service_type: 'POSTGRES' });
-  service = await cloud.create({ name: 'hostile', service_type: 'POSTGRES', ...(pgbouncer === null ? {} : { enable_pooler: true }) });
+  service = await cloud.create({
+    name: 'hostile',
+    service_type: 'POSTGRES',
+    ...(pgbouncer === null ? {} : { enable_pooler: true }),
+  });
 });
 afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);
@@ -45,7 +62,9 @@ afterAll(async () => {
 
 /** Owners, modes and contents of all that is outside. */
 async function stateOfOutside(directory = outside): Promise<unknown[]> {
-  const entries = (await readdir(directory, { withFileTypes: true })).toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  const entries = (await readdir(directory, { withFileTypes: true })).toSorted((a, b) =>
+    a.name < b.name ? -1 : 1,
+  );
   const { uid, gid, mode } = await stat(directory);
   const below = entries.map(async (entry) => {
     const path = join(directory, entry.name);
@@ -66,7 +85,13 @@ const KINDS: Record<string, (path: string) => unknown> = {
 };
 
 /** What the service's user can replace: files and directories in directories that are its own, a few of each kind. */
-async function replaceable({ data, logs, archive, socket, pooler }: InstancePaths): Promise<string[]> {
+async function replaceable({
+  data,
+  logs,
+  archive,
+  socket,
+  pooler,
+}: InstancePaths): Promise<string[]> {
   const { uid } = await stat(data);
   const found = [
     join(data, 'postmaster.pid'),
@@ -74,13 +99,23 @@ async function replaceable({ data, logs, archive, socket, pooler }: InstancePath
     join(data, 'standby.signal'),
     join(data, 'backup_label'),
   ];
-  for (const directory of [logs, archive, socket, pooler.root, join(data, 'pg_wal', 'archive_status')]) {
+  for (const directory of [
+    logs,
+    archive,
+    socket,
+    pooler.root,
+    join(data, 'pg_wal', 'archive_status'),
+  ]) {
     const owned = await stat(directory).catch(() => null);
     if (owned?.uid !== uid) continue;
     found.push(...(await readdir(directory)).slice(-2).map((name) => join(directory, name)));
   }
   // Nothing of ours is there yet: what writes it must not follow what waits for it.
-  found.push(join(logs, '2026-01-01T00-00-00.json'), join(archive, '000000010000000000000001.new'), join(data, 'recovery.signal'));
+  found.push(
+    join(logs, '2026-01-01T00-00-00.json'),
+    join(archive, '000000010000000000000001.new'),
+    join(data, 'recovery.signal'),
+  );
   return found;
 }
 
@@ -113,13 +148,25 @@ const at = (action: string): string => `/services/${service.service_id}${action}
 const CHANGES: [action: string, body?: () => unknown][] = [
   ['/forkService', () => ({ fork_strategy: 'NOW', name: 'now' })],
   ['/forkService', () => ({ fork_strategy: 'LAST_SNAPSHOT', name: 'snapshot' })],
-  ['/forkService', () => ({ fork_strategy: 'PITR', target_time: new Date(Date.now() - 1000).toISOString(), name: 'past' })],
+  [
+    '/forkService',
+    () => ({
+      fork_strategy: 'PITR',
+      target_time: new Date(Date.now() - 1000).toISOString(),
+      name: 'past',
+    }),
+  ],
   ['/backups/verify'],
   ['/disablePooler'],
   ['/enablePooler'],
   ...(haproxy === null
     ? []
-    : [['/replicaSets', () => ({ name: 'readers', nodes: 1, cpu_millis: 250, memory_gbs: 1 })] as [string, () => unknown]]),
+    : [
+        ['/replicaSets', () => ({ name: 'readers', nodes: 1, cpu_millis: 250, memory_gbs: 1 })] as [
+          string,
+          () => unknown,
+        ],
+      ]),
   ['/resize', () => ({ cpu_millis: 1000, memory_gbs: 4 })],
   ['/resize', () => ({ cpu_millis: 500, memory_gbs: 2 })],
 ];
@@ -165,8 +212,10 @@ describe('in the directories of a service', () => {
           const answer = await cloud.request('POST', at(action), body?.());
           expect(answer.status, `${action}: ${JSON.stringify(answer.body)}`).toBeLessThan(500);
           const { service_id: forkId, id: setId } = Object(answer.body);
-          if (action === '/forkService' && answer.status === 202) made.push(`/services/${forkId}?purge=true`);
-          if (action === '/replicaSets' && answer.status === 202) made.push(at(`/replicaSets/${setId}`));
+          if (action === '/forkService' && answer.status === 202)
+            made.push(`/services/${forkId}?purge=true`);
+          if (action === '/replicaSets' && answer.status === 202)
+            made.push(at(`/replicaSets/${setId}`));
           await untilSettled(service.service_id);
         }
         await replace(isLockFile);
@@ -176,7 +225,8 @@ describe('in the directories of a service', () => {
         for (const [index, path] of targets.entries()) {
           if (!existsSync(join(kept, String(index))) && isOpenedByServer(paths, path)) continue;
           await rm(path, { recursive: true, force: true });
-          if (!isLockFile(path)) await rename(join(kept, String(index)), path).catch(() => undefined);
+          if (!isLockFile(path))
+            await rename(join(kept, String(index)), path).catch(() => undefined);
         }
         await rm(kept, { recursive: true });
         await cloud.until(service.service_id, 'PAUSED');
@@ -187,7 +237,11 @@ describe('in the directories of a service', () => {
           if (id !== service.service_id) await untilSettled(id);
           expect((await cloud.request('DELETE', path)).status).toBe(202);
         }
-        await expect.poll(async () => (await cloud.get(service.service_id)).read_replica_sets, { timeout: 60_000 }).toEqual([]);
+        await expect
+          .poll(async () => (await cloud.get(service.service_id)).read_replica_sets, {
+            timeout: 60_000,
+          })
+          .toEqual([]);
       });
       expect(await stateOfOutside()).toEqual(before);
     },
@@ -197,12 +251,20 @@ describe('in the directories of a service', () => {
   test.runIf(haproxy !== null)(
     'the name of a file that root will write leads elsewhere: a switchover does not write there',
     async () => {
-      const pair = await cloud.create({ name: 'pair', service_type: 'POSTGRES', replica_count: 1, sync_replica_count: 1 });
+      const pair = await cloud.create({
+        name: 'pair',
+        service_type: 'POSTGRES',
+        replica_count: 1,
+        sync_replica_count: 1,
+      });
       await untilRedundant(cloud, pair, 1, 1);
       const before = await stateOfOutside();
       const { data } = layoutOf(cloud).member(pair.service_id, 0);
-      for (const name of ['standby.signal', 'standby.signal.new']) symlinkSync(join(outside, 'made'), join(data, name));
-      expect((await cloud.request('POST', `/services/${pair.service_id}/switchover`)).status).toBe(202);
+      for (const name of ['standby.signal', 'standby.signal.new'])
+        symlinkSync(join(outside, 'made'), join(data, name));
+      expect((await cloud.request('POST', `/services/${pair.service_id}/switchover`)).status).toBe(
+        202,
+      );
       await untilPrimary(cloud, pair, 1);
       await untilRedundant(cloud, pair, 1, 1);
       expect((await lstat(join(data, 'standby.signal'))).isFile()).toBe(true);

@@ -57,8 +57,12 @@ async function asTenant<T>(use: (client: Client) => Promise<T>): Promise<T> {
 /** What server logs say of traps. */
 async function sprung(): Promise<string[]> {
   const root = join(cloud.home, 'data', 'services');
-  const files = (await readdir(root, { recursive: true })).filter((name) => /\/logs\/[^/]+\.json$/.test(name));
-  const texts = await Promise.all(files.map((name) => readFile(join(root, name), 'utf8').catch(() => '')));
+  const files = (await readdir(root, { recursive: true })).filter((name) =>
+    /\/logs\/[^/]+\.json$/.test(name),
+  );
+  const texts = await Promise.all(
+    files.map((name) => readFile(join(root, name), 'utf8').catch(() => '')),
+  );
   return texts.flatMap((text) => text.split('\n').filter((line) => line.includes(SPRUNG)));
 }
 
@@ -104,23 +108,31 @@ test.skipIf(haproxy === null)(
     await act('/resize', { cpu_millis: 1000, memory_gbs: 4 });
     expect(await sprung()).toEqual([]);
     const drill = await call('POST', '/drill', { kind: 'switchover' });
-    const told = async () => JSON.stringify((await cloud.request('GET', `/operations/${drill.headers.get('Operation-Id')}`)).body);
+    const told = async () =>
+      JSON.stringify(
+        (await cloud.request('GET', `/operations/${drill.headers.get('Operation-Id')}`)).body,
+      );
     await expect.poll(told, { timeout: 60_000 }).toContain('drop role _howdah_probe');
-    await asTenant(async (client) => client.query('drop role _howdah_probe; alter database tsdb reset all'));
+    await asTenant(async (client) =>
+      client.query('drop role _howdah_probe; alter database tsdb reset all'),
+    );
   },
 );
 
-test.skipIf(haproxy === null)('a lock on what looks like the table of a drill holds up no drill and no service', async () => {
-  const holder = await tenant();
-  await holder.query('create schema _howdah; create table _howdah.probe (id int)');
-  await holder.query('begin; lock table _howdah.probe in access exclusive mode');
-  await act('/drill', { kind: 'failover' });
-  await untilRedundant(cloud, { ...service, initial_password: password }, 1, 0);
-  await act('/drill', { kind: 'switchover' });
-  await holder.end().catch(() => undefined);
-  await asTenant((client) => client.query('drop schema _howdah cascade'));
-  await act('/setHA', { replica_count: 0 });
-});
+test.skipIf(haproxy === null)(
+  'a lock on what looks like the table of a drill holds up no drill and no service',
+  async () => {
+    const holder = await tenant();
+    await holder.query('create schema _howdah; create table _howdah.probe (id int)');
+    await holder.query('begin; lock table _howdah.probe in access exclusive mode');
+    await act('/drill', { kind: 'failover' });
+    await untilRedundant(cloud, { ...service, initial_password: password }, 1, 0);
+    await act('/drill', { kind: 'switchover' });
+    await holder.end().catch(() => undefined);
+    await asTenant((client) => client.query('drop schema _howdah cascade'));
+    await act('/setHA', { replica_count: 0 });
+  },
+);
 
 test('a tenant fills its database with traps, and cannot set those that need a superuser', async () => {
   await asTenant(async (client) => {
@@ -139,10 +151,14 @@ test('a tenant fills its database with traps, and cannot set those that need a s
         () => null,
         (thrown: unknown) => thrown,
       );
-      expect(String(error), statement).toMatch(/permission denied|must be|reserved|unacceptable|Only roles|cannot|Must be|does not exist/);
+      expect(String(error), statement).toMatch(
+        /permission denied|must be|reserved|unacceptable|Only roles|cannot|Must be|does not exist/,
+      );
     }
     await client.query(SETTINGS);
-    await client.query(`grant ${TRAP}_role, "a'b\n\u202e" to tsdbadmin with set true`).catch(() => undefined);
+    await client
+      .query(`grant ${TRAP}_role, "a'b\n\u202e" to tsdbadmin with set true`)
+      .catch(() => undefined);
   });
   expect(await sprung()).toEqual([]);
 });
@@ -166,7 +182,11 @@ test('every operation of a service ends, and springs no trap', async () => {
   await act('/rename', { name: 'renamed' });
   await act('/setEnvironment', { environment: 'PROD' });
   await act('/setEnvironment', { environment: 'DEV' });
-  const vpc = await cloud.request('POST', '/vpcs', { name: 'hostile', cidr: '10.77.0.0/16', region_code: 'local' });
+  const vpc = await cloud.request('POST', '/vpcs', {
+    name: 'hostile',
+    cidr: '10.77.0.0/16',
+    region_code: 'local',
+  });
   const { id: vpcId } = Object(vpc.body);
   expect(vpcId, JSON.stringify(vpc.body)).toBeTypeOf('string');
   await act('/attachToVPC', { vpc_id: vpcId });
@@ -174,7 +194,11 @@ test('every operation of a service ends, and springs no trap', async () => {
   await act('', undefined, 'DELETE');
   await act('/restore');
   const pitr = new Date(Date.now() - 1000).toISOString();
-  for (const strategy of [{ fork_strategy: 'NOW' }, { fork_strategy: 'LAST_SNAPSHOT' }, { fork_strategy: 'PITR', target_time: pitr }]) {
+  for (const strategy of [
+    { fork_strategy: 'NOW' },
+    { fork_strategy: 'LAST_SNAPSHOT' },
+    { fork_strategy: 'PITR', target_time: pitr },
+  ]) {
     const made = await call('POST', '/forkService', strategy);
     expect(made.status, JSON.stringify(made.body)).toBe(202);
     const id = String(Object(made.body).service_id);
@@ -190,20 +214,31 @@ test.skipIf(haproxy === null)('… so does every operation of one with replicas'
   await act('/switchover');
   await act('/drill', { kind: 'switchover' });
   await act('/resize', { cpu_millis: 1000, memory_gbs: 4 });
-  const set = await call('POST', '/replicaSets', { name: 'readers', nodes: 1, cpu_millis: 250, memory_gbs: 1 });
+  const set = await call('POST', '/replicaSets', {
+    name: 'readers',
+    nodes: 1,
+    cpu_millis: 250,
+    memory_gbs: 1,
+  });
   expect(set.status, JSON.stringify(set.body)).toBe(202);
   const id = String(Object(set.body).id);
   await cloud.until(id, 'READY');
-  expect([200, 400, 503]).toContain((await cloud.request('POST', `/services/${id}/query`, { sql: 'select 1' })).status);
+  expect([200, 400, 503]).toContain(
+    (await cloud.request('POST', `/services/${id}/query`, { sql: 'select 1' })).status,
+  );
   expect((await call('DELETE', `/replicaSets/${id}`)).status).toBe(202);
-  await expect.poll(async () => (await call('GET', `/replicaSets/${id}`)).status, { timeout: 60_000 }).toBe(404);
+  await expect
+    .poll(async () => (await call('GET', `/replicaSets/${id}`)).status, { timeout: 60_000 })
+    .toBe(404);
   await act('/setHA', { replica_count: 0 });
   expect(await sprung()).toEqual([]);
 });
 
 test('what a tenant locks keeps a call waiting for seconds, not for ever', async () => {
   const holder = await tenant();
-  await holder.query(`begin; alter role tsdbadmin password 'another'; grant ${TRAP}_role to "a'b\n\u202e"`);
+  await holder.query(
+    `begin; alter role tsdbadmin password 'another'; grant ${TRAP}_role to "a'b\n\u202e"`,
+  );
   const refused = await call('POST', '/updatePassword', { password });
   expect(refused.status).toBe(503);
   expect([200, 400, 503]).toContain((await ask()).status);
@@ -213,7 +248,11 @@ test('what a tenant locks keeps a call waiting for seconds, not for ever', async
 });
 
 test('a server that is stopped by a signal keeps a call waiting for seconds', async () => {
-  const postmaster = await postmasterOf(cloud, service, layoutOf(cloud).primaryOf(service.service_id));
+  const postmaster = await postmasterOf(
+    cloud,
+    service,
+    layoutOf(cloud).primaryOf(service.service_id),
+  );
   const all = [...(await childrenOf(postmaster)), postmaster];
   for (const pid of all) signal(pid, 'SIGSTOP');
   try {
@@ -228,5 +267,7 @@ test('a server that is stopped by a signal keeps a call waiting for seconds', as
 
 test('a service with traps is deleted, and its files with it', async () => {
   expect((await call('DELETE', '?purge=true')).status).toBe(202);
-  await expect.poll(() => existsSync(layoutOf(cloud).service(service.service_id).root), { timeout: 60_000 }).toBe(false);
+  await expect
+    .poll(() => existsSync(layoutOf(cloud).service(service.service_id).root), { timeout: 60_000 })
+    .toBe(false);
 });

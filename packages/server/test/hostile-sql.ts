@@ -14,7 +14,8 @@ const spring = (condition: string): string => `
     end if;
     return true;
   end`;
-const isSuper = (role: string): string => `(select r.rolsuper from pg_catalog.pg_roles r where r.rolname = ${role})`;
+const isSuper = (role: string): string =>
+  `(select r.rolsuper from pg_catalog.pg_roles r where r.rolname = ${role})`;
 
 /** Look-alikes of all relations, functions and operators of pg_catalog, in one schema: each calls a trap and does what the original does. */
 const lookAlikes = (schema: string): string[] => [

@@ -34,14 +34,23 @@ afterAll(async () => {
 });
 
 const memoryMb = async (): Promise<number> =>
-  Number(/^VmRSS:\s+(\d+) kB$/m.exec(await readFile(`/proc/${cloud.planePid()}/status`, 'utf8'))?.[1]) / 1024;
-const openFiles = async (): Promise<number> => (await readdir(`/proc/${cloud.planePid()}/fd`)).length;
+  Number(
+    /^VmRSS:\s+(\d+) kB$/m.exec(await readFile(`/proc/${cloud.planePid()}/status`, 'utf8'))?.[1],
+  ) / 1024;
+const openFiles = async (): Promise<number> =>
+  (await readdir(`/proc/${cloud.planePid()}/fd`)).length;
 
 /** The middle one and the slowest but one in a hundred, in milliseconds, as a client sees them that does nothing else. */
 async function timesOfGoodCalls(): Promise<{ p50: number; p99: number }> {
   const url = `${cloud.apiUrl}/projects/${cloud.projectId}/services/${service.service_id}`;
-  const { stdout } = await runFile(process.execPath, [join(import.meta.dirname, 'good-calls.mjs'), url, cloud.key, String(GOOD_CALLS)]);
-  const { statuses, p50, p99 }: { statuses: number[]; p50: number; p99: number } = JSON.parse(stdout);
+  const { stdout } = await runFile(process.execPath, [
+    join(import.meta.dirname, 'good-calls.mjs'),
+    url,
+    cloud.key,
+    String(GOOD_CALLS),
+  ]);
+  const { statuses, p50, p99 }: { statuses: number[]; p50: number; p99: number } =
+    JSON.parse(stdout);
   expect(statuses).toEqual([200]);
   return { p50, p99 };
 }
@@ -66,19 +75,29 @@ const ATTACKS: Record<string, Attack> = {
     for (;;) yield { bytes: 'X-Slow: x\r\n', waitMs: 200 };
   },
   *slowBody(path, key) {
-    yield { bytes: head('POST', `${path}/rename`, key, 'Content-Length: 60000\r\n\r\n'), waitMs: 50 };
+    yield {
+      bytes: head('POST', `${path}/rename`, key, 'Content-Length: 60000\r\n\r\n'),
+      waitMs: 50,
+    };
     for (;;) yield { bytes: ' ', waitMs: 50 };
   },
   *endlessBody(path, key) {
-    yield { bytes: head('POST', `${path}/rename`, key, 'Transfer-Encoding: chunked\r\n\r\n'), waitMs: 0 };
+    yield {
+      bytes: head('POST', `${path}/rename`, key, 'Transfer-Encoding: chunked\r\n\r\n'),
+      waitMs: 0,
+    };
     for (;;) yield { bytes: `4000\r\n${' '.repeat(0x4000)}\r\n`, waitMs: 1 };
   },
   *hugeBody(path, key) {
-    yield { bytes: head('POST', `${path}/rename`, key, 'Content-Length: 1000000000\r\n\r\n'), waitMs: 0 };
+    yield {
+      bytes: head('POST', `${path}/rename`, key, 'Content-Length: 1000000000\r\n\r\n'),
+      waitMs: 0,
+    };
     for (;;) yield { bytes: ' '.repeat(65_536), waitMs: 1 };
   },
   *hugeHeaders(path, key) {
-    for (;;) yield { bytes: head('GET', path, key, `X-Huge: ${'x'.repeat(100_000)}\r\n\r\n`), waitMs: 10 };
+    for (;;)
+      yield { bytes: head('GET', path, key, `X-Huge: ${'x'.repeat(100_000)}\r\n\r\n`), waitMs: 10 };
   },
   *garbage() {
     for (;;) yield { bytes: '\0\u0001GARBAGE \r\n\r\n'.repeat(50), waitMs: 10 };
@@ -114,7 +133,8 @@ function endAttacks(): void {
 }
 /** What came of each attack so far. */
 const seen = new Map<string, Set<number | 'end'>>();
-const see = (name: string, what: number | 'end'): void => void seen.set(name, (seen.get(name) ?? new Set()).add(what));
+const see = (name: string, what: number | 'end'): void =>
+  void seen.set(name, (seen.get(name) ?? new Set()).add(what));
 
 /** Attacks from an address until the end; a connection that is closed is opened again. */
 async function attack(name: string, make: Attack, address: string): Promise<void> {
@@ -128,13 +148,20 @@ async function attack(name: string, make: Attack, address: string): Promise<void
     const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()));
     if (name !== 'deafPipeline')
       socket.on('data', (bytes) => {
-        for (const [, status] of bytes.toString('latin1').matchAll(/^HTTP\/1\.1 (\d{3}) /gm)) see(name, Number(status));
+        for (const [, status] of bytes.toString('latin1').matchAll(/^HTTP\/1\.1 (\d{3}) /gm))
+          see(name, Number(status));
       });
     for (const { bytes, waitMs } of make(path, cloud.key)) {
       if (!attacking || socket.destroyed || socket.writableEnded) break;
       // The server stops reading from a client that does not read: then that client waits, for ever if need be.
-      const drained = bytes === '' || socket.write(bytes) ? null : new Promise<void>((resolve) => socket.once('drain', resolve));
-      await Promise.race([Promise.all([sleep(waitMs, undefined, { ref: false }), drained]), closed]);
+      const drained =
+        bytes === '' || socket.write(bytes)
+          ? null
+          : new Promise<void>((resolve) => socket.once('drain', resolve));
+      await Promise.race([
+        Promise.all([sleep(waitMs, undefined, { ref: false }), drained]),
+        closed,
+      ]);
     }
     leaving = true;
     socket.destroy();
@@ -144,7 +171,8 @@ async function attack(name: string, make: Attack, address: string): Promise<void
 }
 
 /** Wrong keys come from where good calls do: an office, a machine of CI. */
-const addressOf = (name: string, index: number): string => (name === 'wrongKeys' ? '127.0.0.1' : `127.0.1.${index + 1}`);
+const addressOf = (name: string, index: number): string =>
+  name === 'wrongKeys' ? '127.0.0.1' : `127.0.1.${index + 1}`;
 
 test('others are answered, attackers are ended, and the memory stays bounded', async () => {
   const calm = await timesOfGoodCalls();
@@ -152,7 +180,9 @@ test('others are answered, attackers are ended, and the memory stays bounded', a
   // Read, it begins again.
   await eventLoopDelayMs();
   const attackers = Object.entries(ATTACKS).flatMap(([name, make], index) =>
-    Array.from({ length: name === 'silent' || name === 'slowHeaders' ? 150 : 12 }, () => attack(name, make, addressOf(name, index))),
+    Array.from({ length: name === 'silent' || name === 'slowHeaders' ? 150 : 12 }, () =>
+      attack(name, make, addressOf(name, index)),
+    ),
   );
   await expect.poll(() => seen.get('wrongKeys')?.has(429), { timeout: PATIENCE_MS }).toBe(true);
   const good = timesOfGoodCalls();
@@ -161,17 +191,28 @@ test('others are answered, attackers are ended, and the memory stays bounded', a
   const attacked = await good;
   // Good calls from the address of the wrong keys, many at a time.
   for (let round = 0; round < 10; round++) {
-    const answers = await Promise.all(Array.from({ length: 50 }, () => cloud.request('GET', `/services/${service.service_id}`)));
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, () => cloud.request('GET', `/services/${service.service_id}`)),
+    );
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
   }
-  expect((await cloud.request('POST', `/services/${service.service_id}/rename`, { name: 'renamed' })).status).toBe(200);
+  expect(
+    (await cloud.request('POST', `/services/${service.service_id}/rename`, { name: 'renamed' }))
+      .status,
+  ).toBe(200);
   const memoryDuring = await memoryMb();
-  const endless = () => Object.keys(ATTACKS).filter((name) => ![...(seen.get(name) ?? [])].some((end) => ENDS[name]?.includes(end)));
-  await expect.poll(endless, { timeout: PATIENCE_MS, message: 'attacks that were not ended' }).toEqual([]);
+  const endless = () =>
+    Object.keys(ATTACKS).filter(
+      (name) => ![...(seen.get(name) ?? [])].some((end) => ENDS[name]?.includes(end)),
+    );
+  await expect
+    .poll(endless, { timeout: PATIENCE_MS, message: 'attacks that were not ended' })
+    .toEqual([]);
   endAttacks();
   await Promise.all(attackers);
   const heldUpMs = await eventLoopDelayMs();
-  const shown = (time: { p50: number; p99: number }) => `p50 ${time.p50.toFixed(1)} ms, p99 ${time.p99.toFixed(1)} ms`;
+  const shown = (time: { p50: number; p99: number }) =>
+    `p50 ${time.p50.toFixed(1)} ms, p99 ${time.p99.toFixed(1)} ms`;
   process.stdout.write(
     `GET: ${shown(calm)}; under attack: ${shown(attacked)}; memory ${memoryBefore.toFixed(0)} MB → ${memoryDuring.toFixed(0)} MB; event loop held up for ${heldUpMs.toFixed(0)} ms at most\n`,
   );
@@ -188,7 +229,9 @@ test('of bodies that were refused nothing is kept', async () => {
   // Twice what the control plane may grow by.
   for (let sentMb = 0; sentMb < 2 * GROWTH_MB; sentMb += (20 * name.length) / 1e6) {
     const answers = await Promise.all(
-      Array.from({ length: 20 }, () => cloud.request('POST', `/services/${service.service_id}/rename`, { name })),
+      Array.from({ length: 20 }, () =>
+        cloud.request('POST', `/services/${service.service_id}/rename`, { name }),
+      ),
     );
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([400]));
   }

@@ -26,11 +26,14 @@ async function get(
   headers: Record<string, string> = {},
 ): Promise<{ status: number; body: string }> {
   return new Promise((resolve, reject) => {
-    request({ host: '127.0.0.1', port, path, ca, headers, agent: false, servername: 'localhost' }, (response) => {
-      let body = '';
-      response.setEncoding('utf8').on('data', (text: string) => (body += text));
-      response.on('end', () => resolve({ status: response.statusCode ?? 0, body }));
-    })
+    request(
+      { host: '127.0.0.1', port, path, ca, headers, agent: false, servername: 'localhost' },
+      (response) => {
+        let body = '';
+        response.setEncoding('utf8').on('data', (text: string) => (body += text));
+        response.on('end', () => resolve({ status: response.statusCode ?? 0, body }));
+      },
+    )
       .on('error', reject)
       .end();
   });
@@ -52,7 +55,10 @@ test('beyond this machine the API speaks TLS by itself, and the command line fol
   expect(cloud.apiUrl).toBe(`https://127.0.0.1:${cloud.port}/public/api/v1`);
   const ca = await cloud.caPem();
   expect(await get(cloud.port, '/healthz', ca)).toEqual({ status: 200, body: '{"status":"ok"}' });
-  expect((await get(cloud.port, '/public/api/v1/projects', ca, { Authorization: `Bearer ${cloud.key}` })).status).toBe(200);
+  expect(
+    (await get(cloud.port, '/public/api/v1/projects', ca, { Authorization: `Bearer ${cloud.key}` }))
+      .status,
+  ).toBe(200);
   await expect(get(cloud.port, '/healthz', '')).rejects.toThrow(/certificate/);
   expect(await plain(cloud.port)).not.toContain('200');
   const old = connectTls({
@@ -66,8 +72,15 @@ test('beyond this machine the API speaks TLS by itself, and the command line fol
   await expect(once(old, 'secureConnect')).rejects.toThrow();
   expect(await cloud.cli('service', 'list')).toMatchObject({ code: 0, stderr: '' });
   expect((await cloud.cli('status')).stdout).toContain('https://');
-  const key = (await cloud.cli('key', 'create', '--name', 'x', '--role', 'viewer')).stdout.trim().split(/\s+/).at(-1) ?? '';
-  expect(await cloud.cli('key', 'revoke', key.split(':')[0] ?? '')).toMatchObject({ code: 0, stdout: '' });
+  const key =
+    (await cloud.cli('key', 'create', '--name', 'x', '--role', 'viewer')).stdout
+      .trim()
+      .split(/\s+/)
+      .at(-1) ?? '';
+  expect(await cloud.cli('key', 'revoke', key.split(':')[0] ?? '')).toMatchObject({
+    code: 0,
+    stdout: '',
+  });
 });
 
 test('with a certificate of one’s own; with files that are none it says so', async () => {
@@ -77,7 +90,12 @@ test('with a certificate of one’s own; with files that are none it says so', a
   const [certificate, key] = [join(home, 'api.pem'), join(home, 'api.key')];
   await writeFile(certificate, pair.certificatePem);
   await writeFile(key, pair.keyPem, { mode: 0o600 });
-  const settings = { HOWDAH_HOME: home, HOWDAH_TLS_CERT: certificate, HOWDAH_TLS_KEY: key, HOWDAH_PUBLIC_HOST: 'localhost' };
+  const settings = {
+    HOWDAH_HOME: home,
+    HOWDAH_TLS_CERT: certificate,
+    HOWDAH_TLS_KEY: key,
+    HOWDAH_PUBLIC_HOST: 'localhost',
+  };
   cloud = await install(settings);
   expect(cloud.apiUrl).toContain('https://localhost:');
   expect((await get(cloud.port, '/healthz', authority.certificatePem)).status).toBe(200);
@@ -85,7 +103,10 @@ test('with a certificate of one’s own; with files that are none it says so', a
   await cloud.stop('SIGTERM');
   await writeFile(key, await readFile(certificate));
   const { code, stderr } = await cloud.cli('up');
-  expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining('HOWDAH_TLS_CERT') });
+  expect({ code, stderr }).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('HOWDAH_TLS_CERT'),
+  });
   await writeFile(key, pair.keyPem);
   await cloud.up();
 });
@@ -106,7 +127,11 @@ test('files that are renewed are taken up without a restart; broken ones are not
   const server = createServer({ cert, key }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const warned: string[] = [];
-  const stop = tls.keepCurrent(server, { warn: (_: unknown, text?: string) => void warned.push(text ?? '') }, 10);
+  const stop = tls.keepCurrent(
+    server,
+    { warn: (_: unknown, text?: string) => void warned.push(text ?? '') },
+    10,
+  );
   const shown = async (): Promise<string> => {
     const address = server.address();
     const socket = connectTls({
@@ -139,7 +164,9 @@ test('off is off, and said', async () => {
   cloud = await install({ HOWDAH_HOST: '0.0.0.0', HOWDAH_TLS: 'off' });
   expect(cloud.apiUrl).toContain('http://');
   expect(await plain(cloud.port)).toContain('200 OK');
-  await expect.poll(() => cloud?.output.join(''), { timeout: 30_000 }).toContain('sent unencrypted');
+  await expect
+    .poll(() => cloud?.output.join(''), { timeout: 30_000 })
+    .toContain('sent unencrypted');
 });
 
 test('an address may have so many connections; a proxy that is trusted any number', async () => {
@@ -153,9 +180,14 @@ test('an address may have so many connections; a proxy that is trusted any numbe
   // What the test's own client keeps open counts too: as many as it takes until one is refused.
   const sockets: Socket[] = [];
   for (let more = 0; more < 25; more++) sockets.push(await open());
-  expect(await plain(port)).toMatch(/^HTTP\/1\.1 429 [^]*"RATE_LIMITED"[^]*"message":"this address has 20/);
+  expect(await plain(port)).toMatch(
+    /^HTTP\/1\.1 429 [^]*"RATE_LIMITED"[^]*"message":"this address has 20/,
+  );
   // Others are not hurt: another address of this machine gets through.
-  const other = connect({ port, host: '127.0.0.1', localAddress: '127.0.0.2' }).on('error', () => undefined);
+  const other = connect({ port, host: '127.0.0.1', localAddress: '127.0.0.2' }).on(
+    'error',
+    () => undefined,
+  );
   other.write('GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n');
   const [answer] = await once(other, 'data');
   expect(String(answer)).toContain('200 OK');
@@ -164,16 +196,25 @@ test('an address may have so many connections; a proxy that is trusted any numbe
 });
 
 test('wrong keys from one address end in 429, valid ones never; the address is that of the client behind a trusted proxy', async () => {
-  cloud = await install({ HOWDAH_FAILED_KEYS_PER_MINUTE: '5', HOWDAH_TRUSTED_PROXIES: '127.0.0.0/8' });
+  cloud = await install({
+    HOWDAH_FAILED_KEYS_PER_MINUTE: '5',
+    HOWDAH_TRUSTED_PROXIES: '127.0.0.0/8',
+  });
   const { apiUrl, key } = cloud;
   const call = async (bearer: string, from: string) =>
-    fetch(`${apiUrl}/projects`, { headers: { Authorization: `Bearer ${bearer}`, 'X-Forwarded-For': from } });
+    fetch(`${apiUrl}/projects`, {
+      headers: { Authorization: `Bearer ${bearer}`, 'X-Forwarded-For': from },
+    });
   const statuses: number[] = [];
-  for (let tries = 0; tries < 8; tries++) statuses.push((await call('HDno:wrong', '192.0.2.1')).status);
+  for (let tries = 0; tries < 8; tries++)
+    statuses.push((await call('HDno:wrong', '192.0.2.1')).status);
   expect(statuses).toEqual([401, 401, 401, 401, 401, 429, 429, 429]);
   const refused = await call('HDno:wrong', '192.0.2.1');
   expect(refused.headers.get('retry-after')).toBe('60');
-  expect(await refused.json()).toMatchObject({ code: 'RATE_LIMITED', message: expect.stringContaining('192.0.2.1') });
+  expect(await refused.json()).toMatchObject({
+    code: 'RATE_LIMITED',
+    message: expect.stringContaining('192.0.2.1'),
+  });
   expect((await call(key, '192.0.2.1')).status).toBe(200);
   expect((await call('HDno:wrong', '192.0.2.2')).status).toBe(401);
 });

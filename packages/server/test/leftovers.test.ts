@@ -33,7 +33,11 @@ function groupParents({ limits }: Machine): string[] {
 }
 
 /** Plants something, expects one finding that names it, runs the command of the finding, and expects none. */
-async function isFound(name: string, sentence: RegExp, plant: () => Promise<unknown>): Promise<void> {
+async function isFound(
+  name: string,
+  sentence: RegExp,
+  plant: () => Promise<unknown>,
+): Promise<void> {
   expect(await findings(name)).toEqual([]);
   await plant();
   const [line = '', ...more] = await findings(name);
@@ -55,11 +59,15 @@ describe.skipIf(!isRoot)('as root', () => {
 
   test('shared memory of a killed server, and lists of mounts', async () => {
     const segment = `PostgreSQL.${randomBytes(4).readUInt32LE()}`;
-    await isFound(segment, /^shared memory of user 89998 belongs to no running server/, async () => {
-      await writeFile(`/dev/shm/${segment}`, '');
-      await chown(`/dev/shm/${segment}`, 89_998, 89_998);
-      await utimes(`/dev/shm/${segment}`, hourAgo(), hourAgo());
-    });
+    await isFound(
+      segment,
+      /^shared memory of user 89998 belongs to no running server/,
+      async () => {
+        await writeFile(`/dev/shm/${segment}`, '');
+        await chown(`/dev/shm/${segment}`, 89_998, 89_998);
+        await utimes(`/dev/shm/${segment}`, hourAgo(), hourAgo());
+      },
+    );
     const list = `howdah-${hex(8)}`;
     await isFound(list, /a list of mounts, is of a start that was interrupted/, async () => {
       await writeFile(`/dev/shm/${list}`, '');
@@ -72,18 +80,31 @@ describe.skipIf(!isRoot)('as root', () => {
     if (limits.kind === 'none') return context.skip(limits.why);
     const parents = groupParents(machine);
     await expect
-      .poll(() => parents.every((parent) => existsSync(join(parent, tableOf(machine.networkPrefix), service.service_id))))
+      .poll(() =>
+        parents.every((parent) =>
+          existsSync(join(parent, tableOf(machine.networkPrefix), service.service_id)),
+        ),
+      )
       .toBe(true);
-    await isFound('zzzzzzzzzz', /^cgroup of zzzzzzzzzz, of which there is no record: rmdir /, async () => {
-      for (const parent of parents) await mkdir(join(parent, tableOf(machine.networkPrefix), 'zzzzzzzzzz'));
-    });
+    await isFound(
+      'zzzzzzzzzz',
+      /^cgroup of zzzzzzzzzz, of which there is no record: rmdir /,
+      async () => {
+        for (const parent of parents)
+          await mkdir(join(parent, tableOf(machine.networkPrefix), 'zzzzzzzzzz'));
+      },
+    );
     const group = `howdah-${hex(4)}`;
-    await isFound(group, /has no process and is of no installation that is known here/, async () => {
-      for (const parent of parents) {
-        await mkdir(join(parent, group, 'abcdefghij'), { recursive: true });
-        await utimes(join(parent, group), hourAgo(), hourAgo());
-      }
-    });
+    await isFound(
+      group,
+      /has no process and is of no installation that is known here/,
+      async () => {
+        for (const parent of parents) {
+          await mkdir(join(parent, group, 'abcdefghij'), { recursive: true });
+          await utimes(join(parent, group), hourAgo(), hourAgo());
+        }
+      },
+    );
     // Those of this one stay out of it.
     expect(await findings(tableOf(machine.networkPrefix))).toEqual([]);
   });
@@ -97,9 +118,13 @@ describe.skipIf(!isRoot)('as root', () => {
     );
     const own = tableOf(machine.networkPrefix);
     await allowEgress(own);
-    expect(await findings(own)).toEqual([expect.stringMatching(/does not hold services back: it is missing; howdah down/)]);
+    expect(await findings(own)).toEqual([
+      expect.stringMatching(/does not hold services back: it is missing; howdah down/),
+    ]);
     await refuseEgress(own, machine.layout.root, [89_998, 89_999]);
-    expect(await findings(own)).toEqual([expect.stringMatching(/it lets user \d+ send what is not TCP/)]);
+    expect(await findings(own)).toEqual([
+      expect.stringMatching(/it lets user \d+ send what is not TCP/),
+    ]);
     await refuseEgress(own, machine.layout.root, DEFAULT_UID_RANGE);
     expect(await findings(own)).toEqual([]);
   });
@@ -108,7 +133,9 @@ describe.skipIf(!isRoot)('as root', () => {
     const { way, note } = machine.networks;
     if (way !== 'bridge') return context.skip(note);
     const name = `howdah-${hex(4)}-1000`;
-    await isFound(name, /^network .* is of an installation that is gone/, () => execute('ip', ['netns', 'add', name]));
+    await isFound(name, /^network .* is of an installation that is gone/, () =>
+      execute('ip', ['netns', 'add', name]),
+    );
   });
 
   test('store images whose file is deleted', async (context) => {
@@ -119,7 +146,11 @@ describe.skipIf(!isRoot)('as root', () => {
       await truncate(image, 1024 ** 2);
       const attached = await execute('losetup', ['--find', '--show', image]).catch(() => null);
       if (attached === null) return context.skip('no loop devices here');
-      await isFound(image, new RegExp(`^${attached.stdout.trim()} holds the store image .*, which is deleted: `), () => rm(image));
+      await isFound(
+        image,
+        new RegExp(`^${attached.stdout.trim()} holds the store image .*, which is deleted: `),
+        () => rm(image),
+      );
     } finally {
       await rm(directory, { recursive: true });
     }
@@ -129,7 +160,8 @@ describe.skipIf(!isRoot)('as root', () => {
     const home = await makeHome();
     try {
       const seen = await prepareMachine(home);
-      for (const parent of groupParents(seen)) expect(await readdir(parent)).not.toContain(tableOf(seen.networkPrefix));
+      for (const parent of groupParents(seen))
+        expect(await readdir(parent)).not.toContain(tableOf(seen.networkPrefix));
     } finally {
       await rm(home, { recursive: true });
     }

@@ -16,7 +16,10 @@ test('a service is created, used, paused, resumed, resized and deleted', async (
   await client.end();
 
   const stopped = await cloud.request('POST', `/services/${service.service_id}/stop`);
-  expect(stopped).toMatchObject({ status: 202, body: { status: 'PAUSING', endpoint: service.endpoint } });
+  expect(stopped).toMatchObject({
+    status: 202,
+    body: { status: 'PAUSING', endpoint: service.endpoint },
+  });
   await cloud.until(service.service_id, 'PAUSED');
   await expect(connectTo(cloud, service, service.initial_password)).rejects.toThrow(/ECONNREFUSED/);
 
@@ -24,17 +27,35 @@ test('a service is created, used, paused, resumed, resized and deleted', async (
   expect(started).toMatchObject({ status: 202, body: { status: 'RESUMING' } });
   await cloud.until(service.service_id, 'READY');
 
-  const resized = await cloud.request('POST', `/services/${service.service_id}/resize`, { cpu_millis: '1000', memory_gbs: '4' });
+  const resized = await cloud.request('POST', `/services/${service.service_id}/resize`, {
+    cpu_millis: '1000',
+    memory_gbs: '4',
+  });
   expect(resized).toMatchObject({ status: 202, body: { status: 'UPGRADING' } });
   await cloud.until(service.service_id, 'READY');
   const again = await connectTo(cloud, service, service.initial_password);
-  expect((await again.query('select n, current_setting($1) as buffers from kept', ['shared_buffers'])).rows).toEqual([
-    { n: 42, buffers: '1GB' },
-  ]);
+  expect(
+    (await again.query('select n, current_setting($1) as buffers from kept', ['shared_buffers']))
+      .rows,
+  ).toEqual([{ n: 42, buffers: '1GB' }]);
   await again.end();
 
-  expect(await cloud.request('DELETE', `/services/${service.service_id}`)).toMatchObject({ status: 202 });
-  await expect.poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, { timeout: 60_000 }).toBe(404);
-  const kinds = (await cloud.operations(service.service_id)).map(({ kind, status }) => `${kind} ${status}`);
-  expect(kinds).toEqual(['delete succeeded', 'resize succeeded', 'start succeeded', 'stop succeeded', 'create succeeded']);
+  expect(await cloud.request('DELETE', `/services/${service.service_id}`)).toMatchObject({
+    status: 202,
+  });
+  await expect
+    .poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, {
+      timeout: 60_000,
+    })
+    .toBe(404);
+  const kinds = (await cloud.operations(service.service_id)).map(
+    ({ kind, status }) => `${kind} ${status}`,
+  );
+  expect(kinds).toEqual([
+    'delete succeeded',
+    'resize succeeded',
+    'start succeeded',
+    'stop succeeded',
+    'create succeeded',
+  ]);
 });

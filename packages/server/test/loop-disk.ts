@@ -7,7 +7,12 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-export type LoopDisk = { path: string; usedPercent: () => Promise<number>; usedBytes: () => Promise<number>; remove: () => Promise<void> };
+export type LoopDisk = {
+  path: string;
+  usedPercent: () => Promise<number>;
+  usedBytes: () => Promise<number>;
+  remove: () => Promise<void>;
+};
 
 /** @returns null where none can be mounted: not root, no mkfs.ext4, or no loop devices */
 export async function makeLoopDisk(megabytes: number): Promise<LoopDisk | null> {

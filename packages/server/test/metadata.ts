@@ -6,7 +6,11 @@ import { storeConnection } from '../src/engine/local/postgres/store-instance.ts'
 import type { Tables } from '../src/store/database.ts';
 
 export async function openMetadata(home: string) {
-  const pool = new Pool({ ...storeConnection(await prepareMachine(home)), max: 4, application_name: 'howdah test' });
+  const pool = new Pool({
+    ...storeConnection(await prepareMachine(home)),
+    max: 4,
+    application_name: 'howdah test',
+  });
   pool.on('error', () => undefined);
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
 
@@ -30,14 +34,17 @@ export async function openMetadata(home: string) {
    * Keeps the reconciler from beginning to look at any service while `work` runs, so that what a request recorded stays as it is:
    * taking a lease waits.
    */
-  const holdingReconciler = <T>(work: () => Promise<T>): Promise<T> => holding('services', 'lease_token', work);
+  const holdingReconciler = <T>(work: () => Promise<T>): Promise<T> =>
+    holding('services', 'lease_token', work);
 
   /** Keeps answers to calls with an Idempotency-Key from being kept while `work` runs. */
-  const holdingAnswers = <T>(work: () => Promise<T>): Promise<T> => holding('kept_answers', 'sealed', work);
+  const holdingAnswers = <T>(work: () => Promise<T>): Promise<T> =>
+    holding('kept_answers', 'sealed', work);
 
   /** Whether anybody waits for what is held. */
   const isAwaited = async (): Promise<boolean> =>
-    (await pool.query(`select from pg_locks where locktype = 'advisory' and not granted`)).rows.length > 0;
+    (await pool.query(`select from pg_locks where locktype = 'advisory' and not granted`)).rows
+      .length > 0;
 
   return { db, holdingReconciler, holdingAnswers, isAwaited, close: () => db.destroy() };
 }

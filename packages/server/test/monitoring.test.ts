@@ -15,7 +15,12 @@ type Panel = {
   targets?: { refId: string; expr: string; datasource?: { uid: string } }[];
   fieldConfig?: { defaults: { unit: string } };
 };
-type Variable = { name: string; type: string; query: string | { query: string }; datasource?: { uid: string } };
+type Variable = {
+  name: string;
+  type: string;
+  query: string | { query: string };
+  datasource?: { uid: string };
+};
 type Board = {
   id: null;
   uid: string;
@@ -35,7 +40,8 @@ let text: string;
 let families: Map<string, Set<string>>;
 let expressions: string[];
 
-const scrape = async (): Promise<string> => (await fetch(`http://127.0.0.1:${cloud.port}/metrics`)).text();
+const scrape = async (): Promise<string> =>
+  (await fetch(`http://127.0.0.1:${cloud.port}/metrics`)).text();
 
 beforeAll(async () => {
   cloud = await install();
@@ -49,7 +55,9 @@ beforeAll(async () => {
   board = JSON.parse(await readFile(new URL('grafana/howdah.json', docs), 'utf8'));
   expressions = [
     ...board.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr)),
-    ...board.templating.list.flatMap(({ query }) => (typeof query === 'string' ? [] : [query.query])),
+    ...board.templating.list.flatMap(({ query }) =>
+      typeof query === 'string' ? [] : [query.query],
+    ),
   ];
 });
 afterAll(async () => {
@@ -63,17 +71,21 @@ function familiesOf(scraped: string): Map<string, Set<string>> {
     family = /^# TYPE (\S+)/.exec(line)?.[1] ?? family;
     if (family !== '' && !found.has(family)) found.set(family, new Set());
     if (line.startsWith('#')) continue;
-    for (const [, label = ''] of (/\{(.*)\}/.exec(line)?.[1] ?? '').matchAll(/([a-z_]+)="/g)) found.get(family)?.add(label);
+    for (const [, label = ''] of (/\{(.*)\}/.exec(line)?.[1] ?? '').matchAll(/([a-z_]+)="/g))
+      found.get(family)?.add(label);
   }
   return found;
 }
 
 /** A histogram has three series. */
-const familyOf = (name: string): string => (families.has(name) ? name : name.replace(/_(bucket|sum|count)$/, ''));
+const familyOf = (name: string): string =>
+  families.has(name) ? name : name.replace(/_(bucket|sum|count)$/, '');
 const METRIC = /\b(?:howdah|process|nodejs)_[a-z0-9_]+/g;
 
 test('every metric that the board names is there, and every one that is there is on the board or said to be left out', async () => {
-  const named = new Set(expressions.flatMap((expr) => [...expr.matchAll(METRIC)].map(([name]) => familyOf(name))));
+  const named = new Set(
+    expressions.flatMap((expr) => [...expr.matchAll(METRIC)].map(([name]) => familyOf(name))),
+  );
   expect([...named].filter((name) => !families.has(name))).toEqual([]);
   const page = await readFile(new URL('monitoring.md', docs), 'utf8');
   const section = /### Not on the board\n(.*?)\n## /s.exec(page)?.[1] ?? '';
@@ -81,7 +93,8 @@ test('every metric that the board names is there, and every one that is there is
   expect([...families.keys()].filter((name) => !named.has(name) && !leftOut.has(name))).toEqual([]);
   expect([...leftOut].filter((name) => named.has(name) || !families.has(name))).toEqual([]);
   // The page's table has all of ours.
-  for (const name of families.keys()) if (name.startsWith('howdah_')) expect(page, name).toContain(`| \`${name}\` |`);
+  for (const name of families.keys())
+    if (name.startsWith('howdah_')) expect(page, name).toContain(`| \`${name}\` |`);
 });
 
 /** What Prometheus adds to what it scrapes. */
@@ -98,11 +111,16 @@ test('every label that the board asks for is on its metric', () => {
   let asked = 0;
   for (const expr of expressions) {
     const names = [...expr.matchAll(METRIC)].map(([name]) => familyOf(name));
-    const has = new Set([...names.flatMap((name) => [...(families.get(name) ?? []), ...(DECLARED[name] ?? [])]), ...ADDED]);
+    const has = new Set([
+      ...names.flatMap((name) => [...(families.get(name) ?? []), ...(DECLARED[name] ?? [])]),
+      ...ADDED,
+    ]);
     const matched = [...expr.matchAll(/\{([^}]*)\}/g)].flatMap(([, inside = '']) =>
       [...inside.matchAll(/([a-z_]+)(?:=~|!~|!=|=)"/g)].map(([, label]) => label),
     );
-    const grouped = [...expr.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, inside = '']) => inside.split(',').map((label) => label.trim()));
+    const grouped = [...expr.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, inside = '']) =>
+      inside.split(',').map((label) => label.trim()),
+    );
     const listed = [...expr.matchAll(/label_values\(.*, ([a-z]+)\)$/g)].map(([, label]) => label);
     for (const label of [...matched, ...grouped, ...listed]) {
       expect(has.has(label ?? ''), `${label} in ${expr}`).toBe(true);
@@ -144,8 +162,12 @@ test('it has the shape that an import takes: ids, a grid without gaps in it or o
   }
   const variables = board.templating.list.map(({ name }) => name);
   expect(variables).toEqual(['datasource', 'instance', 'service']);
-  const used = new Set([...JSON.stringify(board).matchAll(/\$\{?([a-z][a-z_]*)\}?/g)].map(([, name]) => name ?? ''));
-  expect([...used].filter((name) => !name.startsWith('__') && !variables.includes(name))).toEqual([]);
+  const used = new Set(
+    [...JSON.stringify(board).matchAll(/\$\{?([a-z][a-z_]*)\}?/g)].map(([, name]) => name ?? ''),
+  );
+  expect([...used].filter((name) => !name.startsWith('__') && !variables.includes(name))).toEqual(
+    [],
+  );
   expect([...used].toSorted()).toEqual(['datasource', 'instance', 'service']);
 });
 
@@ -153,14 +175,21 @@ test('a service is told of while it runs, and its figures go with it', async () 
   const id = service.service_id;
   expect(text).toContain(`howdah_service_up{service="${id}",type="POSTGRES"} 1`);
   for (const name of ['memory_bytes', 'storage_bytes'])
-    expect(Number(new RegExp(`^howdah_service_${name}\\{service="${id}",node="0"\\} (.*)$`, 'm').exec(text)?.[1]), name).toBeGreaterThan(
-      1e6,
-    );
+    expect(
+      Number(
+        new RegExp(`^howdah_service_${name}\\{service="${id}",node="0"\\} (.*)$`, 'm').exec(
+          text,
+        )?.[1],
+      ),
+      name,
+    ).toBeGreaterThan(1e6);
   await cloud.request('POST', `/services/${id}/stop`);
   await cloud.until(id, 'PAUSED');
   expect(await scrape()).not.toContain(id);
 });
 
 test('the calls of this very test are counted', () => {
-  expect(text).toMatch(/howdah_http_request_duration_seconds_count\{operation="createService",status="202"\} 1/);
+  expect(text).toMatch(
+    /howdah_http_request_duration_seconds_count\{operation="createService",status="202"\} 1/,
+  );
 });

@@ -25,7 +25,11 @@ const services = async (): Promise<unknown[]> => {
   return Array.isArray(body) ? body : [];
 };
 const removeAll = async (): Promise<void> => {
-  for (const service of await services()) await cloud.request('DELETE', `/services/${String(Reflect.get(Object(service), 'service_id'))}`);
+  for (const service of await services())
+    await cloud.request(
+      'DELETE',
+      `/services/${String(Reflect.get(Object(service), 'service_id'))}`,
+    );
   await expect.poll(services, { timeout: 120_000 }).toEqual([]);
 };
 
@@ -39,7 +43,11 @@ test('100 parallel calls make one service and are all answered the same, with a 
   const [first] = answers;
   const id = first === undefined ? '' : idOf(first);
   const ready = await cloud.until(id, 'READY');
-  const client = await connectTo(cloud, ready, String(Reflect.get(Object(first?.body), 'initial_password')));
+  const client = await connectTo(
+    cloud,
+    ready,
+    String(Reflect.get(Object(first?.body), 'initial_password')),
+  );
   await client.end();
   // The same long after, when the service has gone on.
   expect((await once(name)).body).toEqual(first?.body);
@@ -61,29 +69,50 @@ test('another call under the same name is refused; another key has names of its 
     });
   const other = await cloud.request('POST', '/keys', { name: 'other', role: 'developer' });
   const key = `${String(Reflect.get(Object(other.body), 'public_key'))}:${String(Reflect.get(Object(other.body), 'secret_key'))}`;
-  const another = await cloud.request('POST', '/services', BODY, { 'Idempotency-Key': name, Authorization: `Bearer ${key}` });
+  const another = await cloud.request('POST', '/services', BODY, {
+    'Idempotency-Key': name,
+    Authorization: `Bearer ${key}`,
+  });
   expect(another.status).toBe(202);
   expect(idOf(another)).not.toBe(idOf(made));
   for (const wrong of ['', 'ä', 'x'.repeat(256)])
-    expect(await once(wrong)).toMatchObject({ status: 400, body: { message: expect.stringContaining('Idempotency-Key') } });
+    expect(await once(wrong)).toMatchObject({
+      status: 400,
+      body: { message: expect.stringContaining('Idempotency-Key') },
+    });
   await removeAll();
 });
 
 test('a fork, a key and a new password are made once too', async () => {
   const parent = await cloud.create({ name: 'parent', service_type: 'POSTGRES' });
   const forks = await Promise.all(
-    [1, 2, 3].map(() => once('fork', `/services/${parent.service_id}/forkService`, { fork_strategy: 'NOW' })),
+    [1, 2, 3].map(() =>
+      once('fork', `/services/${parent.service_id}/forkService`, { fork_strategy: 'NOW' }),
+    ),
   );
   expect(new Set(forks.map(idOf)).size).toBe(1);
   await cloud.until(idOf(forks[0] ?? { status: 0, body: '', headers: new Headers() }), 'READY');
-  const keys = await Promise.all([1, 2, 3].map(() => once('key', '/keys', { name: 'agent', role: 'viewer' })));
+  const keys = await Promise.all(
+    [1, 2, 3].map(() => once('key', '/keys', { name: 'agent', role: 'viewer' })),
+  );
   expect(new Set(keys.map(({ body }) => JSON.stringify(body))).size).toBe(1);
   for (const _ of [1, 2])
-    expect((await once('password', `/services/${parent.service_id}/updatePassword`, { password: 'long-enough-1' })).status).toBe(204);
-  expect((await cloud.operations(parent.service_id)).filter(({ kind }) => kind === 'updatePassword')).toHaveLength(1);
+    expect(
+      (
+        await once('password', `/services/${parent.service_id}/updatePassword`, {
+          password: 'long-enough-1',
+        })
+      ).status,
+    ).toBe(204);
+  expect(
+    (await cloud.operations(parent.service_id)).filter(({ kind }) => kind === 'updatePassword'),
+  ).toHaveLength(1);
   // What was asked of a service is answered again after it is gone.
   await removeAll();
-  expect((await once('fork', `/services/${parent.service_id}/forkService`, { fork_strategy: 'NOW' })).body).toEqual(forks[0]?.body);
+  expect(
+    (await once('fork', `/services/${parent.service_id}/forkService`, { fork_strategy: 'NOW' }))
+      .body,
+  ).toEqual(forks[0]?.body);
 });
 
 test('what was refused is not kept: it is decided again', async () => {
@@ -98,7 +127,10 @@ test('what was refused is not kept: it is decided again', async () => {
 });
 
 test('a dry run takes no name', async () => {
-  expect((await cloud.request('POST', '/services?dry_run=true', BODY, { 'Idempotency-Key': 'asked' })).body).toMatchObject({
+  expect(
+    (await cloud.request('POST', '/services?dry_run=true', BODY, { 'Idempotency-Key': 'asked' }))
+      .body,
+  ).toMatchObject({
     dry_run: true,
   });
   expect((await once('asked')).status).toBe(202);
@@ -110,9 +142,12 @@ test('killed in the middle, again and again: one service, and the answer that it
     const name = randomUUID();
     const calls = Array.from({ length: 20 }, () => once(name).catch(() => null));
     // Wherever the kill falls: before the change, between it and the answer, or after some answers.
-    if (round > 0) await Promise.race([...calls, new Promise((resolve) => setTimeout(resolve, round * 3))]);
+    if (round > 0)
+      await Promise.race([...calls, new Promise((resolve) => setTimeout(resolve, round * 3))]);
     await cloud.stop('SIGKILL');
-    const before = (await Promise.all(calls)).filter((answer): answer is Answer => answer?.status === 202);
+    const before = (await Promise.all(calls)).filter(
+      (answer): answer is Answer => answer?.status === 202,
+    );
     await cloud.up();
     const after = await once(name);
     expect(after.status).toBe(202);
@@ -143,10 +178,17 @@ test('an answer is kept for a day, and nobody can read it from the metadata', as
   const made = await once(name);
   const rows = await metadata.db.selectFrom('kept_answers').selectAll().execute();
   const text = JSON.stringify(
-    rows.map(({ sealed, lookup, request }) => [sealed, lookup, request].map((bytes) => bytes.toString('latin1'))),
+    rows.map(({ sealed, lookup, request }) =>
+      [sealed, lookup, request].map((bytes) => bytes.toString('latin1')),
+    ),
   );
   expect(rows.length).toBeGreaterThan(0);
-  for (const secret of [name, idOf(made), String(Reflect.get(Object(made.body), 'initial_password'))]) expect(text).not.toContain(secret);
+  for (const secret of [
+    name,
+    idOf(made),
+    String(Reflect.get(Object(made.body), 'initial_password')),
+  ])
+    expect(text).not.toContain(secret);
   await metadata.db
     .updateTable('kept_answers')
     .set({ created: new Date(Date.now() - 25 * 3_600_000) })

@@ -33,13 +33,24 @@ async function get(id: string): Promise<Operation> {
 
 /** Waits until nobody looks at a service: a look under way could not end while the reconciler is held, nor could what waits for it. */
 async function untilLeft(id: string): Promise<void> {
-  const look = () => metadata.db.selectFrom('services').select('lease_token').where('id', '=', id).executeTakeFirst();
+  const look = () =>
+    metadata.db
+      .selectFrom('services')
+      .select('lease_token')
+      .where('id', '=', id)
+      .executeTakeFirst();
   await expect.poll(async () => (await look())?.lease_token, { timeout: 60_000 }).toBeNull();
 }
 
 /** The ids of a list, page after page. */
-async function idsByPages(where: string, field: 'id' | 'service_id'): Promise<{ ids: string[]; pages: number }> {
-  const { all, pages } = await cloud.pages<Record<typeof field, string>>(where, (one) => one[field]);
+async function idsByPages(
+  where: string,
+  field: 'id' | 'service_id',
+): Promise<{ ids: string[]; pages: number }> {
+  const { all, pages } = await cloud.pages<Record<typeof field, string>>(
+    where,
+    (one) => one[field],
+  );
   return { ids: all.map((one) => one[field]), pages };
 }
 
@@ -57,7 +68,9 @@ test('an operation that goes on says how long it still takes, once others of its
   // Asked for every ten seconds: what is known of the kind is of before the first one ended. Another control plane knows better.
   await cloud.stop('SIGTERM');
   await cloud.up();
-  await sql`update operations set finished = created + interval '100 seconds' where kind = 'stop'`.execute(metadata.db);
+  await sql`update operations set finished = created + interval '100 seconds' where kind = 'stop'`.execute(
+    metadata.db,
+  );
   await untilLeft(service.service_id);
   const second = await metadata.holdingReconciler(async () => {
     const { headers } = await cloud.request('POST', `${path}/stop`);
@@ -84,7 +97,11 @@ test('a verification of a backup is cancelled wherever it is, and nothing of it 
   });
   // Another one can be asked for at once, and ends well.
   const again = await cloud.request('POST', `/services/${service.service_id}/backups/verify`);
-  await expect.poll(async () => (await get(again.headers.get('Operation-Id') ?? '')).status, { timeout: 60_000 }).toBe('succeeded');
+  await expect
+    .poll(async () => (await get(again.headers.get('Operation-Id') ?? '')).status, {
+      timeout: 60_000,
+    })
+    .toBe('succeeded');
   expect((await get(id)).status).toBe('failed');
 });
 
@@ -97,29 +114,45 @@ test('what is half done goes on to its end, and the refusal says what to do in i
   });
   expect(refusals).toMatchObject({
     status: 400,
-    body: { code: 'INVALID_STATE', message: 'cannot cancel stop: it goes on to its end; start the service once it has stopped' },
+    body: {
+      code: 'INVALID_STATE',
+      message: 'cannot cancel stop: it goes on to its end; start the service once it has stopped',
+    },
   });
   await cloud.until(service.service_id, 'PAUSED');
   await cloud.request('POST', `${path}/start`);
   await cloud.until(service.service_id, 'READY');
   for (const kind of OPERATION_KINDS) expect(CANCEL[kind], kind).toBeDefined();
   for (const id of ['zzzzzzzzzz', 'x', '%00'])
-    for (const answer of [await cancel(id), await cloud.request('GET', `/operations/${id}`)]) expect(answer.status, id).toBe(404);
+    for (const answer of [await cancel(id), await cloud.request('GET', `/operations/${id}`)])
+      expect(answer.status, id).toBe(404);
 });
 
 describe.runIf((await findProgram('haproxy')) !== null)('with a replica', () => {
   test('a drill and a switchover are cancelled before they begin, and the service is as it was', async () => {
-    const pair = await cloud.create({ name: 'pair', service_type: 'POSTGRES', replica_count: 1, sync_replica_count: 1 });
+    const pair = await cloud.create({
+      name: 'pair',
+      service_type: 'POSTGRES',
+      replica_count: 1,
+      sync_replica_count: 1,
+    });
     for (const [action, body] of [
       ['drill', { kind: 'failover' }],
       ['switchover', undefined],
     ] as const) {
       await untilLeft(pair.service_id);
       const id = await metadata.holdingReconciler(async () => {
-        const { headers } = await cloud.request('POST', `/services/${pair.service_id}/${action}`, body);
+        const { headers } = await cloud.request(
+          'POST',
+          `/services/${pair.service_id}/${action}`,
+          body,
+        );
         const operation = headers.get('Operation-Id') ?? '';
         expect((await cloud.get(pair.service_id)).status).toBe('CONFIGURING');
-        expect(await cancel(operation)).toMatchObject({ status: 200, body: { status: 'failed', kind: action } });
+        expect(await cancel(operation)).toMatchObject({
+          status: 200,
+          body: { status: 'failed', kind: action },
+        });
         expect((await cloud.get(pair.service_id)).status).toBe('READY');
         return operation;
       });
@@ -127,8 +160,13 @@ describe.runIf((await findProgram('haproxy')) !== null)('with a replica', () => 
     }
     const { headers } = await cloud.request('POST', `/services/${pair.service_id}/switchover`);
     const begun = headers.get('Operation-Id') ?? '';
-    await expect.poll(async () => (await get(begun)).status, { timeout: 60_000, interval: 1 }).not.toBe('queued');
-    expect(await cancel(begun)).toMatchObject({ status: 400, body: { message: expect.stringMatching(/it has begun|it has ended/) } });
+    await expect
+      .poll(async () => (await get(begun)).status, { timeout: 60_000, interval: 1 })
+      .not.toBe('queued');
+    expect(await cancel(begun)).toMatchObject({
+      status: 400,
+      body: { message: expect.stringMatching(/it has begun|it has ended/) },
+    });
     await expect.poll(async () => (await get(begun)).status, { timeout: 60_000 }).toBe('succeeded');
     expect((await cloud.cli('service', 'delete', pair.service_id)).code).toBe(0);
   });
@@ -152,8 +190,11 @@ test('lists by pages hold each one once, in the order of the whole, which is str
     ] as const) {
       // The whole comes last: streamed over pages that repeat themselves, it would have no end.
       const byPages = [];
-      for (const limit of [1000, 999, 700]) byPages.push({ limit, ...(await idsByPages(`/${list}?limit=${limit}`, field)) });
-      const { rows } = await sql<{ id: string }>`select id from ${sql.raw(known)} order by id`.execute(metadata.db);
+      for (const limit of [1000, 999, 700])
+        byPages.push({ limit, ...(await idsByPages(`/${list}?limit=${limit}`, field)) });
+      const { rows } = await sql<{
+        id: string;
+      }>`select id from ${sql.raw(known)} order by id`.execute(metadata.db);
       const { ids: whole } = await idsByPages(`/${list}`, field);
       expect(whole.length, list).toBeGreaterThan(3000);
       expect(whole.toSorted(), list).toEqual(rows.map(({ id }) => id));
@@ -167,25 +208,39 @@ test('lists by pages hold each one once, in the order of the whole, which is str
     }
     const of = async (query: string) => idsByPages(`/operations?${query}`, 'id');
     const { rows } = await sql<{ id: string; kind: string; status: string; service_id: string }>`
-      select id, kind, status, service_id from operations order by created desc, id`.execute(metadata.db);
-    expect((await of('kind=stop')).ids).toEqual(rows.filter(({ kind }) => kind === 'stop').map(({ id }) => id));
-    expect((await of('status=failed&limit=2')).ids).toEqual(rows.filter(({ status }) => status === 'failed').map(({ id }) => id));
+      select id, kind, status, service_id from operations order by created desc, id`.execute(
+      metadata.db,
+    );
+    expect((await of('kind=stop')).ids).toEqual(
+      rows.filter(({ kind }) => kind === 'stop').map(({ id }) => id),
+    );
+    expect((await of('status=failed&limit=2')).ids).toEqual(
+      rows.filter(({ status }) => status === 'failed').map(({ id }) => id),
+    );
     expect((await of(`service_id=${service.service_id}&limit=3`)).ids).toEqual(
       rows.filter(({ service_id: of }) => of === service.service_id).map(({ id }) => id),
     );
     expect((await of('status=running')).ids).toEqual([]);
     expect((await idsByPages('/services?status=READY', 'service_id')).ids).toEqual([]);
-    expect((await idsByPages('/services?status=PAUSED&limit=1000', 'service_id')).ids).toHaveLength(3001);
+    expect((await idsByPages('/services?status=PAUSED&limit=1000', 'service_id')).ids).toHaveLength(
+      3001,
+    );
     // The command line goes on from page to page until it has what was asked for.
     const listed = async (...line: string[]) => {
       const { stdout } = await cloud.cli(...line, '-o', 'json');
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
       return (JSON.parse(stdout) as { id: string }[]).map(({ id }) => id);
     };
-    expect(await listed('operation', 'list', '--limit', '2500')).toEqual((await of('')).ids.slice(0, 2500));
+    expect(await listed('operation', 'list', '--limit', '2500')).toEqual(
+      (await of('')).ids.slice(0, 2500),
+    );
     const deliveries = await idsByPages('/webhooks/webhook000/deliveries', 'id');
-    expect(await listed('webhook', 'deliveries', 'webhook000', '--limit', '1200')).toEqual(deliveries.ids.slice(0, 1200));
-    expect(await listed('webhook', 'deliveries', 'webhook000', '--limit', '5000')).toEqual(deliveries.ids);
+    expect(await listed('webhook', 'deliveries', 'webhook000', '--limit', '1200')).toEqual(
+      deliveries.ids.slice(0, 1200),
+    );
+    expect(await listed('webhook', 'deliveries', 'webhook000', '--limit', '5000')).toEqual(
+      deliveries.ids,
+    );
     for (const bad of [
       'limit=0',
       'limit=1001',
@@ -207,9 +262,18 @@ test('lists by pages hold each one once, in the order of the whole, which is str
 });
 
 test('the command line lists, shows and cancels them', async () => {
-  const listed = await cloud.cli('operation', 'list', '--service', service.service_id, '--limit', '3');
+  const listed = await cloud.cli(
+    'operation',
+    'list',
+    '--service',
+    service.service_id,
+    '--limit',
+    '3',
+  );
   expect(listed).toMatchObject({ code: 0, stderr: '' });
-  expect(listed.stdout).toMatch(/^ID +KIND +SERVICE +STATUS +ACCEPTED +TOOK +ASKED FOR BY\n[a-z0-9]{10} +stop +/);
+  expect(listed.stdout).toMatch(
+    /^ID +KIND +SERVICE +STATUS +ACCEPTED +TOOK +ASKED FOR BY\n[a-z0-9]{10} +stop +/,
+  );
   const [newest] = await cloud.operations(service.service_id);
   const shown = await cloud.cli('operation', 'get', newest?.id ?? '');
   expect(shown.stdout).toContain('stop succeeded, asked for by');
@@ -220,8 +284,14 @@ test('the command line lists, shows and cancels them', async () => {
   });
   expect(await cloud.cli('operation', 'get', 'nothing')).toMatchObject({ code: 3 });
   for (const bad of ['0', 'many'])
-    expect(await cloud.cli('operation', 'list', '--limit', bad)).toMatchObject({ code: 2, stderr: expect.stringContaining(bad) });
+    expect(await cloud.cli('operation', 'list', '--limit', bad)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining(bad),
+    });
   const told = await cloud.cli('events');
   expect(told.stdout).toMatch(/service\.status +[a-z0-9]{10} READY PAUSING\n/);
-  expect(await cloud.cli('events', '--after', 'x')).toMatchObject({ code: 2, stderr: expect.stringContaining('Last-Event-ID: found "x"') });
+  expect(await cloud.cli('events', '--after', 'x')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('Last-Event-ID: found "x"'),
+  });
 });

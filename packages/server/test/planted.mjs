@@ -20,7 +20,9 @@ const PLANTS = {
     ['if (!silentSince.has(id)) silentSince.set(id, begunMs);\n      changed(id);', ''],
   ],
   // A node of a read replica set gets connections however far it is behind.
-  'no-lag-limit': [['return bytes <= readLagLimit.bytes && seconds <= readLagLimit.seconds;', 'return true;']],
+  'no-lag-limit': [
+    ['return bytes <= readLagLimit.bytes && seconds <= readLagLimit.seconds;', 'return true;'],
+  ],
   // A node is restarted while the gateway routes to it.
   'no-drain': [
     ['known.withheld.add(n);', ''],
@@ -29,7 +31,10 @@ const PLANTS = {
   // The gateway routes to a node that accepts writes.
   'writer-serves': [
     ['if (node.takesWrites) return no(', 'if (false) return no('],
-    ['server !== null && (takesWrites || data === "primary")', 'server === null && takesWrites && data === "primary"'],
+    [
+      'server !== null && (takesWrites || data === "primary")',
+      'server === null && takesWrites && data === "primary"',
+    ],
     ['if (node.ahead) return no(', 'if (false) return no('],
     ['if (member.data === "primary") return { kind: "seed"', 'if (false) return { kind: "seed"'],
   ],
@@ -37,7 +42,8 @@ const PLANTS = {
 
 const plant = process.env.PLANT;
 const edits = PLANTS[plant];
-if (edits === undefined) throw new Error(`PLANT: found ${plant}; allowed: ${Object.keys(PLANTS).join(', ')}`);
+if (edits === undefined)
+  throw new Error(`PLANT: found ${plant}; allowed: ${Object.keys(PLANTS).join(', ')}`);
 const hooks = `
   const edits = ${JSON.stringify(edits)};
   export async function load(url, context, next) {

@@ -27,9 +27,11 @@ afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);
 });
 
-const post = (service: Service, action: string, body?: unknown) => cloud.request('POST', `/services/${service.service_id}/${action}`, body);
+const post = (service: Service, action: string, body?: unknown) =>
+  cloud.request('POST', `/services/${service.service_id}/${action}`, body);
 
-const createPooled = (name: string): Promise<Created> => cloud.create({ name, service_type: 'POSTGRES', enable_pooler: true });
+const createPooled = (name: string): Promise<Created> =>
+  cloud.create({ name, service_type: 'POSTGRES', enable_pooler: true });
 
 /** The pooler of a service, as something to connect to. */
 async function poolerOf(service: Service): Promise<Pick<Service, 'endpoint'>> {
@@ -39,7 +41,11 @@ async function poolerOf(service: Service): Promise<Pick<Service, 'endpoint'>> {
 }
 
 /** A connection through the pooler, TLS checked against our CA. */
-const through = async (service: Created, database: 'tsdb' | 'tsdb_transaction', login: { user?: string; password?: string } = {}) =>
+const through = async (
+  service: Created,
+  database: 'tsdb' | 'tsdb_transaction',
+  login: { user?: string; password?: string } = {},
+) =>
   connectTo(cloud, await poolerOf(service), login.password ?? service.initial_password, {
     database,
     ...(login.user === undefined ? {} : { user: login.user }),
@@ -63,7 +69,12 @@ async function pgbouncerOf(service: Service, before?: Process): Promise<Process>
 /** Asks the pooler's console, as root may. */
 async function askConsole(service: Service, statement: string): Promise<Record<string, unknown>[]> {
   const { pooler } = await pathsOf(service);
-  const client = new Client({ host: pooler.root, port: (await poolerOf(service)).endpoint.port, user: 'howdah', database: 'pgbouncer' });
+  const client = new Client({
+    host: pooler.root,
+    port: (await poolerOf(service)).endpoint.port,
+    user: 'howdah',
+    database: 'pgbouncer',
+  });
   await client.connect();
   try {
     return (await client.query<Record<string, unknown>>(statement)).rows;
@@ -80,10 +91,20 @@ const pidOf = async (client: Client): Promise<number> => {
 /** Waits until the reconciler has looked at a service that is well, after `makeDue` or a start, and wants no further look soon. */
 async function untilLookedAt({ service_id: id }: Service, makeDue = false): Promise<void> {
   const { db, close } = await openMetadata(cloud.home);
-  if (makeDue) await db.updateTable('services').set({ due_at: new Date() }).where('id', '=', id).execute();
+  if (makeDue)
+    await db.updateTable('services').set({ due_at: new Date() }).where('id', '=', id).execute();
   for (;;) {
-    const row = await db.selectFrom('services').select(['lease_token', 'due_at']).where('id', '=', id).executeTakeFirstOrThrow();
-    if (row.lease_token === null && row.due_at !== null && row.due_at.getTime() > Date.now() + 60_000) break;
+    const row = await db
+      .selectFrom('services')
+      .select(['lease_token', 'due_at'])
+      .where('id', '=', id)
+      .executeTakeFirstOrThrow();
+    if (
+      row.lease_token === null &&
+      row.due_at !== null &&
+      row.due_at.getTime() > Date.now() + 60_000
+    )
+      break;
     await sleep(20);
   }
   await close();
@@ -97,28 +118,60 @@ const listens = (port: number): Promise<boolean> =>
     socket.unref();
   });
 
-anyTest.runIf(!installed)('without PgBouncer a pooler is refused with the command that installs it', async () => {
-  const missing = { status: 422, body: { code: 'UNAVAILABLE_HERE', message: expect.stringContaining('apt-get install pgbouncer') } };
-  expect(await cloud.request('POST', '/services', { name: 'none', service_type: 'POSTGRES', enable_pooler: true })).toMatchObject(missing);
-  const service = await cloud.create({ name: 'none', service_type: 'POSTGRES', enable_pooler: false });
-  expect(await post(service, 'enablePooler')).toMatchObject(missing);
-  expect(await post(service, 'disablePooler')).toMatchObject({ status: 200 });
-  const regions = await cloud.request('GET', '/regions');
-  expect(regions.body).toMatchObject([{ pooler: { available: false, reason: expect.stringContaining('apt-get install pgbouncer') } }]);
-});
+anyTest.runIf(!installed)(
+  'without PgBouncer a pooler is refused with the command that installs it',
+  async () => {
+    const missing = {
+      status: 422,
+      body: {
+        code: 'UNAVAILABLE_HERE',
+        message: expect.stringContaining('apt-get install pgbouncer'),
+      },
+    };
+    expect(
+      await cloud.request('POST', '/services', {
+        name: 'none',
+        service_type: 'POSTGRES',
+        enable_pooler: true,
+      }),
+    ).toMatchObject(missing);
+    const service = await cloud.create({
+      name: 'none',
+      service_type: 'POSTGRES',
+      enable_pooler: false,
+    });
+    expect(await post(service, 'enablePooler')).toMatchObject(missing);
+    expect(await post(service, 'disablePooler')).toMatchObject({ status: 200 });
+    const regions = await cloud.request('GET', '/regions');
+    expect(regions.body).toMatchObject([
+      {
+        pooler: { available: false, reason: expect.stringContaining('apt-get install pgbouncer') },
+      },
+    ]);
+  },
+);
 
 // ── what clients see ─────────────────────────────────────────────────────────────────────────────────────────────
 
 test('a create with a pooler names its endpoint; both pools work, by session and by transaction', async () => {
-  const answer = await cloud.request('POST', '/services', { name: 'with pooler', service_type: 'POSTGRES', enable_pooler: true });
-  expect(answer).toMatchObject({ status: 202, body: { connection_pooler: { endpoint: { host: '127.0.0.1' } } } });
+  const answer = await cloud.request('POST', '/services', {
+    name: 'with pooler',
+    service_type: 'POSTGRES',
+    enable_pooler: true,
+  });
+  expect(answer).toMatchObject({
+    status: 202,
+    body: { connection_pooler: { endpoint: { host: '127.0.0.1' } } },
+  });
   const service = await createPooled('pools');
   const direct = await connectTo(cloud, service, service.initial_password);
 
   const sessions = await Promise.all([through(service, 'tsdb'), through(service, 'tsdb')]);
   expect(new Set(await Promise.all(sessions.map(pidOf))).size).toBe(2);
   await sessions[0]?.query("set application_name = 'kept'");
-  expect((await sessions[0]?.query('show application_name'))?.rows).toEqual([{ application_name: 'kept' }]);
+  expect((await sessions[0]?.query('show application_name'))?.rows).toEqual([
+    { application_name: 'kept' },
+  ]);
 
   const one = await through(service, 'tsdb_transaction');
   const two = await through(service, 'tsdb_transaction');
@@ -136,15 +189,27 @@ test('a create with a pooler names its endpoint; both pools work, by session and
 test('only TLS, only with the right password, and our own roles not at all', async () => {
   const service = await createPooled('closed');
   const { endpoint } = await poolerOf(service);
-  const plain = new Client({ ...endpoint, user: 'tsdbadmin', database: 'tsdb', password: service.initial_password });
+  const plain = new Client({
+    ...endpoint,
+    user: 'tsdbadmin',
+    database: 'tsdb',
+    password: service.initial_password,
+  });
   await expect(plain.connect()).rejects.toThrow(/SSL required/);
-  await expect(through(service, 'tsdb', { password: 'wrong password' })).rejects.toThrow(/SASL authentication failed/);
+  await expect(through(service, 'tsdb', { password: 'wrong password' })).rejects.toThrow(
+    /SASL authentication failed/,
+  );
   for (const database of ['tsdb', 'tsdb_transaction'] as const) {
-    await expect(through(service, database, { user: 'nobody' })).rejects.toThrow(/no such user|SASL authentication failed/);
+    await expect(through(service, database, { user: 'nobody' })).rejects.toThrow(
+      /no such user|SASL authentication failed/,
+    );
     for (const user of ['howdah', 'howdah_pooler'])
       await expect(through(service, database, { user }), user).rejects.toThrow(/login rejected/);
   }
-  const consoleOverTcp = connectTo(cloud, { endpoint }, 'x', { user: 'howdah', database: 'pgbouncer' });
+  const consoleOverTcp = connectTo(cloud, { endpoint }, 'x', {
+    user: 'howdah',
+    database: 'pgbouncer',
+  });
   await expect(consoleOverTcp).rejects.toThrow(/login rejected/);
 
   const admin = await through(service, 'tsdb');
@@ -171,7 +236,10 @@ test('a role that a user made in the place of ours is not taken for it', async (
   const admin = await connectTo(cloud, service, service.initial_password);
   await admin.query("create role howdah_pooler login password 'mine enough'");
   const answer = await post(service, 'enablePooler');
-  expect(answer).toMatchObject({ status: 200, body: { message: expect.stringContaining('not done yet') } });
+  expect(answer).toMatchObject({
+    status: 200,
+    body: { message: expect.stringContaining('not done yet') },
+  });
   const [operation] = await cloud.operations(service.service_id);
   expect(operation?.error).toContain('drop role howdah_pooler');
   await admin.query('drop role howdah_pooler');
@@ -185,11 +253,16 @@ test('settings that its owner gave the database do not reach our statements in i
   const admin = await connectTo(cloud, service, service.initial_password);
   await admin.query(`create function public.now() returns timestamptz language plpgsql as
     $$ begin raise exception 'a trap, as %', current_user; end $$`);
-  await admin.query(`create view public.pg_authid as select rolname, 'x'::text as rolpassword from pg_roles`);
+  await admin.query(
+    `create view public.pg_authid as select rolname, 'x'::text as rolpassword from pg_roles`,
+  );
   await admin.query('alter database tsdb set search_path = public, pg_catalog');
   await admin.query('alter database tsdb set role = tsdbadmin');
   await admin.query('alter database tsdb set default_transaction_read_only = on');
-  expect(await post(service, 'enablePooler')).toMatchObject({ status: 200, body: { message: 'the connection pooler is enabled' } });
+  expect(await post(service, 'enablePooler')).toMatchObject({
+    status: 200,
+    body: { message: 'the connection pooler is enabled' },
+  });
   await admin.query('alter database tsdb reset role');
   const client = await through(service, 'tsdb_transaction');
   expect(await pidOf(client)).toBeGreaterThan(0);
@@ -203,10 +276,18 @@ test('new roles and changed passwords work at once', async () => {
   await admin.query("create role app login password 'the first one'");
   for (const database of ['tsdb', 'tsdb_transaction'] as const)
     await (await through(service, database, { user: 'app', password: 'the first one' })).end();
-  const before = await through(service, 'tsdb_transaction', { user: 'app', password: 'the first one' });
+  const before = await through(service, 'tsdb_transaction', {
+    user: 'app',
+    password: 'the first one',
+  });
   await admin.query("alter role app password 'the second one'");
-  await expect(through(service, 'tsdb_transaction', { user: 'app', password: 'the first one' })).rejects.toThrow(/SASL/);
-  const after = await through(service, 'tsdb_transaction', { user: 'app', password: 'the second one' });
+  await expect(
+    through(service, 'tsdb_transaction', { user: 'app', password: 'the first one' }),
+  ).rejects.toThrow(/SASL/);
+  const after = await through(service, 'tsdb_transaction', {
+    user: 'app',
+    password: 'the second one',
+  });
   expect((await after.query('select current_user')).rows).toEqual([{ current_user: 'app' }]);
   expect((await before.query('select current_user')).rows).toEqual([{ current_user: 'app' }]);
 
@@ -216,7 +297,9 @@ test('new roles and changed passwords work at once', async () => {
   await (await through(service, 'tsdb', { password })).end();
 
   await admin.query("alter role app valid until '2020-01-01'");
-  await expect(through(service, 'tsdb', { user: 'app', password: 'the second one' })).rejects.toThrow(/no such user|SASL/);
+  await expect(
+    through(service, 'tsdb', { user: 'app', password: 'the second one' }),
+  ).rejects.toThrow(/no such user|SASL/);
   for (const client of [admin, before, after]) await client.end();
 });
 
@@ -244,13 +327,19 @@ test('both pools together leave 17 of the connections of a service', async () =>
       waits = false;
       return client;
     });
-    await expect.poll(async () => (await askConsole(service, 'show pools')).some((pool) => Number(pool['cl_waiting']) > 0)).toBe(true);
+    await expect
+      .poll(async () =>
+        (await askConsole(service, 'show pools')).some((pool) => Number(pool['cl_waiting']) > 0),
+      )
+      .toBe(true);
     expect(waits).toBe(true);
     await clients.pop()?.end();
     clients.push(await late);
     for (const client of clients) await client.end();
   }
-  const clientLimit = (await askConsole(service, 'show config')).find(({ key }) => key === 'max_client_conn');
+  const clientLimit = (await askConsole(service, 'show config')).find(
+    ({ key }) => key === 'max_client_conn',
+  );
   expect(clientLimit).toMatchObject({ value: '1660' });
 });
 
@@ -261,18 +350,27 @@ test('it is enabled and disabled at once, keeps its port, and sessions beside it
   expect(service).not.toHaveProperty('connection_pooler');
   const direct = await connectTo(cloud, service, service.initial_password);
   const enabled = await post(service, 'enablePooler');
-  expect(enabled).toMatchObject({ status: 200, body: { message: 'the connection pooler is enabled' } });
+  expect(enabled).toMatchObject({
+    status: 200,
+    body: { message: 'the connection pooler is enabled' },
+  });
   expect(enabled.headers.get('operation-id')).not.toBeNull();
   const first = await poolerOf(service);
   expect(first.endpoint.port).not.toBe(service.endpoint.port);
   const pooled = await through(service, 'tsdb');
 
   const again = await post(service, 'enablePooler');
-  expect(again).toMatchObject({ status: 200, body: { message: 'the connection pooler is enabled' } });
+  expect(again).toMatchObject({
+    status: 200,
+    body: { message: 'the connection pooler is enabled' },
+  });
   expect(again.headers.get('operation-id')).toBeNull();
 
   const gone = new Promise((resolve) => pooled.once('end', resolve));
-  expect(await post(service, 'disablePooler')).toMatchObject({ status: 200, body: { message: 'the connection pooler is disabled' } });
+  expect(await post(service, 'disablePooler')).toMatchObject({
+    status: 200,
+    body: { message: 'the connection pooler is disabled' },
+  });
   await gone;
   expect(await cloud.get(service.service_id)).not.toHaveProperty('connection_pooler');
   expect(await listens(first.endpoint.port)).toBe(false);
@@ -282,7 +380,9 @@ test('it is enabled and disabled at once, keeps its port, and sessions beside it
   await expect(stat(join(config, 'pgbouncer.ini'))).rejects.toThrow('ENOENT');
   // Nobody else gets the port meanwhile.
   const other = await createPooled('other');
-  expect([other.endpoint.port, (await poolerOf(other)).endpoint.port]).not.toContain(first.endpoint.port);
+  expect([other.endpoint.port, (await poolerOf(other)).endpoint.port]).not.toContain(
+    first.endpoint.port,
+  );
 
   expect((await post(service, 'enablePooler')).status).toBe(200);
   expect(await poolerOf(service)).toEqual(first);
@@ -328,12 +428,17 @@ test('what is not allowed while something else is under way is refused', async (
     for (const action of ['enablePooler', 'disablePooler'])
       expect(await post(service, action)).toMatchObject({
         status: 400,
-        body: { code: 'INVALID_STATE', message: expect.stringContaining('a service that is PAUSING') },
+        body: {
+          code: 'INVALID_STATE',
+          message: expect.stringContaining('a service that is PAUSING'),
+        },
       });
   });
   await metadata.close();
   await cloud.until(service.service_id, 'PAUSED');
-  expect(await cloud.request('POST', '/services/nosuchidxx/enablePooler')).toMatchObject({ status: 404 });
+  expect(await cloud.request('POST', '/services/nosuchidxx/enablePooler')).toMatchObject({
+    status: 404,
+  });
 });
 
 test('a port that another program holds makes the service unstable, says so, and heals by itself', async () => {
@@ -343,10 +448,15 @@ test('a port that another program holds makes the service unstable, says so, and
   await post(service, 'disablePooler');
   const holder = createServer();
   await new Promise<void>((resolve) => holder.listen(endpoint.port, '127.0.0.1', resolve));
-  expect(await post(service, 'enablePooler')).toMatchObject({ status: 200, body: { message: expect.stringContaining('not done yet') } });
+  expect(await post(service, 'enablePooler')).toMatchObject({
+    status: 200,
+    body: { message: expect.stringContaining('not done yet') },
+  });
   expect((await cloud.get(service.service_id)).status).toBe('UNSTABLE');
   const [operation] = await cloud.operations(service.service_id);
-  expect(operation?.error).toContain(`port ${endpoint.port} of 127.0.0.1 is held by another program`);
+  expect(operation?.error).toContain(
+    `port ${endpoint.port} of 127.0.0.1 is held by another program`,
+  );
   await new Promise((resolve) => holder.close(resolve));
   await cloud.until(service.service_id, 'READY');
   await (await through(service, 'tsdb')).end();
@@ -360,7 +470,11 @@ test('forks have none; a delete leaves none, a restore brings it back', async ()
   expect(forked.body).not.toHaveProperty('connection_pooler');
   const { pooler } = await pathsOf(service);
   expect((await cloud.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
-  await expect.poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, { timeout: 60_000 }).toBe(404);
+  await expect
+    .poll(async () => (await cloud.request('GET', `/services/${service.service_id}`)).status, {
+      timeout: 60_000,
+    })
+    .toBe(404);
   expect(await findDaemon(pooler)).toBeNull();
   expect(await listens(endpoint.port)).toBe(false);
   expect((await post(service, 'restore')).status).toBe(202);
@@ -378,7 +492,9 @@ test('PgBouncer killed or stopped by a signal is started again; sessions beside 
     const before = await pgbouncerOf(service);
     signal(before.pid, name);
     await pgbouncerOf(service, before);
-    await expect.poll(async () => (await through(service, 'tsdb')).end(), { timeout: 60_000 }).toBeUndefined();
+    await expect
+      .poll(async () => (await through(service, 'tsdb')).end(), { timeout: 60_000 })
+      .toBeUndefined();
     expect(await waitUntilGone(before, 0)).toBe(true);
   }
   expect(await pidOf(direct)).toBeGreaterThan(0);
@@ -406,13 +522,17 @@ test('it outlives the control plane, which finds it again, and starts it when it
   expect(await waitUntilGone(second, 5000)).toBe(true);
   await cloud.up();
   await pgbouncerOf(service, second);
-  await expect.poll(async () => (await through(service, 'tsdb')).end(), { timeout: 60_000 }).toBeUndefined();
+  await expect
+    .poll(async () => (await through(service, 'tsdb')).end(), { timeout: 60_000 })
+    .toBeUndefined();
   for (const client of [session, transaction]) await client.end().catch(() => undefined);
 });
 
 /** Clients that each insert a row and commit, again and again, one transaction at a time. */
 async function startLoad(service: Created, count: number) {
-  const clients = await Promise.all(Array.from({ length: count }, () => through(service, 'tsdb_transaction')));
+  const clients = await Promise.all(
+    Array.from({ length: count }, () => through(service, 'tsdb_transaction')),
+  );
   const counts = clients.map(() => 0);
   const errors: string[] = [];
   let going = true;
@@ -460,11 +580,16 @@ test('a resize fails no transaction of the pool by transaction, and changes its 
   const { committed, errors } = await load.stop();
   expect(errors).toEqual([]);
   const after = await through(service, 'tsdb');
-  expect((await after.query('select count(*)::int as n from written')).rows).toEqual([{ n: committed }]);
+  expect((await after.query('select count(*)::int as n from written')).rows).toEqual([
+    { n: committed },
+  ]);
   await after.end();
   await post(service, 'resize', { cpu_millis: 1000 });
   await cloud.until(service.service_id, 'READY');
-  const limits = (await askConsole(service, 'show databases')).map(({ name, max_connections }) => [name, max_connections]);
+  const limits = (await askConsole(service, 'show databases')).map(({ name, max_connections }) => [
+    name,
+    max_connections,
+  ]);
   expect(limits).toContainEqual(['tsdb', 91]);
   expect(limits).toContainEqual(['tsdb_transaction', 92]);
 });
@@ -476,7 +601,11 @@ test('a client that waits through a resize whose control plane is killed goes on
   // The transaction keeps the resize waiting for it, with the pools held.
   await blocker.query('begin');
   await post(service, 'resize', { cpu_millis: 1000 });
-  await expect.poll(async () => (await askConsole(service, 'show databases')).some(({ paused }) => Number(paused) === 1)).toBe(true);
+  await expect
+    .poll(async () =>
+      (await askConsole(service, 'show databases')).some(({ paused }) => Number(paused) === 1),
+    )
+    .toBe(true);
   await cloud.stop('SIGKILL');
   await blocker.query('commit');
   const answer = pidOf(client);
@@ -493,7 +622,9 @@ test('a crash of PostgreSQL costs idle clients of the pool nothing', async () =>
   const server = await findServer(await pathsOf(service));
   if (server === null) throw new Error('no server');
   signal(server.postmaster.pid, 'SIGKILL');
-  await expect.poll(async () => (await cloud.operations(service.service_id))[0]?.kind, { timeout: 60_000 }).toBe('repair');
+  await expect
+    .poll(async () => (await cloud.operations(service.service_id))[0]?.kind, { timeout: 60_000 })
+    .toBe('repair');
   await cloud.until(service.service_id, 'READY');
   expect(await pidOf(idle)).not.toBe(pid);
   await idle.end();
@@ -511,12 +642,21 @@ test('clients of the pool wait for a server that cannot start', async () => {
   await new Promise<void>((resolve) => holder.listen(service.endpoint.port, '127.0.0.1', resolve));
   await cloud.up();
   await expect
-    .poll(async () => (await askConsole(service, 'show databases')).filter(({ paused }) => Number(paused) === 1).length, {
-      timeout: 60_000,
-    })
+    .poll(
+      async () =>
+        (await askConsole(service, 'show databases')).filter(({ paused }) => Number(paused) === 1)
+          .length,
+      {
+        timeout: 60_000,
+      },
+    )
     .toBe(2);
   const answer = pidOf(client);
-  await expect.poll(async () => (await askConsole(service, 'show pools')).some((pool) => Number(pool['cl_waiting']) > 0)).toBe(true);
+  await expect
+    .poll(async () =>
+      (await askConsole(service, 'show pools')).some((pool) => Number(pool['cl_waiting']) > 0),
+    )
+    .toBe(true);
   await new Promise((resolve) => holder.close(resolve));
   expect(await answer).toBeGreaterThan(0);
   await client.end();
@@ -550,13 +690,22 @@ test("nobody else is promised a pooler's port, not even while the pooler is disa
   await post(service, 'disablePooler');
   const { db, close } = await openMetadata(cloud.home);
   const { region_code: region } = service;
-  const ask = (ports: [number, number]) => db.transaction().execute((tx) => nextPort(tx, region, ports, null));
+  const ask = (ports: [number, number]) =>
+    db.transaction().execute((tx) => nextPort(tx, region, ports, null));
   expect(await ask([endpoint.port, endpoint.port])).toBeNull();
   expect(await ask([service.endpoint.port, service.endpoint.port])).toBeNull();
-  await db.updateTable('services').set({ pooler_port: service.endpoint.port }).where('id', '=', service.service_id).execute();
+  await db
+    .updateTable('services')
+    .set({ pooler_port: service.endpoint.port })
+    .where('id', '=', service.service_id)
+    .execute();
   const both = `port ${service.endpoint.port} is promised to service ${service.service_id} and to the pooler of service ${service.service_id}`;
   expect(await cloud.audit()).toContain(both);
-  await db.updateTable('services').set({ pooler_port: endpoint.port }).where('id', '=', service.service_id).execute();
+  await db
+    .updateTable('services')
+    .set({ pooler_port: endpoint.port })
+    .where('id', '=', service.service_id)
+    .execute();
   await close();
 });
 
@@ -576,7 +725,9 @@ test('the audit misses a pooler that does not run, and finds one that nobody wan
   await set(false);
   const problems = await cloud.audit();
   expect(problems).toContain(`service ${id} is READY without a pooler, and 1 of it run`);
-  expect(problems).toContain(`something listens on port ${endpoint.port}, the pooler's of service ${id}, which must not run`);
+  expect(problems).toContain(
+    `something listens on port ${endpoint.port}, the pooler's of service ${id}, which must not run`,
+  );
   expect(problems).toContain(`the document of service ${id} says another pooler than its record`);
   await set(true);
   const process = await pgbouncerOf(service);

@@ -33,7 +33,11 @@ async function whyNone(): Promise<string | null> {
 async function makeDisks(kind: (typeof KINDS)[number]) {
   const directory = await mkdtemp(join(tmpdir(), 'hd-cut-'));
   await chmod(directory, 0o755);
-  const [host, below, mounted] = [join(directory, 'host'), join(directory, 'below'), join(directory, 'disk')];
+  const [host, below, mounted] = [
+    join(directory, 'host'),
+    join(directory, 'below'),
+    join(directory, 'disk'),
+  ];
   const image = (name: string): string => join(below, name);
   const remove = async (): Promise<void> => {
     for (const mount of [mounted, below]) await run('umount', [mount]).catch(() => '');
@@ -67,7 +71,9 @@ async function makeDisks(kind: (typeof KINDS)[number]) {
 /** What tells of the boot in which it was made tells of another one. */
 async function reboot(services: string): Promise<void> {
   const boot = await currentBoot();
-  const files = (await readdir(services, { recursive: true })).filter((path) => /(^|\/)(howdah\.json|seeded)$/.test(path));
+  const files = (await readdir(services, { recursive: true })).filter((path) =>
+    /(^|\/)(howdah\.json|seeded)$/.test(path),
+  );
   for (const path of files) {
     const text = await readFile(join(services, path), 'utf8');
     await writeFile(join(services, path), text.replaceAll(boot, 'the one before'));
@@ -85,7 +91,10 @@ describe.runIf(none === null)('what was acknowledged is there after the machine 
     try {
       const home = join(disks.mounted, 'home');
       await mkdir(home);
-      const running = (cloud = await install({ HOWDAH_HOME: home, HOWDAH_FAILOVER_REST_SECONDS: '0' }));
+      const running = (cloud = await install({
+        HOWDAH_HOME: home,
+        HOWDAH_FAILOVER_REST_SECONDS: '0',
+      }));
       /** Writes a row to a service, then copies the disk at once. */
       const cuts: { name: string; service: ServiceAccess; rows: number }[] = [];
       const writeAndCut = async (name: string, service: ServiceAccess): Promise<void> => {
@@ -99,37 +108,63 @@ describe.runIf(none === null)('what was acknowledged is there after the machine 
         cuts.push({ name, service, rows: rows[0]?.rows ?? NaN });
       };
       const forkOf = async (parent: Service, body: object): Promise<ServiceAccess> => {
-        const { body: answer } = await running.request('POST', `/services/${parent.service_id}/forkService`, body);
+        const { body: answer } = await running.request(
+          'POST',
+          `/services/${parent.service_id}/forkService`,
+          body,
+        );
         const { service_id, initial_password } = Object(answer);
-        return { ...(await running.until(String(service_id), 'READY')), initial_password: String(initial_password) };
+        return {
+          ...(await running.until(String(service_id), 'READY')),
+          initial_password: String(initial_password),
+        };
       };
 
       const parent = await running.create({ name: 'parent', service_type: 'POSTGRES' });
       await writeAndCut('a service', parent);
       await writeAndCut('a fork of now', await forkOf(parent, { fork_strategy: 'NOW' }));
-      await writeAndCut('a fork of its initial snapshot', await forkOf(parent, { fork_strategy: 'LAST_SNAPSHOT' }));
-      await writeAndCut('a fork of a moment', await forkOf(parent, { fork_strategy: 'PITR', target_time: new Date().toISOString() }));
+      await writeAndCut(
+        'a fork of its initial snapshot',
+        await forkOf(parent, { fork_strategy: 'LAST_SNAPSHOT' }),
+      );
+      await writeAndCut(
+        'a fork of a moment',
+        await forkOf(parent, { fork_strategy: 'PITR', target_time: new Date().toISOString() }),
+      );
       if (replicas) {
-        const pair = await running.create({ name: 'pair', service_type: 'POSTGRES', replica_count: 1, sync_replica_count: 1 });
+        const pair = await running.create({
+          name: 'pair',
+          service_type: 'POSTGRES',
+          replica_count: 1,
+          sync_replica_count: 1,
+        });
         await writeAndCut('a pair', pair);
         await killPrimary(running, pair);
         await writeAndCut('a pair after a failover', pair);
         await untilRedundant(running, pair, 1, 1);
         await writeAndCut('a pair, whole again', pair);
         // While nobody else follows, the third is made: writes need not wait for one that is not there.
-        await running.request('POST', `/services/${pair.service_id}/setHA`, { replica_count: 2, sync_replica_count: 2 });
+        await running.request('POST', `/services/${pair.service_id}/setHA`, {
+          replica_count: 2,
+          sync_replica_count: 2,
+        });
         await untilRedundant(running, pair, 2, 2);
         await writeAndCut('three, of which two are waited for', pair);
       }
 
       for (const { name, service, rows } of cuts) {
-        expect((await running.stop('SIGTERM'), await running.cli('down', '--databases')).code).toBe(0);
+        expect((await running.stop('SIGTERM'), await running.cli('down', '--databases')).code).toBe(
+          0,
+        );
         await disks.swap(name);
         await reboot(join(home, 'data', 'services'));
         await running.up();
         await running.until(service.service_id, 'READY');
         const client = await connectTo(running, service, service.initial_password);
-        expect((await client.query<{ rows: number }>('select count(*)::int as rows from t')).rows, name).toEqual([{ rows }]);
+        expect(
+          (await client.query<{ rows: number }>('select count(*)::int as rows from t')).rows,
+          name,
+        ).toEqual([{ rows }]);
         await client.end();
         expect(await running.audit(), name).toEqual([]);
       }

@@ -42,7 +42,11 @@ let admin: Client;
 
 type Body = Schemas['Query'];
 
-async function query(sql: string, more: Partial<Body> = {}, id = service.service_id): Promise<Schemas['QueryResult']> {
+async function query(
+  sql: string,
+  more: Partial<Body> = {},
+  id = service.service_id,
+): Promise<Schemas['QueryResult']> {
   const { data } = await cloud.client.POST('/projects/{project_id}/services/{service_id}/query', {
     params: { path: { project_id: cloud.projectId, service_id: id } },
     body: { sql, ...more },
@@ -54,7 +58,8 @@ async function query(sql: string, more: Partial<Body> = {}, id = service.service
 /** What a statement is refused with. */
 async function refusal(sql: string, more: Partial<Body> = {}): Promise<string> {
   const answer = await query(sql, more).catch((error: unknown) => error);
-  if (!(answer instanceof HowdahError)) throw new Error(`${sql} was answered: ${JSON.stringify(answer)}`);
+  if (!(answer instanceof HowdahError))
+    throw new Error(`${sql} was answered: ${JSON.stringify(answer)}`);
   expect(answer.status, `${sql}: ${answer.message}`).toBe(400);
   return answer.message;
 }
@@ -85,7 +90,9 @@ afterAll(async () => {
 });
 
 test('rows with their columns and types, values as text', async () => {
-  const answer = await query("select id, note, 1.50::numeric(10,2) as price, '{1,2}'::int[] as some, true as yes from kept order by id");
+  const answer = await query(
+    "select id, note, 1.50::numeric(10,2) as price, '{1,2}'::int[] as some, true as yes from kept order by id",
+  );
   expect(answer).toMatchObject({
     columns: [
       { name: 'id', type: 'integer' },
@@ -102,7 +109,9 @@ test('rows with their columns and types, values as text', async () => {
     truncated: false,
   });
   expect(answer.elapsed_ms).toBeGreaterThan(0);
-  expect((await query('select $1::int + 1, $2::text', { parameters: ['41', null] })).rows).toEqual([['42', null]]);
+  expect((await query('select $1::int + 1, $2::text', { parameters: ['41', null] })).rows).toEqual([
+    ['42', null],
+  ]);
   expect((await query('explain select * from kept')).rows[0]?.[0]).toContain('kept');
   expect((await query('show server_version')).row_count).toBe(1);
   expect(await query('--')).toMatchObject({ columns: [], rows: [] });
@@ -116,7 +125,9 @@ test('what PostgreSQL says of a statement, with its code and place', async () =>
     code: 'INVALID_REQUEST',
     message: expect.stringContaining('column "nothing" does not exist'),
   });
-  const raw = await cloud.request('POST', `/services/${service.service_id}/query`, { sql: 'select nothing from kept' });
+  const raw = await cloud.request('POST', `/services/${service.service_id}/query`, {
+    sql: 'select nothing from kept',
+  });
   expect(raw.body).toMatchObject({ details: { sqlstate: '42703', position: 8 } });
   expect(await refusal('select $1::int')).toContain('08P01');
   expect(await refusal("select '\0'")).toContain('NUL');
@@ -153,7 +164,10 @@ test('what would write is refused, and nothing was written', async () => {
     ['call commits()', /2D000/],
     ["do $$ begin insert into kept values (95, 'x'); end $$", /25006/],
     ["do $$ begin set transaction read write; insert into kept values (95, 'x'); end $$", /25001/],
-    ["do $$ begin set transaction read write; exception when others then insert into kept values (95, 'x'); end $$", /25006/],
+    [
+      "do $$ begin set transaction read write; exception when others then insert into kept values (95, 'x'); end $$",
+      /25006/,
+    ],
     ["do $$ begin commit; insert into kept values (94, 'x'); end $$", /2D000/],
     ["commit; insert into kept values (93, 'x')", /42601/],
     ["select 1; insert into kept values (93, 'x')", /42601/],
@@ -171,21 +185,37 @@ test('what would write is refused, and nothing was written', async () => {
     ['create extension dblink', /25006|42501/],
     ["select dblink('host=127.0.0.1', 'select 1')", /42883/],
     ['create extension postgres_fdw', /25006|42501/],
-    ['select pg_terminate_backend(pid) from pg_stat_activity where usename = $$tsdbadmin$$', /42501/],
+    [
+      'select pg_terminate_backend(pid) from pg_stat_activity where usename = $$tsdbadmin$$',
+      /42501/,
+    ],
     ['select pg_reload_conf()', /42501/],
     ['select pg_promote()', /42501/],
     ['select pg_switch_wal()', /42501/],
     ["select pg_logical_emit_message(false, 'by a statement', 'x')", /42501/],
     ["select pg_logical_emit_message(true, 'by a statement', 'x'::bytea)", /42501/],
-    ["select pg_catalog.pg_logical_emit_message(prefix => 'x', message => 'y', transactional => false)", /42501/],
+    [
+      "select pg_catalog.pg_logical_emit_message(prefix => 'x', message => 'y', transactional => false)",
+      /42501/,
+    ],
     ['select pg_export_snapshot()', /42501/],
     ["do $$ begin perform pg_logical_emit_message(false, 'x', 'y'); end $$", /42501/],
   ];
   for (const [sql, code] of attacks) expect(await refusal(sql), sql).toMatch(code);
   // What is answered and has no effect.
-  for (const sql of ['commit', 'rollback', 'begin', "notify somebody, 'x'", 'set statement_timeout = 0', 'set role none']) await query(sql);
+  for (const sql of [
+    'commit',
+    'rollback',
+    'begin',
+    "notify somebody, 'x'",
+    'set statement_timeout = 0',
+    'set role none',
+  ])
+    await query(sql);
   expect((await admin.query('select * from kept order by id')).rows).toEqual(before.rows);
-  expect((await admin.query('select last_value, is_called from counter')).rows).toEqual(sequence.rows);
+  expect((await admin.query('select last_value, is_called from counter')).rows).toEqual(
+    sequence.rows,
+  );
   expect(existsSync('/tmp/hd-query-attack')).toBe(false);
   const { rows } = await admin.query(
     "select relname from pg_class where relname = 'mine' union select extname from pg_extension where extname in ('dblink', 'postgres_fdw')",
@@ -196,7 +226,12 @@ test('what would write is refused, and nothing was written', async () => {
 /** A session as our superuser, in the tenant's database. */
 async function asHowdah(statement: string): Promise<Record<string, unknown>[]> {
   const socket = join(cloud.home, 'data', 'services', service.service_id, 'run');
-  const control = new Client({ host: socket, port: service.endpoint.port, user: 'howdah', database: 'tsdb' });
+  const control = new Client({
+    host: socket,
+    port: service.endpoint.port,
+    user: 'howdah',
+    database: 'tsdb',
+  });
   await control.connect();
   try {
     return (await control.query<Record<string, unknown>>(statement)).rows;
@@ -209,13 +244,17 @@ test('functions that write are tsdbadmin’s, who cannot grant them; what an old
   await admin.query("select pg_logical_emit_message(false, 'ours', 'x')");
   await admin.query('select pg_export_snapshot()');
   for (const role of ['public', 'howdah_reader', 'pg_read_all_data with grant option'])
-    await admin.query(`grant execute on function pg_export_snapshot() to ${role}`).catch(() => undefined);
+    await admin
+      .query(`grant execute on function pg_export_snapshot() to ${role}`)
+      .catch(() => undefined);
   expect(await refusal('select pg_export_snapshot()')).toContain('42501');
   for (const name of WRITERS)
     await asHowdah(`do $$ declare f text; begin for f in select oid::regprocedure::text from pg_proc where proname = '${name}' loop
       execute format('grant execute on function %s to public', f); end loop; end $$`);
   expect(await refusal('select pg_export_snapshot()')).toContain('42501');
-  expect(await refusal("select pg_logical_emit_message(false, 'x', 'y'::bytea)")).toContain('42501');
+  expect(await refusal("select pg_logical_emit_message(false, 'x', 'y'::bytea)")).toContain(
+    '42501',
+  );
   await admin.query('select pg_export_snapshot()');
   // pg_dump writes what differs from the privileges at initdb.
   const different = await asHowdah(
@@ -233,7 +272,9 @@ test('every volatile function that everybody may call is known, and what it does
                               'table_am_handler'::regtype, 'tsm_handler'::regtype, 'language_handler'::regtype)
        and (proacl is null or exists (select from aclexplode(proacl) a where a.grantee = 0 and a.privilege_type = 'EXECUTE'))`,
   );
-  const unknown = rows.map(({ proname }) => String(proname)).filter((name) => !KNOWN_VOLATILE.some((known) => known.test(name)));
+  const unknown = rows
+    .map(({ proname }) => String(proname))
+    .filter((name) => !KNOWN_VOLATILE.some((known) => known.test(name)));
   // A new one: does it write, make files, or hold what outlives its session? Then it belongs into writers.ts.
   expect(unknown).toEqual([]);
 });
@@ -244,7 +285,9 @@ test('when all connections of the server are taken, that is what is said', async
     for (;;) taken.push(await connectTo(cloud, service, service.initial_password));
   } catch (error) {
     expect(Object(error)).toMatchObject({ code: '53300' });
-    const refused = await cloud.request('POST', `/services/${service.service_id}/query`, { sql: 'select 1' });
+    const refused = await cloud.request('POST', `/services/${service.service_id}/query`, {
+      sql: 'select 1',
+    });
     expect([refused.status, JSON.stringify(refused.body)]).toEqual([
       503,
       expect.stringContaining('all connections of the server are taken'),
@@ -265,26 +308,48 @@ test('a notification is never sent', async () => {
 });
 
 test('a huge answer is cut, by rows and by bytes, and does not fill the memory', async () => {
-  const rows = await query('select generate_series(1, 1000000000), repeat($$x$$, 100)', { max_rows: 50, timeout_ms: 60_000 });
+  const rows = await query('select generate_series(1, 1000000000), repeat($$x$$, 100)', {
+    max_rows: 50,
+    timeout_ms: 60_000,
+  });
   expect(rows).toMatchObject({ row_count: 50, truncated: true });
-  expect((await query('select from generate_series(1, 20000)', { max_rows: 10_000 })).truncated).toBe(true);
-  expect((await query('select from generate_series(1, 10000)', { max_rows: 10_000 })).truncated).toBe(false);
-  const bytes = await query('select generate_series(1, 1000000), repeat($$x$$, 1000000)', { max_rows: 10_000, timeout_ms: 60_000 });
+  expect(
+    (await query('select from generate_series(1, 20000)', { max_rows: 10_000 })).truncated,
+  ).toBe(true);
+  expect(
+    (await query('select from generate_series(1, 10000)', { max_rows: 10_000 })).truncated,
+  ).toBe(false);
+  const bytes = await query('select generate_series(1, 1000000), repeat($$x$$, 1000000)', {
+    max_rows: 10_000,
+    timeout_ms: 60_000,
+  });
   expect(bytes.truncated).toBe(true);
   expect(JSON.stringify(bytes).length).toBeLessThan(6e6);
-  expect(await refusal('select * from generate_series(1, 10000000000)', { timeout_ms: 60_000 })).toContain('temp_file_limit');
-  expect(await refusal('select repeat($$x$$, 100000000)', { timeout_ms: 60_000 })).toContain('before the first row was whole');
-  expect(await refusal('do $$ begin loop raise notice $x$ 12345678901234567890 $x$; end loop; end $$', { timeout_ms: 60_000 })).toContain(
-    'MiB',
+  expect(
+    await refusal('select * from generate_series(1, 10000000000)', { timeout_ms: 60_000 }),
+  ).toContain('temp_file_limit');
+  expect(await refusal('select repeat($$x$$, 100000000)', { timeout_ms: 60_000 })).toContain(
+    'before the first row was whole',
   );
+  expect(
+    await refusal('do $$ begin loop raise notice $x$ 12345678901234567890 $x$; end loop; end $$', {
+      timeout_ms: 60_000,
+    }),
+  ).toContain('MiB');
   await untilNobodyAsks();
 });
 
 test('a long statement is ended, also one that catches the end', async () => {
   expect(await refusal('select pg_sleep(60)', { timeout_ms: 100 })).toContain('57014');
-  expect(await refusal('select count(*) from generate_series(1, 1000000000000) g', { timeout_ms: 100 })).toContain('57014');
+  expect(
+    await refusal('select count(*) from generate_series(1, 1000000000000) g', { timeout_ms: 100 }),
+  ).toContain('57014');
   expect(await refusal('select catches()', { timeout_ms: 100 })).toContain('57014');
-  expect(await refusal("select set_config('statement_timeout', '0', false), pg_sleep(60)", { timeout_ms: 100 })).toContain('57014');
+  expect(
+    await refusal("select set_config('statement_timeout', '0', false), pg_sleep(60)", {
+      timeout_ms: 100,
+    }),
+  ).toContain('57014');
   expect(await refusal('select pg_terminate_backend(pg_backend_pid())')).toContain('57P01');
   await untilNobodyAsks();
 });
@@ -292,7 +357,9 @@ test('a long statement is ended, also one that catches the end', async () => {
 /** The role's sessions have ended, and with them what they held. */
 async function untilNobodyAsks(): Promise<void> {
   for (;;) {
-    const { rows } = await admin.query("select from pg_stat_activity where usename = 'howdah_reader'");
+    const { rows } = await admin.query(
+      "select from pg_stat_activity where usename = 'howdah_reader'",
+    );
     if (rows.length === 0) return;
     await sleep(20);
   }
@@ -301,20 +368,29 @@ async function untilNobodyAsks(): Promise<void> {
 test('locks end with the statement', async () => {
   await query('select pg_advisory_lock(7)');
   await untilNobodyAsks();
-  expect((await admin.query('select pg_try_advisory_lock(7) as free')).rows).toEqual([{ free: true }]);
+  expect((await admin.query('select pg_try_advisory_lock(7) as free')).rows).toEqual([
+    { free: true },
+  ]);
   await admin.query('select pg_advisory_unlock(7)');
 });
 
 test('no more sessions than ten at a time: the others are the users’', async () => {
   await admin.query('select pg_advisory_lock(9)');
-  const ask = (sql: string) => cloud.request('POST', `/services/${service.service_id}/query`, { sql, timeout_ms: 60_000 });
+  const ask = (sql: string) =>
+    cloud.request('POST', `/services/${service.service_id}/query`, { sql, timeout_ms: 60_000 });
   const waiting = Array.from({ length: 10 }, () => ask('select pg_advisory_lock(9)'));
-  const sessions = async () => (await admin.query("select from pg_stat_activity where usename = 'howdah_reader'")).rows.length;
+  const sessions = async () =>
+    (await admin.query("select from pg_stat_activity where usename = 'howdah_reader'")).rows.length;
   await expect.poll(sessions, { timeout: 50_000 }).toBe(10);
   const refused = await ask('select 1');
-  expect([refused.status, JSON.stringify(refused.body)]).toEqual([503, expect.stringContaining('10 statements run on it already')]);
+  expect([refused.status, JSON.stringify(refused.body)]).toEqual([
+    503,
+    expect.stringContaining('10 statements run on it already'),
+  ]);
   await admin.query('select pg_advisory_unlock(9)');
-  expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual(Array.from({ length: 10 }, () => 200));
+  expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual(
+    Array.from({ length: 10 }, () => 200),
+  );
   await untilNobodyAsks();
 });
 
@@ -327,7 +403,9 @@ test('the role is nobody’s: it cannot be used, altered or come in', async () =
     ['drop role howdah_reader', /permission denied/],
   ] as const)
     await expect(admin.query(sql), sql).rejects.toThrow(why);
-  await expect(connectTo(cloud, service, 'x', { user: 'howdah_reader' })).rejects.toThrow(/pg_hba.conf rejects/);
+  await expect(connectTo(cloud, service, 'x', { user: 'howdah_reader' })).rejects.toThrow(
+    /pg_hba.conf rejects/,
+  );
 });
 
 test('what users give the role is taken from it before the next statement', async () => {
@@ -354,29 +432,50 @@ test('a role of that name that a user made is not taken for ours', async () => {
   const made = await cloud.create({ name: 'taken', service_type: 'POSTGRES' });
   const owner = await connectTo(cloud, made, made.initial_password);
   await owner.query("create role howdah_reader login password 'mine enough'");
-  const refused = await cloud.request('POST', `/services/${made.service_id}/query`, { sql: 'select 1' });
-  expect([refused.status, JSON.stringify(refused.body)]).toEqual([503, expect.stringContaining('drop role howdah_reader')]);
+  const refused = await cloud.request('POST', `/services/${made.service_id}/query`, {
+    sql: 'select 1',
+  });
+  expect([refused.status, JSON.stringify(refused.body)]).toEqual([
+    503,
+    expect.stringContaining('drop role howdah_reader'),
+  ]);
   await owner.query('drop role howdah_reader');
   await owner.end();
-  expect((await query('select current_user', {}, made.service_id)).rows).toEqual([['howdah_reader']]);
+  expect((await query('select current_user', {}, made.service_id)).rows).toEqual([
+    ['howdah_reader'],
+  ]);
   await cloud.request('POST', `/services/${made.service_id}/stop`);
   await cloud.until(made.service_id, 'PAUSED');
-  const paused = await cloud.request('POST', `/services/${made.service_id}/query`, { sql: 'select 1' });
-  expect([paused.status, JSON.stringify(paused.body)]).toEqual([400, expect.stringContaining('cannot query a service that is PAUSED')]);
+  const paused = await cloud.request('POST', `/services/${made.service_id}/query`, {
+    sql: 'select 1',
+  });
+  expect([paused.status, JSON.stringify(paused.body)]).toEqual([
+    400,
+    expect.stringContaining('cannot query a service that is PAUSED'),
+  ]);
 });
 
 test('a service that an older release configured lets the role in from the next start of the control plane on', async () => {
   const root = join(cloud.home, 'data', 'services', service.service_id);
   for (const name of ['pg_hba.conf', 'pg_ident.conf']) {
     const path = join(root, 'config', name);
-    const older = (await readFile(path, 'utf8')).split('\n').filter((line) => !line.endsWith(' howdah_reader'));
+    const older = (await readFile(path, 'utf8'))
+      .split('\n')
+      .filter((line) => !line.endsWith(' howdah_reader'));
     await writeFile(path, older.join('\n').replaceAll(',howdah_reader', ''));
   }
-  const control = new Client({ host: join(root, 'run'), port: service.endpoint.port, user: 'howdah', database: 'postgres' });
+  const control = new Client({
+    host: join(root, 'run'),
+    port: service.endpoint.port,
+    user: 'howdah',
+    database: 'postgres',
+  });
   await control.connect();
   await control.query('select pg_reload_conf()');
   await control.end();
-  const asked = async () => (await cloud.request('POST', `/services/${service.service_id}/query`, { sql: 'select 1' })).status;
+  const asked = async () =>
+    (await cloud.request('POST', `/services/${service.service_id}/query`, { sql: 'select 1' }))
+      .status;
   await expect.poll(asked, { timeout: 50_000 }).toBe(503);
   await cloud.stop('SIGKILL');
   await cloud.up();
@@ -390,7 +489,10 @@ test('the audit log says who asked, not what', async () => {
   await query(`select '${secret}'`);
   await refusal(`select '${secret}'::int`);
   const entries = async () =>
-    JSON.stringify((await cloud.request('GET', `/audit?service_id=${service.service_id}&call=queryService`)).body);
+    JSON.stringify(
+      (await cloud.request('GET', `/audit?service_id=${service.service_id}&call=queryService`))
+        .body,
+    );
   await expect.poll(entries).toContain('"outcome":"refused"');
   expect(await entries()).toContain('"outcome":"allowed"');
   expect(await entries()).not.toContain(secret);
@@ -398,30 +500,63 @@ test('the audit log says who asked, not what', async () => {
 
 test('a key for forks asks its own forks only; a viewer and one for dry runs nobody', async () => {
   const keyOf = async (body: Schemas['CreateKey']): Promise<string> => {
-    const { data } = await cloud.client.POST('/projects/{project_id}/keys', { params: { path: { project_id: cloud.projectId } }, body });
+    const { data } = await cloud.client.POST('/projects/{project_id}/keys', {
+      params: { path: { project_id: cloud.projectId } },
+      body,
+    });
     return `${data?.public_key}:${data?.secret_key}`;
   };
   const forkOnly = await keyOf({ name: 'f', role: 'developer', fork_only: true });
   const asking = async (key: string, id: string) =>
-    (await cloud.request('POST', `/services/${id}/query`, { sql: 'select 1' }, { Authorization: `Bearer ${key}` })).status;
+    (
+      await cloud.request(
+        'POST',
+        `/services/${id}/query`,
+        { sql: 'select 1' },
+        { Authorization: `Bearer ${key}` },
+      )
+    ).status;
   const ours = createClient({ apiUrl: cloud.apiUrl, key: forkOnly });
-  const { data: fork } = await ours.POST('/projects/{project_id}/services/{service_id}/forkService', {
-    params: { path: { project_id: cloud.projectId, service_id: service.service_id } },
-    body: { fork_strategy: 'NOW' },
-  });
+  const { data: fork } = await ours.POST(
+    '/projects/{project_id}/services/{service_id}/forkService',
+    {
+      params: { path: { project_id: cloud.projectId, service_id: service.service_id } },
+      body: { fork_strategy: 'NOW' },
+    },
+  );
   await cloud.until(fork?.service_id ?? '', 'READY');
-  expect([await asking(forkOnly, service.service_id), await asking(forkOnly, fork?.service_id ?? '')]).toEqual([403, 200]);
+  expect([
+    await asking(forkOnly, service.service_id),
+    await asking(forkOnly, fork?.service_id ?? ''),
+  ]).toEqual([403, 200]);
   expect(await asking(await keyOf({ name: 'v', role: 'viewer' }), service.service_id)).toBe(403);
-  expect(await asking(await keyOf({ name: 'd', role: 'developer', dry_run_only: true }), service.service_id)).toBe(403);
+  expect(
+    await asking(
+      await keyOf({ name: 'd', role: 'developer', dry_run_only: true }),
+      service.service_id,
+    ),
+  ).toBe(403);
   expect(await asking(await keyOf({ name: 'd', role: 'developer' }), service.service_id)).toBe(200);
 });
 
-test.skipIf(haproxy === null)('of a service with a replica the primary answers, of a read replica set a node', async () => {
-  const made = await cloud.create({ name: 'two', service_type: 'POSTGRES', replica_count: 1 });
-  expect((await query('select pg_is_in_recovery()', {}, made.service_id)).rows).toEqual([['f']]);
-  const path = `/services/${service.service_id}/replicaSets`;
-  const set = await cloud.request('POST', path, { name: 'readers', nodes: 1, cpu_millis: 250, memory_gbs: 1 });
-  const id = String(typeof set.body === 'object' && set.body !== null ? Reflect.get(set.body, 'id') : '');
-  await cloud.until(id, 'READY');
-  expect((await query('select pg_is_in_recovery(), current_user', {}, id)).rows).toEqual([['t', 'howdah_reader']]);
-});
+test.skipIf(haproxy === null)(
+  'of a service with a replica the primary answers, of a read replica set a node',
+  async () => {
+    const made = await cloud.create({ name: 'two', service_type: 'POSTGRES', replica_count: 1 });
+    expect((await query('select pg_is_in_recovery()', {}, made.service_id)).rows).toEqual([['f']]);
+    const path = `/services/${service.service_id}/replicaSets`;
+    const set = await cloud.request('POST', path, {
+      name: 'readers',
+      nodes: 1,
+      cpu_millis: 250,
+      memory_gbs: 1,
+    });
+    const id = String(
+      typeof set.body === 'object' && set.body !== null ? Reflect.get(set.body, 'id') : '',
+    );
+    await cloud.until(id, 'READY');
+    expect((await query('select pg_is_in_recovery(), current_user', {}, id)).rows).toEqual([
+      ['t', 'howdah_reader'],
+    ]);
+  },
+);

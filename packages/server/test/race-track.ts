@@ -40,25 +40,44 @@ export async function openTrack(cloud: Installation, plant: ApiOrder['plant'] = 
   const [projectId, publicKey, secret] = [newId(), `HD${newId()}${newId()}`, newId()];
   await insertRegion(db, LOCAL_REGION, PORTS[0]);
   await insertProject(db, { id: projectId, name: 'races' });
-  await insertKey(db, { publicKey, secretHash: sha256(secret), projectId, name: 'racer', role: 'admin' });
+  await insertKey(db, {
+    publicKey,
+    secretHash: sha256(secret),
+    projectId,
+    name: 'racer',
+    role: 'admin',
+  });
   await sql`insert into vpcs (project_id, region_code, name, cidr, made) values (${projectId}, ${LOCAL_REGION}, 'races', '10.1.0.0/16', 1)`.execute(
     db,
   );
   const [holder, watcher] = [await connect(connection), await connect(connection)];
-  const children = { one: startApi(connection, 'one', plant), two: startApi(connection, 'two', plant) };
+  const children = {
+    one: startApi(connection, 'one', plant),
+    two: startApi(connection, 'two', plant),
+  };
   const ports = { one: await children.one.port, two: await children.two.port };
   let lastPort = FIRST_PORT;
 
   /** Makes a service that is as a world says. */
   const lay = (world: World) =>
     db.transaction().execute(async (tx) => {
-      const common = { region: LOCAL_REGION, serviceType: 'POSTGRES', addons: [], host: '127.0.0.1', origin: null } as const;
+      const common = {
+        region: LOCAL_REGION,
+        serviceType: 'POSTGRES',
+        addons: [],
+        host: '127.0.0.1',
+        origin: null,
+      } as const;
       const size = { cpuMillis: world.cpuMillis, memoryGbs: 2 };
       const fresh = await insertSpare(tx, { ...common, size, port: ++lastPort });
       const owned = { id: fresh.id, project_id: projectId };
-      const operation = world.operation === null ? null : await underWay(tx, owned, world.operation);
+      const operation =
+        world.operation === null ? null : await underWay(tx, owned, world.operation);
       const shared = { project_id: projectId, created: new Date(), environment: world.environment };
-      const members = Array.from({ length: world.replicas + 1 }, (_, n) => ({ n, port: ++lastPort }));
+      const members = Array.from({ length: world.replicas + 1 }, (_, n) => ({
+        n,
+        port: ++lastPort,
+      }));
       const row = await changeService(
         tx,
         fresh,
@@ -76,7 +95,8 @@ export async function openTrack(cloud: Installation, plant: ApiOrder['plant'] = 
         },
         operation,
       );
-      const verification = world.verification === null ? null : await underWay(tx, owned, world.verification);
+      const verification =
+        world.verification === null ? null : await underWay(tx, owned, world.verification);
       let setId: string | null = null;
       for (const set of world.sets) {
         const spare = await insertSpare(tx, {
@@ -101,12 +121,21 @@ export async function openTrack(cloud: Installation, plant: ApiOrder['plant'] = 
         };
         setId = (await changeService(tx, spare, made, null)).id;
       }
-      return { id: row.id, setId, operationId: operation?.id ?? null, verificationId: verification?.id ?? null };
+      return {
+        id: row.id,
+        setId,
+        operationId: operation?.id ?? null,
+        verificationId: verification?.id ?? null,
+      };
     });
 
   type Laid = Awaited<ReturnType<typeof lay>>;
 
-  const ask = async (slot: Slot, { operationId, body, needs, query = '' }: Call, laid: Laid): Promise<Response> => {
+  const ask = async (
+    slot: Slot,
+    { operationId, body, needs, query = '' }: Call,
+    laid: Laid,
+  ): Promise<Response> => {
     const route = ROUTES.find((candidate) => candidate.operationId === operationId);
     if (route === undefined) throw new Error(`no operation is called ${operationId}`);
     const target = (needs === 'verification' ? laid.verificationId : laid.operationId) ?? newId();
@@ -118,7 +147,10 @@ export async function openTrack(cloud: Installation, plant: ApiOrder['plant'] = 
     const json = body === undefined ? {} : { body: JSON.stringify(body(slot)) };
     return fetch(`http://127.0.0.1:${ports[slot]}${BASE_PATH}${path}${query}`, {
       method: route.method,
-      headers: { Authorization: `Bearer ${publicKey}:${secret}`, ...(body === undefined ? {} : { 'Content-Type': 'application/json' }) },
+      headers: {
+        Authorization: `Bearer ${publicKey}:${secret}`,
+        ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
+      },
       ...json,
     });
   };
@@ -133,7 +165,10 @@ export async function openTrack(cloud: Installation, plant: ApiOrder['plant'] = 
     ).rowCount ?? 0) > 0;
 
   /** Waits until a condition holds. */
-  const until = async (condition: () => boolean | Promise<boolean>, what: string): Promise<void> => {
+  const until = async (
+    condition: () => boolean | Promise<boolean>,
+    what: string,
+  ): Promise<void> => {
     for (const endMs = Date.now() + DEADLINE_MS; !(await condition()); await sleep(POLL_MS))
       if (Date.now() > endMs) throw new Error(`${what} does not come about`);
   };
@@ -166,12 +201,23 @@ export async function openTrack(cloud: Installation, plant: ApiOrder['plant'] = 
       )
         .map(({ id }) => id)
         .filter((id) => id !== laid.operationId);
-    await until(async () => answers.size === 2 || (await poolers()).length >= 2 - answers.size, 'the end of both calls');
+    await until(
+      async () => answers.size === 2 || (await poolers()).length >= 2 - answers.size,
+      'the end of both calls',
+    );
     const ended = await read(laid);
     const waiting = await poolers();
-    if (waiting.length > 0) await db.updateTable('operations').set({ error: 'nobody makes it' }).where('id', 'in', waiting).execute();
+    if (waiting.length > 0)
+      await db
+        .updateTable('operations')
+        .set({ error: 'nobody makes it' })
+        .where('id', 'in', waiting)
+        .execute();
     await Promise.all(asking);
-    const told = { one: await toldBy(answers.get('one'), laid), two: await toldBy(answers.get('two'), laid) };
+    const told = {
+      one: await toldBy(answers.get('one'), laid),
+      two: await toldBy(answers.get('two'), laid),
+    };
     await clear();
     return { answers: told, ...ended };
   };
@@ -185,12 +231,21 @@ export async function openTrack(cloud: Installation, plant: ApiOrder['plant'] = 
     await answer.arrayBuffer();
     const id = answer.headers.get('Operation-Id');
     if (id === null) return `${answer.status} nothing to do`;
-    const row = await db.selectFrom('operations').select('kind').where('id', '=', id).executeTakeFirst();
+    const row = await db
+      .selectFrom('operations')
+      .select('kind')
+      .where('id', '=', id)
+      .executeTakeFirst();
     return `${answer.status} ${row?.kind ?? `an operation that is not there, of ${laid.id}`}`;
   };
 
   const read = async (laid: Laid): Promise<Omit<Ending, 'answers'>> => {
-    const rows = await db.selectFrom('services').selectAll().orderBy('created').orderBy('id').execute();
+    const rows = await db
+      .selectFrom('services')
+      .selectAll()
+      .orderBy('created')
+      .orderBy('id')
+      .execute();
     const service = rows.find(({ id }) => id === laid.id);
     if (service === undefined) throw new Error('the service is gone');
     const sets = rows.filter(({ parent_id: parent }) => parent === laid.id);
@@ -199,7 +254,11 @@ export async function openTrack(cloud: Installation, plant: ApiOrder['plant'] = 
       return id === laid.id ? 'service' : set === -1 ? 'fork' : set === 0 ? 'set' : 'set 2';
     };
     const operations = await db.selectFrom('operations').selectAll().execute();
-    const audited = await db.selectFrom('audit_log').select('id').where('code', 'is', null).execute();
+    const audited = await db
+      .selectFrom('audit_log')
+      .select('id')
+      .where('code', 'is', null)
+      .execute();
     return {
       service: {
         status: service.status,
@@ -224,7 +283,9 @@ export async function openTrack(cloud: Installation, plant: ApiOrder['plant'] = 
         pooler: set.pooler,
         inVpc: set.vpc_id !== null,
       })),
-      operations: operations.map((one) => `${onWhat(one.service_id)} ${one.kind} ${howItEnded(one)}`).toSorted(),
+      operations: operations
+        .map((one) => `${onWhat(one.service_id)} ${one.kind} ${howItEnded(one)}`)
+        .toSorted(),
       audited: audited.length,
     };
   };
@@ -276,10 +337,22 @@ async function connect(connection: ClientConfig): Promise<Client> {
   return client;
 }
 
-function startApi(connection: ClientConfig, slot: Slot, plant: ApiOrder['plant']): { child: ChildProcess; port: Promise<number> } {
-  const child = fork(join(import.meta.dirname, 'api-process.ts'), { execArgv: ['--import', 'tsx'] });
-  const order: ApiOrder = { connection: { ...connection, application_name: nameOf(slot) }, portRange: PORTS, plant };
+function startApi(
+  connection: ClientConfig,
+  slot: Slot,
+  plant: ApiOrder['plant'],
+): { child: ChildProcess; port: Promise<number> } {
+  const child = fork(join(import.meta.dirname, 'api-process.ts'), {
+    execArgv: ['--import', 'tsx'],
+  });
+  const order: ApiOrder = {
+    connection: { ...connection, application_name: nameOf(slot) },
+    portRange: PORTS,
+    plant,
+  };
   child.send(order);
-  const port = once(child, 'message').then(([message]) => Number(Reflect.get(Object(message), 'port')));
+  const port = once(child, 'message').then(([message]) =>
+    Number(Reflect.get(Object(message), 'port')),
+  );
   return { child, port };
 }

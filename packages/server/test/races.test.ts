@@ -2,7 +2,16 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { install, type Installation } from './harness.ts';
 import { openTrack } from './race-track.ts';
-import { ALL_STARTS, CALLS, inTurn, worldFor, type Call, type Slot, type Start, type World } from './races.ts';
+import {
+  ALL_STARTS,
+  CALLS,
+  inTurn,
+  worldFor,
+  type Call,
+  type Slot,
+  type Start,
+  type World,
+} from './races.ts';
 
 let cloud: Installation;
 beforeAll(async () => {
@@ -23,16 +32,18 @@ async function problemOf(
 ): Promise<string | null> {
   const world = worldFor(start, one, two);
   const found = JSON.stringify(await track.race(world, { one, two }));
-  const orders = [inTurn(world, { one, two }, ['one', 'two']), inTurn(world, { one, two }, ['two', 'one'])].map((ending) =>
-    JSON.stringify(ending),
-  );
+  const orders = [
+    inTurn(world, { one, two }, ['one', 'two']),
+    inTurn(world, { one, two }, ['two', 'one']),
+  ].map((ending) => JSON.stringify(ending));
   return orders.includes(found)
     ? null
     : `${start}: ${nameOfOne}, ${nameOfTwo}:\n  found   ${found}\n  allowed ${[...new Set(orders)].join('\n       or ')}`;
 }
 
 /** Whether a call that comes alone would change anything. Two of which neither would find and answer the same in either order. */
-const changes = (world: World, call: Call, slot: Slot): boolean => call.act(world, slot).world !== world;
+const changes = (world: World, call: Call, slot: Slot): boolean =>
+  call.act(world, slot).world !== world;
 
 describe('every ordered pair of calls of which one changes something', () => {
   let track: Track;
@@ -67,10 +78,15 @@ describe('every ordered pair of calls of which one changes something', () => {
 test('processes that lock nothing are found out', async () => {
   const track = await openTrack(cloud, 'no-lock');
   try {
-    const calls = Object.entries(CALLS).filter(([name]) => ['delete', 'stop', 'resize', 'rename', 'environment'].includes(name));
+    const calls = Object.entries(CALLS).filter(([name]) =>
+      ['delete', 'stop', 'resize', 'rename', 'environment'].includes(name),
+    );
     const problems: string[] = [];
     for (const one of calls)
-      for (const two of calls) problems.push(...[await problemOf(track, 'READY', one, two)].filter((text) => text !== null));
+      for (const two of calls)
+        problems.push(
+          ...[await problemOf(track, 'READY', one, two)].filter((text) => text !== null),
+        );
     expect(problems.length).toBeGreaterThan(calls.length);
   } finally {
     await track.close();

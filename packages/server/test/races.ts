@@ -16,7 +16,11 @@ import {
 import { ROUTES, successOf } from './document.ts';
 
 /** An operation under way. */
-type UnderWay = { kind: OperationKind; begun: boolean; /** Whether it was under way before both calls. */ original: boolean };
+type UnderWay = {
+  kind: OperationKind;
+  begun: boolean;
+  /** Whether it was under way before both calls. */ original: boolean;
+};
 /** One that has ended, or none has: what is told of it in the end. The service, its first set, its second one, or a fork of it. */
 type Told = `${'service' | 'set' | 'set 2' | 'fork'} ${OperationKind} ${string}`;
 
@@ -75,7 +79,8 @@ type Effect = { world: World; answer: string };
 
 // ── the rules that calls share ───────────────────────────────────────────────────────────────────────────────────
 
-const failing = (operation: UnderWay | null) => (operation === null ? null : { ...operation, failing: false });
+const failing = (operation: UnderWay | null) =>
+  operation === null ? null : { ...operation, failing: false };
 export const statusIn = ({ deleting, power, reachable, operation }: World): LiveStatus =>
   deleting ? 'DELETING' : statusOf(power, reachable, failing(operation));
 export const setStatusIn = ({ deleting, power, reachable, operation }: SetWorld): LiveStatus =>
@@ -114,7 +119,8 @@ function followed(world: World): World {
   let after = world;
   for (const [index, set] of world.sets.entries()) {
     if (set.deleting) after = { ...after, sets: after.sets.with(index, { ...set, inVpc }) };
-    else if (set.power !== power) after = begunOnSet(after, index, power === 'running' ? 'start' : 'stop', { power, inVpc });
+    else if (set.power !== power)
+      after = begunOnSet(after, index, power === 'running' ? 'start' : 'stop', { power, inVpc });
     else if (set.inVpc !== inVpc && set.operation === null)
       after = begunOnSet(after, index, inVpc ? 'attachToVPC' : 'detachFromVPC', { inVpc });
     else after = { ...after, sets: after.sets.with(index, { ...set, inVpc }) };
@@ -124,11 +130,23 @@ function followed(world: World): World {
 
 const nameOfSet = (index: number): 'set' | 'set 2' => (index === 0 ? 'set' : 'set 2');
 
-function begunOnSet(world: World, index: number, kind: OperationKind, change: Partial<SetWorld>): World {
+function begunOnSet(
+  world: World,
+  index: number,
+  kind: OperationKind,
+  change: Partial<SetWorld>,
+): World {
   const set = world.sets[index];
   if (set === undefined) return world;
-  const superseded = set.operation === null ? [] : [`${nameOfSet(index)} ${set.operation.kind} failed superseded by ${kind}` as const];
-  const sets = world.sets.with(index, { ...set, ...change, operation: { kind, begun: false, original: false } });
+  const superseded =
+    set.operation === null
+      ? []
+      : [`${nameOfSet(index)} ${set.operation.kind} failed superseded by ${kind}` as const];
+  const sets = world.sets.with(index, {
+    ...set,
+    ...change,
+    operation: { kind, begun: false, original: false },
+  });
   return { ...world, sets, ended: [...world.ended, ...superseded] };
 }
 
@@ -145,7 +163,9 @@ function changing(
     if (verdict === 'underway') return done(world, operationId, world.operation?.kind ?? null);
     const change = decide(world, slot);
     if (change === 'refuse') return refused(world);
-    return change === null ? done(world, operationId, null) : done(begun(world, action, change), operationId, action);
+    return change === null
+      ? done(world, operationId, null)
+      : done(begun(world, action, change), operationId, action);
   };
   return { operationId, action, act };
 }
@@ -159,7 +179,11 @@ function noting(
   const act = (world: World, slot: Slot): Effect => {
     if (world.deleted) return missing(world);
     if (ALLOWED[statusIn(world)][action] !== 'accept') return refused(world);
-    return done({ ...world, ...change(slot), ended: [...world.ended, `service ${action} succeeded`] }, operationId, action);
+    return done(
+      { ...world, ...change(slot), ended: [...world.ended, `service ${action} succeeded`] },
+      operationId,
+      action,
+    );
   };
   return { operationId, action, act };
 }
@@ -183,14 +207,19 @@ function changingSet(
     const [set] = world.sets;
     if (world.deleted || set === undefined) return missing(world);
     if (ALLOWED[statusIn(world)].changeReplicaSet === 'refuse') return refused(world);
-    if (REPLICA_SET_STATUS[setStatusIn(set)] !== 'active' || set.operation !== null) return refused(world);
+    if (REPLICA_SET_STATUS[setStatusIn(set)] !== 'active' || set.operation !== null)
+      return refused(world);
     const change = decide(set, slot);
-    return change === null ? done(world, operationId, null) : done(begunOnSet(world, 0, kind, change), operationId, kind);
+    return change === null
+      ? done(world, operationId, null)
+      : done(begunOnSet(world, 0, kind, change), operationId, kind);
   };
   return { operationId, action: 'changeReplicaSet', act };
 }
 
-function cancelling(which: 'operation' | 'verification'): Pick<Call, 'operationId' | 'action' | 'act'> {
+function cancelling(
+  which: 'operation' | 'verification',
+): Pick<Call, 'operationId' | 'action' | 'act'> {
   const act = (world: World): Effect => {
     const kind = which === 'operation' ? world.original : world.originalVerification;
     if (kind === null) return missing(world);
@@ -209,14 +238,20 @@ function purging(): Pick<Call, 'operationId' | 'action' | 'act' | 'query'> {
   const act = (world: World): Effect => {
     if (isRemoved(world)) return missing(world);
     // Its name is not given.
-    if ([world, ...world.sets].some(({ environment }) => environment === 'PROD')) return { world, answer: '400 INVALID_REQUEST' };
+    if ([world, ...world.sets].some(({ environment }) => environment === 'PROD'))
+      return { world, answer: '400 INVALID_REQUEST' };
     if (world.deleted) {
       const ended: Told[] = [...world.ended, 'service delete succeeded'];
       return done({ ...world, purged: true, ended }, 'deleteService', 'delete');
     }
     if (world.purged) return done(world, 'deleteService', world.operation?.kind ?? null);
-    if (world.operation?.kind === 'delete') return done({ ...world, purged: true }, 'deleteService', 'delete');
-    return done(begun(world, 'delete', { deleting: true, purged: true }), 'deleteService', 'delete');
+    if (world.operation?.kind === 'delete')
+      return done({ ...world, purged: true }, 'deleteService', 'delete');
+    return done(
+      begun(world, 'delete', { deleting: true, purged: true }),
+      'deleteService',
+      'delete',
+    );
   };
   return { operationId: 'deleteService', action: null, query: '?purge=true', act };
 }
@@ -228,7 +263,11 @@ function restoring(): Pick<Call, 'operationId' | 'action' | 'act'> {
     if (isRemoved(world)) return missing(world);
     if (world.operation?.kind === 'restore') return done(world, 'restoreService', 'restore');
     if (!world.deleted) return refused(world);
-    return done(begun(world, 'restore', { deleting: false, deleted: false }), 'restoreService', 'restore');
+    return done(
+      begun(world, 'restore', { deleting: false, deleted: false }),
+      'restoreService',
+      'restore',
+    );
   };
   return { operationId: 'restoreService', action: null, act };
 }
@@ -302,49 +341,85 @@ export const CALLS: Record<string, Call> = {
   start: changing('startService', 'start', () => ({ power: 'running' })),
   stop: changing('stopService', 'stop', () => ({ power: 'paused' })),
   resize: {
-    ...changing('resizeService', 'resize', (world, slot) => (world.cpuMillis === cpuOf(slot) ? null : { cpuMillis: cpuOf(slot) })),
+    ...changing('resizeService', 'resize', (world, slot) =>
+      world.cpuMillis === cpuOf(slot) ? null : { cpuMillis: cpuOf(slot) },
+    ),
     body: (slot) => ({ cpu_millis: String(cpuOf(slot)) }),
   },
   'fork of now': { ...forking('forkNow'), body: () => ({ fork_strategy: 'NOW' }) },
-  'fork of the last snapshot': { ...forking('forkPast'), body: () => ({ fork_strategy: 'LAST_SNAPSHOT' }) },
-  'enable pooler': changing('enablePooler', 'enablePooler', (world) => (world.pooler ? null : { pooler: true })),
+  'fork of the last snapshot': {
+    ...forking('forkPast'),
+    body: () => ({ fork_strategy: 'LAST_SNAPSHOT' }),
+  },
+  'enable pooler': changing('enablePooler', 'enablePooler', (world) =>
+    world.pooler ? null : { pooler: true },
+  ),
   'disable pooler': {
-    ...changing('disablePooler', 'disablePooler', (world) => (world.pooler ? { pooler: false } : null)),
+    ...changing('disablePooler', 'disablePooler', (world) =>
+      world.pooler ? { pooler: false } : null,
+    ),
     needs: 'pooler',
   },
   setHA: {
-    ...changing('setHA', 'setHA', (world, slot) => (world.replicas === replicasOf(slot) ? null : { replicas: replicasOf(slot) })),
+    ...changing('setHA', 'setHA', (world, slot) =>
+      world.replicas === replicasOf(slot) ? null : { replicas: replicasOf(slot) },
+    ),
     body: (slot) => ({ replica_count: replicasOf(slot) }),
   },
-  switchover: changing('switchover', 'switchover', (world) => (world.replicas === 0 ? 'refuse' : {})),
-  drill: { ...changing('drill', 'drill', (world) => (world.replicas === 0 ? 'refuse' : {})), body: () => ({ kind: 'switchover' }) },
+  switchover: changing('switchover', 'switchover', (world) =>
+    world.replicas === 0 ? 'refuse' : {},
+  ),
+  drill: {
+    ...changing('drill', 'drill', (world) => (world.replicas === 0 ? 'refuse' : {})),
+    body: () => ({ kind: 'switchover' }),
+  },
   attach: {
     ...changing('attachToVPC', 'attachToVPC', (world) => (world.inVpc ? null : { inVpc: true })),
     body: () => ({ vpc_id: VPC_ID }),
   },
-  detach: { ...changing('detachFromVPC', 'detachFromVPC', (world) => (world.inVpc ? { inVpc: false } : null)), needs: 'VPC' },
-  'new password': { ...noting('updatePassword', 'updatePassword', () => ({})), body: () => ({ password: 'long enough' }) },
+  detach: {
+    ...changing('detachFromVPC', 'detachFromVPC', (world) =>
+      world.inVpc ? { inVpc: false } : null,
+    ),
+    needs: 'VPC',
+  },
+  'new password': {
+    ...noting('updatePassword', 'updatePassword', () => ({})),
+    body: () => ({ password: 'long enough' }),
+  },
   environment: {
     ...noting('setEnvironment', 'setEnvironment', (slot) => ({ environment: environmentOf(slot) })),
     body: (slot) => ({ environment: environmentOf(slot) }),
   },
-  rename: { ...noting('renameService', 'rename', (slot) => ({ name: slot })), body: (slot) => ({ name: slot }) },
+  rename: {
+    ...noting('renameService', 'rename', (slot) => ({ name: slot })),
+    body: (slot) => ({ name: slot }),
+  },
   verify: verifying(),
   restore: restoring(),
   cancel: cancelling('operation'),
   'cancel a verification': { ...cancelling('verification'), needs: 'verification' },
-  'create a set': { ...creatingSet(), body: () => ({ name: 'made', nodes: 1, cpu_millis: 250, memory_gbs: 1 }) },
+  'create a set': {
+    ...creatingSet(),
+    body: () => ({ name: 'made', nodes: 1, cpu_millis: 250, memory_gbs: 1 }),
+  },
   'resize a set': {
-    ...changingSet('resizeReplicaSet', 'resize', (set, slot) => (set.cpuMillis === cpuOf(slot) ? null : { cpuMillis: cpuOf(slot) })),
+    ...changingSet('resizeReplicaSet', 'resize', (set, slot) =>
+      set.cpuMillis === cpuOf(slot) ? null : { cpuMillis: cpuOf(slot) },
+    ),
     body: (slot) => ({ cpu_millis: String(cpuOf(slot)) }),
     needs: 'set',
   },
   'enable the pooler of a set': {
-    ...changingSet('enablePoolerOfReplicaSet', 'enablePooler', (set) => (set.pooler ? null : { pooler: true })),
+    ...changingSet('enablePoolerOfReplicaSet', 'enablePooler', (set) =>
+      set.pooler ? null : { pooler: true },
+    ),
     needs: 'set',
   },
   'disable the pooler of a set': {
-    ...changingSet('disablePoolerOfReplicaSet', 'disablePooler', (set) => (set.pooler ? { pooler: false } : null)),
+    ...changingSet('disablePoolerOfReplicaSet', 'disablePooler', (set) =>
+      set.pooler ? { pooler: false } : null,
+    ),
     needs: 'pooler of the set',
   },
   'environment of a set': {
@@ -360,7 +435,8 @@ export const VPC_ID = '1000';
 
 /** Every operation of the document that changes one service, or what is under way on it. */
 export const RACING = ROUTES.filter(
-  ({ changes, names }) => changes && (names.includes('service_id') || names.includes('operation_id')),
+  ({ changes, names }) =>
+    changes && (names.includes('service_id') || names.includes('operation_id')),
 ).map(({ operationId }) => operationId);
 
 // ── where they begin ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -368,7 +444,10 @@ export const RACING = ROUTES.filter(
 export type Start = LiveStatus | 'DELETED';
 
 /** How a service is that is seen with a status; DELETED: it can be restored. */
-const STARTS: Record<Start, Pick<World, 'power' | 'reachable'> & { operation: [OperationKind, boolean] | null }> = {
+const STARTS: Record<
+  Start,
+  Pick<World, 'power' | 'reachable'> & { operation: [OperationKind, boolean] | null }
+> = {
   QUEUED: { power: 'running', reachable: false, operation: ['create', false] },
   CONFIGURING: { power: 'running', reachable: true, operation: ['switchover', false] },
   READY: { power: 'running', reachable: true, operation: null },
@@ -412,7 +491,8 @@ export function worldFor(start: Start, one: Call, two: Call): World {
     replicas: 1,
     pooler: needs.includes('pooler'),
     inVpc: needs.includes('VPC'),
-    operation: operation === null ? null : { kind: operation[0], begun: operation[1], original: true },
+    operation:
+      operation === null ? null : { kind: operation[0], begun: operation[1], original: true },
     verification: verified ? { kind: 'verifyBackup', begun: false, original: true } : null,
     original: operation?.[0] ?? null,
     originalVerification: verified ? 'verifyBackup' : null,
@@ -434,21 +514,52 @@ export type Ending = {
 };
 
 /** How two calls end, one after the other. */
-export function inTurn(world: World, calls: Record<Slot, Call>, order: readonly [Slot, Slot]): Ending {
+export function inTurn(
+  world: World,
+  calls: Record<Slot, Call>,
+  order: readonly [Slot, Slot],
+): Ending {
   const [early, late] = order;
   const first = calls[early].act(world, early);
   const second = calls[late].act(first.world, late);
-  const answers = early === 'one' ? { one: first.answer, two: second.answer } : { one: second.answer, two: first.answer };
+  const answers =
+    early === 'one'
+      ? { one: first.answer, two: second.answer }
+      : { one: second.answer, two: first.answer };
   return endingOf(second.world, answers);
 }
 
 function endingOf(world: World, answers: Record<Slot, string>): Ending {
-  const { power, deleting, deleted, purged, name, environment, cpuMillis, replicas, pooler, inVpc, sets } = world;
+  const {
+    power,
+    deleting,
+    deleted,
+    purged,
+    name,
+    environment,
+    cpuMillis,
+    replicas,
+    pooler,
+    inVpc,
+    sets,
+  } = world;
   const goesOn = (on: string, operation: UnderWay | null) =>
     operation === null ? [] : [`${on} ${operation.kind} ${operation.begun ? 'running' : 'queued'}`];
   return {
     answers,
-    service: { status: statusIn(world), power, deleting, deleted, purged, name, environment, cpuMillis, replicas, pooler, inVpc },
+    service: {
+      status: statusIn(world),
+      power,
+      deleting,
+      deleted,
+      purged,
+      name,
+      environment,
+      cpuMillis,
+      replicas,
+      pooler,
+      inVpc,
+    },
     sets: sets.map((set) => ({
       status: setStatusIn(set),
       power: set.power,

@@ -12,7 +12,15 @@ import { childrenOf, findProcess, isErrno, signal } from '../src/lib/processes.t
 import { nodeName } from '../src/engine/local/postgres/replication.ts';
 import { findServer } from '../src/engine/local/postgres/server.ts';
 import { install, type Installation } from './harness.ts';
-import { backendOf, killPrimary, layoutOf, postmasterOf, untilPrimary, untilRedundant, type ServiceAccess } from './ha-load.ts';
+import {
+  backendOf,
+  killPrimary,
+  layoutOf,
+  postmasterOf,
+  untilPrimary,
+  untilRedundant,
+  type ServiceAccess,
+} from './ha-load.ts';
 import { openMetadata } from './metadata.ts';
 import {
   installForSets,
@@ -97,7 +105,8 @@ describe('what dies', () => {
     for (const port of ports) while (await listens(port)) await sleep(1);
     // A connection that is being made as its node is found dead may be cut off with it, once for each node; the next one waits.
     let [rows, cut]: [unknown, number] = [null, 0];
-    while (rows === null && cut <= pids.length) rows = await once(read(set), 'select n from t').catch(() => (cut++, null));
+    while (rows === null && cut <= pids.length)
+      rows = await once(read(set), 'select n from t').catch(() => (cut++, null));
     expect(rows).toEqual([{ n: 1 }]);
     await untilServing(set, [1, 2]);
     await untilSet(set, 'active');
@@ -111,8 +120,11 @@ describe('what dies', () => {
       const gateway = await findDaemon(layoutOf(cloud).gateway(set.id));
       if (gateway === null) throw new Error('no gateway');
       signal(gateway.pid, name);
-      while ((await findDaemon(layoutOf(cloud).gateway(set.id)))?.pid === gateway.pid) await sleep(20);
-      await expect.poll(() => once(read(set), 'select n from t').catch(() => []), { timeout: 60_000 }).toEqual([{ n: 1 }]);
+      while ((await findDaemon(layoutOf(cloud).gateway(set.id)))?.pid === gateway.pid)
+        await sleep(20);
+      await expect
+        .poll(() => once(read(set), 'select n from t').catch(() => []), { timeout: 60_000 })
+        .toEqual([{ n: 1 }]);
     }
     await untilSet(set, 'active');
   });
@@ -129,7 +141,8 @@ describe('what dies', () => {
     signal(pid, 'SIGKILL');
     while ((await findProcess(pid)) !== null) await sleep(5);
     // The one that is left answers, whichever is asked first.
-    for (let attempt = 0; attempt < 6; attempt++) expect(await once(read(set), 'select n from t')).toEqual([{ n: 1 }]);
+    for (let attempt = 0; attempt < 6; attempt++)
+      expect(await once(read(set), 'select n from t')).toEqual([{ n: 1 }]);
     await cloud.up();
     await untilServing(set, [1, 2]);
     expect(await findDaemon(layoutOf(cloud).gateway(set.id))).toMatchObject({ pid: gateway?.pid });
@@ -170,9 +183,15 @@ describe('what dies', () => {
     expect(await Promise.all([1, 2].map((n) => nodeOf(set, n)))).toEqual(made);
     await untilRedundantBeside(service, 2);
     const client = await write(service);
-    const { rows } = await client.query<{ slot_name: string }>('select slot_name from pg_replication_slots order by 1');
+    const { rows } = await client.query<{ slot_name: string }>(
+      'select slot_name from pg_replication_slots order by 1',
+    );
     await client.end();
-    expect(rows.map(({ slot_name }) => slot_name)).toEqual(['member_1', `node_${set.id}_1`, `node_${set.id}_2`]);
+    expect(rows.map(({ slot_name }) => slot_name)).toEqual([
+      'member_1',
+      `node_${set.id}_1`,
+      `node_${set.id}_2`,
+    ]);
   });
 
   test('a set whose service still sends it log: none is kept for it when it is gone', async () => {
@@ -196,7 +215,9 @@ describe('what dies', () => {
     await untilShown(set, 1);
     const readers = startReaders(set, 1);
     await killPrimary(cloud, service);
-    await expect.poll(async () => (await cloud.operations(service.service_id))[0]?.kind, { timeout: 60_000 }).toBe('repair');
+    await expect
+      .poll(async () => (await cloud.operations(service.service_id))[0]?.kind, { timeout: 60_000 })
+      .toBe('repair');
     await cloud.until(service.service_id, 'READY');
     await once(write(service), 'insert into t values (2)');
     await untilShown(set, 2);
@@ -205,7 +226,8 @@ describe('what dies', () => {
 });
 
 /** Waits until a pair is whole, with so many nodes that follow it too. */
-const untilRedundantBeside = async (service: ServiceAccess, nodes: number): Promise<void> => untilRedundant(cloud, service, 1, 1, nodes);
+const untilRedundantBeside = async (service: ServiceAccess, nodes: number): Promise<void> =>
+  untilRedundant(cloud, service, 1, 1, nodes);
 
 // ── nobody writes ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -218,7 +240,8 @@ describe('a node that accepts writes', () => {
     await promoteBehind(set, cloud);
     while ((await nodeOf(set, 1)) === before) await sleep(20);
     await untilServing(set, [1]);
-    for (let attempt = 0; attempt < 20; attempt++) expect(await routesToWriter(set, cloud)).toBe(false);
+    for (let attempt = 0; attempt < 20; attempt++)
+      expect(await routesToWriter(set, cloud)).toBe(false);
     await once(write(service), 'insert into t values (2)');
     await untilShown(set, 2);
     // And one whose files were changed while nothing ran is not even started.
@@ -229,7 +252,8 @@ describe('a node that accepts writes', () => {
     await rm(`${nodePaths(set, 1).data}/standby.signal`);
     await cloud.up();
     await untilServing(set, [1]);
-    for (let attempt = 0; attempt < 20; attempt++) expect(await routesToWriter(set, cloud)).toBe(false);
+    for (let attempt = 0; attempt < 20; attempt++)
+      expect(await routesToWriter(set, cloud)).toBe(false);
     await untilShown(set, 2);
   });
 });
@@ -245,7 +269,11 @@ test('the audit knows sets: it misses a node, a gateway, and finds what nobody w
   if (gateway === null) throw new Error('no gateway');
   signal(gateway.pid, 'SIGKILL');
   signal(await nodeOf(set, 1), 'SIGKILL');
-  while ((await findServer(nodePaths(set, 1))) !== null || (await findDaemon(layoutOf(cloud).gateway(set.id))) !== null) await sleep(5);
+  while (
+    (await findServer(nodePaths(set, 1))) !== null ||
+    (await findDaemon(layoutOf(cloud).gateway(set.id))) !== null
+  )
+    await sleep(5);
   expect(await cloud.audit()).toEqual(
     expect.arrayContaining([
       `read replica set ${set.id} is READY and 0 of its gateway run`,
@@ -254,11 +282,23 @@ test('the audit knows sets: it misses a node, a gateway, and finds what nobody w
     ]),
   );
   const { db, close } = await openMetadata(cloud.home);
-  await db.updateTable('services').set({ read_replica_sets: '[]' }).where('id', '=', service.service_id).execute();
-  expect(await cloud.audit()).toContain(`service ${service.service_id} shows other read replica sets than it has`);
-  const slot = join(layoutOf(cloud).member(service.service_id, 0).data, 'pg_replslot', nodeName(set.id, 9));
+  await db
+    .updateTable('services')
+    .set({ read_replica_sets: '[]' })
+    .where('id', '=', service.service_id)
+    .execute();
+  expect(await cloud.audit()).toContain(
+    `service ${service.service_id} shows other read replica sets than it has`,
+  );
+  const slot = join(
+    layoutOf(cloud).member(service.service_id, 0).data,
+    'pg_replslot',
+    nodeName(set.id, 9),
+  );
   await mkdir(slot);
-  expect(await cloud.audit()).toContain(`server ${service.service_id} keeps log for ${nodeName(set.id, 9)}, which does not follow it`);
+  expect(await cloud.audit()).toContain(
+    `server ${service.service_id} keeps log for ${nodeName(set.id, 9)}, which does not follow it`,
+  );
   await rmdir(slot);
   await cloud.up();
   await close();
@@ -292,11 +332,18 @@ test('a missing replica is a warning of its service', async () => {
   await cloud.up();
   await expect
     .poll(async () => (await cloud.get(service.service_id)).warnings ?? [], { timeout: 60_000 })
-    .toEqual([{ code: 'REPLICA_MISSING', message: expect.stringContaining(`node 1 of read replica set ${set.id}`) }]);
+    .toEqual([
+      {
+        code: 'REPLICA_MISSING',
+        message: expect.stringContaining(`node 1 of read replica set ${set.id}`),
+      },
+    ]);
   await untilSet(set, 'error');
   await new Promise((resolve) => holder.close(resolve));
   await untilSet(set, 'active');
-  await expect.poll(async () => (await cloud.get(service.service_id)).warnings ?? [], { timeout: 90_000 }).toEqual([]);
+  await expect
+    .poll(async () => (await cloud.get(service.service_id)).warnings ?? [], { timeout: 90_000 })
+    .toEqual([]);
 });
 
 describe('planted defects are noticed', () => {
@@ -313,7 +360,8 @@ describe('planted defects are noticed', () => {
     await untilShown(set, 1, broken);
     const release = await fallBehind(set, broken);
     let detail = await detailOf(set, broken);
-    while ((detail.node_states[0]?.lag_bytes ?? 0) < 4_194_304) detail = await detailOf(set, broken);
+    while ((detail.node_states[0]?.lag_bytes ?? 0) < 4_194_304)
+      detail = await detailOf(set, broken);
     expect(detail.node_states[0]?.serving).toBe(true);
     expect((await portsOf(set, broken)).size).toBe(2);
     await release();
@@ -326,7 +374,11 @@ describe('planted defects are noticed', () => {
     await untilShown(set, 1, broken);
     const readers = startReaders(set, 4, broken);
     for (let round = 0; readers.refused.length === 0; round++) {
-      accepted(await broken.request('POST', pathOf(set, '/resize'), { cpu_millis: round % 2 === 0 ? '1000' : '500' }));
+      accepted(
+        await broken.request('POST', pathOf(set, '/resize'), {
+          cpu_millis: round % 2 === 0 ? '1000' : '500',
+        }),
+      );
       await untilSet(set, 'active', broken);
     }
     expect((await readers.stop()).refused).not.toEqual([]);
@@ -339,7 +391,8 @@ describe('planted defects are noticed', () => {
     await untilShown(set, 1, broken);
     await promoteBehind(set, broken);
     // Longer than it takes to be noticed where all is well.
-    while ((await detailOf(set, broken)).node_states[0]?.detail === 'follows the primary') await sleep(20);
+    while ((await detailOf(set, broken)).node_states[0]?.detail === 'follows the primary')
+      await sleep(20);
     await sleep(2000);
     expect(await routesToWriter(set, broken)).toBe(true);
     await broken.destroy();

@@ -60,14 +60,25 @@ describe('every call', () => {
     accepted(answer);
     const { id, endpoint } = Object(answer.body);
     const set = { service, id, endpoint };
-    const shape = { id, name: 'readers', nodes: 2, ...SMALL, endpoint, metadata: { environment: 'DEV' } };
+    const shape = {
+      id,
+      name: 'readers',
+      nodes: 2,
+      ...SMALL,
+      endpoint,
+      metadata: { environment: 'DEV' },
+    };
     expect(answer.body).toEqual({ ...shape, status: 'creating' });
     expect(answer.headers.get('Operation-Id')).toMatch(/^[a-z0-9]{10}$/);
     await untilSet(set, 'active');
     expect((await cloud.request('GET', list)).body).toEqual([{ ...shape, status: 'active' }]);
     expect(await setsOf(service)).toEqual([{ ...shape, status: 'active' }]);
     const detail = await detailOf(set);
-    expect(detail).toMatchObject({ ...shape, status: 'active', lag_limit: { bytes: 4_194_304, seconds: 600 } });
+    expect(detail).toMatchObject({
+      ...shape,
+      status: 'active',
+      lag_limit: { bytes: 4_194_304, seconds: 600 },
+    });
     expect(detail.node_states.map(({ node, serving }) => [node, serving])).toEqual([
       [1, true],
       [2, true],
@@ -77,7 +88,11 @@ describe('every call', () => {
       service_type: 'POSTGRES',
       status: 'READY',
       endpoint,
-      forked_from: { project_id: cloud.projectId, service_id: service.service_id, is_standby: true },
+      forked_from: {
+        project_id: cloud.projectId,
+        service_id: service.service_id,
+        is_standby: true,
+      },
       read_replica_sets: [],
       resources: [{ spec: { cpu_millis: 250, memory_gbs: 1 } }],
     });
@@ -86,7 +101,9 @@ describe('every call', () => {
     expect(JSON.stringify(services)).not.toContain(`"service_id":"${id}"`);
 
     await untilShown(set, 1);
-    expect(await once(read(set), 'select n, pg_is_in_recovery() as reads_only from t')).toEqual([{ n: 1, reads_only: true }]);
+    expect(await once(read(set), 'select n, pg_is_in_recovery() as reads_only from t')).toEqual([
+      { n: 1, reads_only: true },
+    ]);
     await expect(once(read(set), 'insert into t values (2)')).rejects.toThrow(/read-only/);
     expect((await portsOf(set)).size).toBe(2);
 
@@ -97,7 +114,9 @@ describe('every call', () => {
     expect((await setsOf(service))[0]?.metadata).toEqual({ environment: 'PROD' });
     expect((await cloud.get(service.service_id)).metadata).toEqual({ environment: 'DEV' });
 
-    expect((await cloud.request('GET', `/services/${id}/logs?node=2&search=ready`)).body).toMatchObject({
+    expect(
+      (await cloud.request('GET', `/services/${id}/logs?node=2&search=ready`)).body,
+    ).toMatchObject({
       logs: [expect.stringContaining('ready to accept read-only connections')],
     });
     const removed = await cloud.request('DELETE', pathOf(set));
@@ -107,10 +126,17 @@ describe('every call', () => {
     expect(await setsOf(service)).toEqual([]);
     expect((await cloud.request('GET', `/services/${id}`)).status).toBe(404);
     expect((await cloud.get(service.service_id)).status).toBe('READY');
-    const slots = await once<{ n: number }>(write(service), 'select count(*)::int as n from pg_replication_slots');
+    const slots = await once<{ n: number }>(
+      write(service),
+      'select count(*)::int as n from pg_replication_slots',
+    );
     expect(slots).toEqual([{ n: 0 }]);
     const kinds = (await cloud.operations(id)).map(({ kind, status }) => `${kind} ${status}`);
-    expect(kinds.toSorted()).toEqual(['create succeeded', 'delete succeeded', 'setEnvironment succeeded']);
+    expect(kinds.toSorted()).toEqual([
+      'create succeeded',
+      'delete succeeded',
+      'setEnvironment succeeded',
+    ]);
     expect(await cloud.audit()).toEqual([]);
   });
 });
@@ -118,35 +144,65 @@ describe('every call', () => {
 test('what is refused says why', async () => {
   const service = await withTable('refused');
   const list = `/services/${service.service_id}/replicaSets`;
-  const refused = async (path: string, body: unknown, code: string, text: string, status = 400): Promise<void> => {
+  const refused = async (
+    path: string,
+    body: unknown,
+    code: string,
+    text: string,
+    status = 400,
+  ): Promise<void> => {
     const answer = await cloud.request('POST', path, body);
-    expect({ path, ...answer }, JSON.stringify(body)).toMatchObject({ status, body: { code, message: expect.stringContaining(text) } });
+    expect({ path, ...answer }, JSON.stringify(body)).toMatchObject({
+      status,
+      body: { code, message: expect.stringContaining(text) },
+    });
   };
   const whole = { name: 'readers', nodes: 1, ...SMALL };
   for (const missing of ['name', 'nodes', 'cpu_millis', 'memory_gbs'])
     await refused(list, { ...whole, [missing]: undefined }, 'INVALID_REQUEST', missing);
-  for (const nodes of [0, 11, 1.5, '2', null]) await refused(list, { ...whole, nodes }, 'INVALID_REQUEST', 'nodes');
+  for (const nodes of [0, 11, 1.5, '2', null])
+    await refused(list, { ...whole, nodes }, 'INVALID_REQUEST', 'nodes');
   await refused(list, { ...whole, name: '' }, 'INVALID_REQUEST', 'name');
   await refused(list, { ...whole, name: 'x'.repeat(129) }, 'INVALID_REQUEST', 'name');
-  await refused(list, { ...whole, cpu_millis: 250, memory_gbs: 2 }, 'INVALID_REQUEST', '250/1, 500/2, 1000/4');
+  await refused(
+    list,
+    { ...whole, cpu_millis: 250, memory_gbs: 2 },
+    'INVALID_REQUEST',
+    '250/1, 500/2, 1000/4',
+  );
   await refused(list, { ...whole, cpu_millis: 'shared' }, 'INVALID_REQUEST', 'cpu_millis');
   await refused(list, { ...whole, zone: 'a' }, 'INVALID_REQUEST', 'zone');
 
   const set = await createSet(service, 1);
   await refused(pathOf(set, '/setEnvironment'), {}, 'INVALID_REQUEST', 'environment');
-  await refused(pathOf(set, '/setEnvironment'), { environment: 'TEST' }, 'INVALID_REQUEST', 'environment');
+  await refused(
+    pathOf(set, '/setEnvironment'),
+    { environment: 'TEST' },
+    'INVALID_REQUEST',
+    'environment',
+  );
   await refused(pathOf(set, '/resize'), { cpu_millis: '300' }, 'INVALID_REQUEST', '250/1');
   await refused(pathOf(set, '/resize'), {}, 'INVALID_REQUEST', 'cpu_millis');
   for (const id of ['nosuchidxx', service.service_id, '%00', 'x'.repeat(200)]) {
     for (const action of ['resize', 'setEnvironment', 'enablePooler', 'disablePooler'])
-      await refused(`${list}/${id}/${action}`, { not: 'looked at' }, 'NOT_FOUND', 'no read replica set with that id exists', 404);
+      await refused(
+        `${list}/${id}/${action}`,
+        { not: 'looked at' },
+        'NOT_FOUND',
+        'no read replica set with that id exists',
+        404,
+      );
     expect((await cloud.request('DELETE', `${list}/${id}`)).status).toBe(404);
     expect((await cloud.request('GET', `${list}/${id}`)).status).toBe(404);
   }
   // Of another service it is none.
   const other = await createPlain('another');
-  expect((await cloud.request('GET', `/services/${other.service_id}/replicaSets/${set.id}`)).status).toBe(404);
-  expect((await cloud.request('DELETE', `/services/${other.service_id}/replicaSets/${set.id}`)).status).toBe(404);
+  expect(
+    (await cloud.request('GET', `/services/${other.service_id}/replicaSets/${set.id}`)).status,
+  ).toBe(404);
+  expect(
+    (await cloud.request('DELETE', `/services/${other.service_id}/replicaSets/${set.id}`)).status,
+  ).toBe(404);
   // As a service it can be looked at, and that is all.
   for (const [path, body] of [
     ['replicaSets', whole],
@@ -155,7 +211,12 @@ test('what is refused says why', async () => {
     ['forkService', { fork_strategy: 'NOW' }],
     ['setHA', { replica_count: 1 }],
   ] as const)
-    await refused(`/services/${set.id}/${path}`, body, 'INVALID_REQUEST', `is a read replica set of ${service.service_id}`);
+    await refused(
+      `/services/${set.id}/${path}`,
+      body,
+      'INVALID_REQUEST',
+      `is a read replica set of ${service.service_id}`,
+    );
   expect((await cloud.request('DELETE', `/services/${set.id}`)).status).toBe(400);
   // The same size: nothing to do.
   const same = await post(set, 'resize', { cpu_millis: '250', memory_gbs: '1' });
@@ -171,7 +232,13 @@ test('what is refused says why', async () => {
       .execute();
   const [shown] = await setsOf(service);
   await metadata([{ ...shown, nodes: 20 }]);
-  await refused(list, whole, 'LIMIT_EXCEEDED', 'at most 20 nodes together, and 20 of them are taken', 422);
+  await refused(
+    list,
+    whole,
+    'LIMIT_EXCEEDED',
+    'at most 20 nodes together, and 20 of them are taken',
+    422,
+  );
   await metadata([shown]);
   await close();
   await cloud.request('POST', `/services/${service.service_id}/stop`);
@@ -183,52 +250,78 @@ test('what is refused says why', async () => {
   await untilGone(set);
   await cloud.request('POST', `/services/${service.service_id}/start`);
   await cloud.until(service.service_id, 'READY');
-  expect(await once(write(service), 'select count(*)::int as n from pg_replication_slots')).toEqual([{ n: 0 }]);
+  expect(await once(write(service), 'select count(*)::int as n from pg_replication_slots')).toEqual(
+    [{ n: 0 }],
+  );
 });
 
-anyTest.runIf(!installed)('without HAProxy a set is refused with the command that installs it', async () => {
-  const service = await createPlain('none');
-  expect(await cloud.request('POST', `/services/${service.service_id}/replicaSets`, { name: 'none', nodes: 1, ...SMALL })).toMatchObject({
-    status: 422,
-    body: { code: 'UNAVAILABLE_HERE', message: expect.stringContaining('apt-get install haproxy') },
-  });
-});
+anyTest.runIf(!installed)(
+  'without HAProxy a set is refused with the command that installs it',
+  async () => {
+    const service = await createPlain('none');
+    expect(
+      await cloud.request('POST', `/services/${service.service_id}/replicaSets`, {
+        name: 'none',
+        nodes: 1,
+        ...SMALL,
+      }),
+    ).toMatchObject({
+      status: 422,
+      body: {
+        code: 'UNAVAILABLE_HERE',
+        message: expect.stringContaining('apt-get install haproxy'),
+      },
+    });
+  },
+);
 
 // ── changes ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 describe('changes', () => {
-  test.each([1, 2])('%i nodes get a new size one by one, and not one read is refused', async (nodes) => {
-    const service = await withTable(`resized ${nodes}`);
-    const set = await createSet(service, nodes);
-    await untilShown(set, 1);
-    const pids = await Promise.all(Array.from({ length: nodes }, (_, index) => nodeOf(set, index + 1)));
-    const readers = startReaders(set, 2);
-    await readers.more(10);
-    for (const cpu_millis of ['1000', '500']) {
-      const answer = await post(set, 'resize', { cpu_millis });
-      expect(answer).toMatchObject({ status: 202, body: { message: expect.stringContaining('one after the other') } });
-      await untilSet(set, 'active');
-    }
-    await readers.more(10);
-    expect(await readers.stop()).toMatchObject({ refused: [] });
-    expect((await setsOf(service))[0]).toMatchObject({ cpu_millis: 500, memory_gbs: 2 });
-    expect(await once(read(set), 'show shared_buffers')).toEqual([{ shared_buffers: '128MB' }]);
-    for (const [index, pid] of pids.entries()) expect(await nodeOf(set, index + 1)).not.toBe(pid);
-    const operation = (await cloud.operations(set.id)).find(({ kind }) => kind === 'resize');
-    const restarts = operation?.steps.filter(({ name }) => name.startsWith('restart')) ?? [];
-    expect(restarts.map(({ name }) => name)).toEqual(Array.from({ length: nodes }, (_, index) => `restart node ${index + 1}`));
-    await untilServing(
-      set,
-      Array.from({ length: nodes }, (_, index) => index + 1),
-    );
-  });
+  test.each([1, 2])(
+    '%i nodes get a new size one by one, and not one read is refused',
+    async (nodes) => {
+      const service = await withTable(`resized ${nodes}`);
+      const set = await createSet(service, nodes);
+      await untilShown(set, 1);
+      const pids = await Promise.all(
+        Array.from({ length: nodes }, (_, index) => nodeOf(set, index + 1)),
+      );
+      const readers = startReaders(set, 2);
+      await readers.more(10);
+      for (const cpu_millis of ['1000', '500']) {
+        const answer = await post(set, 'resize', { cpu_millis });
+        expect(answer).toMatchObject({
+          status: 202,
+          body: { message: expect.stringContaining('one after the other') },
+        });
+        await untilSet(set, 'active');
+      }
+      await readers.more(10);
+      expect(await readers.stop()).toMatchObject({ refused: [] });
+      expect((await setsOf(service))[0]).toMatchObject({ cpu_millis: 500, memory_gbs: 2 });
+      expect(await once(read(set), 'show shared_buffers')).toEqual([{ shared_buffers: '128MB' }]);
+      for (const [index, pid] of pids.entries()) expect(await nodeOf(set, index + 1)).not.toBe(pid);
+      const operation = (await cloud.operations(set.id)).find(({ kind }) => kind === 'resize');
+      const restarts = operation?.steps.filter(({ name }) => name.startsWith('restart')) ?? [];
+      expect(restarts.map(({ name }) => name)).toEqual(
+        Array.from({ length: nodes }, (_, index) => `restart node ${index + 1}`),
+      );
+      await untilServing(
+        set,
+        Array.from({ length: nodes }, (_, index) => index + 1),
+      );
+    },
+  );
 
   test('a service that becomes larger takes its smaller nodes along', async () => {
     const service = await withTable('larger');
     const set = await createSet(service, 2);
     await untilShown(set, 1);
     const readers = startReaders(set, 1);
-    accepted(await cloud.request('POST', `/services/${service.service_id}/resize`, { cpu_millis: '1000' }));
+    accepted(
+      await cloud.request('POST', `/services/${service.service_id}/resize`, { cpu_millis: '1000' }),
+    );
     await cloud.until(service.service_id, 'READY');
     await once(write(service), 'insert into t values (2)');
     await untilShown(set, 2);
@@ -237,9 +330,14 @@ describe('changes', () => {
     expect(await readers.stop()).toMatchObject({ refused: [] });
     // As many connections as the primary, with the memory of its own size.
     expect(
-      await once(read(set), "select current_setting('max_connections') as connections, current_setting('shared_buffers') as buffers"),
+      await once(
+        read(set),
+        "select current_setting('max_connections') as connections, current_setting('shared_buffers') as buffers",
+      ),
     ).toEqual([{ connections: '200', buffers: '128MB' }]);
-    accepted(await cloud.request('POST', `/services/${service.service_id}/resize`, { cpu_millis: '500' }));
+    accepted(
+      await cloud.request('POST', `/services/${service.service_id}/resize`, { cpu_millis: '500' }),
+    );
     await cloud.until(service.service_id, 'READY');
     await once(write(service), 'insert into t values (3)');
     await untilShown(set, 3);
@@ -262,7 +360,8 @@ describe('changes', () => {
     expect(await once(read(set), 'select n from t')).toEqual([{ n: 1 }]);
 
     expect((await cloud.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
-    while ((await cloud.request('GET', `/services/${service.service_id}`)).status !== 404) await sleep(20);
+    while ((await cloud.request('GET', `/services/${service.service_id}`)).status !== 404)
+      await sleep(20);
     expect((await cloud.request('GET', `/services/${set.id}`)).status).toBe(404);
     for (const n of [1, 2]) expect(await findServer(nodePaths(set, n))).toBeNull();
     accepted(await cloud.request('POST', `/services/${service.service_id}/restore`));
@@ -272,36 +371,47 @@ describe('changes', () => {
     expect(await once(read(set), 'select n from t')).toEqual([{ n: 1 }]);
   });
 
-  test.each(['0', '0.0005'])('a service that is removed for good takes its sets along (HOWDAH_UNDELETE_HOURS=%s)', async (hours) => {
-    const on = await install({ HOWDAH_UNDELETE_HOURS: hours });
-    const service = await withTable('removed', {}, on);
-    const set = await createSet(service, 2, on);
-    expect((await on.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
-    const { db, close } = await openMetadata(on.home);
-    while ((await db.selectFrom('services').select('id').execute()).length > 0) await sleep(20);
-    await close();
-    expect((await on.request('GET', `/services/${set.id}`)).status).toBe(404);
-    expect(await readdir(layoutOf(on).services)).toEqual([]);
-    // Without a directory and without a process.
-    expect(await on.destroy()).toEqual([]);
-  });
+  test.each(['0', '0.0005'])(
+    'a service that is removed for good takes its sets along (HOWDAH_UNDELETE_HOURS=%s)',
+    async (hours) => {
+      const on = await install({ HOWDAH_UNDELETE_HOURS: hours });
+      const service = await withTable('removed', {}, on);
+      const set = await createSet(service, 2, on);
+      expect((await on.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
+      const { db, close } = await openMetadata(on.home);
+      while ((await db.selectFrom('services').select('id').execute()).length > 0) await sleep(20);
+      await close();
+      expect((await on.request('GET', `/services/${set.id}`)).status).toBe(404);
+      expect(await readdir(layoutOf(on).services)).toEqual([]);
+      // Without a directory and without a process.
+      expect(await on.destroy()).toEqual([]);
+    },
+  );
 
   test('a fork has none', async () => {
     const service = await withTable('parent');
     await createSet(service, 1);
-    const answer = await cloud.request('POST', `/services/${service.service_id}/forkService`, { fork_strategy: 'NOW' });
+    const answer = await cloud.request('POST', `/services/${service.service_id}/forkService`, {
+      fork_strategy: 'NOW',
+    });
     accepted(answer);
     expect(answer.body).toMatchObject({ read_replica_sets: [] });
     const { service_id: id, initial_password: password } = Object(answer.body);
     const child = await cloud.until(String(id), 'READY');
-    expect(await once(connectTo(cloud, child, String(password)), 'select count(*)::int as n from pg_replication_slots')).toEqual([
-      { n: 0 },
-    ]);
+    expect(
+      await once(
+        connectTo(cloud, child, String(password)),
+        'select count(*)::int as n from pg_replication_slots',
+      ),
+    ).toEqual([{ n: 0 }]);
   });
 
   test('deleted, or its service stopped, while it is being made', async () => {
     const service = await withTable('interrupted');
-    await once(write(service), 'create table bulk as select repeat(md5(g::text), 32) from generate_series(1, 30000) g');
+    await once(
+      write(service),
+      'create table bulk as select repeat(md5(g::text), 32) from generate_series(1, 30000) g',
+    );
     for (const delayMs of [0, 150, 400]) {
       const set = await asked(service, 3);
       await sleep(delayMs);
@@ -352,18 +462,27 @@ describe('a pooler before a set', () => {
     const service = await withTable('pooled');
     const set = await createSet(service, 2);
     await untilShown(set, 1);
-    expect(await post(set, 'enablePooler')).toMatchObject({ status: 200, body: { message: 'the connection pooler is enabled' } });
+    expect(await post(set, 'enablePooler')).toMatchObject({
+      status: 200,
+      body: { message: 'the connection pooler is enabled' },
+    });
     const [shown] = await setsOf(service);
     const endpoint = shown?.connection_pooler?.endpoint;
     if (endpoint === undefined) throw new Error('no pooler');
     expect((await cloud.get(set.id)).connection_pooler).toEqual({ endpoint });
     expect((await cloud.get(service.service_id)).connection_pooler).toBeUndefined();
-    const through = (database: string) => connectTo(cloud, { endpoint }, service.initial_password, { database });
+    const through = (database: string) =>
+      connectTo(cloud, { endpoint }, service.initial_password, { database });
     const clients = await Promise.all(Array.from({ length: 4 }, () => through('tsdb_transaction')));
     for (const client of clients) await client.query('begin');
     const ports = await Promise.all(
       clients.map(
-        async (client) => (await client.query<{ p: string }>("select current_setting('port') as p, pg_is_in_recovery() as r")).rows[0],
+        async (client) =>
+          (
+            await client.query<{ p: string }>(
+              "select current_setting('port') as p, pg_is_in_recovery() as r",
+            )
+          ).rows[0],
       ),
     );
     expect(new Set(ports.map((row) => row?.p)).size).toBe(2);
@@ -373,9 +492,16 @@ describe('a pooler before a set', () => {
     // A role that was made a moment ago, and a wrong password.
     await once(write(service), "create role app login password 'made just now'");
     await expect
-      .poll(() => once(connectTo(cloud, { endpoint }, 'made just now', { user: 'app' }), 'select 1 as one').catch(() => []), {
-        timeout: 60_000,
-      })
+      .poll(
+        () =>
+          once(
+            connectTo(cloud, { endpoint }, 'made just now', { user: 'app' }),
+            'select 1 as one',
+          ).catch(() => []),
+        {
+          timeout: 60_000,
+        },
+      )
       .toEqual([{ one: 1 }]);
     await expect(connectTo(cloud, { endpoint }, 'wrong password')).rejects.toThrow(/SASL/);
 
@@ -402,7 +528,10 @@ describe('a pooler before a set', () => {
     expect(errors).toEqual([]);
     for (const client of clients) await client.end();
 
-    expect(await post(set, 'disablePooler')).toMatchObject({ status: 200, body: { message: 'the connection pooler is disabled' } });
+    expect(await post(set, 'disablePooler')).toMatchObject({
+      status: 200,
+      body: { message: 'the connection pooler is disabled' },
+    });
     expect((await setsOf(service))[0]?.connection_pooler).toBeUndefined();
     await expect(through('tsdb')).rejects.toThrow(/ECONNREFUSED/);
     await post(set, 'enablePooler');
@@ -425,11 +554,19 @@ describe('a pooler before a set', () => {
     const before = await findDaemon(pooler);
     if (before === null) throw new Error('no pooler');
     signal(before.pid, 'SIGKILL');
-    await expect.poll(async () => (await findDaemon(pooler))?.pid ?? before.pid, { timeout: 60_000 }).not.toBe(before.pid);
+    await expect
+      .poll(async () => (await findDaemon(pooler))?.pid ?? before.pid, { timeout: 60_000 })
+      .not.toBe(before.pid);
     const endpoint = (await setsOf(service))[0]?.connection_pooler?.endpoint ?? set.endpoint;
     expect(endpoint).not.toEqual(set.endpoint);
     await expect
-      .poll(() => once(connectTo(cloud, { endpoint }, service.initial_password), 'select n from t').catch(() => []), { timeout: 60_000 })
+      .poll(
+        () =>
+          once(connectTo(cloud, { endpoint }, service.initial_password), 'select n from t').catch(
+            () => [],
+          ),
+        { timeout: 60_000 },
+      )
       .toEqual([{ n: 1 }]);
   });
 });
@@ -439,21 +576,37 @@ describe('a pooler before a set', () => {
 test('figures of each member and each node, in series and for Prometheus', async () => {
   const service = await withTable('figures', { replica_count: 1 });
   const set = await createSet(service, 2);
-  const series = async (id: string, name: string): Promise<{ labels: { node: string }; data: { value: number | null }[] }[]> => {
+  const series = async (
+    id: string,
+    name: string,
+  ): Promise<{ labels: { node: string }; data: { value: number | null }[] }[]> => {
     const to = new Date(Date.now() + 60_000).toISOString();
     const from = new Date(Date.now() - 3_600_000).toISOString();
-    const { body } = await cloud.request('POST', `/services/${id}/metrics/series`, { name, from, to, bucket_seconds: 7200 });
+    const { body } = await cloud.request('POST', `/services/${id}/metrics/series`, {
+      name,
+      from,
+      to,
+      bucket_seconds: 7200,
+    });
     return Object(body);
   };
   const nodes = async (id: string, name: string) =>
-    (await series(id, name)).filter(({ data }) => data.some(({ value }) => value !== null)).map(({ labels }) => labels.node);
+    (await series(id, name))
+      .filter(({ data }) => data.some(({ value }) => value !== null))
+      .map(({ labels }) => labels.node);
   await expect.poll(() => nodes(set.id, 'memory_bytes'), { timeout: 90_000 }).toEqual(['1', '2']);
   expect(await nodes(set.id, 'lag_bytes')).toEqual(['1', '2']);
-  await expect.poll(() => nodes(service.service_id, 'memory_bytes'), { timeout: 90_000 }).toEqual(['0', '1']);
+  await expect
+    .poll(() => nodes(service.service_id, 'memory_bytes'), { timeout: 90_000 })
+    .toEqual(['0', '1']);
   const text = await (await fetch(`http://127.0.0.1:${cloud.port}/metrics`)).text();
-  expect(text).toMatch(new RegExp(`howdah_replica_lag_bytes\\{service="${set.id}",node="2"\\} \\d+`));
+  expect(text).toMatch(
+    new RegExp(`howdah_replica_lag_bytes\\{service="${set.id}",node="2"\\} \\d+`),
+  );
   expect(text).toMatch(new RegExp(`howdah_replica_serving\\{service="${set.id}",node="1"\\} 1`));
-  expect(text).toMatch(new RegExp(`howdah_replica_lag_seconds\\{service="${service.service_id}",node="1"\\} `));
+  expect(text).toMatch(
+    new RegExp(`howdah_replica_lag_seconds\\{service="${service.service_id}",node="1"\\} `),
+  );
 });
 
 test('the command line makes, shows, changes and deletes a set', async () => {
@@ -472,23 +625,43 @@ test('the command line makes, shows, changes and deletes a set', async () => {
     '1',
   );
   // The periodic measurement of lag may configure the gateway before the step does.
-  const lastStep = /✓ clone the primary \(node 1\)[^]*✓ (lead the gateway|start PostgreSQL \(node 1\))/;
+  const lastStep =
+    /✓ clone the primary \(node 1\)[^]*✓ (lead the gateway|start PostgreSQL \(node 1\))/;
   expect(made).toMatchObject({ code: 0, stderr: expect.stringMatching(lastStep) });
-  expect(made.stdout).toMatch(/^[a-z0-9]{10}, read-only, with the users and passwords of its service: 127\.0\.0\.1:\d+\/tsdb/);
+  expect(made.stdout).toMatch(
+    /^[a-z0-9]{10}, read-only, with the users and passwords of its service: 127\.0\.0\.1:\d+\/tsdb/,
+  );
   const [set] = await setsOf(service);
   expect((await cloud.cli('replica-set', 'list', service.service_id)).stdout).toMatch(
     new RegExp(`${set?.id} +readers +1 +active +0.25 +1 GB +127.0.0.1:${set?.endpoint.port}`),
   );
-  expect(JSON.parse((await cloud.cli('replica-set', 'list', service.service_id, '-o', 'json')).stdout)).toEqual([set]);
-  expect(JSON.parse((await cloud.cli('replica-set', 'get', service.service_id, 'readers', '-o', 'json')).stdout)).toMatchObject({
+  expect(
+    JSON.parse((await cloud.cli('replica-set', 'list', service.service_id, '-o', 'json')).stdout),
+  ).toEqual([set]);
+  expect(
+    JSON.parse(
+      (await cloud.cli('replica-set', 'get', service.service_id, 'readers', '-o', 'json')).stdout,
+    ),
+  ).toMatchObject({
     id: set?.id,
     node_states: [{ node: 1, serving: true, detail: 'follows the primary' }],
   });
-  expect((await cloud.cli('replica-set', 'resize', service.service_id, 'readers', '--cpu-millis', '500')).stderr).toContain(
-    '✓ restart node 1',
+  expect(
+    (await cloud.cli('replica-set', 'resize', service.service_id, 'readers', '--cpu-millis', '500'))
+      .stderr,
+  ).toContain('✓ restart node 1');
+  const refused = await cloud.cli(
+    'replica-set',
+    'resize',
+    service.service_id,
+    'readers',
+    '--cpu-millis',
+    '501',
   );
-  const refused = await cloud.cli('replica-set', 'resize', service.service_id, 'readers', '--cpu-millis', '501');
-  expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('found cpu_millis "501"') });
+  expect(refused).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('found cpu_millis "501"'),
+  });
   expect(await cloud.cli('replica-set', 'get', service.service_id, 'none')).toMatchObject({
     code: 3,
     stderr: expect.stringContaining(`howdah replica-set list ${service.service_id} shows them`),
@@ -496,7 +669,9 @@ test('the command line makes, shows, changes and deletes a set', async () => {
   if (pgbouncer) {
     const pooled = await cloud.cli('replica-set', 'enable-pooler', service.service_id, 'readers');
     expect(pooled.stdout).toMatch(/^POOLER +127\.0\.0\.1:\d+$/m);
-    expect((await cloud.cli('replica-set', 'disable-pooler', service.service_id, 'readers')).code).toBe(0);
+    expect(
+      (await cloud.cli('replica-set', 'disable-pooler', service.service_id, 'readers')).code,
+    ).toBe(0);
   }
   expect((await cloud.cli('replica-set', 'delete', service.service_id, 'readers')).code).toBe(0);
   expect(await setsOf(service)).toEqual([]);

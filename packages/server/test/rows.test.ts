@@ -53,35 +53,57 @@ const CLASSES: Record<string, 'fixed' | 'capped' | 'pruned'> = {
 
 test('every table is classified, here and in the manual, and what is to be pruned has a pruning', async () => {
   const { rows } = await sql<{ name: string }>`
-    select tablename as name from pg_tables where schemaname = 'public' order by tablename`.execute(metadata.db);
+    select tablename as name from pg_tables where schemaname = 'public' order by tablename`.execute(
+    metadata.db,
+  );
   const tables = rows.map(({ name }) => name);
   expect(tables).toEqual(Object.keys(CLASSES));
   const manual = await readFile(new URL('../../../docs/operating.md', import.meta.url), 'utf8');
-  const section = manual.split('\n## ').find((part) => part.startsWith('Rows in the metadata database\n')) ?? '';
-  const listed = [...section.matchAll(/^\| `([a-z_]+)` \| (fixed|capped|pruned) \|/gm)].map(([, name = '', kind]) => [name, kind]);
+  const section =
+    manual.split('\n## ').find((part) => part.startsWith('Rows in the metadata database\n')) ?? '';
+  const listed = [...section.matchAll(/^\| `([a-z_]+)` \| (fixed|capped|pruned) \|/gm)].map(
+    ([, name = '', kind]) => [name, kind],
+  );
   expect(Object.fromEntries(listed)).toEqual(CLASSES);
-  expect(Object.keys(PRUNINGS).toSorted()).toEqual(tables.filter((name) => CLASSES[name] === 'pruned'));
+  expect(Object.keys(PRUNINGS).toSorted()).toEqual(
+    tables.filter((name) => CLASSES[name] === 'pruned'),
+  );
 });
 
 const [RECENT, OLD] = [20_000, 1500];
 
 /** Rows of each pruned table: many that stay, and more that go than one batch. */
 const FILL: Record<string, (old: boolean, count: number) => string> = {
-  api_keys: (old, n) => `insert into api_keys (public_key, project_id, name, role, secret_hash, revoked_at)
+  api_keys: (
+    old,
+    n,
+  ) => `insert into api_keys (public_key, project_id, name, role, secret_hash, revoked_at)
     select 'HDk' || ${old} || i, 'rowsrows00', 'k', 'viewer', '', ${old ? "now() - interval '31 days'" : "case when i % 2 = 0 then now() - interval '1 day' end"} from generate_series(1, ${n}) i`,
   console_tokens: (old, n) => `insert into console_tokens (token_hash, kind, public_key, expires_at)
     select 't' || ${old} || i, 'session', 'HDkfalse' || i % 1000, now() ${old ? '-' : '+'} interval '1 hour' from generate_series(1, ${n}) i`,
   kept_answers: (old, n) => `insert into kept_answers (public_key, lookup, request, sealed, created)
     select 'HDkfalse' || i % 1000, ('${old}' || i)::bytea, '', '', now() - interval '${old ? '25' : '23'} hours' from generate_series(1, ${n}) i`,
-  deliveries: (old, n) => `insert into deliveries (webhook_id, message_id, type, body, status, created)
+  deliveries: (
+    old,
+    n,
+  ) => `insert into deliveries (webhook_id, message_id, type, body, status, created)
     select 'rowswebhok', '${old}' || i, 'service.status', '{}', case when i % 2 = 0 then 'pending' else 'dead' end, now() - interval '${old ? 8 : 6} days' from generate_series(1, ${n}) i`,
   events: (old, n) => `insert into events (seq, project_id, at, type, doc)
     select nextval('event_seq'), 'rowsrows00', now() - interval '${old ? 8 : 6} days', 'service.status', '{}' from generate_series(1, ${n}) i`,
-  samples: (old, n) => `insert into samples (service_id, at, cpu_millis, memory_bytes, storage_bytes, connections, transactions_per_second)
+  samples: (
+    old,
+    n,
+  ) => `insert into samples (service_id, at, cpu_millis, memory_bytes, storage_bytes, connections, transactions_per_second)
     select 'rows' || i % 50, now() - interval '${old ? 31 : 29} days' - i * interval '1 second', 0, 0, 0, 0, 0 from generate_series(1, ${n}) i`,
-  operations: (old, n) => `insert into operations (id, project_id, service_id, kind, status, requested_by, created, finished)
+  operations: (
+    old,
+    n,
+  ) => `insert into operations (id, project_id, service_id, kind, status, requested_by, created, finished)
     select 'r${old}' || i, 'rowsrows00', 'rows', 'rename', 'succeeded', 'howdah', now() - interval '${old ? 366 : 364} days', now() - interval '${old ? 366 : 364} days' from generate_series(1, ${n}) i`,
-  audit_log: (old, n) => `insert into audit_log (project_id, public_key, address, call, method, path, status, code, request_id, at)
+  audit_log: (
+    old,
+    n,
+  ) => `insert into audit_log (project_id, public_key, address, call, method, path, status, code, request_id, at)
     select 'rowsrows00', 'HDr', '::1', 'x', 'POST', '/', 403, 'FORBIDDEN', gen_random_uuid(), now() - interval '${old ? 366 : 364} days' from generate_series(1, ${n}) i`,
 };
 
@@ -90,14 +112,27 @@ test('each pruning finds its rows by an index, takes a thousand at a time, and l
     await sql`set local session_replication_role = replica`.execute(tx);
     await sql`insert into projects (id, name) values ('rowsrows00', 'rows')`.execute(tx);
     for (const fill of Object.values(FILL))
-      for (const statement of [fill(true, OLD), fill(false, RECENT)]) await sql.raw(statement).execute(tx);
+      for (const statement of [fill(true, OLD), fill(false, RECENT)])
+        await sql.raw(statement).execute(tx);
   });
-  for (const table of Object.keys(FILL)) await sql`vacuum analyze ${sql.table(table)}`.execute(metadata.db);
+  for (const table of Object.keys(FILL))
+    await sql`vacuum analyze ${sql.table(table)}`.execute(metadata.db);
   const asked: CompiledQuery[] = [];
-  const pool = new Pool({ ...storeConnection(await prepareMachine(cloud.home)), max: 1, application_name: 'howdah test' });
-  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }), log: ({ query }) => void asked.push(query) });
+  const pool = new Pool({
+    ...storeConnection(await prepareMachine(cloud.home)),
+    max: 1,
+    application_name: 'howdah test',
+  });
+  const db = new Kysely<Tables>({
+    dialect: new PostgresDialect({ pool }),
+    log: ({ query }) => void asked.push(query),
+  });
   const countOf = async (table: string): Promise<number> =>
-    (await sql<{ count: number }>`select count(*)::int as count from ${sql.table(table)}`.execute(metadata.db)).rows[0]?.count ?? 0;
+    (
+      await sql<{ count: number }>`select count(*)::int as count from ${sql.table(table)}`.execute(
+        metadata.db,
+      )
+    ).rows[0]?.count ?? 0;
   try {
     for (const [table, prune] of Object.entries(PRUNINGS)) {
       const before = await countOf(table);
@@ -105,7 +140,9 @@ test('each pruning finds its rows by an index, takes a thousand at a time, and l
       expect(await prune(db, 365 * 86_400_000), `the first batch of ${table}`).toBe(true);
       expect(before - (await countOf(table)), `the first batch of ${table}`).toBe(1000);
       for (const { sql: text, parameters } of asked) {
-        const { rows } = await pool.query<Record<'QUERY PLAN', string>>(`explain ${text}`, [...parameters]);
+        const { rows } = await pool.query<Record<'QUERY PLAN', string>>(`explain ${text}`, [
+          ...parameters,
+        ]);
         const plan = rows.map((row) => row['QUERY PLAN']).join('\n');
         expect(plan, text).not.toMatch(new RegExp(`Seq Scan on ${table}\\b`));
       }
@@ -122,22 +159,37 @@ test('each pruning finds its rows by an index, takes a thousand at a time, and l
 });
 
 /** A key of the installation's project. */
-async function newKey(role: 'admin' | 'developer' | 'viewer', projectId = cloud.projectId): Promise<string> {
+async function newKey(
+  role: 'admin' | 'developer' | 'viewer',
+  projectId = cloud.projectId,
+): Promise<string> {
   const publicKey = `HD${newId()}`;
-  await insertKey(metadata.db, { publicKey, secretHash: sha256('secret'), projectId, name: 'test', role });
+  await insertKey(metadata.db, {
+    publicKey,
+    secretHash: sha256('secret'),
+    projectId,
+    name: 'test',
+    role,
+  });
   return `${publicKey}:secret`;
 }
 
 async function callAs(key: string, method: string, path: string, body?: object): Promise<Response> {
   return fetch(`${cloud.apiUrl}${path}`, {
     method,
-    headers: { Authorization: `Bearer ${key}`, ...(body === undefined ? {} : { 'Content-Type': 'application/json' }) },
+    headers: {
+      Authorization: `Bearer ${key}`,
+      ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
+    },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
 }
 
 /** Makes calls, some at a time. @returns how often each status was answered */
-async function many(count: number, call: (n: number) => Promise<Response>): Promise<Map<number, number>> {
+async function many(
+  count: number,
+  call: (n: number) => Promise<Response>,
+): Promise<Map<number, number>> {
   const seen = new Map<number, number>();
   let next = 0;
   const worker = async (): Promise<void> => {
@@ -153,10 +205,14 @@ async function many(count: number, call: (n: number) => Promise<Response>): Prom
 
 test("a viewer's two thousand links and sessions are some rows, and it is told when to try again", async () => {
   const viewer = await newKey('viewer');
-  const seen = await many(2000, (n) => callAs(viewer, 'POST', n % 2 === 0 ? '/auth/links' : '/auth/sessions'));
+  const seen = await many(2000, (n) =>
+    callAs(viewer, 'POST', n % 2 === 0 ? '/auth/links' : '/auth/sessions'),
+  );
   expect([...seen.keys()].toSorted((a, b) => a - b)).toEqual([201, 204, 429]);
   const { rows } = await sql<{ kind: string; count: number }>`
-    select kind, count(*)::int as count from console_tokens where public_key = ${viewer.split(':')[0]} group by kind`.execute(metadata.db);
+    select kind, count(*)::int as count from console_tokens where public_key = ${viewer.split(':')[0]} group by kind`.execute(
+    metadata.db,
+  );
   // Those that were made at the same moment do not see each other.
   for (const { kind, count } of rows) expect(count, kind).toBeLessThanOrEqual(MAX_TOKENS + 16);
   let last = await callAs(viewer, 'POST', '/auth/links');
@@ -169,8 +225,14 @@ test("a viewer's two thousand links and sessions are some rows, and it is told w
 test('a key has at most 20 links and 20 sessions: the oldest are deleted', async () => {
   const publicKey = (await newKey('viewer')).split(':')[0] ?? '';
   const insert = (n: number, kind: 'link' | 'session') =>
-    insertToken(metadata.db, { hash: `token ${kind} ${n}`, kind, publicKey, lifetimeMs: 60_000 + n * 1000 });
-  for (let n = 0; n < 25; n++) for (const kind of ['link', 'session'] as const) await insert(n, kind);
+    insertToken(metadata.db, {
+      hash: `token ${kind} ${n}`,
+      kind,
+      publicKey,
+      lifetimeMs: 60_000 + n * 1000,
+    });
+  for (let n = 0; n < 25; n++)
+    for (const kind of ['link', 'session'] as const) await insert(n, kind);
   for (const kind of ['link', 'session'] as const) {
     const left = await metadata.db
       .selectFrom('console_tokens')
@@ -189,29 +251,62 @@ test('refused calls of one key are one entry for each operation and answer, with
   const [publicKey = ''] = viewer.split(':');
   const at = `/projects/${cloud.projectId}/services`;
   const seen = await many(3000, (n) =>
-    n % 3 === 0 ? callAs(viewer, 'DELETE', `${at}/${newId()}`) : callAs(viewer, 'POST', `${at}/made-up-${n}/stop`),
+    n % 3 === 0
+      ? callAs(viewer, 'DELETE', `${at}/${newId()}`)
+      : callAs(viewer, 'POST', `${at}/made-up-${n}/stop`),
   );
   expect([...seen]).toEqual([[403, 3000]]);
   const entries = async () => (await cloud.request('GET', `/audit?public_key=${publicKey}`)).body;
-  const first = { outcome: 'refused', code: 'FORBIDDEN', public_key: publicKey, path: expect.stringContaining(`${BASE_PATH}${at}`) };
-  await expect
-    .poll(entries, { timeout: 60_000 })
-    .toEqual(
-      expect.arrayContaining([
-        expect.objectContaining({ ...first, call: 'deleteService', count: 1000, last_at: expect.any(String) }),
-        expect.objectContaining({ ...first, call: 'stopService', count: 2000, last_at: expect.any(String) }),
-      ]),
-    );
+  const first = {
+    outcome: 'refused',
+    code: 'FORBIDDEN',
+    public_key: publicKey,
+    path: expect.stringContaining(`${BASE_PATH}${at}`),
+  };
+  await expect.poll(entries, { timeout: 60_000 }).toEqual(
+    expect.arrayContaining([
+      expect.objectContaining({
+        ...first,
+        call: 'deleteService',
+        count: 1000,
+        last_at: expect.any(String),
+      }),
+      expect.objectContaining({
+        ...first,
+        call: 'stopService',
+        count: 2000,
+        last_at: expect.any(String),
+      }),
+    ]),
+  );
   expect(await entries()).toHaveLength(2);
-  const printed = await cloud.cli('audit-log', 'list', '--call', 'deleteService', '--outcome', 'refused');
+  const printed = await cloud.cli(
+    'audit-log',
+    'list',
+    '--call',
+    'deleteService',
+    '--outcome',
+    'refused',
+  );
   expect(printed.stdout).toContain('FORBIDDEN (1000 times)');
   // Keys and projects that are made up.
-  const before = await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(metadata.db);
+  const before = await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(
+    metadata.db,
+  );
   await many(1000, (n) => callAs(`HDmadeup${n}:x`, 'POST', `/projects/${newId()}/services`));
   await expect
-    .poll(async () => (await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(metadata.db)).rows[0]?.count)
+    .poll(
+      async () =>
+        (
+          await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(
+            metadata.db,
+          )
+        ).rows[0]?.count,
+    )
     .toBeGreaterThan(before.rows[0]?.count ?? 0);
-  const after = await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(metadata.db);
+  const after = await sql<{ count: number }>`select count(*)::int as count from audit_log`.execute(
+    metadata.db,
+  );
   expect((after.rows[0]?.count ?? 0) - (before.rows[0]?.count ?? 0)).toBeLessThanOrEqual(100);
 }, 600_000);
 
@@ -223,7 +318,9 @@ test('projects, keys and VPCs have a cap that says what to do', async () => {
     );
     await sql`
       insert into api_keys (public_key, project_id, name, role, secret_hash)
-      select 'HDcap' || i, ${cloud.projectId}, 'cap', 'viewer', '' from generate_series(1, ${MAX_KEYS}::int) i`.execute(tx);
+      select 'HDcap' || i, ${cloud.projectId}, 'cap', 'viewer', '' from generate_series(1, ${MAX_KEYS}::int) i`.execute(
+      tx,
+    );
   });
   const refused = async (path: string, body: object) => {
     const answer = await callAs(cloud.key, 'POST', path, body);
@@ -231,7 +328,9 @@ test('projects, keys and VPCs have a cap that says what to do', async () => {
   };
   const limit = expect.objectContaining({ code: 'LIMIT_EXCEEDED' });
   expect(await refused('/projects', { name: 'one more' })).toEqual([422, limit]);
-  expect(await refused(`/projects/${cloud.projectId}/keys`, { name: 'one more', role: 'viewer' })).toEqual([422, limit]);
+  expect(
+    await refused(`/projects/${cloud.projectId}/keys`, { name: 'one more', role: 'viewer' }),
+  ).toEqual([422, limit]);
   const vpc = { name: 'one more', cidr: '10.200.0.0/16', region_code: 'local' };
   // Those that are being deleted count as well; the reconciler removes them in a moment.
   const askWithVpcs = async () => {
@@ -260,8 +359,13 @@ test('a project makes so many changes a day; then it is told to wait, and reads,
   expect(seen.get(200)).toBeLessThanOrEqual(CHANGES + 16);
   const refused = await callAs(admin, 'POST', `${at}/rename`, name(0));
   expect([refused.status, Number(refused.headers.get('Retry-After')) > 60]).toEqual([429, true]);
-  expect(await refused.json()).toMatchObject({ code: 'RATE_LIMITED', message: expect.stringContaining('HOWDAH_CHANGES_PER_DAY') });
+  expect(await refused.json()).toMatchObject({
+    code: 'RATE_LIMITED',
+    message: expect.stringContaining('HOWDAH_CHANGES_PER_DAY'),
+  });
   expect((await callAs(admin, 'GET', `/projects/${projectId}`)).status).toBe(200);
   expect((await callAs(admin, 'POST', `${at}/rename?dry_run=true`, name(0))).status).toBe(200);
-  expect((await callAs(cloud.key, 'POST', `/projects/${cloud.projectId}/rename`, name(0))).status).toBe(200);
+  expect(
+    (await callAs(cloud.key, 'POST', `/projects/${cloud.projectId}/rename`, name(0))).status,
+  ).toBe(200);
 });

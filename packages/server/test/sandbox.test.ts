@@ -42,19 +42,29 @@ async function pidOf(of: Service): Promise<number> {
 /** What a program finds that the server starts: it sees what the server sees, as the server's user. */
 async function inside(of: Service, script: string): Promise<string> {
   const output = join(pathsOf(of).data, 'said');
-  await asSuperuser(of, `copy (select 1) to program $program$cat >/dev/null; { ${script}; } >${output} 2>&1 || :$program$`);
+  await asSuperuser(
+    of,
+    `copy (select 1) to program $program$cat >/dev/null; { ${script}; } >${output} 2>&1 || :$program$`,
+  );
   return readFile(output, 'utf8');
 }
 
 /** @returns the rows of each statement */
 async function asSuperuser(of: Service, statement: string): Promise<unknown[][]> {
   const { socket } = pathsOf(of);
-  const client = new Client({ host: socket, port: of.endpoint.port, user: CONTROL_ROLE, database: 'postgres' });
+  const client = new Client({
+    host: socket,
+    port: of.endpoint.port,
+    user: CONTROL_ROLE,
+    database: 'postgres',
+  });
   client.on('error', () => undefined); // the statement under way is told
   await client.connect();
   try {
     const results: unknown = await client.query(statement);
-    return (Array.isArray(results) ? results : [results]).map(({ rows }: { rows: unknown[] }) => rows);
+    return (Array.isArray(results) ? results : [results]).map(
+      ({ rows }: { rows: unknown[] }) => rows,
+    );
   } finally {
     await client.end();
   }
@@ -74,7 +84,13 @@ describe('the file system of a server', () => {
     expect((await inside(service, `ls ${services}`)).trim()).toBe(service.service_id);
     const entries = (await inside(service, `ls ${root}`)).split('\n').filter(Boolean);
     expect(entries.filter((entry) => !['services', 'postgres'].includes(entry))).toEqual([]);
-    for (const hidden of [pathsOf(other).root, templates, store.root, join(cloud.home, 'credentials.json'), join(cloud.home, 'ca')]) {
+    for (const hidden of [
+      pathsOf(other).root,
+      templates,
+      store.root,
+      join(cloud.home, 'credentials.json'),
+      join(cloud.home, 'ca'),
+    ]) {
       expect(await inside(service, `ls -d ${hidden}`)).toContain('No such file');
     }
     expect(await inside(service, 'ls /')).not.toMatch(/^(home|root|run|sys|srv|mnt|opt|boot)$/m);
@@ -87,15 +103,30 @@ describe('the file system of a server', () => {
     const why = await missing();
     if (why !== null) return context.skip(why);
     const { data } = pathsOf(service);
-    for (const directory of ['/', '/usr', '/etc', '/dev', machine.layout.services, pathsOf(service).config]) {
-      expect(await inside(service, `touch ${directory}/tried`)).toMatch(/Read-only file system|Permission denied/);
+    for (const directory of [
+      '/',
+      '/usr',
+      '/etc',
+      '/dev',
+      machine.layout.services,
+      pathsOf(service).config,
+    ]) {
+      expect(await inside(service, `touch ${directory}/tried`)).toMatch(
+        /Read-only file system|Permission denied/,
+      );
     }
-    expect(await inside(service, `cp /bin/true ${data}/program && chmod 700 ${data}/program && ${data}/program`)).toContain(
-      'Permission denied',
-    );
-    expect(await inside(service, `cp /bin/true /tmp/program; /tmp/program && echo ran; rm ${data}/program /tmp/program`)).not.toContain(
-      'ran',
-    );
+    expect(
+      await inside(
+        service,
+        `cp /bin/true ${data}/program && chmod 700 ${data}/program && ${data}/program`,
+      ),
+    ).toContain('Permission denied');
+    expect(
+      await inside(
+        service,
+        `cp /bin/true /tmp/program; /tmp/program && echo ran; rm ${data}/program /tmp/program`,
+      ),
+    ).not.toContain('ran');
   });
 
   test('has a private /tmp, /proc and /dev/shm, whose size suits parallel queries', async (context) => {
@@ -110,7 +141,9 @@ describe('the file system of a server', () => {
     expect(programs).toContain(pathsOf(service).data);
     expect(programs).not.toContain(other.service_id);
     expect(programs).not.toContain('howdah.js');
-    expect(Number((await inside(service, 'df -m --output=size /dev/shm')).split('\n')[1])).toBeGreaterThanOrEqual(512);
+    expect(
+      Number((await inside(service, 'df -m --output=size /dev/shm')).split('\n')[1]),
+    ).toBeGreaterThanOrEqual(512);
     const [, , planned] = await asSuperuser(
       service,
       `set debug_parallel_query = on; set work_mem = '64MB';
@@ -128,7 +161,9 @@ test('a pooler sees its own service alone, and no process', async (context) => {
   const why = await missing();
   if (why !== null) return context.skip(why);
   const pid = Number(await readFile(pathsOf(service).pooler.pidFile, 'utf8'));
-  expect(await readdir(`/proc/${pid}/root${machine.layout.services}`)).toEqual([service.service_id]);
+  expect(await readdir(`/proc/${pid}/root${machine.layout.services}`)).toEqual([
+    service.service_id,
+  ]);
   expect(await readdir(`/proc/${pid}/root/proc`)).toEqual([]);
 });
 
@@ -136,11 +171,18 @@ test('a killed server leaves no shared memory behind', async (context) => {
   const why = await missing();
   if (why !== null) return context.skip(why);
   const pid = await pidOf(other);
-  const own = readdirSync(`/proc/${pid}/root/dev/shm`).filter((name) => name.startsWith('PostgreSQL'));
-  const [, segment] = (await readFile(join(pathsOf(other).data, 'postmaster.pid'), 'utf8')).split('\n')[6]?.trim().split(/\s+/) ?? [];
+  const own = readdirSync(`/proc/${pid}/root/dev/shm`).filter((name) =>
+    name.startsWith('PostgreSQL'),
+  );
+  const [, segment] =
+    (await readFile(join(pathsOf(other).data, 'postmaster.pid'), 'utf8'))
+      .split('\n')[6]
+      ?.trim()
+      .split(/\s+/) ?? [];
   expect(own.length).toBeGreaterThan(0);
   expect(segment).toMatch(/^\d+$/);
-  for (const kind of ['mnt', 'ipc', 'pid']) expect(readlinkSync(`/proc/${pid}/ns/${kind}`)).not.toBe(readlinkSync(`/proc/self/ns/${kind}`));
+  for (const kind of ['mnt', 'ipc', 'pid'])
+    expect(readlinkSync(`/proc/${pid}/ns/${kind}`)).not.toBe(readlinkSync(`/proc/self/ns/${kind}`));
   process.kill(pid, 'SIGKILL');
   await expect.poll(() => pidOf(other).catch(() => pid), LATER).not.toBe(pid);
   await cloud.until(other.service_id, 'READY');
@@ -151,7 +193,14 @@ test('a killed server leaves no shared memory behind', async (context) => {
 describe('the network of a server', () => {
   const user = DEFAULT_UID_RANGE[0];
   const connectAs = (uid: number, to: string) =>
-    run('setpriv', [`--reuid=${uid}`, `--regid=${uid}`, '--clear-groups', 'bash', '-c', `echo >/dev/${to}`]);
+    run('setpriv', [
+      `--reuid=${uid}`,
+      `--regid=${uid}`,
+      '--clear-groups',
+      'bash',
+      '-c',
+      `echo >/dev/${to}`,
+    ]);
 
   test('reaches neither the API nor another service, by TCP or UDP, while others do', async (context) => {
     const { refused, note } = machine.egress;
@@ -160,7 +209,9 @@ describe('the network of a server', () => {
       await expect(connectAs(user, `tcp/127.0.0.1/${port}`)).rejects.toThrow('Connection refused');
       await expect(connectAs(user - 1, `tcp/127.0.0.1/${port}`)).resolves.toBe('');
     }
-    await expect(connectAs(user, `udp/127.0.0.1/${cloud.port}`)).rejects.toThrow('Operation not permitted');
+    await expect(connectAs(user, `udp/127.0.0.1/${cloud.port}`)).rejects.toThrow(
+      'Operation not permitted',
+    );
     const client = await connectTo(cloud, service, service.initial_password);
     expect((await client.query('select 1 as one')).rows).toEqual([{ one: 1 }]);
     await client.end();
@@ -187,19 +238,29 @@ describe('the network of a server', () => {
 test('a statement that the memory limit ends is reported with the limit, the peak and a remedy', async (context) => {
   const { limits } = machine;
   if (limits.kind === 'none') return context.skip(limits.why);
-  const [directory, name] = limits.kind === 'v1' ? [limits.memory, 'memory.limit_in_bytes'] : [limits.root, 'memory.max'];
-  await expect.poll(() => readdir(join(directory, other.service_id)).catch(() => []), LATER).not.toEqual([]);
-  await expect.poll(() => readFile(join(directory, other.service_id, 'cgroup.procs'), 'utf8'), LATER).not.toBe('');
+  const [directory, name] =
+    limits.kind === 'v1' ? [limits.memory, 'memory.limit_in_bytes'] : [limits.root, 'memory.max'];
+  await expect
+    .poll(() => readdir(join(directory, other.service_id)).catch(() => []), LATER)
+    .not.toEqual([]);
+  await expect
+    .poll(() => readFile(join(directory, other.service_id, 'cgroup.procs'), 'utf8'), LATER)
+    .not.toBe('');
   await writeFile(join(directory, other.service_id, name), String(128 * 1024 ** 2));
   // The restart puts the limit of the size in force again.
-  const query = asSuperuser(other, "select length(string_agg(repeat('x', 1000), '')) from generate_series(1, 400000)");
+  const query = asSuperuser(
+    other,
+    "select length(string_agg(repeat('x', 1000), '')) from generate_series(1, 400000)",
+  );
   await expect(query).rejects.toThrow(/terminat|closed|reset/i);
   await expect
     .poll(async () => (await cloud.get(other.service_id)).warnings, LATER)
     .toEqual([
       {
         code: 'MEMORY',
-        message: expect.stringMatching(/all of its memory, .* GiB \(peak 0\.1.* resize the service to the next size, lower work_mem/),
+        message: expect.stringMatching(
+          /all of its memory, .* GiB \(peak 0\.1.* resize the service to the next size, lower work_mem/,
+        ),
       },
     ]);
 });

@@ -36,7 +36,11 @@ async function call(
 ): Promise<{ status: number; body: object }> {
   const response = await fetch(`${cloud.apiUrl}${path}`, {
     method,
-    headers: { Authorization: `Bearer ${cloud.key}`, ...(body === undefined ? {} : { 'Content-Type': 'application/json' }), ...headers },
+    headers: {
+      Authorization: `Bearer ${cloud.key}`,
+      ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
+      ...headers,
+    },
     ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
   });
   const text = await response.text();
@@ -59,7 +63,12 @@ const tell = (what: string, { body }: { body: object }, member: string): string 
 async function makeTalkative(host: string, port: number): Promise<void> {
   const client = new Client({ host, port, user: CONTROL_ROLE, database: 'template1' });
   await client.connect();
-  for (const setting of ["log_statement = 'all'", 'log_min_duration_statement = 0', 'log_min_messages = debug1', 'log_connections = on'])
+  for (const setting of [
+    "log_statement = 'all'",
+    'log_min_duration_statement = 0',
+    'log_min_messages = debug1',
+    'log_connections = on',
+  ])
     await client.query(`alter system set ${setting}`);
   await client.query('select pg_reload_conf()');
   await client.end();
@@ -73,7 +82,9 @@ async function filesBelow(directory: string): Promise<string[]> {
       const path = join(directory, entry.name);
       if (entry.isDirectory()) return filesBelow(path);
       if (entry.isSymbolicLink())
-        return (await stat(path).catch(() => null))?.isDirectory() === true ? filesBelow(await readlink(path)) : [];
+        return (await stat(path).catch(() => null))?.isDirectory() === true
+          ? filesBelow(await readlink(path))
+          : [];
       return entry.isFile() ? [path] : [];
     }),
   );
@@ -81,24 +92,35 @@ async function filesBelow(directory: string): Promise<string[]> {
 }
 
 async function everyLineOf(directory: string): Promise<string> {
-  return (await Promise.all((await filesBelow(directory)).map((path) => readFile(path, 'utf8')))).join('\n');
+  return (
+    await Promise.all((await filesBelow(directory)).map((path) => readFile(path, 'utf8')))
+  ).join('\n');
 }
 
 /** The places of each secret in some bytes, whatever else they hold. */
 function hitsIn(where: string, bytes: Buffer): string[] {
   return [...secrets].flatMap(([what, secret]) => {
-    const spellings = [secret, Buffer.from(secret).toString('base64').replace(/=+$/, ''), Buffer.from(secret).toString('hex')];
+    const spellings = [
+      secret,
+      Buffer.from(secret).toString('base64').replace(/=+$/, ''),
+      Buffer.from(secret).toString('hex'),
+    ];
     return spellings.some((spelling) => bytes.includes(spelling)) ? [`${what} in ${where}`] : [];
   });
 }
 
 /** Command lines and environments of every process that we may look at. */
 async function processes(): Promise<string[]> {
-  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name) && name !== String(process.pid));
+  const pids = (await readdir('/proc')).filter(
+    (name) => /^\d+$/.test(name) && name !== String(process.pid),
+  );
   const hits = await Promise.all(
     pids.flatMap((pid) =>
       ['cmdline', 'environ'].map(async (file) =>
-        hitsIn(`/proc/${pid}/${file}`, await readFile(`/proc/${pid}/${file}`).catch(() => Buffer.alloc(0))),
+        hitsIn(
+          `/proc/${pid}/${file}`,
+          await readFile(`/proc/${pid}/${file}`).catch(() => Buffer.alloc(0)),
+        ),
       ),
     ),
   );
@@ -136,36 +158,76 @@ test('0 hits in logs, answers, processes, metrics and files', async () => {
   await (await connectTo(cloud, service, initial)).end();
   await makeTalkative(layout.service(id).socket, service.endpoint.port);
   const password = canary('a new password');
-  expect((await call('POST', `${project}/services/${id}/updatePassword`, { password }, { 'Idempotency-Key': randomUUID() })).status).toBe(
-    204,
-  );
+  expect(
+    (
+      await call(
+        'POST',
+        `${project}/services/${id}/updatePassword`,
+        { password },
+        { 'Idempotency-Key': randomUUID() },
+      )
+    ).status,
+  ).toBe(204);
   await look();
   await (await connectTo(cloud, service, password)).end();
-  const fork = await call('POST', `${project}/services/${id}/forkService`, { fork_strategy: 'NOW' }, {}, true);
+  const fork = await call(
+    'POST',
+    `${project}/services/${id}/forkService`,
+    { fork_strategy: 'NOW' },
+    {},
+    true,
+  );
   tell('the password of a fork', fork, 'initial_password');
   await look();
   const forkId = String(Reflect.get(fork.body, 'service_id'));
   await cloud.until(forkId, 'READY');
-  const key = await call('POST', `${project}/keys`, { name: 'x', role: 'admin' }, { 'Idempotency-Key': randomUUID() }, true);
+  const key = await call(
+    'POST',
+    `${project}/keys`,
+    { name: 'x', role: 'admin' },
+    { 'Idempotency-Key': randomUUID() },
+    true,
+  );
   const secret = tell('a key', key, 'secret_key');
   const publicKey = String(Reflect.get(key.body, 'public_key'));
-  await call('GET', `${project}/keys`, undefined, { Authorization: `Bearer ${publicKey}:${secret}` });
-  await call('GET', '/auth/info', undefined, { Authorization: `Basic ${Buffer.from(`${publicKey}:${secret}`).toString('base64')}` });
+  await call('GET', `${project}/keys`, undefined, {
+    Authorization: `Bearer ${publicKey}:${secret}`,
+  });
+  await call('GET', '/auth/info', undefined, {
+    Authorization: `Basic ${Buffer.from(`${publicKey}:${secret}`).toString('base64')}`,
+  });
   await cloud.cli('service', 'list');
 
   // Bad ones: refused, malformed, in the wrong place.
-  await call('GET', '/projects', undefined, { Authorization: `Bearer ${publicKey}:${canary('a wrong key')}` });
-  await call('GET', '/projects', undefined, { Authorization: `Bearer ${canary('a malformed key')}` });
-  await call('GET', '/projects', undefined, { Authorization: `Token x:${canary('a key of another scheme')}` });
+  await call('GET', '/projects', undefined, {
+    Authorization: `Bearer ${publicKey}:${canary('a wrong key')}`,
+  });
+  await call('GET', '/projects', undefined, {
+    Authorization: `Bearer ${canary('a malformed key')}`,
+  });
+  await call('GET', '/projects', undefined, {
+    Authorization: `Token x:${canary('a key of another scheme')}`,
+  });
   const update = `${project}/services/${id}/updatePassword`;
   await call('POST', update, { password: `${canary('a password with a control character')}\n` });
-  await call('POST', update, { password: `${canary('a password that is too long')}${'x'.repeat(200)}` });
+  await call('POST', update, {
+    password: `${canary('a password that is too long')}${'x'.repeat(200)}`,
+  });
   await call('POST', update, { password: [canary('a password in a list')] });
   await call('POST', update, { password: { value: canary('a password in an object') } });
   await call('POST', update, `{"password": "${canary('a password in a body that is no JSON')}`);
-  await call('POST', `${project}/services/nosuchidxx/updatePassword`, { password: canary('a password for nobody') });
-  await call('POST', update, { password: canary('a password of a wrong key') }, { Authorization: 'Bearer x:y' });
-  await call('POST', `${update}?dry_run=true`, { password: canary('a password that was only asked about') });
+  await call('POST', `${project}/services/nosuchidxx/updatePassword`, {
+    password: canary('a password for nobody'),
+  });
+  await call(
+    'POST',
+    update,
+    { password: canary('a password of a wrong key') },
+    { Authorization: 'Bearer x:y' },
+  );
+  await call('POST', `${update}?dry_run=true`, {
+    password: canary('a password that was only asked about'),
+  });
   await (await connectTo(cloud, service, canary('a wrong password')).catch(() => null))?.end();
 
   // Whatever is written when something dies, too.
@@ -176,7 +238,15 @@ test('0 hits in logs, answers, processes, metrics and files', async () => {
   await cloud.stop('SIGKILL');
   await cloud.up();
   await cloud.until(id, 'READY');
-  for (const path of ['', '/operations', `/services/${id}`, `/services/${id}/logs`, '/services', '/keys', `/services/${forkId}/logs`])
+  for (const path of [
+    '',
+    '/operations',
+    `/services/${id}`,
+    `/services/${id}/logs`,
+    '/services',
+    '/keys',
+    `/services/${forkId}/logs`,
+  ])
     await call('GET', `${project}${path}`);
   // What the metadata database keep in memory goes to their files.
   await cloud.stop('SIGTERM');
@@ -185,12 +255,14 @@ test('0 hits in logs, answers, processes, metrics and files', async () => {
     const files = (await Promise.all([filesBelow(cloud.home), filesBelow(data)])).flat();
     expect(files.filter((path) => path.includes('/store/data/base/')).length).toBeGreaterThan(100);
     expect(files.some((path) => path.endsWith('control.log'))).toBe(true);
-    for (const { logs } of [layout.store, layout.service(id)]) expect(await everyLineOf(logs)).toMatch(/statement: |execute /);
+    for (const { logs } of [layout.store, layout.service(id)])
+      expect(await everyLineOf(logs)).toMatch(/statement: |execute /);
     const hits: string[] = [];
     for (const path of new Set(files)) {
       const found = hitsIn(path, await readFile(path).catch(() => Buffer.alloc(0)));
       // The one file that is there to hold a key, for its owner alone.
-      if (path === join(cloud.home, 'credentials.json')) expect(found).toEqual([`the first key in ${path}`]);
+      if (path === join(cloud.home, 'credentials.json'))
+        expect(found).toEqual([`the first key in ${path}`]);
       else hits.push(...found);
     }
     expect((await stat(join(cloud.home, 'credentials.json'))).mode & 0o077).toBe(0);

@@ -11,7 +11,11 @@ import { openMetadata } from './metadata.ts';
 let cloud: Installation;
 
 export async function installForSets(): Promise<Installation> {
-  cloud = await install({ HOWDAH_FAILOVER_REST_SECONDS: '0', HOWDAH_READ_LAG_BYTES: '4194304', HOWDAH_READ_LAG_SECONDS: '600' });
+  cloud = await install({
+    HOWDAH_FAILOVER_REST_SECONDS: '0',
+    HOWDAH_READ_LAG_BYTES: '4194304',
+    HOWDAH_READ_LAG_SECONDS: '600',
+  });
   return cloud;
 }
 
@@ -23,9 +27,12 @@ export type Following = { service: ServiceAccess; id: string; endpoint: Service[
 
 export const SMALL = { cpu_millis: 250, memory_gbs: 1 };
 
-export const accepted = ({ status, body }: Answer): void => expect(status, JSON.stringify(body)).toBe(202);
-export const pathOf = ({ service, id }: Following, action = ''): string => `/services/${service.service_id}/replicaSets/${id}${action}`;
-export const post = (set: Following, action: string, body?: unknown) => cloud.request('POST', pathOf(set, `/${action}`), body);
+export const accepted = ({ status, body }: Answer): void =>
+  expect(status, JSON.stringify(body)).toBe(202);
+export const pathOf = ({ service, id }: Following, action = ''): string =>
+  `/services/${service.service_id}/replicaSets/${id}${action}`;
+export const post = (set: Following, action: string, body?: unknown) =>
+  cloud.request('POST', pathOf(set, `/${action}`), body);
 export const createPlain = (name: string, more: object = {}): Promise<ServiceAccess> =>
   cloud.create({ name, service_type: 'POSTGRES', ...more });
 
@@ -33,7 +40,11 @@ export async function setsOf(service: ServiceAccess, on = cloud): Promise<Replic
   return (await on.get(service.service_id)).read_replica_sets;
 }
 
-export async function untilSet({ service, id }: Following, status: ReplicaSet['status'], on = cloud): Promise<ReplicaSet> {
+export async function untilSet(
+  { service, id }: Following,
+  status: ReplicaSet['status'],
+  on = cloud,
+): Promise<ReplicaSet> {
   for (;;) {
     const set = (await setsOf(service, on)).find((one) => one.id === id);
     if (set?.status === status) return set;
@@ -45,23 +56,40 @@ export async function untilGone(set: Following): Promise<void> {
   while ((await cloud.request('GET', pathOf(set))).status !== 404) await sleep(20);
 }
 
-export const asked = async (service: ServiceAccess, nodes: number, on = cloud): Promise<Following> => {
-  const answer = await on.request('POST', `/services/${service.service_id}/replicaSets`, { name: 'readers', nodes, ...SMALL });
+export const asked = async (
+  service: ServiceAccess,
+  nodes: number,
+  on = cloud,
+): Promise<Following> => {
+  const answer = await on.request('POST', `/services/${service.service_id}/replicaSets`, {
+    name: 'readers',
+    nodes,
+    ...SMALL,
+  });
   accepted(answer);
   const { id, endpoint } = Object(answer.body);
   return { service, id, endpoint };
 };
 
-export async function createSet(service: ServiceAccess, nodes: number, on = cloud): Promise<Following> {
+export async function createSet(
+  service: ServiceAccess,
+  nodes: number,
+  on = cloud,
+): Promise<Following> {
   const set = await asked(service, nodes, on);
   await untilSet(set, 'active', on);
   return set;
 }
 
-export const read = (set: Following, on = cloud): Promise<Client> => connectTo(on, set, set.service.initial_password);
-export const write = (service: ServiceAccess, on = cloud): Promise<Client> => connectTo(on, service, service.initial_password);
+export const read = (set: Following, on = cloud): Promise<Client> =>
+  connectTo(on, set, set.service.initial_password);
+export const write = (service: ServiceAccess, on = cloud): Promise<Client> =>
+  connectTo(on, service, service.initial_password);
 
-export async function once<T extends object>(connecting: Promise<Client>, text: string): Promise<T[]> {
+export async function once<T extends object>(
+  connecting: Promise<Client>,
+  text: string,
+): Promise<T[]> {
   const client = await connecting;
   try {
     return (await client.query<T>(text)).rows;
@@ -74,7 +102,10 @@ export async function once<T extends object>(connecting: Promise<Client>, text: 
 export async function portsOf(set: Following, on = cloud): Promise<Set<number>> {
   const clients = await Promise.all(Array.from({ length: 12 }, () => read(set, on)));
   const ports = await Promise.all(
-    clients.map(async (client) => (await client.query<{ port: number }>('select inet_server_port() as port')).rows[0]?.port),
+    clients.map(
+      async (client) =>
+        (await client.query<{ port: number }>('select inet_server_port() as port')).rows[0]?.port,
+    ),
   );
   for (const client of clients) await client.end();
   return new Set(ports.map(Number));
@@ -91,14 +122,27 @@ export async function nodeOf(set: Following, n: number, on = cloud): Promise<num
 }
 
 export type Detail = ReplicaSet & {
-  node_states: { node: number; serving: boolean; lag_bytes: number | null; lag_seconds: number | null; detail: string }[];
+  node_states: {
+    node: number;
+    serving: boolean;
+    lag_bytes: number | null;
+    lag_seconds: number | null;
+    detail: string;
+  }[];
 };
-export const detailOf = async (set: Following, on = cloud): Promise<Detail> => Object((await on.request('GET', pathOf(set))).body);
+export const detailOf = async (set: Following, on = cloud): Promise<Detail> =>
+  Object((await on.request('GET', pathOf(set))).body);
 
-export async function untilServing(set: Following, nodes: readonly number[], on = cloud): Promise<Detail> {
+export async function untilServing(
+  set: Following,
+  nodes: readonly number[],
+  on = cloud,
+): Promise<Detail> {
   for (;;) {
     const detail = await detailOf(set, on);
-    const serving = (detail.node_states ?? []).filter((state) => state.serving).map(({ node }) => node);
+    const serving = (detail.node_states ?? [])
+      .filter((state) => state.serving)
+      .map(({ node }) => node);
     if (serving.join() === nodes.join()) return detail;
     await sleep(20);
   }
@@ -109,7 +153,12 @@ export async function untilShown(set: Following, count: number, on = cloud): Pro
   for (const { port } of await nodesOf(set, on)) {
     const paths = nodePaths(set, port.n, on);
     for (;;) {
-      const client = new Client({ host: paths.socket, port: port.port, user: 'howdah', database: 'tsdb' });
+      const client = new Client({
+        host: paths.socket,
+        port: port.port,
+        user: 'howdah',
+        database: 'tsdb',
+      });
       client.on('error', () => undefined);
       try {
         await client.connect();
@@ -125,9 +174,16 @@ export async function untilShown(set: Following, count: number, on = cloud): Pro
   }
 }
 
-export async function nodesOf(set: Following, on = cloud): Promise<{ port: { n: number; port: number } }[]> {
+export async function nodesOf(
+  set: Following,
+  on = cloud,
+): Promise<{ port: { n: number; port: number } }[]> {
   const { db, close } = await openMetadata(on.home);
-  const { members } = await db.selectFrom('services').select('members').where('id', '=', set.id).executeTakeFirstOrThrow();
+  const { members } = await db
+    .selectFrom('services')
+    .select('members')
+    .where('id', '=', set.id)
+    .executeTakeFirstOrThrow();
   await close();
   return members.map((port) => ({ port }));
 }
@@ -140,8 +196,12 @@ export function startReaders(set: Following, count: number, on = cloud) {
   const loops = Array.from({ length: count }, async () => {
     while (!stopping) {
       try {
-        const [row] = await once<{ follows: boolean }>(read(set, on), 'select pg_is_in_recovery() as follows, count(*) from t');
-        if (row?.follows !== true) refused.push('the endpoint routed to a server that accepts writes');
+        const [row] = await once<{ follows: boolean }>(
+          read(set, on),
+          'select pg_is_in_recovery() as follows, count(*) from t',
+        );
+        if (row?.follows !== true)
+          refused.push('the endpoint routed to a server that accepts writes');
         reads += 1;
       } catch (error) {
         refused.push(error instanceof Error ? error.message : String(error));
@@ -162,7 +222,11 @@ export function startReaders(set: Following, count: number, on = cloud) {
   };
 }
 
-export const withTable = async (name: string, more: object = {}, on = cloud): Promise<ServiceAccess> => {
+export const withTable = async (
+  name: string,
+  more: object = {},
+  on = cloud,
+): Promise<ServiceAccess> => {
   const service = await on.create({ name, service_type: 'POSTGRES', ...more });
   await once(write(service, on), 'create table t (n int); insert into t values (1)');
   return service;
@@ -172,7 +236,12 @@ export const withTable = async (name: string, more: object = {}, on = cloud): Pr
 export async function insertBehind({ service_id: id }: ServiceAccess, on = cloud): Promise<void> {
   const paths = layoutOf(on).member(id, layoutOf(on).primaryOf(id));
   const server = await findServer(paths);
-  const client = new Client({ host: paths.socket, port: server?.port ?? 0, user: 'howdah', database: 'tsdb' });
+  const client = new Client({
+    host: paths.socket,
+    port: server?.port ?? 0,
+    user: 'howdah',
+    database: 'tsdb',
+  });
   await client.connect();
   await client.query('insert into t values (1)');
   await client.end();
@@ -183,7 +252,12 @@ export async function fallBehind(set: Following, on = cloud): Promise<() => Prom
   const { service } = set;
   const [node] = await nodesOf(set, on);
   const at = (database: string): Client => {
-    const client = new Client({ host: nodePaths(set, 1, on).socket, port: node?.port.port ?? 0, user: 'howdah', database });
+    const client = new Client({
+      host: nodePaths(set, 1, on).socket,
+      port: node?.port.port ?? 0,
+      user: 'howdah',
+      database,
+    });
     client.on('error', () => undefined);
     return client;
   };
@@ -198,14 +272,22 @@ export async function fallBehind(set: Following, on = cloud): Promise<() => Prom
   await blocker.query('select count(*) from t');
   await once(write(service, on), 'delete from t');
   await once(write(service, on), 'vacuum t');
-  await once(write(service, on), 'create table bulk as select repeat(md5(g::text), 32) from generate_series(1, 20000) g');
+  await once(
+    write(service, on),
+    'create table bulk as select repeat(md5(g::text), 32) from generate_series(1, 20000) g',
+  );
   return () => blocker.end();
 }
 
 /** Promotes a node behind everybody's back, and asks through the endpoint whether writes get in. */
 export async function promoteBehind(set: Following, on: Installation): Promise<void> {
   const [node] = await nodesOf(set, on);
-  const control = new Client({ host: nodePaths(set, 1, on).socket, port: node?.port.port ?? 0, user: 'howdah', database: 'postgres' });
+  const control = new Client({
+    host: nodePaths(set, 1, on).socket,
+    port: node?.port.port ?? 0,
+    user: 'howdah',
+    database: 'postgres',
+  });
   control.on('error', () => undefined);
   await control.connect();
   await control.query('select pg_promote(true)').catch(() => undefined);
@@ -213,6 +295,9 @@ export async function promoteBehind(set: Following, on: Installation): Promise<v
 }
 /** Whether the endpoint routes to a server that accepts writes. */
 export const routesToWriter = async (set: Following, on: Installation): Promise<boolean> => {
-  const rows = await once<{ recovering: boolean }>(read(set, on), 'select pg_is_in_recovery() as recovering').catch(() => []);
+  const rows = await once<{ recovering: boolean }>(
+    read(set, on),
+    'select pg_is_in_recovery() as recovering',
+  ).catch(() => []);
   return rows[0]?.recovering === false;
 };

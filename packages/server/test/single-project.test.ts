@@ -27,5 +27,11 @@ test('HOWDAH_SINGLE_PROJECT refuses services of a second project where services 
   }
   // The first project is not held up by what the second one asked for.
   expect((await cloud.request('POST', '/services', { ...create, name: 'third' })).status).toBe(202);
-  expect((await cloud.request('POST', `/services/${first.service_id}/forkService`, { fork_strategy: 'NOW' })).status).toBe(202);
+  expect(
+    (
+      await cloud.request('POST', `/services/${first.service_id}/forkService`, {
+        fork_strategy: 'NOW',
+      })
+    ).status,
+  ).toBe(202);
 });

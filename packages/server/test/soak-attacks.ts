@@ -16,10 +16,21 @@ export type Target = {
 /** What the attacker's tables hold at most, until the service has a quota of its own that it may run into. */
 const MOST_TABLE_BYTES = 500e6;
 
-async function call({ cloud }: Target, key: string, method: string, path: string, body?: string, headers: Record<string, string> = {}) {
+async function call(
+  { cloud }: Target,
+  key: string,
+  method: string,
+  path: string,
+  body?: string,
+  headers: Record<string, string> = {},
+) {
   const answer = await fetch(`${cloud.apiUrl}${path}`, {
     method,
-    headers: { Authorization: `Bearer ${key}`, ...(body === undefined ? {} : { 'Content-Type': 'application/json' }), ...headers },
+    headers: {
+      Authorization: `Bearer ${key}`,
+      ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
+      ...headers,
+    },
     ...(body === undefined ? {} : { body }),
     signal: AbortSignal.timeout(30_000),
   });
@@ -46,20 +57,44 @@ const services = ({ projectId }: Target): string => `/projects/${projectId}/serv
 
 export const ATTACKS: Record<string, (target: Target) => Promise<unknown>> = {
   'links of a viewer': (at) => times(50, () => call(at, at.keys.viewer, 'POST', '/auth/links')),
-  'sessions of a viewer': (at) => times(50, () => call(at, at.keys.viewer, 'POST', '/auth/sessions')),
+  'sessions of a viewer': (at) =>
+    times(50, () => call(at, at.keys.viewer, 'POST', '/auth/sessions')),
   'refused calls with ids made up': (at) =>
     times(100, (n) =>
-      call(at, n % 2 === 0 ? at.keys.viewer : at.keys.developer, 'POST', `${services(at)}/${randomUUID().slice(0, 8)}${n}/stop`),
+      call(
+        at,
+        n % 2 === 0 ? at.keys.viewer : at.keys.developer,
+        'POST',
+        `${services(at)}/${randomUUID().slice(0, 8)}${n}/stop`,
+      ),
     ),
-  'wrong keys': (at) => times(20, (n) => call(at, `HDnobody${n}:x`, 'DELETE', `${services(at)}/${at.service.service_id}`)),
+  'wrong keys': (at) =>
+    times(20, (n) =>
+      call(at, `HDnobody${n}:x`, 'DELETE', `${services(at)}/${at.service.service_id}`),
+    ),
   'creates as dry runs, with Idempotency-Keys': (at) =>
     times(20, () =>
-      call(at, at.keys.developer, 'POST', `${services(at)}?dry_run=true`, '{"name":"none","service_type":"POSTGRES"}', {
-        'Idempotency-Key': randomUUID(),
-      }),
+      call(
+        at,
+        at.keys.developer,
+        'POST',
+        `${services(at)}?dry_run=true`,
+        '{"name":"none","service_type":"POSTGRES"}',
+        {
+          'Idempotency-Key': randomUUID(),
+        },
+      ),
     ),
   'changes of a developer': (at) =>
-    times(5, (n) => call(at, at.keys.developer, 'POST', `${services(at)}/${at.service.service_id}/rename`, `{"name":"renamed ${n}"}`)),
+    times(5, (n) =>
+      call(
+        at,
+        at.keys.developer,
+        'POST',
+        `${services(at)}/${at.service.service_id}/rename`,
+        `{"name":"renamed ${n}"}`,
+      ),
+    ),
   'malformed and huge bodies': (at) =>
     times(20, (n) =>
       call(
@@ -67,7 +102,11 @@ export const ATTACKS: Record<string, (target: Target) => Promise<unknown>> = {
         at.keys.developer,
         'POST',
         services(at),
-        n % 3 === 0 ? '['.repeat(5000) + ']'.repeat(5000) : n % 3 === 1 ? '{"name":"\\ud800"}' : 'x'.repeat(70_000),
+        n % 3 === 0
+          ? '['.repeat(5000) + ']'.repeat(5000)
+          : n % 3 === 1
+            ? '{"name":"\\ud800"}'
+            : 'x'.repeat(70_000),
       ),
     ),
   'slow requests': async ({ cloud, keys }) => {
@@ -82,8 +121,18 @@ export const ATTACKS: Record<string, (target: Target) => Promise<unknown>> = {
     for (const socket of sockets) socket.destroy();
   },
   'reads of long log lines': async (at) => {
-    await statements(at, "do $$ begin for n in 1..20 loop raise log '%', repeat('x', 1000000); end loop; end $$").catch(() => undefined);
-    await times(8, () => call(at, at.keys.viewer, 'GET', `${services(at)}/${at.service.service_id}/logs?search=nothing`));
+    await statements(
+      at,
+      "do $$ begin for n in 1..20 loop raise log '%', repeat('x', 1000000); end loop; end $$",
+    ).catch(() => undefined);
+    await times(8, () =>
+      call(
+        at,
+        at.keys.viewer,
+        'GET',
+        `${services(at)}/${at.service.service_id}/logs?search=nothing`,
+      ),
+    );
   },
   'statements that only read': (at) =>
     times(10, () =>
@@ -96,7 +145,8 @@ export const ATTACKS: Record<string, (target: Target) => Promise<unknown>> = {
       ),
     ),
   tables: async (at) => {
-    const fill = 'insert into bulk select repeat(md5(random()::text), 30) from generate_series(1, 20000)';
+    const fill =
+      'insert into bulk select repeat(md5(random()::text), 30) from generate_series(1, 20000)';
     await statements(
       at,
       'create table if not exists bulk (text text)',
@@ -104,13 +154,27 @@ export const ATTACKS: Record<string, (target: Target) => Promise<unknown>> = {
       fill,
     );
   },
-  WAL: (at) => statements(at, "select count(pg_logical_emit_message(false, 'x', repeat('x', 1000000))) from generate_series(1, 32)"),
+  WAL: (at) =>
+    statements(
+      at,
+      "select count(pg_logical_emit_message(false, 'x', repeat('x', 1000000))) from generate_series(1, 32)",
+    ),
   'temporary files': (at) =>
-    statements(at, "set work_mem = '64kB'", 'select count(*) from (select random() as r from generate_series(1, 1000000) order by r) as x'),
-  memory: (at) => statements(at, "select length(string_agg(repeat('x', 1000000), '')) from generate_series(1, 100)"),
+    statements(
+      at,
+      "set work_mem = '64kB'",
+      'select count(*) from (select random() as r from generate_series(1, 1000000) order by r) as x',
+    ),
+  memory: (at) =>
+    statements(
+      at,
+      "select length(string_agg(repeat('x', 1000000), '')) from generate_series(1, 100)",
+    ),
   connections: async ({ cloud, service }) => {
     const clients: Client[] = [];
-    await times(60, async () => clients.push(await connectTo(cloud, service, service.initial_password)));
+    await times(60, async () =>
+      clients.push(await connectTo(cloud, service, service.initial_password)),
+    );
     await sleep(1000);
     await Promise.allSettled(clients.map((client) => client.end()));
   },

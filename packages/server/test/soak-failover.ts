@@ -8,9 +8,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { childrenOf, signal } from '../src/lib/processes.ts';
 import { install } from './harness.ts';
-import { layoutOf, postmasterOf, startLoad, startSampler, untilPrimary, untilRedundant } from './ha-load.ts';
+import {
+  layoutOf,
+  postmasterOf,
+  startLoad,
+  startSampler,
+  untilPrimary,
+  untilRedundant,
+} from './ha-load.ts';
 
-const { values } = parseArgs({ options: { rounds: { type: 'string', default: '300' }, seed: { type: 'string' } } });
+const { values } = parseArgs({
+  options: { rounds: { type: 'string', default: '300' }, seed: { type: 'string' } },
+});
 const rounds = Number(values.rounds);
 const seed = Number(values.seed ?? randomInt(2 ** 31));
 
@@ -25,7 +34,12 @@ function chance(): number {
 
 const commit = execFileSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).trim();
 const cloud = await install({ HOWDAH_FAILOVER_REST_SECONDS: '0' });
-const created = await cloud.create({ name: 'soak', service_type: 'POSTGRES', replica_count: 1, sync_replica_count: 1 });
+const created = await cloud.create({
+  name: 'soak',
+  service_type: 'POSTGRES',
+  replica_count: 1,
+  sync_replica_count: 1,
+});
 const load = await startLoad(cloud, created);
 const sampler = startSampler(cloud, created);
 const gapsMs: Record<'killed' | 'stopped', number[]> = { killed: [], stopped: [] };
@@ -41,12 +55,16 @@ for (let round = 0; round < rounds; round++) {
   await untilPrimary(cloud, created, 1 - primary);
   await load.goesOn();
   gapsMs[kind].push(load.longestGapMs(injectedMs));
-  if (round % 20 === 19) process.stderr.write(`${round + 1} failovers, ${load.acknowledged.length} writes acknowledged\n`);
+  if (round % 20 === 19)
+    process.stderr.write(
+      `${round + 1} failovers, ${load.acknowledged.length} writes acknowledged\n`,
+    );
 }
 const violations = await sampler.stop();
 const lost = await load.stop();
 const problems = [...violations, ...(await cloud.destroy())];
-const quantile = (sorted: readonly number[], q: number): string => (sorted[Math.ceil(sorted.length * q) - 1] ?? 0).toFixed(0);
+const quantile = (sorted: readonly number[], q: number): string =>
+  (sorted[Math.ceil(sorted.length * q) - 1] ?? 0).toFixed(0);
 const words = (times: readonly number[]): string => {
   const sorted = times.toSorted((a, b) => a - b);
   return `write gap p50 ${quantile(sorted, 0.5)} ms, p99 ${quantile(sorted, 0.99)} ms, longest ${quantile(sorted, 1)} ms`;

@@ -29,10 +29,19 @@ async function measured(name, work) {
 }
 
 async function transactions({ name, host, port, password }) {
-  const client = new Client({ host, port, user: 'tsdbadmin', database: 'tsdb', password, ssl: { ca } });
+  const client = new Client({
+    host,
+    port,
+    user: 'tsdbadmin',
+    database: 'tsdb',
+    password,
+    ssl: { ca },
+  });
   client.on('error', () => undefined);
   await client.connect();
-  await client.query(`create table if not exists accounts as select id, 0 as balance from generate_series(1, ${ACCOUNTS}) id`);
+  await client.query(
+    `create table if not exists accounts as select id, 0 as balance from generate_series(1, ${ACCOUNTS}) id`,
+  );
   await client.query('create unique index if not exists accounts_id on accounts (id)');
   while (!over) {
     const id = 1 + Math.floor(Math.random() * ACCOUNTS);

@@ -30,7 +30,10 @@ const { values } = parseArgs({
   },
 });
 const unknown = values.attack.filter((name) => !(name in ATTACKS));
-if (unknown.length > 0) throw new Error(`no attack is named ${unknown.join(', ')}; the attacks are: ${Object.keys(ATTACKS).join(', ')}`);
+if (unknown.length > 0)
+  throw new Error(
+    `no attack is named ${unknown.join(', ')}; the attacks are: ${Object.keys(ATTACKS).join(', ')}`,
+  );
 const minutes = Number(values.minutes);
 const seed = Number(values.seed ?? randomInt(2 ** 31));
 
@@ -38,7 +41,12 @@ const seed = Number(values.seed ?? randomInt(2 ** 31));
 const P99_RATIO = 1.5;
 const GROWTH_MB = 200;
 /** Rows that attacks may leave. In a day a key may make more: each bound is for the time of the soak. */
-const MOST_ROWS: Record<string, number> = { console_tokens: 80, kept_answers: 0, services: 3, audit_log: 3000 + 200 * minutes };
+const MOST_ROWS: Record<string, number> = {
+  console_tokens: 80,
+  kept_answers: 0,
+  services: 3,
+  audit_log: 3000 + 200 * minutes,
+};
 const ATTACKERS = 6;
 const ATTACKERS_NICENESS = 19;
 
@@ -55,7 +63,9 @@ const endings: (() => Promise<unknown>)[] = [];
 async function endAll(): Promise<string[]> {
   const problems: string[] = [];
   for (const end of endings.toReversed())
-    await end().catch((error: unknown) => problems.push(error instanceof Error ? error.message : String(error)));
+    await end().catch((error: unknown) =>
+      problems.push(error instanceof Error ? error.message : String(error)),
+    );
   return problems;
 }
 
@@ -75,7 +85,11 @@ async function mountDisk(): Promise<string> {
 
 type Records = Awaited<ReturnType<typeof openMetadata>>;
 
-async function newKey({ db }: Records, projectId: string, role: 'admin' | 'developer' | 'viewer'): Promise<string> {
+async function newKey(
+  { db }: Records,
+  projectId: string,
+  role: 'admin' | 'developer' | 'viewer',
+): Promise<string> {
   const publicKey = `HD${newId()}`;
   await insertKey(db, { publicKey, secretHash: sha256('secret'), projectId, name: 'soak', role });
   return `${publicKey}:secret`;
@@ -88,10 +102,15 @@ async function newTenant(cloud: Installation, metadata: Records, name: string): 
   const admin = await newKey(metadata, projectId, 'admin');
   const headers = { Authorization: `Bearer ${admin}`, 'Content-Type': 'application/json' };
   const at = `${cloud.apiUrl}/projects/${projectId}/services`;
-  const made = await fetch(at, { method: 'POST', headers, body: JSON.stringify({ name, service_type: 'POSTGRES' }) });
+  const made = await fetch(at, {
+    method: 'POST',
+    headers,
+    body: JSON.stringify({ name, service_type: 'POSTGRES' }),
+  });
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the answer's schema is checked elsewhere
   const service = (await made.json()) as Tenant['service'];
-  if (made.status !== 202) throw new Error(`create answered ${made.status}: ${JSON.stringify(service)}`);
+  if (made.status !== 202)
+    throw new Error(`create answered ${made.status}: ${JSON.stringify(service)}`);
   const read = async () => (await fetch(`${at}/${service.service_id}`, { headers })).text();
   while (!/"status":"READY"/.test(await read())) await sleep(100);
   return { projectId, admin, service };
@@ -110,7 +129,9 @@ async function startLoad(cloud: Installation, tenants: readonly Tenant[]): Promi
     url: `${cloud.apiUrl}/projects/${first?.projectId}/services/${first?.service.service_id}`,
     key: first?.admin,
   };
-  const child = fork(join(import.meta.dirname, 'soak-hostile-load.mjs'), { env: { ...process.env, LOAD: JSON.stringify(load) } });
+  const child = fork(join(import.meta.dirname, 'soak-hostile-load.mjs'), {
+    env: { ...process.env, LOAD: JSON.stringify(load) },
+  });
   endings.push(async () => {
     if (child.exitCode === null && child.connected) child.send('end');
     const late = setTimeout(() => child.kill('SIGKILL'), 10_000);
@@ -127,7 +148,9 @@ async function timesOf(load: ChildProcess): Promise<Times[]> {
 }
 
 const memoryMb = async (cloud: Installation): Promise<number> =>
-  Number(/^VmRSS:\s+(\d+) kB$/m.exec(await readFile(`/proc/${cloud.planePid()}/status`, 'utf8'))?.[1]) / 1024;
+  Number(
+    /^VmRSS:\s+(\d+) kB$/m.exec(await readFile(`/proc/${cloud.planePid()}/status`, 'utf8'))?.[1],
+  ) / 1024;
 
 /** The longest that the event loop was held up, in milliseconds, as the control plane says; null: it does not. */
 async function loopDelayMs(cloud: Installation): Promise<number | null> {
@@ -137,7 +160,11 @@ async function loopDelayMs(cloud: Installation): Promise<number | null> {
 }
 
 /** Attacks until a moment. @returns how often each was made, and how often it was interrupted */
-async function attackUntil(endMs: number, target: Target, random: () => number): Promise<Map<string, { made: number; failed: number }>> {
+async function attackUntil(
+  endMs: number,
+  target: Target,
+  random: () => number,
+): Promise<Map<string, { made: number; failed: number }>> {
   const made = new Map<string, { made: number; failed: number }>();
   const names = values.attack;
   const attacker = async (): Promise<void> => {
@@ -155,10 +182,14 @@ async function attackUntil(endMs: number, target: Target, random: () => number):
 }
 
 async function rowsOf({ db }: Records): Promise<[string, number][]> {
-  const { rows } = await sql<{ name: string }>`select tablename as name from pg_tables where schemaname = 'public' order by 1`.execute(db);
+  const { rows } = await sql<{
+    name: string;
+  }>`select tablename as name from pg_tables where schemaname = 'public' order by 1`.execute(db);
   const counts: [string, number][] = [];
   for (const { name } of rows) {
-    const { rows: counted } = await sql<{ count: number }>`select count(*)::int as count from ${sql.table(name)}`.execute(db);
+    const { rows: counted } = await sql<{
+      count: number;
+    }>`select count(*)::int as count from ${sql.table(name)}`.execute(db);
     counts.push([name, counted[0]?.count ?? 0]);
   }
   return counts;
@@ -176,14 +207,24 @@ async function soak(): Promise<void> {
   const cloud = await install({ HOWDAH_HOME: join(disk, 'home') });
   endings.push(async () => {
     const found = await cloud.destroy();
-    report('integrity check', found.length === 0 ? 'nothing wrong' : found.join('; '), found.length > 0);
+    report(
+      'integrity check',
+      found.length === 0 ? 'nothing wrong' : found.join('; '),
+      found.length > 0,
+    );
   });
   const metadata = await openMetadata(cloud.home);
   endings.push(() => metadata.close());
   const attacker = await newTenant(cloud, metadata, 'attacker');
-  const neighbours = [await newTenant(cloud, metadata, 'neighbour 1'), await newTenant(cloud, metadata, 'neighbour 2')];
+  const neighbours = [
+    await newTenant(cloud, metadata, 'neighbour 1'),
+    await newTenant(cloud, metadata, 'neighbour 2'),
+  ];
   const { projectId, service } = attacker;
-  const keys = { viewer: await newKey(metadata, projectId, 'viewer'), developer: await newKey(metadata, projectId, 'developer') };
+  const keys = {
+    viewer: await newKey(metadata, projectId, 'viewer'),
+    developer: await newKey(metadata, projectId, 'developer'),
+  };
 
   const load = await startLoad(cloud, neighbours);
   await sleep(3000);
@@ -194,14 +235,24 @@ async function soak(): Promise<void> {
 
   // Attackers have machines of their own: they get what the others leave of the processors.
   setPriority(ATTACKERS_NICENESS);
-  const made = await attackUntil(Date.now() + minutes * 60_000, { cloud, projectId, service, keys }, randomFrom(seed));
+  const made = await attackUntil(
+    Date.now() + minutes * 60_000,
+    { cloud, projectId, service, keys },
+    randomFrom(seed),
+  );
   const attacked = await timesOf(load);
-  const [memoryAfter, { bavail: freeAfter }, delayMs] = [await memoryMb(cloud), await statfs(disk), await loopDelayMs(cloud)];
+  const [memoryAfter, { bavail: freeAfter }, delayMs] = [
+    await memoryMb(cloud),
+    await statfs(disk),
+    await loopDelayMs(cloud),
+  ];
   // Counts of the audit log are written every five seconds.
   await sleep(6000);
   const rows = await rowsOf(metadata);
 
-  for (const [name, { made: count, failed }] of [...made].toSorted(([a], [b]) => a.localeCompare(b)))
+  for (const [name, { made: count, failed }] of [...made].toSorted(([a], [b]) =>
+    a.localeCompare(b),
+  ))
     report(`attack: ${name}`, `${count} times, ${failed} interrupted`);
   for (const { name, p50, p99, count, failed } of attacked) {
     const before = calm.find((one) => one.name === name)?.p99 ?? 0;
@@ -209,13 +260,27 @@ async function soak(): Promise<void> {
     report(name, figure, failed > 0 || !(p99 <= P99_RATIO * before));
   }
   const grown = memoryAfter - memoryBefore;
-  report('memory of the control plane', `${memoryBefore.toFixed(0)} → ${memoryAfter.toFixed(0)} MB`, grown > GROWTH_MB);
-  report('event loop delay, longest', delayMs === null ? 'not reported by /metrics' : `${delayMs.toFixed(0)} ms`);
-  report('free disk', `${((freeBefore * bsize) / 1e6).toFixed(0)} → ${((freeAfter * bsize) / 1e6).toFixed(0)} MB`, freeAfter === 0);
-  for (const [table, count] of rows) report(`rows of ${table}`, String(count), count > (MOST_ROWS[table] ?? Infinity));
+  report(
+    'memory of the control plane',
+    `${memoryBefore.toFixed(0)} → ${memoryAfter.toFixed(0)} MB`,
+    grown > GROWTH_MB,
+  );
+  report(
+    'event loop delay, longest',
+    delayMs === null ? 'not reported by /metrics' : `${delayMs.toFixed(0)} ms`,
+  );
+  report(
+    'free disk',
+    `${((freeBefore * bsize) / 1e6).toFixed(0)} → ${((freeAfter * bsize) / 1e6).toFixed(0)} MB`,
+    freeAfter === 0,
+  );
+  for (const [table, count] of rows)
+    report(`rows of ${table}`, String(count), count > (MOST_ROWS[table] ?? Infinity));
 }
 
-await soak().catch((error: unknown) => problems.push(error instanceof Error ? (error.stack ?? error.message) : String(error)));
+await soak().catch((error: unknown) =>
+  problems.push(error instanceof Error ? (error.stack ?? error.message) : String(error)),
+);
 problems.push(...(await endAll()));
 process.stdout.write(`soak:hostile, ${minutes} minutes, seed ${seed}\n`);
 const width = Math.max(...lines.map(([what]) => what.length));

@@ -18,7 +18,10 @@ const MOST_BYTES = 2.2e9;
 const LONGEST_WAIT_MS = 600_000;
 const TIMEOUT = { timeout: 2 * LONGEST_WAIT_MS };
 const disk: LoopDisk | null = await makeLoopDisk(DISK_MB);
-if (disk === null) process.stdout.write('storage.test.ts: skipped, since no loop device can be mounted here (it needs root)\n');
+if (disk === null)
+  process.stdout.write(
+    'storage.test.ts: skipped, since no loop device can be mounted here (it needs root)\n',
+  );
 
 type Owned = Service & { initial_password: string };
 
@@ -47,7 +50,8 @@ describe.runIf(disk !== null)('disk space', () => {
       await client.end().catch(() => undefined);
     }
   };
-  const rows = (service: Owned, sql: string) => connected(service, async (client) => (await client.query(sql)).rows);
+  const rows = (service: Owned, sql: string) =>
+    connected(service, async (client) => (await client.query(sql)).rows);
   const until = async (what: string, holds: () => Promise<boolean>): Promise<void> => {
     const beganMs = Date.now();
     while (!(await holds().catch(() => false))) {
@@ -56,20 +60,28 @@ describe.runIf(disk !== null)('disk space', () => {
     }
   };
   const warningOf = async (service: Owned, code: string) =>
-    (await cloud.get(service.service_id)).warnings?.find((warning) => warning.code === code)?.message ?? '';
+    (await cloud.get(service.service_id)).warnings?.find((warning) => warning.code === code)
+      ?.message ?? '';
   /** Files that vanish while they are counted make du fail after it printed the sum of the others. */
   const sizeOf = async (path: string, ...options: string[]): Promise<number> => {
     const { stdout } = await run('du', ['-s', ...options, path]).catch((error: unknown) => {
-      if (error instanceof Error && 'stdout' in error && typeof error.stdout === 'string') return { stdout: error.stdout };
+      if (error instanceof Error && 'stdout' in error && typeof error.stdout === 'string')
+        return { stdout: error.stdout };
       throw error;
     });
     const [bytes] = stdout.split('\t');
-    if (bytes === undefined || !/^\d+$/.test(bytes)) throw new Error(`du printed no size of ${path}`);
+    if (bytes === undefined || !/^\d+$/.test(bytes))
+      throw new Error(`du printed no size of ${path}`);
     return Number(bytes);
   };
-  const takenBy = ({ service_id: id }: Owned): Promise<number> => sizeOf(join(home, 'data', 'services', id), '-B1', '--exclude=snapshots');
+  const takenBy = ({ service_id: id }: Owned): Promise<number> =>
+    sizeOf(join(home, 'data', 'services', id), '-B1', '--exclude=snapshots');
   /** Runs a flood again and again until it is over. @returns what the service took at the most, without snapshots */
-  const flood = async (service: Owned, sql: string, isOver: () => Promise<boolean>): Promise<number> => {
+  const flood = async (
+    service: Owned,
+    sql: string,
+    isOver: () => Promise<boolean>,
+  ): Promise<number> => {
     let [most, stopped] = [0, false];
     const writing = (async () => {
       while (!stopped) await rows(service, sql).catch(() => sleep(200));
@@ -102,39 +114,58 @@ describe.runIf(disk !== null)('disk space', () => {
     expect(neighbour.resources[0]?.spec.storage_gb).toBe(10);
     expect(await rows(tenant, 'show temp_file_limit')).toEqual([{ temp_file_limit: '200MB' }]);
     await expect(rows(tenant, 'set temp_file_limit = -1')).rejects.toThrow('permission denied');
-    await expect(rows(tenant, "alter role tsdbadmin set temp_file_limit = '-1'")).rejects.toThrow('permission denied');
-    await expect(rows(tenant, 'select * from generate_series(1, 100000000) as n order by -n')).rejects.toThrow('temporary file size');
+    await expect(rows(tenant, "alter role tsdbadmin set temp_file_limit = '-1'")).rejects.toThrow(
+      'permission denied',
+    );
+    await expect(
+      rows(tenant, 'select * from generate_series(1, 100000000) as n order by -n'),
+    ).rejects.toThrow('temporary file size');
   });
 
-  test('a tenant beyond its quota is warned, cannot grow further, cleans up, and is normal again', TIMEOUT, async () => {
-    await rows(tenant, 'create unlogged table heap (line text)');
-    const fill = 'insert into heap select repeat(md5(n::text), 30) from generate_series(1, 50000) n';
-    const most = await flood(tenant, fill, async () => (await warningOf(tenant, 'STORAGE')).includes('transactions are read-only'));
-    expect(most).toBeLessThan(MOST_BYTES);
-    await expect(rows(tenant, fill)).rejects.toThrow(/read-only transaction|terminat/);
-    // A session that begins read-write transactions is ended, or the service is paused.
-    const stubborn = `begin read write; ${fill}; commit`;
-    let grown = 0;
-    await until('an end of the writes', async () => {
-      const isEnded = await rows(tenant, stubborn).then(
-        () => false,
-        (error: unknown) => /terminat/i.test(String(error)),
+  test(
+    'a tenant beyond its quota is warned, cannot grow further, cleans up, and is normal again',
+    TIMEOUT,
+    async () => {
+      await rows(tenant, 'create unlogged table heap (line text)');
+      const fill =
+        'insert into heap select repeat(md5(n::text), 30) from generate_series(1, 50000) n';
+      const most = await flood(tenant, fill, async () =>
+        (await warningOf(tenant, 'STORAGE')).includes('transactions are read-only'),
       );
-      grown = Math.max(grown, await takenBy(tenant));
-      return isEnded || (await cloud.get(tenant.service_id)).status !== 'READY';
-    });
-    expect(grown).toBeLessThan(MOST_BYTES);
-    expect((await cloud.get(neighbour.service_id)).warnings ?? []).toEqual([]);
-    await untilDone(tenant, 'begin read write; drop table if exists heap; commit');
-    await untilDone(tenant, 'create table if not exists again (n int)');
-    await until('the end of the warning', async () => (await warningOf(tenant, 'STORAGE')) === '');
-  });
+      expect(most).toBeLessThan(MOST_BYTES);
+      await expect(rows(tenant, fill)).rejects.toThrow(/read-only transaction|terminat/);
+      // A session that begins read-write transactions is ended, or the service is paused.
+      const stubborn = `begin read write; ${fill}; commit`;
+      let grown = 0;
+      await until('an end of the writes', async () => {
+        const isEnded = await rows(tenant, stubborn).then(
+          () => false,
+          (error: unknown) => /terminat/i.test(String(error)),
+        );
+        grown = Math.max(grown, await takenBy(tenant));
+        return isEnded || (await cloud.get(tenant.service_id)).status !== 'READY';
+      });
+      expect(grown).toBeLessThan(MOST_BYTES);
+      expect((await cloud.get(neighbour.service_id)).warnings ?? []).toEqual([]);
+      await untilDone(tenant, 'begin read write; drop table if exists heap; commit');
+      await untilDone(tenant, 'create table if not exists again (n int)');
+      await until(
+        'the end of the warning',
+        async () => (await warningOf(tenant, 'STORAGE')) === '',
+      );
+    },
+  );
 
   test('a flood of WAL stays within the quota', TIMEOUT, async () => {
-    const wal = "select pg_logical_emit_message(false, 'flood', repeat('x', 100000000)) from generate_series(1, 5)";
+    const wal =
+      "select pg_logical_emit_message(false, 'flood', repeat('x', 100000000)) from generate_series(1, 5)";
     const isHeld = async () => {
       const warning = await warningOf(tenant, 'STORAGE');
-      return warning.includes('backups before') || warning.includes('transactions are read-only') || warning.includes('was paused');
+      return (
+        warning.includes('backups before') ||
+        warning.includes('transactions are read-only') ||
+        warning.includes('was paused')
+      );
     };
     await flood(tenant, wal, isHeld);
     let most = 0;
@@ -148,7 +179,8 @@ describe.runIf(disk !== null)('disk space', () => {
 
   test('a flood of the server log stays within a bound', TIMEOUT, async () => {
     const logs = () => sizeOf(join(home, 'data', 'services', tenant.service_id, 'logs'), '-b');
-    const raise = "do $$ begin for n in 1..20000 loop raise log '%', repeat('x', 5000); end loop; end $$";
+    const raise =
+      "do $$ begin for n in 1..20000 loop raise log '%', repeat('x', 5000); end loop; end $$";
     let most = 0;
     const quiet = async (): Promise<boolean> => {
       most = Math.max(most, await logs());
@@ -183,13 +215,21 @@ describe.runIf(disk !== null)('disk space', () => {
       async () => {
         const filler = join(disk?.path ?? '', 'filler');
         const gone = await cloud.create({ name: 'gone', service_type: 'POSTGRES' });
-        const other = await cloud.create({ name: 'other', service_type: 'POSTGRES', environment_tag: 'PROD' });
+        const other = await cloud.create({
+          name: 'other',
+          service_type: 'POSTGRES',
+          environment_tag: 'PROD',
+        });
         await cloud.request('DELETE', `/services/${gone.service_id}`);
-        const deleted = async () => JSON.stringify((await cloud.request('GET', '/deletedServices')).body);
+        const deleted = async () =>
+          JSON.stringify((await cloud.request('GET', '/deletedServices')).body);
         await until('a deleted service', async () => (await deleted()).includes(gone.service_id));
         // The control plane is away when the disk becomes full, and so is the metadata database.
         await cloud.stop('SIGKILL');
-        await run('kill', ['-9', (await readFile(join(home, 'data', 'store', 'pid'), 'utf8')).trim()]);
+        await run('kill', [
+          '-9',
+          (await readFile(join(home, 'data', 'store', 'pid'), 'utf8')).trim(),
+        ]);
         await fill(filler);
         expect(await disk?.usedPercent()).toBeGreaterThan(99.8);
         const beganMs = Date.now();
@@ -198,20 +238,42 @@ describe.runIf(disk !== null)('disk space', () => {
         process.stdout.write(`from a full disk to serving: ${(servingMs / 1000).toFixed(1)} s\n`);
         expect((await cloud.request('GET', '/services')).status).toBe(200);
         expect(await rows(neighbour, 'select 1 as one')).toEqual([{ one: 1 }]);
-        await until('the report that the reserve was released', async () => (await reserveStates())[0] === 'released');
+        await until(
+          'the report that the reserve was released',
+          async () => (await reserveStates())[0] === 'released',
+        );
         // The deleted service gives its space up, and so does one that is purged.
-        await until('the purge of the deleted service', async () => !(await deleted()).includes(gone.service_id));
+        await until(
+          'the purge of the deleted service',
+          async () => !(await deleted()).includes(gone.service_id),
+        );
         await rm(filler);
         await until('the reserve again', async () => (await reserveStates()).at(-1) === 'held');
         await fill(filler);
-        await until('the second release', async () => (await reserveStates()).at(-1) === 'released');
+        await until(
+          'the second release',
+          async () => (await reserveStates()).at(-1) === 'released',
+        );
         expect((await cloud.request('POST', '/services', { name: 'more' })).status).toBe(422);
-        expect((await cloud.request('DELETE', `/services/${other.service_id}?purge=true`)).body).toMatchObject({ code: 'INVALID_REQUEST' });
-        expect((await cloud.request('DELETE', `/services/${other.service_id}?purge=true&confirm=other`)).status).toBe(202);
-        await until('the purge', async () => (await cloud.request('GET', `/services/${other.service_id}`)).status === 404);
-        expect((await cloud.request('POST', `/services/${other.service_id}/restore`)).status).toBe(404);
+        expect(
+          (await cloud.request('DELETE', `/services/${other.service_id}?purge=true`)).body,
+        ).toMatchObject({ code: 'INVALID_REQUEST' });
+        expect(
+          (await cloud.request('DELETE', `/services/${other.service_id}?purge=true&confirm=other`))
+            .status,
+        ).toBe(202);
+        await until(
+          'the purge',
+          async () => (await cloud.request('GET', `/services/${other.service_id}`)).status === 404,
+        );
+        expect((await cloud.request('POST', `/services/${other.service_id}/restore`)).status).toBe(
+          404,
+        );
         await rm(filler);
-        await until('writes again', async () => (await rows(neighbour, 'create table after_all (n int)')).length === 0);
+        await until(
+          'writes again',
+          async () => (await rows(neighbour, 'create table after_all (n int)')).length === 0,
+        );
         await until('the reserve once more', async () => (await reserveStates()).at(-1) === 'held');
         expect((await cloud.cli('doctor')).stdout).toMatch(/reserve: present: \d+ MB/);
       },

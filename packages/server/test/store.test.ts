@@ -1,7 +1,17 @@
 /** `howdah store`: the data of an installation moves into a file system of its own and loses nothing, wherever the move is interrupted. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, mkdir, mkdtemp, readFile, rm, stat, statfs, symlink, writeFile } from 'node:fs/promises';
+import {
+  chmod,
+  mkdir,
+  mkdtemp,
+  readFile,
+  rm,
+  stat,
+  statfs,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -13,7 +23,14 @@ import { mountImage, unmount } from '../src/engine/local/host/loop.ts';
 import { readMarker, writeMarker } from '../src/engine/local/host/marker.ts';
 import { allPids, argumentsOf, exists } from '../src/lib/processes.ts';
 import { run } from '../src/lib/run.ts';
-import { connectTo, HOWDAH, install, makeHome, type Installation, type Service } from './harness.ts';
+import {
+  connectTo,
+  HOWDAH,
+  install,
+  makeHome,
+  type Installation,
+  type Service,
+} from './harness.ts';
 
 type ServiceAccess = Service & { initial_password: string };
 
@@ -27,7 +44,8 @@ async function whyNone(): Promise<string | null> {
     if ((await probeCloneMethod(directory)) !== 'copy')
       return `${tmpdir()} is on a file system that clones by reference; TMPDIR names another`;
     const { bavail, bsize } = await statfs(directory);
-    if (bavail * bsize < 8 * GIB) return `${tmpdir()} has less than 8 GB free; TMPDIR names another`;
+    if (bavail * bsize < 8 * GIB)
+      return `${tmpdir()} has less than 8 GB free; TMPDIR names another`;
     await writeFile(join(directory, 'image'), '');
     await run('truncate', ['-s', '400M', join(directory, 'image')]);
     await mkdir(join(directory, 'mounted'));
@@ -52,8 +70,13 @@ async function sweep(home: string): Promise<void> {
   const { data, staging, image, unfinished, checked } = imagePaths(join(home, 'data'));
   for (const mounted of [data, staging]) await run('umount', ['--lazy', mounted]).catch(() => '');
   for (const file of [image, unfinished, checked]) {
-    const devices = (await run('losetup', ['--noheadings', '--output', 'NAME', '--associated', file]).catch(() => '')).split('\n');
-    for (const device of devices.filter(Boolean)) await run('losetup', ['--detach', device]).catch(() => '');
+    const devices = (
+      await run('losetup', ['--noheadings', '--output', 'NAME', '--associated', file]).catch(
+        () => '',
+      )
+    ).split('\n');
+    for (const device of devices.filter(Boolean))
+      await run('losetup', ['--detach', device]).catch(() => '');
   }
   await rm(home, { recursive: true, force: true });
 }
@@ -63,13 +86,23 @@ async function stepsOf(cloud: Installation, service: Service): Promise<string> {
   return operation?.steps.map(({ name, detail }) => `${name}: ${detail}`).join('\n') ?? '';
 }
 
-async function fork(cloud: Installation, parent: Service, strategy: 'NOW' | 'LAST_SNAPSHOT'): Promise<ServiceAccess> {
-  const { data } = await cloud.client.POST('/projects/{project_id}/services/{service_id}/forkService', {
-    params: { path: { project_id: cloud.projectId, service_id: parent.service_id } },
-    body: { fork_strategy: strategy },
-  });
+async function fork(
+  cloud: Installation,
+  parent: Service,
+  strategy: 'NOW' | 'LAST_SNAPSHOT',
+): Promise<ServiceAccess> {
+  const { data } = await cloud.client.POST(
+    '/projects/{project_id}/services/{service_id}/forkService',
+    {
+      params: { path: { project_id: cloud.projectId, service_id: parent.service_id } },
+      body: { fork_strategy: strategy },
+    },
+  );
   if (data?.initial_password === undefined) throw new Error('no password in the answer to a fork');
-  return { ...(await cloud.until(data.service_id, 'READY')), initial_password: data.initial_password };
+  return {
+    ...(await cloud.until(data.service_id, 'READY')),
+    initial_password: data.initial_password,
+  };
 }
 
 async function storageOf(cloud: Installation, service: Service) {
@@ -104,7 +137,11 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     cloud = await install({ HOWDAH_HOME: home });
     running = await cloud.create({ name: 'runs', service_type: 'POSTGRES' });
     paused = await cloud.create({ name: 'sleeps', service_type: 'POSTGRES' });
-    await query(cloud, running, 'create table t as select n, md5(n::text) from generate_series(1, 100000) n');
+    await query(
+      cloud,
+      running,
+      'create table t as select n, md5(n::text) from generate_series(1, 100000) n',
+    );
     await query(cloud, paused, 'create table t as select 1 as n');
     await cloud.request('POST', `/services/${paused.service_id}/stop`);
     await cloud.until(paused.service_id, 'PAUSED');
@@ -120,7 +157,10 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
   const create = () => cloud.cli('store', 'create', '--size', '4G');
 
   test('is refused where it cannot be, with the way out, and nothing is changed', async () => {
-    expect(await create()).toMatchObject({ code: 1, stderr: expect.stringMatching(/control plane runs .*howdah down --databases/) });
+    expect(await create()).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/control plane runs .*howdah down --databases/),
+    });
     await cloud.stop('SIGTERM');
     expect(await create()).toMatchObject({
       code: 1,
@@ -135,14 +175,25 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
       code: 1,
       stderr: expect.stringMatching(/the disk under .* has .* free/),
     });
-    expect(await cloud.cli('store', 'create', '--size', '4')).toMatchObject({ code: 2, stderr: expect.stringContaining('like 100G') });
-    expect(await cloud.cli('store', 'create', '--size', '4G', '--fs', 'zfs')).toMatchObject({ code: 2 });
-    expect(await cloud.cli('store', 'resize', '--size', '4G')).toMatchObject({ code: 1, stderr: expect.stringContaining('has no store') });
+    expect(await cloud.cli('store', 'create', '--size', '4')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('like 100G'),
+    });
+    expect(await cloud.cli('store', 'create', '--size', '4G', '--fs', 'zfs')).toMatchObject({
+      code: 2,
+    });
+    expect(await cloud.cli('store', 'resize', '--size', '4G')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('has no store'),
+    });
     const path = cloud.env['PATH'] ?? '';
     await mkdir(join(home, 'few-programs'));
     await symlink('/bin/sh', join(home, 'few-programs', 'sh'));
     cloud.env['PATH'] = join(home, 'few-programs');
-    expect(await create()).toMatchObject({ code: 1, stderr: expect.stringContaining('apt-get install btrfs-progs') });
+    expect(await create()).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('apt-get install btrfs-progs'),
+    });
     cloud.env['PATH'] = path;
     expect(await unfinishedMove(imagePaths(join(home, 'data')))).toEqual([]);
     expect(await exists(join(home, 'data.img'))).toBe(false);
@@ -177,31 +228,55 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     expect(decided).toBeGreaterThan(2);
     expect(written).toBeGreaterThan(0);
     expect(await unfinishedMove(paths)).toEqual([]);
-    expect(await create()).toMatchObject({ code: 1, stderr: expect.stringContaining('there is a store already') });
+    expect(await create()).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('there is a store already'),
+    });
     await cloud.up();
     await cloud.until(running.service_id, 'READY');
-    expect(await query(cloud, running, 'select count(*)::int, sum(n)::text from t')).toEqual([{ count: 100_000, sum: '5000050000' }]);
-    expect(await query(cloud, running, `select count(*)::int from pg_tables where tablename like 'after%'`)).toEqual([{ count: written }]);
+    expect(await query(cloud, running, 'select count(*)::int, sum(n)::text from t')).toEqual([
+      { count: 100_000, sum: '5000050000' },
+    ]);
+    expect(
+      await query(
+        cloud,
+        running,
+        `select count(*)::int from pg_tables where tablename like 'after%'`,
+      ),
+    ).toEqual([{ count: written }]);
     expect((await cloud.get(paused.service_id)).status).toBe('PAUSED');
   }, 900_000);
 
   /** Kills a creation while it copies, and sees its cp gone with it. @param halted whether to look before who else may work there */
-  const killInTheCopy = async ({ staging }: { staging: string }, halted: boolean): Promise<void> => {
-    const child = spawn(process.execPath, [HOWDAH, 'store', 'create', '--size', '4G'], { env: cloud.env, stdio: 'ignore' });
+  const killInTheCopy = async (
+    { staging }: { staging: string },
+    halted: boolean,
+  ): Promise<void> => {
+    const child = spawn(process.execPath, [HOWDAH, 'store', 'create', '--size', '4G'], {
+      env: cloud.env,
+      stdio: 'ignore',
+    });
     const ended = once(child, 'exit');
     const copied = join(staging, 'services', running.service_id, 'data', 'PG_VERSION');
     while (!(await exists(copied)) && child.exitCode === null) await sleep(1);
     expect(child.exitCode).toBeNull();
     if (halted) {
       child.kill('SIGSTOP');
-      const atWork = { code: 1, stderr: expect.stringMatching(/howdah store create is at work here already \(process \d+\)/) };
+      const atWork = {
+        code: 1,
+        stderr: expect.stringMatching(
+          /howdah store create is at work here already \(process \d+\)/,
+        ),
+      };
       expect(await create()).toMatchObject(atWork);
       expect(await cloud.cli('up')).toMatchObject(atWork);
     }
     child.kill('SIGKILL');
     await ended;
     const copying = async () =>
-      (await Promise.all((await allPids()).map(argumentsOf))).some((args) => args.includes(staging) && args[0] === 'cp');
+      (await Promise.all((await allPids()).map(argumentsOf))).some(
+        (args) => args.includes(staging) && args[0] === 'cp',
+      );
     await expect.poll(copying).toBe(false);
   };
 
@@ -209,19 +284,27 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     const { data: regions } = await cloud.client.GET('/projects/{project_id}/regions', {
       params: { path: { project_id: cloud.projectId } },
     });
-    expect(regions?.[0]).toMatchObject({ clone_method: 'subvolume', fork_cost: expect.stringContaining('whatever the size') });
+    expect(regions?.[0]).toMatchObject({
+      clone_method: 'subvolume',
+      fork_cost: expect.stringContaining('whatever the size'),
+    });
     const now = await fork(cloud, running, 'NOW');
     expect(await stepsOf(cloud, now)).toMatch(/^clone parent: by subvolume of the running parent/);
     expect(await query(cloud, now, 'select count(*)::int from t')).toEqual([{ count: 100_000 }]);
     const asleep = await fork(cloud, paused, 'NOW');
-    expect(await stepsOf(cloud, asleep)).toMatch(/^clone parent: by subvolume of the paused parent/);
+    expect(await stepsOf(cloud, asleep)).toMatch(
+      /^clone parent: by subvolume of the paused parent/,
+    );
     expect(await query(cloud, asleep, 'select n from t')).toEqual([{ n: 1 }]);
     const snapshot = await fork(cloud, paused, 'LAST_SNAPSHOT');
     expect(await stepsOf(cloud, snapshot)).toMatch(/^clone parent: snapshot of .*, by subvolume/);
     expect((await stat(join(home, 'data', 'services', running.service_id, 'data'))).ino).toBe(256);
     await cloud.create({ name: 'new', service_type: 'POSTGRES' });
     // What was made before btrfs-progs were there is no subvolume: it can be cloned all the same, into one.
-    const [plain, clone] = [join(home, 'data', 'trash', 'plain'), join(home, 'data', 'trash', 'clone')];
+    const [plain, clone] = [
+      join(home, 'data', 'trash', 'plain'),
+      join(home, 'data', 'trash', 'clone'),
+    ];
     await mkdir(plain);
     await writeFile(join(plain, 'PG_VERSION'), '18');
     await cloneTree(plain, clone, 'subvolume', null);
@@ -231,28 +314,40 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     const { owned_mb, shared_mb, total_mb } = await storageOf(cloud, now);
     expect(owned_mb + shared_mb).toBe(total_mb);
     expect(shared_mb).toBeGreaterThan(owned_mb);
-    expect((await cloud.cli('backup', 'list', now.service_id)).stdout).toMatch(/data: \d+ MB, \d+ of them its own and \d+ shared/);
+    expect((await cloud.cli('backup', 'list', now.service_id)).stdout).toMatch(
+      /data: \d+ MB, \d+ of them its own and \d+ shared/,
+    );
     expect(await cloud.audit()).toEqual([]);
   });
 
   test('a scheduled snapshot begins with a checkpoint of its own, before which it needs no WAL', async () => {
     const newest = async () => {
-      const { data } = await cloud.client.GET('/projects/{project_id}/services/{service_id}/backups', {
-        params: { path: { project_id: cloud.projectId, service_id: running.service_id } },
-      });
+      const { data } = await cloud.client.GET(
+        '/projects/{project_id}/services/{service_id}/backups',
+        {
+          params: { path: { project_id: cloud.projectId, service_id: running.service_id } },
+        },
+      );
       return data?.snapshots
         .map(({ taken }) => taken)
         .toSorted()
         .at(-1);
     };
-    const [before, taken] = [await query(cloud, running, 'select pg_current_wal_insert_lsn()::text as lsn'), await newest()];
+    const [before, taken] = [
+      await query(cloud, running, 'select pg_current_wal_insert_lsn()::text as lsn'),
+      await newest(),
+    ];
     await cloud.stop('SIGTERM');
     cloud.env['HOWDAH_SNAPSHOT_HOURS'] = '0.001';
     await cloud.up();
     await expect.poll(newest, { timeout: 120_000 }).not.toBe(taken);
-    expect(await query(cloud, running, `select redo_lsn >= '${Object(before[0]).lsn}' as after from pg_control_checkpoint()`)).toEqual([
-      { after: true },
-    ]);
+    expect(
+      await query(
+        cloud,
+        running,
+        `select redo_lsn >= '${Object(before[0]).lsn}' as after from pg_control_checkpoint()`,
+      ),
+    ).toEqual([{ after: true }]);
     await cloud.stop('SIGTERM');
     delete cloud.env['HOWDAH_SNAPSHOT_HOURS'];
     await cloud.up();
@@ -264,7 +359,10 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
       code: 1,
       stderr: expect.stringContaining('can only become larger'),
     });
-    expect(await cloud.cli('store', 'resize', '--size', '5G')).toMatchObject({ code: 0, stderr: '' });
+    expect(await cloud.cli('store', 'resize', '--size', '5G')).toMatchObject({
+      code: 0,
+      stderr: '',
+    });
     const after = await statfs(join(home, 'data'));
     expect((after.blocks - before.blocks) * after.bsize).toBe(GIB);
     expect((await cloud.cli('store', 'show')).stdout).toMatch(
@@ -277,38 +375,58 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     expect(await run('losetup', ['--associated', join(home, 'data.img')])).toBe('');
     // What stands where the store belongs is somebody's: not hidden, not removed.
     await writeFile(join(home, 'data', 'foreign'), 'mine');
-    await expect(cloud.up()).rejects.toThrow(/has to be mounted on .* in which there is foreign: move that away/);
+    await expect(cloud.up()).rejects.toThrow(
+      /has to be mounted on .* in which there is foreign: move that away/,
+    );
     await rm(join(home, 'data', 'foreign'));
     await cloud.up();
     await cloud.until(running.service_id, 'READY');
-    expect(await query(cloud, running, 'select count(*)::int from t')).toEqual([{ count: 100_000 }]);
+    expect(await query(cloud, running, 'select count(*)::int from t')).toEqual([
+      { count: 100_000 },
+    ]);
   });
 });
 
-test.skipIf(none !== null)('a store of XFS, made before the first start: forks are reflinks, and what they share is told', async () => {
-  const home = await makeHome();
-  try {
-    const { stdout } = await spawned(['store', 'create', '--size', '3G', '--fs', 'xfs'], home);
-    expect(stdout).toMatch(/make xfs in .*\n.*put it in place.*\nThe data is in the store now/);
-    const cloud = await install({ HOWDAH_HOME: home });
-    const parent = await cloud.create({ name: 'parent', service_type: 'POSTGRES' });
-    await query(cloud, parent, 'create table t as select n, md5(n::text) from generate_series(1, 200000) n');
-    const child = await fork(cloud, parent, 'NOW');
-    expect(await stepsOf(cloud, child)).toMatch(/^clone parent: by reflink of the running parent/);
-    const { owned_mb, shared_mb, total_mb } = await storageOf(cloud, child);
-    expect(owned_mb + shared_mb).toBe(total_mb);
-    expect(shared_mb).toBeGreaterThan(owned_mb);
-    expect((await cloud.cli('store', 'show')).stdout).toMatch(/file system +xfs, /);
-    expect(await cloud.cli('store', 'resize', '--size', '4G')).toMatchObject({ code: 0, stderr: '' });
-    expect((await cloud.cli('store', 'show')).stdout).toMatch(/file system +xfs, 3\.9G|file system +xfs, 4G/);
-    expect(await cloud.destroy()).toEqual([]);
-  } finally {
-    await sweep(home);
-  }
-});
+test.skipIf(none !== null)(
+  'a store of XFS, made before the first start: forks are reflinks, and what they share is told',
+  async () => {
+    const home = await makeHome();
+    try {
+      const { stdout } = await spawned(['store', 'create', '--size', '3G', '--fs', 'xfs'], home);
+      expect(stdout).toMatch(/make xfs in .*\n.*put it in place.*\nThe data is in the store now/);
+      const cloud = await install({ HOWDAH_HOME: home });
+      const parent = await cloud.create({ name: 'parent', service_type: 'POSTGRES' });
+      await query(
+        cloud,
+        parent,
+        'create table t as select n, md5(n::text) from generate_series(1, 200000) n',
+      );
+      const child = await fork(cloud, parent, 'NOW');
+      expect(await stepsOf(cloud, child)).toMatch(
+        /^clone parent: by reflink of the running parent/,
+      );
+      const { owned_mb, shared_mb, total_mb } = await storageOf(cloud, child);
+      expect(owned_mb + shared_mb).toBe(total_mb);
+      expect(shared_mb).toBeGreaterThan(owned_mb);
+      expect((await cloud.cli('store', 'show')).stdout).toMatch(/file system +xfs, /);
+      expect(await cloud.cli('store', 'resize', '--size', '4G')).toMatchObject({
+        code: 0,
+        stderr: '',
+      });
+      expect((await cloud.cli('store', 'show')).stdout).toMatch(
+        /file system +xfs, 3\.9G|file system +xfs, 4G/,
+      );
+      expect(await cloud.destroy()).toEqual([]);
+    } finally {
+      await sweep(home);
+    }
+  },
+);
 
 async function spawned(args: string[], home: string): Promise<{ stdout: string }> {
-  const stdout = await run(process.execPath, [HOWDAH, ...args], { env: { PATH: process.env['PATH'], HOWDAH_HOME: home, NO_COLOR: '1' } });
+  const stdout = await run(process.execPath, [HOWDAH, ...args], {
+    env: { PATH: process.env['PATH'], HOWDAH_HOME: home, NO_COLOR: '1' },
+  });
   return { stdout };
 }
 

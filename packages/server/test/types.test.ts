@@ -1,31 +1,47 @@
 /** Forks of services with extensions: what stands in the extensions' catalogs works in the fork, as its own. Where the types can be had. */
 import type { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { accessOf, moment, verificationOf, withClient, type ServiceAccess } from './crash-scenes.ts';
+import {
+  accessOf,
+  moment,
+  verificationOf,
+  withClient,
+  type ServiceAccess,
+} from './crash-scenes.ts';
 import { install, type Installation } from './harness.ts';
 
 let cloud: Installation;
 let available: string[];
 beforeAll(async () => {
   cloud = await install();
-  const { data } = await cloud.client.GET('/projects/{project_id}/regions', { params: { path: { project_id: cloud.projectId } } });
-  available = (data?.[0]?.service_types ?? []).filter((type) => type.available).map(({ service_type }) => service_type);
+  const { data } = await cloud.client.GET('/projects/{project_id}/regions', {
+    params: { path: { project_id: cloud.projectId } },
+  });
+  available = (data?.[0]?.service_types ?? [])
+    .filter((type) => type.available)
+    .map(({ service_type }) => service_type);
 });
 afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);
 });
 
 const fork = async (parent: ServiceAccess, body: object): Promise<ServiceAccess> => {
-  const { body: answer } = await cloud.request('POST', `/services/${parent.service_id}/forkService`, body);
+  const { body: answer } = await cloud.request(
+    'POST',
+    `/services/${parent.service_id}/forkService`,
+    body,
+  );
   const child = accessOf(answer);
   await cloud.until(child.service_id, 'READY');
   return child;
 };
 
-const value = async (client: Client, text: string): Promise<unknown> => Object.values(Object((await client.query(text)).rows[0]))[0];
+const value = async (client: Client, text: string): Promise<unknown> =>
+  Object.values(Object((await client.query(text)).rows[0]))[0];
 
 /** Whether this TimescaleDB has more than its Apache part, without which there are no continuous aggregates and no policies. */
-const hasPolicies = async (client: Client): Promise<boolean> => (await value(client, 'show timescaledb.license')) === 'timescale';
+const hasPolicies = async (client: Client): Promise<boolean> =>
+  (await value(client, 'show timescaledb.license')) === 'timescale';
 
 test('TIMESCALEDB: hypertables, aggregates, policies and jobs go on in a fork, and the parent notices nothing', async (context) => {
   if (!available.includes('TIMESCALEDB')) return context.skip();
@@ -48,10 +64,13 @@ test('TIMESCALEDB: hypertables, aggregates, policies and jobs go on in a fork, a
     }
     return can;
   });
-  const jobs = 'select job_id, proc_name, owner::text from timescaledb_information.jobs order by job_id';
+  const jobs =
+    'select job_id, proc_name, owner::text from timescaledb_information.jobs order by job_id';
   const before = await withClient(cloud, parent, async (client) => (await client.query(jobs)).rows);
   const target_time = await moment(cloud, parent);
-  await withClient(cloud, parent, (client) => client.query("insert into metrics values ('2026-02-01 00:00Z', 1, 100)"));
+  await withClient(cloud, parent, (client) =>
+    client.query("insert into metrics values ('2026-02-01 00:00Z', 1, 100)"),
+  );
 
   for (const [body, rows, chunks] of [
     [{ fork_strategy: 'NOW' }, 11, 11],
@@ -63,12 +82,19 @@ test('TIMESCALEDB: hypertables, aggregates, policies and jobs go on in a fork, a
       expect(await value(client, "select count(*)::int from show_chunks('metrics')")).toBe(chunks);
       expect((await client.query(jobs)).rows).toEqual(before);
       // Into a chunk that came with the fork, and into one of its own.
-      await client.query("insert into metrics values ('2026-01-03 13:00Z', 7, 1), ('2026-03-01 00:00Z', 7, 1)");
-      expect(await value(client, "select count(*)::int from show_chunks('metrics')")).toBe(chunks + 1);
-      expect(await value(client, 'select count(*)::int from metrics where device = 7')).toBe(2);
-      expect(await value(client, "select count(*)::int from drop_chunks('metrics', older_than => timestamptz '2026-01-03 00:00Z')")).toBe(
-        2,
+      await client.query(
+        "insert into metrics values ('2026-01-03 13:00Z', 7, 1), ('2026-03-01 00:00Z', 7, 1)",
       );
+      expect(await value(client, "select count(*)::int from show_chunks('metrics')")).toBe(
+        chunks + 1,
+      );
+      expect(await value(client, 'select count(*)::int from metrics where device = 7')).toBe(2);
+      expect(
+        await value(
+          client,
+          "select count(*)::int from drop_chunks('metrics', older_than => timestamptz '2026-01-03 00:00Z')",
+        ),
+      ).toBe(2);
       // Its own workers, in its own server.
       await expect.poll(() => value(client, WORKERS), { timeout: 60_000 }).toBeGreaterThan(0);
       if (policies) {
@@ -86,7 +112,8 @@ test('TIMESCALEDB: hypertables, aggregates, policies and jobs go on in a fork, a
   expect(await verificationOf(cloud, parent)).toEqual(VERIFIED);
 });
 const VERIFIED = { status: 'succeeded', error: undefined };
-const WORKERS = "select count(*)::int from pg_stat_activity where backend_type like 'TimescaleDB Background Worker%'";
+const WORKERS =
+  "select count(*)::int from pg_stat_activity where backend_type like 'TimescaleDB Background Worker%'";
 
 test('VECTOR: an index of vectors finds the same in a fork, and takes what is added', async (context) => {
   if (!available.includes('VECTOR')) return context.skip();
@@ -105,6 +132,8 @@ test('VECTOR: an index of vectors finds the same in a fork, and takes what is ad
     await client.query("insert into items values (1000, '[77.2,77,77]')");
     expect(await value(client, nearest)).toBe(1000);
   });
-  expect(await withClient(cloud, parent, (client) => value(client, 'select count(*)::int from items'))).toBe(500);
+  expect(
+    await withClient(cloud, parent, (client) => value(client, 'select count(*)::int from items')),
+  ).toBe(500);
   expect(await verificationOf(cloud, parent)).toEqual(VERIFIED);
 });

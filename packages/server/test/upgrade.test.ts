@@ -20,11 +20,15 @@ test('another public host and other settings for the same size reach a running s
   cloud.env['HOWDAH_PUBLIC_HOST'] = 'db.example.test';
   await cloud.up();
   await expect
-    .poll(async () => (await client.query('show log_min_duration_statement')).rows[0], { timeout: 60_000 })
+    .poll(async () => (await client.query('show log_min_duration_statement')).rows[0], {
+      timeout: 60_000,
+    })
     .toEqual({ log_min_duration_statement: '10s' });
   // The endpoint is the one that was promised; the certificate covers the new name as well, for new sessions.
   expect((await cloud.get(service.service_id)).endpoint).toEqual(service.endpoint);
-  await expect.poll(async () => certificateNames(service.endpoint.port), { timeout: 60_000 }).toContain('DNS:db.example.test');
+  await expect
+    .poll(async () => certificateNames(service.endpoint.port), { timeout: 60_000 })
+    .toContain('DNS:db.example.test');
   await client.end();
   expect(await cloud.destroy()).toEqual([]);
 });
@@ -66,7 +70,9 @@ test('connections to the metadata database that are dropped without a word are r
   const holder = await connectTo(below, metadata, metadata.initial_password);
   await holder.query('begin; select from services for update');
   const stopping = above.request('POST', `/services/${service.service_id}/stop`);
-  await expect.poll(async () => (await holder.query(WAITING)).rowCount, { timeout: 60_000 }).toBeGreaterThan(0);
+  await expect
+    .poll(async () => (await holder.query(WAITING)).rowCount, { timeout: 60_000 })
+    .toBeGreaterThan(0);
   between.drop();
   // The transaction gets its lock, and nobody is told.
   await holder.query('commit');
@@ -77,7 +83,9 @@ test('connections to the metadata database that are dropped without a word are r
   }
   await above.until(service.service_id, 'PAUSED');
   // Nor does the lock of the one control plane stay with a session that is gone.
-  await expect.poll(async () => (await holder.query(LOCKED_ANEW)).rowCount, { timeout: 120_000 }).toBe(1);
+  await expect
+    .poll(async () => (await holder.query(LOCKED_ANEW)).rowCount, { timeout: 120_000 })
+    .toBe(1);
   await holder.end();
   expect(await above.destroy()).toEqual([]);
   await between.close();
@@ -122,10 +130,13 @@ async function standBetween(port: number) {
 async function certificateNames(port: number): Promise<string> {
   // PostgreSQL 17 and newer take TLS from the first byte, given this protocol name.
   return new Promise((resolve, reject) => {
-    const socket = connect({ host: '127.0.0.1', port, rejectUnauthorized: false, ALPNProtocols: ['postgresql'] }, () => {
-      resolve(socket.getPeerCertificate().subjectaltname ?? '');
-      socket.destroy();
-    });
+    const socket = connect(
+      { host: '127.0.0.1', port, rejectUnauthorized: false, ALPNProtocols: ['postgresql'] },
+      () => {
+        resolve(socket.getPeerCertificate().subjectaltname ?? '');
+        socket.destroy();
+      },
+    );
     socket.on('error', reject);
   });
 }

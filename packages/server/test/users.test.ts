@@ -30,7 +30,11 @@ const pathsOf = (service: Service | undefined): InstancePaths =>
 const ownerOf = async (paths: InstancePaths): Promise<number> => (await lstat(paths.data)).uid;
 
 /** Runs a command as a user, in the mounts of the machine. @returns whether it succeeded, and what it said */
-async function as(uid: number, command: string, args: readonly string[]): Promise<{ ok: boolean; text: string }> {
+async function as(
+  uid: number,
+  command: string,
+  args: readonly string[],
+): Promise<{ ok: boolean; text: string }> {
   const words = [`--reuid=${uid}`, `--regid=${uid}`, '--clear-groups', '--', command, ...args];
   return execute('setpriv', words).then(
     ({ stdout }) => ({ ok: true, text: stdout }),
@@ -41,7 +45,9 @@ async function as(uid: number, command: string, args: readonly string[]): Promis
 describe.skipIf(!isRoot)('as root', () => {
   beforeAll(async () => {
     cloud = await install();
-    [first, second] = await Promise.all(['first', 'second'].map((name) => cloud.create({ name, service_type: 'POSTGRES' })));
+    [first, second] = await Promise.all(
+      ['first', 'second'].map((name) => cloud.create({ name, service_type: 'POSTGRES' })),
+    );
   });
   afterAll(async () => {
     expect(await cloud.destroy()).toEqual([]);
@@ -56,7 +62,9 @@ describe.skipIf(!isRoot)('as root', () => {
     const { body } = await cloud.request('GET', '/regions');
     expect(body).toMatchObject([{ isolation: { isolated: true } }]);
     // Where the installation is noted for others of this machine.
-    expect(await readlink(`/var/lib/howdah/users/${one}`)).toBe(await readlink(pathsOf(first).root).catch(() => pathsOf(first).root));
+    expect(await readlink(`/var/lib/howdah/users/${one}`)).toBe(
+      await readlink(pathsOf(first).root).catch(() => pathsOf(first).root),
+    );
   });
 
   test('the user of a service reads nothing of another, nor of the control plane', async () => {
@@ -79,7 +87,9 @@ describe.skipIf(!isRoot)('as root', () => {
       store.socket,
       store.config,
       templates,
-      ...['credentials.json', 'secrets.key', 'control.log', 'ca/ca-key.pem', 'ca'].map((name) => join(cloud.home, name)),
+      ...['credentials.json', 'secrets.key', 'control.log', 'ca/ca-key.pem', 'ca'].map((name) =>
+        join(cloud.home, name),
+      ),
     ];
     const read: string[] = [];
     for (const path of secrets) {
@@ -89,7 +99,9 @@ describe.skipIf(!isRoot)('as root', () => {
     }
     expect(read).toEqual([]);
     // And its own it does read: the test would see it.
-    expect(await as(uid, 'cat', [join(pathsOf(first).data, 'PG_VERSION')])).toMatchObject({ ok: true });
+    expect(await as(uid, 'cat', [join(pathsOf(first).data, 'PG_VERSION')])).toMatchObject({
+      ok: true,
+    });
   });
 
   test('the user of a service signals no other process, and traces none', async () => {
@@ -119,9 +131,14 @@ describe.skipIf(!isRoot)('as root', () => {
     ] as const)
       for (const role of ['howdah', 'howdah_reader'])
         for (const database of ['postgres', 'tsdb'])
-          expect((await login(socket, at, role, database)).text, `${role} in ${database}`).not.toContain('AuthenticationOk');
+          expect(
+            (await login(socket, at, role, database)).text,
+            `${role} in ${database}`,
+          ).not.toContain('AuthenticationOk');
     // Its own pooler does get in, where there is one; as a role that may not read tables.
-    expect((await login(pathsOf(first).socket, port, 'nobody_at_all', 'tsdb')).text).not.toContain('AuthenticationOk');
+    expect((await login(pathsOf(first).socket, port, 'nobody_at_all', 'tsdb')).text).not.toContain(
+      'AuthenticationOk',
+    );
   });
 
   test('a process that says it is the server of another service is not taken for it', async () => {
@@ -141,7 +158,9 @@ describe.skipIf(!isRoot)('as root', () => {
       await expect.poll(() => uidOf(sleeper.pid ?? 0)).toBe(uid);
       expect((await findServer(other))?.postmaster.pid).toBe(before?.postmaster.pid);
       // The integrity check tells of it: nothing of the service started it.
-      await expect.poll(async () => (await cloud.audit()).join()).toContain(`process ${sleeper.pid}`);
+      await expect
+        .poll(async () => (await cloud.audit()).join())
+        .toContain(`process ${sleeper.pid}`);
     } finally {
       sleeper.kill('SIGKILL');
     }
@@ -174,7 +193,9 @@ describe.skipIf(!isRoot)('as root', () => {
     await cloud.up();
     const paths = pathsOf(first);
     await expect
-      .poll(async () => uidOf((await findServer(paths))?.postmaster.pid ?? 0) ?? 0, { timeout: 60_000 })
+      .poll(async () => uidOf((await findServer(paths))?.postmaster.pid ?? 0) ?? 0, {
+        timeout: 60_000,
+      })
       .toBeGreaterThanOrEqual(70_000);
     await cloud.until(service.service_id, 'READY');
     const again = await connectTo(cloud, service, first?.initial_password ?? '');
@@ -187,7 +208,12 @@ describe.skipIf(!isRoot)('as root', () => {
   test.skipIf(haproxy === null)(
     'so are a pair and its read replica set, also where the control plane is killed again and again in the meantime',
     async () => {
-      const pair = await cloud.create({ name: 'pair', service_type: 'POSTGRES', replica_count: 1, sync_replica_count: 1 });
+      const pair = await cloud.create({
+        name: 'pair',
+        service_type: 'POSTGRES',
+        replica_count: 1,
+        sync_replica_count: 1,
+      });
       const set = await createSet(pair, 1, cloud);
       await untilRedundant(cloud, pair, 1, 1, 1);
       const client = await connectTo(cloud, pair, pair.initial_password);
@@ -195,7 +221,11 @@ describe.skipIf(!isRoot)('as root', () => {
       await client.end();
       await cloud.stop('SIGTERM');
       const layout = layoutOf(cloud);
-      const servers = [layout.member(pair.service_id, 0), layout.member(pair.service_id, 1), layout.member(set.id, 1)];
+      const servers = [
+        layout.member(pair.service_id, 0),
+        layout.member(pair.service_id, 1),
+        layout.member(set.id, 1),
+      ];
       await makeFormer(...servers);
       // What is done by then differs from time to time, and from machine to machine; that the last start ends it does not.
       for (const afterMs of [0, 100, 300, 900]) {
@@ -234,13 +264,21 @@ describe.skipIf(!isRoot)('where no user is left', () => {
     const uid = randomInt(1_800_000_000, 1_900_000_000);
     small = await install({ HOWDAH_UID_RANGE: `${uid}-${uid}`, HOWDAH_SPARES: '0' });
     const held = await small.create({ name: 'held', service_type: 'POSTGRES' });
-    const { status, body, headers } = await small.request('POST', '/services', { name: 'waiting', service_type: 'POSTGRES' });
+    const { status, body, headers } = await small.request('POST', '/services', {
+      name: 'waiting',
+      service_type: 'POSTGRES',
+    });
     expect(status).toBe(202);
     const id = String(Object(body).service_id);
-    const operation = async () => JSON.stringify((await small.request('GET', `/operations/${headers.get('Operation-Id')}`)).body);
+    const operation = async () =>
+      JSON.stringify(
+        (await small.request('GET', `/operations/${headers.get('Operation-Id')}`)).body,
+      );
     await expect.poll(operation, { timeout: 60_000 }).toContain('HOWDAH_UID_RANGE');
     expect((await small.get(held.service_id)).status).toBe('READY');
-    expect((await small.request('DELETE', `/services/${held.service_id}?purge=true`)).status).toBe(202);
+    expect((await small.request('DELETE', `/services/${held.service_id}?purge=true`)).status).toBe(
+      202,
+    );
     await small.until(id, 'READY');
   });
 });
@@ -255,12 +293,20 @@ async function makeFormer(...servers: InstancePaths[]): Promise<void> {
   }
   for (const paths of servers) {
     const marker: unknown = JSON.parse(await readFile(paths.marker, 'utf8'));
-    await writeFile(paths.marker, JSON.stringify({ ...(typeof marker === 'object' ? marker : {}), uid: undefined, userOf: undefined }));
+    await writeFile(
+      paths.marker,
+      JSON.stringify({
+        ...(typeof marker === 'object' ? marker : {}),
+        uid: undefined,
+        userOf: undefined,
+      }),
+    );
     await chown(paths.root, 0, gid);
     await chown(dirname(paths.marker), 0, gid);
     for (const path of [paths.data, paths.socket, paths.logs, paths.archive].filter(existsSync))
       await execute('chown', ['-hR', `${uid}:${gid}`, path]);
-    for (const path of [paths.config, paths.snapshots].filter(existsSync)) await execute('chown', ['-hR', `0:${gid}`, path]);
+    for (const path of [paths.config, paths.snapshots].filter(existsSync))
+      await execute('chown', ['-hR', `0:${gid}`, path]);
     for (const name of ['passwd', 'group']) await rm(join(paths.config, name), { force: true });
     // A second name of somebody else's file, and a link out of the service: neither is given away.
     await symlink('/etc/shadow', join(paths.logs, 'link'));

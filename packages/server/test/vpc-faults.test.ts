@@ -50,7 +50,11 @@ describe('address', () => {
         await detach(cloud, service);
       }
       const near = attached.status === 202 ? vpc : await own.vpc('10.11.0.0/16');
-      const body = { peer_account_id: cloud.projectId, peer_region_code: 'local', peer_vpc_id: other.id };
+      const body = {
+        peer_account_id: cloud.projectId,
+        peer_region_code: 'local',
+        peer_vpc_id: other.id,
+      };
       const [peered, gone] = await Promise.all([
         own.call('POST', `/vpcs/${near.id}/peerings`, body),
         pause().then(() => own.call('DELETE', `/vpcs/${other.id}`)),
@@ -68,14 +72,20 @@ describe('address', () => {
     // Many at once, of which one gets in.
     const [a, b] = [await own.vpc('10.13.0.0/16'), await own.vpc('10.14.0.0/16')];
     const all = await Promise.all(
-      [a, b, a, b].map((vpc) => own.call('POST', `/services/${service.service_id}/attachToVPC`, { vpc_id: vpc.id })),
+      [a, b, a, b].map((vpc) =>
+        own.call('POST', `/services/${service.service_id}/attachToVPC`, { vpc_id: vpc.id }),
+      ),
     );
     expect(all.filter(({ status }) => status === 202)).toHaveLength(1);
     await settled(cloud, service);
     const overlapping = await Promise.all(
-      ['10.15.0.0/16', '10.15.0.0/17', '10.15.64.0/24'].map((cidr) => own.call('POST', '/vpcs', { name: 'x', cidr, region_code: 'local' })),
+      ['10.15.0.0/16', '10.15.0.0/17', '10.15.64.0/24'].map((cidr) =>
+        own.call('POST', '/vpcs', { name: 'x', cidr, region_code: 'local' }),
+      ),
     );
-    expect(overlapping.map(({ status }) => status).toSorted((x, y) => x - y)).toEqual([201, 409, 409]);
+    expect(overlapping.map(({ status }) => status).toSorted((x, y) => x - y)).toEqual([
+      201, 409, 409,
+    ]);
     await detach(cloud, service);
     await destroyService(cloud, service);
     for (const { status, body } of overlapping) if (status === 201) await own.remove(vpcOf(body));
@@ -84,69 +94,87 @@ describe('address', () => {
   });
 });
 
-describe.runIf(ability.way === 'bridge' && haproxy !== null)('bridge, with read replica sets', () => {
-  const at = stageNetworks();
+describe.runIf(ability.way === 'bridge' && haproxy !== null)(
+  'bridge, with read replica sets',
+  () => {
+    const at = stageNetworks();
 
-  test('races: an attach against a set that is being made, resized or deleted, and against the end of the VPC', async () => {
-    const { cloud, own } = at();
-    const service = await cloud.create({ name: 'racer', service_type: 'POSTGRES' });
-    const path = `/services/${service.service_id}`;
-    const make = () => own.call('POST', `${path}/replicaSets`, { name: 'readers', nodes: 1, ...SMALL });
-    const outcomes = new Set<string>();
-    const race = async (name: string, other: () => Promise<Answer>, pauseMs: number): Promise<void> => {
-      const vpc = await own.vpc('10.99.0.0/24');
-      const [attached, answer] = await Promise.all([
-        own.call('POST', `${path}/attachToVPC`, { vpc_id: vpc.id }),
-        sleep(pauseMs).then(other),
-      ]);
-      outcomes.add(`${name} ${answer.status}`);
-      expect([attached.status, answer.status < 500], `${name}: ${messageOf(answer)}`).toEqual([202, true]);
-      const now = await withSets(cloud, service.service_id);
-      const places = [now, ...now.read_replica_sets].map(({ vpc_endpoint: endpoint }) => endpoint?.host);
-      expect(new Set(places)).toEqual(new Set([vpcEndpointOf(now).host]));
-      await auditEnds(cloud);
-      expect((await own.call('DELETE', `/vpcs/${vpc.id}`)).status).toBe(409);
-      await own.answered(202, 'POST', `${path}/detachFromVPC`);
-      await withSets(cloud, service.service_id);
-      await own.answered(204, 'DELETE', `/vpcs/${vpc.id}`);
-      await expect.poll(() => namespacesOf(cloud), SOON).toEqual([]);
-    };
-    const set = async () => `${path}/replicaSets/${(await cloud.get(service.service_id)).read_replica_sets[0]?.id}`;
-    for (const pauseMs of [0, 5, 40]) {
-      await race('create a set', make, pauseMs);
-      if ((await cloud.get(service.service_id)).read_replica_sets.length === 0) await createSet(service, 1, cloud);
-      await race(
-        'resize a set',
-        async () => own.call('POST', `${await set()}/resize`, { cpu_millis: pauseMs === 5 ? '250' : '500' }),
-        pauseMs,
-      );
-      await race('delete a set', async () => own.call('DELETE', await set()), pauseMs);
-      // One that was told to come along while it is still being made.
-      await make();
-      await race('nothing', () => own.call('GET', path), 0);
-      const again = await own.vpc('10.99.0.0/24');
-      const [attached, removed] = await Promise.all([
-        own.call('POST', `${path}/attachToVPC`, { vpc_id: again.id }),
-        sleep(pauseMs).then(() => own.call('DELETE', `/vpcs/${again.id}`)),
-      ]);
-      outcomes.add(`delete the VPC ${attached.status} ${removed.status}`);
-      expect([
-        [202, 409],
-        [404, 204],
-      ]).toContainEqual([attached.status, removed.status]);
-      await withSets(cloud, service.service_id);
-      if (attached.status === 202) {
+    test('races: an attach against a set that is being made, resized or deleted, and against the end of the VPC', async () => {
+      const { cloud, own } = at();
+      const service = await cloud.create({ name: 'racer', service_type: 'POSTGRES' });
+      const path = `/services/${service.service_id}`;
+      const make = () =>
+        own.call('POST', `${path}/replicaSets`, { name: 'readers', nodes: 1, ...SMALL });
+      const outcomes = new Set<string>();
+      const race = async (
+        name: string,
+        other: () => Promise<Answer>,
+        pauseMs: number,
+      ): Promise<void> => {
+        const vpc = await own.vpc('10.99.0.0/24');
+        const [attached, answer] = await Promise.all([
+          own.call('POST', `${path}/attachToVPC`, { vpc_id: vpc.id }),
+          sleep(pauseMs).then(other),
+        ]);
+        outcomes.add(`${name} ${answer.status}`);
+        expect([attached.status, answer.status < 500], `${name}: ${messageOf(answer)}`).toEqual([
+          202,
+          true,
+        ]);
+        const now = await withSets(cloud, service.service_id);
+        const places = [now, ...now.read_replica_sets].map(
+          ({ vpc_endpoint: endpoint }) => endpoint?.host,
+        );
+        expect(new Set(places)).toEqual(new Set([vpcEndpointOf(now).host]));
+        await auditEnds(cloud);
+        expect((await own.call('DELETE', `/vpcs/${vpc.id}`)).status).toBe(409);
         await own.answered(202, 'POST', `${path}/detachFromVPC`);
         await withSets(cloud, service.service_id);
-        await own.answered(204, 'DELETE', `/vpcs/${again.id}`);
+        await own.answered(204, 'DELETE', `/vpcs/${vpc.id}`);
+        await expect.poll(() => namespacesOf(cloud), SOON).toEqual([]);
+      };
+      const set = async () =>
+        `${path}/replicaSets/${(await cloud.get(service.service_id)).read_replica_sets[0]?.id}`;
+      for (const pauseMs of [0, 5, 40]) {
+        await race('create a set', make, pauseMs);
+        if ((await cloud.get(service.service_id)).read_replica_sets.length === 0)
+          await createSet(service, 1, cloud);
+        await race(
+          'resize a set',
+          async () =>
+            own.call('POST', `${await set()}/resize`, {
+              cpu_millis: pauseMs === 5 ? '250' : '500',
+            }),
+          pauseMs,
+        );
+        await race('delete a set', async () => own.call('DELETE', await set()), pauseMs);
+        // One that was told to come along while it is still being made.
+        await make();
+        await race('nothing', () => own.call('GET', path), 0);
+        const again = await own.vpc('10.99.0.0/24');
+        const [attached, removed] = await Promise.all([
+          own.call('POST', `${path}/attachToVPC`, { vpc_id: again.id }),
+          sleep(pauseMs).then(() => own.call('DELETE', `/vpcs/${again.id}`)),
+        ]);
+        outcomes.add(`delete the VPC ${attached.status} ${removed.status}`);
+        expect([
+          [202, 409],
+          [404, 204],
+        ]).toContainEqual([attached.status, removed.status]);
+        await withSets(cloud, service.service_id);
+        if (attached.status === 202) {
+          await own.answered(202, 'POST', `${path}/detachFromVPC`);
+          await withSets(cloud, service.service_id);
+          await own.answered(204, 'DELETE', `/vpcs/${again.id}`);
+        }
+        await own.call('DELETE', await set());
+        await withSets(cloud, service.service_id);
       }
-      await own.call('DELETE', await set());
-      await withSets(cloud, service.service_id);
-    }
-    process.stdout.write(`races ended as ${[...outcomes].join(', ')}\n`);
-    await destroyService(cloud, service);
-  });
-});
+      process.stdout.write(`races ended as ${[...outcomes].join(', ')}\n`);
+      await destroyService(cloud, service);
+    });
+  },
+);
 
 describe.runIf(ability.way === 'bridge' && haproxy !== null)('held in the middle of it', () => {
   let testbed: Testbed;
@@ -165,9 +193,12 @@ describe.runIf(ability.way === 'bridge' && haproxy !== null)('held in the middle
     const set = await createSet(service, 1, cloud);
     const { host } = vpcEndpointOf(await attach(cloud, service, vpc));
     const holds = async () =>
-      (await findNetworks(await prefixOf(cloud))).find(({ vpcId }) => vpcId === vpc.id)?.addresses.includes(`${host}/28`);
+      (await findNetworks(await prefixOf(cloud)))
+        .find(({ vpcId }) => vpcId === vpc.id)
+        ?.addresses.includes(`${host}/28`);
     /** Before the gateway of the set is opened in the desired network. */
-    const holdSet = (effect: 'writeFile' | 'chown') => testbed.holdAt({ [set.id]: 'set' }, `${effect} services/set/haproxy.conf.new`);
+    const holdSet = (effect: 'writeFile' | 'chown') =>
+      testbed.holdAt({ [set.id]: 'set' }, `${effect} services/set/haproxy.conf.new`);
     const operation = async () => (await cloud.operations(service.service_id))[0];
     await holdSet('writeFile');
     await own.answered(202, 'POST', `/services/${service.service_id}/detachFromVPC`);
@@ -186,7 +217,9 @@ describe.runIf(ability.way === 'bridge' && haproxy !== null)('held in the middle
 
     // Deleted in the middle of it, nothing is left either.
     await holdSet('chown');
-    await own.answered(202, 'POST', `/services/${service.service_id}/attachToVPC`, { vpc_id: vpc.id });
+    await own.answered(202, 'POST', `/services/${service.service_id}/attachToVPC`, {
+      vpc_id: vpc.id,
+    });
     await testbed.held();
     await own.answered(202, 'DELETE', `/services/${service.service_id}`);
     await testbed.release();

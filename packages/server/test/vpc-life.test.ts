@@ -45,7 +45,9 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
   test('the region and the doctor say so', async () => {
     const { cloud, own } = at();
     const regions = await own.answered(200, 'GET', '/regions');
-    expect(regions).toMatchObject([{ vpc: { way: 'bridge', note: expect.stringContaining('bridge') } }]);
+    expect(regions).toMatchObject([
+      { vpc: { way: 'bridge', note: expect.stringContaining('bridge') } },
+    ]);
     expect((await cloud.cli('doctor')).stdout).toContain('VPCs: bridge');
   });
 
@@ -55,22 +57,33 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     await own.peer(a, cloud.projectId, b.id);
     const service = await cloud.create({ name: 'lasting', service_type: 'POSTGRES', vpc_id: a.id });
     const set = haproxy === null ? null : await createSet(service, 1, cloud);
-    const forked = await own.answered(202, 'POST', `/services/${service.service_id}/forkService`, { fork_strategy: 'NOW' });
+    const forked = await own.answered(202, 'POST', `/services/${service.service_id}/forkService`, {
+      fork_strategy: 'NOW',
+    });
     expect(forked).toMatchObject({ vpc_endpoint: { vpc_id: a.id } });
     if (!has(forked, 'service_id', 'initial_password')) throw new Error('no fork');
-    const fork: ServiceAccess = { ...(await cloud.until(forked.service_id, 'READY')), initial_password: forked.initial_password };
+    const fork: ServiceAccess = {
+      ...(await cloud.until(forked.service_id, 'READY')),
+      initial_password: forked.initial_password,
+    };
     expect(vpcEndpointOf(fork).host).not.toBe(vpcEndpointOf(service).host);
     /** Each is reached from the other side of the peering, and at its public endpoint by nobody. */
     const all = [
       { one: service, ...service, address: '10.89.200.1' },
       { one: fork, ...fork, address: '10.89.200.2' },
-      ...(set === null ? [] : [{ one: service, ...(await cloud.get(set.id)), address: '10.89.200.3' }]),
+      ...(set === null
+        ? []
+        : [{ one: service, ...(await cloud.get(set.id)), address: '10.89.200.3' }]),
     ];
     const areThere = async () => {
       for (const { one, address, ...place } of all) {
         const { within, remove } = await plug(cloud, b, address);
         await expect
-          .poll(async () => (await visit(cloud, one, vpcEndpointOf(place), { within, patienceMs: LONG })).how, SOON)
+          .poll(
+            async () =>
+              (await visit(cloud, one, vpcEndpointOf(place), { within, patienceMs: LONG })).how,
+            SOON,
+          )
           .toMatch(/^in as/);
         await remove();
         expect((await visit(cloud, one, place.endpoint, {})).how).toMatch(/^refused/);
@@ -105,26 +118,46 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     const vpc = await own.vpc('10.90.0.0/28');
     const answers = await Promise.all(
       Array.from({ length: 8 }, (_, n) =>
-        own.call('POST', '/services', { name: `many ${n}`, service_type: 'POSTGRES', cpu_millis: 'shared', vpc_id: vpc.id }),
+        own.call('POST', '/services', {
+          name: `many ${n}`,
+          service_type: 'POSTGRES',
+          cpu_millis: 'shared',
+          vpc_id: vpc.id,
+        }),
       ),
     );
     const taken = answers.filter(({ status }) => status === 202).map(({ body }) => body);
     const full = answers.filter(({ status }) => status !== 202);
     expect(full.map(({ status }) => status)).toEqual([422, 422]);
-    expect(messageOf(full[0] ?? { status: 0, body: {}, headers: new Headers() })).toContain('is full');
+    expect(messageOf(full[0] ?? { status: 0, body: {}, headers: new Headers() })).toContain(
+      'is full',
+    );
     const services = taken.map((body) => (has(body, 'service_id') ? body.service_id : ''));
-    const hosts = await Promise.all(services.map(async (id) => vpcEndpointOf(await cloud.get(id)).host));
+    const hosts = await Promise.all(
+      services.map(async (id) => vpcEndpointOf(await cloud.get(id)).host),
+    );
     expect(hosts.toSorted()).toEqual([2, 3, 4, 5, 6, 7].map((n) => `10.90.0.${n}`));
     const [first = ''] = services;
     await cloud.until(first, 'READY');
     expect(messageOf(await own.call('DELETE', `/vpcs/${vpc.id}`))).toContain(first);
     await destroyService(cloud, await cloud.get(first));
     // The one that was given back is free once it has been left for certain.
-    const again = await own.call('POST', '/services', { name: 'again', service_type: 'POSTGRES', cpu_millis: 'shared', vpc_id: vpc.id });
-    expect(again).toMatchObject({ status: 202, body: { vpc_endpoint: { host: hosts[services.indexOf(first)] } } });
+    const again = await own.call('POST', '/services', {
+      name: 'again',
+      service_type: 'POSTGRES',
+      cpu_millis: 'shared',
+      vpc_id: vpc.id,
+    });
+    expect(again).toMatchObject({
+      status: 202,
+      body: { vpc_endpoint: { host: hosts[services.indexOf(first)] } },
+    });
     const ids = [...services.slice(1), has(again.body, 'service_id') ? again.body.service_id : ''];
     for (const id of ids) await cloud.request('DELETE', `/services/${id}`);
-    for (const id of ids) await expect.poll(async () => (await cloud.request('GET', `/services/${id}`)).status, SOON).toBe(404);
+    for (const id of ids)
+      await expect
+        .poll(async () => (await cloud.request('GET', `/services/${id}`)).status, SOON)
+        .toBe(404);
     await own.remove(vpc);
   });
 
@@ -139,7 +172,9 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
       await sh('ip', ['-n', stray, 'link', 'add', 'vpc', 'type', 'bridge']);
       await sh('ip', ['-n', stray, 'link', 'set', 'vpc', 'alias', '/nowhere/data']);
       const { stdout } = await cloud.cli('doctor');
-      expect(stdout).toContain(`${stray} is of an installation that is gone; its data was in /nowhere/data`);
+      expect(stdout).toContain(
+        `${stray} is of an installation that is gone; its data was in /nowhere/data`,
+      );
       expect(stdout).not.toContain(name);
       // One of ours of which no record speaks is found by the audit, and removed when VPCs are next looked at.
       await sh('ip', ['netns', 'add', `${await prefixOf(cloud)}999999`]);
@@ -167,7 +202,9 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
       }
       await destroyService(cloud, outside);
       await goesWithoutTrace(cloud, own, vpc);
-      await expect.poll(() => namespacesOf(cloud), SOON).not.toContain(`${await prefixOf(cloud)}999999`);
+      await expect
+        .poll(() => namespacesOf(cloud), SOON)
+        .not.toContain(`${await prefixOf(cloud)}999999`);
       expect(existsSync(`/run/netns/${stray}`)).toBe(true);
     } finally {
       await sh('ip', ['netns', 'del', stray]);
@@ -181,12 +218,15 @@ describe('address', () => {
   test('the region says so, and what adds the other way', async () => {
     const { own } = at();
     const regions = await own.answered(200, 'GET', '/regions');
-    expect(regions).toMatchObject([{ vpc: { way: 'address', note: expect.stringContaining('networks of their own take') } }]);
+    expect(regions).toMatchObject([
+      { vpc: { way: 'address', note: expect.stringContaining('networks of their own take') } },
+    ]);
   });
 
   test('what a VPC may be', async () => {
     const { cloud, own } = at();
-    const make = (body: object) => own.call('POST', '/vpcs', { name: 'x', cidr: '10.1.0.0/16', region_code: 'local', ...body });
+    const make = (body: object) =>
+      own.call('POST', '/vpcs', { name: 'x', cidr: '10.1.0.0/16', region_code: 'local', ...body });
     for (const [body, part] of [
       [{ cidr: '10.1.0.1/16' }, '10.1.0.0/16'],
       [{ cidr: '8.8.0.0/16' }, 'private'],
@@ -202,9 +242,19 @@ describe('address', () => {
     }
     const vpc = await own.vpc('10.1.0.0/16', 'first');
     const overlapping = await make({ cidr: '10.1.128.0/17' });
-    expect([overlapping.status, messageOf(overlapping)]).toEqual([409, expect.stringContaining(vpc.id)]);
-    expect(vpc).toEqual({ id: expect.stringMatching(/^[0-9]+$/), name: 'first', cidr: '10.1.0.0/16', region_code: 'local' });
-    expect(await own.answered(200, 'POST', `/vpcs/${vpc.id}/rename`, { name: 'second' })).toMatchObject({
+    expect([overlapping.status, messageOf(overlapping)]).toEqual([
+      409,
+      expect.stringContaining(vpc.id),
+    ]);
+    expect(vpc).toEqual({
+      id: expect.stringMatching(/^[0-9]+$/),
+      name: 'first',
+      cidr: '10.1.0.0/16',
+      region_code: 'local',
+    });
+    expect(
+      await own.answered(200, 'POST', `/vpcs/${vpc.id}/rename`, { name: 'second' }),
+    ).toMatchObject({
       ...vpc,
       name: 'second',
       message: expect.any(String),
@@ -212,12 +262,30 @@ describe('address', () => {
     expect(await own.answered(200, 'GET', `/vpcs/${vpc.id}`)).toEqual({ ...vpc, name: 'second' });
     expect(await own.answered(200, 'GET', '/vpcs')).toEqual([{ ...vpc, name: 'second' }]);
     const another = await anotherProject(cloud);
-    for (const id of [vpc.id, '1', '0', 'x', '99999999999999999999999', '%00', '1e3', '-1', '1000.0'])
+    for (const id of [
+      vpc.id,
+      '1',
+      '0',
+      'x',
+      '99999999999999999999999',
+      '%00',
+      '1e3',
+      '-1',
+      '1000.0',
+    ])
       for (const path of [`/vpcs/${id}`, `/vpcs/${id}/peerings`, `/vpcs/${id}/peerings/1`])
         expect((await another.project.call('GET', path)).status, path).toBe(404);
     expect((await another.project.call('DELETE', `/vpcs/${vpc.id}`)).status).toBe(404);
     expect((await another.project.call('POST', `/vpcs/${vpc.id}/rename`, 5)).status).toBe(404);
-    expect((await another.project.call('POST', '/services', { name: 'x', service_type: 'POSTGRES', vpc_id: vpc.id })).status).toBe(404);
+    expect(
+      (
+        await another.project.call('POST', '/services', {
+          name: 'x',
+          service_type: 'POSTGRES',
+          vpc_id: vpc.id,
+        })
+      ).status,
+    ).toBe(404);
     await own.answered(204, 'DELETE', `/vpcs/${vpc.id}`);
     await own.answered(404, 'GET', `/vpcs/${vpc.id}`);
     // At once: its network is another matter.
@@ -232,8 +300,15 @@ describe('address', () => {
       types: ['vpc.status', 'service.vpc', 'peering.status'],
     });
     const after = (await eventsOf(cloud, '0')).at(-1)?.id ?? '0';
-    const [vpc, other] = [await own.vpc('10.16.0.0/16', 'told'), await another.project.vpc('10.17.0.0/16')];
-    const service = await cloud.create({ name: 'told of', service_type: 'POSTGRES', vpc_id: vpc.id });
+    const [vpc, other] = [
+      await own.vpc('10.16.0.0/16', 'told'),
+      await another.project.vpc('10.17.0.0/16'),
+    ];
+    const service = await cloud.create({
+      name: 'told of',
+      service_type: 'POSTGRES',
+      vpc_id: vpc.id,
+    });
     await detach(cloud, service);
     await attach(cloud, service, vpc);
     const failed = await own.peer(vpc, cloud.projectId, '1');
@@ -242,16 +317,27 @@ describe('address', () => {
     await another.project.remove(other);
     await destroyService(cloud, service);
     await own.remove(vpc);
-    const told = async (type: string) => (await eventsOf(cloud, after)).filter((event) => event.type === type).map(({ data }) => data);
-    await expect.poll(async () => (await told('vpc.status')).at(-1), SOON).toEqual({ vpc_id: vpc.id, name: 'told', status: 'deleted' });
-    expect((await told('vpc.status')).map(({ status }) => status)).toEqual(['created', 'ready', 'deleting', 'deleted']);
-    const operations = (await cloud.operations(service.service_id)).toReversed().map(({ id }) => id);
+    const told = async (type: string) =>
+      (await eventsOf(cloud, after)).filter((event) => event.type === type).map(({ data }) => data);
+    await expect
+      .poll(async () => (await told('vpc.status')).at(-1), SOON)
+      .toEqual({ vpc_id: vpc.id, name: 'told', status: 'deleted' });
+    expect((await told('vpc.status')).map(({ status }) => status)).toEqual([
+      'created',
+      'ready',
+      'deleting',
+      'deleted',
+    ]);
+    const operations = (await cloud.operations(service.service_id))
+      .toReversed()
+      .map(({ id }) => id);
     expect(await told('service.vpc')).toEqual([
       { service_id: service.service_id, vpc_id: vpc.id, operation_id: operations[0] },
       { service_id: service.service_id, from: vpc.id, operation_id: operations[1] },
       { service_id: service.service_id, vpc_id: vpc.id, operation_id: operations[2] },
     ]);
-    const of = async (id: string) => (await told('peering.status')).filter((data) => data.peering_id === id);
+    const of = async (id: string) =>
+      (await told('peering.status')).filter((data) => data.peering_id === id);
     const about = { vpc_id: vpc.id, peering_id: failed.id };
     expect(await of(failed.id)).toEqual([
       { ...about, status: 'invalid', error_message: failed.error_message },
@@ -267,7 +353,8 @@ describe('address', () => {
     // Nothing of the other project's.
     expect((await eventsOf(cloud, after)).some(({ data }) => data.vpc_id === other.id)).toBe(false);
     if (!has(hook, 'id')) throw new Error('no webhook');
-    const deliveries = async () => [await own.answered(200, 'GET', `/webhooks/${hook.id}/deliveries`)].flat();
+    const deliveries = async () =>
+      [await own.answered(200, 'GET', `/webhooks/${hook.id}/deliveries`)].flat();
     await expect.poll(async () => (await deliveries()).length, SOON).toBe(4 + 3 + 2 + 5);
     await own.answered(204, 'DELETE', `/webhooks/${hook.id}`);
   });
@@ -287,7 +374,10 @@ describe('address', () => {
     await own.answered(202, 'POST', `${path}/detachFromVPC`, { vpc_id: vpc.id });
     await own.answered(202, 'POST', `${path}/stop`);
     await cloud.until(service.service_id, 'PAUSED');
-    expect(await attach(cloud, service, vpc)).toMatchObject({ status: 'PAUSED', vpc_endpoint: { vpc_id: vpc.id } });
+    expect(await attach(cloud, service, vpc)).toMatchObject({
+      status: 'PAUSED',
+      vpc_endpoint: { vpc_id: vpc.id },
+    });
     expect(messageOf(await own.call('DELETE', `/vpcs/${vpc.id}`))).toContain(service.service_id);
     await own.answered(202, 'POST', `${path}/start`);
     await cloud.until(service.service_id, 'READY');
@@ -295,7 +385,9 @@ describe('address', () => {
     await own.answered(409, 'POST', `${path}/detachFromVPC`, { vpc_id: '1' });
     await own.answered(202, 'POST', `${path}/detachFromVPC`, { vpc_id: vpc.id });
     await settled(cloud, service);
-    expect((await visit(cloud, service, service.endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
+    expect((await visit(cloud, service, service.endpoint, { patienceMs: LONG })).how).toMatch(
+      /^in as/,
+    );
     expect((await cloud.operations(service.service_id)).map(({ kind }) => kind)).toEqual([
       'detachFromVPC',
       'start',
@@ -325,12 +417,15 @@ describe('a deleted service that can be restored', () => {
     const service = await cloud.create({ name: 'ghost', service_type: 'POSTGRES', vpc_id: vpc.id });
     const set = haproxy === null ? null : await createSet(service, 1, cloud);
     const standsWith = async (vpcId: string | undefined) => {
-      for (const { status, vpc_endpoint: endpoint } of (await cloud.get(service.service_id)).read_replica_sets)
+      for (const { status, vpc_endpoint: endpoint } of (await cloud.get(service.service_id))
+        .read_replica_sets)
         expect([status, endpoint?.vpc_id]).toEqual(['active', vpcId]);
     };
     await destroyService(cloud, service);
     await own.answered(202, 'POST', `/services/${service.service_id}/restore`);
-    expect((await cloud.until(service.service_id, 'READY')).vpc_endpoint).toEqual(service.vpc_endpoint);
+    expect((await cloud.until(service.service_id, 'READY')).vpc_endpoint).toEqual(
+      service.vpc_endpoint,
+    );
     if (set !== null) await untilSet(set, 'active', cloud);
     await standsWith(vpc.id);
     await allEnded(cloud);
@@ -345,7 +440,8 @@ describe('a deleted service that can be restored', () => {
     await own.answered(202, 'POST', `/services/${service.service_id}/start`);
     await cloud.until(service.service_id, 'READY');
     await allEnded(cloud);
-    for (const one of [service, ...(set === null ? [] : [set])]) await (await connectTo(cloud, one, service.initial_password)).end();
+    for (const one of [service, ...(set === null ? [] : [set])])
+      await (await connectTo(cloud, one, service.initial_password)).end();
     await auditEnds(cloud);
   });
 });

@@ -62,24 +62,37 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
 
   test('a peering routes between two VPCs and no further; ending it ends what is open', async () => {
     const { cloud, own, plugged } = at();
-    const [a, b, c] = [await own.vpc('10.82.0.0/16'), await own.vpc('10.83.0.0/24'), await own.vpc('10.84.0.0/28')];
+    const [a, b, c] = [
+      await own.vpc('10.82.0.0/16'),
+      await own.vpc('10.83.0.0/24'),
+      await own.vpc('10.84.0.0/28'),
+    ];
     const service = await cloud.create({ name: 'shared', service_type: 'POSTGRES', vpc_id: a.id });
     const endpoint = vpcEndpointOf(service);
     const [inB, inC] = [await plugged(b, '10.83.0.200'), await plugged(c, '10.84.0.10')];
     expect((await visit(cloud, service, endpoint, inB)).how).toMatch(/^refused/);
     const peering = await own.peer(a, cloud.projectId, b.id);
-    expect(peering).toMatchObject({ status: 'active', provisioned_id: expect.any(String), peer_vpc_id: b.id });
+    expect(peering).toMatchObject({
+      status: 'active',
+      provisioned_id: expect.any(String),
+      peer_vpc_id: b.id,
+    });
     // The other side is written a moment later.
     await expect
       .poll(() => own.peerings(b), { timeout: LONG })
-      .toMatchObject([{ status: 'active', peer_vpc_id: a.id, provisioned_id: peering.provisioned_id }]);
+      .toMatchObject([
+        { status: 'active', peer_vpc_id: a.id, provisioned_id: peering.provisioned_id },
+      ]);
     const peered = await visit(cloud, service, endpoint, { within: inB.within, patienceMs: LONG });
     expect(peered.how).toBe('in as 10.83.0.200/32');
     // B reaches C as well, and A does not through it.
     await own.peer(b, cloud.projectId, c.id);
     expect((await visit(cloud, service, endpoint, inC)).how).toMatch(/^refused/);
     await auditEnds(cloud);
-    const kept = await visit(cloud, service, endpoint, { within: (await plugged(a, '10.82.200.1')).within, patienceMs: LONG });
+    const kept = await visit(cloud, service, endpoint, {
+      within: (await plugged(a, '10.82.200.1')).within,
+      patienceMs: LONG,
+    });
     expect(kept.how).toBe('in as 10.82.200.1/32');
     await own.answered(204, 'DELETE', `/vpcs/${a.id}/peerings/${peering.id}`);
     await peered.ends();
@@ -94,20 +107,32 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
   test('VPCs of two projects may have the same network, and are peered where both ask for it', async () => {
     const { cloud, own, plugged } = at();
     const another = await anotherProject(cloud);
-    const [mine, theirs] = [await own.vpc('10.85.0.0/16'), await another.project.vpc('10.85.0.0/16')];
+    const [mine, theirs] = [
+      await own.vpc('10.85.0.0/16'),
+      await another.project.vpc('10.85.0.0/16'),
+    ];
     const service = await cloud.create({ name: 'mine', service_type: 'POSTGRES', vpc_id: mine.id });
     const endpoint = vpcEndpointOf(service);
-    expect((await visit(cloud, service, endpoint, await plugged(theirs, '10.85.200.1'))).how).toMatch(/^refused/);
+    expect(
+      (await visit(cloud, service, endpoint, await plugged(theirs, '10.85.200.1'))).how,
+    ).toMatch(/^refused/);
     const other = await another.project.vpc('10.86.0.0/16');
     const pending = await own.peer(mine, another.id, other.id);
     expect(pending.status).toBe('pending');
     const inOther = await plugged(other, '10.86.200.1');
     expect((await visit(cloud, service, endpoint, inOther)).how).toMatch(/^refused/);
-    expect(await another.project.peer(other, cloud.projectId, mine.id)).toMatchObject({ status: 'active' });
+    expect(await another.project.peer(other, cloud.projectId, mine.id)).toMatchObject({
+      status: 'active',
+    });
     expect(await own.peering(mine, pending.id)).toMatchObject({ status: 'active' });
-    expect((await visit(cloud, service, endpoint, { within: inOther.within, patienceMs: LONG })).how).toBe('in as 10.86.200.1/32');
+    expect(
+      (await visit(cloud, service, endpoint, { within: inOther.within, patienceMs: LONG })).how,
+    ).toBe('in as 10.86.200.1/32');
     await another.project.remove(other);
-    expect(await own.peering(mine, pending.id)).toMatchObject({ status: 'disabled', error_message: expect.stringContaining(another.id) });
+    expect(await own.peering(mine, pending.id)).toMatchObject({
+      status: 'disabled',
+      error_message: expect.stringContaining(another.id),
+    });
     await auditEnds(cloud);
     await destroyService(cloud, service);
     await another.project.remove(theirs);
@@ -116,13 +141,25 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
 
   test('a packet with a forged source address does not get through, and the settings for that are kept', async () => {
     const { cloud, own, plugged } = at();
-    const [a, b, c] = [await own.vpc('10.95.0.0/24'), await own.vpc('10.96.0.0/24'), await own.vpc('10.97.0.0/24')];
+    const [a, b, c] = [
+      await own.vpc('10.95.0.0/24'),
+      await own.vpc('10.96.0.0/24'),
+      await own.vpc('10.97.0.0/24'),
+    ];
     await own.peer(a, cloud.projectId, b.id);
     await own.peer(a, cloud.projectId, c.id);
-    const [inA, inB, alsoInA] = [await plugged(a, '10.95.0.200'), await plugged(b, '10.96.0.200'), await plugged(a, '10.95.0.201')];
+    const [inA, inB, alsoInA] = [
+      await plugged(a, '10.95.0.200'),
+      await plugged(b, '10.96.0.200'),
+      await plugged(a, '10.95.0.201'),
+    ];
     const network = await namespaceOf(cloud, a);
     /** Which of the senders are heard: one way alone, since no answer would come to an address that is somebody else's. */
-    const heard = async (receiver: Net, to: string, senders: [Net, string][]): Promise<string[]> => {
+    const heard = async (
+      receiver: Net,
+      to: string,
+      senders: [Net, string][],
+    ): Promise<string[]> => {
       const mailbox = await listen(receiver, to);
       for (const [net, from] of senders) {
         await sh('ip', ['-n', net.name, 'addr', 'replace', `${from}/32`, 'dev', 'lo']);
@@ -146,7 +183,8 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
       ]),
     ).toEqual(['10.95.0.201']);
 
-    const settings = async () => (await sh('nsenter', [`--net=/run/netns/${network}`, '--', 'sh', '-c', SETTINGS])).stdout;
+    const settings = async () =>
+      (await sh('nsenter', [`--net=/run/netns/${network}`, '--', 'sh', '-c', SETTINGS])).stdout;
     const kept = await settings();
     expect(kept).toContain(`/proc/sys/net/ipv4/conf/to-${b.id}/rp_filter:1`);
     expect(kept).toMatch(/ip_forward:1\n/);
@@ -177,8 +215,14 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
         sh('ip', ['-o', 'link', 'show']),
         sh('ip', ['route', 'show', 'table', 'all']),
       ]);
-      const names = links.stdout.split('\n').flatMap((line) => /^\d+: (vpc|to-)\S*/.exec(line)?.[0] ?? []);
-      return { settings: forwarding.stdout, names, routes: routes.stdout.split('\n').filter((line) => /\b10\.(98|99)\./.test(line)) };
+      const names = links.stdout
+        .split('\n')
+        .flatMap((line) => /^\d+: (vpc|to-)\S*/.exec(line)?.[0] ?? []);
+      return {
+        settings: forwarding.stdout,
+        names,
+        routes: routes.stdout.split('\n').filter((line) => /\b10\.(98|99)\./.test(line)),
+      };
     };
     const before = await state();
     const [a, b] = [await own.vpc('10.98.0.0/24'), await own.vpc('10.99.0.0/24')];
@@ -215,7 +259,11 @@ describe('address', () => {
       [another.id, same.id, 'local', 'overlap'],
     ] as const) {
       const peering = await own.peer(mine, account, id, region);
-      expect(peering).toMatchObject({ status: 'invalid', error_message: expect.stringContaining(why), peer_account_id: account });
+      expect(peering).toMatchObject({
+        status: 'invalid',
+        error_message: expect.stringContaining(why),
+        peer_account_id: account,
+      });
       expect(peering).not.toHaveProperty('provisioned_id');
       expect(peering.error_message).not.toContain(same.cidr);
     }
@@ -242,7 +290,10 @@ describe('address', () => {
       ).status,
     ).toBe(409);
     // The other side inside one project is there already, and can be asked for once.
-    expect(await own.peer(other, cloud.projectId, mine.id)).toMatchObject({ id: (await own.peerings(other))[0]?.id, status: 'active' });
+    expect(await own.peer(other, cloud.projectId, mine.id)).toMatchObject({
+      id: (await own.peerings(other))[0]?.id,
+      status: 'active',
+    });
     expect((await own.call('DELETE', `/vpcs/${mine.id}`)).status).toBe(409);
     await own.remove(mine);
     expect(await own.peerings(other)).toEqual([]);
@@ -258,15 +309,24 @@ describe('address', () => {
     expect(pending.status).toBe('pending');
     const mirror = await another.project.peer(theirs, cloud.projectId, mine.id);
     expect(mirror.status).toBe('active');
-    expect(await own.peering(mine, pending.id)).toMatchObject({ status: 'active', provisioned_id: mirror.provisioned_id });
+    expect(await own.peering(mine, pending.id)).toMatchObject({
+      status: 'active',
+      provisioned_id: mirror.provisioned_id,
+    });
     await own.answered(204, 'DELETE', `/vpcs/${mine.id}/peerings/${pending.id}`);
     const ended = await another.project.peering(theirs, mirror.id);
-    expect(ended).toMatchObject({ status: 'disabled', error_message: expect.stringContaining('ended') });
+    expect(ended).toMatchObject({
+      status: 'disabled',
+      error_message: expect.stringContaining('ended'),
+    });
     await another.project.answered(204, 'DELETE', `/vpcs/${theirs.id}/peerings/${mirror.id}`);
     // A request to a VPC that goes becomes invalid.
     const left = await own.peer(mine, another.id, theirs.id);
     await another.project.remove(theirs);
-    expect(await own.peering(mine, left.id)).toMatchObject({ status: 'invalid', error_message: expect.stringContaining('deleted') });
+    expect(await own.peering(mine, left.id)).toMatchObject({
+      status: 'invalid',
+      error_message: expect.stringContaining('deleted'),
+    });
     // One that nobody answers ends by itself.
     const late = await another.project.vpc('10.7.0.0/16');
     const unanswered = await own.peer(mine, another.id, late.id);
@@ -278,7 +338,9 @@ describe('address', () => {
       .execute();
     await metadata.close();
     await own.remove(await own.vpc('10.8.0.0/16'));
-    await expect.poll(async () => (await own.peering(mine, unanswered.id)).status, SOON).toBe('timeout');
+    await expect
+      .poll(async () => (await own.peering(mine, unanswered.id)).status, SOON)
+      .toBe('timeout');
     await own.remove(mine);
     await another.project.remove(late);
   });
@@ -287,7 +349,11 @@ describe('address', () => {
     const { cloud, own } = at();
     const vpc = await own.vpc('10.9.0.0/16');
     for (let n = 0; n < 50; n++) await own.peer(vpc, cloud.projectId, '1');
-    const more = await own.call('POST', `/vpcs/${vpc.id}/peerings`, { peer_account_id: 'x', peer_region_code: 'y', peer_vpc_id: 'z' });
+    const more = await own.call('POST', `/vpcs/${vpc.id}/peerings`, {
+      peer_account_id: 'x',
+      peer_region_code: 'y',
+      peer_vpc_id: 'z',
+    });
     expect([more.status, messageOf(more)]).toEqual([422, expect.stringContaining('50')]);
     await own.remove(vpc);
   });

@@ -7,7 +7,16 @@ import { findDaemon } from '../src/engine/local/host/daemon.ts';
 import { findNetworks } from '../src/engine/local/network/networks.ts';
 import { power } from './crash-scenes.ts';
 import { layoutOf } from './ha-load.ts';
-import { asked, createSet, insertBehind, nodeOf, pathOf, untilSet, untilShown, withTable } from './sets.ts';
+import {
+  asked,
+  createSet,
+  insertBehind,
+  nodeOf,
+  pathOf,
+  untilSet,
+  untilShown,
+  withTable,
+} from './sets.ts';
 import {
   ability,
   around,
@@ -41,12 +50,23 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     expect(before.how).toBe('in as 127.0.0.1/32');
     const attached = await attach(cloud, service, vpc);
     await before.ends();
-    expect(attached).toMatchObject({ status: 'READY', endpoint: service.endpoint, service_id: service.service_id });
-    expect(attached.vpc_endpoint).toEqual({ host: '10.80.0.2', port: service.endpoint.port, vpc_id: vpc.id });
+    expect(attached).toMatchObject({
+      status: 'READY',
+      endpoint: service.endpoint,
+      service_id: service.service_id,
+    });
+    expect(attached.vpc_endpoint).toEqual({
+      host: '10.80.0.2',
+      port: service.endpoint.port,
+      vpc_id: vpc.id,
+    });
     expect(attached.vpcEndpoint).toEqual(attached.vpc_endpoint);
     const endpoint = vpcEndpointOf(attached);
 
-    const inside = await visit(cloud, service, endpoint, { within: (await plugged(vpc, '10.80.200.1')).within, patienceMs: LONG });
+    const inside = await visit(cloud, service, endpoint, {
+      within: (await plugged(vpc, '10.80.200.1')).within,
+      patienceMs: LONG,
+    });
     expect(inside.how).toBe('in as 10.80.200.1/32');
     const outside = await plugged(null, null);
     for (const [where, at] of [
@@ -57,15 +77,24 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     ] as const)
       expect((await visit(cloud, service, at, { within: where })).how).toMatch(/^refused/);
     // It listens on its own address and on no other, the router's among it.
-    const network = (await findNetworks(await prefixOf(cloud))).find(({ vpcId }) => vpcId === vpc.id);
+    const network = (await findNetworks(await prefixOf(cloud))).find(
+      ({ vpcId }) => vpcId === vpc.id,
+    );
     expect(network?.listening).toEqual([{ address: '10.80.0.2', port: service.endpoint.port }]);
     // Again is already so; another VPC only after a detach.
     const other = await own.vpc('10.81.0.0/16');
     expect(
-      (await own.call('POST', `/services/${service.service_id}/attachToVPC`, { vpc_id: vpc.id })).headers.get('operation-id'),
+      (
+        await own.call('POST', `/services/${service.service_id}/attachToVPC`, { vpc_id: vpc.id })
+      ).headers.get('operation-id'),
     ).toBeNull();
-    const refused = await own.call('POST', `/services/${service.service_id}/attachToVPC`, { vpc_id: other.id });
-    expect([refused.status, messageOf(refused)]).toEqual([409, expect.stringContaining(`VPC ${vpc.id}`)]);
+    const refused = await own.call('POST', `/services/${service.service_id}/attachToVPC`, {
+      vpc_id: other.id,
+    });
+    expect([refused.status, messageOf(refused)]).toEqual([
+      409,
+      expect.stringContaining(`VPC ${vpc.id}`),
+    ]);
     expect(inside.goesOn()).toBe(true);
     await auditEnds(cloud);
 
@@ -73,9 +102,16 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     expect(detached).toMatchObject({ status: 'READY', endpoint: service.endpoint });
     expect(detached).not.toHaveProperty('vpc_endpoint');
     await inside.ends();
-    expect((await visit(cloud, service, service.endpoint, { patienceMs: LONG })).how).toBe('in as 127.0.0.1/32');
+    expect((await visit(cloud, service, service.endpoint, { patienceMs: LONG })).how).toBe(
+      'in as 127.0.0.1/32',
+    );
     await expect
-      .poll(async () => (await findNetworks(await prefixOf(cloud))).find(({ vpcId }) => vpcId === vpc.id)?.addresses, SOON)
+      .poll(
+        async () =>
+          (await findNetworks(await prefixOf(cloud))).find(({ vpcId }) => vpcId === vpc.id)
+            ?.addresses,
+        SOON,
+      )
       .toEqual(['10.80.0.1/16']);
     await destroyService(cloud, service);
     for (const one of [vpc, other]) await goesWithoutTrace(cloud, own, one);
@@ -97,17 +133,31 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
       const client = await plugged(vpc, '10.87.0.200');
       const pooler = { host: endpoint.host, port: service.connection_pooler?.endpoint.port ?? 0 };
       for (const at of [endpoint, pooler]) {
-        expect((await visit(cloud, service, at, { within: client.within, patienceMs: LONG })).how).toMatch(/^in as/);
-        expect((await visit(cloud, service, { ...at, host: '127.0.0.1' }, {})).how).toMatch(/^refused/);
+        expect(
+          (await visit(cloud, service, at, { within: client.within, patienceMs: LONG })).how,
+        ).toMatch(/^in as/);
+        expect((await visit(cloud, service, { ...at, host: '127.0.0.1' }, {})).how).toMatch(
+          /^refused/,
+        );
       }
-      const open = await visit(cloud, service, endpoint, { within: client.within, patienceMs: LONG });
-      expect((await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'failover' })).status).toBe(202);
+      const open = await visit(cloud, service, endpoint, {
+        within: client.within,
+        patienceMs: LONG,
+      });
+      expect(
+        (await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'failover' }))
+          .status,
+      ).toBe(202);
       await settled(cloud, service);
       await open.ends();
-      const drill = (await cloud.operations(service.service_id)).find(({ kind }) => kind === 'drill');
+      const drill = (await cloud.operations(service.service_id)).find(
+        ({ kind }) => kind === 'drill',
+      );
       expect(drill?.steps.map(({ detail }) => detail).join()).toContain('; 0 of');
       for (const at of [endpoint, pooler])
-        expect((await visit(cloud, service, at, { within: client.within, patienceMs: LONG })).how).toMatch(/^in as/);
+        expect(
+          (await visit(cloud, service, at, { within: client.within, patienceMs: LONG })).how,
+        ).toMatch(/^in as/);
       // All of it starts again in there.
       for (const [action, status] of [
         ['stop', 'PAUSED'],
@@ -116,11 +166,17 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
         await own.answered(202, 'POST', `/services/${service.service_id}/${action}`);
         await cloud.until(service.service_id, status);
       }
-      expect((await visit(cloud, service, pooler, { within: client.within, patienceMs: LONG })).how).toMatch(/^in as/);
+      expect(
+        (await visit(cloud, service, pooler, { within: client.within, patienceMs: LONG })).how,
+      ).toMatch(/^in as/);
       await auditEnds(cloud);
       await detach(cloud, service);
-      expect((await visit(cloud, service, service.endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
-      expect((await visit(cloud, service, endpoint, { within: client.within })).how).toMatch(/^refused/);
+      expect((await visit(cloud, service, service.endpoint, { patienceMs: LONG })).how).toMatch(
+        /^in as/,
+      );
+      expect((await visit(cloud, service, endpoint, { within: client.within })).how).toMatch(
+        /^refused/,
+      );
       await auditEnds(cloud);
       await destroyService(cloud, service);
       await own.remove(vpc);
@@ -143,53 +199,97 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
       await before.ends();
       const [shown] = attached.read_replica_sets;
       const endpoint = vpcEndpointOf(await cloud.get(set.id));
-      expect(endpoint).toEqual({ host: vpcEndpointOf(attached).host, port: set.endpoint.port, vpc_id: vpc.id });
-      expect(shown).toMatchObject({ status: 'active', endpoint: set.endpoint, vpc_endpoint: endpoint });
-      const endpoints = [endpoint, { host: endpoint.host, port: shown?.connection_pooler?.endpoint.port ?? 0 }];
+      expect(endpoint).toEqual({
+        host: vpcEndpointOf(attached).host,
+        port: set.endpoint.port,
+        vpc_id: vpc.id,
+      });
+      expect(shown).toMatchObject({
+        status: 'active',
+        endpoint: set.endpoint,
+        vpc_endpoint: endpoint,
+      });
+      const endpoints = [
+        endpoint,
+        { host: endpoint.host, port: shown?.connection_pooler?.endpoint.port ?? 0 },
+      ];
       const inside = await plugged(vpc, '10.92.0.200');
       const [outside, peered] = [await plugged(null, null), await plugged(peer, '10.93.0.200')];
       for (const one of endpoints) {
-        expect((await visit(cloud, service, one, { within: inside.within, patienceMs: LONG })).how).toMatch(/^in as/);
+        expect(
+          (await visit(cloud, service, one, { within: inside.within, patienceMs: LONG })).how,
+        ).toMatch(/^in as/);
         for (const within of [outside.within, peered.within, []])
           expect((await visit(cloud, service, one, { within })).how).toMatch(/^refused/);
-        expect((await visit(cloud, service, { ...one, host: '127.0.0.1' }, {})).how).toMatch(/^refused/);
+        expect((await visit(cloud, service, { ...one, host: '127.0.0.1' }, {})).how).toMatch(
+          /^refused/,
+        );
       }
       await insertBehind(service, cloud);
       await untilShown(set, 2, cloud);
       await auditEnds(cloud);
 
       // A failover inside; and a peering lets its clients in, as long as it holds.
-      expect((await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'failover' })).status).toBe(202);
+      expect(
+        (await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'failover' }))
+          .status,
+      ).toBe(202);
       await settled(cloud, service);
       await insertBehind(service, cloud);
       await untilShown(set, 3, cloud);
       const peering = await own.peer(vpc, cloud.projectId, peer.id);
-      const guest = await visit(cloud, service, endpoint, { within: peered.within, patienceMs: LONG });
-      const stays = await visit(cloud, service, endpoint, { within: inside.within, patienceMs: LONG });
-      expect([guest.how, stays.how]).toEqual([expect.stringMatching(/^in as/), expect.stringMatching(/^in as/)]);
+      const guest = await visit(cloud, service, endpoint, {
+        within: peered.within,
+        patienceMs: LONG,
+      });
+      const stays = await visit(cloud, service, endpoint, {
+        within: inside.within,
+        patienceMs: LONG,
+      });
+      expect([guest.how, stays.how]).toEqual([
+        expect.stringMatching(/^in as/),
+        expect.stringMatching(/^in as/),
+      ]);
       await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
       await guest.ends();
       expect(stays.goesOn()).toBe(true);
 
       // One that is made inside is inside from the first moment on.
       const second = await asked(service, 1, cloud);
-      expect(vpcEndpointOf(await cloud.get(second.id))).toEqual({ host: endpoint.host, port: second.endpoint.port, vpc_id: vpc.id });
+      expect(vpcEndpointOf(await cloud.get(second.id))).toEqual({
+        host: endpoint.host,
+        port: second.endpoint.port,
+        vpc_id: vpc.id,
+      });
       await untilSet(second, 'active', cloud);
       await untilShown(second, 3, cloud);
       expect(
-        (await visit(cloud, service, { ...endpoint, port: second.endpoint.port }, { within: inside.within, patienceMs: LONG })).how,
+        (
+          await visit(
+            cloud,
+            service,
+            { ...endpoint, port: second.endpoint.port },
+            { within: inside.within, patienceMs: LONG },
+          )
+        ).how,
       ).toMatch(/^in as/);
       expect((await visit(cloud, service, second.endpoint, {})).how).toMatch(/^refused/);
       await own.answered(202, 'DELETE', pathOf(second));
-      await expect.poll(async () => (await cloud.request('GET', pathOf(second))).status, SOON).toBe(404);
+      await expect
+        .poll(async () => (await cloud.request('GET', pathOf(second))).status, SOON)
+        .toBe(404);
       expect(messageOf(await own.call('DELETE', `/vpcs/${vpc.id}`))).not.toContain(set.id);
 
       const detached = await detach(cloud, service);
       await stays.ends();
       expect(detached.read_replica_sets).toMatchObject([{ id: set.id, status: 'active' }]);
       expect(detached.read_replica_sets[0]).not.toHaveProperty('vpc_endpoint');
-      expect((await visit(cloud, service, set.endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
-      expect((await visit(cloud, service, endpoint, { within: inside.within })).how).toMatch(/^refused/);
+      expect((await visit(cloud, service, set.endpoint, { patienceMs: LONG })).how).toMatch(
+        /^in as/,
+      );
+      expect((await visit(cloud, service, endpoint, { within: inside.within })).how).toMatch(
+        /^refused/,
+      );
       await insertBehind(service, cloud);
       await untilShown(set, 4, cloud);
       await auditEnds(cloud);
@@ -198,31 +298,44 @@ describe.runIf(ability.way === 'bridge')('bridge', () => {
     },
   );
 
-  test.runIf(haproxy !== null)('sets of a service that is paused move with it, and what dies in a VPC comes back there', async () => {
-    const { cloud, own, plugged } = at();
-    const vpc = await own.vpc('10.94.0.0/24');
-    const service = await withTable('asleep', {}, cloud);
-    const set = await createSet(service, 1, cloud);
-    await power(cloud, service, 'stop');
-    expect(await attach(cloud, service, vpc)).toMatchObject({ status: 'PAUSED', vpc_endpoint: { vpc_id: vpc.id } });
-    expect((await cloud.operations(set.id))[0]).toMatchObject({ kind: 'attachToVPC', status: 'succeeded' });
-    await power(cloud, service, 'start');
-    await untilSet(set, 'active', cloud);
-    const endpoint = vpcEndpointOf(await cloud.get(set.id));
-    const { within } = await plugged(vpc, '10.94.0.200');
-    const comesBack = () => expect.poll(async () => (await visit(cloud, service, endpoint, { within, patienceMs: LONG })).how, SOON);
-    await comesBack().toMatch(/^in as/);
-    const gateway = await findDaemon(layoutOf(cloud).gateway(set.id));
-    for (const pid of [await nodeOf(set, 1, cloud), gateway?.pid ?? 0]) {
-      process.kill(pid, 'SIGKILL');
+  test.runIf(haproxy !== null)(
+    'sets of a service that is paused move with it, and what dies in a VPC comes back there',
+    async () => {
+      const { cloud, own, plugged } = at();
+      const vpc = await own.vpc('10.94.0.0/24');
+      const service = await withTable('asleep', {}, cloud);
+      const set = await createSet(service, 1, cloud);
+      await power(cloud, service, 'stop');
+      expect(await attach(cloud, service, vpc)).toMatchObject({
+        status: 'PAUSED',
+        vpc_endpoint: { vpc_id: vpc.id },
+      });
+      expect((await cloud.operations(set.id))[0]).toMatchObject({
+        kind: 'attachToVPC',
+        status: 'succeeded',
+      });
+      await power(cloud, service, 'start');
+      await untilSet(set, 'active', cloud);
+      const endpoint = vpcEndpointOf(await cloud.get(set.id));
+      const { within } = await plugged(vpc, '10.94.0.200');
+      const comesBack = () =>
+        expect.poll(
+          async () => (await visit(cloud, service, endpoint, { within, patienceMs: LONG })).how,
+          SOON,
+        );
       await comesBack().toMatch(/^in as/);
-      expect((await visit(cloud, service, set.endpoint, {})).how).toMatch(/^refused/);
-    }
-    await untilSet(set, 'active', cloud);
-    await auditEnds(cloud);
-    await destroyService(cloud, service);
-    await goesWithoutTrace(cloud, own, vpc);
-  });
+      const gateway = await findDaemon(layoutOf(cloud).gateway(set.id));
+      for (const pid of [await nodeOf(set, 1, cloud), gateway?.pid ?? 0]) {
+        process.kill(pid, 'SIGKILL');
+        await comesBack().toMatch(/^in as/);
+        expect((await visit(cloud, service, set.endpoint, {})).how).toMatch(/^refused/);
+      }
+      await untilSet(set, 'active', cloud);
+      await auditEnds(cloud);
+      await destroyService(cloud, service);
+      await goesWithoutTrace(cloud, own, vpc);
+    },
+  );
 });
 
 describe('address', () => {
@@ -231,17 +344,28 @@ describe('address', () => {
   test('a service in a VPC refuses clients from elsewhere, on its port and its pooler', async () => {
     const { cloud, own } = at();
     const vpc = await own.vpc('10.240.0.0/24');
-    const service = await cloud.create({ name: 'ruled', service_type: 'POSTGRES', enable_pooler: pgbouncer !== null });
-    const endpoints = [service.endpoint, ...(service.connection_pooler === undefined ? [] : [service.connection_pooler.endpoint])];
-    const before = await Promise.all(endpoints.map((endpoint) => visit(cloud, service, endpoint, { patienceMs: LONG })));
+    const service = await cloud.create({
+      name: 'ruled',
+      service_type: 'POSTGRES',
+      enable_pooler: pgbouncer !== null,
+    });
+    const endpoints = [
+      service.endpoint,
+      ...(service.connection_pooler === undefined ? [] : [service.connection_pooler.endpoint]),
+    ];
+    const before = await Promise.all(
+      endpoints.map((endpoint) => visit(cloud, service, endpoint, { patienceMs: LONG })),
+    );
     for (const { how } of before) expect(how).toMatch(/^in as/);
     const attached = await attach(cloud, service, vpc);
     expect(attached.vpc_endpoint).toEqual({ ...service.endpoint, vpc_id: vpc.id });
     for (const session of before) await session.ends();
-    for (const endpoint of endpoints) expect((await visit(cloud, service, endpoint, {})).how).toMatch(/^refused/);
+    for (const endpoint of endpoints)
+      expect((await visit(cloud, service, endpoint, {})).how).toMatch(/^refused/);
     await auditEnds(cloud);
     await detach(cloud, service);
-    for (const endpoint of endpoints) expect((await visit(cloud, service, endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
+    for (const endpoint of endpoints)
+      expect((await visit(cloud, service, endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
     await destroyService(cloud, service);
     await own.remove(vpc);
   });
@@ -249,9 +373,15 @@ describe('address', () => {
   test('members behind a gateway are ruled by it', async () => {
     const { cloud, own, inside } = at();
     if (haproxy === null)
-      return expect(await own.call('POST', '/services', { name: 'x', replica_count: 1 })).toMatchObject({ status: 422 });
+      return expect(
+        await own.call('POST', '/services', { name: 'x', replica_count: 1 }),
+      ).toMatchObject({ status: 422 });
     const vpc = await own.vpc('10.241.0.0/24');
-    const service = await cloud.create({ name: 'ruled members', service_type: 'POSTGRES', replica_count: 1 });
+    const service = await cloud.create({
+      name: 'ruled members',
+      service_type: 'POSTGRES',
+      replica_count: 1,
+    });
     const before = await visit(cloud, service, service.endpoint, { patienceMs: LONG });
     await attach(cloud, service, vpc);
     await before.ends();
@@ -259,7 +389,8 @@ describe('address', () => {
     if (inside !== null) {
       const near = await own.vpc(around(inside.address));
       const peering = await own.peer(vpc, cloud.projectId, near.id);
-      const come = async (patienceMs: number) => visit(cloud, service, service.endpoint, { from: inside?.address ?? '', patienceMs });
+      const come = async (patienceMs: number) =>
+        visit(cloud, service, service.endpoint, { from: inside?.address ?? '', patienceMs });
       await expect.poll(async () => (await come(LONG)).how, SOON).toMatch(/^in as/);
       const open = await come(LONG);
       await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
@@ -267,11 +398,19 @@ describe('address', () => {
       await expect.poll(async () => (await come(3000)).how, SOON).toMatch(/^refused/);
       await own.remove(near);
     }
-    expect((await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'switchover' })).status).toBe(202);
+    expect(
+      (await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'switchover' }))
+        .status,
+    ).toBe(202);
     await settled(cloud, service);
-    expect((await cloud.operations(service.service_id))[0]).toMatchObject({ kind: 'drill', status: 'succeeded' });
+    expect((await cloud.operations(service.service_id))[0]).toMatchObject({
+      kind: 'drill',
+      status: 'succeeded',
+    });
     await detach(cloud, service);
-    expect((await visit(cloud, service, service.endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
+    expect((await visit(cloud, service, service.endpoint, { patienceMs: LONG })).how).toMatch(
+      /^in as/,
+    );
     await destroyService(cloud, service);
     await own.remove(vpc);
   });
@@ -282,8 +421,15 @@ describe('address', () => {
     if (inside === null) return;
     const { address } = inside;
     const [vpc, peer] = [await own.vpc('10.242.0.0/24'), await own.vpc(around(address))];
-    const service = await cloud.create({ name: 'inner', service_type: 'POSTGRES', enable_pooler: pgbouncer !== null });
-    const endpoints = [service.endpoint, ...(service.connection_pooler === undefined ? [] : [service.connection_pooler.endpoint])];
+    const service = await cloud.create({
+      name: 'inner',
+      service_type: 'POSTGRES',
+      enable_pooler: pgbouncer !== null,
+    });
+    const endpoints = [
+      service.endpoint,
+      ...(service.connection_pooler === undefined ? [] : [service.connection_pooler.endpoint]),
+    ];
     const [stays, goes] = [
       await visit(cloud, service, service.endpoint, { from: address, patienceMs: LONG }),
       await visit(cloud, service, service.endpoint, { patienceMs: LONG }),
@@ -292,7 +438,9 @@ describe('address', () => {
     await goes.ends();
     expect(stays.goesOn()).toBe(true);
     for (const endpoint of endpoints) {
-      expect((await visit(cloud, service, endpoint, { from: address, patienceMs: LONG })).how).toMatch(/^in as/);
+      expect(
+        (await visit(cloud, service, endpoint, { from: address, patienceMs: LONG })).how,
+      ).toMatch(/^in as/);
       expect((await visit(cloud, service, endpoint, {})).how).toMatch(/^refused/);
     }
     await detach(cloud, service);
@@ -303,52 +451,77 @@ describe('address', () => {
     expect(peering.status).toBe('active');
     for (const endpoint of endpoints)
       await expect
-        .poll(async () => (await visit(cloud, service, endpoint, { from: address, patienceMs: LONG })).how, SOON)
+        .poll(
+          async () =>
+            (await visit(cloud, service, endpoint, { from: address, patienceMs: LONG })).how,
+          SOON,
+        )
         .toMatch(/^in as/);
-    const peered = await Promise.all(endpoints.map((endpoint) => visit(cloud, service, endpoint, { from: address, patienceMs: LONG })));
+    const peered = await Promise.all(
+      endpoints.map((endpoint) =>
+        visit(cloud, service, endpoint, { from: address, patienceMs: LONG }),
+      ),
+    );
     await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
     for (const session of peered) await session.ends();
-    for (const endpoint of endpoints) expect((await visit(cloud, service, endpoint, { from: address })).how).toMatch(/^refused/);
+    for (const endpoint of endpoints)
+      expect((await visit(cloud, service, endpoint, { from: address })).how).toMatch(/^refused/);
     await destroyService(cloud, service);
     for (const one of [vpc, peer]) await own.remove(one);
   });
 
-  test.runIf(haproxy !== null && pgbouncer !== null)('read replica sets are ruled as their service is', async () => {
-    const { cloud, own, inside } = at();
-    const vpc = await own.vpc('10.243.0.0/24');
-    const service = await withTable('ruled followed', {}, cloud);
-    const set = await createSet(service, 2, cloud);
-    await own.answered(200, 'POST', pathOf(set, '/enablePooler'));
-    const pooler = (await cloud.get(set.id)).connection_pooler?.endpoint ?? set.endpoint;
-    const endpoints = [set.endpoint, pooler];
-    const before = await Promise.all(endpoints.map((endpoint) => visit(cloud, service, endpoint, { patienceMs: LONG })));
-    for (const { how } of before) expect(how).toMatch(/^in as/);
-    const nodes = [await nodeOf(set, 1, cloud), await nodeOf(set, 2, cloud)];
-    const attached = await attach(cloud, service, vpc);
-    for (const session of before) await session.ends();
-    expect(attached.read_replica_sets[0]?.vpc_endpoint).toEqual({ ...set.endpoint, vpc_id: vpc.id });
-    for (const endpoint of endpoints) expect((await visit(cloud, service, endpoint, {})).how).toMatch(/^refused/);
-    await auditEnds(cloud);
-    if (inside !== null) {
-      const near = await own.vpc(around(inside.address));
-      const peering = await own.peer(vpc, cloud.projectId, near.id);
-      const come = async (endpoint: Reachable) => visit(cloud, service, endpoint, { from: inside.address, patienceMs: LONG });
-      for (const endpoint of endpoints) await expect.poll(async () => (await come(endpoint)).how, SOON).toMatch(/^in as/);
-      const open = await Promise.all(endpoints.map(come));
-      await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
-      for (const session of open) await session.ends();
+  test.runIf(haproxy !== null && pgbouncer !== null)(
+    'read replica sets are ruled as their service is',
+    async () => {
+      const { cloud, own, inside } = at();
+      const vpc = await own.vpc('10.243.0.0/24');
+      const service = await withTable('ruled followed', {}, cloud);
+      const set = await createSet(service, 2, cloud);
+      await own.answered(200, 'POST', pathOf(set, '/enablePooler'));
+      const pooler = (await cloud.get(set.id)).connection_pooler?.endpoint ?? set.endpoint;
+      const endpoints = [set.endpoint, pooler];
+      const before = await Promise.all(
+        endpoints.map((endpoint) => visit(cloud, service, endpoint, { patienceMs: LONG })),
+      );
+      for (const { how } of before) expect(how).toMatch(/^in as/);
+      const nodes = [await nodeOf(set, 1, cloud), await nodeOf(set, 2, cloud)];
+      const attached = await attach(cloud, service, vpc);
+      for (const session of before) await session.ends();
+      expect(attached.read_replica_sets[0]?.vpc_endpoint).toEqual({
+        ...set.endpoint,
+        vpc_id: vpc.id,
+      });
       for (const endpoint of endpoints)
-        await expect.poll(async () => (await visit(cloud, service, endpoint, { from: inside.address })).how, SOON).toMatch(/^refused/);
-      await own.remove(near);
-    }
-    const second = await createSet(service, 1, cloud);
-    expect((await visit(cloud, service, second.endpoint, {})).how).toMatch(/^refused/);
-    await detach(cloud, service);
-    for (const endpoint of [...endpoints, second.endpoint])
-      expect((await visit(cloud, service, endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
-    // The gateway checks the allowed networks: no node was restarted for them.
-    expect([await nodeOf(set, 1, cloud), await nodeOf(set, 2, cloud)]).toEqual(nodes);
-    await destroyService(cloud, service);
-    await own.remove(vpc);
-  });
+        expect((await visit(cloud, service, endpoint, {})).how).toMatch(/^refused/);
+      await auditEnds(cloud);
+      if (inside !== null) {
+        const near = await own.vpc(around(inside.address));
+        const peering = await own.peer(vpc, cloud.projectId, near.id);
+        const come = async (endpoint: Reachable) =>
+          visit(cloud, service, endpoint, { from: inside.address, patienceMs: LONG });
+        for (const endpoint of endpoints)
+          await expect.poll(async () => (await come(endpoint)).how, SOON).toMatch(/^in as/);
+        const open = await Promise.all(endpoints.map(come));
+        await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
+        for (const session of open) await session.ends();
+        for (const endpoint of endpoints)
+          await expect
+            .poll(
+              async () => (await visit(cloud, service, endpoint, { from: inside.address })).how,
+              SOON,
+            )
+            .toMatch(/^refused/);
+        await own.remove(near);
+      }
+      const second = await createSet(service, 1, cloud);
+      expect((await visit(cloud, service, second.endpoint, {})).how).toMatch(/^refused/);
+      await detach(cloud, service);
+      for (const endpoint of [...endpoints, second.endpoint])
+        expect((await visit(cloud, service, endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
+      // The gateway checks the allowed networks: no node was restarted for them.
+      expect([await nodeOf(set, 1, cloud), await nodeOf(set, 2, cloud)]).toEqual(nodes);
+      await destroyService(cloud, service);
+      await own.remove(vpc);
+    },
+  );
 });

@@ -23,57 +23,97 @@ export type ServiceAccess = Service & { initial_password: string };
 
 const root = process.getuid?.() === 0;
 export const ability = await probeNetworks();
-export const [haproxy, pgbouncer] = await Promise.all([findProgram('haproxy'), findProgram('pgbouncer')]);
-if (ability.way !== 'bridge') process.stdout.write(`VPCs as networks are not tested here: ${ability.note}\n`);
+export const [haproxy, pgbouncer] = await Promise.all([
+  findProgram('haproxy'),
+  findProgram('pgbouncer'),
+]);
+if (ability.way !== 'bridge')
+  process.stdout.write(`VPCs as networks are not tested here: ${ability.note}\n`);
 /** Root that may not change networks: the way by address, on a machine where the other would be taken. */
-const WITHOUT_NETWORKS = root ? ['setpriv', '--bounding-set=-net_admin', '--inh-caps=-net_admin', '--'] : [];
+const WITHOUT_NETWORKS = root
+  ? ['setpriv', '--bounding-set=-net_admin', '--inh-caps=-net_admin', '--']
+  : [];
 
 export const sh = promisify(execFile);
 
 /** Another project of an installation, with a key of its own. */
-export async function anotherProject(cloud: Installation): Promise<{ id: string; project: Project }> {
+export async function anotherProject(
+  cloud: Installation,
+): Promise<{ id: string; project: Project }> {
   const metadata = await openMetadata(cloud.home);
   const [id, publicKey, secret] = [newId(), `HD${newId()}`, 'a-secret'];
   await insertProject(metadata.db, { id, name: 'another' });
-  await insertKey(metadata.db, { publicKey, secretHash: sha256(secret), projectId: id, name: 'test', role: 'admin' });
+  await insertKey(metadata.db, {
+    publicKey,
+    secretHash: sha256(secret),
+    projectId: id,
+    name: 'test',
+    role: 'admin',
+  });
   await metadata.close();
   const call: Call = async (method, path, body) => {
     const response = await fetch(`${cloud.apiUrl}/projects/${id}${path}`, {
       method,
-      headers: { Authorization: `Bearer ${publicKey}:${secret}`, ...(body === undefined ? {} : { 'Content-Type': 'application/json' }) },
+      headers: {
+        Authorization: `Bearer ${publicKey}:${secret}`,
+        ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
+      },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     const text = await response.text();
-    return { status: response.status, body: text === '' ? '' : JSON.parse(text), headers: response.headers };
+    return {
+      status: response.status,
+      body: text === '' ? '' : JSON.parse(text),
+      headers: response.headers,
+    };
   };
   return { id, project: project(call) };
 }
 
 export async function attach(cloud: Installation, service: Service, vpc: Vpc): Promise<Service> {
-  expect((await cloud.request('POST', `/services/${service.service_id}/attachToVPC`, { vpc_id: vpc.id })).status).toBe(202);
+  expect(
+    (await cloud.request('POST', `/services/${service.service_id}/attachToVPC`, { vpc_id: vpc.id }))
+      .status,
+  ).toBe(202);
   return settled(cloud, service);
 }
 export async function detach(cloud: Installation, service: Service): Promise<Service> {
-  expect((await cloud.request('POST', `/services/${service.service_id}/detachFromVPC`)).status).toBe(202);
+  expect(
+    (await cloud.request('POST', `/services/${service.service_id}/detachFromVPC`)).status,
+  ).toBe(202);
   return settled(cloud, service);
 }
 /** A service on which nothing is under way. */
 export async function settled(cloud: Installation, { service_id: id }: Service): Promise<Service> {
-  await expect.poll(async () => (await cloud.operations(id)).every(({ finished }) => finished !== null), { timeout: 60_000 }).toBe(true);
+  await expect
+    .poll(async () => (await cloud.operations(id)).every(({ finished }) => finished !== null), {
+      timeout: 60_000,
+    })
+    .toBe(true);
   return cloud.get(id);
 }
 /** Waits until nothing is under way any more. */
 export async function allEnded(cloud: Installation): Promise<void> {
-  await expect.poll(async () => (await cloud.operations()).every(({ finished }) => finished !== null), { timeout: 90_000 }).toBe(true);
+  await expect
+    .poll(async () => (await cloud.operations()).every(({ finished }) => finished !== null), {
+      timeout: 90_000,
+    })
+    .toBe(true);
 }
-export async function destroyService(cloud: Installation, { service_id: id }: Service): Promise<void> {
+export async function destroyService(
+  cloud: Installation,
+  { service_id: id }: Service,
+): Promise<void> {
   await cloud.request('DELETE', `/services/${id}`);
-  await expect.poll(async () => (await cloud.request('GET', `/services/${id}`)).status, { timeout: 60_000 }).toBe(404);
+  await expect
+    .poll(async () => (await cloud.request('GET', `/services/${id}`)).status, { timeout: 60_000 })
+    .toBe(404);
 }
 /** What the audit finds once nothing is on its way any more. */
 export async function auditEnds(cloud: Installation): Promise<void> {
   let found = await cloud.audit();
-  for (const endMs = Date.now() + 30_000; found.length > 0 && Date.now() < endMs; await sleep(100)) found = await cloud.audit();
+  for (const endMs = Date.now() + 30_000; found.length > 0 && Date.now() < endMs; await sleep(100))
+    found = await cloud.audit();
   expect(found).toEqual([]);
 }
 
@@ -140,26 +180,65 @@ export const SOON = { timeout: LONG };
 export type Net = { name: string; within: string[]; remove: () => Promise<unknown> };
 
 /** A network namespace of a test, put on the bridge of a VPC as a container would be. */
-export async function plug(cloud: Installation, vpc: Vpc | null, address: string | null): Promise<Net> {
+export async function plug(
+  cloud: Installation,
+  vpc: Vpc | null,
+  address: string | null,
+): Promise<Net> {
   const name = `hdt-${randomBytes(4).toString('hex')}`;
   await sh('ip', ['netns', 'add', name]);
   await sh('ip', ['-n', name, 'link', 'set', 'lo', 'up']);
   if (vpc !== null && address !== null) await plugIn(cloud, name, vpc, address);
-  return { name, within: ['nsenter', `--net=/run/netns/${name}`, '--'], remove: () => sh('ip', ['netns', 'del', name]) };
+  return {
+    name,
+    within: ['nsenter', `--net=/run/netns/${name}`, '--'],
+    remove: () => sh('ip', ['netns', 'del', name]),
+  };
 }
 
 async function plugIn(cloud: Installation, name: string, vpc: Vpc, address: string): Promise<void> {
   const network = await namespaceOf(cloud, vpc);
   const port = `p${randomBytes(4).toString('hex')}`;
-  await sh('ip', ['-n', name, 'link', 'add', 'eth0', 'type', 'veth', 'peer', 'name', port, 'netns', network]);
+  await sh('ip', [
+    '-n',
+    name,
+    'link',
+    'add',
+    'eth0',
+    'type',
+    'veth',
+    'peer',
+    'name',
+    port,
+    'netns',
+    network,
+  ]);
   await sh('ip', ['-n', network, 'link', 'set', port, 'master', 'vpc', 'up']);
   await sh('ip', ['-n', name, 'link', 'set', 'eth0', 'up']);
-  await sh('ip', ['-n', name, 'addr', 'add', `${address}/${vpc.cidr.split('/')[1]}`, 'dev', 'eth0']);
-  await sh('ip', ['-n', name, 'route', 'add', 'default', 'via', vpc.cidr.replace(/\d+\/\d+$/, '1')]);
+  await sh('ip', [
+    '-n',
+    name,
+    'addr',
+    'add',
+    `${address}/${vpc.cidr.split('/')[1]}`,
+    'dev',
+    'eth0',
+  ]);
+  await sh('ip', [
+    '-n',
+    name,
+    'route',
+    'add',
+    'default',
+    'via',
+    vpc.cidr.replace(/\d+\/\d+$/, '1'),
+  ]);
 }
 
-export const prefixOf = async (cloud: Installation): Promise<string> => (await findSite(cloud.home))?.networkPrefix ?? '';
-export const namespaceOf = async (cloud: Installation, vpc: Vpc): Promise<string> => `${await prefixOf(cloud)}${vpc.id}`;
+export const prefixOf = async (cloud: Installation): Promise<string> =>
+  (await findSite(cloud.home))?.networkPrefix ?? '';
+export const namespaceOf = async (cloud: Installation, vpc: Vpc): Promise<string> =>
+  `${await prefixOf(cloud)}${vpc.id}`;
 export const namespacesOf = async (cloud: Installation): Promise<string[]> => {
   const prefix = await prefixOf(cloud);
   return (await readdir('/run/netns')).filter((name) => name.startsWith(prefix));
@@ -191,7 +270,9 @@ function stageOf(settings: Record<string, string>, within: readonly string[]): (
     } finally {
       expect(await stage.cloud.destroy()).toEqual([]);
     }
-    expect((await readdir('/run/netns').catch(() => [])).filter((name) => name.startsWith(prefix))).toEqual([]);
+    expect(
+      (await readdir('/run/netns').catch(() => [])).filter((name) => name.startsWith(prefix)),
+    ).toEqual([]);
   });
   return () => {
     if (stage === null) throw new Error('it is used in tests alone');
@@ -218,7 +299,10 @@ export function stageNetworks() {
 
 /** One whose VPCs are rules, and an address of this machine that can be inside of one; null: it has none. */
 export function stageRules() {
-  const stage = stageOf({ HOWDAH_HOST: '0.0.0.0', HOWDAH_PUBLIC_HOST: '127.0.0.1', HOWDAH_TLS: 'off' }, WITHOUT_NETWORKS);
+  const stage = stageOf(
+    { HOWDAH_HOST: '0.0.0.0', HOWDAH_PUBLIC_HOST: '127.0.0.1', HOWDAH_TLS: 'off' },
+    WITHOUT_NETWORKS,
+  );
   let inside: PrivateAddress | null = null;
   beforeAll(async () => {
     inside = await privateAddress();
@@ -238,7 +322,10 @@ async function privateAddress(): Promise<PrivateAddress | null> {
   }
   const found = Object.values(networkInterfaces())
     .flatMap((list) => list ?? [])
-    .find(({ family, address }) => family === 'IPv4' && /^(10|192\.168|172\.(1[6-9]|2\d|3[01]))\./.test(address));
+    .find(
+      ({ family, address }) =>
+        family === 'IPv4' && /^(10|192\.168|172\.(1[6-9]|2\d|3[01]))\./.test(address),
+    );
   return found === undefined ? null : { address: found.address, remove: () => Promise.resolve() };
 }
 /** The network of a /24 that an address is in. */

@@ -45,7 +45,11 @@ async function receiver(
 ) {
   const received: Received[] = [];
   const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    const message = { headers: headersOf(request), body: await bodyOf(request), path: request.url ?? '' };
+    const message = {
+      headers: headersOf(request),
+      body: await bodyOf(request),
+      path: request.url ?? '',
+    };
     const how = answer(message, received.push(message));
     if (how === 'never') return;
     if (typeof how === 'object') response.writeHead(302, { Location: how.redirect });
@@ -71,11 +75,15 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
 }
 
 async function webhooks(): Promise<Schemas['Webhook'][]> {
-  const { data } = await cloud.client.GET('/projects/{project_id}/webhooks', { params: { path: { project_id: cloud.projectId } } });
+  const { data } = await cloud.client.GET('/projects/{project_id}/webhooks', {
+    params: { path: { project_id: cloud.projectId } },
+  });
   return data ?? [];
 }
 
-async function makeWebhook(body: Schemas['CreateWebhook']): Promise<{ id: string; secret: string }> {
+async function makeWebhook(
+  body: Schemas['CreateWebhook'],
+): Promise<{ id: string; secret: string }> {
   const { data } = await cloud.client.POST('/projects/{project_id}/webhooks', {
     params: { path: { project_id: cloud.projectId } },
     body,
@@ -84,16 +92,25 @@ async function makeWebhook(body: Schemas['CreateWebhook']): Promise<{ id: string
 }
 
 async function deliveries(id: string, status?: Delivery['status']): Promise<Delivery[]> {
-  const { data } = await cloud.client.GET('/projects/{project_id}/webhooks/{webhook_id}/deliveries', {
-    params: { path: { project_id: cloud.projectId, webhook_id: id }, query: status === undefined ? {} : { status } },
-  });
+  const { data } = await cloud.client.GET(
+    '/projects/{project_id}/webhooks/{webhook_id}/deliveries',
+    {
+      params: {
+        path: { project_id: cloud.projectId, webhook_id: id },
+        query: status === undefined ? {} : { status },
+      },
+    },
+  );
   return data ?? [];
 }
 
-const rename = (name: string) => cloud.request('POST', `/services/${service.service_id}/rename`, { name });
+const rename = (name: string) =>
+  cloud.request('POST', `/services/${service.service_id}/rename`, { name });
 /** As if the time until the next attempts were over. */
 const hurry = (id: string) =>
-  sql`update deliveries set next_at = now() where webhook_id = ${id} and status = 'pending'`.execute(metadata.db);
+  sql`update deliveries set next_at = now() where webhook_id = ${id} and status = 'pending'`.execute(
+    metadata.db,
+  );
 
 test('every event is delivered once and in order, and two verifiers that are not ours take the signature', async () => {
   const { url, received } = await receiver();
@@ -102,13 +119,16 @@ test('every event is delivered once and in order, and two verifiers that are not
   for (let n = 0; n < 5; n++) await rename(`name ${n}`);
   await expect.poll(() => received.length, { timeout: 30_000 }).toBe(10);
   const told: string[] = [];
-  for await (const event of followEvents({ ...cloud, after: '0', follow: false })) told.push(JSON.stringify(event));
+  for await (const event of followEvents({ ...cloud, after: '0', follow: false }))
+    told.push(JSON.stringify(event));
   expect(received.map(({ body }) => JSON.stringify(JSON.parse(body)))).toEqual(told.slice(-10));
   for (const { headers, body } of received) {
     expect(headers['content-type']).toBe('application/json');
     // The reference implementation of the specification, and the specification by hand.
     expect(new Webhook(secret).verify(body, headers)).toEqual(JSON.parse(body));
-    expect(() => new Webhook(secret).verify(body.replace('rename', 'resize'), headers)).toThrow(/signature/i);
+    expect(() => new Webhook(secret).verify(body.replace('rename', 'resize'), headers)).toThrow(
+      /signature/i,
+    );
     const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${body}`;
     const mac = createHmac('sha256', Buffer.from(secret.slice('whsec_'.length), 'base64'))
       .update(signed)
@@ -117,7 +137,11 @@ test('every event is delivered once and in order, and two verifiers that are not
     expect(headers['webhook-id']).toBe(`event_${JSON.parse(body).id}`);
   }
   expect(await deliveries(id)).toHaveLength(10);
-  expect((await deliveries(id, 'delivered')).every(({ attempts, response_status: status }) => attempts === 1 && status === 204)).toBe(true);
+  expect(
+    (await deliveries(id, 'delivered')).every(
+      ({ attempts, response_status: status }) => attempts === 1 && status === 204,
+    ),
+  ).toBe(true);
 });
 
 test('only the types that are asked for', async () => {
@@ -126,7 +150,10 @@ test('only the types that are asked for', async () => {
   await rename('a');
   await rename('b');
   await expect.poll(() => received.length, { timeout: 30_000 }).toBe(2);
-  expect(received.map(({ body }) => JSON.parse(body).type)).toEqual(['operation.finished', 'operation.finished']);
+  expect(received.map(({ body }) => JSON.parse(body).type)).toEqual([
+    'operation.finished',
+    'operation.finished',
+  ]);
 });
 
 test('what was not taken is tried again with the same id, by a control plane that was killed meanwhile as well', async () => {
@@ -137,7 +164,12 @@ test('what was not taken is tried again with the same id, by a control plane tha
   await expect.poll(() => received.length, { timeout: 30_000 }).toBe(1);
   await expect.poll(async () => (await deliveries(id))[0]?.attempts, { timeout: 30_000 }).toBe(1);
   const [waiting] = await deliveries(id, 'pending');
-  expect(waiting).toMatchObject({ attempts: 1, response_status: 503, error: 'the receiver answered 503', finished: null });
+  expect(waiting).toMatchObject({
+    attempts: 1,
+    response_status: 503,
+    error: 'the receiver answered 503',
+    finished: null,
+  });
   const waitMs = Date.parse(waiting?.next_attempt ?? '') - Date.parse(waiting?.created ?? '');
   expect(waitMs).toBeGreaterThan(4000);
   // One more that nobody has tried yet when the control plane dies.
@@ -146,11 +178,14 @@ test('what was not taken is tried again with the same id, by a control plane tha
   well = true;
   await cloud.up();
   await hurry(id);
-  await expect.poll(async () => (await deliveries(id, 'delivered')).length, { timeout: 60_000 }).toBe(2);
+  await expect
+    .poll(async () => (await deliveries(id, 'delivered')).length, { timeout: 60_000 })
+    .toBe(2);
   const ids = received.map(({ headers }) => headers['webhook-id']);
   expect(new Set(ids).size).toBe(2);
   expect(ids.filter((one) => one === waiting?.message_id).length).toBeGreaterThanOrEqual(2);
-  for (const { body, headers } of received) expect(new Webhook(secret).verify(body, headers)).toBeDefined();
+  for (const { body, headers } of received)
+    expect(new Webhook(secret).verify(body, headers)).toBeDefined();
 });
 
 test('killed in the middle of an attempt, it is made again', async () => {
@@ -162,7 +197,9 @@ test('killed in the middle of an attempt, it is made again', async () => {
   await cloud.stop('SIGKILL');
   well = true;
   await cloud.up();
-  await expect.poll(async () => (await deliveries(id, 'delivered')).length, { timeout: 60_000 }).toBe(1);
+  await expect
+    .poll(async () => (await deliveries(id, 'delivered')).length, { timeout: 60_000 })
+    .toBe(1);
   expect(new Set(received.map(({ headers }) => headers['webhook-id'])).size).toBe(1);
 });
 
@@ -173,16 +210,27 @@ test('after the last attempt it is dead, and can be delivered again', async () =
   await rename('given up');
   for (let attempt = 1; attempt <= 8; attempt++) {
     await expect.poll(() => received.length, { timeout: 30_000 }).toBe(attempt);
-    await expect.poll(async () => (await deliveries(id))[0]?.attempts, { timeout: 30_000 }).toBe(attempt);
+    await expect
+      .poll(async () => (await deliveries(id))[0]?.attempts, { timeout: 30_000 })
+      .toBe(attempt);
     await hurry(id);
   }
   const [dead] = await deliveries(id, 'dead');
-  expect(dead).toMatchObject({ attempts: 8, next_attempt: null, error: 'the receiver answered 500' });
+  expect(dead).toMatchObject({
+    attempts: 8,
+    next_attempt: null,
+    error: 'the receiver answered 500',
+  });
   expect(dead?.finished).not.toBeNull();
   well = true;
   const again = await cloud.request('POST', `/webhooks/${id}/deliveries/${dead?.id}/redeliver`);
-  expect(again).toMatchObject({ status: 202, body: { id: dead?.id, status: 'pending', attempts: 0 } });
-  await expect.poll(async () => (await deliveries(id, 'delivered')).length, { timeout: 30_000 }).toBe(1);
+  expect(again).toMatchObject({
+    status: 202,
+    body: { id: dead?.id, status: 'pending', attempts: 0 },
+  });
+  await expect
+    .poll(async () => (await deliveries(id, 'delivered')).length, { timeout: 30_000 })
+    .toBe(1);
   expect(received.at(-1)?.headers['webhook-id']).toBe(dead?.message_id);
 });
 
@@ -195,7 +243,10 @@ test('a receiver that does not answer holds nobody else up', async () => {
   await expect.poll(() => quick.received.length, { timeout: 9000 }).toBe(10);
   expect(stuck.received).toHaveLength(1);
   await expect
-    .poll(async () => (await deliveries(id, 'pending')).find(({ attempts }) => attempts === 1)?.error, { timeout: 30_000 })
+    .poll(
+      async () => (await deliveries(id, 'pending')).find(({ attempts }) => attempts === 1)?.error,
+      { timeout: 30_000 },
+    )
     .toBe('no answer within 10 s');
 });
 
@@ -203,10 +254,18 @@ test('a test call says what came of it', async () => {
   const { url, received } = await receiver((_, n) => (n === 1 ? 200 : 404));
   const { id, secret } = await makeWebhook({ url });
   const call = () => cloud.request('POST', `/webhooks/${id}/test`);
-  expect(await call()).toMatchObject({ status: 200, body: { delivered: true, response_status: 200, error: null } });
-  expect(await call()).toMatchObject({ status: 200, body: { delivered: false, response_status: 404, error: 'the receiver answered 404' } });
+  expect(await call()).toMatchObject({
+    status: 200,
+    body: { delivered: true, response_status: 200, error: null },
+  });
+  expect(await call()).toMatchObject({
+    status: 200,
+    body: { delivered: false, response_status: 404, error: 'the receiver answered 404' },
+  });
   const [first] = received;
-  expect(new Webhook(secret).verify(first?.body ?? '', first?.headers ?? {})).toMatchObject({ type: 'webhook.test' });
+  expect(new Webhook(secret).verify(first?.body ?? '', first?.headers ?? {})).toMatchObject({
+    type: 'webhook.test',
+  });
 });
 
 test('URLs that lead into the machine or its network are refused, however they are written', async () => {
@@ -233,9 +292,17 @@ test('URLs that lead into the machine or its network are refused, however they a
   ];
   for (const [url, message] of refused) {
     const answer = await cloud.request('POST', '/webhooks', { url });
-    expect(answer, url).toMatchObject({ status: 400, body: { code: 'INVALID_REQUEST', message: expect.stringMatching(message) } });
+    expect(answer, url).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_REQUEST', message: expect.stringMatching(message) },
+    });
   }
-  for (const body of [{}, { url: 5 }, { url: 'http://e.invalid/', types: ['nothing'] }, { url: 'http://e.invalid/', secret: 'mine' }])
+  for (const body of [
+    {},
+    { url: 5 },
+    { url: 'http://e.invalid/', types: ['nothing'] },
+    { url: 'http://e.invalid/', secret: 'mine' },
+  ])
     expect((await cloud.request('POST', '/webhooks', body)).status, JSON.stringify(body)).toBe(400);
   expect(await webhooks()).toEqual([]);
 });
@@ -244,17 +311,27 @@ test('a name is looked at when it is resolved for the connection, and a redirect
   const inside = await receiver();
   const port = new URL(inside.url).port;
   const send = (url: string, allowed: string[]) =>
-    deliver(url, `whsec_${Buffer.alloc(32).toString('base64')}`, { id: 'm', body: '{}' }, blockListOf(allowed));
+    deliver(
+      url,
+      `whsec_${Buffer.alloc(32).toString('base64')}`,
+      { id: 'm', body: '{}' },
+      blockListOf(allowed),
+    );
   // The same name, as it would be after it came to mean another address than when it was looked at.
   expect(await send(`http://localhost:${port}/`, [])).toEqual({
     responseStatus: null,
-    error: expect.stringMatching(/^localhost is (127\.0\.0\.1|::1), which is an address of this machine/),
+    error: expect.stringMatching(
+      /^localhost is (127\.0\.0\.1|::1), which is an address of this machine/,
+    ),
   });
   expect(await send(`http://127.0.0.1:${port}/`, ['10.0.0.0/8'])).toMatchObject({
     error: expect.stringContaining('127.0.0.1 is an address'),
   });
   expect(inside.received).toEqual([]);
-  expect(await send(`http://localhost:${port}/`, ['127.0.0.0/8', '::1/128'])).toEqual({ responseStatus: 204, error: null });
+  expect(await send(`http://localhost:${port}/`, ['127.0.0.0/8', '::1/128'])).toEqual({
+    responseStatus: 204,
+    error: null,
+  });
   const redirecting = await receiver(() => ({ redirect: inside.url }));
   expect(await send(redirecting.url, ['127.0.0.0/8'])).toEqual({
     responseStatus: 302,
@@ -267,11 +344,17 @@ test('the secret is shown once and stored unreadably; others see and change noth
   const { url } = await receiver();
   const { id, secret } = await makeWebhook({ url });
   expect(JSON.stringify(await webhooks())).not.toContain('whsec_');
-  const { rows } = await sql<{ row: string }>`select row_to_json(webhooks)::text || encode(secret, 'escape') as row from webhooks`.execute(
+  const { rows } = await sql<{
+    row: string;
+  }>`select row_to_json(webhooks)::text || encode(secret, 'escape') as row from webhooks`.execute(
     metadata.db,
   );
   expect(rows).toHaveLength(1);
-  for (const form of [secret, secret.slice('whsec_'.length), Buffer.from(secret.slice('whsec_'.length), 'base64').toString('hex')])
+  for (const form of [
+    secret,
+    secret.slice('whsec_'.length),
+    Buffer.from(secret.slice('whsec_'.length), 'base64').toString('hex'),
+  ])
     expect(rows[0]?.row).not.toContain(form);
   const another = await otherProject();
   const ask = async (method: string, path: string) =>
@@ -289,7 +372,9 @@ test('the secret is shown once and stored unreadably; others see and change noth
     ['POST', `/webhooks/${id}/deliveries/1/redeliver`],
   ] as const)
     expect(await ask(method, path), `${method} ${path}`).toBe(404);
-  expect((await cloud.request('POST', `/webhooks/${id}/deliveries/${'9'.repeat(30)}/redeliver`)).status).toBe(404);
+  expect(
+    (await cloud.request('POST', `/webhooks/${id}/deliveries/${'9'.repeat(30)}/redeliver`)).status,
+  ).toBe(404);
   expect((await cloud.request('DELETE', '/webhooks/%00')).status).toBe(404);
   expect(await webhooks()).toHaveLength(1);
 });
@@ -316,7 +401,9 @@ async function otherProject(): Promise<{ projectId: string; key: string }> {
 
 test('a project has at most twenty, also when they are asked for at once', async () => {
   const answers = await Promise.all(
-    Array.from({ length: 24 }, async () => cloud.request('POST', '/webhooks', { url: 'http://receiver.invalid/' })),
+    Array.from({ length: 24 }, async () =>
+      cloud.request('POST', '/webhooks', { url: 'http://receiver.invalid/' }),
+    ),
   );
   expect(answers.filter(({ status }) => status === 201)).toHaveLength(20);
   expect(answers.find(({ status }) => status !== 201)).toMatchObject({
@@ -327,14 +414,26 @@ test('a project has at most twenty, also when they are asked for at once', async
 
 test('the command line makes, tries, lists and deletes them', async () => {
   const { url, received } = await receiver((_, n) => (n === 1 ? 200 : 500));
-  const made = await cloud.cli('webhook', 'create', url, '--types', 'operation.finished,service.status');
+  const made = await cloud.cli(
+    'webhook',
+    'create',
+    url,
+    '--types',
+    'operation.finished,service.status',
+  );
   expect(made).toMatchObject({ code: 0, stderr: '' });
   const [, id = ''] = /webhook ([a-z0-9]{10}) delivers/.exec(made.stdout) ?? [];
   expect(made.stdout).toMatch(/ {2}whsec_\S{44}\n/);
   expect((await cloud.cli('webhook', 'list')).stdout).toContain(
-    `${id}  ${url}  service.status,operation.finished`.replace('service.status,operation.finished', 'operation.finished,service.status'),
+    `${id}  ${url}  service.status,operation.finished`.replace(
+      'service.status,operation.finished',
+      'operation.finished,service.status',
+    ),
   );
-  expect(await cloud.cli('webhook', 'test', id)).toMatchObject({ code: 0, stdout: expect.stringContaining('the receiver answered 200') });
+  expect(await cloud.cli('webhook', 'test', id)).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('the receiver answered 200'),
+  });
   expect(await cloud.cli('webhook', 'test', id)).toMatchObject({
     code: 1,
     stderr: expect.stringContaining('not delivered: the receiver answered 500'),
@@ -345,7 +444,9 @@ test('the command line makes, tries, lists and deletes them', async () => {
     .poll(async () => (await cloud.cli('webhook', 'deliveries', id)).stdout, { timeout: 30_000 })
     .toMatch(/operation\.finished +pending +1 .*the receiver answered 500/);
   const [delivery] = await deliveries(id);
-  expect(await cloud.cli('webhook', 'redeliver', id, delivery?.id ?? '')).toMatchObject({ code: 0 });
+  expect(await cloud.cli('webhook', 'redeliver', id, delivery?.id ?? '')).toMatchObject({
+    code: 0,
+  });
   expect(await cloud.cli('webhook', 'delete', id)).toMatchObject({ code: 0 });
   expect(await cloud.cli('webhook', 'delete', id)).toMatchObject({ code: 3 });
   expect(await cloud.cli('webhook', 'create', url, '--types', 'nothing')).toMatchObject({

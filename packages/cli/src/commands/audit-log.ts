@@ -74,7 +74,10 @@ function queryOf({ service, operation, key, call, outcome, since, until }: Filte
 /** As it comes, however much it is. */
 async function exportAll(connection: Connection, filter: Filter): Promise<void> {
   const params = { ...ofProject(connection), query: queryOf(filter) };
-  const { data } = await connection.client.GET('/projects/{project_id}/audit/export', { params, parseAs: 'stream' });
+  const { data } = await connection.client.GET('/projects/{project_id}/audit/export', {
+    params,
+    parseAs: 'stream',
+  });
   if (data === null || data === undefined) throw new Failure('the server answered without a body');
   await pipeline(Readable.from(data), process.stdout, { end: false });
 }

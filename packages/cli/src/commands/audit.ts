@@ -6,19 +6,29 @@ import { say } from '../output.ts';
 import { loadServer } from '../server.ts';
 
 export function addAudit(program: Command): void {
-  const does = 'Compare the metadata database with the machine: processes, ports, directories, limits, operations.';
+  const does =
+    'Compare the metadata database with the machine: processes, ports, directories, limits, operations.';
   verb(program, 'audit', { does, example: 'howdah audit' }).action(async () => {
     const server = await loadServer();
     const home = homeDirectory();
-    const problems = await server.audit({ home, databaseUrl: process.env['DATABASE_URL'] || null }).catch((error: unknown) => {
-      const refused = error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ECONNREFUSED');
-      if (!refused) throw error;
-      throw new Failure(`the metadata database of ${home} do not answer: they run with the control plane, which howdah up starts`);
-    });
+    const problems = await server
+      .audit({ home, databaseUrl: process.env['DATABASE_URL'] || null })
+      .catch((error: unknown) => {
+        const refused =
+          error instanceof Error &&
+          'code' in error &&
+          (error.code === 'ENOENT' || error.code === 'ECONNREFUSED');
+        if (!refused) throw error;
+        throw new Failure(
+          `the metadata database of ${home} do not answer: they run with the control plane, which howdah up starts`,
+        );
+      });
     problems.push(...(await server.auditMachine({ home })));
     for (const problem of problems) say(problem);
     if (problems.length > 0)
-      throw new Failure(`${problems.length} ${problems.length === 1 ? 'thing is' : 'things are'} not as they must be`);
+      throw new Failure(
+        `${problems.length} ${problems.length === 1 ? 'thing is' : 'things are'} not as they must be`,
+      );
     say('All is as it must be.');
   });
 }

@@ -6,14 +6,20 @@ import { AUTH_VIEW } from '../views.ts';
 
 /** Who one is, and the sessions of the web console, which are cookies. */
 export function addAuth(program: Command): void {
-  const auth = noun(program, 'auth', 'See whose key this is, and open and end sessions of the web console.');
-
-  verb(auth, 'info', { does: 'Show whose key this is, and what it may.', example: 'howdah auth info', takes: ['output'] }).action(
-    async ({ output }: Printing) => {
-      const { client } = await connect();
-      await show(output, await answered(client.GET('/auth/info')), AUTH_VIEW);
-    },
+  const auth = noun(
+    program,
+    'auth',
+    'See whose key this is, and open and end sessions of the web console.',
   );
+
+  verb(auth, 'info', {
+    does: 'Show whose key this is, and what it may.',
+    example: 'howdah auth info',
+    takes: ['output'],
+  }).action(async ({ output }: Printing) => {
+    const { client } = await connect();
+    await show(output, await answered(client.GET('/auth/info')), AUTH_VIEW);
+  });
 
   verb(auth, 'session', {
     does: 'Begin a session of the web console with the key, and print its cookie.',
@@ -42,16 +48,22 @@ export function addAuth(program: Command): void {
     note('a key has no session: there is nothing to end');
   });
 
-  const analytics = noun(program, 'analytics', 'What clients of Tiger Cloud tell about themselves. It is answered, and nothing is kept.');
+  const analytics = noun(
+    program,
+    'analytics',
+    'What clients of Tiger Cloud tell about themselves. It is answered, and nothing is kept.',
+  );
   for (const [name, does, path] of [
     ['identify', 'Say who one is, which is not kept.', '/analytics/identify'],
     ['track', 'Say what one does, which is not kept.', '/analytics/track'],
   ] as const)
-    verb(analytics, name, { does, example: `howdah analytics ${name}`, takes: ['output'] }).action(async ({ output }: Printing) => {
-      const { client } = await connect();
-      const answer = await answered(client.POST(path));
-      await showAs(output, answer, 'analytics', () => say(answer.status));
-    });
+    verb(analytics, name, { does, example: `howdah analytics ${name}`, takes: ['output'] }).action(
+      async ({ output }: Printing) => {
+        const { client } = await connect();
+        const answer = await answered(client.POST(path));
+        await showAs(output, answer, 'analytics', () => say(answer.status));
+      },
+    );
 }
 
 /** As a browser would send it. */

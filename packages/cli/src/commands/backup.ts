@@ -20,7 +20,10 @@ export function addBackup(program: Command): void {
   }).action(async (name: string, { output }: Printing) => {
     const connection = await connect();
     const backups = await answered(
-      connection.client.GET('/projects/{project_id}/services/{service_id}/backups', await findPath(connection, name)),
+      connection.client.GET(
+        '/projects/{project_id}/services/{service_id}/backups',
+        await findPath(connection, name),
+      ),
     );
     await showAs(output, backups, 'backups', () => sayBackups(backups));
     if (backups.problem !== null) throw new Failure(backups.problem);
@@ -33,25 +36,47 @@ export function addBackup(program: Command): void {
   }).action(async (name: string, options: Waiting) => {
     const connection = await connect(options);
     const { params } = await findPath(connection, name);
-    const { data, response } = await connection.client.POST('/projects/{project_id}/services/{service_id}/backups/verify', { params });
+    const { data, response } = await connection.client.POST(
+      '/projects/{project_id}/services/{service_id}/backups/verify',
+      { params },
+    );
     await follow(connection, response, options);
-    if (isForPrograms(options.output) || !options.wait) return showAs(options.output, data, 'answer', () => say(data?.message));
+    if (isForPrograms(options.output) || !options.wait)
+      return showAs(options.output, data, 'answer', () => say(data?.message));
     const { last_verification: last } = await answered(
       connection.client.GET('/projects/{project_id}/services/{service_id}/backups', { params }),
     );
-    await showAs(options.output, last ?? null, 'verification', () => say(`verified: ${verificationOf(last)}`));
+    await showAs(options.output, last ?? null, 'verification', () =>
+      say(`verified: ${verificationOf(last)}`),
+    );
   });
 }
 
-function sayBackups({ window: { earliest, latest, days, gaps = [] }, archive_mb: archiveMb, snapshots, storage }: Backups): void {
-  say(`any moment from ${earliest ?? 'none yet'} to ${latest ?? 'none yet'}; kept for ${days} days; archive ${archiveMb} MB`);
-  for (const { after, before } of gaps) say(`but none between ${after} and ${before}: a WAL file is missing from the archive`);
+function sayBackups({
+  window: { earliest, latest, days, gaps = [] },
+  archive_mb: archiveMb,
+  snapshots,
+  storage,
+}: Backups): void {
+  say(
+    `any moment from ${earliest ?? 'none yet'} to ${latest ?? 'none yet'}; kept for ${days} days; archive ${archiveMb} MB`,
+  );
+  for (const { after, before } of gaps)
+    say(`but none between ${after} and ${before}: a WAL file is missing from the archive`);
   table(
     ['SNAPSHOT', 'TAKEN', 'KIND', 'SIZE', 'VERIFIED'],
-    snapshots.map(({ id, taken, kind, storage_mb, verification }) => [id, taken, kind, `${storage_mb} MB`, verificationOf(verification)]),
+    snapshots.map(({ id, taken, kind, storage_mb, verification }) => [
+      id,
+      taken,
+      kind,
+      `${storage_mb} MB`,
+      verificationOf(verification),
+    ]),
   );
   if (storage !== null)
-    say(`data: ${storage.total_mb} MB, ${storage.owned_mb} of them its own and ${storage.shared_mb} shared with clones`);
+    say(
+      `data: ${storage.total_mb} MB, ${storage.owned_mb} of them its own and ${storage.shared_mb} shared with clones`,
+    );
 }
 
 function verificationOf(verification: Verification | undefined): string {

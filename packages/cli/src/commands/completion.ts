@@ -22,12 +22,16 @@ export function addCompletion(program: Command): void {
     .passThroughOptions()
     .helpOption(false)
     .action(async (words: string[]) => {
-      for (const { value, about } of await complete(program, words, findValues)) say(`${value}\t${about.split('\n', 1)[0]}`);
+      for (const { value, about } of await complete(program, words, findValues))
+        say(`${value}\t${about.split('\n', 1)[0]}`);
     });
 }
 
 /** Kinds of which everything is known. */
-const CHOICES: Readonly<Record<string, readonly string[]>> = { environment: ENVIRONMENTS, shell: SHELLS };
+const CHOICES: Readonly<Record<string, readonly string[]>> = {
+  environment: ENVIRONMENTS,
+  shell: SHELLS,
+};
 
 /** What there is of a kind. Where the API does not answer, there is nothing to offer, and no place to say why. */
 async function findValues(kind: string, args: readonly string[]): Promise<Candidate[]> {
@@ -40,19 +44,35 @@ async function findValues(kind: string, args: readonly string[]): Promise<Candid
   }
 }
 
-async function listValues(connection: Connection, kind: string, [first = '']: readonly string[]): Promise<Candidate[]> {
+async function listValues(
+  connection: Connection,
+  kind: string,
+  [first = '']: readonly string[],
+): Promise<Candidate[]> {
   const { client } = connection;
   const params = ofProject(connection);
   switch (kind) {
     case 'service':
-      return named((await listServices(connection)).map(({ service_id: id, name, status }) => ({ id, name, about: status })));
+      return named(
+        (await listServices(connection)).map(({ service_id: id, name, status }) => ({
+          id,
+          name,
+          about: status,
+        })),
+      );
     case 'deleted-service': {
-      const deleted = await answered(client.GET('/projects/{project_id}/deletedServices', { params }));
-      return named(deleted.map(({ service_id: id, name, deleted: at }) => ({ id, name, about: at })));
+      const deleted = await answered(
+        client.GET('/projects/{project_id}/deletedServices', { params }),
+      );
+      return named(
+        deleted.map(({ service_id: id, name, deleted: at }) => ({ id, name, about: at })),
+      );
     }
     case 'set': {
       const of = await findPath(connection, first);
-      const sets = await answered(client.GET('/projects/{project_id}/services/{service_id}/replicaSets', of));
+      const sets = await answered(
+        client.GET('/projects/{project_id}/services/{service_id}/replicaSets', of),
+      );
       return named(sets.map(({ id, name, status }) => ({ id, name, about: status })));
     }
     case 'vpc': {
@@ -62,12 +82,21 @@ async function listValues(connection: Connection, kind: string, [first = '']: re
     case 'peering': {
       const { id } = await findVpc(connection, first);
       const of = { params: pathOfVpc(connection, id) };
-      const peerings = await answered(client.GET('/projects/{project_id}/vpcs/{vpc_id}/peerings', of));
+      const peerings = await answered(
+        client.GET('/projects/{project_id}/vpcs/{vpc_id}/peerings', of),
+      );
       return peerings.map((peering) => ({ value: peering.id, about: peering.status }));
     }
     case 'operation': {
-      const operations = await answered(client.GET('/projects/{project_id}/operations', { params: { ...params, query: { limit: '50' } } }));
-      return operations.map(({ id, kind: what, status }) => ({ value: id, about: `${what} ${status}` }));
+      const operations = await answered(
+        client.GET('/projects/{project_id}/operations', {
+          params: { ...params, query: { limit: '50' } },
+        }),
+      );
+      return operations.map(({ id, kind: what, status }) => ({
+        value: id,
+        about: `${what} ${status}`,
+      }));
     }
     case 'webhook': {
       const webhooks = await answered(client.GET('/projects/{project_id}/webhooks', { params }));
@@ -87,7 +116,9 @@ async function listValues(connection: Connection, kind: string, [first = '']: re
     }
     case 'series': {
       const of = await findPath(connection, first);
-      const series = await answered(client.GET('/projects/{project_id}/services/{service_id}/metrics/available-series', of));
+      const series = await answered(
+        client.GET('/projects/{project_id}/services/{service_id}/metrics/available-series', of),
+      );
       return series.map((value) => ({ value, about: '' }));
     }
     default:

@@ -14,7 +14,9 @@ export function addControl(program: Command): void {
     refuseElsewhere();
     const server = await loadServer();
     const rows = await server.backupControl(homeDirectory(), resolve(file));
-    say(`${rows} records in ${resolve(file)}. Databases are not in it: they stay in their own places.`);
+    say(
+      `${rows} records in ${resolve(file)}. Databases are not in it: they stay in their own places.`,
+    );
   });
 
   verb(program, 'restore-control <file>', {

@@ -5,7 +5,8 @@ import { paint, say } from '../output.ts';
 import { loadServer } from '../server.ts';
 
 export function addDoctor(program: Command): void {
-  const does = 'Look this machine over: what Howdah can do here, what is missing, and the command that adds it.';
+  const does =
+    'Look this machine over: what Howdah can do here, what is missing, and the command that adds it.';
   verb(program, 'doctor', { does, example: 'howdah doctor' }).action(async () => {
     const server = await loadServer();
     const mark = { ok: paint.green('✓'), note: paint.yellow('•'), missing: paint.red('✗') };

@@ -21,12 +21,16 @@ export function addDown(program: Command): void {
         const target = await server.findProcess(control.pid);
         server.signal(control.pid, 'SIGTERM');
         if (target !== null && !(await server.waitUntilGone(target, STOP_DEADLINE_MS))) {
-          throw new Failure(`the control plane (process ${control.pid}) does not end; its log says why: ${home}/logs/control.log`);
+          throw new Failure(
+            `the control plane (process ${control.pid}) does not end; its log says why: ${home}/logs/control.log`,
+          );
         }
         say(`The control plane has stopped${databases === true ? '.' : '; the databases go on.'}`);
       }
       if (databases !== true) return;
       const stopped = await server.stopDatabases(home, (id) => say(`stopped ${id}`));
-      say(`${stopped} ${stopped === 1 ? 'database' : 'databases'} stopped. They start again with howdah up.`);
+      say(
+        `${stopped} ${stopped === 1 ? 'database' : 'databases'} stopped. They start again with howdah up.`,
+      );
     });
 }

@@ -10,7 +10,11 @@ export function addEnv(program: Command): void {
   }).action(async () => {
     const { apiUrl, projectId, key } = await credentials();
     // Not HOWDAH_…: those are settings of the next start.
-    const variables = { HD_API: apiUrl, HD_PROJECT: `${apiUrl}/projects/${projectId}`, HD_KEY: key };
+    const variables = {
+      HD_API: apiUrl,
+      HD_PROJECT: `${apiUrl}/projects/${projectId}`,
+      HD_KEY: key,
+    };
     for (const [name, value] of Object.entries(variables)) say(`export ${name}=${quoted(value)}`);
   });
 }

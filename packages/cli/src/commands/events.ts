@@ -18,7 +18,11 @@ export function addEvents(program: Command): void {
       const options = await access();
       const from = after ?? (follow === true ? undefined : '0');
       try {
-        for await (const event of followEvents({ ...options, follow: follow === true, ...given('after', from) }))
+        for await (const event of followEvents({
+          ...options,
+          follow: follow === true,
+          ...given('after', from),
+        }))
           await print(output, event);
       } catch (error) {
         if (error instanceof TypeError) throw new NoAnswerError(options.apiUrl, error);
@@ -44,5 +48,7 @@ function wordsOf(value: unknown): string[] {
   if (typeof value !== 'object' || value === null) return [String(value)];
   if (Array.isArray(value)) return value.length === 0 ? ['none'] : value.flatMap(wordsOf);
   const { name, code, message, finished, detail }: Record<string, unknown> = { ...value };
-  return [name ?? code, finished === null ? 'begun' : undefined, detail ?? message].filter((word) => typeof word === 'string');
+  return [name ?? code, finished === null ? 'begun' : undefined, detail ?? message].filter(
+    (word) => typeof word === 'string',
+  );
 }

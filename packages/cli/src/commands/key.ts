@@ -11,11 +11,20 @@ const ROLES = ['admin', 'developer', 'viewer'] as const;
 
 type OfProject = { project?: string };
 type CreateOptions = Changing &
-  OfProject & { name: string; role: (typeof ROLES)[number]; expires?: string; dryRunOnly?: true; forkOnly?: true };
+  OfProject & {
+    name: string;
+    role: (typeof ROLES)[number];
+    expires?: string;
+    dryRunOnly?: true;
+    forkOnly?: true;
+  };
 
 export function addKey(program: Command): void {
   const key = noun(program, 'key', 'Make, show and revoke the keys of a project.');
-  const OTHER_PROJECT = ['--project <project>', "another than the key's own, by its id or name"] as const;
+  const OTHER_PROJECT = [
+    '--project <project>',
+    "another than the key's own, by its id or name",
+  ] as const;
 
   verb(key, 'list', {
     does: 'Show the keys, revoked and expired ones too. Secrets are never shown again.',
@@ -26,7 +35,11 @@ export function addKey(program: Command): void {
     .action(async ({ project, output }: Printing & OfProject) => {
       const connection = await connect();
       const params = { path: { project_id: await findProject(connection, project) } };
-      await showList(output, await answered(connection.client.GET('/projects/{project_id}/keys', { params })), KEY_VIEW);
+      await showList(
+        output,
+        await answered(connection.client.GET('/projects/{project_id}/keys', { params })),
+        KEY_VIEW,
+      );
     });
 
   verb(key, 'get <key>', { does: 'Show a key.', example: 'howdah key get ci', takes: ['output'] })
@@ -36,7 +49,13 @@ export function addKey(program: Command): void {
       const projectId = await findProject(connection, project);
       const { public_key } = await findKey(connection, projectId, wanted);
       const params = { path: { project_id: projectId, public_key } };
-      await show(output, await answered(connection.client.GET('/projects/{project_id}/keys/{public_key}', { params })), KEY_VIEW);
+      await show(
+        output,
+        await answered(
+          connection.client.GET('/projects/{project_id}/keys/{public_key}', { params }),
+        ),
+        KEY_VIEW,
+      );
     });
 
   verb(key, 'create', {
@@ -46,9 +65,14 @@ export function addKey(program: Command): void {
   })
     .requiredOption('--name <name>', '1 to 128 characters: whose it is')
     .addOption(
-      new Option('--role <role>', ROLES.map((role) => `${role} ${ROLE_SUMMARIES[role]}`).join('; ')).choices(ROLES).default('developer'),
+      new Option('--role <role>', ROLES.map((role) => `${role} ${ROLE_SUMMARIES[role]}`).join('; '))
+        .choices(ROLES)
+        .default('developer'),
     )
-    .option('--expires <date-time>', 'refused from then on, like 2027-01-31T12:00:00Z; default: never')
+    .option(
+      '--expires <date-time>',
+      'refused from then on, like 2027-01-31T12:00:00Z; default: never',
+    )
     .option('--dry-run-only', 'it may only ask what would be done')
     .option('--fork-only', 'it reads, forks, and changes nothing but forks that it made')
     .option(...OTHER_PROJECT)
@@ -62,7 +86,9 @@ export function addKey(program: Command): void {
         ...given('fork_only', options.forkOnly),
       };
       const params = { path: { project_id: await findProject(connection, options.project) } };
-      const made = await answered(connection.client.POST('/projects/{project_id}/keys', { params, body }));
+      const made = await answered(
+        connection.client.POST('/projects/{project_id}/keys', { params, body }),
+      );
       await showAs(options.output, made, KEY_VIEW.noun, () => {
         say(`${made.role} key ${made.name}. It is shown once, here:`);
         say(`  ${made.public_key}:${made.secret_key ?? ''}`);

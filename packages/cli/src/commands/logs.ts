@@ -9,8 +9,22 @@ import { say, sayJson, showAs } from '../output.ts';
 
 type Logs = Schemas['ServiceLogs'];
 type Entry = Logs['entries'][number];
-type Query = { search?: string; severities?: string; node?: string; since?: string; until?: string; cursor?: string };
-type Options = Printing & { follow?: true; search?: string; severity?: string; node?: string; since?: string; until?: string };
+type Query = {
+  search?: string;
+  severities?: string;
+  node?: string;
+  since?: string;
+  until?: string;
+  cursor?: string;
+};
+type Options = Printing & {
+  follow?: true;
+  search?: string;
+  severity?: string;
+  node?: string;
+  since?: string;
+  until?: string;
+};
 
 /** How often a log that is followed is looked at. */
 const LOOK_MS = 1000;
@@ -23,7 +37,10 @@ export function addLogs(program: Command): void {
 }
 
 /** `howdah service logs`, the same. */
-export function addServiceLogs(parent: Command, example = 'howdah service logs orders --search deadlock'): void {
+export function addServiceLogs(
+  parent: Command,
+  example = 'howdah service logs orders --search deadlock',
+): void {
   verb(parent, 'logs <service>', {
     does: 'Print the newest 500 log lines of a service, the oldest of them first; or those, and what comes from now on.',
     example,
@@ -36,7 +53,8 @@ export function addServiceLogs(parent: Command, example = 'howdah service logs o
     .option('--since <date-time>', 'only lines at or after it, like 2026-01-31T12:00:00Z')
     .option('--until <date-time>', 'only lines before it')
     .action(async (name: string, options: Options) => {
-      if (options.follow === true && options.until !== undefined) throw new Failure('--follow and --until: give one of them', 'usage');
+      if (options.follow === true && options.until !== undefined)
+        throw new Failure('--follow and --until: give one of them', 'usage');
       const connection = await connect();
       const { service_id: id } = await findService(connection, name);
       const query = {
@@ -48,20 +66,29 @@ export function addServiceLogs(parent: Command, example = 'howdah service logs o
       };
       if (options.follow === true) return followLogs(connection, id, query, options);
       const page = await readPage(connection, id, query);
-      await showAs(options.output, page, 'logs', () => page.logs.toReversed().forEach((line) => say(line)));
+      await showAs(options.output, page, 'logs', () =>
+        page.logs.toReversed().forEach((line) => say(line)),
+      );
     });
 }
 
 async function readPage(connection: Connection, id: string, query: Query): Promise<Logs> {
   const params = { ...pathOf(connection, id), query };
-  return answered(connection.client.GET('/projects/{project_id}/services/{service_id}/logs', { params }));
+  return answered(
+    connection.client.GET('/projects/{project_id}/services/{service_id}/logs', { params }),
+  );
 }
 
 /**
  * Prints what there is, and then looks again and again for what came after. Processes write side by side, so that an older line may come
  * after a newer one: each look goes back a little, and leaves out what it has seen before.
  */
-async function followLogs(connection: Connection, id: string, query: Query, { output }: Printing): Promise<void> {
+async function followLogs(
+  connection: Connection,
+  id: string,
+  query: Query,
+  { output }: Printing,
+): Promise<void> {
   let printed = new Map<string, number>();
   let page = await readPage(connection, id, query);
   const begun = page.entries.at(-1)?.timestamp ?? new Date().toISOString();
@@ -77,7 +104,9 @@ async function followLogs(connection: Connection, id: string, query: Query, { ou
     }
     printed = seen;
     await sleep(LOOK_MS);
-    const since = new Date(Math.max(Date.parse(newest) - OUT_OF_ORDER_MS, Date.parse(begun))).toISOString();
+    const since = new Date(
+      Math.max(Date.parse(newest) - OUT_OF_ORDER_MS, Date.parse(begun)),
+    ).toISOString();
     page = await readSince(connection, id, { ...query, since });
   }
 }
@@ -96,5 +125,7 @@ async function readSince(connection: Connection, id: string, query: Query): Prom
 async function showEntry(output: Printing['output'], entry: Entry): Promise<void> {
   if (output === 'json') return sayJson(entry);
   if (output === 'yaml') say('---');
-  await showAs(output, entry, 'entry', () => say(`${entry.timestamp} ${entry.severity}: ${entry.message}`));
+  await showAs(output, entry, 'entry', () =>
+    say(`${entry.timestamp} ${entry.severity}: ${entry.message}`),
+  );
 }

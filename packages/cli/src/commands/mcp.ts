@@ -21,7 +21,9 @@ export function addMcp(program: Command): void {
         const reason = error instanceof Error ? error.message : String(error);
         throw new Failure(`--port ${port}: ${reason}; take another one`);
       });
-      process.stderr.write(`MCP server at ${url}; requests carry "Authorization: Bearer <public_key>:<secret_key>". Ctrl-C ends it.\n`);
+      process.stderr.write(
+        `MCP server at ${url}; requests carry "Authorization: Bearer <public_key>:<secret_key>". Ctrl-C ends it.\n`,
+      );
       await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
       await close();
     });
@@ -38,11 +40,19 @@ async function settings(): Promise<ClientOptions> {
   const { HD_API: apiUrl, HD_KEY: key } = process.env;
   if (apiUrl !== undefined && key !== undefined) return { apiUrl, key };
   const { projectId: _found, ...found } = await access();
-  return { ...found, ...(apiUrl === undefined ? {} : { apiUrl }), ...(key === undefined ? {} : { key }) };
+  return {
+    ...found,
+    ...(apiUrl === undefined ? {} : { apiUrl }),
+    ...(key === undefined ? {} : { key }),
+  };
 }
 
 function portOf(text: string): number {
   const port = /^[0-9]{1,5}$/.test(text) ? Number(text) : 65_536;
-  if (port > 65_535) throw new Failure(`--port: found ${JSON.stringify(text)}; allowed: 1 to 65535, or 0 for any that is free`, 'usage');
+  if (port > 65_535)
+    throw new Failure(
+      `--port: found ${JSON.stringify(text)}; allowed: 1 to 65535, or 0 for any that is free`,
+      'usage',
+    );
   return port;
 }

@@ -28,7 +28,12 @@ export function addMetrics(program: Command): void {
   }).action(async (name: string, { output }: Printing) => {
     const connection = await connect();
     const path = await findPath(connection, name);
-    const series = await answered(connection.client.GET('/projects/{project_id}/services/{service_id}/metrics/available-series', path));
+    const series = await answered(
+      connection.client.GET(
+        '/projects/{project_id}/services/{service_id}/metrics/available-series',
+        path,
+      ),
+    );
     await showAs(output, series, 'series', () => series.forEach((one) => say(one)));
   });
 
@@ -40,7 +45,9 @@ export function addMetrics(program: Command): void {
     .option('--from <date-time>', 'like 2026-01-31T12:00:00Z; default: an hour before the end')
     .option('--to <date-time>', 'default: now')
     .option('--bucket-seconds <number>', 'a value for each so many seconds, 60 or more')
-    .addOption(new Option('--fn <function>', 'what is made of the values in a bucket').choices(FUNCTIONS))
+    .addOption(
+      new Option('--fn <function>', 'what is made of the values in a bucket').choices(FUNCTIONS),
+    )
     .option('--filter <label=value>', 'only series with this label; may be repeated', addFilter)
     .action(async (name: string, series: string, options: QueryOptions) => {
       const connection = await connect();
@@ -49,13 +56,21 @@ export function addMetrics(program: Command): void {
         name: series,
         from: options.from ?? hourBefore(to),
         to,
-        ...given('bucket_seconds', options.bucketSeconds === undefined ? undefined : countOf('--bucket-seconds', options.bucketSeconds)),
+        ...given(
+          'bucket_seconds',
+          options.bucketSeconds === undefined
+            ? undefined
+            : countOf('--bucket-seconds', options.bucketSeconds),
+        ),
         ...given('fn', options.fn),
         ...given('filters', options.filter),
       };
       const path = await findPath(connection, name);
       const found = await answered(
-        connection.client.POST('/projects/{project_id}/services/{service_id}/metrics/series', { ...path, body }),
+        connection.client.POST('/projects/{project_id}/services/{service_id}/metrics/series', {
+          ...path,
+          body,
+        }),
       );
       await showAs(options.output, found, 'series', () => sayAll(series, found));
     });
@@ -69,7 +84,10 @@ function sayAll(name: string, all: readonly Schemas['Series'][]): void {
         .map(([key, value]) => `${key}=${value}`)
         .join(' ') || name,
   );
-  const rows = (all[0]?.data ?? []).map(({ time }, at) => [time, ...all.map(({ data }) => String(data[at]?.value ?? ''))]);
+  const rows = (all[0]?.data ?? []).map(({ time }, at) => [
+    time,
+    ...all.map(({ data }) => String(data[at]?.value ?? '')),
+  ]);
   table(['TIME', ...titles], rows);
 }
 

@@ -10,10 +10,18 @@ import { firstOf } from '../pages.ts';
 import { linesOf, OPERATION_VIEW } from '../views.ts';
 
 type Operation = Schemas['Operation'];
-type ListOptions = Listing & { service?: string; kind?: Operation['kind']; status?: Operation['status'] };
+type ListOptions = Listing & {
+  service?: string;
+  kind?: Operation['kind'];
+  status?: Operation['status'];
+};
 
 export function addOperation(program: Command): void {
-  const operation = noun(program, 'operation', 'See what was done and what is under way, and cancel it where that is safe.');
+  const operation = noun(
+    program,
+    'operation',
+    'See what was done and what is under way, and cancel it where that is safe.',
+  );
 
   verb(operation, 'list', {
     does: 'List operations, newest first.',
@@ -22,16 +30,23 @@ export function addOperation(program: Command): void {
   })
     .option('--service <service>', 'only those on this service, by its id or name')
     .addOption(new Option('--kind <kind>', 'only those of this kind').choices(OPERATION_KINDS))
-    .addOption(new Option('--status <status>', 'only those with this status').choices(OPERATION_STATUSES))
+    .addOption(
+      new Option('--status <status>', 'only those with this status').choices(OPERATION_STATUSES),
+    )
     .action(async (options: ListOptions) => {
       const connection = await connect();
       const query = {
-        ...given('service_id', options.service === undefined ? undefined : await everId(connection, options.service)),
+        ...given(
+          'service_id',
+          options.service === undefined ? undefined : await everId(connection, options.service),
+        ),
         ...given('kind', options.kind),
         ...given('status', options.status),
       };
       const operations = await firstOf(options.limit, (page) =>
-        connection.client.GET('/projects/{project_id}/operations', { params: { ...ofProject(connection), query: { ...query, ...page } } }),
+        connection.client.GET('/projects/{project_id}/operations', {
+          params: { ...ofProject(connection), query: { ...query, ...page } },
+        }),
       );
       await showList(options.output, operations, OPERATION_VIEW);
     });
@@ -43,9 +58,13 @@ export function addOperation(program: Command): void {
   }).action(async (id: string, { output }: Printing) => {
     const connection = await connect();
     const found = await answered(
-      connection.client.GET('/projects/{project_id}/operations/{operation_id}', { params: pathOf(connection, id) }),
+      connection.client.GET('/projects/{project_id}/operations/{operation_id}', {
+        params: pathOf(connection, id),
+      }),
     );
-    await showAs(output, found, OPERATION_VIEW.noun, () => linesOf(found).forEach((line) => say(line)));
+    await showAs(output, found, OPERATION_VIEW.noun, () =>
+      linesOf(found).forEach((line) => say(line)),
+    );
   });
 
   verb(operation, 'cancel <operation>', {
@@ -55,9 +74,13 @@ export function addOperation(program: Command): void {
   }).action(async (id: string, options: Changing) => {
     const connection = await connect(options);
     const cancelled = await answered(
-      connection.client.POST('/projects/{project_id}/operations/{operation_id}/cancel', { params: pathOf(connection, id) }),
+      connection.client.POST('/projects/{project_id}/operations/{operation_id}/cancel', {
+        params: pathOf(connection, id),
+      }),
     );
-    await showAs(options.output, cancelled, OPERATION_VIEW.noun, () => say(`${cancelled.kind} ${id} is cancelled`));
+    await showAs(options.output, cancelled, OPERATION_VIEW.noun, () =>
+      say(`${cancelled.kind} ${id} is cancelled`),
+    );
   });
 }
 
@@ -71,9 +94,13 @@ export function addServiceOperations(service: Command): void {
     const connection = await connect();
     const query = { service_id: await everId(connection, name) };
     const operations = await answered(
-      connection.client.GET('/projects/{project_id}/operations', { params: { ...ofProject(connection), query } }),
+      connection.client.GET('/projects/{project_id}/operations', {
+        params: { ...ofProject(connection), query },
+      }),
     );
-    await showAs(output, operations, OPERATION_VIEW.noun, () => operations.flatMap(linesOf).forEach((line) => say(line)));
+    await showAs(output, operations, OPERATION_VIEW.noun, () =>
+      operations.flatMap(linesOf).forEach((line) => say(line)),
+    );
   });
 }
 

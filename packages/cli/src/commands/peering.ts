@@ -9,8 +9,13 @@ import { PEERING_VIEW } from '../views.ts';
 type CreateOptions = Changing & { peer: string; project?: string; region: string };
 
 export function addPeering(program: Command): void {
-  const peering = noun(program, 'peering', 'Make and manage peerings: pairs of VPCs that reach each other.');
-  const ofVpc = async (connection: Connection, vpc: string) => pathOfVpc(connection, (await findVpc(connection, vpc)).id);
+  const peering = noun(
+    program,
+    'peering',
+    'Make and manage peerings: pairs of VPCs that reach each other.',
+  );
+  const ofVpc = async (connection: Connection, vpc: string) =>
+    pathOfVpc(connection, (await findVpc(connection, vpc)).id);
   const ofPeering = async (connection: Connection, vpc: string, id: string) => {
     const { path } = await ofVpc(connection, vpc);
     return { path: { ...path, peering_id: id } };
@@ -25,7 +30,9 @@ export function addPeering(program: Command): void {
     const params = await ofVpc(connection, vpc);
     await showList(
       output,
-      await answered(connection.client.GET('/projects/{project_id}/vpcs/{vpc_id}/peerings', { params })),
+      await answered(
+        connection.client.GET('/projects/{project_id}/vpcs/{vpc_id}/peerings', { params }),
+      ),
       PEERING_VIEW,
     );
   });
@@ -37,7 +44,11 @@ export function addPeering(program: Command): void {
   }).action(async (vpc: string, id: string, { output }: Printing) => {
     const connection = await connect();
     const params = await ofPeering(connection, vpc, id);
-    const found = await answered(connection.client.GET('/projects/{project_id}/vpcs/{vpc_id}/peerings/{peering_id}', { params }));
+    const found = await answered(
+      connection.client.GET('/projects/{project_id}/vpcs/{vpc_id}/peerings/{peering_id}', {
+        params,
+      }),
+    );
     await show(output, found, PEERING_VIEW);
   });
 
@@ -52,8 +63,14 @@ export function addPeering(program: Command): void {
     .action(async (vpc: string, { peer, project, region, ...options }: CreateOptions) => {
       const connection = await connect(options);
       const params = await ofVpc(connection, vpc);
-      const body = { peer_account_id: project ?? connection.projectId, peer_region_code: region, peer_vpc_id: peer };
-      const made = await answered(connection.client.POST('/projects/{project_id}/vpcs/{vpc_id}/peerings', { params, body }));
+      const body = {
+        peer_account_id: project ?? connection.projectId,
+        peer_region_code: region,
+        peer_vpc_id: peer,
+      };
+      const made = await answered(
+        connection.client.POST('/projects/{project_id}/vpcs/{vpc_id}/peerings', { params, body }),
+      );
       await show(options.output, made, PEERING_VIEW);
     });
 
@@ -65,7 +82,9 @@ export function addPeering(program: Command): void {
     const connection = await connect(options);
     const params = await ofPeering(connection, vpc, id);
     await confirm(`Delete the peering ${id} of ${vpc}, on both sides?`, options);
-    await connection.client.DELETE('/projects/{project_id}/vpcs/{vpc_id}/peerings/{peering_id}', { params });
+    await connection.client.DELETE('/projects/{project_id}/vpcs/{vpc_id}/peerings/{peering_id}', {
+      params,
+    });
     note(`peering ${id} is deleted`);
   });
 }

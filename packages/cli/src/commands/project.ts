@@ -6,7 +6,12 @@ import { note, show, showChanged, showList } from '../output.ts';
 import { LIMITS, PROJECT_DETAIL_VIEW, PROJECT_VIEW } from '../views.ts';
 
 type Limits = Partial<Record<(typeof LIMITS)[number], number | null>>;
-type LimitOptions = { services?: string; replicaSets?: string; cpuMillis?: string; memoryGbs?: string };
+type LimitOptions = {
+  services?: string;
+  replicaSets?: string;
+  cpuMillis?: string;
+  memoryGbs?: string;
+};
 
 export function addProject(program: Command): void {
   const project = noun(
@@ -15,12 +20,20 @@ export function addProject(program: Command): void {
     'Make projects, and set what each may have. All but get and rename take the key that howdah up made.',
   );
 
-  verb(project, 'list', { does: 'Show the projects that the key reaches.', example: 'howdah project list --all', takes: ['output'] })
+  verb(project, 'list', {
+    does: 'Show the projects that the key reaches.',
+    example: 'howdah project list --all',
+    takes: ['output'],
+  })
     .option('--all', 'every project')
     .action(async ({ output, all }: Printing & { all?: true }) => {
       const { client } = await connect();
       const query = given('all', all === true ? 'true' : undefined);
-      await showList(output, await answered(client.GET('/projects', { params: { query } })), PROJECT_VIEW);
+      await showList(
+        output,
+        await answered(client.GET('/projects', { params: { query } })),
+        PROJECT_VIEW,
+      );
     });
 
   verb(project, 'get [project]', {
@@ -30,7 +43,11 @@ export function addProject(program: Command): void {
   }).action(async (wanted: string | undefined, { output }: Printing) => {
     const connection = await connect();
     const params = { path: { project_id: await findProject(connection, wanted) } };
-    await show(output, await answered(connection.client.GET('/projects/{project_id}', { params })), PROJECT_DETAIL_VIEW);
+    await show(
+      output,
+      await answered(connection.client.GET('/projects/{project_id}', { params })),
+      PROJECT_DETAIL_VIEW,
+    );
   });
 
   withLimits(
@@ -57,7 +74,9 @@ export function addProject(program: Command): void {
     const body = limitsOf(options);
     const connection = await connect(options);
     const params = { path: { project_id: await findProject(connection, wanted) } };
-    const set = await answered(connection.client.POST('/projects/{project_id}/setLimits', { params, body }));
+    const set = await answered(
+      connection.client.POST('/projects/{project_id}/setLimits', { params, body }),
+    );
     await showChanged(options.output, set, PROJECT_DETAIL_VIEW, () =>
       answered(connection.client.GET('/projects/{project_id}', { params })),
     );
@@ -70,7 +89,9 @@ export function addProject(program: Command): void {
   }).action(async (wanted: string, name: string, options: Changing) => {
     const connection = await connect(options);
     const params = { path: { project_id: await findProject(connection, wanted) } };
-    const renamed = await answered(connection.client.POST('/projects/{project_id}/rename', { params, body: { name } }));
+    const renamed = await answered(
+      connection.client.POST('/projects/{project_id}/rename', { params, body: { name } }),
+    );
     await showChanged(options.output, renamed, PROJECT_DETAIL_VIEW, () =>
       answered(connection.client.GET('/projects/{project_id}', { params })),
     );
@@ -81,16 +102,25 @@ function withLimits(command: Command): Command {
   return command
     .option('--services <number>', 'services at most; none: no limit')
     .option('--replica-sets <number>', 'read replica sets at most; none: no limit')
-    .option('--cpu-millis <number>', 'thousandths of a core of all services together; none: no limit')
+    .option(
+      '--cpu-millis <number>',
+      'thousandths of a core of all services together; none: no limit',
+    )
     .option('--memory-gbs <number>', 'gigabytes of all services together; none: no limit');
 }
 
 function limitsOf({ services, replicaSets, cpuMillis, memoryGbs }: LimitOptions): Limits {
-  const texts = { services, replica_sets: replicaSets, cpu_millis: cpuMillis, memory_gbs: memoryGbs };
+  const texts = {
+    services,
+    replica_sets: replicaSets,
+    cpu_millis: cpuMillis,
+    memory_gbs: memoryGbs,
+  };
   const limits: Limits = {};
   for (const limit of LIMITS) {
     const text = texts[limit];
-    if (text !== undefined) limits[limit] = text === 'none' ? null : countOf(`--${limit.replace('_', '-')}`, text);
+    if (text !== undefined)
+      limits[limit] = text === 'none' ? null : countOf(`--${limit.replace('_', '-')}`, text);
   }
   return limits;
 }

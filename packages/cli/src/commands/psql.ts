@@ -21,7 +21,10 @@ export function addPsql(program: Command): void {
       const connection = await connect();
       const { host, port } = askedFor(await findService(connection, name), pooler);
       const ca = await findCa(connection.apiUrl);
-      const mode = ca === null ? 'sslmode=require' : `sslmode=verify-full sslrootcert='${ca.replaceAll(/['\\]/g, '\\$&')}'`;
+      const mode =
+        ca === null
+          ? 'sslmode=require'
+          : `sslmode=verify-full sslrootcert='${ca.replaceAll(/['\\]/g, '\\$&')}'`;
       const words = `host=${host} port=${port} user=${ADMIN_ROLE} dbname=${DATABASE_NAME} ${mode}`;
       const child = spawn('psql', [words, ...psqlOptions], { stdio: 'inherit' });
       const [code] = await Promise.race([
@@ -54,6 +57,10 @@ function askedFor(service: Schemas['Service'], pooler = false): Schemas['Endpoin
   if (!pooler) return endpointOf(service);
   const { name, service_id: id } = service;
   const found = poolerOf(service);
-  if (found === undefined) throw new Failure(`${name} has no connection pooler: howdah service enable-pooler ${id}`, 'usage');
+  if (found === undefined)
+    throw new Failure(
+      `${name} has no connection pooler: howdah service enable-pooler ${id}`,
+      'usage',
+    );
   return found;
 }

@@ -24,7 +24,12 @@ export function addQuery(program: Command): void {
         timeout_ms: countOf('--timeout-ms', options.timeoutMs),
       };
       const path = await findPath(connection, name);
-      const result = await answered(connection.client.POST('/projects/{project_id}/services/{service_id}/query', { ...path, body }));
+      const result = await answered(
+        connection.client.POST('/projects/{project_id}/services/{service_id}/query', {
+          ...path,
+          body,
+        }),
+      );
       const { columns, rows, row_count: count, truncated, elapsed_ms: tookMs } = result;
       await showAs(options.output, result, 'query', () => {
         const titles = columns.map((column) => column.name);
@@ -33,7 +38,9 @@ export function addQuery(program: Command): void {
             titles,
             rows.map((row) => row.map((value) => value ?? 'NULL')),
           );
-        note(`${count} row${count === 1 ? '' : 's'} in ${duration(tookMs)}${truncated ? '; there are more (--max-rows)' : ''}`);
+        note(
+          `${count} row${count === 1 ? '' : 's'} in ${duration(tookMs)}${truncated ? '; there are more (--max-rows)' : ''}`,
+        );
       });
     });
 }

@@ -14,7 +14,9 @@ export function addRegion(program: Command): void {
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
     const connection = await connect();
-    const regions = connection.client.GET('/projects/{project_id}/regions', { params: ofProject(connection) });
+    const regions = connection.client.GET('/projects/{project_id}/regions', {
+      params: ofProject(connection),
+    });
     await showList(output, await answered(regions), REGION_VIEW);
   });
 

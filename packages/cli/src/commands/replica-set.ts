@@ -2,7 +2,17 @@ import type { HowdahClient } from '@howdah/client';
 import { ENVIRONMENTS } from '@howdah/contract/types';
 import type { Command } from 'commander';
 import { endpointOf, placeOf } from '../address.ts';
-import { countOf, given, noun, oneOf, verb, type Changing, type Destroying, type Printing, type Waiting } from '../command.ts';
+import {
+  countOf,
+  given,
+  noun,
+  oneOf,
+  verb,
+  type Changing,
+  type Destroying,
+  type Printing,
+  type Waiting,
+} from '../command.ts';
 import { confirm } from '../confirm.ts';
 import { answered, connect, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
@@ -12,13 +22,22 @@ import { note, say, show, showAs, showChanged, showList } from '../output.ts';
 import { SET_DETAIL_VIEW, SET_VIEW } from '../views.ts';
 
 type OfSet = Awaited<ReturnType<typeof findSet>>;
-type CreateOptions = Waiting & { name: string; nodes: string; cpuMillis: string; memoryGbs: string };
+type CreateOptions = Waiting & {
+  name: string;
+  nodes: string;
+  cpuMillis: string;
+  memoryGbs: string;
+};
 type ResizeOptions = Waiting & { cpuMillis?: string; memoryGbs?: string };
 
 const SET_PATH = '/projects/{project_id}/services/{service_id}/replicaSets/{replica_set_id}';
 
 export function addReplicaSet(program: Command): void {
-  const set = noun(program, 'replica-set', 'Make and manage read replica sets: nodes that follow a service, behind one endpoint.');
+  const set = noun(
+    program,
+    'replica-set',
+    'Make and manage read replica sets: nodes that follow a service, behind one endpoint.',
+  );
 
   verb(set, 'list <service>', {
     does: 'List the read replica sets of a service.',
@@ -26,7 +45,10 @@ export function addReplicaSet(program: Command): void {
     takes: ['output'],
   }).action(async (service: string, { output }: Printing) => {
     const connection = await connect();
-    const sets = connection.client.GET('/projects/{project_id}/services/{service_id}/replicaSets', await findPath(connection, service));
+    const sets = connection.client.GET(
+      '/projects/{project_id}/services/{service_id}/replicaSets',
+      await findPath(connection, service),
+    );
     await showList(output, await answered(sets), SET_VIEW);
   });
 
@@ -36,7 +58,11 @@ export function addReplicaSet(program: Command): void {
     takes: ['output'],
   }).action(async (service: string, name: string, { output }: Printing) => {
     const connection = await connect();
-    await show(output, await readSet(connection, await findSet(connection, service, name)), SET_DETAIL_VIEW);
+    await show(
+      output,
+      await readSet(connection, await findSet(connection, service, name)),
+      SET_DETAIL_VIEW,
+    );
   });
 
   verb(set, 'create <service>', {
@@ -58,8 +84,13 @@ export function addReplicaSet(program: Command): void {
     .option('--cpu-millis <number>', 'thousandths of a core')
     .option('--memory-gbs <number>', 'gigabytes')
     .action(async (service: string, name: string, options: ResizeOptions) => {
-      const body = { ...given('cpu_millis', options.cpuMillis), ...given('memory_gbs', options.memoryGbs) };
-      await change(service, name, options, (client, of) => client.POST(`${SET_PATH}/resize`, { ...of, body }));
+      const body = {
+        ...given('cpu_millis', options.cpuMillis),
+        ...given('memory_gbs', options.memoryGbs),
+      };
+      await change(service, name, options, (client, of) =>
+        client.POST(`${SET_PATH}/resize`, { ...of, body }),
+      );
     });
 
   verb(set, 'enable-pooler <service> <set>', {
@@ -67,7 +98,9 @@ export function addReplicaSet(program: Command): void {
     example: 'howdah replica-set enable-pooler orders readers',
     takes: ['output', 'dryRun'],
   }).action(async (service: string, name: string, options: Changing) =>
-    change(service, name, { ...options, wait: false }, (client, of) => client.POST(`${SET_PATH}/enablePooler`, of)),
+    change(service, name, { ...options, wait: false }, (client, of) =>
+      client.POST(`${SET_PATH}/enablePooler`, of),
+    ),
   );
 
   verb(set, 'disable-pooler <service> <set>', {
@@ -75,7 +108,9 @@ export function addReplicaSet(program: Command): void {
     example: 'howdah replica-set disable-pooler orders readers',
     takes: ['output', 'dryRun'],
   }).action(async (service: string, name: string, options: Changing) =>
-    change(service, name, { ...options, wait: false }, (client, of) => client.POST(`${SET_PATH}/disablePooler`, of)),
+    change(service, name, { ...options, wait: false }, (client, of) =>
+      client.POST(`${SET_PATH}/disablePooler`, of),
+    ),
   );
 
   verb(set, 'set-environment <service> <set> <environment>', {
@@ -84,21 +119,25 @@ export function addReplicaSet(program: Command): void {
     takes: ['output', 'dryRun'],
   }).action(async (service: string, name: string, tag: string, options: Changing) => {
     const body = { environment: oneOf('environment', ENVIRONMENTS, tag) };
-    await change(service, name, { ...options, wait: false }, (client, of) => client.POST(`${SET_PATH}/setEnvironment`, { ...of, body }));
+    await change(service, name, { ...options, wait: false }, (client, of) =>
+      client.POST(`${SET_PATH}/setEnvironment`, { ...of, body }),
+    );
   });
 
   verb(set, 'delete <service> <set>', {
     does: 'Delete a read replica set; its service stays. Asks first, on a terminal.',
     example: 'howdah replica-set delete orders readers',
     takes: ['dryRun', 'wait', 'yes'],
-  }).action(async (service: string, name: string, options: Omit<Waiting, 'output'> & Destroying) => {
-    const connection = await connect(options);
-    const of = await findSet(connection, service, name);
-    await confirm(`Delete the read replica set ${name}?`, options);
-    const { response } = await connection.client.DELETE(SET_PATH, of);
-    await follow(connection, response, options);
-    note(`${name} is ${options.wait ? 'deleted' : 'being deleted'}`);
-  });
+  }).action(
+    async (service: string, name: string, options: Omit<Waiting, 'output'> & Destroying) => {
+      const connection = await connect(options);
+      const of = await findSet(connection, service, name);
+      await confirm(`Delete the read replica set ${name}?`, options);
+      const { response } = await connection.client.DELETE(SET_PATH, of);
+      await follow(connection, response, options);
+      note(`${name} is ${options.wait ? 'deleted' : 'being deleted'}`);
+    },
+  );
 }
 
 async function create(service: string, options: CreateOptions): Promise<void> {
@@ -110,11 +149,16 @@ async function create(service: string, options: CreateOptions): Promise<void> {
     memory_gbs: options.memoryGbs,
   };
   const of = await findPath(connection, service);
-  const { data, response } = await connection.client.POST('/projects/{project_id}/services/{service_id}/replicaSets', { ...of, body });
+  const { data, response } = await connection.client.POST(
+    '/projects/{project_id}/services/{service_id}/replicaSets',
+    { ...of, body },
+  );
   if (data === undefined) throw new Failure('the server answered without a body');
   await follow(connection, response, options);
   await showAs(options.output, data, SET_VIEW.noun, () =>
-    say(`${data.id}, read-only, with the users and passwords of its service: ${placeOf(endpointOf(data))}/tsdb?sslmode=require`),
+    say(
+      `${data.id}, read-only, with the users and passwords of its service: ${placeOf(endpointOf(data))}/tsdb?sslmode=require`,
+    ),
   );
 }
 

@@ -3,11 +3,30 @@ import { SERVICE_STATUSES } from '@howdah/contract/status';
 import { ADDONS, ENVIRONMENTS, SERVICE_TYPES, type ServiceType } from '@howdah/contract/types';
 import { Option, type Command } from 'commander';
 import { endpointOf, placeOf, poolerOf, urlOf } from '../address.ts';
-import { countOf, given, listOf, noun, oneOf, verb, type Changing, type Destroying, type Printing, type Waiting } from '../command.ts';
+import {
+  countOf,
+  given,
+  listOf,
+  noun,
+  oneOf,
+  verb,
+  type Changing,
+  type Destroying,
+  type Printing,
+  type Waiting,
+} from '../command.ts';
 import { confirm, confirmName, readSecret } from '../confirm.ts';
 import { answered, connect, findCa, type Connection } from '../connection.ts';
 import { exitOf, Failure } from '../exit.ts';
-import { findDeleted, findPath, findService, findVpc, ofProject, pathOf, readService } from '../find.ts';
+import {
+  findDeleted,
+  findPath,
+  findService,
+  findVpc,
+  ofProject,
+  pathOf,
+  readService,
+} from '../find.ts';
 import { follow } from '../follow.ts';
 import { note, say, show, showAs, showChanged, showList } from '../output.ts';
 import { DELETED_VIEW, MEMBER_VIEW, noteWarnings, serviceView } from '../views.ts';
@@ -17,7 +36,10 @@ import { addServiceOperations } from './operation.ts';
 type Service = Schemas['Service'];
 type OfService = ReturnType<typeof pathOf>;
 /** A call that changes a service. */
-type Call = (client: HowdahClient, params: OfService) => Promise<{ data?: unknown; response: Response }>;
+type Call = (
+  client: HowdahClient,
+  params: OfService,
+) => Promise<{ data?: unknown; response: Response }>;
 
 const CHANGES = ['output', 'dryRun', 'wait'] as const;
 
@@ -32,12 +54,20 @@ export function addService(program: Command): void {
 }
 
 function addReads(service: Command): void {
-  verb(service, 'list', { does: 'List the services.', example: 'howdah service list --status READY', takes: ['output'] })
-    .addOption(new Option('--status <status>', 'only those with this status').choices(SERVICE_STATUSES))
+  verb(service, 'list', {
+    does: 'List the services.',
+    example: 'howdah service list --status READY',
+    takes: ['output'],
+  })
+    .addOption(
+      new Option('--status <status>', 'only those with this status').choices(SERVICE_STATUSES),
+    )
     .action(async ({ output, status }: Printing & { status?: Service['status'] }) => {
       const connection = await connect();
       const params = { ...ofProject(connection), query: given('status', status) };
-      const services = await answered(connection.client.GET('/projects/{project_id}/services', { params }));
+      const services = await answered(
+        connection.client.GET('/projects/{project_id}/services', { params }),
+      );
       await showList(output, services, serviceView(null));
       services.forEach(noteWarnings);
     });
@@ -59,7 +89,10 @@ function addReads(service: Command): void {
     takes: ['output'],
   }).action(async (name: string, { output }: Printing) => {
     const connection = await connect();
-    const members = connection.client.GET('/projects/{project_id}/services/{service_id}/members', await findPath(connection, name));
+    const members = connection.client.GET(
+      '/projects/{project_id}/services/{service_id}/members',
+      await findPath(connection, name),
+    );
     await showList(output, await answered(members), MEMBER_VIEW);
   });
 
@@ -69,7 +102,9 @@ function addReads(service: Command): void {
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
     const connection = await connect();
-    const deleted = connection.client.GET('/projects/{project_id}/deletedServices', { params: ofProject(connection) });
+    const deleted = connection.client.GET('/projects/{project_id}/deletedServices', {
+      params: ofProject(connection),
+    });
     await showList(output, await answered(deleted), DELETED_VIEW);
   });
 }
@@ -87,7 +122,8 @@ type CreateOptions = Waiting &
     pooler?: true;
     vpc?: string;
   };
-type ForkOptions = Waiting & Size & { name?: string; lastSnapshot?: true; at?: string; environment?: string };
+type ForkOptions = Waiting &
+  Size & { name?: string; lastSnapshot?: true; at?: string; environment?: string };
 
 function addCreate(service: Command): void {
   verb(service, 'create', {
@@ -96,7 +132,10 @@ function addCreate(service: Command): void {
     takes: CHANGES,
   })
     .requiredOption('--name <name>', '1 to 128 characters')
-    .option('--addons <list>', 'time-series, ai or both, separated by a comma; none for plain PostgreSQL')
+    .option(
+      '--addons <list>',
+      'time-series, ai or both, separated by a comma; none for plain PostgreSQL',
+    )
     .addOption(new Option('--type <type>', 'in place of --addons').choices(SERVICE_TYPES))
     .option('--cpu-millis <number>', 'thousandths of a core, or shared')
     .option('--memory-gbs <number>', 'gigabytes, or shared')
@@ -117,11 +156,23 @@ function addCreate(service: Command): void {
         ...given('region_code', options.region),
         ...given('environment_tag', environmentOf(options.environment)),
         ...given('enable_pooler', options.pooler),
-        ...given('vpc_id', options.vpc === undefined ? undefined : (await findVpc(connection, options.vpc)).id),
-        ...given('replica_count', options.replicas === undefined ? undefined : countOf('--replicas', options.replicas)),
-        ...given('sync_replica_count', options.sync === undefined ? undefined : countOf('--sync', options.sync)),
+        ...given(
+          'vpc_id',
+          options.vpc === undefined ? undefined : (await findVpc(connection, options.vpc)).id,
+        ),
+        ...given(
+          'replica_count',
+          options.replicas === undefined ? undefined : countOf('--replicas', options.replicas),
+        ),
+        ...given(
+          'sync_replica_count',
+          options.sync === undefined ? undefined : countOf('--sync', options.sync),
+        ),
       };
-      const made = await connection.client.POST('/projects/{project_id}/services', { params: ofProject(connection), body });
+      const made = await connection.client.POST('/projects/{project_id}/services', {
+        params: ofProject(connection),
+        body,
+      });
       await showCreated(connection, made, options);
     });
 
@@ -132,7 +183,10 @@ function addCreate(service: Command): void {
   })
     .option('--name <name>', 'default: the name of the parent and "-fork"')
     .option('--last-snapshot', 'from the last snapshot')
-    .option('--at <date-time>', 'as it was then, like 2026-01-31T12:00:00Z; howdah backup list shows how far back')
+    .option(
+      '--at <date-time>',
+      'as it was then, like 2026-01-31T12:00:00Z; howdah backup list shows how far back',
+    )
     .option('--cpu-millis <number>', "thousandths of a core, or shared; default: the parent's")
     .option('--memory-gbs <number>', "gigabytes, or shared; default: the parent's")
     .option('--storage-gb <number>', "gigabytes of disk; default: the parent's")
@@ -141,7 +195,8 @@ function addCreate(service: Command): void {
       if (options.at !== undefined && options.lastSnapshot === true)
         throw new Failure('--at and --last-snapshot: give one of them', 'usage');
       const connection = await connect(options);
-      const strategy = options.at !== undefined ? 'PITR' : options.lastSnapshot === true ? 'LAST_SNAPSHOT' : 'NOW';
+      const strategy =
+        options.at !== undefined ? 'PITR' : options.lastSnapshot === true ? 'LAST_SNAPSHOT' : 'NOW';
       const body: Schemas['ForkService'] = {
         fork_strategy: strategy,
         ...sizeOf(options),
@@ -150,7 +205,10 @@ function addCreate(service: Command): void {
         ...given('environment_tag', environmentOf(options.environment)),
       };
       const of = await findPath(connection, name);
-      const made = await connection.client.POST('/projects/{project_id}/services/{service_id}/forkService', { ...of, body });
+      const made = await connection.client.POST(
+        '/projects/{project_id}/services/{service_id}/forkService',
+        { ...of, body },
+      );
       await showCreated(connection, made, options);
     });
 
@@ -170,9 +228,11 @@ function addCreate(service: Command): void {
 function addChanges(service: Command): void {
   /** A change that takes nothing but the service. */
   const plain = (name: string, does: string, call: Call): void => {
-    verb(service, `${name} <service>`, { does, example: `howdah service ${name} orders`, takes: CHANGES }).action(
-      async (wanted: string, options: Waiting) => changeFound(wanted, options, call),
-    );
+    verb(service, `${name} <service>`, {
+      does,
+      example: `howdah service ${name} orders`,
+      takes: CHANGES,
+    }).action(async (wanted: string, options: Waiting) => changeFound(wanted, options, call));
   };
   plain('start', 'Start a paused service.', (client, params) =>
     client.POST('/projects/{project_id}/services/{service_id}/start', { params }),
@@ -183,16 +243,29 @@ function addChanges(service: Command): void {
   plain(
     'switchover',
     'Make a replica the primary, in order: nothing is lost, sessions end, new ones wait for a moment.',
-    (client, params) => client.POST('/projects/{project_id}/services/{service_id}/switchover', { params }),
+    (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/switchover', { params }),
   );
-  plain('enable-pooler', 'Put a connection pooler (PgBouncer) in front of a service, on a port of its own.', (client, params) =>
-    client.POST('/projects/{project_id}/services/{service_id}/enablePooler', { params }),
+  plain(
+    'enable-pooler',
+    'Put a connection pooler (PgBouncer) in front of a service, on a port of its own.',
+    (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/enablePooler', { params }),
   );
-  plain('disable-pooler', 'Take the connection pooler away; its port stays reserved.', (client, params) =>
-    client.POST('/projects/{project_id}/services/{service_id}/disablePooler', { params }),
+  plain(
+    'disable-pooler',
+    'Take the connection pooler away; its port stays reserved.',
+    (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/disablePooler', { params }),
   );
-  plain('detach-vpc', 'Take a service out of its VPC: its public endpoint is open to all again.', (client, params) =>
-    client.POST('/projects/{project_id}/services/{service_id}/detachFromVPC', { params, body: {} }),
+  plain(
+    'detach-vpc',
+    'Take a service out of its VPC: its public endpoint is open to all again.',
+    (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/detachFromVPC', {
+        params,
+        body: {},
+      }),
   );
 
   verb(service, 'attach-vpc <service> <vpc>', {
@@ -218,7 +291,10 @@ function addChanges(service: Command): void {
     .option('--storage-gb <number>', 'gigabytes of disk; alone it needs no restart')
     .action(async (wanted: string, options: Waiting & Size) =>
       changeFound(wanted, options, (client, params) =>
-        client.POST('/projects/{project_id}/services/{service_id}/resize', { params, body: sizeOf(options) }),
+        client.POST('/projects/{project_id}/services/{service_id}/resize', {
+          params,
+          body: sizeOf(options),
+        }),
       ),
     );
 
@@ -232,7 +308,10 @@ function addChanges(service: Command): void {
     .action(async (wanted: string, options: Waiting & { replicas?: string; sync?: string }) => {
       const { replicas, sync } = options;
       const body = {
-        ...given('replica_count', replicas === undefined ? undefined : countOf('--replicas', replicas)),
+        ...given(
+          'replica_count',
+          replicas === undefined ? undefined : countOf('--replicas', replicas),
+        ),
         ...given('sync_replica_count', sync === undefined ? undefined : countOf('--sync', sync)),
       };
       await changeFound(wanted, options, (client, params) =>
@@ -245,8 +324,13 @@ function addChanges(service: Command): void {
     example: 'howdah service drill orders --kind failover',
     takes: CHANGES,
   })
-    .addOption(new Option('--kind <kind>', 'what is rehearsed').choices(DRILLS).default('switchover'))
-    .option('--confirm <name>', 'the name of the service, without which the primary of a PROD service is not killed')
+    .addOption(
+      new Option('--kind <kind>', 'what is rehearsed').choices(DRILLS).default('switchover'),
+    )
+    .option(
+      '--confirm <name>',
+      'the name of the service, without which the primary of a PROD service is not killed',
+    )
     .action(async (wanted: string, options: Waiting & { kind: Drill; confirm?: string }) => {
       const body = { kind: options.kind, ...given('confirm', options.confirm) };
       await changeFound(wanted, options, (client, params) =>
@@ -260,7 +344,10 @@ function addChanges(service: Command): void {
     takes: ['output', 'dryRun'],
   }).action(async (wanted: string, name: string, options: Changing) =>
     changeFound(wanted, { ...options, wait: false }, (client, params) =>
-      client.POST('/projects/{project_id}/services/{service_id}/rename', { params, body: { name } }),
+      client.POST('/projects/{project_id}/services/{service_id}/rename', {
+        params,
+        body: { name },
+      }),
     ),
   );
 
@@ -284,7 +371,10 @@ function addChanges(service: Command): void {
     const { service_id: id, name } = await findService(connection, wanted);
     const password = await readSecret(`new password of ${name}: `);
     const params = pathOf(connection, id);
-    await connection.client.POST('/projects/{project_id}/services/{service_id}/updatePassword', { params, body: { password } });
+    await connection.client.POST('/projects/{project_id}/services/{service_id}/updatePassword', {
+      params,
+      body: { password },
+    });
     note(`${name} has the new password; sessions that are open stay`);
   });
 }
@@ -297,10 +387,18 @@ function addEnds(service: Command): void {
   }).action(async (wanted: string, options: Omit<Waiting, 'output'> & Destroying) => {
     const connection = await connect(options);
     const { service_id: id, name, metadata } = await findService(connection, wanted);
-    await confirm(`Delete the ${metadata.environment} service ${name} (${id}) with all its data?`, options);
-    const { response } = await connection.client.DELETE('/projects/{project_id}/services/{service_id}', { params: pathOf(connection, id) });
+    await confirm(
+      `Delete the ${metadata.environment} service ${name} (${id}) with all its data?`,
+      options,
+    );
+    const { response } = await connection.client.DELETE(
+      '/projects/{project_id}/services/{service_id}',
+      { params: pathOf(connection, id) },
+    );
     await follow(connection, response, options);
-    note(`${name} is ${options.wait ? 'deleted' : 'being deleted'}; howdah service restore ${id} brings it back, for some time`);
+    note(
+      `${name} is ${options.wait ? 'deleted' : 'being deleted'}; howdah service restore ${id} brings it back, for some time`,
+    );
   });
 
   verb(service, 'purge <service>', {
@@ -308,17 +406,32 @@ function addEnds(service: Command): void {
     example: 'howdah service purge orders --confirm orders',
     takes: ['dryRun', 'wait', 'yes'],
   })
-    .option('--confirm <name>', 'the name of the service: nothing is asked; without the name a PROD service is not purged')
-    .action(async (wanted: string, options: Omit<Waiting, 'output'> & Destroying & { confirm?: string }) => {
-      const connection = await connect(options);
-      const { service_id: id, name, environment } = await findAlsoDeleted(connection, wanted);
-      const confirmed = await confirmName(`the ${environment} service ${name} (${id}) with all its data`, name, options);
-      const query = { purge: 'true' as const, ...given('confirm', confirmed) };
-      const params = { ...pathOf(connection, id), query };
-      const { response } = await connection.client.DELETE('/projects/{project_id}/services/{service_id}', { params });
-      await follow(connection, response, options);
-      note(`${name} is ${options.wait ? 'removed' : 'being removed'}`);
-    });
+    .option(
+      '--confirm <name>',
+      'the name of the service: nothing is asked; without the name a PROD service is not purged',
+    )
+    .action(
+      async (
+        wanted: string,
+        options: Omit<Waiting, 'output'> & Destroying & { confirm?: string },
+      ) => {
+        const connection = await connect(options);
+        const { service_id: id, name, environment } = await findAlsoDeleted(connection, wanted);
+        const confirmed = await confirmName(
+          `the ${environment} service ${name} (${id}) with all its data`,
+          name,
+          options,
+        );
+        const query = { purge: 'true' as const, ...given('confirm', confirmed) };
+        const params = { ...pathOf(connection, id), query };
+        const { response } = await connection.client.DELETE(
+          '/projects/{project_id}/services/{service_id}',
+          { params },
+        );
+        await follow(connection, response, options);
+        note(`${name} is ${options.wait ? 'removed' : 'being removed'}`);
+      },
+    );
 }
 
 /** A service, or one that is deleted and can be restored. */
@@ -341,24 +454,38 @@ async function changeFound(wanted: string, options: Waiting, call: Call): Promis
 }
 
 /** Changes a service, waits for it, and shows the service as it is then. */
-async function change(connection: Connection, id: string, options: Waiting, call: Call): Promise<void> {
+async function change(
+  connection: Connection,
+  id: string,
+  options: Waiting,
+  call: Call,
+): Promise<void> {
   const { data, response } = await call(connection.client, pathOf(connection, id));
   await follow(connection, response, options);
-  await showChanged(options.output, data, serviceView(await findCa(connection.apiUrl)), () => readService(connection, id));
+  await showChanged(options.output, data, serviceView(await findCa(connection.apiUrl)), () =>
+    readService(connection, id),
+  );
 }
 
 /** Waits for a new service and says how to connect: the password is in the answer to create and fork, and nowhere else. */
-async function showCreated(connection: Connection, made: { data?: Service; response: Response }, options: Waiting): Promise<void> {
+async function showCreated(
+  connection: Connection,
+  made: { data?: Service; response: Response },
+  options: Waiting,
+): Promise<void> {
   const { data, response } = made;
   if (data === undefined) throw new Failure('the server answered without a body');
   const ca = await findCa(connection.apiUrl);
   const view = serviceView(ca);
   const address = { ...endpointOf(data), ca, ...given('password', data.initial_password) };
   const asTable = (): void => {
-    say(`${data.service_type} ${data.service_id} at ${placeOf(endpointOf(data))}. Its password is shown once, here:`);
+    say(
+      `${data.service_type} ${data.service_id} at ${placeOf(endpointOf(data))}. Its password is shown once, here:`,
+    );
     say(`  psql "${urlOf(address)}"`);
     sayPooler(data);
-    if (data.vpc_endpoint !== undefined) say(`inside the VPC ${data.vpc_endpoint.vpc_id}, and from nowhere else`);
+    if (data.vpc_endpoint !== undefined)
+      say(`inside the VPC ${data.vpc_endpoint.vpc_id}, and from nowhere else`);
   };
   try {
     await follow(connection, response, options);
@@ -384,7 +511,10 @@ function sizeOf({ cpuMillis, memoryGbs, storageGb }: Size) {
   return {
     ...given('cpu_millis', cpuMillis),
     ...given('memory_gbs', memoryGbs),
-    ...given('storage_gb', storageGb === undefined ? undefined : countOf('--storage-gb', storageGb)),
+    ...given(
+      'storage_gb',
+      storageGb === undefined ? undefined : countOf('--storage-gb', storageGb),
+    ),
   };
 }
 
@@ -393,5 +523,7 @@ function environmentOf(tag: string | undefined) {
 }
 
 function addonsOf(list: string) {
-  return list === 'none' || list === '' ? [] : listOf('--addons', [...ADDONS, 'none'], list).filter((addon) => addon !== 'none');
+  return list === 'none' || list === ''
+    ? []
+    : listOf('--addons', [...ADDONS, 'none'], list).filter((addon) => addon !== 'none');
 }

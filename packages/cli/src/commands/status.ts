@@ -23,7 +23,13 @@ export function addStatus(program: Command): void {
     else
       table(
         ['ID', 'NAME', 'TYPE', 'STATUS', 'ENDPOINT'],
-        services.map((service) => [service.service_id, service.name, service.service_type, service.status, placeOf(endpointOf(service))]),
+        services.map((service) => [
+          service.service_id,
+          service.name,
+          service.service_type,
+          service.status,
+          placeOf(endpointOf(service)),
+        ]),
       );
   });
 }

@@ -7,7 +7,11 @@ import { loadServer } from '../server.ts';
 
 /** `howdah store`: a file system that clones by reference, for machines whose disk does not. */
 export function addStore(program: Command): void {
-  const store = noun(program, 'store', 'Where the data is; a btrfs or XFS of its own for machines whose disk makes forks slow.');
+  const store = noun(
+    program,
+    'store',
+    'Where the data is; a btrfs or XFS of its own for machines whose disk makes forks slow.',
+  );
 
   verb(store, 'create', {
     does: 'Make a file system in a file beside the data, and move the data into it. As root, with the databases stopped.',
@@ -28,7 +32,9 @@ export function addStore(program: Command): void {
       await server.createStore(homeDirectory(), parseSize(size), fs, finished);
       finished(null);
       const { path } = await server.describeData(homeDirectory());
-      say(`The data is in the store now, at the same place: ${path}. howdah up mounts it whenever it is not.`);
+      say(
+        `The data is in the store now, at the same place: ${path}. howdah up mounts it whenever it is not.`,
+      );
     });
 
   verb(store, 'show', {
@@ -40,10 +46,16 @@ export function addStore(program: Command): void {
     const gigabytes = server.gigabytes;
     say(`data         ${path}`);
     if (fileSystem !== null) {
-      say(`file system  ${fileSystem.name}, ${gigabytes(fileSystem.totalBytes)}, of which ${gigabytes(fileSystem.freeBytes)} are free`);
+      say(
+        `file system  ${fileSystem.name}, ${gigabytes(fileSystem.totalBytes)}, of which ${gigabytes(fileSystem.freeBytes)} are free`,
+      );
     }
     if (image === null)
-      say(fileSystem === null ? 'Nothing yet: howdah up, or howdah store create first' : 'No store: the data is on the disk itself');
+      say(
+        fileSystem === null
+          ? 'Nothing yet: howdah up, or howdah store create first'
+          : 'No store: the data is on the disk itself',
+      );
     else {
       say(`store        ${image.path}${image.mounted ? '' : ', not mounted: howdah up mounts it'}`);
       say(
@@ -52,7 +64,10 @@ export function addStore(program: Command): void {
     }
   });
 
-  verb(store, 'resize', { does: 'Make the store larger, while the databases go on. As root.', example: 'howdah store resize --size 200G' })
+  verb(store, 'resize', {
+    does: 'Make the store larger, while the databases go on. As root.',
+    example: 'howdah store resize --size 200G',
+  })
     .requiredOption('--size <size>', 'its new size, like 200G')
     .action(async ({ size }: { size: string }) => {
       const server = await loadServer();
@@ -65,7 +80,11 @@ const GIB = 1024 ** 3;
 
 function parseSize(text: string): number {
   const [, digits, unit] = /^([1-9][0-9]{0,4})([GT])$/.exec(text) ?? [];
-  if (digits === undefined) throw new Failure(`--size: found ${text}; allowed is a whole number and G or T, like 100G`, 'usage');
+  if (digits === undefined)
+    throw new Failure(
+      `--size: found ${text}; allowed is a whole number and G or T, like 100G`,
+      'usage',
+    );
   return Number(digits) * GIB * (unit === 'T' ? 1024 : 1);
 }
 
@@ -73,7 +92,10 @@ function parseSize(text: string): number {
 function stopwatch(): (part: string | null) => void {
   let current: { part: string; begun: number } | null = null;
   return (part) => {
-    if (current !== null) say(`${paint.green('✓')} ${current.part} ${paint.dim(duration(performance.now() - current.begun))}`);
+    if (current !== null)
+      say(
+        `${paint.green('✓')} ${current.part} ${paint.dim(duration(performance.now() - current.begun))}`,
+      );
     current = part === null ? null : { part, begun: performance.now() };
   };
 }

@@ -30,12 +30,16 @@ async function up(options: Record<string, string>): Promise<void> {
   }
   const { log, path: logPath } = server.openLog(config.home);
   const plane = await server
-    .startControlPlane(config, log, (step, ms) => say(`${paint.green('✓')} ${step} ${paint.dim(duration(ms))}`))
+    .startControlPlane(config, log, (step, ms) =>
+      say(`${paint.green('✓')} ${step} ${paint.dim(duration(ms))}`),
+    )
     .catch((error: unknown) => {
       log.error({ err: error }, 'the start failed');
       if (error instanceof server.ConfigError) throw new Failure(error.message, 'usage');
       if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') {
-        throw new Failure(`port ${config.port} of ${config.host} is taken by another program: end it, or choose another with --port`);
+        throw new Failure(
+          `port ${config.port} of ${config.host} is taken by another program: end it, or choose another with --port`,
+        );
       }
       throw error;
     });
@@ -44,25 +48,36 @@ async function up(options: Record<string, string>): Promise<void> {
     say(
       `${paint.yellow('warning')} HOWDAH_TLS is off: keys and passwords are sent unencrypted, and can be read on the way to ${config.host}:${config.port}`,
     );
-  greet(plane.apiUrl, config.home, await plane.consoleLink(), { credentials: server.credentialsPath(config.home), log: logPath });
+  greet(plane.apiUrl, config.home, await plane.consoleLink(), {
+    credentials: server.credentialsPath(config.home),
+    log: logPath,
+  });
 
   let stopping = false;
   const stop = async (): Promise<void> => {
     if (stopping) return;
     stopping = true;
     await plane.close();
-    say('\nThe control plane has stopped; the databases go on. howdah up takes them over again, howdah down --databases stops them.');
+    say(
+      '\nThe control plane has stopped; the databases go on. howdah up takes them over again, howdah down --databases stops them.',
+    );
     process.exit(0);
   };
   process.on('SIGINT', () => void stop());
   process.on('SIGTERM', () => void stop());
 }
 
-function readSettings(server: Awaited<ReturnType<typeof loadServer>>, options: Record<string, string>) {
+function readSettings(
+  server: Awaited<ReturnType<typeof loadServer>>,
+  options: Record<string, string>,
+) {
   try {
     const flags = Object.fromEntries(
       Object.entries(SETTINGS).flatMap(([name, { flag }]) => {
-        const value = options[flag.slice(2).replaceAll(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())];
+        const value =
+          options[
+            flag.slice(2).replaceAll(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())
+          ];
         return value === undefined ? [] : [[name, value]];
       }),
     );
@@ -76,7 +91,12 @@ function readSettings(server: Awaited<ReturnType<typeof loadServer>>, options: R
 /** The launcher of the clone that this bundle stands in: what is printed can be pasted in any directory. */
 const LAUNCHER = fileURLToPath(new URL('../../../howdah', import.meta.url));
 
-function greet(apiUrl: string, home: string, consoleUrl: string, paths: { credentials: string; log: string }): void {
+function greet(
+  apiUrl: string,
+  home: string,
+  consoleUrl: string,
+  paths: { credentials: string; log: string },
+): void {
   // Pasted into another terminal, which does not have this one's environment.
   const setting = home === join(homedir(), '.howdah') ? '' : `HOWDAH_HOME='${home}' `;
   const ca = apiUrl.startsWith('https:') ? ` --cacert '${join(home, 'ca', 'ca.pem')}'` : '';

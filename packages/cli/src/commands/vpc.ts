@@ -7,16 +7,30 @@ import { note, show, showChanged, showList } from '../output.ts';
 import { VPC_VIEW } from '../views.ts';
 
 export function addVpc(program: Command): void {
-  const vpc = noun(program, 'vpc', 'Make and manage VPCs: networks whose services only their own clients reach.');
+  const vpc = noun(
+    program,
+    'vpc',
+    'Make and manage VPCs: networks whose services only their own clients reach.',
+  );
 
-  verb(vpc, 'list', { does: 'List the VPCs.', example: 'howdah vpc list', takes: ['output'] }).action(async ({ output }: Printing) => {
+  verb(vpc, 'list', {
+    does: 'List the VPCs.',
+    example: 'howdah vpc list',
+    takes: ['output'],
+  }).action(async ({ output }: Printing) => {
     const connection = await connect();
-    const vpcs = await answered(connection.client.GET('/projects/{project_id}/vpcs', { params: ofProject(connection) }));
+    const vpcs = await answered(
+      connection.client.GET('/projects/{project_id}/vpcs', { params: ofProject(connection) }),
+    );
     await showList(output, vpcs, VPC_VIEW);
   });
 
-  verb(vpc, 'get <vpc>', { does: 'Show a VPC.', example: 'howdah vpc get office', takes: ['output'] }).action(
-    async (name: string, { output }: Printing) => show(output, await findVpc(await connect(), name), VPC_VIEW),
+  verb(vpc, 'get <vpc>', {
+    does: 'Show a VPC.',
+    example: 'howdah vpc get office',
+    takes: ['output'],
+  }).action(async (name: string, { output }: Printing) =>
+    show(output, await findVpc(await connect(), name), VPC_VIEW),
   );
 
   verb(vpc, 'create', {
@@ -27,12 +41,24 @@ export function addVpc(program: Command): void {
     .requiredOption('--name <name>', '1 to 128 characters')
     .requiredOption('--cidr <network>', 'private IPv4 addresses, /16 to /28, like 10.1.0.0/16')
     .option('--region <region>', 'where', 'local')
-    .action(async ({ name, cidr, region, ...options }: Changing & { name: string; cidr: string; region: string }) => {
-      const connection = await connect(options);
-      const body = { name, cidr, region_code: region };
-      const made = await answered(connection.client.POST('/projects/{project_id}/vpcs', { params: ofProject(connection), body }));
-      await show(options.output, made, VPC_VIEW);
-    });
+    .action(
+      async ({
+        name,
+        cidr,
+        region,
+        ...options
+      }: Changing & { name: string; cidr: string; region: string }) => {
+        const connection = await connect(options);
+        const body = { name, cidr, region_code: region };
+        const made = await answered(
+          connection.client.POST('/projects/{project_id}/vpcs', {
+            params: ofProject(connection),
+            body,
+          }),
+        );
+        await show(options.output, made, VPC_VIEW);
+      },
+    );
 
   verb(vpc, 'rename <vpc> <new-name>', {
     does: 'Rename a VPC.',
@@ -42,7 +68,12 @@ export function addVpc(program: Command): void {
     const connection = await connect(options);
     const { id } = await findVpc(connection, wanted);
     const params = pathOfVpc(connection, id);
-    const renamed = await answered(connection.client.POST('/projects/{project_id}/vpcs/{vpc_id}/rename', { params, body: { name } }));
+    const renamed = await answered(
+      connection.client.POST('/projects/{project_id}/vpcs/{vpc_id}/rename', {
+        params,
+        body: { name },
+      }),
+    );
     await showChanged(options.output, renamed, VPC_VIEW, () => readVpc(connection, id));
   });
 
@@ -54,7 +85,9 @@ export function addVpc(program: Command): void {
     const connection = await connect(options);
     const { id, name } = await findVpc(connection, wanted);
     await confirm(`Delete the VPC ${name} (${id})?`, options);
-    await connection.client.DELETE('/projects/{project_id}/vpcs/{vpc_id}', { params: pathOfVpc(connection, id) });
+    await connection.client.DELETE('/projects/{project_id}/vpcs/{vpc_id}', {
+      params: pathOfVpc(connection, id),
+    });
     note(`VPC ${name} is deleted`);
   });
 }

@@ -1,6 +1,15 @@
 import type { Schemas } from '@howdah/client';
 import { Option, type Command } from 'commander';
-import { given, listOf, noun, verb, type Changing, type Destroying, type Listing, type Printing } from '../command.ts';
+import {
+  given,
+  listOf,
+  noun,
+  verb,
+  type Changing,
+  type Destroying,
+  type Listing,
+  type Printing,
+} from '../command.ts';
 import { confirm } from '../confirm.ts';
 import { answered, connect, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
@@ -27,18 +36,31 @@ const TYPES: readonly EventType[] = [
 const STATUSES = ['pending', 'delivered', 'dead'] as const;
 
 export function addWebhook(program: Command): void {
-  const webhook = noun(program, 'webhook', 'Have events delivered to a URL, signed as in Standard Webhooks.');
+  const webhook = noun(
+    program,
+    'webhook',
+    'Have events delivered to a URL, signed as in Standard Webhooks.',
+  );
 
   verb(webhook, 'create <url>', {
     does: 'Have events delivered to a URL; prints the secret that signs them, once.',
-    example: 'howdah webhook create https://example.com/hook --types service.status,operation.finished',
+    example:
+      'howdah webhook create https://example.com/hook --types service.status,operation.finished',
     takes: ['output', 'dryRun'],
   })
     .option('--types <list>', `of events, separated by commas: ${TYPES.join(', ')}; default: all`)
     .action(async (url: string, { types, ...options }: Changing & { types?: string }) => {
       const connection = await connect(options);
-      const body = { url, ...given('types', types === undefined ? undefined : listOf('--types', TYPES, types)) };
-      const made = await answered(connection.client.POST('/projects/{project_id}/webhooks', { params: ofProject(connection), body }));
+      const body = {
+        url,
+        ...given('types', types === undefined ? undefined : listOf('--types', TYPES, types)),
+      };
+      const made = await answered(
+        connection.client.POST('/projects/{project_id}/webhooks', {
+          params: ofProject(connection),
+          body,
+        }),
+      );
       await showAs(options.output, made, WEBHOOK_VIEW.noun, () => {
         say(`webhook ${made.id} delivers to ${made.url}. Its secret is shown once, here:`);
         say(`  ${made.secret}`);
@@ -46,13 +68,17 @@ export function addWebhook(program: Command): void {
       });
     });
 
-  verb(webhook, 'list', { does: 'List the webhooks.', example: 'howdah webhook list', takes: ['output'] }).action(
-    async ({ output }: Printing) => {
-      const connection = await connect();
-      const webhooks = connection.client.GET('/projects/{project_id}/webhooks', { params: ofProject(connection) });
-      await showList(output, await answered(webhooks), WEBHOOK_VIEW);
-    },
-  );
+  verb(webhook, 'list', {
+    does: 'List the webhooks.',
+    example: 'howdah webhook list',
+    takes: ['output'],
+  }).action(async ({ output }: Printing) => {
+    const connection = await connect();
+    const webhooks = connection.client.GET('/projects/{project_id}/webhooks', {
+      params: ofProject(connection),
+    });
+    await showList(output, await answered(webhooks), WEBHOOK_VIEW);
+  });
 
   verb(webhook, 'test <webhook>', {
     does: 'Deliver something now, and say what came of it.',
@@ -61,11 +87,17 @@ export function addWebhook(program: Command): void {
   }).action(async (wanted: string, options: Changing) => {
     const connection = await connect(options);
     const params = await pathOf(connection, wanted);
-    const outcome = await answered(connection.client.POST('/projects/{project_id}/webhooks/{webhook_id}/test', { params }));
+    const outcome = await answered(
+      connection.client.POST('/projects/{project_id}/webhooks/{webhook_id}/test', { params }),
+    );
     await showAs(options.output, outcome, 'delivery', () => {
-      if (outcome.delivered) say(`delivered in ${duration(outcome.took_ms)}: the receiver answered ${outcome.response_status}`);
+      if (outcome.delivered)
+        say(
+          `delivered in ${duration(outcome.took_ms)}: the receiver answered ${outcome.response_status}`,
+        );
     });
-    if (!outcome.delivered) throw new Failure(`not delivered: ${outcome.error ?? 'no reason was given'}`);
+    if (!outcome.delivered)
+      throw new Failure(`not delivered: ${outcome.error ?? 'no reason was given'}`);
   });
 
   verb(webhook, 'deliveries <webhook>', {
@@ -74,16 +106,21 @@ export function addWebhook(program: Command): void {
     takes: ['output', 'limit'],
   })
     .addOption(new Option('--status <status>', 'only those with this status').choices(STATUSES))
-    .action(async (wanted: string, { status, limit, output }: Listing & { status?: (typeof STATUSES)[number] }) => {
-      const connection = await connect();
-      const params = await pathOf(connection, wanted);
-      const deliveries = await firstOf(limit, (page) =>
-        connection.client.GET('/projects/{project_id}/webhooks/{webhook_id}/deliveries', {
-          params: { ...params, query: { ...given('status', status), ...page } },
-        }),
-      );
-      await showList(output, deliveries, DELIVERY_VIEW);
-    });
+    .action(
+      async (
+        wanted: string,
+        { status, limit, output }: Listing & { status?: (typeof STATUSES)[number] },
+      ) => {
+        const connection = await connect();
+        const params = await pathOf(connection, wanted);
+        const deliveries = await firstOf(limit, (page) =>
+          connection.client.GET('/projects/{project_id}/webhooks/{webhook_id}/deliveries', {
+            params: { ...params, query: { ...given('status', status), ...page } },
+          }),
+        );
+        await showList(output, deliveries, DELIVERY_VIEW);
+      },
+    );
 
   verb(webhook, 'redeliver <webhook> <delivery>', {
     does: 'Deliver something again, from its first attempt on.',
@@ -93,7 +130,10 @@ export function addWebhook(program: Command): void {
     const connection = await connect(options);
     const { path } = await pathOf(connection, wanted);
     const params = { path: { ...path, delivery_id: delivery } };
-    const again = connection.client.POST('/projects/{project_id}/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver', { params });
+    const again = connection.client.POST(
+      '/projects/{project_id}/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver',
+      { params },
+    );
     await show(options.output, await answered(again), DELIVERY_VIEW);
   });
 
@@ -111,5 +151,10 @@ export function addWebhook(program: Command): void {
 }
 
 async function pathOf(connection: Connection, wanted: string) {
-  return { path: { project_id: connection.projectId, webhook_id: (await findWebhook(connection, wanted)).id } };
+  return {
+    path: {
+      project_id: connection.projectId,
+      webhook_id: (await findWebhook(connection, wanted)).id,
+    },
+  };
 }

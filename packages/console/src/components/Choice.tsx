@@ -19,7 +19,9 @@ export function Choice({
       value={value}
       className={classes.option}
       aria-disabled={why !== null}
-      {...(why === null ? {} : { 'data-disabled': true, onClick: (event) => event.preventDefault() })}
+      {...(why === null
+        ? {}
+        : { 'data-disabled': true, onClick: (event) => event.preventDefault() })}
     >
       <b>{title}</b>
       {(why ?? children) !== undefined && <span>{why ?? children}</span>}

@@ -25,7 +25,12 @@ export function Confirm({
       <ActionButton variant="default" size="xs" why={why} loading={pending} onClick={open}>
         {label}
       </ActionButton>
-      <Modal opened={opened} onClose={close} title={title} closeButtonProps={{ 'aria-label': 'Close' }}>
+      <Modal
+        opened={opened}
+        onClose={close}
+        title={title}
+        closeButtonProps={{ 'aria-label': 'Close' }}
+      >
         <div style={{ display: 'grid', gap: 18 }}>
           <p style={{ margin: 0, lineHeight: 1.55 }}>{children}</p>
           <div style={{ display: 'flex', gap: 10, justifyContent: 'flex-end' }}>

@@ -21,7 +21,13 @@ export function ConfirmName({
 }) {
   const [typed, setTyped] = useState('');
   return (
-    <Form call={call} why={typed === name ? null : `type ${name} first`} onSubmit={onConfirm} submit={submit} button={{ color: 'red.9' }}>
+    <Form
+      call={call}
+      why={typed === name ? null : `type ${name} first`}
+      onSubmit={onConfirm}
+      submit={submit}
+      button={{ color: 'red.9' }}
+    >
       <TextInput
         label={
           <>

@@ -56,14 +56,19 @@ export function Form({
 }
 
 /** Fields beside each other where there is room. */
-export const Fields = ({ children }: { children: ReactNode }) => <div className={classes.fields}>{children}</div>;
+export const Fields = ({ children }: { children: ReactNode }) => (
+  <div className={classes.fields}>{children}</div>
+);
 
 /** A name to be given, at most as long as the API takes it. */
 export function NameInput({
   value,
   onChange,
   ...rest
-}: Omit<TextInputProps, 'value' | 'onChange'> & { value: string; onChange: (name: string) => void }) {
+}: Omit<TextInputProps, 'value' | 'onChange'> & {
+  value: string;
+  onChange: (name: string) => void;
+}) {
   return (
     <TextInput
       maxLength={NAME_MAX_CHARACTERS}

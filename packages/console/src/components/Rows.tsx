@@ -5,7 +5,15 @@ import classes from './ui.module.css';
 export type Column<T> = { title: string | null; show: (row: T) => ReactNode };
 
 /** A table. On a phone each row is a block of its own, with each value beside its title. */
-export function Rows<T>({ rows, idOf, columns }: { rows: readonly T[]; idOf: (row: T) => string; columns: readonly Column<T>[] }) {
+export function Rows<T>({
+  rows,
+  idOf,
+  columns,
+}: {
+  rows: readonly T[];
+  idOf: (row: T) => string;
+  columns: readonly Column<T>[];
+}) {
   return (
     <table className={classes.table}>
       <thead>
@@ -21,7 +29,10 @@ export function Rows<T>({ rows, idOf, columns }: { rows: readonly T[]; idOf: (ro
         {rows.map((row) => (
           <tr key={idOf(row)}>
             {columns.map(({ title, show }) => (
-              <td key={title} {...(title === null ? { className: classes.action } : { 'data-title': title })}>
+              <td
+                key={title}
+                {...(title === null ? { className: classes.action } : { 'data-title': title })}
+              >
                 <div>{show(row)}</div>
               </td>
             ))}

@@ -4,7 +4,9 @@ import { STORAGE_GB } from '@howdah/contract/sizes';
 /** Why a storage quota cannot be sent; null: it can. */
 export function whyNoStorage(gigabytes: number): string | null {
   const { min, max } = STORAGE_GB;
-  return Number.isInteger(gigabytes) && gigabytes >= min && gigabytes <= max ? null : `storage is ${min} to ${max} GB`;
+  return Number.isInteger(gigabytes) && gigabytes >= min && gigabytes <= max
+    ? null
+    : `storage is ${min} to ${max} GB`;
 }
 
 /** The storage quota of a service, in gigabytes. */
@@ -12,7 +14,10 @@ export function StorageInput({
   value,
   onChange,
   ...rest
-}: Omit<NumberInputProps, 'value' | 'onChange'> & { value: number; onChange: (gigabytes: number) => void }) {
+}: Omit<NumberInputProps, 'value' | 'onChange'> & {
+  value: number;
+  onChange: (gigabytes: number) => void;
+}) {
   return (
     <NumberInput
       {...rest}

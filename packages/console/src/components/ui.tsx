@@ -1,8 +1,23 @@
 /** The small pieces that every page is made of. */
 import { HowdahError, NoAnswerError } from '@howdah/client';
-import { ActionIcon, Button, Skeleton, Tooltip, UnstyledButton, type ButtonProps } from '@mantine/core';
+import {
+  ActionIcon,
+  Button,
+  Skeleton,
+  Tooltip,
+  UnstyledButton,
+  type ButtonProps,
+} from '@mantine/core';
 import { useClipboard } from '@mantine/hooks';
-import { Check, CircleAlert, Copy, LoaderCircle, TriangleAlert, X, type LucideIcon } from 'lucide-react';
+import {
+  Check,
+  CircleAlert,
+  Copy,
+  LoaderCircle,
+  TriangleAlert,
+  X,
+  type LucideIcon,
+} from 'lucide-react';
 import { useId, type ReactNode } from 'react';
 import type { Operation, Service } from '../api.ts';
 import { ahead, duration, fullTime, ago, roughly } from '../format.ts';
@@ -12,7 +27,17 @@ import classes from './ui.module.css';
 
 // ── frames ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export function Card({ title, hint, children, flush = false }: { title?: string; hint?: ReactNode; children: ReactNode; flush?: boolean }) {
+export function Card({
+  title,
+  hint,
+  children,
+  flush = false,
+}: {
+  title?: string;
+  hint?: ReactNode;
+  children: ReactNode;
+  flush?: boolean;
+}) {
   const id = useId();
   return (
     <section className={classes.card} {...(title === undefined ? {} : { 'aria-labelledby': id })}>
@@ -29,7 +54,15 @@ export function Card({ title, hint, children, flush = false }: { title?: string;
   );
 }
 
-export function PageHead({ title, about, children }: { title: ReactNode; about?: ReactNode; children?: ReactNode }) {
+export function PageHead({
+  title,
+  about,
+  children,
+}: {
+  title: ReactNode;
+  about?: ReactNode;
+  children?: ReactNode;
+}) {
   return (
     <header className={classes.head}>
       <div>
@@ -83,7 +116,13 @@ export function Waiting({ rows = 3, height = 20 }: { rows?: number; height?: num
   return (
     <div aria-busy="true" aria-label="Loading" role="status">
       {Array.from({ length: rows }, (_, row) => (
-        <Skeleton key={row} height={height} mb={12} radius="sm" width={row === rows - 1 ? '70%' : '100%'} />
+        <Skeleton
+          key={row}
+          height={height}
+          mb={12}
+          radius="sm"
+          width={row === rows - 1 ? '70%' : '100%'}
+        />
       ))}
     </div>
   );
@@ -107,15 +146,28 @@ export function Status({ status }: { status: Service['status'] }) {
 
 export function Environment({ service }: { service: Pick<Service, 'metadata'> }) {
   const { environment } = service.metadata;
-  return <span className={`${classes.tag} ${environment === 'PROD' ? classes.warn : classes.idle}`}>{environment}</span>;
+  return (
+    <span className={`${classes.tag} ${environment === 'PROD' ? classes.warn : classes.idle}`}>
+      {environment}
+    </span>
+  );
 }
 
 // ── notices ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export function Notice({ tone, children }: { tone: 'bad' | 'warn' | 'good' | 'busy'; children: ReactNode }) {
+export function Notice({
+  tone,
+  children,
+}: {
+  tone: 'bad' | 'warn' | 'good' | 'busy';
+  children: ReactNode;
+}) {
   const Icon = tone === 'good' ? Check : tone === 'warn' ? TriangleAlert : CircleAlert;
   return (
-    <div className={`${classes.notice} ${classes[tone]}`} role={tone === 'bad' ? 'alert' : 'status'}>
+    <div
+      className={`${classes.notice} ${classes[tone]}`}
+      role={tone === 'bad' ? 'alert' : 'status'}
+    >
       <Icon size={17} aria-hidden />
       <div>{children}</div>
     </div>
@@ -156,7 +208,13 @@ export function CopyButton({ value, label }: { value: string; label: string }) {
   const { copied, copy } = useClipboard({ timeout: 1500 });
   return (
     <Tooltip label={copied ? 'Copied' : label}>
-      <ActionIcon variant="subtle" color="gray" size={28} aria-label={copied ? 'Copied' : label} onClick={() => copy(value)}>
+      <ActionIcon
+        variant="subtle"
+        color="gray"
+        size={28}
+        aria-label={copied ? 'Copied' : label}
+        onClick={() => copy(value)}
+      >
         {copied ? <Check size={15} color="var(--good)" /> : <Copy size={15} />}
       </ActionIcon>
     </Tooltip>
@@ -164,7 +222,17 @@ export function CopyButton({ value, label }: { value: string; label: string }) {
 }
 
 /** A text that is to be copied. @param shown what stands there instead, when the text holds a secret */
-export function Code({ value, shown, label, wrap = false }: { value: string; shown?: string; label: string; wrap?: boolean }) {
+export function Code({
+  value,
+  shown,
+  label,
+  wrap = false,
+}: {
+  value: string;
+  shown?: string;
+  label: string;
+  wrap?: boolean;
+}) {
   return (
     <div className={`${classes.code} ${wrap ? classes.wrap : ''}`}>
       <pre tabIndex={0} role="region" aria-label={label}>
@@ -184,7 +252,12 @@ export function ActionButton({
   children,
   type = 'button',
   ...rest
-}: ButtonProps & { why: string | null; type?: 'submit' | 'button'; onClick?: () => void; children: ReactNode }) {
+}: ButtonProps & {
+  why: string | null;
+  type?: 'submit' | 'button';
+  onClick?: () => void;
+  children: ReactNode;
+}) {
   const button = (
     <Button
       {...rest}
@@ -260,19 +333,31 @@ export function Steps({ operation }: { operation: Operation }) {
           ) : status === 'failed' ? (
             <X size={16} color="var(--bad)" aria-label="failed" />
           ) : (
-            <LoaderCircle size={16} className={classes.spin} color="var(--busy)" aria-label="under way" />
+            <LoaderCircle
+              size={16}
+              className={classes.spin}
+              color="var(--busy)"
+              aria-label="under way"
+            />
           )}
           <span>
             {step.name}
-            {step.tries > 1 && <span className={classes.stepDetail}> · tried {step.tries} times</span>}
+            {step.tries > 1 && (
+              <span className={classes.stepDetail}> · tried {step.tries} times</span>
+            )}
             {step.detail !== null && <span className={classes.stepDetail}> · {step.detail}</span>}
           </span>
           <span className={`${classes.stepTime} num`}>
-            {duration((step.finished === null ? Date.now() : Date.parse(step.finished)) - Date.parse(step.started))}
+            {duration(
+              (step.finished === null ? Date.now() : Date.parse(step.finished)) -
+                Date.parse(step.started),
+            )}
           </span>
         </li>
       ))}
-      {remaining !== undefined && remaining >= 1 && <li className={classes.stepDetail}>about {roughly(remaining)} more</li>}
+      {remaining !== undefined && remaining >= 1 && (
+        <li className={classes.stepDetail}>about {roughly(remaining)} more</li>
+      )}
       {error !== undefined && (
         <li>
           <Notice tone={status === 'failed' ? 'bad' : 'warn'}>

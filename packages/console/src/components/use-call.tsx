@@ -18,9 +18,20 @@ export function useCall<A extends unknown[], T>(
     mutationFn: (args: A) => call(...args),
     onSuccess: (answer) => onDone?.(answer),
     onError: (error) => {
-      if (!quiet) notifications.show({ color: 'red', title: 'That did not work', message: <ErrorText error={error} />, autoClose: 12_000 });
+      if (!quiet)
+        notifications.show({
+          color: 'red',
+          title: 'That did not work',
+          message: <ErrorText error={error} />,
+          autoClose: 12_000,
+        });
     },
     onSettled: () => lookAgain(),
   });
-  return { run: (...args: A) => mutation.mutate(args), pending: mutation.isPending, error: mutation.error, reset: mutation.reset };
+  return {
+    run: (...args: A) => mutation.mutate(args),
+    pending: mutation.isPending,
+    error: mutation.error,
+    reset: mutation.reset,
+  };
 }

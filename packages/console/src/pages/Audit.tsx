@@ -6,12 +6,22 @@ import { useState } from 'react';
 import { BASE } from '../api.ts';
 import { readAudit, type AuditEntry, type AuditFilter } from '../api-project.ts';
 import { Rows } from '../components/Rows.tsx';
-import { Ago, Card, CopyButton, Empty, ErrorNotice, PageHead, Pill, Waiting } from '../components/ui.tsx';
+import {
+  Ago,
+  Card,
+  CopyButton,
+  Empty,
+  ErrorNotice,
+  PageHead,
+  Pill,
+  Waiting,
+} from '../components/ui.tsx';
 import { useMe } from '../session.ts';
 import { kindLabel } from '../status.ts';
 import ui from './project.module.css';
 
-const isOutcome = (value: string): value is 'allowed' | 'refused' => value === 'allowed' || value === 'refused';
+const isOutcome = (value: string): value is 'allowed' | 'refused' =>
+  value === 'allowed' || value === 'refused';
 
 export function Audit() {
   const { project } = useMe();
@@ -26,26 +36,38 @@ export function Audit() {
   const entries = data?.pages.flatMap((page) => page.entries);
   return (
     <>
-      <PageHead title="Audit log" about="Every call that was to change something: who, when, from where, and what became of it.">
+      <PageHead
+        title="Audit log"
+        about="Every call that was to change something: who, when, from where, and what became of it."
+      >
         <div className={ui.row}>
           <NativeSelect
             aria-label="Outcome"
             value={filter.outcome ?? ''}
-            onChange={({ currentTarget: { value } }) => setFilter({ outcome: isOutcome(value) ? value : null })}
+            onChange={({ currentTarget: { value } }) =>
+              setFilter({ outcome: isOutcome(value) ? value : null })
+            }
             data={[
               { value: '', label: 'Allowed and refused' },
               { value: 'allowed', label: 'Allowed' },
               { value: 'refused', label: 'Refused' },
             ]}
           />
-          <Button component="a" variant="default" href={`${BASE}/projects/${project.id}/audit/export`} download="audit.jsonl">
+          <Button
+            component="a"
+            variant="default"
+            href={`${BASE}/projects/${project.id}/audit/export`}
+            download="audit.jsonl"
+          >
             Export
           </Button>
         </div>
       </PageHead>
       <Card flush>
         {entries === undefined ? (
-          <div style={{ padding: 20 }}>{error === null ? <Waiting rows={6} /> : <ErrorNotice error={error} />}</div>
+          <div style={{ padding: 20 }}>
+            {error === null ? <Waiting rows={6} /> : <ErrorNotice error={error} />}
+          </div>
         ) : entries.length === 0 ? (
           <Empty icon={ScrollText} title="Nothing yet">
             The first change, or the first attempt at one, will stand here.
@@ -55,7 +77,12 @@ export function Audit() {
         )}
       </Card>
       {hasNextPage && (
-        <Button variant="default" mt="md" loading={isFetchingNextPage} onClick={() => void fetchNextPage()}>
+        <Button
+          variant="default"
+          mt="md"
+          loading={isFetchingNextPage}
+          onClick={() => void fetchNextPage()}
+        >
           Older
         </Button>
       )}
@@ -76,7 +103,11 @@ const Entries = ({ entries }: { entries: readonly AuditEntry[] }) => (
             {kindLabel(call)}
             {service !== undefined && (
               <div>
-                <Link to="/services/$id/operations" params={{ id: service }} className={`mono ${ui.link}`}>
+                <Link
+                  to="/services/$id/operations"
+                  params={{ id: service }}
+                  className={`mono ${ui.link}`}
+                >
                   {service}
                 </Link>
               </div>
@@ -112,7 +143,12 @@ const Entries = ({ entries }: { entries: readonly AuditEntry[] }) => (
           </>
         ),
       },
-      { title: 'Request', show: ({ request_id: request }) => <CopyButton value={request} label="Copy the request id" /> },
+      {
+        title: 'Request',
+        show: ({ request_id: request }) => (
+          <CopyButton value={request} label="Copy the request id" />
+        ),
+      },
     ]}
   />
 );

@@ -1,6 +1,11 @@
 import { NativeSelect, Radio, SegmentedControl, Switch, TextInput } from '@mantine/core';
 import { DEFAULT_SIZE, defaultStorageGb, SERVICE_SIZES } from '@howdah/contract/sizes';
-import { ADDONS_OF_TYPE, MAX_REPLICAS, NAME_MAX_CHARACTERS, type ServiceType } from '@howdah/contract/types';
+import {
+  ADDONS_OF_TYPE,
+  MAX_REPLICAS,
+  NAME_MAX_CHARACTERS,
+  type ServiceType,
+} from '@howdah/contract/types';
 import type { Schemas } from '@howdah/client';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
@@ -21,7 +26,10 @@ import { cliOf, curlOf } from '../snippets.ts';
 import classes from './create.module.css';
 
 const TYPES: Record<ServiceType, { about: string; icon: LucideIcon }> = {
-  TIMESCALEDB: { about: 'Time series and events: hypertables, compression, continuous aggregates.', icon: Activity },
+  TIMESCALEDB: {
+    about: 'Time series and events: hypertables, compression, continuous aggregates.',
+    icon: Activity,
+  },
   POSTGRES: { about: 'Plain PostgreSQL with its own extensions.', icon: Database },
   VECTOR: { about: 'Embeddings and similarity search, with pgvector.', icon: Sparkles },
 };
@@ -44,8 +52,13 @@ type CreateForm = {
 export function Create() {
   return (
     <>
-      <PageHead title="Create a service" about="A PostgreSQL server of its own, ready in about a second." />
-      <Load query={useRegions()}>{([region]) => region !== undefined && <CreateForm region={region} />}</Load>
+      <PageHead
+        title="Create a service"
+        about="A PostgreSQL server of its own, ready in about a second."
+      />
+      <Load query={useRegions()}>
+        {([region]) => region !== undefined && <CreateForm region={region} />}
+      </Load>
     </>
   );
 }
@@ -75,7 +88,9 @@ function CreateForm({ region }: { region: Region }) {
     },
   });
   const ha = region.high_availability;
-  const here = useQuery(vpcsQuery(project.id)).data?.filter(({ region_code: code }) => code === region.code) ?? [];
+  const here =
+    useQuery(vpcsQuery(project.id)).data?.filter(({ region_code: code }) => code === region.code) ??
+    [];
   const why =
     whyReadOnly(me) ??
     (form.storage === null ? null : whyNoStorage(form.storage)) ??
@@ -103,7 +118,11 @@ function CreateForm({ region }: { region: Region }) {
         </Card>
 
         <Card title="Type" hint={`in the region ${region.code}`}>
-          <Radio.Group aria-label="Type" value={form.type} onChange={(type) => isType(type) && change({ type })}>
+          <Radio.Group
+            aria-label="Type"
+            value={form.type}
+            onChange={(type) => isType(type) && change({ type })}
+          >
             <div className={classes.list}>
               {region.service_types.map(({ service_type: type, available, version, reason }) => {
                 const { about, icon: Icon } = TYPES[type];
@@ -129,7 +148,11 @@ function CreateForm({ region }: { region: Region }) {
 
         <Card
           title="Size"
-          hint={region.limits_enforced ? 'enforced by the operating system' : 'sets PostgreSQL’s memory; not enforced here'}
+          hint={
+            region.limits_enforced
+              ? 'enforced by the operating system'
+              : 'sets PostgreSQL’s memory; not enforced here'
+          }
         >
           <Radio.Group aria-label="Size" value={form.size} onChange={(size) => change({ size })}>
             <div className={classes.sizes}>
@@ -153,7 +176,9 @@ function CreateForm({ region }: { region: Region }) {
               <SegmentedControl
                 aria-label="Replicas"
                 value={String(form.replicas)}
-                onChange={(value) => change({ replicas: Number(value), sync: Math.min(form.sync, Number(value)) })}
+                onChange={(value) =>
+                  change({ replicas: Number(value), sync: Math.min(form.sync, Number(value)) })
+                }
                 data={Array.from({ length: MAX_REPLICAS + 1 }, (_, n) => ({
                   value: String(n),
                   label: n === 0 ? 'None' : n === 1 ? '1 standby' : `${n} standbys`,
@@ -180,20 +205,33 @@ function CreateForm({ region }: { region: Region }) {
             disabled={!region.pooler.available}
             onChange={(event) => change({ pooler: event.currentTarget.checked })}
             label="Keep a few connections open and lend them out"
-            description={region.pooler.available ? `PgBouncer ${region.pooler.version ?? ''}, on a port of its own` : region.pooler.reason}
+            description={
+              region.pooler.available
+                ? `PgBouncer ${region.pooler.version ?? ''}, on a port of its own`
+                : region.pooler.reason
+            }
           />
         </Card>
 
         <Card
           title="Network"
-          hint={form.vpc === '' ? 'its endpoint is open to all' : 'only clients of the VPC and its active peers get in'}
+          hint={
+            form.vpc === ''
+              ? 'its endpoint is open to all'
+              : 'only clients of the VPC and its active peers get in'
+          }
         >
           <NativeSelect
             aria-label="VPC"
             value={form.vpc}
             onChange={(event) => change({ vpc: event.currentTarget.value })}
-            data={[{ value: '', label: 'In no VPC' }, ...here.map(({ id, name, cidr }) => ({ value: id, label: `${name} (${cidr})` }))]}
-            {...(here.length === 0 ? { description: 'There is no VPC in this region yet: one is made under VPCs.' } : {})}
+            data={[
+              { value: '', label: 'In no VPC' },
+              ...here.map(({ id, name, cidr }) => ({ value: id, label: `${name} (${cidr})` })),
+            ]}
+            {...(here.length === 0
+              ? { description: 'There is no VPC in this region yet: one is made under VPCs.' }
+              : {})}
           />
         </Card>
 
@@ -223,9 +261,17 @@ function CreateForm({ region }: { region: Region }) {
   );
 }
 
-function StorageCard({ form: { size, storage }, onChange }: { form: CreateForm; onChange: (storage: number | null) => void }) {
+function StorageCard({
+  form: { size, storage },
+  onChange,
+}: {
+  form: CreateForm;
+  onChange: (storage: number | null) => void;
+}) {
   const fallback = defaultStorageGb(
-    size === 'shared' ? size : (SERVICE_SIZES.find(({ cpuMillis }) => String(cpuMillis) === size) ?? DEFAULT_SIZE),
+    size === 'shared'
+      ? size
+      : (SERVICE_SIZES.find(({ cpuMillis }) => String(cpuMillis) === size) ?? DEFAULT_SIZE),
   );
   return (
     <Card title="Storage" hint="for each of its servers; it can be changed without a restart">
@@ -240,7 +286,17 @@ function StorageCard({ form: { size, storage }, onChange }: { form: CreateForm; 
 }
 
 /** What is left at its default is left out: the calls shown are as short as they can be. */
-function requestOf({ name, type, size, storage, replicas, sync, pooler, vpc, environment }: CreateForm): Schemas['CreateService'] {
+function requestOf({
+  name,
+  type,
+  size,
+  storage,
+  replicas,
+  sync,
+  pooler,
+  vpc,
+  environment,
+}: CreateForm): Schemas['CreateService'] {
   return {
     name: name === '' ? 'orders' : name,
     addons: [...ADDONS_OF_TYPE[type]],

@@ -24,13 +24,17 @@ export function Deleted() {
   });
   return (
     <>
-      <PageHead title="Deleted services" about="For a while they can be brought back, with their id, endpoint, data and password." />
+      <PageHead
+        title="Deleted services"
+        about="For a while they can be brought back, with their id, endpoint, data and password."
+      />
       <Load query={useDeleted()}>
         {(deleted) => (
           <Card flush>
             {deleted.length === 0 ? (
               <Empty icon={Archive} title="Nothing was deleted lately">
-                A service that you delete waits here for a day, or as long as HOWDAH_UNDELETE_HOURS says, before its data is gone for good.
+                A service that you delete waits here for a day, or as long as HOWDAH_UNDELETE_HOURS
+                says, before its data is gone for good.
               </Empty>
             ) : (
               <Rows
@@ -41,14 +45,19 @@ export function Deleted() {
                     title: 'Name',
                     show: ({ name, environment, service_id: id }) => (
                       <>
-                        <strong className={ui.strong}>{name}</strong> <Environment service={{ metadata: { environment } }} />
+                        <strong className={ui.strong}>{name}</strong>{' '}
+                        <Environment service={{ metadata: { environment } }} />
                         <div className={`mono ${ui.muted}`}>{id}</div>
                       </>
                     ),
                   },
                   { title: 'Type', show: ({ service_type: type }) => TYPE_NAMES[type] },
                   { title: 'Deleted', show: ({ deleted: at }) => <Ago iso={at} /> },
-                  { title: 'Restorable until', show: ({ restorable_until: until }) => (until === undefined ? '–' : <Until iso={until} />) },
+                  {
+                    title: 'Restorable until',
+                    show: ({ restorable_until: until }) =>
+                      until === undefined ? '–' : <Until iso={until} />,
+                  },
                   {
                     title: null,
                     show: (service) => (
@@ -86,14 +95,25 @@ function Purge({ service }: { service: DeletedService }) {
       <ActionButton variant="default" size="xs" why={whyNotPurge(me, createdBy)} onClick={open}>
         Purge…
       </ActionButton>
-      <Modal opened={asking} onClose={close} title={`Remove ${name} for good`} closeButtonProps={{ 'aria-label': 'Close' }}>
+      <Modal
+        opened={asking}
+        onClose={close}
+        title={`Remove ${name} for good`}
+        closeButtonProps={{ 'aria-label': 'Close' }}
+      >
         <ConfirmPurge service={service} onDone={close} />
       </Modal>
     </>
   );
 }
 
-function ConfirmPurge({ service: { service_id: id, name }, onDone }: { service: DeletedService; onDone: () => void }) {
+function ConfirmPurge({
+  service: { service_id: id, name },
+  onDone,
+}: {
+  service: DeletedService;
+  onDone: () => void;
+}) {
   const { project } = useMe();
   const purge = useCall(serviceCalls(project.id, id).purge, {
     quiet: true,
@@ -104,8 +124,16 @@ function ConfirmPurge({ service: { service_id: id, name }, onDone }: { service: 
   });
   return (
     <div className={ui.stack}>
-      <p className={ui.muted}>Its data and backups are removed, and nobody can restore it. Its disk space is free soon after.</p>
-      <ConfirmName name={name} call={purge} submit="Remove for good" onConfirm={() => purge.run(name)} />
+      <p className={ui.muted}>
+        Its data and backups are removed, and nobody can restore it. Its disk space is free soon
+        after.
+      </p>
+      <ConfirmName
+        name={name}
+        call={purge}
+        submit="Remove for good"
+        onConfirm={() => purge.run(name)}
+      />
     </div>
   );
 }

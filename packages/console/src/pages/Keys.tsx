@@ -17,7 +17,14 @@ import { useMe } from '../session.ts';
 import ui from './project.module.css';
 
 const DAY_MS = 86_400_000;
-const LIFETIMES = { '0': 'never', '1': 'in a day', '7': 'in a week', '30': 'in 30 days', '90': 'in 90 days', '365': 'in a year' };
+const LIFETIMES = {
+  '0': 'never',
+  '1': 'in a day',
+  '7': 'in a week',
+  '30': 'in 30 days',
+  '90': 'in 90 days',
+  '365': 'in a year',
+};
 
 export function Keys() {
   const me = useMe();
@@ -25,7 +32,10 @@ export function Keys() {
   const why = denialOfKeys(me);
   return (
     <>
-      <PageHead title="Keys" about="Who may do what by the API. A key is shown once; a revoked one is refused at once, everywhere." />
+      <PageHead
+        title="Keys"
+        about="Who may do what by the API. A key is shown once; a revoked one is refused at once, everywhere."
+      />
       <div className={ui.stack}>
         <NewKey why={why} />
         <Load query={keys}>{(found) => <List keys={found} why={why} />}</Load>
@@ -47,7 +57,9 @@ function NewKey({ why }: { why: string | null }) {
       createKey(project.id, {
         name: name.trim(),
         role,
-        ...(days === '0' ? {} : { expires_at: new Date(Date.now() + Number(days) * DAY_MS).toISOString() }),
+        ...(days === '0'
+          ? {}
+          : { expires_at: new Date(Date.now() + Number(days) * DAY_MS).toISOString() }),
         ...(forkOnly ? { fork_only: true } : {}),
         ...(dryRunOnly ? { dry_run_only: true } : {}),
       }),
@@ -73,7 +85,13 @@ function NewKey({ why }: { why: string | null }) {
           />
           <div>
             <Input.Label component="div">Role</Input.Label>
-            <SegmentedControl<Role> aria-label="Role" fullWidth value={role} onChange={setRole} data={[...ROLES]} />
+            <SegmentedControl<Role>
+              aria-label="Role"
+              fullWidth
+              value={role}
+              onChange={setRole}
+              data={[...ROLES]}
+            />
           </div>
         </Fields>
         <p className={ui.muted}>
@@ -124,13 +142,21 @@ function List({ keys, why }: { keys: readonly Key[]; why: string | null }) {
                 <>
                   {role}
                   <div className={ui.muted}>
-                    {[forkOnly ? 'forks only' : '', dryRunOnly ? 'dry runs only' : ''].filter(Boolean).join(', ')}
+                    {[forkOnly ? 'forks only' : '', dryRunOnly ? 'dry runs only' : '']
+                      .filter(Boolean)
+                      .join(', ')}
                   </div>
                 </>
               ),
             },
-            { title: 'Last used', show: ({ last_used: at }) => (at === null ? 'never' : <Ago iso={at} />) },
-            { title: 'Expires', show: ({ expires_at: at }) => (at === null ? 'never' : fullTime(at)) },
+            {
+              title: 'Last used',
+              show: ({ last_used: at }) => (at === null ? 'never' : <Ago iso={at} />),
+            },
+            {
+              title: 'Expires',
+              show: ({ expires_at: at }) => (at === null ? 'never' : fullTime(at)),
+            },
             {
               title: null,
               show: ({ name, public_key: publicKey, revoked_at: revoked }) =>
@@ -145,7 +171,8 @@ function List({ keys, why }: { keys: readonly Key[]; why: string | null }) {
                     onConfirm={() => revoke.run(publicKey)}
                   >
                     From that moment on, every call with <code>{publicKey}</code> is refused.
-                    {publicKey === mine && ' It is the key of this very session, which ends with it.'}
+                    {publicKey === mine &&
+                      ' It is the key of this very session, which ends with it.'}
                   </Confirm>
                 ),
             },

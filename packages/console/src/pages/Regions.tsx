@@ -14,7 +14,10 @@ import ui from './project.module.css';
 export function Regions() {
   return (
     <>
-      <PageHead title="Regions" about="What each can run, how, and for what it cannot, the command that adds it." />
+      <PageHead
+        title="Regions"
+        about="What each can run, how, and for what it cannot, the command that adds it."
+      />
       <div className={ui.stack}>
         <Load query={useRegions()}>
           {(regions) =>
@@ -56,12 +59,16 @@ function Doctor() {
     </Card>
   );
 }
-const isRefused = (error: unknown): error is HowdahError => error instanceof HowdahError && error.status === 403;
+const isRefused = (error: unknown): error is HowdahError =>
+  error instanceof HowdahError && error.status === 403;
 
 function RegionCard({ region }: { region: Region }) {
   const smallest = region.sizes[0];
   const largest = region.sizes.at(-1);
-  const sizes = smallest === undefined || largest === undefined ? 'none' : `${cores(smallest.cpu_millis)} to ${cores(largest.cpu_millis)}`;
+  const sizes =
+    smallest === undefined || largest === undefined
+      ? 'none'
+      : `${cores(smallest.cpu_millis)} to ${cores(largest.cpu_millis)}`;
   return (
     <Card title={region.code} hint={`engine ${region.engine}`}>
       <Findings
@@ -72,16 +79,32 @@ function RegionCard({ region }: { region: Region }) {
           capabilityOf('Connection pooler', 'PgBouncer', region.pooler),
           capabilityOf('High availability', 'HAProxy', region.high_availability),
           { what: 'Sizes', state: 'ok', found: sizes },
-          { what: 'Limits', state: region.limits_enforced ? 'ok' : 'note', found: region.limits_note },
-          { what: 'Forks and snapshots', state: region.clone_method === 'copy' ? 'note' : 'ok', found: region.fork_cost },
-          { what: 'VPCs', state: region.vpc.way === 'bridge' ? 'ok' : 'note', found: region.vpc.note },
+          {
+            what: 'Limits',
+            state: region.limits_enforced ? 'ok' : 'note',
+            found: region.limits_note,
+          },
+          {
+            what: 'Forks and snapshots',
+            state: region.clone_method === 'copy' ? 'note' : 'ok',
+            found: region.fork_cost,
+          },
+          {
+            what: 'VPCs',
+            state: region.vpc.way === 'bridge' ? 'ok' : 'note',
+            found: region.vpc.note,
+          },
         ]}
       />
     </Card>
   );
 }
 
-function capabilityOf(what: string, program: string, { available, version, reason }: Region['pooler']): Finding {
+function capabilityOf(
+  what: string,
+  program: string,
+  { available, version, reason }: Region['pooler'],
+): Finding {
   return available
     ? { what, state: 'ok', found: `${program} ${version ?? ''}` }
     : { what, state: 'missing', found: reason ?? 'cannot be had here' };

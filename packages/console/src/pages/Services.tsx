@@ -5,7 +5,15 @@ import { Link } from '@tanstack/react-router';
 import { CornerDownRight, Database, Plus, Search, SearchX, TriangleAlert } from 'lucide-react';
 import { useMemo, useRef, useState } from 'react';
 import type { Service } from '../api.ts';
-import { Card, Empty, Environment, ErrorNotice, PageHead, Status, Waiting } from '../components/ui.tsx';
+import {
+  Card,
+  Empty,
+  Environment,
+  ErrorNotice,
+  PageHead,
+  Status,
+  Waiting,
+} from '../components/ui.tsx';
 import { cores } from '../format.ts';
 import { useServices } from '../live.ts';
 import { lookOf, TYPE_NAMES, type Tone } from '../status.ts';
@@ -13,7 +21,12 @@ import { ROW_PX, useRowsInSight } from '../rows.ts';
 import { forkTree, type Placed } from '../tree.ts';
 import classes from './services.module.css';
 
-type Filter = { text: string; tone: Tone | null; type: ServiceType | null; environment: keyof typeof ENVIRONMENT_TAGS | null };
+type Filter = {
+  text: string;
+  tone: Tone | null;
+  type: ServiceType | null;
+  environment: keyof typeof ENVIRONMENT_TAGS | null;
+};
 const EVERYTHING: Filter = { text: '', tone: null, type: null, environment: null };
 
 export function Services() {
@@ -33,7 +46,9 @@ export function Services() {
       {!empty && <Filters filter={filter} onChange={setFilter} />}
       <Card flush>
         {data === undefined ? (
-          <div style={{ padding: 20 }}>{error === null ? <Waiting rows={5} height={36} /> : <ErrorNotice error={error} />}</div>
+          <div style={{ padding: 20 }}>
+            {error === null ? <Waiting rows={5} height={36} /> : <ErrorNotice error={error} />}
+          </div>
         ) : empty ? (
           <Empty
             icon={Database}
@@ -44,8 +59,9 @@ export function Services() {
               </ButtonLink>
             }
           >
-            A service is a PostgreSQL server of its own, with a port, a password and TLS. Fork it to try something on a copy, throw the copy
-            away, and go back to any moment of the last days.
+            A service is a PostgreSQL server of its own, with a port, a password and TLS. Fork it to
+            try something on a copy, throw the copy away, and go back to any moment of the last
+            days.
           </Empty>
         ) : placed.length === 0 ? (
           <Empty
@@ -78,8 +94,20 @@ function Filters({ filter, onChange }: { filter: Filter; onChange: (filter: Filt
         value={filter.text}
         onChange={(event) => onChange({ ...filter, text: event.currentTarget.value })}
       />
-      <Among label="Status" any="Any status" value={filter.tone} options={TONES} onChange={(tone) => onChange({ ...filter, tone })} />
-      <Among label="Type" any="Any type" value={filter.type} options={TYPE_NAMES} onChange={(type) => onChange({ ...filter, type })} />
+      <Among
+        label="Status"
+        any="Any status"
+        value={filter.tone}
+        options={TONES}
+        onChange={(tone) => onChange({ ...filter, tone })}
+      />
+      <Among
+        label="Type"
+        any="Any type"
+        value={filter.type}
+        options={TYPE_NAMES}
+        onChange={(type) => onChange({ ...filter, type })}
+      />
       <Among
         label="Environment"
         any="DEV and PROD"
@@ -113,8 +141,16 @@ function Among<T extends string>({
     <NativeSelect
       aria-label={label}
       value={value ?? ''}
-      onChange={({ currentTarget: { value: chosen } }) => onChange(isOption(chosen) ? chosen : null)}
-      data={[{ value: '', label: any }, ...Object.entries<string>(options).map(([option, text]) => ({ value: option, label: text }))]}
+      onChange={({ currentTarget: { value: chosen } }) =>
+        onChange(isOption(chosen) ? chosen : null)
+      }
+      data={[
+        { value: '', label: any },
+        ...Object.entries<string>(options).map(([option, text]) => ({
+          value: option,
+          label: text,
+        })),
+      ]}
     />
   );
 }
@@ -123,7 +159,10 @@ function Among<T extends string>({
 function List({ placed }: { placed: readonly Placed[] }) {
   const list = useRef<HTMLUListElement>(null);
   const { first, end } = useRowsInSight(list, placed.length);
-  const names = useMemo(() => new Map(placed.map(({ service }) => [service.service_id, service.name])), [placed]);
+  const names = useMemo(
+    () => new Map(placed.map(({ service }) => [service.service_id, service.name])),
+    [placed],
+  );
   return (
     <>
       <div className={classes.head} aria-hidden>
@@ -133,7 +172,12 @@ function List({ placed }: { placed: readonly Placed[] }) {
         <span>Endpoint</span>
         <span>Type</span>
       </div>
-      <ul ref={list} className={classes.list} style={{ height: placed.length * ROW_PX }} aria-label="Services">
+      <ul
+        ref={list}
+        className={classes.list}
+        style={{ height: placed.length * ROW_PX }}
+        aria-label="Services"
+      >
         {placed.slice(first, end).map((place, offset) => (
           <li
             key={place.service.service_id}
@@ -151,7 +195,15 @@ function List({ placed }: { placed: readonly Placed[] }) {
 }
 
 function Row({ service, depth, parentName }: Placed & { parentName: string | undefined }) {
-  const { service_id: id, name, service_type: type, status, resources, forked_from: parent, warnings } = service;
+  const {
+    service_id: id,
+    name,
+    service_type: type,
+    status,
+    resources,
+    forked_from: parent,
+    warnings,
+  } = service;
   const { cpu_millis: cpu, memory_gbs: memory } = resources[0]?.spec ?? {};
   // In a VPC the public endpoint lets nobody in.
   const { host, port } = service.vpc_endpoint ?? service.endpoint;
@@ -163,7 +215,9 @@ function Row({ service, depth, parentName }: Placed & { parentName: string | und
           <div className={classes.title}>
             <span>{name}</span>
             <Environment service={service} />
-            {warnings !== undefined && <TriangleAlert size={15} color="var(--warn)" aria-label="with a warning" />}
+            {warnings !== undefined && (
+              <TriangleAlert size={15} color="var(--warn)" aria-label="with a warning" />
+            )}
           </div>
           <div className={classes.sub}>
             <span className="mono">{id}</span>
@@ -174,7 +228,9 @@ function Row({ service, depth, parentName }: Placed & { parentName: string | und
       <div>
         <Status status={status} />
       </div>
-      <div className={`${classes.wide} num`}>{cpu === undefined ? 'shared' : `${cores(cpu)} · ${memory} GB`}</div>
+      <div className={`${classes.wide} num`}>
+        {cpu === undefined ? 'shared' : `${cores(cpu)} · ${memory} GB`}
+      </div>
       <div className={`${classes.wide} ${classes.sub} mono`}>
         {host}:{port}
       </div>
@@ -200,7 +256,8 @@ function select(services: readonly Service[], { text, tone, type, environment }:
 }
 
 function summary(services: readonly Service[]): string {
-  const count = (tone: Tone): number => services.filter(({ status }) => lookOf(status).tone === tone).length;
+  const count = (tone: Tone): number =>
+    services.filter(({ status }) => lookOf(status).tone === tone).length;
   const parts = [
     [count('good'), 'ready'],
     [count('busy'), 'in transition'],

@@ -37,7 +37,11 @@ export function Usage() {
                     </div>
                     {limit !== null && (
                       <div className={classes.bar}>
-                        <div style={{ width: `${limit === 0 ? 100 : Math.min(100, (used[counted] / limit) * 100)}%` }} />
+                        <div
+                          style={{
+                            width: `${limit === 0 ? 100 : Math.min(100, (used[counted] / limit) * 100)}%`,
+                          }}
+                        />
                       </div>
                     )}
                   </div>

@@ -3,7 +3,14 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { Network } from 'lucide-react';
 import { useId, useState } from 'react';
-import { createVpc, networksQuery, vpcCalls, type Peering, type Vpc, type VpcWithPeerings } from '../api-project.ts';
+import {
+  createVpc,
+  networksQuery,
+  vpcCalls,
+  type Peering,
+  type Vpc,
+  type VpcWithPeerings,
+} from '../api-project.ts';
 import { Confirm } from '../components/Confirm.tsx';
 import { Form, NameInput } from '../components/Form.tsx';
 import { Load } from '../components/Load.tsx';
@@ -30,11 +37,14 @@ export function Vpcs() {
             found.length === 0 ? (
               <Card>
                 <Empty icon={Network} title="Every service is reached from everywhere it listens">
-                  Make a network, attach services to it, and peer it with another: what is not in either does not get in.
+                  Make a network, attach services to it, and peer it with another: what is not in
+                  either does not get in.
                 </Empty>
               </Card>
             ) : (
-              found.map((vpc) => <One key={vpc.id} vpc={vpc} others={found.filter(({ id }) => id !== vpc.id)} />)
+              found.map((vpc) => (
+                <One key={vpc.id} vpc={vpc} others={found.filter(({ id }) => id !== vpc.id)} />
+              ))
             )
           }
         </Load>
@@ -49,16 +59,24 @@ function NewVpc() {
   const [name, setName] = useState('');
   const [cidr, setCidr] = useState('10.10.0.0/24');
   const region = regions?.[0]?.code ?? 'local';
-  const create = useCall(() => createVpc(me.project.id, { name: name.trim(), cidr: cidr.trim(), region_code: region }), {
-    quiet: true,
-    onDone: () => setName(''),
-  });
+  const create = useCall(
+    () => createVpc(me.project.id, { name: name.trim(), cidr: cidr.trim(), region_code: region }),
+    {
+      quiet: true,
+      onDone: () => setName(''),
+    },
+  );
   const why = whyReadOnly(me) ?? (name.trim() === '' ? 'give it a name first' : null);
   return (
     <Card title="New VPC" hint={`in the region ${region}`}>
       <Form call={create} why={why} onSubmit={() => create.run()} submit="Create the VPC" inline>
         <NameInput label="Name" placeholder="internal" value={name} onChange={setName} />
-        <TextInput label="Addresses" placeholder="10.10.0.0/24" value={cidr} onChange={(event) => setCidr(event.currentTarget.value)} />
+        <TextInput
+          label="Addresses"
+          placeholder="10.10.0.0/24"
+          value={cidr}
+          onChange={(event) => setCidr(event.currentTarget.value)}
+        />
       </Form>
     </Card>
   );
@@ -69,7 +87,8 @@ function One({ vpc, others }: { vpc: VpcWithPeerings; others: readonly Vpc[] }) 
   const me = useMe();
   const { data: services } = useServices();
   const remove = useCall(vpcCalls(me.project.id, vpc.id).delete);
-  const inside = services?.filter(({ vpc_endpoint: endpoint }) => endpoint?.vpc_id === vpc.id) ?? [];
+  const inside =
+    services?.filter(({ vpc_endpoint: endpoint }) => endpoint?.vpc_id === vpc.id) ?? [];
   return (
     <Card
       title={vpc.name}
@@ -94,7 +113,9 @@ function One({ vpc, others }: { vpc: VpcWithPeerings; others: readonly Vpc[] }) 
           <h3 className="mono">{vpc.cidr}</h3>
           <div className={ui.inside}>
             {inside.length === 0 && (
-              <span className={ui.muted}>No service yet: attach one on its page Network, or create one in this VPC.</span>
+              <span className={ui.muted}>
+                No service yet: attach one on its page Network, or create one in this VPC.
+              </span>
             )}
             {inside.map(({ service_id: id, name, vpc_endpoint: endpoint }) => (
               <Link key={id} to="/services/$id/network" params={{ id }} className={ui.chip}>
@@ -131,14 +152,22 @@ function Peer({ vpc, peering, others }: { vpc: Vpc; peering: Peering; others: re
     <div className={ui.peer} {...(peering.status === 'active' ? { 'data-active': true } : {})}>
       <div className={`${ui.row} ${ui.between}`}>
         <span>
-          {known?.name ?? 'VPC'} <span className={`mono ${ui.muted}`}>{known?.cidr ?? peering.peer_vpc_id}</span>
+          {known?.name ?? 'VPC'}{' '}
+          <span className={`mono ${ui.muted}`}>{known?.cidr ?? peering.peer_vpc_id}</span>
         </span>
         <Pill tone={TONE[peering.status]}>{peering.status}</Pill>
       </div>
       <p className={ui.muted} style={{ margin: '4px 0 8px' }}>
-        {peering.error_message ?? `project ${peering.peer_account_id}, region ${peering.peer_region_code}`}
+        {peering.error_message ??
+          `project ${peering.peer_account_id}, region ${peering.peer_region_code}`}
       </p>
-      <Confirm label="End" title="End the peering" why={whyReadOnly(me)} pending={end.pending} onConfirm={() => end.run(peering.id)}>
+      <Confirm
+        label="End"
+        title="End the peering"
+        why={whyReadOnly(me)}
+        pending={end.pending}
+        onConfirm={() => end.run(peering.id)}
+      >
         The two networks no longer reach each other; open connections between them end.
       </Confirm>
     </div>
@@ -159,9 +188,17 @@ function NewPeering({ vpc, others }: { vpc: Vpc; others: readonly Vpc[] }) {
     { quiet: true, onDone: () => setPeer('') },
   );
   const known = useId();
-  const why = whyReadOnly(me) ?? (peer.trim() === '' ? 'give it the id of the other VPC first' : null);
+  const why =
+    whyReadOnly(me) ?? (peer.trim() === '' ? 'give it the id of the other VPC first' : null);
   return (
-    <Form call={create} why={why} onSubmit={() => create.run()} submit="Peer" button={{ variant: 'default' }} inline>
+    <Form
+      call={create}
+      why={why}
+      onSubmit={() => create.run()}
+      submit="Peer"
+      button={{ variant: 'default' }}
+      inline
+    >
       <TextInput
         label="Peer with the VPC"
         placeholder={others[0]?.id ?? '1001'}

@@ -2,7 +2,14 @@ import { Button, Chip, TextInput } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Webhook as WebhookIcon } from 'lucide-react';
 import { useState } from 'react';
-import { createWebhook, deliveriesQuery, webhookCalls, webhooksQuery, type Delivery, type Webhook } from '../api-project.ts';
+import {
+  createWebhook,
+  deliveriesQuery,
+  webhookCalls,
+  webhooksQuery,
+  type Delivery,
+  type Webhook,
+} from '../api-project.ts';
 import { Confirm } from '../components/Confirm.tsx';
 import { Form } from '../components/Form.tsx';
 import { Load } from '../components/Load.tsx';
@@ -32,7 +39,8 @@ export function Webhooks() {
             found.length === 0 ? (
               <Card>
                 <Empty icon={WebhookIcon} title="Nobody is told yet">
-                  A service became ready, an operation failed, a backup did not verify itself: each is an event, delivered within moments.
+                  A service became ready, an operation failed, a backup did not verify itself: each
+                  is an event, delivered within moments.
                 </Empty>
               </Card>
             ) : (
@@ -51,7 +59,11 @@ function NewWebhook() {
   const [types, setTypes] = useState<string[]>([]);
   const [secret, setSecret] = useState<string | null>(null);
   const create = useCall(
-    () => createWebhook(me.project.id, { url: url.trim(), ...(types.length === 0 ? {} : { types: types.filter(isEventType) }) }),
+    () =>
+      createWebhook(me.project.id, {
+        url: url.trim(),
+        ...(types.length === 0 ? {} : { types: types.filter(isEventType) }),
+      }),
     {
       quiet: true,
       onDone: ({ secret: made }) => {
@@ -62,7 +74,14 @@ function NewWebhook() {
   );
   const why = whyReadOnly(me) ?? (url.trim() === '' ? 'give it an address first' : null);
   return (
-    <Card title="New webhook" hint={types.length === 0 ? 'told of all events' : `told of ${types.length} of ${EVENT_TYPES.length} events`}>
+    <Card
+      title="New webhook"
+      hint={
+        types.length === 0
+          ? 'told of all events'
+          : `told of ${types.length} of ${EVENT_TYPES.length} events`
+      }
+    >
       <Form call={create} why={why} onSubmit={() => create.run()} submit="Create the webhook">
         <TextInput
           type="url"
@@ -81,7 +100,12 @@ function NewWebhook() {
           </div>
         </Chip.Group>
       </Form>
-      <Secret title="The secret that signs deliveries" label="secret" value={secret} onClose={() => setSecret(null)} />
+      <Secret
+        title="The secret that signs deliveries"
+        label="secret"
+        value={secret}
+        onClose={() => setSecret(null)}
+      />
     </Card>
   );
 }
@@ -93,23 +117,43 @@ function One({ webhook }: { webhook: Webhook }) {
   const test = useCall(calls.test, { onDone: setTested });
   const remove = useCall(calls.delete);
   const redeliver = useCall(calls.redeliver);
-  const deliveries = useQuery({ ...deliveriesQuery(me.project.id, webhook.id), refetchInterval: 3000 });
+  const deliveries = useQuery({
+    ...deliveriesQuery(me.project.id, webhook.id),
+    refetchInterval: 3000,
+  });
   const why = whyReadOnly(me);
   return (
-    <Card title={webhook.url} hint={webhook.types.length === 0 ? 'all events' : webhook.types.join(', ')}>
+    <Card
+      title={webhook.url}
+      hint={webhook.types.length === 0 ? 'all events' : webhook.types.join(', ')}
+    >
       <div className={ui.stack}>
         <div className={ui.row} style={{ gap: 8 }}>
-          <ActionButton variant="default" size="xs" why={why} loading={test.pending} onClick={() => test.run()}>
+          <ActionButton
+            variant="default"
+            size="xs"
+            why={why}
+            loading={test.pending}
+            onClick={() => test.run()}
+          >
             Send a test
           </ActionButton>
-          <Confirm label="Delete" title="Delete the webhook" why={why} pending={remove.pending} onConfirm={() => remove.run()}>
+          <Confirm
+            label="Delete"
+            title="Delete the webhook"
+            why={why}
+            pending={remove.pending}
+            onConfirm={() => remove.run()}
+          >
             Nothing more is delivered to {webhook.url}; what waits to be delivered is dropped.
           </Confirm>
         </div>
         {tested !== null && (
           <Notice tone={tested.delivered ? 'good' : 'bad'}>
             <p>
-              {tested.delivered ? `Delivered in ${duration(tested.took_ms)}` : (tested.error ?? 'It was not delivered')}
+              {tested.delivered
+                ? `Delivered in ${duration(tested.took_ms)}`
+                : (tested.error ?? 'It was not delivered')}
               {tested.response_status !== null && `, answered with ${tested.response_status}`}
             </p>
           </Notice>
@@ -161,14 +205,20 @@ function Deliveries({
             },
             {
               title: 'Tried',
-              show: ({ attempts, response_status: answered }) => `${attempts} ×${answered === null ? '' : `, answered ${answered}`}`,
+              show: ({ attempts, response_status: answered }) =>
+                `${attempts} ×${answered === null ? '' : `, answered ${answered}`}`,
             },
             { title: 'Begun', show: ({ created }) => <Ago iso={created} /> },
             {
               title: null,
               show: ({ id, status }) =>
                 status === 'dead' && (
-                  <ActionButton variant="default" size="xs" why={why} onClick={() => onRedeliver(id)}>
+                  <ActionButton
+                    variant="default"
+                    size="xs"
+                    why={why}
+                    onClick={() => onRedeliver(id)}
+                  >
                     Try again
                   </ActionButton>
                 ),
@@ -177,7 +227,12 @@ function Deliveries({
         />
       </div>
       {deliveries.length > SHOWN && (
-        <Button variant="default" size="xs" style={{ justifySelf: 'start' }} onClick={() => setAll(!all)}>
+        <Button
+          variant="default"
+          size="xs"
+          style={{ justifySelf: 'start' }}
+          onClick={() => setAll(!all)}
+        >
           {all ? `Show the newest ${SHOWN}` : `Show all ${deliveries.length}`}
         </Button>
       )}

@@ -25,10 +25,12 @@ export function Login() {
   };
   const byLink = useMutation({
     // Used once, though a page may be drawn twice.
-    mutationFn: () => enter((opening ??= client.POST('/auth/sessions/open', { body: { token: linkToken } }))),
+    mutationFn: () =>
+      enter((opening ??= client.POST('/auth/sessions/open', { body: { token: linkToken } }))),
   });
   const byKey = useMutation({
-    mutationFn: () => enter(client.POST('/auth/sessions', { headers: { Authorization: `Bearer ${key.trim()}` } })),
+    mutationFn: () =>
+      enter(client.POST('/auth/sessions', { headers: { Authorization: `Bearer ${key.trim()}` } })),
   });
   const { mutate: openLink } = byLink;
   useEffect(() => {
@@ -47,7 +49,10 @@ export function Login() {
     <Centered>
       <Logo size={44} />
       <h1>Your own Postgres cloud</h1>
-      <p>Open the link that howdah up printed, or paste a key: the public half, a colon and the secret half.</p>
+      <p>
+        Open the link that howdah up printed, or paste a key: the public half, a colon and the
+        secret half.
+      </p>
       <Card>
         <Form
           call={{ pending: byKey.isPending, error: byKey.error ?? byLink.error }}

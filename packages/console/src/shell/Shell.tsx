@@ -1,5 +1,13 @@
 /** The frame of every page: where to go, who one is, and whether the control plane answers. */
-import { ActionIcon, Button, Drawer, SegmentedControl, Tooltip, useMantineColorScheme, type MantineColorScheme } from '@mantine/core';
+import {
+  ActionIcon,
+  Button,
+  Drawer,
+  SegmentedControl,
+  Tooltip,
+  useMantineColorScheme,
+  type MantineColorScheme,
+} from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { ButtonLink } from '../components/links.tsx';
@@ -35,7 +43,11 @@ export function Shell() {
   const lost = useLost();
   if (me === null) return <Navigate to="/login" replace />;
   if (me === undefined)
-    return <Centered>{lost ? <Lost /> : error !== null ? <ErrorNotice error={error} /> : <Waiting rows={4} />}</Centered>;
+    return (
+      <Centered>
+        {lost ? <Lost /> : error !== null ? <ErrorNotice error={error} /> : <Waiting rows={4} />}
+      </Centered>
+    );
   return (
     <>
       <a className="skip" href="#main">
@@ -130,7 +142,12 @@ function Navigation() {
         <NavLink to="/project/usage" icon={<Gauge size={17} />} label="Usage" />
         <div className={classes.group}>Installation</div>
         <NavLink to="/project/regions" icon={<MapPin size={17} />} label="Regions" />
-        <a className={classes.link} href="/public/api/v1/reference/" target="_blank" rel="noreferrer">
+        <a
+          className={classes.link}
+          href="/public/api/v1/reference/"
+          target="_blank"
+          rel="noreferrer"
+        >
           <Compass size={17} />
           API reference
         </a>
@@ -145,7 +162,12 @@ function Navigation() {
             </div>
           </div>
           <Tooltip label="Log out">
-            <ActionIcon variant="subtle" color="gray" aria-label="Log out" onClick={() => void logout()}>
+            <ActionIcon
+              variant="subtle"
+              color="gray"
+              aria-label="Log out"
+              onClick={() => void logout()}
+            >
               <LogOut size={17} />
             </ActionIcon>
           </Tooltip>

@@ -11,15 +11,22 @@ export function addBackupTools(server: McpServer, cloud: Cloud): void {
     'list_backups',
     {
       title: 'Snapshots and how far back',
-      description: 'Snapshots, newest first, the window that fork_service with PITR can reach, and when a backup was last verified. Free.',
+      description:
+        'Snapshots, newest first, the window that fork_service with PITR can reach, and when a backup was last verified. Free.',
       kind: 'read',
       input: Type.Object({ service }, closed),
     },
     async (args) => {
       const found = await findService(cloud, args.service);
-      const backups = body(await client.GET('/projects/{project_id}/services/{service_id}/backups', { params: { path: pathOf(found) } }));
+      const backups = body(
+        await client.GET('/projects/{project_id}/services/{service_id}/backups', {
+          params: { path: pathOf(found) },
+        }),
+      );
       const { window, snapshots } = backups;
-      const but = (window.gaps ?? []).map(({ after, before }) => `, but nothing between ${after} and ${before}`).join('');
+      const but = (window.gaps ?? [])
+        .map(({ after, before }) => `, but nothing between ${after} and ${before}`)
+        .join('');
       return {
         summary: `${snapshots.length} snapshots; fork_service with PITR reaches ${window.earliest ?? 'nothing yet'} to ${window.latest ?? 'nothing yet'}${but}.`,
         data: { ...backups },
@@ -39,10 +46,13 @@ export function addBackupTools(server: McpServer, cloud: Cloud): void {
     },
     async (args, signal) => {
       const found = await findService(cloud, args.service);
-      const { response } = await client.POST('/projects/{project_id}/services/{service_id}/backups/verify', {
-        params: { path: pathOf(found), ...askedAs(args) },
-        signal,
-      });
+      const { response } = await client.POST(
+        '/projects/{project_id}/services/{service_id}/backups/verify',
+        {
+          params: { path: pathOf(found), ...askedAs(args) },
+          signal,
+        },
+      );
       const operation_id = response.headers.get('Operation-Id');
       return {
         summary: `The backup of ${found.name} is being verified: wait_for_operation ${operation_id ?? ''}.`,

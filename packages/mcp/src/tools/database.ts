@@ -31,13 +31,24 @@ where c.relkind in ('r', 'p', 'v', 'm', 'f') and not c.relispartition
   and not exists (select from pg_depend e where e.classid = 'pg_class'::regclass and e.objid = c.oid and e.deptype = 'e')
 order by 1, 2`;
 
-const optionalName = (description: string) => Type.Optional(Type.String({ minLength: 1, maxLength: 63, description }));
+const optionalName = (description: string) =>
+  Type.Optional(Type.String({ minLength: 1, maxLength: 63, description }));
 
 export function addDatabaseTools(server: McpServer, cloud: Cloud): void {
   const { client } = cloud;
 
-  const query = async (of: Service, sent: Query, signal: AbortSignal): Promise<Schemas['QueryResult']> =>
-    body(await client.POST('/projects/{project_id}/services/{service_id}/query', { params: { path: pathOf(of) }, body: sent, signal }));
+  const query = async (
+    of: Service,
+    sent: Query,
+    signal: AbortSignal,
+  ): Promise<Schemas['QueryResult']> =>
+    body(
+      await client.POST('/projects/{project_id}/services/{service_id}/query', {
+        params: { path: pathOf(of) },
+        body: sent,
+        signal,
+      }),
+    );
 
   addTool(
     server,
@@ -47,13 +58,25 @@ export function addDatabaseTools(server: McpServer, cloud: Cloud): void {
       description:
         'What is in the database of a service: tables and views with columns, keys, indexes, about how many rows, and bytes on disk. Costs a few milliseconds. Call it before db_query; name a schema or table where there are many.',
       kind: 'read',
-      input: Type.Object({ service, schema: optionalName('only this schema'), table: optionalName('only tables of this name') }, closed),
+      input: Type.Object(
+        {
+          service,
+          schema: optionalName('only this schema'),
+          table: optionalName('only tables of this name'),
+        },
+        closed,
+      ),
     },
     async ({ service: wanted, schema, table }, signal) => {
       const found = await findService(cloud, wanted);
       const { rows, truncated } = await query(
         found,
-        { sql: SCHEMA_SQL, parameters: [schema ?? null, table ?? null], max_rows: MAX_TABLES, timeout_ms: 10_000 },
+        {
+          sql: SCHEMA_SQL,
+          parameters: [schema ?? null, table ?? null],
+          max_rows: MAX_TABLES,
+          timeout_ms: 10_000,
+        },
         signal,
       );
       const tables = rows.map(tableOf);
@@ -76,18 +99,29 @@ export function addDatabaseTools(server: McpServer, cloud: Cloud): void {
       input: Type.Object(
         {
           service,
-          sql: Type.String({ minLength: 1, description: 'one statement; $1, $2, … stand for the parameters' }),
-          parameters: Type.Optional(Type.Array(Type.Union([Type.String(), Type.Null()]), { maxItems: 100 })),
+          sql: Type.String({
+            minLength: 1,
+            description: 'one statement; $1, $2, … stand for the parameters',
+          }),
+          parameters: Type.Optional(
+            Type.Array(Type.Union([Type.String(), Type.Null()]), { maxItems: 100 }),
+          ),
           max_rows: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 50 })),
           timeout_ms: Type.Optional(Type.Integer({ minimum: 1, maximum: 60_000, default: 10_000 })),
           on_fork: Type.Optional(
-            Type.Boolean({ description: 'true: on a fork made for it, so that the service feels nothing; also of a paused service' }),
+            Type.Boolean({
+              description:
+                'true: on a fork made for it, so that the service feels nothing; also of a paused service',
+            }),
           ),
         },
         closed,
       ),
     },
-    async ({ service: wanted, sql, parameters = [], max_rows = 50, timeout_ms = 10_000, on_fork }, signal) => {
+    async (
+      { service: wanted, sql, parameters = [], max_rows = 50, timeout_ms = 10_000, on_fork },
+      signal,
+    ) => {
       const found = await findService(cloud, wanted);
       const sent: Query = { sql, parameters, max_rows, timeout_ms };
       if (on_fork !== true) return rowsOf(await query(found, sent, signal));
@@ -97,7 +131,12 @@ export function addDatabaseTools(server: McpServer, cloud: Cloud): void {
 }
 
 /** Does work on a fork that is made for it and removed after it, whatever becomes of the work; says what that cost. */
-async function onFork(cloud: Cloud, parent: Service, signal: AbortSignal, work: (fork: Service) => Promise<Outcome>): Promise<Outcome> {
+async function onFork(
+  cloud: Cloud,
+  parent: Service,
+  signal: AbortSignal,
+  work: (fork: Service) => Promise<Outcome>,
+): Promise<Outcome> {
   const { client } = cloud;
   const begunMs = performance.now();
   const fork = body(
@@ -123,12 +162,20 @@ async function onFork(cloud: Cloud, parent: Service, signal: AbortSignal, work: 
       );
     const { summary, data } = await work(fork);
     await remove();
-    const left = removed === null ? 'it is being deleted' : `it could not be deleted (${String(removed)}): delete_service`;
+    const left =
+      removed === null
+        ? 'it is being deleted'
+        : `it could not be deleted (${String(removed)}): delete_service`;
     return {
       summary: `${summary} On the fork ${fork.service_id}, which took ${forkMs} ms to make; ${left}.`,
       data: {
         ...data,
-        fork: { service_id: fork.service_id, fork_ms: forkMs, total_ms: Math.round(performance.now() - begunMs), left_because: removed },
+        fork: {
+          service_id: fork.service_id,
+          fork_ms: forkMs,
+          total_ms: Math.round(performance.now() - begunMs),
+          left_because: removed,
+        },
       },
     };
   } catch (error) {
@@ -137,15 +184,25 @@ async function onFork(cloud: Cloud, parent: Service, signal: AbortSignal, work: 
   }
 }
 
-function rowsOf({ columns, rows, row_count, truncated, elapsed_ms }: Schemas['QueryResult']): Outcome {
+function rowsOf({
+  columns,
+  rows,
+  row_count,
+  truncated,
+  elapsed_ms,
+}: Schemas['QueryResult']): Outcome {
   return {
     summary: `${row_count} rows in ${elapsed_ms} ms${truncated ? '; there are more: ask for fewer, or raise max_rows' : ''}.`,
     data: { columns, rows, row_count, truncated, elapsed_ms },
   };
 }
 
-function tableOf([schema, name, kind, rows, bytes, columns, keys, indexes, comment]: readonly (string | null)[]) {
-  const list = (json: string | null | undefined): string[] => (json == null ? [] : JSON.parse(json));
+function tableOf([schema, name, kind, rows, bytes, columns, keys, indexes, comment]: readonly (
+  | string
+  | null
+)[]) {
+  const list = (json: string | null | undefined): string[] =>
+    json == null ? [] : JSON.parse(json);
   return {
     schema: schema ?? '',
     name: name ?? '',

@@ -22,10 +22,16 @@ export function addObserveTools(server: McpServer, cloud: Cloud): void {
         {
           service,
           search: Type.Optional(
-            Type.Array(Type.String({ maxLength: 256 }), { maxItems: 20, description: 'lines must contain all of these' }),
+            Type.Array(Type.String({ maxLength: 256 }), {
+              maxItems: 20,
+              description: 'lines must contain all of these',
+            }),
           ),
           severities: Type.Optional(
-            Type.Array(Type.String({ maxLength: 32 }), { maxItems: 20, description: 'LOG, WARNING, ERROR, FATAL, PANIC' }),
+            Type.Array(Type.String({ maxLength: 32 }), {
+              maxItems: 20,
+              description: 'LOG, WARNING, ERROR, FATAL, PANIC',
+            }),
           ),
           since: Type.Optional(Type.String({ description: '2026-01-31T12:00:00Z' })),
           until: Type.Optional(Type.String()),
@@ -37,7 +43,9 @@ export function addObserveTools(server: McpServer, cloud: Cloud): void {
     async ({ service: wanted, limit = 50, ...query }) => {
       const found = await findService(cloud, wanted);
       const { logs, last_cursor } = body(
-        await client.GET('/projects/{project_id}/services/{service_id}/logs', { params: { path: pathOf(found), query } }),
+        await client.GET('/projects/{project_id}/services/{service_id}/logs', {
+          params: { path: pathOf(found), query },
+        }),
       );
       const lines = logs.slice(0, limit);
       const more = logs.length > limit || last_cursor !== undefined;
@@ -58,8 +66,17 @@ export function addObserveTools(server: McpServer, cloud: Cloud): void {
       input: Type.Object(
         {
           service,
-          name: Type.Optional(Type.Enum([...SERIES_NAMES], { description: 'one series, with its points' })),
-          minutes: Type.Optional(Type.Integer({ minimum: 1, maximum: 43_200, default: 60, description: 'how far back; 30 days are kept' })),
+          name: Type.Optional(
+            Type.Enum([...SERIES_NAMES], { description: 'one series, with its points' }),
+          ),
+          minutes: Type.Optional(
+            Type.Integer({
+              minimum: 1,
+              maximum: 43_200,
+              default: 60,
+              description: 'how far back; 30 days are kept',
+            }),
+          ),
         },
         closed,
       ),
@@ -89,8 +106,14 @@ export function addObserveTools(server: McpServer, cloud: Cloud): void {
       const series = (await Promise.all((name === undefined ? SERIES_NAMES : [name]).map(read)))
         .flat()
         .filter(({ samples }) => samples > 0);
-      const words = series.map(({ name: one, node, last }) => `${one} ${last ?? '-'}${node === '0' ? '' : ` (node ${node})`}`);
-      return { summary: `${found.name}, last ${minutes} min: ${words.join(', ') || 'nothing measured'}.`, data: { series } };
+      const words = series.map(
+        ({ name: one, node, last }) =>
+          `${one} ${last ?? '-'}${node === '0' ? '' : ` (node ${node})`}`,
+      );
+      return {
+        summary: `${found.name}, last ${minutes} min: ${words.join(', ') || 'nothing measured'}.`,
+        data: { series },
+      };
     },
   );
 }

@@ -4,11 +4,23 @@ import { OPERATION_STATUSES } from '@howdah/contract';
 import type { McpServer } from '@modelcontextprotocol/server';
 import { Type } from 'typebox';
 import { body, findService, type Cloud } from '../cloud.ts';
-import { addTool, askedAs, changing, closed, service, WAIT_SECONDS, type Outcome } from '../tool.ts';
+import {
+  addTool,
+  askedAs,
+  changing,
+  closed,
+  service,
+  WAIT_SECONDS,
+  type Outcome,
+} from '../tool.ts';
 
 type Operation = Schemas['Operation'];
 
-const operation_id = Type.String({ minLength: 1, maxLength: 64, description: 'as list_operations and each change name it' });
+const operation_id = Type.String({
+  minLength: 1,
+  maxLength: 64,
+  description: 'as list_operations and each change name it',
+});
 const POLL_MS = 250;
 
 export function addOperationTools(server: McpServer, { client, projectId, ...rest }: Cloud): void {
@@ -39,7 +51,8 @@ export function addOperationTools(server: McpServer, { client, projectId, ...res
       ),
     },
     async ({ service: wanted, status, limit = 10 }) => {
-      const service_id = wanted === undefined ? undefined : (await findService(cloud, wanted)).service_id;
+      const service_id =
+        wanted === undefined ? undefined : (await findService(cloud, wanted)).service_id;
       const operations = body(
         await client.GET('/projects/{project_id}/operations', {
           params: {
@@ -52,7 +65,10 @@ export function addOperationTools(server: McpServer, { client, projectId, ...res
           },
         }),
       );
-      return { summary: operations.map(inWords).join('; ') || 'No operations.', data: { operations } };
+      return {
+        summary: operations.map(inWords).join('; ') || 'No operations.',
+        data: { operations },
+      };
     },
   );
 
@@ -61,7 +77,8 @@ export function addOperationTools(server: McpServer, { client, projectId, ...res
     'get_operation',
     {
       title: 'Show an operation',
-      description: 'Its steps, its error, and while it goes on about how many seconds it still takes. Free.',
+      description:
+        'Its steps, its error, and while it goes on about how many seconds it still takes. Free.',
       kind: 'read',
       input: Type.Object({ operation_id }, closed),
     },
@@ -73,10 +90,16 @@ export function addOperationTools(server: McpServer, { client, projectId, ...res
     'wait_for_operation',
     {
       title: 'Wait for an operation',
-      description: 'Waits until an operation has succeeded or failed. Free, and better than asking again and again.',
+      description:
+        'Waits until an operation has succeeded or failed. Free, and better than asking again and again.',
       kind: 'read',
       input: Type.Object(
-        { operation_id, wait_seconds: Type.Optional(Type.Integer({ minimum: 1, maximum: 300, default: WAIT_SECONDS })) },
+        {
+          operation_id,
+          wait_seconds: Type.Optional(
+            Type.Integer({ minimum: 1, maximum: 300, default: WAIT_SECONDS }),
+          ),
+        },
         closed,
       ),
     },
@@ -105,7 +128,10 @@ export function addOperationTools(server: McpServer, { client, projectId, ...res
       about(
         body(
           await client.POST('/projects/{project_id}/operations/{operation_id}/cancel', {
-            params: { path: { project_id: await projectId(), operation_id: args.operation_id }, ...askedAs(args) },
+            params: {
+              path: { project_id: await projectId(), operation_id: args.operation_id },
+              ...askedAs(args),
+            },
             signal,
           }),
         ),

@@ -20,7 +20,9 @@ export function addProjectTools(server: McpServer, { client, projectId }: Cloud)
     async () => {
       const { public_key, name, project } = body(await client.GET('/auth/info')).api_key;
       const key = body(
-        await client.GET('/projects/{project_id}/keys/{public_key}', { params: { path: { project_id: project.id, public_key } } }),
+        await client.GET('/projects/{project_id}/keys/{public_key}', {
+          params: { path: { project_id: project.id, public_key } },
+        }),
       );
       const { role, fork_only, dry_run_only, expires_at } = key;
       return {
@@ -43,12 +45,17 @@ export function addProjectTools(server: McpServer, { client, projectId }: Cloud)
     'get_usage',
     {
       title: 'Usage and limits of the project',
-      description: 'How many services, cores and gigabytes the project has, and may have. Free. Look here before making several services.',
+      description:
+        'How many services, cores and gigabytes the project has, and may have. Free. Look here before making several services.',
       kind: 'read',
       input: nothing,
     },
     async () => {
-      const { used, limits } = body(await client.GET('/projects/{project_id}', { params: { path: { project_id: await projectId() } } }));
+      const { used, limits } = body(
+        await client.GET('/projects/{project_id}', {
+          params: { path: { project_id: await projectId() } },
+        }),
+      );
       return {
         summary: `${used.services} services and ${used.replica_sets} read replica sets, ${used.cpu_millis / 1000} cores, ${used.memory_gbs} GB.`,
         data: { used, limits },
@@ -67,13 +74,28 @@ export function addProjectTools(server: McpServer, { client, projectId }: Cloud)
       input: nothing,
     },
     async () => {
-      const regions = body(await client.GET('/projects/{project_id}/regions', { params: { path: { project_id: await projectId() } } }));
-      return { summary: regions.map(({ code, fork_cost }) => `${code}: forks: ${fork_cost}`).join('; '), data: { regions } };
+      const regions = body(
+        await client.GET('/projects/{project_id}/regions', {
+          params: { path: { project_id: await projectId() } },
+        }),
+      );
+      return {
+        summary: regions.map(({ code, fork_cost }) => `${code}: forks: ${fork_cost}`).join('; '),
+        data: { regions },
+      };
     },
   );
 }
 
-function mayDo({ role, fork_only, dry_run_only }: { role: Role; fork_only: boolean; dry_run_only: boolean }): string {
+function mayDo({
+  role,
+  fork_only,
+  dry_run_only,
+}: {
+  role: Role;
+  fork_only: boolean;
+  dry_run_only: boolean;
+}): string {
   if (dry_run_only) return 'is told what would be done, and changes nothing';
   if (fork_only) return 'reads, forks, and changes nothing but its own forks';
   return ROLE_SUMMARIES[role];

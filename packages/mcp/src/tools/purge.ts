@@ -2,7 +2,16 @@ import type { McpServer } from '@modelcontextprotocol/server';
 import { Type } from 'typebox';
 import { body, findService, type Cloud } from '../cloud.ts';
 import { Problem } from '../problem.ts';
-import { addTool, askedAs, changing, closed, confirm, confirmed, service, type Confirmable } from '../tool.ts';
+import {
+  addTool,
+  askedAs,
+  changing,
+  closed,
+  confirm,
+  confirmed,
+  service,
+  type Confirmable,
+} from '../tool.ts';
 
 /** The one tool whose effect nothing brings back. */
 export function addPurgeTool(server: McpServer, cloud: Cloud): void {
@@ -17,12 +26,18 @@ export function addPurgeTool(server: McpServer, cloud: Cloud): void {
       input: Type.Object({ service, confirm, ...changing }, closed),
     },
     async (args, signal) => {
-      const { service_id, name } = confirmed(await findAlsoDeleted(cloud, args.service), args.confirm);
+      const { service_id, name } = confirmed(
+        await findAlsoDeleted(cloud, args.service),
+        args.confirm,
+      );
       const query = { ...askedAs(args).query, purge: 'true' as const, confirm: args.confirm };
-      const { response } = await cloud.client.DELETE('/projects/{project_id}/services/{service_id}', {
-        params: { path: { project_id: await cloud.projectId(), service_id }, query },
-        signal,
-      });
+      const { response } = await cloud.client.DELETE(
+        '/projects/{project_id}/services/{service_id}',
+        {
+          params: { path: { project_id: await cloud.projectId(), service_id }, query },
+          signal,
+        },
+      );
       return {
         summary: `${name} (${service_id}) is being removed for good.`,
         data: { service_id, operation_id: response.headers.get('Operation-Id') },
@@ -32,14 +47,24 @@ export function addPurgeTool(server: McpServer, cloud: Cloud): void {
 }
 
 /** A service, or a deleted one, by its id or name. */
-async function findAlsoDeleted(cloud: Cloud, nameOrId: string): Promise<Confirmable & { service_id: string }> {
+async function findAlsoDeleted(
+  cloud: Cloud,
+  nameOrId: string,
+): Promise<Confirmable & { service_id: string }> {
   const path = { project_id: await cloud.projectId() };
-  const deleted = body(await cloud.client.GET('/projects/{project_id}/deletedServices', { params: { path } }));
-  const [found, another] = deleted.filter(({ service_id, name }) => service_id === nameOrId || name === nameOrId);
+  const deleted = body(
+    await cloud.client.GET('/projects/{project_id}/deletedServices', { params: { path } }),
+  );
+  const [found, another] = deleted.filter(
+    ({ service_id, name }) => service_id === nameOrId || name === nameOrId,
+  );
   if (found?.service_id !== nameOrId) {
-    const services = body(await cloud.client.GET('/projects/{project_id}/services', { params: { path } }));
+    const services = body(
+      await cloud.client.GET('/projects/{project_id}/services', { params: { path } }),
+    );
     // A service with the name comes before a deleted one: a deleted one is then named by its id.
-    if (found === undefined || services.some(({ name }) => name === nameOrId)) return findService(cloud, nameOrId);
+    if (found === undefined || services.some(({ name }) => name === nameOrId))
+      return findService(cloud, nameOrId);
     if (another !== undefined)
       throw new Problem(
         `several deleted services are named ${JSON.stringify(nameOrId)}`,

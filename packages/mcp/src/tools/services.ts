@@ -2,23 +2,64 @@ import type { Schemas } from '@howdah/client';
 import { STORAGE_GB } from '@howdah/contract/sizes';
 import type { McpServer } from '@modelcontextprotocol/server';
 import { Type } from 'typebox';
-import { body, connectionString, describe, findService, pathOf, settle, type Cloud, type Service } from '../cloud.ts';
+import {
+  body,
+  connectionString,
+  describe,
+  findService,
+  pathOf,
+  settle,
+  type Cloud,
+  type Service,
+} from '../cloud.ts';
 import { Problem } from '../problem.ts';
-import { addTool, askedAs, changing, closed, confirm, confirmed, service, wait, WAIT_SECONDS, type Outcome } from '../tool.ts';
+import {
+  addTool,
+  askedAs,
+  changing,
+  closed,
+  confirm,
+  confirmed,
+  service,
+  wait,
+  WAIT_SECONDS,
+  type Outcome,
+} from '../tool.ts';
 
-const STATUSES = ['READY', 'PAUSED', 'UNSTABLE', 'QUEUED', 'CONFIGURING', 'PAUSING', 'RESUMING', 'UPGRADING', 'DELETING'] as const;
+const STATUSES = [
+  'READY',
+  'PAUSED',
+  'UNSTABLE',
+  'QUEUED',
+  'CONFIGURING',
+  'PAUSING',
+  'RESUMING',
+  'UPGRADING',
+  'DELETING',
+] as const;
 const size = {
-  cpu_millis: Type.Optional(Type.Integer({ minimum: 1, description: 'thousandths of a core; list_regions shows the sizes' })),
-  memory_gbs: Type.Optional(Type.Integer({ minimum: 1, description: 'gigabytes; follows from cpu_millis' })),
+  cpu_millis: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      description: 'thousandths of a core; list_regions shows the sizes',
+    }),
+  ),
+  memory_gbs: Type.Optional(
+    Type.Integer({ minimum: 1, description: 'gigabytes; follows from cpu_millis' }),
+  ),
   storage_gb: Type.Optional(
     Type.Integer({
       minimum: STORAGE_GB.min,
       maximum: STORAGE_GB.max,
-      description: 'gigabytes of disk for each of its servers; default: 5 for each of memory, 10 at least, and for a fork as its parent',
+      description:
+        'gigabytes of disk for each of its servers; default: 5 for each of memory, 10 at least, and for a fork as its parent',
     }),
   ),
 };
-type Size = Pick<Schemas['CreateService'], 'storage_gb'> & { cpu_millis?: number; memory_gbs?: number };
+type Size = Pick<Schemas['CreateService'], 'storage_gb'> & {
+  cpu_millis?: number;
+  memory_gbs?: number;
+};
 const name = Type.String({ minLength: 1, maxLength: 128 });
 
 export function addServiceTools(server: McpServer, cloud: Cloud): void {
@@ -34,8 +75,14 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
       kind: 'read',
       input: Type.Object(
         {
-          status: Type.Optional(Type.Enum([...STATUSES], { description: 'only those with this status' })),
-          deleted: Type.Optional(Type.Boolean({ description: 'true: the deleted ones that restore_service brings back' })),
+          status: Type.Optional(
+            Type.Enum([...STATUSES], { description: 'only those with this status' }),
+          ),
+          deleted: Type.Optional(
+            Type.Boolean({
+              description: 'true: the deleted ones that restore_service brings back',
+            }),
+          ),
         },
         closed,
       ),
@@ -43,13 +90,22 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
     async ({ status, deleted }) => {
       const path = { project_id: await projectId() };
       if (deleted === true) {
-        const services = body(await client.GET('/projects/{project_id}/deletedServices', { params: { path } }));
-        return { summary: `${services.length} deleted services can be restored.`, data: { services } };
+        const services = body(
+          await client.GET('/projects/{project_id}/deletedServices', { params: { path } }),
+        );
+        return {
+          summary: `${services.length} deleted services can be restored.`,
+          data: { services },
+        };
       }
       const query = status === undefined ? {} : { status };
-      const services = body(await client.GET('/projects/{project_id}/services', { params: { path, query } })).map(describe);
+      const services = body(
+        await client.GET('/projects/{project_id}/services', { params: { path, query } }),
+      ).map(describe);
       return {
-        summary: services.map((one) => `${one.name} (${one.service_id}) ${one.status}`).join(', ') || 'No services.',
+        summary:
+          services.map((one) => `${one.name} (${one.service_id}) ${one.status}`).join(', ') ||
+          'No services.',
         data: { services },
       };
     },
@@ -60,7 +116,8 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
     'get_service',
     {
       title: 'Show a service',
-      description: 'Status, size, endpoint, what it uses, and warnings. Free. Passwords are never outcome again.',
+      description:
+        'Status, size, endpoint, what it uses, and warnings. Free. Passwords are never outcome again.',
       kind: 'read',
       input: Type.Object({ service }, closed),
     },
@@ -79,11 +136,15 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
         {
           name,
           service_type: Type.Optional(
-            Type.Enum(['TIMESCALEDB', 'POSTGRES', 'VECTOR'], { description: 'default: TIMESCALEDB where it can be had' }),
+            Type.Enum(['TIMESCALEDB', 'POSTGRES', 'VECTOR'], {
+              description: 'default: TIMESCALEDB where it can be had',
+            }),
           ),
           ...size,
           environment: Type.Optional(
-            Type.Enum(['DEV', 'PROD'], { description: 'default DEV; PROD guards it from being deleted by mistake' }),
+            Type.Enum(['DEV', 'PROD'], {
+              description: 'default DEV; PROD guards it from being deleted by mistake',
+            }),
           ),
           ...wait,
           ...changing,
@@ -124,7 +185,11 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
                 'NOW (default): as it is; LAST_SNAPSHOT: cheapest for the parent, and works when it is UNSTABLE; PITR: as it was at target_time',
             }),
           ),
-          target_time: Type.Optional(Type.String({ description: 'for PITR: 2026-01-31T12:00:00Z; list_backups says how far back' })),
+          target_time: Type.Optional(
+            Type.String({
+              description: 'for PITR: 2026-01-31T12:00:00Z; list_backups says how far back',
+            }),
+          ),
           name: Type.Optional(name),
           ...size,
           ...wait,
@@ -136,17 +201,27 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
     async (args, signal) => {
       const { strategy = 'NOW', target_time, name: wanted, wait_seconds = WAIT_SECONDS } = args;
       const parent = await findService(cloud, args.service);
-      const { data, response } = await client.POST('/projects/{project_id}/services/{service_id}/forkService', {
-        params: { path: pathOf(parent), ...askedAs(args) },
-        body: {
-          fork_strategy: strategy,
-          ...(target_time === undefined ? {} : { target_time }),
-          ...(wanted === undefined ? {} : { name: wanted }),
-          ...sizeIn(args),
+      const { data, response } = await client.POST(
+        '/projects/{project_id}/services/{service_id}/forkService',
+        {
+          params: { path: pathOf(parent), ...askedAs(args) },
+          body: {
+            fork_strategy: strategy,
+            ...(target_time === undefined ? {} : { target_time }),
+            ...(wanted === undefined ? {} : { name: wanted }),
+            ...sizeIn(args),
+          },
+          signal,
         },
+      );
+      return created(
+        cloud,
+        body({ data }),
+        response,
+        wait_seconds,
         signal,
-      });
-      return created(cloud, body({ data }), response, wait_seconds, signal, `forked from ${parent.name}`);
+        `forked from ${parent.name}`,
+      );
     },
   );
 
@@ -155,17 +230,28 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
     'start_service',
     {
       title: 'Start a service',
-      description: 'Starts a paused service, or repairs an UNSTABLE one: about a second. Its memory is in use from then on.',
+      description:
+        'Starts a paused service, or repairs an UNSTABLE one: about a second. Its memory is in use from then on.',
       kind: 'change',
       input: Type.Object({ service, ...wait, ...changing }, closed),
     },
     async (args, signal) => {
       const found = await findService(cloud, args.service);
-      const { data, response } = await client.POST('/projects/{project_id}/services/{service_id}/start', {
-        params: { path: pathOf(found), ...askedAs(args) },
+      const { data, response } = await client.POST(
+        '/projects/{project_id}/services/{service_id}/start',
+        {
+          params: { path: pathOf(found), ...askedAs(args) },
+          signal,
+        },
+      );
+      return became(
+        cloud,
+        body({ data }),
+        response,
+        'READY',
+        args.wait_seconds ?? WAIT_SECONDS,
         signal,
-      });
-      return became(cloud, body({ data }), response, 'READY', args.wait_seconds ?? WAIT_SECONDS, signal);
+      );
     },
   );
 
@@ -181,11 +267,21 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
     },
     async (args, signal) => {
       const found = confirmed(await findService(cloud, args.service), args.confirm);
-      const { data, response } = await client.POST('/projects/{project_id}/services/{service_id}/stop', {
-        params: { path: pathOf(found), ...askedAs(args) },
+      const { data, response } = await client.POST(
+        '/projects/{project_id}/services/{service_id}/stop',
+        {
+          params: { path: pathOf(found), ...askedAs(args) },
+          signal,
+        },
+      );
+      return became(
+        cloud,
+        body({ data }),
+        response,
+        'PAUSED',
+        args.wait_seconds ?? WAIT_SECONDS,
         signal,
-      });
-      return became(cloud, body({ data }), response, 'PAUSED', args.wait_seconds ?? WAIT_SECONDS, signal);
+      );
     },
   );
 
@@ -202,12 +298,18 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
     async (args, signal) => {
       const found = await findService(cloud, args.service);
       if (Object.keys(sizeIn(args)).length === 0)
-        throw new Problem('cpu_millis, memory_gbs, storage_gb: all missing', 'send one of them; list_regions shows the sizes');
-      const { data, response } = await client.POST('/projects/{project_id}/services/{service_id}/resize', {
-        params: { path: pathOf(found), ...askedAs(args) },
-        body: sizeIn(args),
-        signal,
-      });
+        throw new Problem(
+          'cpu_millis, memory_gbs, storage_gb: all missing',
+          'send one of them; list_regions shows the sizes',
+        );
+      const { data, response } = await client.POST(
+        '/projects/{project_id}/services/{service_id}/resize',
+        {
+          params: { path: pathOf(found), ...askedAs(args) },
+          body: sizeIn(args),
+          signal,
+        },
+      );
       return became(
         cloud,
         body({ data }),
@@ -235,12 +337,22 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
         params: { path: pathOf(found), query: askedAs(args).query },
         signal,
       });
-      const { done } = await settle(cloud, found, 'DELETED', args.wait_seconds ?? WAIT_SECONDS, signal);
+      const { done } = await settle(
+        cloud,
+        found,
+        'DELETED',
+        args.wait_seconds ?? WAIT_SECONDS,
+        signal,
+      );
       return {
         summary: done
           ? `${found.name} (${found.service_id}) is deleted; restore_service brings it back for a while.`
           : `${found.name} is being deleted.`,
-        data: { service_id: found.service_id, deleted: done, operation_id: response.headers.get('Operation-Id') },
+        data: {
+          service_id: found.service_id,
+          deleted: done,
+          operation_id: response.headers.get('Operation-Id'),
+        },
       };
     },
   );
@@ -254,16 +366,35 @@ export function addServiceTools(server: McpServer, cloud: Cloud): void {
         'Brings a deleted service back with its id, endpoint, data and password. list_services with deleted: true shows which can be.',
       kind: 'change',
       input: Type.Object(
-        { service_id: Type.String({ description: 'its id: names of deleted services may be taken' }), ...wait, ...changing },
+        {
+          service_id: Type.String({
+            description: 'its id: names of deleted services may be taken',
+          }),
+          ...wait,
+          ...changing,
+        },
         closed,
       ),
     },
     async (args, signal) => {
-      const { data, response } = await client.POST('/projects/{project_id}/services/{service_id}/restore', {
-        params: { path: { project_id: await projectId(), service_id: args.service_id }, ...askedAs(args) },
+      const { data, response } = await client.POST(
+        '/projects/{project_id}/services/{service_id}/restore',
+        {
+          params: {
+            path: { project_id: await projectId(), service_id: args.service_id },
+            ...askedAs(args),
+          },
+          signal,
+        },
+      );
+      return became(
+        cloud,
+        body({ data }),
+        response,
+        'READY',
+        args.wait_seconds ?? WAIT_SECONDS,
         signal,
-      });
-      return became(cloud, body({ data }), response, 'READY', args.wait_seconds ?? WAIT_SECONDS, signal);
+      );
     },
   );
 }
@@ -279,7 +410,10 @@ function sizeIn({ cpu_millis, memory_gbs, storage_gb }: Size): Size {
 
 function about(found: Service): Outcome {
   const data = describe(found);
-  return { summary: `${data.name} (${data.service_id}) is ${data.status} at ${data.endpoint}.`, data };
+  return {
+    summary: `${data.name} (${data.service_id}) is ${data.status} at ${data.endpoint}.`,
+    data,
+  };
 }
 
 /** A service after a change that was waited for. */
@@ -312,7 +446,9 @@ async function created(
   const password = accepted.initial_password ?? '';
   const secret = { password, connection_string: connectionString(accepted, password) };
   // Whatever becomes of the wait, the password is outcome.
-  const { data } = await became(cloud, accepted, response, 'READY', waitSeconds, signal).catch(() => about(accepted));
+  const { data } = await became(cloud, accepted, response, 'READY', waitSeconds, signal).catch(() =>
+    about(accepted),
+  );
   return {
     summary: `${accepted.name} (${accepted.service_id}) was ${how} and is ${String(data['status'])}. Keep the password: it is outcome once.`,
     data: { ...data, ...secret },

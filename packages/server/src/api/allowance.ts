@@ -11,13 +11,19 @@ export type Allowance = {
 };
 
 /** @param most that may be done within `withinMs`, at once or spread over it */
-export function createAllowance(most: number, withinMs: number, now: () => number = Date.now): Allowance {
+export function createAllowance(
+  most: number,
+  withinMs: number,
+  now: () => number = Date.now,
+): Allowance {
   const used = new Map<string, { amount: number; atMs: number }>();
 
   const usedNow = (name: string): number => {
     const before = used.get(name);
     // A clock that was set back gives nothing back.
-    return before === undefined ? 0 : Math.max(0, before.amount - (Math.max(0, now() - before.atMs) / withinMs) * most);
+    return before === undefined
+      ? 0
+      : Math.max(0, before.amount - (Math.max(0, now() - before.atMs) / withinMs) * most);
   };
 
   return {
@@ -26,7 +32,8 @@ export function createAllowance(most: number, withinMs: number, now: () => numbe
       return over <= 0 ? 0 : Math.max(1, Math.ceil((over / most) * withinMs));
     },
     spend: (name) => {
-      if (used.size >= SWEEP_AT) for (const known of used.keys()) if (usedNow(known) === 0) used.delete(known);
+      if (used.size >= SWEEP_AT)
+        for (const known of used.keys()) if (usedNow(known) === 0) used.delete(known);
       used.set(name, { amount: usedNow(name) + 1, atMs: now() });
     },
   };

@@ -12,7 +12,11 @@ import Fastify, {
   type RawServerDefault,
 } from 'fastify';
 import { randomUUID } from 'node:crypto';
-import { createServer as createHttpServer, type RequestListener, type ServerOptions } from 'node:http';
+import {
+  createServer as createHttpServer,
+  type RequestListener,
+  type ServerOptions,
+} from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import { AnsweredBefore, DryRun } from '../services/change.ts';
@@ -97,10 +101,20 @@ export type App = FastifyInstance<
 >;
 
 /** Node's own defaults let a slow client hold a connection for five minutes (reliability.md, trap 9). */
-const LIMITS = { bodyLimit: 64 * 1024, headersMs: 10_000, requestMs: 30_000, headerBytes: 8 * 1024, keepAliveMs: 65_000 } as const;
+const LIMITS = {
+  bodyLimit: 64 * 1024,
+  headersMs: 10_000,
+  requestMs: 30_000,
+  headerBytes: 8 * 1024,
+  keepAliveMs: 65_000,
+} as const;
 
 /** @param extend registers what must see every route before they are declared: the OpenAPI generator */
-export async function createApp(context: ApiContext, log: FastifyBaseLogger, extend?: (app: App) => Promise<void>): Promise<App> {
+export async function createApp(
+  context: ApiContext,
+  log: FastifyBaseLogger,
+  extend?: (app: App) => Promise<void>,
+): Promise<App> {
   const app: App = Fastify({
     loggerInstance: log,
     // One line a request would be most of the log; errors are logged where they are answered.
@@ -117,7 +131,9 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
   }).withTypeProvider<TypeBoxTypeProvider>();
 
   // Node would answer a header Expect that it does not know by itself, without a body; it may be ignored (RFC 9110, 10.1.1).
-  app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
+  app.server.on('checkExpectation', (request, response) =>
+    app.server.emit('request', request, response),
+  );
   app.setErrorHandler((error, request, reply) => {
     if (error instanceof DryRun) return answerDryRun(reply, error, context.region.engine);
     if (error instanceof AnsweredBefore) return againOrRefuse(error, request, reply);
@@ -131,7 +147,8 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
   app.addHook('onSend', (request, reply, _payload, done) => {
     void reply.header('X-Request-Id', request.id).header('X-Content-Type-Options', 'nosniff');
     // Answers hold secrets, like first passwords: no browser and no proxy keeps them.
-    if (isPrivate(request) && !reply.hasHeader('Cache-Control')) void reply.header('Cache-Control', 'no-store');
+    if (isPrivate(request) && !reply.hasHeader('Cache-Control'))
+      void reply.header('Cache-Control', 'no-store');
     done();
   });
   for (const schema of NAMED_SCHEMAS) app.addSchema(schema);
@@ -151,7 +168,10 @@ export async function createApp(context: ApiContext, log: FastifyBaseLogger, ext
       api.decorateRequest('change');
       auditCalls(api, context.store, log);
       const refuseChange = limitChanges(api, context.http.changesPerDay);
-      api.addHook('onRequest', createGuard(context.store, context.http.failedKeysPerMinute, sessions.find, refuseChange));
+      api.addHook(
+        'onRequest',
+        createGuard(context.store, context.http.failedKeysPerMinute, sessions.find, refuseChange),
+      );
       api.addHook('preValidation', refuseUnknownParameters);
       api.addHook('preValidation', answerAgain);
       authRoutes(api, sessions);
@@ -190,11 +210,18 @@ function createServer(handler: RequestListener, { certificate }: HttpSettings): 
   };
   if (certificate === null) return createHttpServer(options, handler);
   const { certificatePem: cert, keyPem: key } = certificate;
-  return createHttpsServer({ ...options, cert, key, minVersion: 'TLSv1.2', handshakeTimeout: LIMITS.headersMs }, handler);
+  return createHttpsServer(
+    { ...options, cert, key, minVersion: 'TLSv1.2', handshakeTimeout: LIMITS.headersMs },
+    handler,
+  );
 }
 
 /** Of two calls with the same Idempotency-Key at the same time: the one that came second. */
-function againOrRefuse({ answer }: AnsweredBefore, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+function againOrRefuse(
+  { answer }: AnsweredBefore,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
   try {
     return answerKept(reply, answer);
   } catch (error) {
@@ -235,7 +262,9 @@ function acceptJson(app: App): void {
       return done(error instanceof Error ? error : new Error(String(error)));
     }
     const why = whyNotJson(body);
-    return why === null ? done(null, body) : done(new ApiError('INVALID_REQUEST', `the body: ${why}`));
+    return why === null
+      ? done(null, body)
+      : done(new ApiError('INVALID_REQUEST', `the body: ${why}`));
   });
   app.addContentTypeParser('*', { parseAs: 'string' }, (request, body, done) => {
     if (String(body) === '') return done(null, undefined);
@@ -252,23 +281,33 @@ function acceptJson(app: App): void {
 function refuseUnknownRoutes(app: App): void {
   const routes: { method: string; pattern: RegExp }[] = [];
   app.addHook('onRoute', ({ method, url }) => {
-    const pattern = new RegExp(`^${url.replaceAll(/[.*+?^$()|[\]\\{}]/g, '\\$&').replaceAll(/:[a-z_]+/g, '[^/]+')}/?$`);
+    const pattern = new RegExp(
+      `^${url.replaceAll(/[.*+?^$()|[\]\\{}]/g, '\\$&').replaceAll(/:[a-z_]+/g, '[^/]+')}/?$`,
+    );
     for (const one of [method].flat()) routes.push({ method: one, pattern });
   });
   app.setNotFoundHandler((request, reply) => {
     const path = request.url.split('?')[0] ?? '';
-    const methods = [...new Set(routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method))];
+    const methods = [
+      ...new Set(routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method)),
+    ];
     // The patterns allow a slash at the end, which no route has: its own method does not make it one.
     if (methods.length > 0 && !methods.includes(request.method)) {
       void reply.header('Allow', methods.join(', '));
       return sendError(
         reply,
-        new ApiError('METHOD_NOT_ALLOWED', `${request.method} is not allowed on ${path.slice(0, 200)}; allowed: ${methods.join(', ')}`),
+        new ApiError(
+          'METHOD_NOT_ALLOWED',
+          `${request.method} is not allowed on ${path.slice(0, 200)}; allowed: ${methods.join(', ')}`,
+        ),
       );
     }
     return sendError(
       reply,
-      new ApiError('NOT_FOUND', `no such path: ${request.method} ${path.slice(0, 200)}; ${BASE_PATH}/openapi.json lists all`),
+      new ApiError(
+        'NOT_FOUND',
+        `no such path: ${request.method} ${path.slice(0, 200)}; ${BASE_PATH}/openapi.json lists all`,
+      ),
     );
   });
 }
@@ -289,7 +328,10 @@ function answerBrokenRequest(error: ConnectionError, socket: Socket): void {
           `the headers are larger than ${LIMITS.headerBytes / 1024} KiB, the most that is taken`,
         ] as const)
       : slow
-        ? (['408 Request Timeout', 'the request was not complete in time: headers within 10 s, all of it within 30 s'] as const)
+        ? ([
+            '408 Request Timeout',
+            'the request was not complete in time: headers within 10 s, all of it within 30 s',
+          ] as const)
         : (['400 Bad Request', 'this is not a valid HTTP request'] as const);
   const body = JSON.stringify(errorBody(new ApiError('INVALID_REQUEST', message), randomUUID()));
   socket.end(

@@ -28,8 +28,14 @@ export function createAuditCounts(now: () => number = Date.now) {
       changed.add(found);
       return true;
     }
-    if (open.size >= MOST_ENTRIES || (!known && ++unauthenticated > MOST_UNAUTHENTICATED)) return false;
-    const entry = { facts: { ...facts, at: new Date(now()) }, count: 1, lastAt: new Date(now()), written: false };
+    if (open.size >= MOST_ENTRIES || (!known && ++unauthenticated > MOST_UNAUTHENTICATED))
+      return false;
+    const entry = {
+      facts: { ...facts, at: new Date(now()) },
+      count: 1,
+      lastAt: new Date(now()),
+      written: false,
+    };
     open.set(name, entry);
     changed.add(entry);
     return true;
@@ -52,18 +58,33 @@ export function createAuditCounts(now: () => number = Date.now) {
         entry.written = true;
         changed.delete(entry);
       }
-      return fresh.map(({ facts, count, lastAt }) => ({ ...facts, count, last_at: count === 1 ? null : lastAt }));
+      return fresh.map(({ facts, count, lastAt }) => ({
+        ...facts,
+        count,
+        last_at: count === 1 ? null : lastAt,
+      }));
     },
     /** Counts that have changed since their entries were written. */
     takeCounts: (): AuditCount[] => {
       const written = [...changed].filter((entry) => entry.written);
       changed = new Set([...changed].filter((entry) => !entry.written));
-      return written.map(({ facts, count, lastAt }) => ({ requestId: facts.request_id, count, lastAt }));
+      return written.map(({ facts, count, lastAt }) => ({
+        requestId: facts.request_id,
+        count,
+        lastAt,
+      }));
     },
   };
 }
 
 /** Calls with the same name are counted together. Ids that a refused call names are not part of it: they may be made up. */
 function nameOf({ project_id, public_key, call, status, code, service_id }: AuditFacts): string {
-  return JSON.stringify([project_id, public_key, call, status, code ?? null, code == null ? service_id : null]);
+  return JSON.stringify([
+    project_id,
+    public_key,
+    call,
+    status,
+    code ?? null,
+    code == null ? service_id : null,
+  ]);
 }

@@ -4,7 +4,12 @@
  */
 import { ERROR_CODES, isId, permissionOf, type ErrorCode, type Permission } from '@howdah/contract';
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
-import { insertAuditEntries, raiseAuditCounts, type AuditFacts, type AuditNote } from '../store/audit-log.ts';
+import {
+  insertAuditEntries,
+  raiseAuditCounts,
+  type AuditFacts,
+  type AuditNote,
+} from '../store/audit-log.ts';
 import type { Store } from '../store/database.ts';
 import type { KeyRow } from '../store/keys.ts';
 import type { App } from './app.ts';
@@ -55,11 +60,13 @@ function factsOf(request: FastifyRequest): AuditFacts | null {
 }
 
 /** Calls that change something, and those that read the contents of a database. */
-const isAudited = (permission: Permission): boolean => permission.changes || permission.readsData === true;
+const isAudited = (permission: Permission): boolean =>
+  permission.changes || permission.readsData === true;
 
 /** The status of a route's success: the only one below 300 that it declares. */
 function successOf(response: unknown): number {
-  const statuses = typeof response === 'object' && response !== null ? Object.keys(response).map(Number) : [];
+  const statuses =
+    typeof response === 'object' && response !== null ? Object.keys(response).map(Number) : [];
   return statuses.find((status) => status >= 200 && status < 300) ?? 200;
 }
 
@@ -68,13 +75,19 @@ export function auditCalls(api: App, store: Store, log: FastifyBaseLogger): void
   const counts = createAuditCounts();
   let flushing: Promise<void> = Promise.resolve();
   const timers: { fresh?: NodeJS.Timeout | undefined; counts?: NodeJS.Timeout | undefined } = {};
-  const drops = createDropLog(log, 'refused calls without a valid key are not in the audit log: there were too many');
+  const drops = createDropLog(
+    log,
+    'refused calls without a valid key are not in the audit log: there were too many',
+  );
 
   const write = async (entries: readonly AuditFacts[]): Promise<void> => {
     try {
       await insertAuditEntries(store.db, entries);
     } catch (error) {
-      log.error({ err: error, entries }, 'entries of the audit log could not be written; they stand here');
+      log.error(
+        { err: error, entries },
+        'entries of the audit log could not be written; they stand here',
+      );
     }
   };
 
@@ -107,12 +120,19 @@ export function auditCalls(api: App, store: Store, log: FastifyBaseLogger): void
     const note = auditNoteOf(request);
     if (note === null) return;
     const key: KeyRow | undefined = request.key;
-    if (reply.statusCode >= 400) count({ ...note.facts, status: reply.statusCode, code: codeOf(payload) }, key !== undefined);
+    if (reply.statusCode >= 400)
+      count({ ...note.facts, status: reply.statusCode, code: codeOf(payload) }, key !== undefined);
     else if (request.change === undefined) count({ ...note.facts, status: reply.statusCode }, true);
     // Of what was only asked about nothing is told: nothing came of it.
     else if (!note.recorded && !request.change.dryRun) {
       const operation = reply.getHeader('Operation-Id');
-      await write([{ ...note.facts, status: reply.statusCode, operation_id: typeof operation === 'string' ? operation : null }]);
+      await write([
+        {
+          ...note.facts,
+          status: reply.statusCode,
+          operation_id: typeof operation === 'string' ? operation : null,
+        },
+      ]);
     }
   });
   api.addHook('onClose', async () => {
@@ -126,6 +146,7 @@ export function auditCalls(api: App, store: Store, log: FastifyBaseLogger): void
 /** The code in the body of an error. */
 function codeOf(payload: unknown): ErrorCode {
   const body: unknown = typeof payload === 'string' ? JSON.parse(payload) : null;
-  const code: unknown = typeof body === 'object' && body !== null ? Reflect.get(body, 'code') : null;
+  const code: unknown =
+    typeof body === 'object' && body !== null ? Reflect.get(body, 'code') : null;
   return ERROR_CODES.find((known) => known === code) ?? 'INTERNAL';
 }

@@ -7,7 +7,12 @@ const basic = (text: string): string => `Basic ${Buffer.from(text).toString('bas
 
 test('Bearer takes the key in one piece, Basic its two halves', () => {
   const key = { publicKey: 'HDabc_-9', secretKey: 's3cr:et' };
-  for (const header of ['Bearer HDabc_-9:s3cr:et', 'bearer HDabc_-9:s3cr:et', 'BEARER   HDabc_-9:s3cr:et  ', basic('HDabc_-9:s3cr:et')])
+  for (const header of [
+    'Bearer HDabc_-9:s3cr:et',
+    'bearer HDabc_-9:s3cr:et',
+    'BEARER   HDabc_-9:s3cr:et  ',
+    basic('HDabc_-9:s3cr:et'),
+  ])
     expect(parseAuthorization(header), header).toEqual(key);
   expect(parseAuthorization(basic('HDabc_-9:s3cr:et').replace('Basic', 'basic'))).toEqual(key);
   expect(parseAuthorization('Bearer a:')).toEqual({ publicKey: 'a', secretKey: '' });
@@ -53,5 +58,7 @@ test('no header makes it throw, and what it finds is safe to look for', () => {
 });
 
 test('what is stored of a secret', () => {
-  expect(sha256('abc').toString('hex')).toBe('ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad');
+  expect(sha256('abc').toString('hex')).toBe(
+    'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
+  );
 });

@@ -67,10 +67,16 @@ export function createGuard(
   const readDoc = docReader(store.pool);
   const failures = createFailures(failedKeysPerMinute);
 
-  const authenticate = async (presented: PresentedKey | null, request: FastifyRequest): Promise<KeyRow> => {
+  const authenticate = async (
+    presented: PresentedKey | null,
+    request: FastifyRequest,
+  ): Promise<KeyRow> => {
     if (presented === null) {
       const found = request.headers.authorization === undefined ? 'missing' : 'not understood';
-      throw new ApiError('UNAUTHORIZED', `Authorization: ${found}; send "Bearer <public_key>:<secret_key>", or Basic with the two halves`);
+      throw new ApiError(
+        'UNAUTHORIZED',
+        `Authorization: ${found}; send "Bearer <public_key>:<secret_key>", or Basic with the two halves`,
+      );
     }
     const row = await readKey(presented.publicKey);
     // A key that does not exist is compared too, so that an answer's time does not tell which keys there are.
@@ -82,7 +88,10 @@ export function createGuard(
           'RATE_LIMITED',
           `Authorization: more than ${failedKeysPerMinute} keys from ${request.ip} were wrong within a minute; wait a minute, and use a valid key`,
         );
-      throw new ApiError('UNAUTHORIZED', 'Authorization: no valid key: unknown, revoked, expired or a wrong secret');
+      throw new ApiError(
+        'UNAUTHORIZED',
+        'Authorization: no valid key: unknown, revoked, expired or a wrong secret',
+      );
     }
     return row;
   };
@@ -100,7 +109,8 @@ export function createGuard(
     } = parametersOf(request.params);
     // Read beside the key, since each is a round trip; nothing of it is told before the key has been checked. What is no id is
     // nobody's, and the store cannot even be asked for a NUL.
-    const reading = serviceId !== undefined && isId(serviceId) ? readDoc(serviceId) : Promise.resolve(null);
+    const reading =
+      serviceId !== undefined && isId(serviceId) ? readDoc(serviceId) : Promise.resolve(null);
     reading.catch(() => undefined);
     const readingSet = setId !== undefined && isId(setId) ? readDoc(setId) : Promise.resolve(null);
     readingSet.catch(() => undefined);
@@ -109,16 +119,24 @@ export function createGuard(
     const key = session?.key ?? (await authenticate(presented, request));
     if (isUseNews(key)) {
       // A metadata database without space for it answers reads all the same.
-      await touchKey(store.db, key.key).catch((error: unknown) => request.log.warn({ err: error }, 'the last use of a key was not noted'));
+      await touchKey(store.db, key.key).catch((error: unknown) =>
+        request.log.warn({ err: error }, 'the last use of a key was not noted'),
+      );
     }
     request.key = key;
     const permission = permissionOfRoute(request);
     const operates = key.operator && key.role === 'admin';
     if (permission.operator === true && !operates)
-      throw new ApiError('FORBIDDEN', 'it takes an admin key of the operator project: the one that howdah up made');
+      throw new ApiError(
+        'FORBIDDEN',
+        'it takes an admin key of the operator project: the one that howdah up made',
+      );
     if (projectId !== undefined && projectId !== key.project_id) {
       if (!(config.operatorToo === true && operates))
-        throw new ApiError('FORBIDDEN', 'this key does not reach that project; GET /projects lists those it does');
+        throw new ApiError(
+          'FORBIDDEN',
+          'this key does not reach that project; GET /projects lists those it does',
+        );
       // The store cannot even be asked for a NUL.
       if (!isId(projectId)) throw projectNotFound(projectId);
     }
@@ -126,15 +144,21 @@ export function createGuard(
     const purges = config.purges === true && asksForPurge(request.query);
     const denied = denial(key.role, purges ? PURGE : permission);
     if (denied !== null) throw new ApiError('FORBIDDEN', denied);
-    const withoutDryRun = permission.dryRunOnly === 'never' ? denialOfDryRunOnly(factsOf(key), permission) : null;
+    const withoutDryRun =
+      permission.dryRunOnly === 'never' ? denialOfDryRunOnly(factsOf(key), permission) : null;
     if (withoutDryRun !== null) throw new ApiError('FORBIDDEN', withoutDryRun);
-    if (permission.changes) await beginChange(store, request, session?.token ?? presented?.secretKey ?? '');
+    if (permission.changes)
+      await beginChange(store, request, session?.token ?? presented?.secretKey ?? '');
     refuseChange(request, reply);
     // What was answered before is answered again, whatever has become of the service since.
     if (request.change?.kept != null) return;
     const service = serviceId === undefined ? null : await reading;
     if (serviceId !== undefined) {
-      if (service === null || service.project_id !== projectId || (service.deleted && config.deletedToo !== true && !purges))
+      if (
+        service === null ||
+        service.project_id !== projectId ||
+        (service.deleted && config.deletedToo !== true && !purges)
+      )
         throw serviceNotFound(serviceId);
       const { parent_id: parent } = service;
       if (parent !== null && config.setsToo !== true)
@@ -142,7 +166,8 @@ export function createGuard(
           'INVALID_REQUEST',
           `${serviceId} is a read replica set of ${parent}: what can be done to it is below /projects/{project_id}/services/${parent}/replicaSets/${serviceId}`,
         );
-      if (setId !== undefined && (await readingSet)?.parent_id !== serviceId) throw replicaSetNotFound(setId);
+      if (setId !== undefined && (await readingSet)?.parent_id !== serviceId)
+        throw replicaSetNotFound(setId);
       request.service = service;
     }
     const notItsFork = denialOfForkOnly(factsOf(key), permission, service?.created_by ?? null);
@@ -151,7 +176,12 @@ export function createGuard(
   };
 }
 
-const factsOf = ({ key, role, fork_only, dry_run_only }: KeyRow): KeyFacts => ({ public_key: key, role, fork_only, dry_run_only });
+const factsOf = ({ key, role, fork_only, dry_run_only }: KeyRow): KeyFacts => ({
+  public_key: key,
+  role,
+  fork_only,
+  dry_run_only,
+});
 
 /** The schema of the route refuses all but true and false. */
 function asksForPurge(query: unknown): boolean {
@@ -159,7 +189,12 @@ function asksForPurge(query: unknown): boolean {
 }
 
 /** Notes the VPC that a path names, and its peering. */
-async function findVpcIn(store: Store, request: FastifyRequest, vpcId: string, peeringId: string | undefined): Promise<void> {
+async function findVpcIn(
+  store: Store,
+  request: FastifyRequest,
+  vpcId: string,
+  peeringId: string | undefined,
+): Promise<void> {
   const vpc = await findVpc(store.db, vpcId);
   if (vpc === null || vpc.project_id !== request.key.project_id) throw vpcNotFound(vpcId);
   request.vpc = vpc;
@@ -177,7 +212,8 @@ function isUseNews({ last_used: lastUsed }: KeyRow): boolean {
 /** A route without a row in the table would be open to everybody: a unit test fails before this does. */
 function permissionOfRoute({ routeOptions: { schema, url } }: FastifyRequest): Permission {
   const permission = permissionOf(schema?.operationId);
-  if (permission === null) throw new Error(`${url ?? ''} is missing from ACCESS in packages/contract/src/permissions.ts`);
+  if (permission === null)
+    throw new Error(`${url ?? ''} is missing from ACCESS in packages/contract/src/permissions.ts`);
   return permission;
 }
 
@@ -187,7 +223,8 @@ type PresentedKey = { publicKey: string; secretKey: string };
 export function parseAuthorization(header: string | undefined): PresentedKey | null {
   const [, scheme, value] = /^(Bearer|Basic) +([^ ]+) *$/i.exec(header ?? '') ?? [];
   if (scheme === undefined || value === undefined) return null;
-  const pair = scheme.toLowerCase() === 'basic' ? Buffer.from(value, 'base64').toString('utf8') : value;
+  const pair =
+    scheme.toLowerCase() === 'basic' ? Buffer.from(value, 'base64').toString('utf8') : value;
   const colon = pair.indexOf(':');
   const publicKey = pair.slice(0, colon);
   // What cannot be a key is not looked for: the store cannot even be asked for a NUL.
@@ -200,7 +237,9 @@ const NO_HASH = Buffer.alloc(32);
 const PARAMETERS = ['project_id', 'service_id', 'vpc_id', 'peering_id', 'replica_set_id'] as const;
 
 /** The project, and what else of ours, that a path names. */
-export function parametersOf(params: unknown): Partial<Record<(typeof PARAMETERS)[number], string>> {
+export function parametersOf(
+  params: unknown,
+): Partial<Record<(typeof PARAMETERS)[number], string>> {
   if (typeof params !== 'object' || params === null) return {};
   const entries = PARAMETERS.map((name) => [name, Reflect.get(params, name)] as const);
   return Object.fromEntries(entries.filter(([, value]) => typeof value === 'string'));

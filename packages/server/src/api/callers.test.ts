@@ -4,7 +4,9 @@ import { CALLERS, RESTRICTED } from '../../test/callers.ts';
 import { ROUTES } from '../../test/document.ts';
 
 test('every operation stands in the table of who may call it, and nothing else does', () => {
-  expect(Object.keys(CALLERS).toSorted()).toEqual(ROUTES.map(({ operationId }) => operationId).toSorted());
+  expect(Object.keys(CALLERS).toSorted()).toEqual(
+    ROUTES.map(({ operationId }) => operationId).toSorted(),
+  );
 });
 
 test('every operation stands in the table of what restricted keys may, and in that of the contract but for the public one', () => {
@@ -16,6 +18,8 @@ test('every operation stands in the table of what restricted keys may, and in th
 test('what changes something can be asked about; what only reads cannot', () => {
   for (const { operationId, changes } of ROUTES) {
     const row = CALLERS[operationId];
-    expect(changes, operationId).toBe(!['read', 'session', 'data'].includes(row?.needs ?? 'read') && row?.reads !== true);
+    expect(changes, operationId).toBe(
+      !['read', 'session', 'data'].includes(row?.needs ?? 'read') && row?.reads !== true,
+    );
   }
 });

@@ -12,14 +12,18 @@ const DAY_MS = 86_400_000;
  *
  * @returns refuses a change of a project that has made too many
  */
-export function limitChanges(api: App, perDay: number): (request: FastifyRequest, reply: FastifyReply) => void {
+export function limitChanges(
+  api: App,
+  perDay: number,
+): (request: FastifyRequest, reply: FastifyReply) => void {
   const allowance = createAllowance(perDay, DAY_MS);
   const isCounted = ({ routeOptions: { schema }, change }: FastifyRequest): boolean =>
     permissionOf(schema?.operationId)?.changes === true && change?.dryRun === false;
 
   api.addHook('onSend', (request, reply, _payload, done) => {
     const key: KeyRow | undefined = request.key;
-    if (key !== undefined && reply.statusCode < 400 && isCounted(request)) allowance.spend(key.project_id);
+    if (key !== undefined && reply.statusCode < 400 && isCounted(request))
+      allowance.spend(key.project_id);
     done();
   });
   return (request, reply) => {

@@ -30,19 +30,31 @@ export type Change = {
 };
 
 /** Looks at how a change is asked for, and whether it was answered before. @throws ApiError for what is asked wrongly */
-export async function beginChange(store: Store, request: FastifyRequest, secretKey: string): Promise<void> {
+export async function beginChange(
+  store: Store,
+  request: FastifyRequest,
+  secretKey: string,
+): Promise<void> {
   const dryRun = request.key.dry_run_only || asksForDryRun(request.query);
   const name = request.method === 'POST' ? idempotencyKeyOf(request) : null;
   const sealer = name === null ? null : createSealer(name, secretKey);
-  const kept = sealer === null || dryRun ? null : await findAnswer(store.db, { publicKey: request.key.key, lookup: sealer.lookup });
+  const kept =
+    sealer === null || dryRun
+      ? null
+      : await findAnswer(store.db, { publicKey: request.key.key, lookup: sealer.lookup });
   request.change = { dryRun, sealer, name: Buffer.alloc(0), kept };
 }
 
 /** Names the call by its body as it came, before defaults are filled in; and answers again what was answered before. */
-export async function answerAgain(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
+export async function answerAgain(
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply | undefined> {
   const { change } = request;
   if (change == null || change.sealer === null) return undefined;
-  change.name = change.sealer.mac(`${request.method} ${request.url}\n${JSON.stringify(request.body ?? null)}`);
+  change.name = change.sealer.mac(
+    `${request.method} ${request.url}\n${JSON.stringify(request.body ?? null)}`,
+  );
   return change.kept === null ? undefined : answerKept(reply, change.kept);
 }
 
@@ -50,7 +62,10 @@ export async function answerAgain(request: FastifyRequest, reply: FastifyReply):
 export function answerKept(reply: FastifyReply, kept: KeptAnswer): FastifyReply {
   const { change } = reply.request;
   if (change == null || change.sealer === null || !kept.request.equals(change.name))
-    throw new ApiError('CONFLICT', 'Idempotency-Key: was used for another call with this API key; take a new one for each call');
+    throw new ApiError(
+      'CONFLICT',
+      'Idempotency-Key: was used for another call with this API key; take a new one for each call',
+    );
   // Sealed by ourselves, for this very call: it has the shape that was sealed.
   const outcome: Outcome = JSON.parse(change.sealer.open(kept.sealed));
   return answer(reply, outcome);
@@ -59,13 +74,26 @@ export function answerKept(reply: FastifyReply, kept: KeptAnswer): FastifyReply 
 /** Who asks for the change, and how. */
 export function callerOf(request: FastifyRequest): Caller {
   const { key, change } = request;
-  if (change == null) throw new Error(`${request.routeOptions.url} changes something and was not declared to`);
+  if (change == null)
+    throw new Error(`${request.routeOptions.url} changes something and was not declared to`);
   const { dryRun, sealer, name } = change;
   const once =
     sealer === null
       ? null
-      : { publicKey: key.key, lookup: sealer.lookup, request: name, seal: (outcome: Outcome) => sealer.seal(JSON.stringify(outcome)) };
-  return { publicKey: key.key, role: key.role, projectId: key.project_id, dryRun, once, audit: auditNoteOf(request) };
+      : {
+          publicKey: key.key,
+          lookup: sealer.lookup,
+          request: name,
+          seal: (outcome: Outcome) => sealer.seal(JSON.stringify(outcome)),
+        };
+  return {
+    publicKey: key.key,
+    role: key.role,
+    projectId: key.project_id,
+    dryRun,
+    once,
+    audit: auditNoteOf(request),
+  };
 }
 
 /** The answer to a change, as its route declares it: nothing, a message or a document. */
@@ -74,14 +102,20 @@ export function answer(reply: FastifyReply, outcome: Outcome): FastifyReply {
   const { status, empty } = declaredAnswer(reply);
   nameOperation(reply, operationId);
   if (empty) return sendNothing(reply, status);
-  if (doc === undefined) return sendText(reply, status, JSON.stringify({ message: message ?? underWay(operationId) }));
+  if (doc === undefined)
+    return sendText(reply, status, JSON.stringify({ message: message ?? underWay(operationId) }));
   // The document is an object: the password goes in as its last member.
-  const secret = initialPassword === undefined ? '' : `,"initial_password":${JSON.stringify(initialPassword)}`;
+  const secret =
+    initialPassword === undefined ? '' : `,"initial_password":${JSON.stringify(initialPassword)}`;
   return sendText(reply, status, `${doc.slice(0, -1)}${secret}}`);
 }
 
 /** The answer to a change that was only asked about. */
-export function answerDryRun(reply: FastifyReply, { planned }: DryRun, engine: Engine): FastifyReply {
+export function answerDryRun(
+  reply: FastifyReply,
+  { planned }: DryRun,
+  engine: Engine,
+): FastifyReply {
   const dryRun: DryRunAnswer = {
     dry_run: true,
     would_answer: declaredAnswer(reply).status,
@@ -90,7 +124,8 @@ export function answerDryRun(reply: FastifyReply, { planned }: DryRun, engine: E
         ? null
         : {
             kind: planned.kind,
-            service_id: planned.kind === 'create' || planned.kind === 'fork' ? null : planned.spec.id,
+            service_id:
+              planned.kind === 'create' || planned.kind === 'fork' ? null : planned.spec.id,
             steps: engine.plan(planned.kind, planned.spec, planned.running, planned.keepsSize),
           },
   };
@@ -100,10 +135,16 @@ export function answerDryRun(reply: FastifyReply, { planned }: DryRun, engine: E
 
 /** The success that a route declares. */
 function declaredAnswer({ request }: FastifyReply): { status: number; empty: boolean } {
-  const declared = Object.entries(request.routeOptions.schema?.response ?? {}).find(([code]) => code.startsWith('2'));
+  const declared = Object.entries(request.routeOptions.schema?.response ?? {}).find(([code]) =>
+    code.startsWith('2'),
+  );
   if (declared === undefined) throw new Error(`${request.routeOptions.url} declares no success`);
   const [code, schema] = declared;
-  return { status: Number(code), empty: typeof schema === 'object' && schema !== null && 'type' in schema && schema.type === 'null' };
+  return {
+    status: Number(code),
+    empty:
+      typeof schema === 'object' && schema !== null && 'type' in schema && schema.type === 'null',
+  };
 }
 
 const underWay = (operationId: string | null): string =>
@@ -111,9 +152,13 @@ const underWay = (operationId: string | null): string =>
 
 /** No other value is accepted: a misspelled parameter must not change anything. */
 function asksForDryRun(query: unknown): boolean {
-  const found: unknown = typeof query === 'object' && query !== null && 'dry_run' in query ? query.dry_run : 'false';
+  const found: unknown =
+    typeof query === 'object' && query !== null && 'dry_run' in query ? query.dry_run : 'false';
   if (found !== 'true' && found !== 'false')
-    throw new ApiError('INVALID_REQUEST', `dry_run: found ${JSON.stringify(found)?.slice(0, 64)}; allowed: true, false`);
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `dry_run: found ${JSON.stringify(found)?.slice(0, 64)}; allowed: true, false`,
+    );
   return found === 'true';
 }
 
@@ -121,6 +166,9 @@ function idempotencyKeyOf({ headers }: FastifyRequest): string | null {
   const found = headers['idempotency-key'];
   if (found === undefined) return null;
   if (typeof found !== 'string' || !/^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$/.test(found))
-    throw new ApiError('INVALID_REQUEST', 'Idempotency-Key: allowed are 1 to 255 printable ASCII characters, like a UUID; once a request');
+    throw new ApiError(
+      'INVALID_REQUEST',
+      'Idempotency-Key: allowed are 1 to 255 printable ASCII characters, like a UUID; once a request',
+    );
   return found;
 }

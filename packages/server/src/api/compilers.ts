@@ -11,7 +11,12 @@ export function compileOnFirstUse(app: App): void {
   const named = Object.fromEntries(NAMED_SCHEMAS.map((schema) => [schema.$id, schema]));
   // Fastify's own choice turns 5 and null into strings and drops fields that do not exist, all without telling anybody. The schemas are
   // our own and checked by our types: they need not be held against the meta-schema.
-  const customOptions = { coerceTypes: false, removeAdditional: false, verbose: true, validateSchema: false };
+  const customOptions = {
+    coerceTypes: false,
+    removeAdditional: false,
+    verbose: true,
+    validateSchema: false,
+  };
   const validatorOf = AjvCompiler()(named, { customOptions });
   const serializerOf = SerializerSelector()(named);
 

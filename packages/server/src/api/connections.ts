@@ -8,7 +8,10 @@ import { errorBody } from './errors.ts';
 import { sourceOf } from './failures.ts';
 
 /** Refuses further connections of an address that has as many as it may. A trusted proxy's are many people's and not counted. */
-export function limitConnections(server: Server, { connectionsPerAddress, trustedProxies, certificate }: HttpSettings): void {
+export function limitConnections(
+  server: Server,
+  { connectionsPerAddress, trustedProxies, certificate }: HttpSettings,
+): void {
   const open = new Map<string, number>();
   const proxies = addressList(trustedProxies);
 

@@ -61,7 +61,11 @@ export function createSessions(store: Store) {
     return issueToken(store, kind, publicKey);
   };
 
-  const begin = async (request: FastifyRequest, reply: FastifyReply, publicKey: string): Promise<void> => {
+  const begin = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    publicKey: string,
+  ): Promise<void> => {
     const { token } = await issue(reply, 'session', publicKey);
     void reply.header('Set-Cookie', cookie(request, token, SESSION_MS / 1000));
   };
@@ -69,7 +73,11 @@ export function createSessions(store: Store) {
   return {
     begin,
     /** Begins the session that a one-time link is for. */
-    open: async (request: FastifyRequest, reply: FastifyReply, linkToken: string): Promise<void> => {
+    open: async (
+      request: FastifyRequest,
+      reply: FastifyReply,
+      linkToken: string,
+    ): Promise<void> => {
       const publicKey = await takeToken(store.db, 'link', hashOf(linkToken));
       if (publicKey === null) {
         throw new ApiError(
@@ -102,7 +110,10 @@ export function createSessions(store: Store) {
         );
       const row = await readSession(hashOf(token));
       if (row === null || !row.valid)
-        throw new ApiError('UNAUTHORIZED', 'this session of the console has ended, or its key has: log in again');
+        throw new ApiError(
+          'UNAUTHORIZED',
+          'this session of the console has ended, or its key has: log in again',
+        );
       return { token, key: { ...row, key: row.public_key } };
     },
   };
@@ -157,7 +168,9 @@ export function consoleSessions(api: App, sessions: Sessions): void {
         tags: ['auth'],
         security: [],
         body: Ref(OpenLinkBody),
-        response: { 204: Type.Null({ description: 'the session has begun, and the link is used up' }) },
+        response: {
+          204: Type.Null({ description: 'the session has begun, and the link is used up' }),
+        },
       },
     },
     async (request, reply) => {
@@ -187,7 +200,15 @@ export function consoleSessions(api: App, sessions: Sessions): void {
 // ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Where the console has pages: each is the same document, which shows what its address says. */
-const PAGES = ['/', '/login', '/create', '/services', '/services/*', '/project', '/project/*'] as const;
+const PAGES = [
+  '/',
+  '/login',
+  '/create',
+  '/services',
+  '/services/*',
+  '/project',
+  '/project/*',
+] as const;
 
 const TYPES: Record<string, string> = {
   '.js': 'text/javascript; charset=utf-8',
@@ -236,7 +257,11 @@ export function consolePages(app: App): void {
     async (request, reply) => {
       const { name } = request.params;
       const asset = await assets(name);
-      if (asset === null) throw new ApiError('NOT_FOUND', `no such file: ${JSON.stringify(name.slice(0, 64))}; reload the console`);
+      if (asset === null)
+        throw new ApiError(
+          'NOT_FOUND',
+          `no such file: ${JSON.stringify(name.slice(0, 64))}; reload the console`,
+        );
       void reply.headers({
         // Its name changes with what is in it.
         'Cache-Control': 'public, max-age=31536000, immutable',
@@ -244,7 +269,9 @@ export function consolePages(app: App): void {
       });
       const packed = /\bgzip\b/.test(request.headers['accept-encoding'] ?? '');
       if (packed) void reply.header('Content-Encoding', 'gzip');
-      return reply.type(TYPES[extname(name)] ?? 'application/octet-stream').send(packed ? asset.packed : asset.plain);
+      return reply
+        .type(TYPES[extname(name)] ?? 'application/octet-stream')
+        .send(packed ? asset.packed : asset.plain);
     },
   );
 }

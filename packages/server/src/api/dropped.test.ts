@@ -13,7 +13,9 @@ test('what is dropped is logged in one line a minute, with its count', () => {
   }
   drops.close();
   expect(warn.mock.calls.length).toBeLessThanOrEqual(4);
-  expect(warn.mock.calls.reduce((sum: number, [{ dropped }]) => sum + Number(dropped), 0)).toBe(170 * 1800);
+  expect(warn.mock.calls.reduce((sum: number, [{ dropped }]) => sum + Number(dropped), 0)).toBe(
+    170 * 1800,
+  );
   vi.advanceTimersByTime(600_000);
   drops.close();
   expect(warn.mock.calls.length).toBeLessThanOrEqual(4);

@@ -1,4 +1,11 @@
-import { CreateServiceBody, RenameBody, ResizeBody, SeriesBody, SetEnvironmentBody, UpdatePasswordBody } from '@howdah/contract';
+import {
+  CreateServiceBody,
+  RenameBody,
+  ResizeBody,
+  SeriesBody,
+  SetEnvironmentBody,
+  UpdatePasswordBody,
+} from '@howdah/contract';
 import { Ajv } from 'ajv';
 import addFormats from 'ajv-formats';
 import { fastify } from 'fastify';
@@ -12,7 +19,10 @@ const explain = (schema: object, body: unknown): string => {
   const validate = ajv.compile(schema);
   expect(validate(body)).toBe(false);
   return explainValidation(
-    (validate.errors ?? []).map(({ parentSchema, ...error }) => ({ ...error, parentSchema: { ...parentSchema } })),
+    (validate.errors ?? []).map(({ parentSchema, ...error }) => ({
+      ...error,
+      parentSchema: { ...parentSchema },
+    })),
     'body',
   );
 };
@@ -20,31 +30,81 @@ const explain = (schema: object, body: unknown): string => {
 /** Each: the field, what was found, what is allowed. */
 const REFUSED: [string, object, unknown, string[]][] = [
   ['a field that is missing', CreateServiceBody, {}, ['name: missing']],
-  ['a field that does not exist', CreateServiceBody, { name: 'x', nmae: 'y' }, ['nmae: no such field', 'allowed: name, addons']],
-  ['a value of another type', CreateServiceBody, { name: 5 }, ['name: found 5', 'expected string', '1 to 128']],
+  [
+    'a field that does not exist',
+    CreateServiceBody,
+    { name: 'x', nmae: 'y' },
+    ['nmae: no such field', 'allowed: name, addons'],
+  ],
+  [
+    'a value of another type',
+    CreateServiceBody,
+    { name: 5 },
+    ['name: found 5', 'expected string', '1 to 128'],
+  ],
   ['null for a value', CreateServiceBody, { name: null }, ['name: missing', 'string']],
   ['no body at all', CreateServiceBody, undefined, ['the body: missing', 'JSON object']],
   ['a body that is a list', CreateServiceBody, [], ['the body: found []', 'expected object']],
-  ['a name that is empty', CreateServiceBody, { name: '' }, ['name: found 0 characters', '1 to 128']],
-  ['a name that is too long, in characters', CreateServiceBody, { name: '🐘'.repeat(129) }, ['name: found 129 characters', '1 to 128']],
-  ['a name with a control character', CreateServiceBody, { name: 'a\u0007b' }, ['name: found "a\\u0007b"']],
-  ['a name with a character that nobody sees', CreateServiceBody, { name: 'a\u202eb' }, ['name: found "a\\u202eb"', 'visible text']],
-  ['a choice', SetEnvironmentBody, { environment: 'prod' }, ['environment: found "prod"', 'DEV, PROD']],
-  ['a choice in a list', CreateServiceBody, { name: 'x', addons: ['ai', 'sql'] }, ['addons.1: found "sql"', 'time-series, ai']],
+  [
+    'a name that is empty',
+    CreateServiceBody,
+    { name: '' },
+    ['name: found 0 characters', '1 to 128'],
+  ],
+  [
+    'a name that is too long, in characters',
+    CreateServiceBody,
+    { name: '🐘'.repeat(129) },
+    ['name: found 129 characters', '1 to 128'],
+  ],
+  [
+    'a name with a control character',
+    CreateServiceBody,
+    { name: 'a\u0007b' },
+    ['name: found "a\\u0007b"'],
+  ],
+  [
+    'a name with a character that nobody sees',
+    CreateServiceBody,
+    { name: 'a\u202eb' },
+    ['name: found "a\\u202eb"', 'visible text'],
+  ],
+  [
+    'a choice',
+    SetEnvironmentBody,
+    { environment: 'prod' },
+    ['environment: found "prod"', 'DEV, PROD'],
+  ],
+  [
+    'a choice in a list',
+    CreateServiceBody,
+    { name: 'x', addons: ['ai', 'sql'] },
+    ['addons.1: found "sql"', 'time-series, ai'],
+  ],
   [
     'a number that is neither digits nor integer',
     ResizeBody,
     { cpu_millis: 'lots' },
     ['cpu_millis: found "lots"', 'thousandths of a core'],
   ],
-  ['a fraction', CreateServiceBody, { name: 'x', replica_count: 0.5 }, ['replica_count: found 0.5', 'integer']],
+  [
+    'a fraction',
+    CreateServiceBody,
+    { name: 'x', replica_count: 0.5 },
+    ['replica_count: found 0.5', 'integer'],
+  ],
   [
     'a number below the least',
     SeriesBody,
     { name: 'x', from: '2026-01-01T00:00:00Z', to: '2026-01-02T00:00:00Z', bucket_seconds: 1 },
     ['bucket_seconds: found 1', '60'],
   ],
-  ['no date-time', SeriesBody, { name: 'x', from: 'yesterday', to: '2026-01-02T00:00:00Z' }, ['from: found "yesterday"', 'date-time']],
+  [
+    'no date-time',
+    SeriesBody,
+    { name: 'x', from: 'yesterday', to: '2026-01-02T00:00:00Z' },
+    ['from: found "yesterday"', 'date-time'],
+  ],
   ['a long value', RenameBody, { name: ['x'.repeat(500)] }, ['name: found ["xxx', '…']],
 ];
 test.each(REFUSED)('%s', (_title, schema, body, parts) => {
@@ -54,7 +114,13 @@ test.each(REFUSED)('%s', (_title, schema, body, parts) => {
 });
 
 test('a password is never shown', () => {
-  for (const password of ['hunter2', `hunter2\u0007${'x'.repeat(20)}`, 'hunter2'.repeat(50), ['hunter2'], { hunter2: 1 }]) {
+  for (const password of [
+    'hunter2',
+    `hunter2\u0007${'x'.repeat(20)}`,
+    'hunter2'.repeat(50),
+    ['hunter2'],
+    { hunter2: 1 },
+  ]) {
     const message = explain(UpdatePasswordBody, { password });
     expect(message).toContain('password');
     expect(message).not.toContain('hunter2');
@@ -79,7 +145,9 @@ async function answer(error: Error) {
 
 test('a metadata database without space to write is a reason to try again, not a defect', async () => {
   const { statusCode, headers, body } = await answer(
-    Object.assign(new Error('could not extend file "base/5/16384": No space left on device'), { code: '53100' }),
+    Object.assign(new Error('could not extend file "base/5/16384": No space left on device'), {
+      code: '53100',
+    }),
   );
   expect([statusCode, headers['retry-after']]).toEqual([503, '1']);
   expect(body).toContain('howdah doctor');

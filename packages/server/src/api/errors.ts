@@ -1,5 +1,12 @@
 /** Every error as the API answers it: one translation, for what our code throws, what Fastify refuses and what the database says. */
-import { ApiError, CONSOLE_HEADER, ERROR_STATUS, inQuotes, VISIBLE_PATTERN, type ErrorCode } from '@howdah/contract';
+import {
+  ApiError,
+  CONSOLE_HEADER,
+  ERROR_STATUS,
+  inQuotes,
+  VISIBLE_PATTERN,
+  type ErrorCode,
+} from '@howdah/contract';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { ClientLeft } from './reply.ts';
 
@@ -9,9 +16,14 @@ type ValidationProblem = NonNullable<FastifyError['validation']>[number] & {
 };
 
 /** The answer to an error, whatever was thrown. Only {@link ApiError}s and Fastify's own refusals are shown; the rest is logged. */
-export function errorHandler(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+export function errorHandler(
+  error: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
   const shown = translate(error);
-  if (shown.code === 'INTERNAL' || shown.code === 'UNAVAILABLE') request.log.error({ err: error }, 'a request failed');
+  if (shown.code === 'INTERNAL' || shown.code === 'UNAVAILABLE')
+    request.log.error({ err: error }, 'a request failed');
   return sendError(reply, shown);
 }
 
@@ -22,8 +34,13 @@ export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
   if (error.code === 'UNAUTHORIZED' && reply.request.headers[CONSOLE_HEADER] === undefined)
     void reply.header('WWW-Authenticate', 'Bearer, Basic');
   if (error.code === 'UNAVAILABLE') void reply.header('Retry-After', '1');
-  if (error.code === 'RATE_LIMITED' && !reply.hasHeader('Retry-After')) void reply.header('Retry-After', '60');
-  return reply.code(ERROR_STATUS[error.code]).type('application/json').serializer(JSON.stringify).send(errorBody(error, reply.request.id));
+  if (error.code === 'RATE_LIMITED' && !reply.hasHeader('Retry-After'))
+    void reply.header('Retry-After', '60');
+  return reply
+    .code(ERROR_STATUS[error.code])
+    .type('application/json')
+    .serializer(JSON.stringify)
+    .send(errorBody(error, reply.request.id));
 }
 
 export function errorBody(error: ApiError, requestId: string) {
@@ -41,14 +58,22 @@ function translate(error: unknown): ApiError {
   if (!(error instanceof Error)) return internal();
   if (isFastifyError(error)) {
     if (error.validation !== undefined)
-      return new ApiError('INVALID_REQUEST', explainValidation(error.validation, error.validationContext ?? 'body'));
+      return new ApiError(
+        'INVALID_REQUEST',
+        explainValidation(error.validation, error.validationContext ?? 'body'),
+      );
     const refused = REFUSALS[error.code];
     if (refused !== undefined) return new ApiError(...refused);
-    if (error.statusCode === 400) return new ApiError('INVALID_REQUEST', `the body is not JSON: ${error.message}`);
+    if (error.statusCode === 400)
+      return new ApiError('INVALID_REQUEST', `the body is not JSON: ${error.message}`);
   }
-  if (error instanceof SyntaxError) return new ApiError('INVALID_REQUEST', `the body is not JSON: ${error.message}`);
+  if (error instanceof SyntaxError)
+    return new ApiError('INVALID_REQUEST', `the body is not JSON: ${error.message}`);
   if (isConnectionLoss(error))
-    return new ApiError('UNAVAILABLE', 'the control plane cannot reach its metadata database at the moment; try again in a moment');
+    return new ApiError(
+      'UNAVAILABLE',
+      'the control plane cannot reach its metadata database at the moment; try again in a moment',
+    );
   if (isDiskFull(error))
     return new ApiError(
       'UNAVAILABLE',
@@ -58,14 +83,29 @@ function translate(error: unknown): ApiError {
 }
 
 const internal = (): ApiError =>
-  new ApiError('INTERNAL', 'something went wrong in the control plane; its log holds the reason under this request id');
+  new ApiError(
+    'INTERNAL',
+    'something went wrong in the control plane; its log holds the reason under this request id',
+  );
 
 /** What Fastify refuses before a handler runs, by its error code. */
 const REFUSALS: Partial<Record<string, [ErrorCode, string]>> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: ['PAYLOAD_TOO_LARGE', 'the body is larger than 64 KiB, the most that is taken'],
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: ['UNSUPPORTED_MEDIA_TYPE', 'Content-Type: a body must be sent as application/json'],
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: ['INVALID_REQUEST', 'Content-Length: is not the length of the body'],
-  FST_ERR_BAD_URL: ['INVALID_REQUEST', 'the path is not valid: percent signs must begin an escape of UTF-8'],
+  FST_ERR_CTP_BODY_TOO_LARGE: [
+    'PAYLOAD_TOO_LARGE',
+    'the body is larger than 64 KiB, the most that is taken',
+  ],
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: [
+    'UNSUPPORTED_MEDIA_TYPE',
+    'Content-Type: a body must be sent as application/json',
+  ],
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: [
+    'INVALID_REQUEST',
+    'Content-Length: is not the length of the body',
+  ],
+  FST_ERR_BAD_URL: [
+    'INVALID_REQUEST',
+    'the path is not valid: percent signs must begin an escape of UTF-8',
+  ],
   FST_ERR_MAX_PARAM_LENGTH: ['NOT_FOUND', 'no such path: one of its parts is too long'],
 };
 
@@ -101,7 +141,10 @@ export function explainValidation(problems: readonly ValidationProblem[], contex
   const path = problem.instancePath.slice(1).replaceAll('/', '.');
   const field = path === '' ? `the ${context}` : path;
   const found = path.includes('password') ? '' : `found ${inQuotes(problem.data)}, `;
-  const about = typeof problem.parentSchema?.description === 'string' ? ` (${problem.parentSchema.description})` : '';
+  const about =
+    typeof problem.parentSchema?.description === 'string'
+      ? ` (${problem.parentSchema.description})`
+      : '';
   const inside = (name: unknown) => (path === '' ? String(name) : `${path}.${String(name)}`);
   const { params } = problem;
   switch (problem.keyword) {
@@ -110,7 +153,8 @@ export function explainValidation(problems: readonly ValidationProblem[], contex
     case 'additionalProperties':
       return `${inside(params['additionalProperty'])}: no such field; allowed: ${Object.keys(problem.parentSchema?.properties ?? {}).join(', ')}`;
     case 'pattern':
-      if (params['pattern'] !== VISIBLE_PATTERN) return `${field}: ${found}${problem.message ?? 'not valid'}${about}`;
+      if (params['pattern'] !== VISIBLE_PATTERN)
+        return `${field}: ${found}${problem.message ?? 'not valid'}${about}`;
       return `${field}: ${found}allowed is visible text, without control characters and other invisible ones${about}`;
     case 'enum':
       return `${field}: ${found}allowed: ${Array.isArray(params['allowedValues']) ? params['allowedValues'].join(', ') : ''}`;

@@ -4,7 +4,13 @@ import { createFailures, sourceOf } from './failures.ts';
 test('so many wrong keys a minute, by address, and then again', () => {
   let nowMs = 0;
   const failures = createFailures(3, () => nowMs);
-  expect([1, 2, 3, 4, 5].map(() => failures.note('192.0.2.1'))).toEqual([true, true, true, false, false]);
+  expect([1, 2, 3, 4, 5].map(() => failures.note('192.0.2.1'))).toEqual([
+    true,
+    true,
+    true,
+    false,
+    false,
+  ]);
   expect(failures.note('192.0.2.2')).toBe(true);
   nowMs = 59_999;
   expect(failures.note('192.0.2.1')).toBe(false);

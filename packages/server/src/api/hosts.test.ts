@@ -6,11 +6,18 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-async function answer(host: string | undefined, url = '/x', authorization?: string): Promise<number> {
+async function answer(
+  host: string | undefined,
+  url = '/x',
+  authorization?: string,
+): Promise<number> {
   const app = Fastify();
   app.addHook('onRequest', createHostCheck(['db.example.com', '*.example.org']));
   for (const path of ['/x', '/healthz', '/readyz', '/metrics']) app.get(path, async () => 'ok');
-  const headers = { ...(host === undefined ? {} : { host }), ...(authorization === undefined ? {} : { authorization }) };
+  const headers = {
+    ...(host === undefined ? {} : { host }),
+    ...(authorization === undefined ? {} : { authorization }),
+  };
   const { statusCode } = await app.inject({ url, headers });
   await app.close();
   return statusCode;
@@ -42,8 +49,10 @@ test('other names are refused, but for probes and calls with a key', async () =>
     'example.org',
     '127.0.0.1.nip.io',
   ])
-    for (const url of ['/x', '/metrics']) expect(await answer(host, url), `${host}${url}`).toBe(500);
-  for (const url of ['/healthz', '/readyz']) expect(await answer('probe.internal:8080', url)).toBe(200);
+    for (const url of ['/x', '/metrics'])
+      expect(await answer(host, url), `${host}${url}`).toBe(500);
+  for (const url of ['/healthz', '/readyz'])
+    expect(await answer('probe.internal:8080', url)).toBe(200);
   expect(await answer('evil.example', '/x', 'Bearer a:b')).toBe(200);
 });
 

@@ -11,15 +11,24 @@ import { isIP } from 'node:net';
 const ANY_NAME: readonly string[] = ['/healthz', '/readyz'];
 
 /** @param names of the installation; `*.` at the begin stands for any one label, as in certificates */
-export function createHostCheck(names: readonly string[]): (request: FastifyRequest) => Promise<void> {
+export function createHostCheck(
+  names: readonly string[],
+): (request: FastifyRequest) => Promise<void> {
   const known = ['localhost', '*.localhost', ...names].map((name) => name.toLowerCase());
 
   return async ({ headers, routeOptions }) => {
     const { host, authorization } = headers;
     // Where there is no route, there is nothing to read.
-    if (authorization !== undefined || host === undefined || routeOptions.url === undefined || ANY_NAME.includes(routeOptions.url)) return;
+    if (
+      authorization !== undefined ||
+      host === undefined ||
+      routeOptions.url === undefined ||
+      ANY_NAME.includes(routeOptions.url)
+    )
+      return;
     const name = nameOf(host);
-    if (isIP(name) !== 0 || known.includes(name) || known.includes(name.replace(/^[^.]+/, '*'))) return;
+    if (isIP(name) !== 0 || known.includes(name) || known.includes(name.replace(/^[^.]+/, '*')))
+      return;
     throw new ApiError(
       'INVALID_REQUEST',
       `Host: found ${inQuotes(host)}, by which this installation is not known; use an IP address or one of its names, or add this one to HOWDAH_API_HOSTS (howdah up --api-hosts)`,

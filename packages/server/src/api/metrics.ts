@@ -17,8 +17,17 @@ export function createMetrics(app: App, { store, region, events }: ApiContext) {
     buckets: [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3],
     registers: [register],
   });
-  const services = new Gauge({ name: 'howdah_services', help: 'Services by status.', labelNames: ['status'], registers: [register] });
-  const streams = new Gauge({ name: 'howdah_event_streams', help: 'Open event streams.', registers: [register] });
+  const services = new Gauge({
+    name: 'howdah_services',
+    help: 'Services by status.',
+    labelNames: ['status'],
+    registers: [register],
+  });
+  const streams = new Gauge({
+    name: 'howdah_event_streams',
+    help: 'Open event streams.',
+    registers: [register],
+  });
 
   const up = new Gauge({
     name: 'howdah_service_up',
@@ -27,20 +36,42 @@ export function createMetrics(app: App, { store, region, events }: ApiContext) {
     registers: [register],
   });
   const figure = (name: string, help: string, of: (sample: Figures) => number) => ({
-    gauge: new Gauge({ name: `howdah_service_${name}`, help, labelNames: ['service', 'node'], registers: [register] }),
+    gauge: new Gauge({
+      name: `howdah_service_${name}`,
+      help,
+      labelNames: ['service', 'node'],
+      registers: [register],
+    }),
     of,
   });
   const figures = [
-    figure('cpu_millis', 'Thousandths of a core that a server of a service uses, of the last minute.', ({ cpuMillis }) => cpuMillis),
-    figure('memory_bytes', 'Memory that a server of a service uses.', ({ memoryBytes }) => memoryBytes),
-    figure('storage_bytes', 'Disk that the data of a server takes.', ({ storageBytes }) => storageBytes),
+    figure(
+      'cpu_millis',
+      'Thousandths of a core that a server of a service uses, of the last minute.',
+      ({ cpuMillis }) => cpuMillis,
+    ),
+    figure(
+      'memory_bytes',
+      'Memory that a server of a service uses.',
+      ({ memoryBytes }) => memoryBytes,
+    ),
+    figure(
+      'storage_bytes',
+      'Disk that the data of a server takes.',
+      ({ storageBytes }) => storageBytes,
+    ),
     figure('connections', 'Sessions of clients on a server.', ({ connections }) => connections),
-    figure('transactions_per_second', 'Commits and rollbacks a second, of the last minute.', (sample) => sample.transactionsPerSecond),
+    figure(
+      'transactions_per_second',
+      'Commits and rollbacks a second, of the last minute.',
+      (sample) => sample.transactionsPerSecond,
+    ),
   ];
 
   const lookAtServices = async (): Promise<void> => {
     for (const gauge of [up, ...figures.map((one) => one.gauge)]) gauge.reset();
-    for (const { id, type, up: isUp } of await servicesByReach(store.db)) up.set({ service: id, type }, isUp ? 1 : 0);
+    for (const { id, type, up: isUp } of await servicesByReach(store.db))
+      up.set({ service: id, type }, isUp ? 1 : 0);
     for (const sample of await latestSamples(store.db)) {
       const labels = { service: sample.serviceId, node: String(sample.node) };
       for (const { gauge, of } of figures) gauge.set(labels, of(sample));
@@ -48,11 +79,25 @@ export function createMetrics(app: App, { store, region, events }: ApiContext) {
   };
 
   const replica = (name: string, help: string) =>
-    new Gauge({ name: `howdah_replica_${name}`, help, labelNames: ['service', 'node'], registers: [register] });
-  const lagBytes = replica('lag_bytes', 'What a replica has not replayed; of members of a service, and nodes of a read replica set.');
+    new Gauge({
+      name: `howdah_replica_${name}`,
+      help,
+      labelNames: ['service', 'node'],
+      registers: [register],
+    });
+  const lagBytes = replica(
+    'lag_bytes',
+    'What a replica has not replayed; of members of a service, and nodes of a read replica set.',
+  );
   const lagSeconds = replica('lag_seconds', 'How old what a replica shows is.');
-  const following = replica('following', '1 where it can be told how far a replica is behind, else 0.');
-  const serving = replica('serving', '1 where the endpoint of a read replica set routes to the node, else 0.');
+  const following = replica(
+    'following',
+    '1 where it can be told how far a replica is behind, else 0.',
+  );
+  const serving = replica(
+    'serving',
+    '1 where the endpoint of a read replica set routes to the node, else 0.',
+  );
 
   const lookAtReplicas = async (): Promise<void> => {
     for (const gauge of [lagBytes, lagSeconds, following, serving]) gauge.reset();

@@ -1,5 +1,13 @@
 /** The OpenAPI document, made from the routes. Generated and committed; the server serves the committed file. */
-import { BASE_PATH, DryRunSchema, ERROR_CODES, ERROR_STATUS, ErrorBody, permissionOf, Ref } from '@howdah/contract';
+import {
+  BASE_PATH,
+  DryRunSchema,
+  ERROR_CODES,
+  ERROR_STATUS,
+  ErrorBody,
+  permissionOf,
+  Ref,
+} from '@howdah/contract';
 import swagger from '@fastify/swagger';
 import { pino } from 'pino';
 import { createApp, type ApiContext } from './app.ts';
@@ -15,19 +23,25 @@ export async function createOpenApiDocument({ dryRuns = true } = {}): Promise<ob
         info: {
           title: 'Howdah API',
           version: '1',
-          description: 'Manage PostgreSQL services: the REST API that Tiger Cloud’s clients speak, and what Howdah adds to it.',
+          description:
+            'Manage PostgreSQL services: the REST API that Tiger Cloud’s clients speak, and what Howdah adds to it.',
         },
         servers: [{ url: BASE_PATH }],
         components: {
           securitySchemes: {
             bearer: { type: 'http', scheme: 'bearer', description: '<public_key>:<secret_key>' },
-            basic: { type: 'http', scheme: 'basic', description: 'public key as user, secret key as password' },
+            basic: {
+              type: 'http',
+              scheme: 'basic',
+              description: 'public key as user, secret key as password',
+            },
           },
         },
         security: [{ bearer: [] }, { basic: [] }],
       },
       refResolver: {
-        buildLocalReference: (json, _base, _fragment, index) => (typeof json['$id'] === 'string' ? json['$id'] : `def-${index}`),
+        buildLocalReference: (json, _base, _fragment, index) =>
+          typeof json['$id'] === 'string' ? json['$id'] : `def-${index}`,
       },
       stripBasePath: true,
       // Every call can be answered by an error; routes declare only their own answers.
@@ -37,7 +51,11 @@ export async function createOpenApiDocument({ dryRuns = true } = {}): Promise<ob
         return {
           url,
           schema: changes
-            ? { ...schema, ...ofChange(schema, route.method === 'POST'), response: dryRuns ? withDryRun(responses) : responses }
+            ? {
+                ...schema,
+                ...ofChange(schema, route.method === 'POST'),
+                response: dryRuns ? withDryRun(responses) : responses,
+              }
             : { ...schema, response: responses },
         };
       },
@@ -63,7 +81,14 @@ const PARTS: readonly (string | symbol)[] = [
 const withoutBackend: ApiContext = new Proxy<ApiContext>(Object.create(null), {
   get: (_target, name) => {
     if (name === 'http')
-      return { certificate: null, trustedProxies: [], names: [], connectionsPerAddress: 1, failedKeysPerMinute: 1, changesPerDay: 1 };
+      return {
+        certificate: null,
+        trustedProxies: [],
+        names: [],
+        connectionsPerAddress: 1,
+        failedKeysPerMinute: 1,
+        changesPerDay: 1,
+      };
     return PARTS.includes(name) ? {} : undefined;
   },
 });
@@ -82,7 +107,11 @@ function ofChange(schema: object, isPost: boolean): object {
     type: 'object',
     properties: {
       ...ownQuery(schema),
-      dry_run: { type: 'string', enum: ['true', 'false'], description: 'true: nothing is done, and what would be is answered' },
+      dry_run: {
+        type: 'string',
+        enum: ['true', 'false'],
+        description: 'true: nothing is done, and what would be is answered',
+      },
     },
   };
   const headers = {
@@ -92,7 +121,8 @@ function ofChange(schema: object, isPost: boolean): object {
         type: 'string',
         minLength: 1,
         maxLength: 255,
-        description: 'the same with the same call within 24 hours: it is made once, and answered the same',
+        description:
+          'the same with the same call within 24 hours: it is made once, and answered the same',
       },
     },
   };
@@ -102,7 +132,8 @@ function ofChange(schema: object, isPost: boolean): object {
 /** The query parameters that the route of a change declares itself. */
 function ownQuery(schema: object): object {
   const query: unknown = 'querystring' in schema ? schema.querystring : null;
-  const properties: unknown = typeof query === 'object' && query !== null && 'properties' in query ? query.properties : null;
+  const properties: unknown =
+    typeof query === 'object' && query !== null && 'properties' in query ? query.properties : null;
   return typeof properties === 'object' && properties !== null ? properties : {};
 }
 
@@ -112,10 +143,15 @@ function withDryRun(responses: Record<string, unknown>): object {
   const dryRun = Ref(DryRunSchema);
   return {
     ...responses,
-    200: { description: 'done; or what would be', ...(success === undefined ? dryRun : { anyOf: [success, dryRun] }) },
+    200: {
+      description: 'done; or what would be',
+      ...(success === undefined ? dryRun : { anyOf: [success, dryRun] }),
+    },
   };
 }
 
 function responsesOf(schema: { response?: unknown }): Record<string, unknown> {
-  return typeof schema.response === 'object' && schema.response !== null ? { ...schema.response } : {};
+  return typeof schema.response === 'object' && schema.response !== null
+    ? { ...schema.response }
+    : {};
 }

@@ -8,7 +8,10 @@ import { sendStream, sendText } from './reply.ts';
 /** The members of a list's query. */
 export const paging = {
   limit: Type.Optional(
-    Type.String({ pattern: '^(0*[1-9][0-9]{0,2}|1000)$', description: 'at most so many, 1 to 1000; the header Link names the next page' }),
+    Type.String({
+      pattern: '^(0*[1-9][0-9]{0,2}|1000)$',
+      description: 'at most so many, 1 to 1000; the header Link names the next page',
+    }),
   ),
   cursor: Type.Optional(Type.String({ maxLength: 64, description: 'from the header Link' })),
 };
@@ -24,7 +27,12 @@ export const CURSORS = { number: /^[0-9]{1,18}$/, position: /^[0-9]{1,17}-[a-z0-
 const ROWS = 1024;
 
 /** The page of rows that were asked for with one more than `limit`, which tells whether there is another page. */
-export function pageOf<Row>(rows: readonly Row[], limit: number, document: (row: Row) => object, cursor: (row: Row) => string): Page {
+export function pageOf<Row>(
+  rows: readonly Row[],
+  limit: number,
+  document: (row: Row) => object,
+  cursor: (row: Row) => string,
+): Page {
   const shown = rows.slice(0, limit);
   const last = shown.at(-1);
   return {
@@ -56,7 +64,11 @@ export async function sendList(
     const [path = '', search] = request.url.split('?');
     const query = new URLSearchParams(search);
     query.set('cursor', first.next);
-    return sendText(reply.header('Link', `<${path}?${query.toString()}>; rel="next"`), 200, `[${first.json}]`);
+    return sendText(
+      reply.header('Link', `<${path}?${query.toString()}>; rel="next"`),
+      200,
+      `[${first.json}]`,
+    );
   }
   return sendStream(
     reply,
@@ -68,7 +80,10 @@ export async function sendList(
   );
 }
 
-async function* wholeList(first: Page, read: (after: string) => Promise<Page>): AsyncGenerator<string> {
+async function* wholeList(
+  first: Page,
+  read: (after: string) => Promise<Page>,
+): AsyncGenerator<string> {
   yield `[${first.json}`;
   for (let { next } = first; next !== null;) {
     const page = await read(next);

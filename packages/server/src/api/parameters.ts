@@ -3,7 +3,11 @@ import { ApiError, inQuotes, nearestName, permissionOf, whyNotJson } from '@howd
 import type { FastifyRequest } from 'fastify';
 
 /** Refuses parameters that neither the route's schema nor every change has. */
-export async function refuseUnknownParameters({ method, query, routeOptions }: FastifyRequest): Promise<void> {
+export async function refuseUnknownParameters({
+  method,
+  query,
+  routeOptions,
+}: FastifyRequest): Promise<void> {
   const { schema, url } = routeOptions;
   // A client that only asks what would be done says so with each POST, also where one only reads.
   const changes = permissionOf(schema?.operationId)?.changes === true;
@@ -12,7 +16,10 @@ export async function refuseUnknownParameters({ method, query, routeOptions }: F
   for (const name of Object.keys(Object(query))) {
     if (known.includes(name)) continue;
     const nearest = nearestName(name, known);
-    const allowed = nearest === null ? 'this call takes none' : `did you mean ${nearest}? Allowed: ${known.join(', ')}`;
+    const allowed =
+      nearest === null
+        ? 'this call takes none'
+        : `did you mean ${nearest}? Allowed: ${known.join(', ')}`;
     throw new ApiError('INVALID_REQUEST', `${inQuotes(name)}: no such query parameter; ${allowed}`);
   }
   const why = whyNotJson(query);
@@ -20,5 +27,7 @@ export async function refuseUnknownParameters({ method, query, routeOptions }: F
 }
 
 function propertiesOf(schema: unknown): string[] {
-  return typeof schema === 'object' && schema !== null && 'properties' in schema ? Object.keys(Object(schema.properties)) : [];
+  return typeof schema === 'object' && schema !== null && 'properties' in schema
+    ? Object.keys(Object(schema.properties))
+    : [];
 }

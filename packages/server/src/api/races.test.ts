@@ -3,7 +3,9 @@ import { expect, test } from 'vitest';
 import { CALLS, RACING } from '../../test/races.ts';
 
 test('every operation that changes a service is raced against every other', () => {
-  expect([...new Set(Object.values(CALLS).map(({ operationId }) => operationId))].toSorted()).toEqual(RACING.toSorted());
+  expect(
+    [...new Set(Object.values(CALLS).map(({ operationId }) => operationId))].toSorted(),
+  ).toEqual(RACING.toSorted());
 });
 
 /** Actions that change nothing. */

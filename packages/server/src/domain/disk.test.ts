@@ -1,7 +1,12 @@
 import { expect, test } from 'vitest';
 import { diskWarning } from './disk.ts';
 
-const disk = (usedPercent: number) => ({ usedPercent, freeBytes: (100 - usedPercent) * 1e9, totalBytes: 100e9, path: '/data' });
+const disk = (usedPercent: number) => ({
+  usedPercent,
+  freeBytes: (100 - usedPercent) * 1e9,
+  totalBytes: 100e9,
+  path: '/data',
+});
 
 test('a disk is warned of from 85 %, and in other words from 95 %', () => {
   expect(diskWarning(disk(84.9))).toBeNull();
@@ -11,7 +16,11 @@ test('a disk is warned of from 85 %, and in other words from 95 %', () => {
   expect(diskWarning(disk(94.9))?.message).toContain(
     'is 94 % full (5.1 of 100.0 GB free); deleted services are purged early, from 95 % on no services and forks are made',
   );
-  expect(diskWarning(disk(95))?.message).toContain('no services and forks are made, and from 98 % on services that grow');
-  expect(diskWarning(disk(98))?.message).toContain('services that grow become read-only, and a server that finds no space');
+  expect(diskWarning(disk(95))?.message).toContain(
+    'no services and forks are made, and from 98 % on services that grow',
+  );
+  expect(diskWarning(disk(98))?.message).toContain(
+    'services that grow become read-only, and a server that finds no space',
+  );
   expect(diskWarning(disk(100))?.code).toBe('DISK');
 });

@@ -14,12 +14,21 @@ export const RESERVE_RELEASE_PERCENT = 98;
 export const RESERVE_AGAIN_PERCENT = 95;
 
 /** What services warn of when the disk that they stand on runs full; null: there is room. */
-export function diskWarning({ usedPercent, freeBytes, totalBytes, path }: DiskUsage): Warning | null {
+export function diskWarning({
+  usedPercent,
+  freeBytes,
+  totalBytes,
+  path,
+}: DiskUsage): Warning | null {
   if (usedPercent < DISK_TIGHT_PERCENT) return null;
   const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
   const figures = `the disk of ${path} is ${Math.floor(usedPercent)} % full (${gb(freeBytes)} of ${gb(totalBytes)} GB free)`;
-  const remedy = 'delete and purge services, drop what is no longer needed, or shorten HOWDAH_BACKUP_DAYS';
-  return { code: 'DISK', message: `${figures}; ${consequence(usedPercent)}: ${remedy}${usedPercent < DISK_FULL_PERCENT ? '' : ' now'}` };
+  const remedy =
+    'delete and purge services, drop what is no longer needed, or shorten HOWDAH_BACKUP_DAYS';
+  return {
+    code: 'DISK',
+    message: `${figures}; ${consequence(usedPercent)}: ${remedy}${usedPercent < DISK_FULL_PERCENT ? '' : ' now'}`,
+  };
 }
 
 function consequence(usedPercent: number): string {

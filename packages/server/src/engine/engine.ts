@@ -177,7 +177,12 @@ export type Usage = {
   lag: { bytes: number; seconds: number } | null;
 };
 
-export type DiskUsage = { totalBytes: number; freeBytes: number; usedPercent: number; path: string };
+export type DiskUsage = {
+  totalBytes: number;
+  freeBytes: number;
+  usedPercent: number;
+  path: string;
+};
 
 export type StorageQuota = {
   /** Of each server. */
@@ -222,7 +227,15 @@ export class StatementRefused extends Error {
   readonly detail: string | null;
   readonly hint: string | null;
 
-  constructor(message: string, facts: { sqlstate: string; position?: number | null; detail?: string | null; hint?: string | null }) {
+  constructor(
+    message: string,
+    facts: {
+      sqlstate: string;
+      position?: number | null;
+      detail?: string | null;
+      hint?: string | null;
+    },
+  ) {
     super(message);
     this.sqlstate = facts.sqlstate;
     this.position = facts.position ?? null;

@@ -53,9 +53,22 @@ export function createDispatcher({ store, log, sealer, allowed }: DispatcherOpti
         const due = await nextDelivery(store.db, id);
         if (due === null) break;
         const attempt = await attemptOf(due);
-        await recordAttempt(store.db, due.id, attempt, attempt.error === null ? null : retryAfterMs(due.attempts + 1));
+        await recordAttempt(
+          store.db,
+          due.id,
+          attempt,
+          attempt.error === null ? null : retryAfterMs(due.attempts + 1),
+        );
         if (attempt.error !== null)
-          log.info({ webhook: id, message: due.message_id, attempt: due.attempts + 1, reason: attempt.error }, 'not delivered');
+          log.info(
+            {
+              webhook: id,
+              message: due.message_id,
+              attempt: due.attempts + 1,
+              reason: attempt.error,
+            },
+            'not delivered',
+          );
       }
     } finally {
       await releaseWebhook(store.db, id);
@@ -71,7 +84,9 @@ export function createDispatcher({ store, log, sealer, allowed }: DispatcherOpti
     for (const { id, due } of webhooks) {
       if (!due || working.has(id) || closing) continue;
       const done = work(id)
-        .catch((error: unknown) => log.warn({ webhook: id, err: error }, 'deliveries were interrupted; trying again'))
+        .catch((error: unknown) =>
+          log.warn({ webhook: id, err: error }, 'deliveries were interrupted; trying again'),
+        )
         .finally(() => working.delete(id));
       working.set(id, done);
     }
@@ -82,7 +97,9 @@ export function createDispatcher({ store, log, sealer, allowed }: DispatcherOpti
     if (closing) return;
     again = round !== undefined;
     round ??= lookForWork()
-      .catch((error: unknown) => log.warn({ err: error }, 'could not look for deliveries that are due'))
+      .catch((error: unknown) =>
+        log.warn({ err: error }, 'could not look for deliveries that are due'),
+      )
       .finally(() => {
         round = undefined;
         if (again) look();
@@ -91,7 +108,9 @@ export function createDispatcher({ store, log, sealer, allowed }: DispatcherOpti
 
   return {
     start: (): void => {
-      store.listen('howdah_event', (projectId) => (projectId === null || listening.has(projectId) ? look() : undefined));
+      store.listen('howdah_event', (projectId) =>
+        projectId === null || listening.has(projectId) ? look() : undefined,
+      );
       timer = setInterval(look, TIMER_MS);
       look();
     },

@@ -1,4 +1,11 @@
-import { DummyDriver, Kysely, PostgresAdapter, PostgresIntrospector, PostgresQueryCompiler, type CompiledQuery } from 'kysely';
+import {
+  DummyDriver,
+  Kysely,
+  PostgresAdapter,
+  PostgresIntrospector,
+  PostgresQueryCompiler,
+  type CompiledQuery,
+} from 'kysely';
 import { expect, test } from 'vitest';
 import type { Channel, OnNotification, Store, Tables } from '../store/database.ts';
 import type { EventRow } from '../store/events.ts';
@@ -11,14 +18,18 @@ function slowMetadata() {
   const listeners = new Map<Channel, OnNotification>();
   const answer = async (query: CompiledQuery): Promise<unknown[]> => {
     if (!query.sql.includes('select seq, type, doc')) return [{ last: '0', pruned: '0' }];
-    const rows = events.filter(({ seq }) => BigInt(seq) > BigInt(String(query.parameters[1]))).map((row) => ({ ...row, flushed: true }));
+    const rows = events
+      .filter(({ seq }) => BigInt(seq) > BigInt(String(query.parameters[1])))
+      .map((row) => ({ ...row, flushed: true }));
     await new Promise<void>((resolve) => void asked.push(resolve));
     return rows;
   };
   class Driver extends DummyDriver {
     override async acquireConnection() {
       return {
-        executeQuery: async (query: CompiledQuery) => ({ rows: JSON.parse(JSON.stringify(await answer(query))) }),
+        executeQuery: async (query: CompiledQuery) => ({
+          rows: JSON.parse(JSON.stringify(await answer(query))),
+        }),
         streamQuery: () => {
           throw new Error('nothing is streamed');
         },
@@ -33,7 +44,10 @@ function slowMetadata() {
       createQueryCompiler: () => new PostgresQueryCompiler(),
     },
   });
-  const store: Pick<Store, 'db' | 'listen'> = { db, listen: (channel, listener) => void listeners.set(channel, listener) };
+  const store: Pick<Store, 'db' | 'listen'> = {
+    db,
+    listen: (channel, listener) => void listeners.set(channel, listener),
+  };
   const happen = (event: EventRow): void => {
     events.push(event);
     listeners.get('howdah_event')?.('p');

@@ -26,7 +26,12 @@ export type StreamRequest = {
   follow: boolean;
 };
 
-type Stream = StreamRequest & { ended: boolean; woken: boolean; wake: () => void; close: () => void };
+type Stream = StreamRequest & {
+  ended: boolean;
+  woken: boolean;
+  wake: () => void;
+  close: () => void;
+};
 
 export function createEventHub(store: Pick<Store, 'db' | 'listen'>) {
   const streams = new Set<Stream>();
@@ -60,7 +65,8 @@ export function createEventHub(store: Pick<Store, 'db' | 'listen'>) {
   store.listen('howdah_key', (publicKey) => {
     for (const stream of streams) {
       // While the metadata database cannot be asked, nobody can say whose keys are good.
-      if (publicKey === null || stream.publicKey === publicKey) endInvalid(stream).catch(() => end(stream));
+      if (publicKey === null || stream.publicKey === publicKey)
+        endInvalid(stream).catch(() => end(stream));
     }
   });
 
@@ -101,7 +107,10 @@ export function createEventHub(store: Pick<Store, 'db' | 'listen'>) {
       const last = events.at(-1);
       if (last !== undefined) {
         after = last.seq;
-        if (!stream.ended) yield events.map(({ seq, type, doc }) => `id: ${seq}\nevent: ${type}\ndata: ${doc}\n\n`).join('');
+        if (!stream.ended)
+          yield events
+            .map(({ seq, type, doc }) => `id: ${seq}\nevent: ${type}\ndata: ${doc}\n\n`)
+            .join('');
         continue;
       }
       if (!stream.follow) return;
@@ -114,14 +123,21 @@ export function createEventHub(store: Pick<Store, 'db' | 'listen'>) {
   return {
     /** A stream of server-sent events, which ends with its key, its reader or this control plane. */
     open: (request: StreamRequest): Readable => {
-      const stream: Stream = { ...request, ended: closing, woken: false, wake: () => undefined, close: () => undefined };
+      const stream: Stream = {
+        ...request,
+        ended: closing,
+        woken: false,
+        wake: () => undefined,
+        close: () => undefined,
+      };
       const text = frames(stream);
       const readable = new Readable({
         highWaterMark: 0,
         read() {
           text.next().then(
             ({ value, done }) => this.push(done === true ? null : value),
-            (error: unknown) => this.destroy(error instanceof Error ? error : new Error(String(error))),
+            (error: unknown) =>
+              this.destroy(error instanceof Error ? error : new Error(String(error))),
           );
         },
         // Its reader has gone away, maybe while it waits for something to say.

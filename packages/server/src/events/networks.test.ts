@@ -50,7 +50,14 @@ test('what only this machine or its network can reach is refused', () => {
     '',
   ];
   for (const address of refused) expect(mayReach(address, none), address).toBe(false);
-  for (const address of ['8.8.8.8', '172.32.0.1', '100.128.0.1', '1.1.1.1', '2606:4700::1111', '::ffff:8.8.8.8'])
+  for (const address of [
+    '8.8.8.8',
+    '172.32.0.1',
+    '100.128.0.1',
+    '1.1.1.1',
+    '2606:4700::1111',
+    '::ffff:8.8.8.8',
+  ])
     expect(mayReach(address, none), address).toBe(true);
 });
 

@@ -58,5 +58,9 @@ export function mayReach(address: string, allowed: BlockList): boolean {
   const kind = family === 6 ? 'ipv6' : 'ipv4';
   if (allowed.check(address, kind)) return true;
   if (privateNetworks.check(address, kind)) return false;
-  return kind === 'ipv4' || mappedIpv4.check(address, kind) || (internetIpv6.check(address, kind) && !ISATAP.test(address));
+  return (
+    kind === 'ipv4' ||
+    mappedIpv4.check(address, kind) ||
+    (internetIpv6.check(address, kind) && !ISATAP.test(address))
+  );
 }

@@ -55,6 +55,12 @@ test('a name is checked by the addresses that it has at the moment of the connec
 });
 
 test('public addresses in any spelling are taken', async () => {
-  for (const host of ['8.8.8.8', '0x08.8.8.8', '134744072', '[2606:4700::1111]', '[::ffff:8.8.8.8]'])
+  for (const host of [
+    '8.8.8.8',
+    '0x08.8.8.8',
+    '134744072',
+    '[2606:4700::1111]',
+    '[::ffff:8.8.8.8]',
+  ])
     expect(await whyNotReceiver(`https://${host}/`, none), host).toBeNull();
 });

@@ -24,7 +24,12 @@ class Refused extends Error {}
  * @param secret `whsec_…`
  * @returns error: null when the receiver answered 2xx
  */
-export async function deliver(url: string, secret: string, message: Message, allowed: BlockList): Promise<Attempt> {
+export async function deliver(
+  url: string,
+  secret: string,
+  message: Message,
+  allowed: BlockList,
+): Promise<Attempt> {
   const at = new Date();
   const headers = {
     'Content-Type': 'application/json',
@@ -42,7 +47,13 @@ export async function deliver(url: string, secret: string, message: Message, all
     const signal = AbortSignal.timeout(ATTEMPT_DEADLINE_MS);
     // No connection is kept: each one is made to an address that was looked at.
     const responseStatus = await answerOf(
-      send(target, { method: 'POST', headers, agent: false, signal, lookup: lookupAllowed(allowed) }),
+      send(target, {
+        method: 'POST',
+        headers,
+        agent: false,
+        signal,
+        lookup: lookupAllowed(allowed),
+      }),
       message.body,
     );
     return { responseStatus, error: problemOf(responseStatus) };
@@ -57,7 +68,8 @@ export async function deliver(url: string, secret: string, message: Message, all
 export async function whyNotReceiver(text: string, allowed: BlockList): Promise<string | null> {
   if (!URL.canParse(text)) return 'is no URL';
   const url = new URL(text);
-  if (url.protocol !== 'https:' && url.protocol !== 'http:') return `found the scheme ${url.protocol.slice(0, -1)}; allowed: https, http`;
+  if (url.protocol !== 'https:' && url.protocol !== 'http:')
+    return `found the scheme ${url.protocol.slice(0, -1)}; allowed: https, http`;
   if (url.username !== '' || url.password !== '')
     return 'carries a user or a password, which everybody could read; the signature tells who sends';
   const literal = literalAddress(url.hostname);
@@ -74,7 +86,9 @@ function literalAddress(hostname: string): string | null {
 
 async function addressesOf(hostname: string): Promise<string[]> {
   return new Promise((settle) => {
-    resolve(hostname, { all: true }, (error, found) => settle(error === null ? found.map(({ address }) => address) : []));
+    resolve(hostname, { all: true }, (error, found) =>
+      settle(error === null ? found.map(({ address }) => address) : []),
+    );
   });
 }
 
@@ -93,8 +107,11 @@ function lookupAllowed(allowed: BlockList): LookupFunction {
 }
 
 function refusal(hostname: string, address: string): Refused {
-  const which = hostname.replace(/^\[(.*)\]$/, '$1') === address ? address : `${hostname} is ${address}, which`;
-  return new Refused(`${which} is an address of this machine or a private network; ${ALLOW_SETTING} can allow it`);
+  const which =
+    hostname.replace(/^\[(.*)\]$/, '$1') === address ? address : `${hostname} is ${address}, which`;
+  return new Refused(
+    `${which} is an address of this machine or a private network; ${ALLOW_SETTING} can allow it`,
+  );
 }
 
 /** The status of the answer; what else it says is not read. */
@@ -118,6 +135,7 @@ function problemOf(status: number): string | null {
 function explain(error: unknown): string {
   if (error instanceof Refused) return error.message;
   if (!(error instanceof Error)) return String(error);
-  if (error.name === 'AbortError' || error.name === 'TimeoutError') return `no answer within ${ATTEMPT_DEADLINE_MS / 1000} s`;
+  if (error.name === 'AbortError' || error.name === 'TimeoutError')
+    return `no answer within ${ATTEMPT_DEADLINE_MS / 1000} s`;
   return `no answer: ${error.message}`;
 }

@@ -15,7 +15,8 @@ const TAG_BYTES = 16;
 export type Sealer = { seal: (text: string) => Buffer; open: (sealed: Buffer) => string | null };
 
 /** Said of a webhook whose secret was sealed with another key. */
-export const UNREADABLE = 'the secret of the webhook cannot be read: HOWDAH_HOME/secrets.key is not the file it was; recreate the webhook';
+export const UNREADABLE =
+  'the secret of the webhook cannot be read: HOWDAH_HOME/secrets.key is not the file it was; recreate the webhook';
 
 /** @param path of the key, which is made when it is missing */
 export async function openSealer(path: string): Promise<Sealer> {
@@ -28,10 +29,15 @@ export async function openSealer(path: string): Promise<Sealer> {
       return Buffer.concat([nonce, cipher.getAuthTag(), body]);
     },
     open: (sealed) => {
-      const decipher = createDecipheriv('aes-256-gcm', key, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES });
+      const decipher = createDecipheriv('aes-256-gcm', key, sealed.subarray(0, NONCE_BYTES), {
+        authTagLength: TAG_BYTES,
+      });
       decipher.setAuthTag(sealed.subarray(NONCE_BYTES, NONCE_BYTES + TAG_BYTES));
       try {
-        return Buffer.concat([decipher.update(sealed.subarray(NONCE_BYTES + TAG_BYTES)), decipher.final()]).toString('utf8');
+        return Buffer.concat([
+          decipher.update(sealed.subarray(NONCE_BYTES + TAG_BYTES)),
+          decipher.final(),
+        ]).toString('utf8');
       } catch {
         return null;
       }
@@ -42,7 +48,10 @@ export async function openSealer(path: string): Promise<Sealer> {
 async function readKey(path: string): Promise<Buffer> {
   try {
     const key = Buffer.from(await readFile(path, 'utf8'), 'base64');
-    if (key.length !== KEY_BYTES) throw new Error(`${path}: is not a key of ${KEY_BYTES} bytes in base64; restore it from a backup`);
+    if (key.length !== KEY_BYTES)
+      throw new Error(
+        `${path}: is not a key of ${KEY_BYTES} bytes in base64; restore it from a backup`,
+      );
     return key;
   } catch (error) {
     if (!isErrno(error, 'ENOENT')) throw error;

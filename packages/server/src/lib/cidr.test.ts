@@ -1,9 +1,26 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { addressAt, cidrText, hostOf, nextHost, overlap, parseCidr, serviceCapacity, trustedCidr, vpcCidrProblem } from './cidr.ts';
+import {
+  addressAt,
+  cidrText,
+  hostOf,
+  nextHost,
+  overlap,
+  parseCidr,
+  serviceCapacity,
+  trustedCidr,
+  vpcCidrProblem,
+} from './cidr.ts';
 
 test('a VPC is a private network of /16 to /28 without host bits', () => {
-  for (const text of ['10.0.0.0/16', '10.255.255.240/28', '172.16.0.0/16', '172.31.0.0/16', '192.168.0.0/16', '192.168.7.64/26'])
+  for (const text of [
+    '10.0.0.0/16',
+    '10.255.255.240/28',
+    '172.16.0.0/16',
+    '172.31.0.0/16',
+    '192.168.0.0/16',
+    '192.168.7.64/26',
+  ])
     expect(vpcCidrProblem(text), text).toBeNull();
 });
 
@@ -34,10 +51,12 @@ test.each([
   expect(vpcCidrProblem(text)).toContain(why);
 });
 
-const cidrs = fc.tuple(fc.integer({ min: 0, max: 0xffffffff }), fc.integer({ min: 16, max: 28 })).map(([number, bits]) => {
-  const size = 2 ** (32 - bits);
-  return { first: number - (number % size), bits };
-});
+const cidrs = fc
+  .tuple(fc.integer({ min: 0, max: 0xffffffff }), fc.integer({ min: 16, max: 28 }))
+  .map(([number, bits]) => {
+    const size = 2 ** (32 - bits);
+    return { first: number - (number % size), bits };
+  });
 
 test('what is written is read again', () => {
   fc.assert(

@@ -12,7 +12,13 @@ const SMALLEST_BITS = 28;
 /** Reads a network such as 10.1.0.0/16. @returns null when it is none */
 export function parseCidr(text: string): (Cidr & { exact: boolean }) | null {
   const [, address, bits] = /^([0-9.]{7,15})\/([0-9]{1,2})$/.exec(text) ?? [];
-  if (address === undefined || bits === undefined || !Address4.isValid(address) || Number(bits) > 32) return null;
+  if (
+    address === undefined ||
+    bits === undefined ||
+    !Address4.isValid(address) ||
+    Number(bits) > 32
+  )
+    return null;
   const number = addressNumber(address);
   const first = number - (number % sizeOf({ bits: Number(bits) }));
   return { first, bits: Number(bits), exact: number === first && String(Number(bits)) === bits };
@@ -30,7 +36,8 @@ export function vpcCidrProblem(text: string): string | null {
   const found = `cidr: found ${JSON.stringify(text)}`;
   const cidr = parseCidr(text);
   if (cidr === null) return `${found}; allowed is an IPv4 network like 10.1.0.0/16`;
-  if (!cidr.exact) return `${found}, which has bits set beyond the network's; the network is ${cidrText(cidr)}`;
+  if (!cidr.exact)
+    return `${found}, which has bits set beyond the network's; the network is ${cidrText(cidr)}`;
   if (cidr.bits < LARGEST_BITS || cidr.bits > SMALLEST_BITS)
     return `${found}; allowed are sizes from /${LARGEST_BITS} to /${SMALLEST_BITS}`;
   if (!PRIVATE.some((range) => contains(trustedCidr(range), cidr)))

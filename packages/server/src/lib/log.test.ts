@@ -8,7 +8,9 @@ import { createLogFile } from './log.ts';
 const directory = mkdtempSync(join(tmpdir(), 'howdah-log-'));
 afterAll(() => rmSync(directory, { recursive: true }));
 
-const noSpace = Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
+const noSpace = Object.assign(new Error('ENOSPC: no space left on device, write'), {
+  code: 'ENOSPC',
+});
 
 test('lines that find no space are dropped, and counted once there is space again', async () => {
   const path = join(directory, 'full.log');

@@ -21,15 +21,26 @@ export function openLog(home: string, rotateBytes = ROTATE_BYTES): { log: Logger
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const file = createLogFile(path, rotateBytes);
   process.once('exit', file.flush);
-  const log = pino({ redact: ['req.headers.authorization', '*.first_verifier', '*.password'] }, file);
+  const log = pino(
+    { redact: ['req.headers.authorization', '*.first_verifier', '*.password'] },
+    file,
+  );
   return { log, path };
 }
 
 /** Writes to a file descriptor as fs.write does; replaced in tests. */
-export type WriteFile = (fd: number, text: string, done: (error: Error | null, written: number) => void) => void;
+export type WriteFile = (
+  fd: number,
+  text: string,
+  done: (error: Error | null, written: number) => void,
+) => void;
 
 /** A destination for pino that never throws and never emits an error. */
-export function createLogFile(path: string, rotateBytes: number, writeFile: WriteFile = (fd, text, done) => write(fd, text, done)) {
+export function createLogFile(
+  path: string,
+  rotateBytes: number,
+  writeFile: WriteFile = (fd, text, done) => write(fd, text, done),
+) {
   let waiting: string[] = [];
   let waitingBytes = 0;
   let dropped = 0;

@@ -9,5 +9,7 @@ export function parseMoment(text: string): { ms: number; text: string } | null {
   const [, seconds = '', fraction = '', zone = ''] = match;
   const offset = zone.replace(' ', '+').toUpperCase();
   const ms = Date.parse(`${seconds}${fraction.slice(0, 4)}${offset}`);
-  return Number.isNaN(ms) ? null : { ms, text: `${seconds.toUpperCase()}${fraction.slice(0, 7)}${offset}` };
+  return Number.isNaN(ms)
+    ? null
+    : { ms, text: `${seconds.toUpperCase()}${fraction.slice(0, 7)}${offset}` };
 }

@@ -48,7 +48,8 @@ export async function argumentsOf(pid: number): Promise<string[]> {
 
 /** The user that a process runs as; null: it is gone, or about to change it. */
 export function uidOf(pid: number): number | null {
-  const [, real, effective, saved] = /^Uid:\t(\d+)\t(\d+)\t(\d+)/m.exec(readNow(`/proc/${pid}/status`) ?? '') ?? [];
+  const [, real, effective, saved] =
+    /^Uid:\t(\d+)\t(\d+)\t(\d+)/m.exec(readNow(`/proc/${pid}/status`) ?? '') ?? [];
   return real === undefined || real !== effective || real !== saved ? null : Number(real);
 }
 
@@ -78,7 +79,10 @@ export function workingDirectoryOf(pid: number): string | null {
 
 /** The direct children of a process. */
 export async function childrenOf(pid: number): Promise<number[]> {
-  return ((await readOrNull(`/proc/${pid}/task/${pid}/children`)) ?? '').split(' ').filter(Boolean).map(Number);
+  return ((await readOrNull(`/proc/${pid}/task/${pid}/children`)) ?? '')
+    .split(' ')
+    .filter(Boolean)
+    .map(Number);
 }
 
 /** The memory a process really has, shared pages by their share; 0 when it is gone. */
@@ -126,7 +130,12 @@ export function pauseMs(begunMs: number): number {
 
 /** Whether an error is this operating system error. */
 export function isErrno(error: unknown, ...codes: string[]): boolean {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' && codes.includes(error.code);
+  return (
+    error instanceof Error &&
+    'code' in error &&
+    typeof error.code === 'string' &&
+    codes.includes(error.code)
+  );
 }
 
 /**

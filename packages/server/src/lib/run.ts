@@ -19,10 +19,18 @@ export class RunError extends Error {}
  * @returns its standard output
  * @throws RunError when it cannot be started, ends with a code other than 0, or is still running at the deadline (default 60 s)
  */
-export async function run(program: string, args: readonly string[], options: RunOptions = {}): Promise<string> {
+export async function run(
+  program: string,
+  args: readonly string[],
+  options: RunOptions = {},
+): Promise<string> {
   const { deadlineMs = 60_000, input, ...spawnOptions } = { env: environment(), ...options };
   return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { cwd: '/', ...spawnOptions, stdio: [input ?? 'ignore', 'pipe', 'pipe'] });
+    const child = spawn(program, args, {
+      cwd: '/',
+      ...spawnOptions,
+      stdio: [input ?? 'ignore', 'pipe', 'pipe'],
+    });
     const out: string[] = [];
     const err: string[] = [];
     const timer = setTimeout(() => child.kill('SIGKILL'), deadlineMs);
@@ -35,7 +43,12 @@ export async function run(program: string, args: readonly string[], options: Run
     child.on('close', (code, signalName) => {
       clearTimeout(timer);
       if (code === 0) resolve(out.join(''));
-      else reject(new RunError(`${program} ended with ${signalName ?? `code ${code}`}: ${lastLines(err.join('') || out.join(''))}`));
+      else
+        reject(
+          new RunError(
+            `${program} ended with ${signalName ?? `code ${code}`}: ${lastLines(err.join('') || out.join(''))}`,
+          ),
+        );
     });
   });
 }

@@ -49,7 +49,8 @@ function timeOf(check: (presented: string) => boolean, presented: string): numbe
   return Number(process.hrtime.bigint() - begun);
 }
 
-const told = ({ z, medianNs }: { z: number; medianNs: number }): string => `z ${z.toFixed(1)}, median difference ${medianNs.toFixed(1)} ns`;
+const told = ({ z, medianNs }: { z: number; medianNs: number }): string =>
+  `z ${z.toFixed(1)}, median difference ${medianNs.toFixed(1)} ns`;
 
 test('a key that is wrong at its last byte takes as long as one that is wrong at its first', () => {
   const found = timing((secret) => {
@@ -62,7 +63,8 @@ test('a key that is wrong at its last byte takes as long as one that is wrong at
 
 test('a comparison that ends at the first difference is found out', () => {
   const found = timing((secret) => (presented) => {
-    for (let index = 0; index < secret.length; index++) if (presented.charCodeAt(index) !== secret.charCodeAt(index)) return false;
+    for (let index = 0; index < secret.length; index++)
+      if (presented.charCodeAt(index) !== secret.charCodeAt(index)) return false;
     return true;
   });
   process.stdout.write(`a comparison that ends at the first difference: ${told(found)}\n`);

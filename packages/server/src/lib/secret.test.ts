@@ -3,7 +3,9 @@ import { expect, test } from 'vitest';
 import { createSealer, isSecret, sha256 } from './secret.ts';
 
 test('what is stored of a secret', () => {
-  expect(sha256('abc').toString('hex')).toBe('ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad');
+  expect(sha256('abc').toString('hex')).toBe(
+    'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
+  );
   expect(isSecret('abc', sha256('abc'))).toBe(true);
   expect(isSecret('abd', sha256('abc'))).toBe(false);
   expect(isSecret('', Buffer.alloc(32))).toBe(false);
@@ -25,7 +27,11 @@ test('what is sealed is opened with the same two keys, and with no others', () =
 });
 
 test('the same is found again, but looks like nothing', () => {
-  const [one, same, other] = [createSealer('name', 'secret'), createSealer('name', 'secret'), createSealer('name', 'other')];
+  const [one, same, other] = [
+    createSealer('name', 'secret'),
+    createSealer('name', 'secret'),
+    createSealer('name', 'other'),
+  ];
   expect(one.lookup).toEqual(same.lookup);
   expect(one.lookup).not.toEqual(other.lookup);
   expect(one.mac('x')).toEqual(same.mac('x'));

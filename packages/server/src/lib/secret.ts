@@ -1,5 +1,13 @@
 /** What is made of secrets: hashes that are compared, and answers that are sealed. */
-import { createCipheriv, createDecipheriv, createHmac, hash, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto';
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  hash,
+  hkdfSync,
+  randomBytes,
+  timingSafeEqual,
+} from 'node:crypto';
 
 /** What is stored of a key's secret half: it is 256 random bits, so no slow hash is needed. */
 export function sha256(secret: string): Buffer {
@@ -20,7 +28,8 @@ const TAG_BYTES = 16;
  * neither of which is stored. Idempotency-Keys are often easy to guess; the secret half is not.
  */
 export function createSealer(idempotencyKey: string, secretKey: string) {
-  const keyFor = (salt: Buffer): Buffer => Buffer.from(hkdfSync('sha256', `${secretKey}\0${idempotencyKey}`, salt, 'howdah answer', 32));
+  const keyFor = (salt: Buffer): Buffer =>
+    Buffer.from(hkdfSync('sha256', `${secretKey}\0${idempotencyKey}`, salt, 'howdah answer', 32));
   return {
     /** Under what the answer is found again; tells nobody the Idempotency-Key. */
     lookup: createHmac('sha256', secretKey).update(`name\0${idempotencyKey}`).digest(),
@@ -30,14 +39,27 @@ export function createSealer(idempotencyKey: string, secretKey: string) {
       const salt = randomBytes(SALT_BYTES);
       const nonce = randomBytes(NONCE_BYTES);
       const cipher = createCipheriv('aes-256-gcm', keyFor(salt), nonce);
-      return Buffer.concat([salt, nonce, cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()]);
+      return Buffer.concat([
+        salt,
+        nonce,
+        cipher.update(text, 'utf8'),
+        cipher.final(),
+        cipher.getAuthTag(),
+      ]);
     },
     /** @throws Error when it was sealed under other keys, or is not whole */
     open: (sealed: Buffer): string => {
       const nonceAt = SALT_BYTES + NONCE_BYTES;
-      const decipher = createDecipheriv('aes-256-gcm', keyFor(sealed.subarray(0, SALT_BYTES)), sealed.subarray(SALT_BYTES, nonceAt));
+      const decipher = createDecipheriv(
+        'aes-256-gcm',
+        keyFor(sealed.subarray(0, SALT_BYTES)),
+        sealed.subarray(SALT_BYTES, nonceAt),
+      );
       decipher.setAuthTag(sealed.subarray(-TAG_BYTES));
-      return Buffer.concat([decipher.update(sealed.subarray(nonceAt, -TAG_BYTES)), decipher.final()]).toString('utf8');
+      return Buffer.concat([
+        decipher.update(sealed.subarray(nonceAt, -TAG_BYTES)),
+        decipher.final(),
+      ]).toString('utf8');
     },
   };
 }

@@ -34,16 +34,26 @@ beforeAll(async () => {
 afterAll(async () => rm(directory, { recursive: true }));
 
 /** Shakes hands with a server that holds the certificate. @returns null, or why the client refused it */
-async function refusalOf(certificate: ServerCertificate, ca: string, host: string): Promise<string | null> {
+async function refusalOf(
+  certificate: ServerCertificate,
+  ca: string,
+  host: string,
+): Promise<string | null> {
   const [serverSide, clientSide] = duplexPair();
-  const server = new TLSSocket(serverSide, { isServer: true, cert: certificate.certificatePem, key: certificate.keyPem });
+  const server = new TLSSocket(serverSide, {
+    isServer: true,
+    cert: certificate.certificatePem,
+    key: certificate.keyPem,
+  });
   server.on('error', () => undefined);
   const client = connect({ socket: clientSide, ca, host });
   try {
     await once(client, 'secureConnect');
     return null;
   } catch (error) {
-    return error instanceof Error && 'code' in error ? `${String(error.code)}: ${error.message}` : String(error);
+    return error instanceof Error && 'code' in error
+      ? `${String(error.code)}: ${error.message}`
+      : String(error);
   } finally {
     client.destroy();
     server.destroy();
@@ -51,9 +61,12 @@ async function refusalOf(certificate: ServerCertificate, ca: string, host: strin
 }
 
 test('a certificate is trusted through its authority under each of its names, and no other', async () => {
-  for (const host of HOSTS.filter((one) => !isIPv6(one))) expect(await refusalOf(leaf, authority.certificatePem, host), host).toBeNull();
+  for (const host of HOSTS.filter((one) => !isIPv6(one)))
+    expect(await refusalOf(leaf, authority.certificatePem, host), host).toBeNull();
   for (const host of ['example.com', 'x.db.example.com', '127.0.0.2'])
-    expect(await refusalOf(leaf, authority.certificatePem, host), host).toMatch(/^ERR_TLS_CERT_ALTNAME_INVALID/);
+    expect(await refusalOf(leaf, authority.certificatePem, host), host).toMatch(
+      /^ERR_TLS_CERT_ALTNAME_INVALID/,
+    );
   expect(await refusalOf(leaf, other.certificatePem, 'localhost')).not.toBeNull();
   // Debian's Node (20.19.2+dfsg-1+deb13u3) refuses every IPv6 address, as it has no ASCII form of it; OpenSSL does not.
   const certificate = new X509Certificate(leaf.certificatePem);
@@ -79,7 +92,8 @@ test('what a certificate says', () => {
 
 test('renewal: in the last 30 days, for another host, for another authority', () => {
   const end = Date.parse(new X509Certificate(leaf.certificatePem).validTo);
-  const at = (ms: number, ca = authority, hosts: readonly string[] = HOSTS) => needsRenewal(leaf.certificatePem, ca, hosts, ms);
+  const at = (ms: number, ca = authority, hosts: readonly string[] = HOSTS) =>
+    needsRenewal(leaf.certificatePem, ca, hosts, ms);
   expect(needsRenewal(leaf.certificatePem, authority, HOSTS)).toBe(false);
   expect(at(Date.now() - 10 * 86_400_000), 'made while the clock was ahead').toBe(true);
   expect(at(end - RENEW_BEFORE_DAYS * DAY_MS)).toBe(false);
@@ -101,8 +115,13 @@ test('a certificate without its own key, or half written, is none', async () => 
 
 test('the authority is made once, its key closed to others', async () => {
   expect(await openCertificateAuthority(join(directory, 'ca'))).toEqual(authority);
-  const mode = async (path: string) => ((await stat(join(directory, path))).mode & 0o777).toString(8);
-  expect([await mode('ca'), await mode('ca/ca.key'), await mode('ca/ca.pem')]).toEqual(['700', '600', '644']);
+  const mode = async (path: string) =>
+    ((await stat(join(directory, path))).mode & 0o777).toString(8);
+  expect([await mode('ca'), await mode('ca/ca.key'), await mode('ca/ca.pem')]).toEqual([
+    '700',
+    '600',
+    '644',
+  ]);
   expect(other.certificatePem).not.toBe(authority.certificatePem);
 });
 
@@ -112,5 +131,11 @@ test('an authority that was half written is recreated', async () => {
   await rm(join(half, 'ca.pem'));
   const second = await openCertificateAuthority(half);
   expect(second.keyPem).not.toBe(first.keyPem);
-  expect(await refusalOf(await issueServerCertificate(second, ['localhost']), second.certificatePem, 'localhost')).toBeNull();
+  expect(
+    await refusalOf(
+      await issueServerCertificate(second, ['localhost']),
+      second.certificatePem,
+      'localhost',
+    ),
+  ).toBeNull();
 });

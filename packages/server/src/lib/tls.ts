@@ -24,7 +24,10 @@ export async function openCertificateAuthority(directory: string): Promise<Certi
   const certificatePath = join(directory, 'ca.pem');
   const keyPath = join(directory, 'ca.key');
   try {
-    return { certificatePem: await readFile(certificatePath, 'utf8'), keyPem: await readFile(keyPath, 'utf8') };
+    return {
+      certificatePem: await readFile(certificatePath, 'utf8'),
+      keyPem: await readFile(keyPath, 'utf8'),
+    };
   } catch (error) {
     if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
   }
@@ -37,7 +40,10 @@ export async function openCertificateAuthority(directory: string): Promise<Certi
 }
 
 /** A certificate for a server reached under these names and addresses. */
-export async function issueServerCertificate(authority: CertificateAuthority, hosts: readonly string[]): Promise<ServerCertificate> {
+export async function issueServerCertificate(
+  authority: CertificateAuthority,
+  hosts: readonly string[],
+): Promise<ServerCertificate> {
   const { x509, caKey, ca, authorityKeyIdentifier } = await signerOf(authority);
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
   const certificate = await x509.X509CertificateGenerator.create({
@@ -52,7 +58,9 @@ export async function issueServerCertificate(authority: CertificateAuthority, ho
       new x509.BasicConstraintsExtension(false, undefined, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
       new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
-      new x509.SubjectAlternativeNameExtension(hosts.map((host) => ({ type: isIP(host) === 0 ? 'dns' : 'ip', value: host }))),
+      new x509.SubjectAlternativeNameExtension(
+        hosts.map((host) => ({ type: isIP(host) === 0 ? 'dns' : 'ip', value: host })),
+      ),
       await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
       authorityKeyIdentifier,
     ],
@@ -72,7 +80,12 @@ function signerOf(authority: CertificateAuthority): ReturnType<typeof readSigner
 async function readSigner({ keyPem, certificatePem }: CertificateAuthority) {
   const x509 = await loadLibrary();
   const ca = new x509.X509Certificate(certificatePem);
-  return { x509, ca, caKey: await importKey(keyPem), authorityKeyIdentifier: await x509.AuthorityKeyIdentifierExtension.create(ca) };
+  return {
+    x509,
+    ca,
+    caKey: await importKey(keyPem),
+    authorityKeyIdentifier: await x509.AuthorityKeyIdentifierExtension.create(ca),
+  };
 }
 
 /** How old a certificate may be that was made ahead. */
@@ -107,7 +120,9 @@ export function createIssuer(authority: CertificateAuthority, hosts: readonly st
       const made = ahead;
       ahead = null;
       makeAheadSoon();
-      return made !== null && Date.now() - made.madeMs < AHEAD_MS ? made.certificate : issueServerCertificate(authority, hosts);
+      return made !== null && Date.now() - made.madeMs < AHEAD_MS
+        ? made.certificate
+        : issueServerCertificate(authority, hosts);
     },
   };
 }
@@ -131,7 +146,10 @@ export function needsRenewal(
 ): boolean {
   const certificate = new X509Certificate(certificatePem);
   const [beginMs, endMs] = [Date.parse(certificate.validFrom), Date.parse(certificate.validTo)];
-  const covers = hosts.every((host) => (isIP(host) === 0 ? certificate.checkHost(host) : certificate.checkIP(host)) !== undefined);
+  const covers = hosts.every(
+    (host) =>
+      (isIP(host) === 0 ? certificate.checkHost(host) : certificate.checkIP(host)) !== undefined,
+  );
   return (
     // Made by a clock that was put back since, it is not valid yet.
     nowMs < beginMs ||
@@ -149,13 +167,21 @@ export function createCertificateCheck(authority: CertificateAuthority, hosts: r
   const found = new Map<string, { pair: string; untilMs: number }>();
   return {
     /** @param place where the pair was read; @param more names and addresses that it has to carry beside the usual */
-    isCurrent: (place: string, { certificatePem, keyPem }: ServerCertificate, more: readonly string[] = []): boolean => {
+    isCurrent: (
+      place: string,
+      { certificatePem, keyPem }: ServerCertificate,
+      more: readonly string[] = [],
+    ): boolean => {
       const pair = [certificatePem, keyPem, ...more].join('\n');
       const before = found.get(place);
       const leftMs = (before?.untilMs ?? 0) - Date.now();
       if (before?.pair === pair && leftMs > 0 && leftMs <= CURRENT_FOR_MS) return true;
       found.delete(place);
-      if (!isPair({ certificatePem, keyPem }) || needsRenewal(certificatePem, authority, [...hosts, ...more])) return false;
+      if (
+        !isPair({ certificatePem, keyPem }) ||
+        needsRenewal(certificatePem, authority, [...hosts, ...more])
+      )
+        return false;
       found.set(place, { pair, untilMs: Date.now() + CURRENT_FOR_MS });
       return true;
     },
@@ -174,7 +200,10 @@ async function makeAuthority(): Promise<CertificateAuthority> {
     keys,
     extensions: [
       new x509.BasicConstraintsExtension(true, 0, true),
-      new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
+      new x509.KeyUsagesExtension(
+        x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign,
+        true,
+      ),
       await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
     ],
   });

@@ -2,8 +2,20 @@
 import type { OperationStep } from '@howdah/contract';
 import type { PrimaryStore } from '../engine/engine.ts';
 import { commitWithoutFlush, type Store } from '../store/database.ts';
-import { beginOperation, endOperation, HOWDAH, progressOperation, recordOperation } from '../store/operations.ts';
-import { changeService, lockService, primaryOf, recordPrimary, takeDrill } from '../store/services.ts';
+import {
+  beginOperation,
+  endOperation,
+  HOWDAH,
+  progressOperation,
+  recordOperation,
+} from '../store/operations.ts';
+import {
+  changeService,
+  lockService,
+  primaryOf,
+  recordPrimary,
+  takeDrill,
+} from '../store/services.ts';
 import type { Log } from './reconciler.ts';
 
 export function createPrimaryStore({ db }: Store, log: Log): PrimaryStore {
@@ -13,10 +25,21 @@ export function createPrimaryStore({ db }: Store, log: Log): PrimaryStore {
         // What makes the other the primary is committed for certain, and this with it.
         await commitWithoutFlush(tx);
         const locked = await lockService(tx, id);
-        if (locked === null || locked.operation !== null || locked.service.project_id === null || locked.service.deleting) return;
+        if (
+          locked === null ||
+          locked.operation !== null ||
+          locked.service.project_id === null ||
+          locked.service.deleting
+        )
+          return;
         log.warn({ service: id }, 'the primary of a service died: failing over');
         const begun = await beginOperation(tx, locked.service, 'failover', HOWDAH, null);
-        await changeService(tx, locked.service, { reachable: false }, await progressOperation(tx, begun.id, [], null));
+        await changeService(
+          tx,
+          locked.service,
+          { reachable: false },
+          await progressOperation(tx, begun.id, [], null),
+        );
       }),
     promote: (id, from, to) => recordPrimary(db, id, from, to),
     primary: (id) => primaryOf(db, id),

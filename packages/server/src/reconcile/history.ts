@@ -37,7 +37,10 @@ export function createHistory(store: Store, log: Log, keptMs: number) {
       try {
         while (!closing && (await pruneSome(store.db, keptMs)));
       } catch (error) {
-        log.warn({ err: error, table }, 'old rows could not be deleted; trying again in ten minutes');
+        log.warn(
+          { err: error, table },
+          'old rows could not be deleted; trying again in ten minutes',
+        );
       }
     }
   };

@@ -3,7 +3,9 @@ import { expect, test } from 'vitest';
 import { backoffMs } from './reconciler.ts';
 
 test('waits double from half a second up to half a minute', () => {
-  expect([1, 2, 3, 4, 5, 6, 7, 8, 100, 1e6].map(backoffMs)).toEqual([500, 1000, 2000, 4000, 8000, 16000, 30000, 30000, 30000, 30000]);
+  expect([1, 2, 3, 4, 5, 6, 7, 8, 100, 1e6].map(backoffMs)).toEqual([
+    500, 1000, 2000, 4000, 8000, 16000, 30000, 30000, 30000, 30000,
+  ]);
 });
 
 test('a wait is never nothing, never endless, never shorter than the one before', () => {

@@ -6,7 +6,13 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { OperationStep } from '@howdah/contract';
-import { DRILL_STEP, type BeginStep, type Engine, type Seen, type Verdict } from '../engine/engine.ts';
+import {
+  DRILL_STEP,
+  type BeginStep,
+  type Engine,
+  type Seen,
+  type Verdict,
+} from '../engine/engine.ts';
 import type { Store, Tx } from '../store/database.ts';
 import {
   claimService,
@@ -19,7 +25,14 @@ import {
   releaseService,
   renewLease,
 } from '../store/leases.ts';
-import { beginOperation, endOperation, HOWDAH, progressOperation, takeUpOperation, type OperationRow } from '../store/operations.ts';
+import {
+  beginOperation,
+  endOperation,
+  HOWDAH,
+  progressOperation,
+  takeUpOperation,
+  type OperationRow,
+} from '../store/operations.ts';
 import {
   changeService,
   deleteService,
@@ -116,7 +129,9 @@ export function createReconciler(options: ReconcilerOptions) {
         if (renewing) return;
         renewing = true;
         renewLease(store.db, id, token)
-          .catch((error: unknown) => log.warn({ service: id, err: error }, 'could not renew a lease'))
+          .catch((error: unknown) =>
+            log.warn({ service: id, err: error }, 'could not renew a lease'),
+          )
           .finally(() => (renewing = false));
       }, LEASE_MS / 3);
       await convergeUntilReleased(begun);
@@ -157,7 +172,14 @@ export function createReconciler(options: ReconcilerOptions) {
   // ── one look's work ────────────────────────────────────────────────────────────────────────────────────────────
 
   /** The service as the metadata database has it, the operation worked on, and its steps so far. */
-  type Work = { id: string; token: string; service: ServiceRow; operation: OperationRow | null; steps: OperationStep[]; savedAtMs: number };
+  type Work = {
+    id: string;
+    token: string;
+    service: ServiceRow;
+    operation: OperationRow | null;
+    steps: OperationStep[];
+    savedAtMs: number;
+  };
 
   /** Takes the lease and the work up: an operation that was waiting has begun. Null when somebody else is at it. */
   const openWork = async (id: string, token: string): Promise<Work | null> => {
@@ -166,7 +188,12 @@ export function createReconciler(options: ReconcilerOptions) {
       if (service === null) return null;
       const operation = await takeUpOperation(tx, service);
       const seen = statusWith(service, operation) === service.status;
-      return work(id, token, seen ? service : await changeService(tx, service, {}, operation), operation);
+      return work(
+        id,
+        token,
+        seen ? service : await changeService(tx, service, {}, operation),
+        operation,
+      );
     });
     if (taken === null || !restoreIsOver(taken.service, undeleteMs)) return taken;
     // Nobody's from here on, for certain: a restore finds nothing any more, however long the removal takes.
@@ -177,7 +204,12 @@ export function createReconciler(options: ReconcilerOptions) {
     });
   };
 
-  const work = (id: string, token: string, service: ServiceRow, operation: OperationRow | null): Work => ({
+  const work = (
+    id: string,
+    token: string,
+    service: ServiceRow,
+    operation: OperationRow | null,
+  ): Work => ({
     id,
     token,
     service,
@@ -196,16 +228,28 @@ export function createReconciler(options: ReconcilerOptions) {
       if (open?.name === name && open.finished === null) return;
       current.steps.push({ name, started: new Date().toISOString(), finished: null, detail: null });
       show = setTimeout(() => {
-        shown = save(current).catch((error: unknown) => log.warn({ service: current.id, err: error }, 'could not show a step'));
+        shown = save(current).catch((error: unknown) =>
+          log.warn({ service: current.id, err: error }, 'could not show a step'),
+        );
       }, SHOW_AFTER_MS);
     };
     try {
       if (await waitsForSets(current.service)) return SETS_FIRST;
-      if (isToBeRemoved(current.service, undeleteMs) && (await parentsOfForks(store.db)).has(current.id)) return FORKS_FIRST;
-      if (isToBeRemoved(current.service, undeleteMs)) return await engine.remove(current.id, current.service.parent_id, begin);
+      if (
+        isToBeRemoved(current.service, undeleteMs) &&
+        (await parentsOfForks(store.db)).has(current.id)
+      )
+        return FORKS_FIRST;
+      if (isToBeRemoved(current.service, undeleteMs))
+        return await engine.remove(current.id, current.service.parent_id, begin);
       const verdict = await engine.converge(specOf(current.service), begin);
       if (verdict.outcome === 'settled' && (await waitsForMoves(current)))
-        return { ...verdict, detail: 'its read replica sets are on their way', outcome: 'again', waitMs: WITH_SETS_MS };
+        return {
+          ...verdict,
+          detail: 'its read replica sets are on their way',
+          outcome: 'again',
+          waitMs: WITH_SETS_MS,
+        };
       if (verdict.outcome !== 'settled') await announceFault(current, verdict.seen);
       return verdict;
     } catch (error) {
@@ -228,7 +272,8 @@ export function createReconciler(options: ReconcilerOptions) {
   const waitsForSets = async (service: ServiceRow): Promise<boolean> => {
     const { id, power, deleting, read_replica_sets: sets } = service;
     if (sets.length === 0 || (power === 'running' && !deleting)) return false;
-    if (isToBeRemoved(service, undeleteMs)) await store.db.transaction().execute((tx) => removeSets(tx, id));
+    if (isToBeRemoved(service, undeleteMs))
+      await store.db.transaction().execute((tx) => removeSets(tx, id));
     return setsGoOn(store.db, id);
   };
 
@@ -241,18 +286,31 @@ export function createReconciler(options: ReconcilerOptions) {
   /** A service that runs by the metadata database but not in truth: its status says so before it is repaired. */
   const announceFault = async (current: Work, { reachable }: Seen): Promise<void> => {
     const { service } = current;
-    if (current.operation !== null || service.project_id === null || service.deleting || service.power === 'paused' || reachable) return;
+    if (
+      current.operation !== null ||
+      service.project_id === null ||
+      service.deleting ||
+      service.power === 'paused' ||
+      reachable
+    )
+      return;
     await store.db.transaction().execute(async (tx) => {
       const locked = await lockLeased(tx, current.id, current.token, null);
       if (locked.operation === null) Object.assign(current, await openRepair(tx, locked.service));
     });
   };
 
-  const openRepair = async (tx: Tx, service: ServiceRow): Promise<{ service: ServiceRow; operation: OperationRow }> => {
+  const openRepair = async (
+    tx: Tx,
+    service: ServiceRow,
+  ): Promise<{ service: ServiceRow; operation: OperationRow }> => {
     const repair = await beginOperation(tx, service, 'repair', HOWDAH, null);
     const operation = await progressOperation(tx, repair.id, [], null);
     log.warn({ service: service.id }, 'a service that must run does not run: repairing it');
-    return { operation, service: await changeService(tx, service, { reachable: false }, operation) };
+    return {
+      operation,
+      service: await changeService(tx, service, { reachable: false }, operation),
+    };
   };
 
   /** Writes the steps so far, so that users see what is going on. */
@@ -261,7 +319,8 @@ export function createReconciler(options: ReconcilerOptions) {
     if (operation === null) return;
     await store.db.transaction().execute(async (tx) => {
       const locked = await lockLeased(tx, current.id, current.token, operation);
-      if (locked.operation?.id === operation.id) await progressOperation(tx, operation.id, current.steps, operation.error);
+      if (locked.operation?.id === operation.id)
+        await progressOperation(tx, operation.id, current.steps, operation.error);
     });
     current.savedAtMs = Date.now();
   };
@@ -272,12 +331,21 @@ export function createReconciler(options: ReconcilerOptions) {
    * @param giveWay whether to go on later
    * @returns what to go on with; null: the lease was given back
    */
-  const record = async (current: Work, verdict: Verdict, giveWay: boolean): Promise<Work | null> => {
+  const record = async (
+    current: Work,
+    verdict: Verdict,
+    giveWay: boolean,
+  ): Promise<Work | null> => {
     const open = current.steps.at(-1);
     if (verdict.did !== null && open?.finished === null)
       Object.assign(open, { finished: new Date().toISOString(), detail: verdict.detail });
-    const pastDeadline = current.operation !== null && Date.now() - current.operation.created.getTime() > OPERATION_DEADLINE_MS;
-    const fast = verdict.outcome === 'again' && !pastDeadline && Date.now() - current.savedAtMs < SHOW_AFTER_MS;
+    const pastDeadline =
+      current.operation !== null &&
+      Date.now() - current.operation.created.getTime() > OPERATION_DEADLINE_MS;
+    const fast =
+      verdict.outcome === 'again' &&
+      !pastDeadline &&
+      Date.now() - current.savedAtMs < SHOW_AFTER_MS;
     if (fast && !closing && !giveWay) return current;
     const { settled, next, leaves } = await store.db
       .transaction()
@@ -289,7 +357,13 @@ export function createReconciler(options: ReconcilerOptions) {
   /** leaves: the lease was given back. */
   type Recorded = { settled: boolean; next: Work; leaves: boolean };
 
-  const recordIn = async (tx: Tx, current: Work, found: Verdict, pastDeadline: boolean, giveWay: boolean): Promise<Recorded> => {
+  const recordIn = async (
+    tx: Tx,
+    current: Work,
+    found: Verdict,
+    pastDeadline: boolean,
+    giveWay: boolean,
+  ): Promise<Recorded> => {
     const { id, token } = current;
     const { service, operation } = await lockLeased(tx, id, token, current.operation);
     // Of a read replica set: its service has taken it along meanwhile.
@@ -302,14 +376,35 @@ export function createReconciler(options: ReconcilerOptions) {
     const seen = { reachable: verdict.seen.reachable && service.power === 'running' };
 
     /** There is more to do now. */
-    const goOn = async (change: ServiceChange, underWay: OperationRow | null): Promise<Recorded> => {
-      const row = await changeService(tx, service, { ...change, ...(giveWay ? givenBack(service, 0) : {}) }, underWay);
+    const goOn = async (
+      change: ServiceChange,
+      underWay: OperationRow | null,
+    ): Promise<Recorded> => {
+      const row = await changeService(
+        tx,
+        service,
+        { ...change, ...(giveWay ? givenBack(service, 0) : {}) },
+        underWay,
+      );
       return { settled: false, next: work(id, token, row, underWay), leaves: giveWay };
     };
     /** Until it is time to look again; null: until it is woken. */
-    const leave = async (change: ServiceChange, underWay: OperationRow | null, lookAgainMs: number | null): Promise<Recorded> => {
-      const row = await changeService(tx, service, { ...change, ...givenBack(service, giveWay ? 0 : lookAgainMs) }, underWay);
-      return { settled: verdict.outcome === 'settled', next: work(id, token, row, underWay), leaves: true };
+    const leave = async (
+      change: ServiceChange,
+      underWay: OperationRow | null,
+      lookAgainMs: number | null,
+    ): Promise<Recorded> => {
+      const row = await changeService(
+        tx,
+        service,
+        { ...change, ...givenBack(service, giveWay ? 0 : lookAgainMs) },
+        underWay,
+      );
+      return {
+        settled: verdict.outcome === 'settled',
+        next: work(id, token, row, underWay),
+        leaves: true,
+      };
     };
 
     // Another desired state was recorded meanwhile: the observation counts, then the reconciler goes on with the new one.
@@ -318,7 +413,13 @@ export function createReconciler(options: ReconcilerOptions) {
       case 'settled': {
         if (operation !== null) {
           const problem = problemOf(operation.kind, current.steps);
-          await endOperation(tx, operation.id, problem === null ? 'succeeded' : 'failed', problem, current.steps);
+          await endOperation(
+            tx,
+            operation.id,
+            problem === null ? 'succeeded' : 'failed',
+            problem,
+            current.steps,
+          );
         }
         if (isToBeRemoved(service, undeleteMs)) {
           await giveAddressesBack(tx, service.id, null);
@@ -329,17 +430,31 @@ export function createReconciler(options: ReconcilerOptions) {
           // It has stopped. From here on nobody sees it; its data waits for a restore, or for the end of the time for one.
           await giveAddressesBack(tx, service.id, service.vpc_id);
           const deleted = { deleted_at: service.deleted_at ?? new Date() };
-          return leave({ ...deleted, reachable: false, attempt: 0 }, null, removalDueMs({ ...service, ...deleted }, undeleteMs));
+          return leave(
+            { ...deleted, reachable: false, attempt: 0 },
+            null,
+            removalDueMs({ ...service, ...deleted }, undeleteMs),
+          );
         }
         // Whatever was asked for, it is in the desired network and in no other.
-        if (operation !== null && operation.kind !== 'create') await giveAddressesBack(tx, service.id, service.vpc_id);
-        return leave({ ...seen, attempt: 0 }, null, service.power === 'running' ? options.lookAgainMs : null);
+        if (operation !== null && operation.kind !== 'create')
+          await giveAddressesBack(tx, service.id, service.vpc_id);
+        return leave(
+          { ...seen, attempt: 0 },
+          null,
+          service.power === 'running' ? options.lookAgainMs : null,
+        );
       }
       case 'again': {
         const error = pastDeadline
           ? `not done after ${OPERATION_DEADLINE_MS / 60_000} minutes: ${verdict.detail ?? 'working on it'}`
           : null;
-        return goOn(seen, operation === null ? null : await progressOperation(tx, operation.id, current.steps, error));
+        return goOn(
+          seen,
+          operation === null
+            ? null
+            : await progressOperation(tx, operation.id, current.steps, error),
+        );
       }
       case 'failed': {
         const attempt = service.attempt + 1;
@@ -353,7 +468,10 @@ export function createReconciler(options: ReconcilerOptions) {
           await endOperation(tx, operation.id, 'failed', verdict.reason, steps);
           return leave({ ...seen, attempt: 0 }, null, 0);
         }
-        const failing = operation === null ? null : await progressOperation(tx, operation.id, steps, verdict.reason);
+        const failing =
+          operation === null
+            ? null
+            : await progressOperation(tx, operation.id, steps, verdict.reason);
         return leave({ ...seen, attempt }, failing, backoffMs(attempt));
       }
     }
@@ -366,7 +484,8 @@ export function createReconciler(options: ReconcilerOptions) {
       const locked = await lockService(tx, id);
       if (locked === null) return;
       const { service, operation } = locked;
-      const owned = service.project_id !== null && operation === null && service.power === 'running';
+      const owned =
+        service.project_id !== null && operation === null && service.power === 'running';
       if (owned) await openRepair(tx, service);
       else await changeService(tx, service, { reachable: false }, operation);
     });
@@ -429,12 +548,23 @@ export function createReconciler(options: ReconcilerOptions) {
 export type Reconciler = ReturnType<typeof createReconciler>;
 
 /** Whether a service that was deleted can be brought back no more. */
-function restoreIsOver({ project_id: projectId, deleted_at: deletedAt, parent_id: parentId }: ServiceRow, undeleteMs: number): boolean {
-  return parentId === null && projectId !== null && deletedAt !== null && Date.now() - deletedAt.getTime() >= undeleteMs;
+function restoreIsOver(
+  { project_id: projectId, deleted_at: deletedAt, parent_id: parentId }: ServiceRow,
+  undeleteMs: number,
+): boolean {
+  return (
+    parentId === null &&
+    projectId !== null &&
+    deletedAt !== null &&
+    Date.now() - deletedAt.getTime() >= undeleteMs
+  );
 }
 
 /** Whether all of a service must be removed: spares and read replica sets at once, as are those that are purged or can be brought back no more. */
-function isToBeRemoved({ deleting, project_id: projectId, parent_id: parentId, purge }: ServiceRow, undeleteMs: number): boolean {
+function isToBeRemoved(
+  { deleting, project_id: projectId, parent_id: parentId, purge }: ServiceRow,
+  undeleteMs: number,
+): boolean {
   return deleting && (projectId === null || parentId !== null || undeleteMs === 0 || purge);
 }
 
@@ -454,9 +584,14 @@ const SETS_FIRST: Verdict = {
 };
 
 /** What is wrong with an operation whose service has its desired state; null: nothing. */
-export function problemOf(kind: OperationRow['kind'], steps: readonly OperationStep[]): string | null {
+export function problemOf(
+  kind: OperationRow['kind'],
+  steps: readonly OperationStep[],
+): string | null {
   const rehearsed = steps.some(({ name, finished }) => name === DRILL_STEP && finished !== null);
-  return kind === 'drill' && !rehearsed ? 'it was interrupted, and measured nothing: ask for another' : null;
+  return kind === 'drill' && !rehearsed
+    ? 'it was interrupted, and measured nothing: ask for another'
+    : null;
 }
 
 const FORKS_FIRST: Verdict = { ...SETS_FIRST, detail: 'it is being forked', waitMs: 500 };

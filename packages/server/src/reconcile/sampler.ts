@@ -3,7 +3,13 @@ import pLimit from 'p-limit';
 import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
 import { insertSamples, type Sample } from '../store/samples.ts';
-import { changeService, lockService, parentsOfForks, runningServices, type ServiceRow } from '../store/services.ts';
+import {
+  changeService,
+  lockService,
+  parentsOfForks,
+  runningServices,
+  type ServiceRow,
+} from '../store/services.ts';
 import type { Log } from './reconciler.ts';
 
 /** The finest bucket of a series is a minute; one sample falls into each. */
@@ -13,7 +19,12 @@ export const SAMPLE_MS = 60_000;
 const KEPT_AT_A_TIME = 2;
 
 /** @param warn brings the warnings of a service up to date */
-export function createSampler(store: Store, engine: Engine, log: Log, warn: (id: string) => Promise<void>) {
+export function createSampler(
+  store: Store,
+  engine: Engine,
+  log: Log,
+  warn: (id: string) => Promise<void>,
+) {
   const transactions = new Map<string, { atMs: number; count: number }>();
   let timer: NodeJS.Timeout | undefined;
   let closing = false;
@@ -47,7 +58,8 @@ export function createSampler(store: Store, engine: Engine, log: Log, warn: (id:
       const locked = samples[0] === undefined ? null : await lockService(tx, samples[0].serviceId);
       if (locked === null || locked.service.status !== 'READY') return;
       const counted = locked.service.parent_id === null ? samples.slice(0, 1) : samples;
-      const sum = (figure: (one: Sample) => number) => counted.reduce((total, one) => total + figure(one), 0);
+      const sum = (figure: (one: Sample) => number) =>
+        counted.reduce((total, one) => total + figure(one), 0);
       const mb = (bytes: number) => Math.round(bytes / 1e6);
       const figures = {
         memory_mb: mb(sum(({ memoryBytes }) => memoryBytes)),
@@ -55,7 +67,12 @@ export function createSampler(store: Store, engine: Engine, log: Log, warn: (id:
         storage_mb: mb(sum(({ storageBytes }) => storageBytes)),
       };
       const { memory_mb, milli_cpu, storage_mb } = locked.service;
-      if (memory_mb === figures.memory_mb && milli_cpu === figures.milli_cpu && storage_mb === figures.storage_mb) return;
+      if (
+        memory_mb === figures.memory_mb &&
+        milli_cpu === figures.milli_cpu &&
+        storage_mb === figures.storage_mb
+      )
+        return;
       await changeService(tx, locked.service, figures, locked.operation);
     });
 
@@ -63,7 +80,10 @@ export function createSampler(store: Store, engine: Engine, log: Log, warn: (id:
     try {
       if (await engine.keepBackups(id, !(await parentsOfForks(store.db)).has(id))) await warn(id);
     } catch (error) {
-      log.warn({ service: id, err: error }, 'backups of a service do not get on; trying again in a minute');
+      log.warn(
+        { service: id, err: error },
+        'backups of a service do not get on; trying again in a minute',
+      );
     }
   };
 
@@ -89,7 +109,8 @@ export function createSampler(store: Store, engine: Engine, log: Log, warn: (id:
       await show(taken);
     }
     await insertSamples(store.db, found);
-    for (const key of transactions.keys()) if (!ids.includes(key.split(' ')[0] ?? '')) transactions.delete(key);
+    for (const key of transactions.keys())
+      if (!ids.includes(key.split(' ')[0] ?? '')) transactions.delete(key);
   };
 
   const round = async (): Promise<void> => {
@@ -97,7 +118,9 @@ export function createSampler(store: Store, engine: Engine, log: Log, warn: (id:
     backups ??= keepAllBackups().finally(() => {
       backups = undefined;
     });
-    running = sampleAll().catch((error: unknown) => log.warn({ err: error }, 'a round of samples was interrupted'));
+    running = sampleAll().catch((error: unknown) =>
+      log.warn({ err: error }, 'a round of samples was interrupted'),
+    );
     await running;
     if (!closing) timer = setTimeout(() => void round(), SAMPLE_MS);
   };
@@ -105,7 +128,10 @@ export function createSampler(store: Store, engine: Engine, log: Log, warn: (id:
   return {
     start: () => void round(),
     /** The first figures of a service that has just become ready. */
-    sampleOne: async ({ id, parent_id: parent }: Pick<ServiceRow, 'id' | 'parent_id'>): Promise<void> => {
+    sampleOne: async ({
+      id,
+      parent_id: parent,
+    }: Pick<ServiceRow, 'id' | 'parent_id'>): Promise<void> => {
       if (closing) return;
       const taken = await sample(id);
       if (taken.length === 0) return;

@@ -3,7 +3,14 @@ import { DEFAULT_SIZE, typeOfAddons } from '@howdah/contract';
 import { defaultAddons, type Region } from '../services/regions.ts';
 import type { Store } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
-import { changeService, countSpares, insertSpare, lockService, nextPort, staleSpares } from '../store/services.ts';
+import {
+  changeService,
+  countSpares,
+  insertSpare,
+  lockService,
+  nextPort,
+  staleSpares,
+} from '../store/services.ts';
 
 /**
  * Brings the number of spares of the default type and size to `wanted`, and takes away those that a change of the configuration
@@ -11,7 +18,11 @@ import { changeService, countSpares, insertSpare, lockService, nextPort, staleSp
  */
 export async function keepSpares(store: Store, region: Region, wanted: number): Promise<void> {
   const addons = defaultAddons(region.engine);
-  for (const id of await staleSpares(store.db, region.code, { addons, host: region.host, keep: wanted })) {
+  for (const id of await staleSpares(store.db, region.code, {
+    addons,
+    host: region.host,
+    keep: wanted,
+  })) {
     await store.db.transaction().execute(async (tx) => {
       const locked = await lockService(tx, id);
       if (locked === null || locked.service.project_id !== null) return;

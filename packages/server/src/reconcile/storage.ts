@@ -8,7 +8,14 @@ import type { Store } from '../store/database.ts';
 import { reportReserve } from '../store/events.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, HOWDAH } from '../store/operations.ts';
-import { changeService, lockService, nextToPurge, parentsOfForks, purgeDeleted, storageQuotas } from '../store/services.ts';
+import {
+  changeService,
+  lockService,
+  nextToPurge,
+  parentsOfForks,
+  purgeDeleted,
+  storageQuotas,
+} from '../store/services.ts';
 import type { Log } from './reconciler.ts';
 
 const LOOK_EVERY_MS = 1000;
@@ -19,7 +26,12 @@ const GROWTH_BYTES = 64e6;
 const SHARE_OF_TIME = 0.2;
 
 /** @param warn brings the warnings of a service up to date */
-export function createStorageGuard(store: Store, engine: Engine, log: Log, warn: (id: string) => Promise<void>) {
+export function createStorageGuard(
+  store: Store,
+  engine: Engine,
+  log: Log,
+  warn: (id: string) => Promise<void>,
+) {
   let timer: NodeJS.Timeout | undefined;
   let closing = false;
   let running: Promise<void> = Promise.resolve();
@@ -31,9 +43,15 @@ export function createStorageGuard(store: Store, engine: Engine, log: Log, warn:
 
   const keepReserve = async (): Promise<void> => {
     const { did, heldBytes } = await engine.keepReserve();
-    if (did === 'released') log.warn({}, 'the disk is full: the reserve was released, so that the metadata database can go on');
-    if (did === 'made') log.info({ bytes: heldBytes }, 'there is space on the disk again: the reserve was made');
-    if (did !== null) unreported = { state: did === 'made' ? 'held' : 'released', bytes: heldBytes };
+    if (did === 'released')
+      log.warn(
+        {},
+        'the disk is full: the reserve was released, so that the metadata database can go on',
+      );
+    if (did === 'made')
+      log.info({ bytes: heldBytes }, 'there is space on the disk again: the reserve was made');
+    if (did !== null)
+      unreported = { state: did === 'made' ? 'held' : 'released', bytes: heldBytes };
   };
 
   const report = async (): Promise<void> => {
@@ -49,8 +67,16 @@ export function createStorageGuard(store: Store, engine: Engine, log: Log, warn:
     if (id === null) return;
     await store.db.transaction().execute(async (tx) => {
       const locked = await lockService(tx, id);
-      if (locked === null || locked.service.deleted_at === null || locked.service.project_id === null) return;
-      log.warn({ service: id, usedPercent }, 'the disk is nearly full: a deleted service is purged before the time for a restore is over');
+      if (
+        locked === null ||
+        locked.service.deleted_at === null ||
+        locked.service.project_id === null
+      )
+        return;
+      log.warn(
+        { service: id, usedPercent },
+        'the disk is nearly full: a deleted service is purged before the time for a restore is over',
+      );
       await purgeDeleted(tx, locked.service, 'disk full');
     });
   };
@@ -61,7 +87,13 @@ export function createStorageGuard(store: Store, engine: Engine, log: Log, warn:
       if (locked === null) return;
       const { service, operation } = locked;
       // What is under way may be the resize that helps.
-      if (service.parent_id !== null || service.deleting || service.power === 'paused' || operation !== null) return;
+      if (
+        service.parent_id !== null ||
+        service.deleting ||
+        service.power === 'paused' ||
+        operation !== null
+      )
+        return;
       log.warn({ service: id, reason }, 'a service grew beyond its quota and is paused');
       const begun = await beginOperation(tx, service, 'stop', HOWDAH, null);
       await changeService(tx, service, { power: 'paused', attempt: 0 }, begun);
@@ -73,21 +105,32 @@ export function createStorageGuard(store: Store, engine: Engine, log: Log, warn:
     for (const { id, storageGb, hasOwner } of await storageQuotas(store.db)) {
       if (closing) return;
       try {
-        const { stop, changed } = await engine.keepQuota(id, { quotaBytes: storageGb * 1e9, frozen, removes: !forked.has(id) });
+        const { stop, changed } = await engine.keepQuota(id, {
+          quotaBytes: storageGb * 1e9,
+          frozen,
+          removes: !forked.has(id),
+        });
         if (changed && hasOwner) await warn(id);
         if (stop !== null) await pause(id, stop);
       } catch (error) {
-        log.warn({ service: id, err: error }, 'a service could not be held to its quota; it is looked at again');
+        log.warn(
+          { service: id, err: error },
+          'a service could not be held to its quota; it is looked at again',
+        );
       }
     }
   };
 
   const look = async (): Promise<void> => {
     await keepReserve();
-    await report().catch((error: unknown) => log.warn({ err: error }, 'the state of the reserve was not reported; it is tried again'));
+    await report().catch((error: unknown) =>
+      log.warn({ err: error }, 'the state of the reserve was not reported; it is tried again'),
+    );
     const disk = await engine.disk();
     const usedBytes = disk.totalBytes - disk.freeBytes;
-    frozen = disk.usedPercent >= RESERVE_RELEASE_PERCENT || (frozen && disk.usedPercent >= DISK_FULL_PERCENT);
+    frozen =
+      disk.usedPercent >= RESERVE_RELEASE_PERCENT ||
+      (frozen && disk.usedPercent >= DISK_FULL_PERCENT);
     if (disk.usedPercent >= PURGE_PERCENT) await purgeOldest(disk);
     const sinceMs = Date.now() - looked.atMs;
     const isEarly = frozen || usedBytes - looked.usedBytes > GROWTH_BYTES;
@@ -98,7 +141,9 @@ export function createStorageGuard(store: Store, engine: Engine, log: Log, warn:
   };
 
   const tick = async (): Promise<void> => {
-    running = look().catch((error: unknown) => log.warn({ err: error }, 'a look at the disk was interrupted'));
+    running = look().catch((error: unknown) =>
+      log.warn({ err: error }, 'a look at the disk was interrupted'),
+    );
     await running;
     if (!closing) timer = setTimeout(() => void tick(), LOOK_EVERY_MS);
   };

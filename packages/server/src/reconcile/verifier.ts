@@ -45,25 +45,46 @@ export function createVerifier({ store, engine, log, everyMs, ended }: VerifierO
   let cutShort = new AbortController();
 
   const work = async (operation: OperationRow): Promise<void> => {
-    const service = await store.db.transaction().execute(async (tx) => (await lockService(tx, operation.service_id))?.service ?? null);
-    if (service === null || service.deleting) return endOperation(store.db, operation.id, 'failed', 'superseded by delete');
+    const service = await store.db
+      .transaction()
+      .execute(async (tx) => (await lockService(tx, operation.service_id))?.service ?? null);
+    if (service === null || service.deleting)
+      return endOperation(store.db, operation.id, 'failed', 'superseded by delete');
     cutShort = new AbortController();
     if (closing) return;
     const watch = setInterval(() => {
       // Ended by somebody else, that is by a delete.
       isUnderWay(store.db, operation.id).then(
         (underWay) => (underWay ? undefined : cutShort.abort()),
-        (error: unknown) => log.warn({ service: service.id, err: error }, 'could not ask whether a verification is still wanted'),
+        (error: unknown) =>
+          log.warn(
+            { service: service.id, err: error },
+            'could not ask whether a verification is still wanted',
+          ),
       );
     }, TIMER_MS);
     try {
-      const { problem } = await engine.verifyBackup(specOf(service), stepsOf(operation), cutShort.signal);
+      const { problem } = await engine.verifyBackup(
+        specOf(service),
+        stepsOf(operation),
+        cutShort.signal,
+      );
       await ended(service.id);
-      await endOperation(store.db, operation.id, problem === undefined ? 'succeeded' : 'failed', problem ?? null);
+      await endOperation(
+        store.db,
+        operation.id,
+        problem === undefined ? 'succeeded' : 'failed',
+        problem ?? null,
+      );
     } catch (error) {
       if (cutShort.signal.aborted || !(await isUnderWay(store.db, operation.id))) return;
       log.warn({ service: service.id, err: error }, 'a backup could not be verified');
-      await endOperation(store.db, operation.id, 'failed', error instanceof Error ? error.message : String(error));
+      await endOperation(
+        store.db,
+        operation.id,
+        'failed',
+        error instanceof Error ? error.message : String(error),
+      );
     } finally {
       clearInterval(watch);
     }
@@ -78,7 +99,12 @@ export function createVerifier({ store, engine, log, everyMs, ended }: VerifierO
         log.warn({ operation: id, err: error }, 'could not show a step of a verification');
       });
     return async (name, run) => {
-      const step: OperationStep = { name, started: new Date().toISOString(), finished: null, detail: null };
+      const step: OperationStep = {
+        name,
+        started: new Date().toISOString(),
+        finished: null,
+        detail: null,
+      };
       steps.push(step);
       await save();
       try {
@@ -100,7 +126,12 @@ export function createVerifier({ store, engine, log, everyMs, ended }: VerifierO
     if (id === null) return;
     await store.db.transaction().execute(async (tx) => {
       const locked = await lockService(tx, id);
-      if (locked === null || locked.service.deleting || (await verificationUnderWay(tx, id)) !== null) return;
+      if (
+        locked === null ||
+        locked.service.deleting ||
+        (await verificationUnderWay(tx, id)) !== null
+      )
+        return;
       await beginOperation(tx, locked.service, 'verifyBackup', HOWDAH, null);
     });
     // There may be more.
@@ -113,7 +144,9 @@ export function createVerifier({ store, engine, log, everyMs, ended }: VerifierO
   };
 
   const tick = async (): Promise<void> => {
-    working = round().catch((error: unknown) => log.warn({ err: error }, 'a verification was interrupted; trying again'));
+    working = round().catch((error: unknown) =>
+      log.warn({ err: error }, 'a verification was interrupted; trying again'),
+    );
     await working;
     if (!closing) timer = setTimeout(() => void tick(), TIMER_MS);
   };

@@ -2,7 +2,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
-import { deleteVpc, endOldRequests, makeServicesDue, noteMade, refreshAllowedNetworks, vpcsAreMade, wantedVpcs } from '../store/vpcs.ts';
+import {
+  deleteVpc,
+  endOldRequests,
+  makeServicesDue,
+  noteMade,
+  refreshAllowedNetworks,
+  vpcsAreMade,
+  wantedVpcs,
+} from '../store/vpcs.ts';
 import type { Log } from './reconciler.ts';
 
 /** What somebody else took away comes back within this time. */
@@ -29,7 +37,11 @@ export function createVpcs({ store, engine, log, wakeService }: VpcsOptions) {
 
   const makeTrue = async (): Promise<void> => {
     const { db } = store;
-    await endOldRequests(db, ANSWER_WITHIN_MS, 'the other side did not ask for the same within 7 days; delete this one and ask again');
+    await endOldRequests(
+      db,
+      ANSWER_WITHIN_MS,
+      'the other side did not ask for the same within 7 days; delete this one and ask again',
+    );
     const wanted = await wantedVpcs(db);
     // One that is being deleted keeps its network until the last service has left it.
     const specs = wanted.filter(({ deleting, addresses }) => !deleting || addresses.length > 0);
@@ -76,7 +88,9 @@ export function createVpcs({ store, engine, log, wakeService }: VpcsOptions) {
       store.listen('howdah_vpcs', look);
       timer = setInterval(look, LOOK_EVERY_MS).unref();
       // After a crash of the machine nothing of a VPC is there.
-      await makeTrue().catch((error: unknown) => log.warn({ err: error }, 'VPCs could not be made as they are wanted; trying again'));
+      await makeTrue().catch((error: unknown) =>
+        log.warn({ err: error }, 'VPCs could not be made as they are wanted; trying again'),
+      );
       if (!(await vpcsAreMade(store.db))) look();
     },
     close: async (): Promise<void> => {

@@ -3,7 +3,12 @@ import type { Warning } from '@howdah/contract';
 import { diskWarning } from '../domain/disk.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
-import { changeService, lockService, readyOrUnstableServices, silentServicesWithoutWarning } from '../store/services.ts';
+import {
+  changeService,
+  lockService,
+  readyOrUnstableServices,
+  silentServicesWithoutWarning,
+} from '../store/services.ts';
 import type { Log } from './reconciler.ts';
 
 /** With the time that what is wrong takes to show, it is seen within a minute. */
@@ -21,7 +26,10 @@ export function createWatch(store: Store, engine: Engine, log: Log) {
   };
 
   /** @param warningsNow what a service warns of now, given what it warned of before */
-  const show = async (id: string, warningsNow: (before: readonly Warning[]) => Warning[]): Promise<void> => {
+  const show = async (
+    id: string,
+    warningsNow: (before: readonly Warning[]) => Warning[],
+  ): Promise<void> => {
     const changed = await store.db.transaction().execute(async (tx) => {
       const locked = await lockService(tx, id);
       if (locked === null || locked.service.deleting) return null;
@@ -34,27 +42,36 @@ export function createWatch(store: Store, engine: Engine, log: Log) {
     if (changed === null) return;
     const { before, after } = changed;
     for (const { code, message } of after) {
-      if (!before.some((known) => known.code === code)) log.warn({ service: id, code, warning: message }, 'a service warns');
+      if (!before.some((known) => known.code === code))
+        log.warn({ service: id, code, warning: message }, 'a service warns');
     }
     for (const { code } of before) {
-      if (!after.some((known) => known.code === code)) log.info({ service: id, code }, 'a warning is over');
+      if (!after.some((known) => known.code === code))
+        log.info({ service: id, code }, 'a warning is over');
     }
   };
 
   const lookAtAll = async (): Promise<void> => {
     for (const id of await readyOrUnstableServices(store.db)) {
       if (closing) return;
-      await look(id).catch((error: unknown) => log.warn({ service: id, err: error }, 'could not look for what to warn of'));
+      await look(id).catch((error: unknown) =>
+        log.warn({ service: id, err: error }, 'could not look for what to warn of'),
+      );
     }
     // Those that do not run stand on the same disk; what else they warn of stays as it was.
     const disk = diskWarning(await engine.disk());
     for (const id of await silentServicesWithoutWarning(store.db, disk)) {
-      await show(id, (before) => [...(disk === null ? [] : [disk]), ...before.filter(({ code }) => code !== 'DISK')]);
+      await show(id, (before) => [
+        ...(disk === null ? [] : [disk]),
+        ...before.filter(({ code }) => code !== 'DISK'),
+      ]);
     }
   };
 
   const tick = async (): Promise<void> => {
-    round = lookAtAll().catch((error: unknown) => log.warn({ err: error }, 'a round of looking for warnings was interrupted'));
+    round = lookAtAll().catch((error: unknown) =>
+      log.warn({ err: error }, 'a round of looking for warnings was interrupted'),
+    );
     await round;
     if (!closing) timer = setTimeout(() => void tick(), LOOK_EVERY_MS);
   };

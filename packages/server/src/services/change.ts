@@ -52,7 +52,12 @@ export class AnsweredBefore extends Error {
 }
 
 /** What a change would begin. `spec`: the service as it would be; `running`: whether its server runs already, a spare's too. */
-export type Planned = { kind: OperationKind; spec: ServiceSpec; running: boolean; keepsSize: boolean };
+export type Planned = {
+  kind: OperationKind;
+  spec: ServiceSpec;
+  running: boolean;
+  keepsSize: boolean;
+};
 
 /** Thrown in place of an answer when the caller asked what would be done: everything was taken back. */
 export class DryRun extends Error {
@@ -70,7 +75,11 @@ export class DryRun extends Error {
  * @param work checks and records it; whatever else it does to the world it must leave when `caller.dryRun`
  * @throws AnsweredBefore, DryRun, and what `work` throws
  */
-export async function makeChange<T extends Outcome>(store: Store, caller: Caller, work: (tx: Tx) => Promise<T>): Promise<T> {
+export async function makeChange<T extends Outcome>(
+  store: Store,
+  caller: Caller,
+  work: (tx: Tx) => Promise<T>,
+): Promise<T> {
   const once = caller.dryRun ? null : caller.once;
   return store.db.transaction().execute(async (tx) => {
     const before = once === null ? null : await claimAnswer(tx, once);
@@ -88,9 +97,17 @@ export async function amendAnswer(store: Store, { once }: Caller, outcome: Outco
   if (once !== null) await keepAnswer(store.db, once, once.seal(outcome));
 }
 
-async function plannedBy(tx: Tx, { operationId, keepsSize = false }: Outcome): Promise<Planned | null> {
+async function plannedBy(
+  tx: Tx,
+  { operationId, keepsSize = false }: Outcome,
+): Promise<Planned | null> {
   const operation = operationId === null ? null : await readOperation(tx, operationId);
   const locked = operation === null ? null : await lockService(tx, operation.service_id);
   if (operation === null || locked === null) return null;
-  return { kind: operation.kind, spec: specOf(locked.service), running: locked.service.reachable, keepsSize };
+  return {
+    kind: operation.kind,
+    spec: specOf(locked.service),
+    running: locked.service.reachable,
+    keepsSize,
+  };
 }

@@ -12,7 +12,11 @@ import type { Region } from './regions.ts';
 export type Done = Outcome & { message: string };
 
 /** A port that is neither reserved nor held by another program. The caller reserves it in the same transaction. */
-export async function reservePort(tx: Tx, region: Region, besides: readonly number[] = []): Promise<number> {
+export async function reservePort(
+  tx: Tx,
+  region: Region,
+  besides: readonly number[] = [],
+): Promise<number> {
   let port = await nextPort(tx, region.code, region.portRange, null, besides);
   const first = port;
   while (port !== null && !(await region.engine.portIsFree(port))) {
@@ -40,7 +44,11 @@ export async function refuseFullDisk({ engine }: Region, what: string): Promise<
 }
 
 /** Where all services run as one operating system user, the operator may want no second project beside the first. */
-export async function refuseSecondProject(tx: Tx, { code, engine, singleProject }: Region, projectId: string): Promise<void> {
+export async function refuseSecondProject(
+  tx: Tx,
+  { code, engine, singleProject }: Region,
+  projectId: string,
+): Promise<void> {
   const { isolated, note } = engine.capabilities.isolation;
   if (!singleProject || isolated || !(await isAnotherProjectIn(tx, code, projectId))) return;
   throw new ApiError(
@@ -51,10 +59,15 @@ export async function refuseSecondProject(tx: Tx, { code, engine, singleProject 
 
 export function refuseWithoutPooler({ engine }: Region): void {
   const { pooler } = engine.capabilities;
-  if ('missing' in pooler) throw new ApiError('UNAVAILABLE_HERE', `connection pooler: ${pooler.missing}`);
+  if ('missing' in pooler)
+    throw new ApiError('UNAVAILABLE_HERE', `connection pooler: ${pooler.missing}`);
 }
 
-export function sizeOrRefuse(cpuMillis: SizeInput, memoryGbs: SizeInput, rules: Parameters<typeof parseSize>[2]): Size {
+export function sizeOrRefuse(
+  cpuMillis: SizeInput,
+  memoryGbs: SizeInput,
+  rules: Parameters<typeof parseSize>[2],
+): Size {
   const parsed = parseSize(cpuMillis, memoryGbs, rules);
   if ('problem' in parsed) throw new ApiError('INVALID_REQUEST', parsed.problem);
   return parsed.size;
@@ -65,7 +78,12 @@ const DONE_DEADLINE_MS = 10_000;
 const DONE_POLL_MS = 10;
 
 /** The answer is 200 and not 202: the change is done when it arrives, or the message says that it takes longer. */
-export async function untilDone(store: Store, caller: Caller, { operationId }: Outcome, message: string): Promise<Done> {
+export async function untilDone(
+  store: Store,
+  caller: Caller,
+  { operationId }: Outcome,
+  message: string,
+): Promise<Done> {
   const done = await howItWent(store.db, operationId, message);
   await amendAnswer(store, caller, done);
   return done;

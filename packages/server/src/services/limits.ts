@@ -9,7 +9,11 @@ import { hasLimits, lockLimits, usageOf } from '../store/projects.ts';
  * @param more what comes in addition
  * @throws ApiError LIMIT_EXCEEDED with what is allowed and what it would be
  */
-export async function keepWithinLimits(tx: Tx, projectId: string, more: Partial<Record<ProjectLimit, number>>): Promise<void> {
+export async function keepWithinLimits(
+  tx: Tx,
+  projectId: string,
+  more: Partial<Record<ProjectLimit, number>>,
+): Promise<void> {
   if (PROJECT_LIMITS.every((limit) => (more[limit] ?? 0) <= 0)) return;
   // Most projects have no limits, and their changes need not wait for each other.
   if (!(await hasLimits(tx, projectId))) return;

@@ -11,6 +11,7 @@ test('what an operation still takes, from those before it', () => {
     [5, 0],
     [5.1, null],
   ];
-  for (const [elapsed, left] of rows) expect(remainingSeconds(past, elapsed), String(elapsed)).toBe(left);
+  for (const [elapsed, left] of rows)
+    expect(remainingSeconds(past, elapsed), String(elapsed)).toBe(left);
   expect(remainingSeconds(null, 1)).toBeNull();
 });

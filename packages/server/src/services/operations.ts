@@ -2,7 +2,13 @@
 import { ApiError, CANCEL, isId, type Operation, type OperationKind } from '@howdah/contract';
 import type { Db, Store, Tx } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
-import { endOperation, findOperation, operationDocument, pastDurations, type OperationRow } from '../store/operations.ts';
+import {
+  endOperation,
+  findOperation,
+  operationDocument,
+  pastDurations,
+  type OperationRow,
+} from '../store/operations.ts';
 import { changeService, lockService, type ServiceRow } from '../store/services.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 
@@ -10,7 +16,10 @@ import { makeChange, type Caller, type Outcome } from './change.ts';
 const DURATIONS_KEPT_MS = 10_000;
 
 export function createOperations(store: Store) {
-  const durations = new Map<OperationKind, { atMs: number; past: ReturnType<typeof pastDurations> }>();
+  const durations = new Map<
+    OperationKind,
+    { atMs: number; past: ReturnType<typeof pastDurations> }
+  >();
 
   const past = (kind: OperationKind) => {
     const known = durations.get(kind);
@@ -24,29 +33,48 @@ export function createOperations(store: Store) {
   /** The operation as it is answered: one that goes on, with how long it will still take. */
   const describe = async (row: OperationRow): Promise<Operation> => {
     if (row.finished !== null) return operationDocument(row);
-    return operationDocument(row, remainingSeconds(await past(row.kind), (Date.now() - row.created.getTime()) / 1000));
+    return operationDocument(
+      row,
+      remainingSeconds(await past(row.kind), (Date.now() - row.created.getTime()) / 1000),
+    );
   };
 
   const find = async (projectId: string, id: string, db: Db = store.db): Promise<OperationRow> => {
     const found = isId(id) ? await findOperation(db, projectId, id) : null;
     if (found !== null) return found;
-    throw new ApiError('NOT_FOUND', `no operation with that id exists: ${JSON.stringify(id.slice(0, 64))}`);
+    throw new ApiError(
+      'NOT_FOUND',
+      `no operation with that id exists: ${JSON.stringify(id.slice(0, 64))}`,
+    );
   };
 
   const cancel = (caller: Caller, id: string): Promise<Outcome> =>
     makeChange(store, caller, async (tx) => {
       const { service_id: serviceId, kind } = await find(caller.projectId, id, tx);
       const rule = CANCEL[kind];
-      if (typeof rule === 'object') throw new ApiError('INVALID_STATE', `cannot cancel ${kind}: it goes on to its end; ${rule.no}`);
+      if (typeof rule === 'object')
+        throw new ApiError(
+          'INVALID_STATE',
+          `cannot cancel ${kind}: it goes on to its end; ${rule.no}`,
+        );
       const locked = await lockService(tx, serviceId);
       const operation = await find(caller.projectId, id, tx);
       if (locked === null || operation.finished !== null)
-        throw new ApiError('INVALID_STATE', `cannot cancel ${kind}: it has ended ${operation.finished?.toISOString() ?? ''}`.trimEnd());
+        throw new ApiError(
+          'INVALID_STATE',
+          `cannot cancel ${kind}: it has ended ${operation.finished?.toISOString() ?? ''}`.trimEnd(),
+        );
       if (rule === 'queued' && hasBegun(operation, locked.service))
-        throw new ApiError('INVALID_STATE', `cannot cancel ${kind}: it has begun, and goes on to its end`);
+        throw new ApiError(
+          'INVALID_STATE',
+          `cannot cancel ${kind}: it has begun, and goes on to its end`,
+        );
       await endOperation(tx, id, 'failed', `cancelled by ${caller.publicKey}`);
       if (locked.operation?.id === id) await withdraw(tx, locked.service);
-      return { operationId: null, doc: JSON.stringify(operationDocument(await find(caller.projectId, id, tx))) };
+      return {
+        operationId: null,
+        doc: JSON.stringify(operationDocument(await find(caller.projectId, id, tx))),
+      };
     });
 
   /** Takes back what the operation under way has asked of a service. */
@@ -69,7 +97,10 @@ function hasBegun(operation: OperationRow, service: ServiceRow): boolean {
  * @param elapsed since it was accepted; all in seconds
  * @returns null: it takes longer than any of them did, or is the first
  */
-export function remainingSeconds(past: { median: number; longest: number } | null, elapsed: number): number | null {
+export function remainingSeconds(
+  past: { median: number; longest: number } | null,
+  elapsed: number,
+): number | null {
   if (past === null || elapsed > past.longest) return null;
   const left = (elapsed <= past.median ? past.median : past.longest) - elapsed;
   return Math.round(left * 10) / 10;

@@ -3,7 +3,13 @@
  * projects of this installation; what connects VPCs elsewhere (an account of a cloud) is another implementation of the same.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ApiError, isId, MAX_PEERINGS, type CreatePeeringBody, type PeeringStatus } from '@howdah/contract';
+import {
+  ApiError,
+  isId,
+  MAX_PEERINGS,
+  type CreatePeeringBody,
+  type PeeringStatus,
+} from '@howdah/contract';
 import { overlap, trustedCidr } from '../lib/cidr.ts';
 import type { Db, Store, Tx } from '../store/database.ts';
 import { findProject } from '../store/projects.ts';
@@ -31,7 +37,12 @@ export type PeeringProvider = {
   /** VPCs of this installation that the request concerns beside the one that asks; they are locked with it. */
   concerns(request: CreatePeeringBody): readonly string[];
   /** Records a request. @param locked the VPCs that it {@link concerns}, as far as they are there */
-  request(tx: Tx, vpc: VpcRow, request: CreatePeeringBody, locked: ReadonlyMap<string, VpcRow>): Promise<PeeringRow>;
+  request(
+    tx: Tx,
+    vpc: VpcRow,
+    request: CreatePeeringBody,
+    locked: ReadonlyMap<string, VpcRow>,
+  ): Promise<PeeringRow>;
   /** Ends a peering, on both sides. */
   end(tx: Tx, vpc: VpcRow, peering: PeeringRow, locked: ReadonlyMap<string, VpcRow>): Promise<void>;
 };
@@ -42,7 +53,11 @@ export function createPeerings(store: Store, providers: readonly PeeringProvider
     return nobody;
   };
 
-  const create = async (caller: Caller, vpcId: string, body: CreatePeeringBody): Promise<Outcome> => {
+  const create = async (
+    caller: Caller,
+    vpcId: string,
+    body: CreatePeeringBody,
+  ): Promise<Outcome> => {
     const { row } = await makeChange(store, caller, async (tx) => {
       const provider = await providerFor(tx, body.peer_account_id);
       const locked = await lockVpcs(tx, [vpcId, ...provider.concerns(body)]);
@@ -64,7 +79,11 @@ export function createPeerings(store: Store, providers: readonly PeeringProvider
   /** A peering that can be established at once is answered after that: clients can connect when it is "active". */
   const untilMade = async (row: PeeringRow): Promise<PeeringRow> => {
     let now = row;
-    for (const endMs = Date.now() + MADE_WITHIN_MS; now.status === 'approved' && Date.now() < endMs; await sleep(MADE_POLL_MS))
+    for (
+      const endMs = Date.now() + MADE_WITHIN_MS;
+      now.status === 'approved' && Date.now() < endMs;
+      await sleep(MADE_POLL_MS)
+    )
       now = (await findPeering(store.db, row.vpc_id, row.id)) ?? { ...now, status: 'disabled' };
     return now;
   };
@@ -85,7 +104,10 @@ export function createPeerings(store: Store, providers: readonly PeeringProvider
 }
 export type Peerings = ReturnType<typeof createPeerings>;
 
-const told = (row: PeeringRow): Outcome => ({ operationId: null, doc: JSON.stringify(peeringDocument(row)) });
+const told = (row: PeeringRow): Outcome => ({
+  operationId: null,
+  doc: JSON.stringify(peeringDocument(row)),
+});
 
 export function peeringNotFound(id: string): ApiError {
   return new ApiError(
@@ -138,7 +160,10 @@ export const ownProjects: PeeringProvider = {
     if (problem !== null || peer === undefined) return record(tx, vpc, request, 'invalid', problem);
     const own = await peeringBetween(tx, vpc.id, peer);
     if (own?.asked === true)
-      throw new ApiError('CONFLICT', `the VPC ${vpc.id} has asked for this already: peering ${own.id}, which is ${own.status}`);
+      throw new ApiError(
+        'CONFLICT',
+        `the VPC ${vpc.id} has asked for this already: peering ${own.id}, which is ${own.status}`,
+      );
     // The other side of a peering inside one project was made with it, and is now asked for as well.
     if (own !== null) return changePeering(tx, own.id, { asked: true });
     const inside = peer.project_id === vpc.project_id;
@@ -154,7 +179,8 @@ export const ownProjects: PeeringProvider = {
   end: async (tx, vpc, peering, locked) => {
     const peer = locked.get(peering.peer_vpc_id);
     await deletePeering(tx, peering.id);
-    if (peer === undefined || (peering.status !== 'approved' && peering.status !== 'active')) return;
+    if (peer === undefined || (peering.status !== 'approved' && peering.status !== 'active'))
+      return;
     const mirror = await peeringBetween(tx, peer.id, vpc);
     if (mirror !== null) {
       if (peer.project_id === vpc.project_id) await deletePeering(tx, mirror.id);
@@ -169,15 +195,28 @@ export const ownProjects: PeeringProvider = {
 };
 
 function requestFor(vpc: VpcRow): CreatePeeringBody {
-  return { peer_account_id: vpc.project_id, peer_region_code: vpc.region_code, peer_vpc_id: vpc.id };
+  return {
+    peer_account_id: vpc.project_id,
+    peer_region_code: vpc.region_code,
+    peer_vpc_id: vpc.id,
+  };
 }
 
 /** Why two VPCs cannot be peered; null: they can. Nothing is told of the other project's networks but that they are in the way. */
-async function problemWith(tx: Tx, vpc: VpcRow, request: CreatePeeringBody, peer: VpcRow | undefined): Promise<string | null> {
+async function problemWith(
+  tx: Tx,
+  vpc: VpcRow,
+  request: CreatePeeringBody,
+  peer: VpcRow | undefined,
+): Promise<string | null> {
   if (request.peer_vpc_id === vpc.id) return 'peer_vpc_id is this VPC itself; name another one';
   if (request.peer_region_code !== vpc.region_code)
     return `peer_region_code is ${request.peer_region_code}; a VPC in ${vpc.region_code} is peered with VPCs in ${vpc.region_code} only`;
-  if (peer === undefined || peer.project_id !== request.peer_account_id || peer.region_code !== request.peer_region_code)
+  if (
+    peer === undefined ||
+    peer.project_id !== request.peer_account_id ||
+    peer.region_code !== request.peer_region_code
+  )
     return `project ${request.peer_account_id} has no VPC ${request.peer_vpc_id} in ${request.peer_region_code}, or has deleted it; ask its owner for the id`;
   const [mine, theirs] = [trustedCidr(vpc.cidr), trustedCidr(peer.cidr)];
   if (overlap(mine, theirs))
@@ -185,10 +224,15 @@ async function problemWith(tx: Tx, vpc: VpcRow, request: CreatePeeringBody, peer
   const peerings = await listPeerings(tx, peer.id);
   if (peerings.length >= MAX_PEERINGS && (await peeringBetween(tx, peer.id, vpc)) === null)
     return `the other VPC has ${MAX_PEERINGS} peerings, the most that a VPC can have; its owner has to delete one first`;
-  const near = (await peersOf(tx, vpc.id)).find(({ id, cidr }) => id !== peer.id && overlap(trustedCidr(cidr), theirs));
+  const near = (await peersOf(tx, vpc.id)).find(
+    ({ id, cidr }) => id !== peer.id && overlap(trustedCidr(cidr), theirs),
+  );
   if (near !== undefined)
     return `the network of the other VPC overlaps that of the VPC ${near.id}, which this one reaches by the peering ${near.peering}; delete that one first`;
-  const far = (await peersOf(tx, peer.id)).find(({ id, cidr }) => id !== vpc.id && overlap(trustedCidr(cidr), mine));
-  if (far !== undefined) return `the other VPC is peered with a network that overlaps ${vpc.cidr}; its owner has to end that peering first`;
+  const far = (await peersOf(tx, peer.id)).find(
+    ({ id, cidr }) => id !== vpc.id && overlap(trustedCidr(cidr), mine),
+  );
+  if (far !== undefined)
+    return `the other VPC is peered with a network that overlaps ${vpc.cidr}; its owner has to end that peering first`;
   return null;
 }

@@ -14,8 +14,22 @@ import {
 import { newId } from '../lib/ids.ts';
 import { sha256 } from '../lib/secret.ts';
 import type { Store, Tx } from '../store/database.ts';
-import { countKeys, findKey, hasAnotherAdminKey, insertKey, listKeys, revokeKey } from '../store/keys.ts';
-import { changeProject, countProjects, findProject, insertProject, listProjects, lockLimits } from '../store/projects.ts';
+import {
+  countKeys,
+  findKey,
+  hasAnotherAdminKey,
+  insertKey,
+  listKeys,
+  revokeKey,
+} from '../store/keys.ts';
+import {
+  changeProject,
+  countProjects,
+  findProject,
+  insertProject,
+  listProjects,
+  lockLimits,
+} from '../store/projects.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 
 export function createProjects(store: Store) {
@@ -33,7 +47,11 @@ export function createProjects(store: Store) {
       return told(await details(tx, id));
     });
 
-  const change = (caller: Caller, projectId: string, changed: { name?: string; limits?: ProjectLimits }): Promise<Outcome> =>
+  const change = (
+    caller: Caller,
+    projectId: string,
+    changed: { name?: string; limits?: ProjectLimits },
+  ): Promise<Outcome> =>
     makeChange(store, caller, async (tx) => {
       await details(tx, projectId);
       await changeProject(tx, projectId, changed);
@@ -75,7 +93,11 @@ export function createProjects(store: Store) {
       const key = await keyOf(tx, projectId, publicKey);
       // Of two who revoke each other's key, one comes second.
       await lockLimits(tx, projectId);
-      if (key.role === 'admin' && key.revoked_at === null && !(await hasAnotherAdminKey(tx, projectId, publicKey))) {
+      if (
+        key.role === 'admin' &&
+        key.revoked_at === null &&
+        !(await hasAnotherAdminKey(tx, projectId, publicKey))
+      ) {
         throw new ApiError(
           'CONFLICT',
           `${publicKey} is the last admin key of the project that does not expire; make another one first: howdah key create --role admin`,
@@ -85,8 +107,14 @@ export function createProjects(store: Store) {
       return { operationId: null };
     });
 
-  const keyOf = async (tx: Tx | Store['db'], projectId: string, publicKey: string): Promise<Key> => {
-    const found = /^[A-Za-z0-9_-]{1,64}$/.test(publicKey) ? await findKey(tx, projectId, publicKey) : null;
+  const keyOf = async (
+    tx: Tx | Store['db'],
+    projectId: string,
+    publicKey: string,
+  ): Promise<Key> => {
+    const found = /^[A-Za-z0-9_-]{1,64}$/.test(publicKey)
+      ? await findKey(tx, projectId, publicKey)
+      : null;
     if (found === null)
       throw new ApiError(
         'NOT_FOUND',
@@ -113,7 +141,10 @@ export type Projects = ReturnType<typeof createProjects>;
 
 /** The answer to an operator for a project that is not there. */
 export function projectNotFound(id: string): ApiError {
-  return new ApiError('NOT_FOUND', `no project with that id exists: ${JSON.stringify(id.slice(0, 64))}; howdah project list shows them`);
+  return new ApiError(
+    'NOT_FOUND',
+    `no project with that id exists: ${JSON.stringify(id.slice(0, 64))}; howdah project list shows them`,
+  );
 }
 
 const told = (body: object): Outcome => ({ operationId: null, doc: JSON.stringify(body) });
@@ -130,6 +161,10 @@ export function newSecret(): string {
 
 function futureMoment(text: string): Date {
   const at = new Date(text);
-  if (!(at.getTime() > Date.now())) throw new ApiError('INVALID_REQUEST', `expires_at: found ${text}; allowed: a moment in the future`);
+  if (!(at.getTime() > Date.now()))
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `expires_at: found ${text}; allowed: a moment in the future`,
+    );
   return at;
 }

@@ -9,7 +9,11 @@ function scene() {
   const limit = createReadLimit('logs', LIMITS);
   const begun: string[] = [];
   const ends = new Map<string, () => void>();
-  const read = (serviceId: string, name: string, signal = new AbortController().signal): Promise<void> =>
+  const read = (
+    serviceId: string,
+    name: string,
+    signal = new AbortController().signal,
+  ): Promise<void> =>
     limit(serviceId, signal, async () => {
       begun.push(name);
       await new Promise<void>((resolve) => ends.set(name, resolve));
@@ -66,6 +70,8 @@ test('a client that leaves leaves the queue, and a read that fails gives its tur
 
   const limit = createReadLimit('logs', { ...LIMITS, perService: 1 });
   const { signal } = new AbortController();
-  await expect(limit('a', signal, () => Promise.reject(new Error('broken')))).rejects.toThrow('broken');
+  await expect(limit('a', signal, () => Promise.reject(new Error('broken')))).rejects.toThrow(
+    'broken',
+  );
   expect(await limit('a', signal, () => Promise.resolve(1))).toBe(1);
 });

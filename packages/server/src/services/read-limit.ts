@@ -14,12 +14,16 @@ type Waiting = { serviceId: string; begin: () => void };
  * @param what named in the refusal
  * @returns runs `work` in its turn. It throws 503 where too many wait, and the reason of `signal` when the client leaves meanwhile
  */
-export function createReadLimit(what: string, { perService, total, waitingPerService }: ReadLimits) {
+export function createReadLimit(
+  what: string,
+  { perService, total, waitingPerService }: ReadLimits,
+) {
   const running = new Map<string, number>();
   const waiting: Waiting[] = [];
   let all = 0;
 
-  const isFree = (serviceId: string): boolean => all < total && (running.get(serviceId) ?? 0) < perService;
+  const isFree = (serviceId: string): boolean =>
+    all < total && (running.get(serviceId) ?? 0) < perService;
 
   const begin = (serviceId: string): void => {
     all += 1;

@@ -6,11 +6,19 @@ import type { Engine, TypeCapability } from '../engine/engine.ts';
 /** The code of the local engine's region. */
 export const LOCAL_REGION = 'local';
 
-export type Region = { code: string; engine: Engine; portRange: Config['portRange']; host: string; singleProject: Config['singleProject'] };
+export type Region = {
+  code: string;
+  engine: Engine;
+  portRange: Config['portRange'];
+  host: string;
+  singleProject: Config['singleProject'];
+};
 
 /** The add-ons that a create without any asks for: the type that Tiger Cloud defaults to, where this region has it. */
 export function defaultAddons(engine: Engine): readonly Addon[] {
-  return 'version' in engine.capabilities.types.TIMESCALEDB ? ADDONS_OF_TYPE.TIMESCALEDB : ADDONS_OF_TYPE.POSTGRES;
+  return 'version' in engine.capabilities.types.TIMESCALEDB
+    ? ADDONS_OF_TYPE.TIMESCALEDB
+    : ADDONS_OF_TYPE.POSTGRES;
 }
 
 export function describeRegion({ code, engine }: Region) {
@@ -23,8 +31,14 @@ export function describeRegion({ code, engine }: Region) {
     limits_note: capabilities.limitsNote,
     clone_method: capabilities.cloneMethod,
     fork_cost: capabilities.forkCost,
-    sizes: SERVICE_SIZES.map(({ cpuMillis, memoryGbs }) => ({ cpu_millis: cpuMillis, memory_gbs: memoryGbs })),
-    service_types: SERVICE_TYPES.map((type) => ({ service_type: type, ...availability(capabilities.types[type]) })),
+    sizes: SERVICE_SIZES.map(({ cpuMillis, memoryGbs }) => ({
+      cpu_millis: cpuMillis,
+      memory_gbs: memoryGbs,
+    })),
+    service_types: SERVICE_TYPES.map((type) => ({
+      service_type: type,
+      ...availability(capabilities.types[type]),
+    })),
     high_availability: availability(capabilities.gateway),
     pooler: availability(capabilities.pooler),
     storage: capabilities.storage,
@@ -33,5 +47,7 @@ export function describeRegion({ code, engine }: Region) {
 }
 
 function availability(capability: TypeCapability) {
-  return 'version' in capability ? { available: true, version: capability.version } : { available: false, reason: capability.missing };
+  return 'version' in capability
+    ? { available: true, version: capability.version }
+    : { available: false, reason: capability.missing };
 }

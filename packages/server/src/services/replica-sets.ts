@@ -35,7 +35,14 @@ import {
   type ServiceChange,
   type ServiceRow,
 } from '../store/services.ts';
-import { refuseFullDisk, refuseWithoutPooler, reservePort, sizeOrRefuse, untilDone, type Done } from './common.ts';
+import {
+  refuseFullDisk,
+  refuseWithoutPooler,
+  reservePort,
+  sizeOrRefuse,
+  untilDone,
+  type Done,
+} from './common.ts';
 import type { Region } from './regions.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
@@ -48,10 +55,15 @@ export type SetPath = { serviceId: string; setId: string };
 type LockedSet = { parent: ServiceRow; set: ServiceRow; operation: OperationRow | null };
 
 export function createReplicaSetCalls(store: Store, region: Region) {
-  const create = async (caller: Caller, serviceId: string, body: CreateReplicaSetBody): Promise<Outcome> => {
+  const create = async (
+    caller: Caller,
+    serviceId: string,
+    body: CreateReplicaSetBody,
+  ): Promise<Outcome> => {
     const size = nodeSize(body.cpu_millis, body.memory_gbs);
     const { gateway } = region.engine.capabilities;
-    if ('missing' in gateway) throw new ApiError('UNAVAILABLE_HERE', `read replica set: ${gateway.missing}`);
+    if ('missing' in gateway)
+      throw new ApiError('UNAVAILABLE_HERE', `read replica set: ${gateway.missing}`);
     await refuseFullDisk(region, 'read replica sets');
     return makeChange(store, caller, async (tx) => {
       const parent = await lockParent(tx, caller, serviceId);
@@ -63,11 +75,17 @@ export function createReplicaSetCalls(store: Store, region: Region) {
           'LIMIT_EXCEEDED',
           `nodes: found ${body.nodes}; the sets of a service have at most ${MAX_NODES_OF_SERVICE} nodes together, and ${others} of them are taken: delete a set first`,
         );
-      await keepWithinLimits(tx, caller.projectId, { replica_sets: 1, ...weightOf(size, body.nodes) });
+      await keepWithinLimits(tx, caller.projectId, {
+        replica_sets: 1,
+        ...weightOf(size, body.nodes),
+      });
       const nodes: Member[] = [];
       const port = await reservePort(tx, region);
       for (let n = 1; n <= body.nodes; n++)
-        nodes.push({ n, port: await reservePort(tx, region, [port, ...nodes.map((node) => node.port)]) });
+        nodes.push({
+          n,
+          port: await reservePort(tx, region, [port, ...nodes.map((node) => node.port)]),
+        });
       const fresh = await insertSpare(tx, {
         region: region.code,
         serviceType: parent.service_type,
@@ -78,7 +96,13 @@ export function createReplicaSetCalls(store: Store, region: Region) {
         origin: null,
         parent: serviceId,
       });
-      const operation = await beginOperation(tx, { id: fresh.id, project_id: caller.projectId }, 'create', caller, null);
+      const operation = await beginOperation(
+        tx,
+        { id: fresh.id, project_id: caller.projectId },
+        'create',
+        caller,
+        null,
+      );
       const change = {
         project_id: caller.projectId,
         name: body.name,
@@ -98,11 +122,20 @@ export function createReplicaSetCalls(store: Store, region: Region) {
 
   const lockParent = async (tx: Tx, caller: Caller, id: string): Promise<ServiceRow> => {
     const locked = await lockService(tx, id);
-    if (locked === null || locked.service.project_id !== caller.projectId || locked.service.deleted_at !== null) throw serviceNotFound(id);
+    if (
+      locked === null ||
+      locked.service.project_id !== caller.projectId ||
+      locked.service.deleted_at !== null
+    )
+      throw serviceNotFound(id);
     return locked.service;
   };
 
-  const lockSet = async (tx: Tx, caller: Caller, { serviceId, setId }: SetPath): Promise<LockedSet> => {
+  const lockSet = async (
+    tx: Tx,
+    caller: Caller,
+    { serviceId, setId }: SetPath,
+  ): Promise<LockedSet> => {
     const parent = await lockParent(tx, caller, serviceId);
     const locked = await lockService(tx, setId);
     if (locked === null || locked.service.parent_id !== serviceId) throw replicaSetNotFound(setId);
@@ -127,7 +160,10 @@ export function createReplicaSetCalls(store: Store, region: Region) {
       allow(parent, 'changeReplicaSet');
       const status = REPLICA_SET_STATUS[set.status];
       if (status !== 'active' || operation !== null) {
-        const why = operation === null ? `is ${status}` : `is ${status} and being changed (${operation.kind})`;
+        const why =
+          operation === null
+            ? `is ${status}`
+            : `is ${status} and being changed (${operation.kind})`;
         throw new ApiError(
           'INVALID_STATE',
           `cannot ${kind} a read replica set that ${why}: it is allowed when it is active, with nothing under way`,
@@ -141,12 +177,20 @@ export function createReplicaSetCalls(store: Store, region: Region) {
       return { operationId: next.id, message: words(true) };
     });
 
-  const resize = async (caller: Caller, path: SetPath, cpuMillis: SizeInput, memoryGbs: SizeInput): Promise<Done> => {
+  const resize = async (
+    caller: Caller,
+    path: SetPath,
+    cpuMillis: SizeInput,
+    memoryGbs: SizeInput,
+  ): Promise<Done> => {
     const size = nodeSize(cpuMillis, memoryGbs);
     const wanted = size === 'shared' ? size : `${size.cpuMillis}/${size.memoryGbs}`;
     const decide = async (set: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
       if (sameSize(sizeOf(set), size)) return null;
-      const [before, after] = [weightOf(sizeOf(set), set.members.length), weightOf(size, set.members.length)];
+      const [before, after] = [
+        weightOf(sizeOf(set), set.members.length),
+        weightOf(size, set.members.length),
+      ];
       await keepWithinLimits(tx, caller.projectId, {
         cpu_millis: after.cpu_millis - before.cpu_millis,
         memory_gbs: after.memory_gbs - before.memory_gbs,
@@ -161,18 +205,35 @@ export function createReplicaSetCalls(store: Store, region: Region) {
   const enablePooler = async (caller: Caller, path: SetPath): Promise<Done> => {
     refuseWithoutPooler(region);
     const decide = async (set: ServiceRow, tx: Tx): Promise<ServiceChange | null> =>
-      set.pooler ? null : { pooler: true, pooler_port: set.pooler_port ?? (await reservePort(tx, region)) };
+      set.pooler
+        ? null
+        : { pooler: true, pooler_port: set.pooler_port ?? (await reservePort(tx, region)) };
     const words = () => 'the connection pooler is enabled';
-    return untilDone(store, caller, await change(caller, path, 'enablePooler', decide, words), words());
+    return untilDone(
+      store,
+      caller,
+      await change(caller, path, 'enablePooler', decide, words),
+      words(),
+    );
   };
 
   const disablePooler = async (caller: Caller, path: SetPath): Promise<Done> => {
-    const decide = (set: ServiceRow): ServiceChange | null => (set.pooler ? { pooler: false } : null);
+    const decide = (set: ServiceRow): ServiceChange | null =>
+      set.pooler ? { pooler: false } : null;
     const words = () => 'the connection pooler is disabled';
-    return untilDone(store, caller, await change(caller, path, 'disablePooler', decide, words), words());
+    return untilDone(
+      store,
+      caller,
+      await change(caller, path, 'disablePooler', decide, words),
+      words(),
+    );
   };
 
-  const setEnvironment = async (caller: Caller, path: SetPath, environment: Environment): Promise<Done> =>
+  const setEnvironment = async (
+    caller: Caller,
+    path: SetPath,
+    environment: Environment,
+  ): Promise<Done> =>
     makeChange(store, caller, async (tx) => {
       const { set, operation } = await lockSet(tx, caller, path);
       allow(set, 'setEnvironment');
@@ -187,7 +248,8 @@ export function createReplicaSetCalls(store: Store, region: Region) {
       const { parent, set, operation } = await lockSet(tx, caller, path);
       refuseByRole(caller, 'deleteReplicaSet', set.environment);
       if (set.deleting) return { operationId: operation?.id ?? null };
-      if (allow(parent, 'deleteReplicaSet') === 'underway') return { operationId: operation?.id ?? null };
+      if (allow(parent, 'deleteReplicaSet') === 'underway')
+        return { operationId: operation?.id ?? null };
       const next = await beginOperation(tx, set, 'delete', caller, operation);
       await changeService(tx, set, { deleting: true, attempt: 0 }, next);
       await makeDue(tx, set.id);
@@ -198,7 +260,11 @@ export function createReplicaSetCalls(store: Store, region: Region) {
   const get = async ({ serviceId, setId }: SetPath): Promise<ReadReplicaSetDetail> => {
     const set = await findReplicaSet(store.db, serviceId, setId);
     if (set === null) throw replicaSetNotFound(setId);
-    return { ...replicaSetDocument(set), lag_limit: region.engine.readLagLimit, node_states: await region.engine.replicas(set.id) };
+    return {
+      ...replicaSetDocument(set),
+      lag_limit: region.engine.readLagLimit,
+      node_states: await region.engine.replicas(set.id),
+    };
   };
 
   return {
@@ -229,5 +295,9 @@ export function replicaSetNotFound(id: string): ApiError {
 }
 
 function nodeSize(cpuMillis: SizeInput, memoryGbs: SizeInput): Size {
-  return sizeOrRefuse(cpuMillis, memoryGbs, { fallback: null, sharedAllowed: false, sizes: NODE_SIZES });
+  return sizeOrRefuse(cpuMillis, memoryGbs, {
+    fallback: null,
+    sharedAllowed: false,
+    sizes: NODE_SIZES,
+  });
 }

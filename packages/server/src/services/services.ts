@@ -30,7 +30,15 @@ import {
   SERIES_NAMES,
 } from '@howdah/contract';
 import { parseMoment } from '../lib/moment.ts';
-import { BadCursor, EngineUnavailable, StatementRefused, type LogPage, type LogQuery, type Member, type Origin } from '../engine/engine.ts';
+import {
+  BadCursor,
+  EngineUnavailable,
+  StatementRefused,
+  type LogPage,
+  type LogQuery,
+  type Member,
+  type Origin,
+} from '../engine/engine.ts';
 import { newPassword } from '../lib/ids.ts';
 import { scramVerifier } from '../lib/scram.ts';
 import type { Store, Tx } from '../store/database.ts';
@@ -53,7 +61,15 @@ import {
 import { amendAnswer, makeChange, type Caller, type Outcome } from './change.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseByRole } from './permissions.ts';
-import { refuseFullDisk, refuseSecondProject, refuseWithoutPooler, reservePort, sizeOrRefuse, untilDone, type Done } from './common.ts';
+import {
+  refuseFullDisk,
+  refuseSecondProject,
+  refuseWithoutPooler,
+  reservePort,
+  sizeOrRefuse,
+  untilDone,
+  type Done,
+} from './common.ts';
 import { createReadLimit } from './read-limit.ts';
 import { defaultAddons, type Region } from './regions.ts';
 import { joinVpc, LEFT } from './vpcs.ts';
@@ -69,7 +85,10 @@ export function createServices(store: Store, region: Region) {
 
   const create = async (caller: Caller, body: CreateServiceBody): Promise<Accepted> => {
     const addons = addonsOf(body);
-    const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, { fallback: DEFAULT_SIZE, sharedAllowed: true });
+    const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, {
+      fallback: DEFAULT_SIZE,
+      sharedAllowed: true,
+    });
     if (body.region_code !== undefined && body.region_code !== region.code) {
       throw new ApiError(
         'INVALID_REQUEST',
@@ -79,7 +98,8 @@ export function createServices(store: Store, region: Region) {
     const replicas = replicasOf(body.replica_count ?? 0, body.sync_replica_count ?? 0);
     await refuseFullDisk(region, 'services');
     const capability = region.engine.supports(addons);
-    if ('missing' in capability) throw new ApiError('UNAVAILABLE_HERE', `${typeOfAddons(addons)}: ${capability.missing}`);
+    if ('missing' in capability)
+      throw new ApiError('UNAVAILABLE_HERE', `${typeOfAddons(addons)}: ${capability.missing}`);
     if (body.enable_pooler === true) refuseWithoutPooler(region);
     const initialPassword = newPassword();
     const verifier = await scramVerifier(initialPassword);
@@ -92,26 +112,67 @@ export function createServices(store: Store, region: Region) {
     };
     return makeChange(store, caller, async (tx) => {
       await refuseSecondProject(tx, region, caller.projectId);
-      await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, replicas.replica_count + 1) });
+      await keepWithinLimits(tx, caller.projectId, {
+        services: 1,
+        ...weightOf(size, replicas.replica_count + 1),
+      });
       const highlyAvailable = replicas.replica_count > 0;
       // A spare stands outside of any VPC.
-      const spare = highlyAvailable || body.vpc_id !== undefined ? null : await takeSpare(tx, { region: region.code, addons, size });
+      const spare =
+        highlyAvailable || body.vpc_id !== undefined
+          ? null
+          : await takeSpare(tx, { region: region.code, addons, size });
       const fresh = spare ?? (await reserve(tx, addons, size, null));
       const storage_gb = body.storage_gb ?? defaultStorageGb(size);
-      const operation = await beginOperation(tx, { id: fresh.id, project_id: caller.projectId }, 'create', caller, null);
-      const pooler = body.enable_pooler === true ? { pooler: true, pooler_port: await reservePort(tx, region) } : {};
-      const ha = highlyAvailable ? { ...replicas, members: await membersFor(tx, { ...fresh, ...pooler }, replicas.replica_count) } : {};
-      const vpc = body.vpc_id === undefined ? {} : await joinVpc(tx, region, caller.projectId, fresh, body.vpc_id);
-      const row = await changeService(tx, fresh, { ...change, storage_gb, ...pooler, ...ha, ...vpc, first_verifier: verifier }, operation);
+      const operation = await beginOperation(
+        tx,
+        { id: fresh.id, project_id: caller.projectId },
+        'create',
+        caller,
+        null,
+      );
+      const pooler =
+        body.enable_pooler === true
+          ? { pooler: true, pooler_port: await reservePort(tx, region) }
+          : {};
+      const ha = highlyAvailable
+        ? {
+            ...replicas,
+            members: await membersFor(tx, { ...fresh, ...pooler }, replicas.replica_count),
+          }
+        : {};
+      const vpc =
+        body.vpc_id === undefined
+          ? {}
+          : await joinVpc(tx, region, caller.projectId, fresh, body.vpc_id);
+      const row = await changeService(
+        tx,
+        fresh,
+        { ...change, storage_gb, ...pooler, ...ha, ...vpc, first_verifier: verifier },
+        operation,
+      );
       await makeDue(tx, row.id);
       return { doc: row.doc, operationId: operation.id, initialPassword };
     });
   };
 
   /** A service with a port of its own. */
-  const reserve = async (tx: Tx, addons: readonly Addon[], size: Size, origin: Origin | null): Promise<ServiceRow> => {
+  const reserve = async (
+    tx: Tx,
+    addons: readonly Addon[],
+    size: Size,
+    origin: Origin | null,
+  ): Promise<ServiceRow> => {
     const port = await reservePort(tx, region);
-    return insertSpare(tx, { region: region.code, serviceType: typeOfAddons(addons), addons, size, host: region.host, port, origin });
+    return insertSpare(tx, {
+      region: region.code,
+      serviceType: typeOfAddons(addons),
+      addons,
+      size,
+      host: region.host,
+      port,
+      origin,
+    });
   };
 
   const addonsOf = (body: CreateServiceBody): readonly Addon[] => {
@@ -128,7 +189,11 @@ export function createServices(store: Store, region: Region) {
   // ── fork, restore ──────────────────────────────────────────────────────────────────────────────────────────────
 
   const fork = async (caller: Caller, parentId: string, body: ForkBody): Promise<Accepted> => {
-    const origin: Origin = { parent: parentId, strategy: body.fork_strategy, targetTime: await targetTimeOf(parentId, body) };
+    const origin: Origin = {
+      parent: parentId,
+      strategy: body.fork_strategy,
+      targetTime: await targetTimeOf(parentId, body),
+    };
     await refuseFullDisk(region, 'forks');
     const usedGb = await usedStorageGb(parentId);
     const initialPassword = newPassword();
@@ -136,13 +201,25 @@ export function createServices(store: Store, region: Region) {
     return makeChange(store, caller, async (tx) => {
       const { service: parent } = await lockOwn(tx, caller, parentId);
       const action = body.fork_strategy === 'NOW' ? 'forkNow' : 'forkPast';
-      if (ALLOWED[parent.status][action] !== 'accept') throw new ApiError('INVALID_STATE', refusal(action, parent.status));
-      const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, { fallback: sizeOf(parent), sharedAllowed: true });
+      if (ALLOWED[parent.status][action] !== 'accept')
+        throw new ApiError('INVALID_STATE', refusal(action, parent.status));
+      const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, {
+        fallback: sizeOf(parent),
+        sharedAllowed: true,
+      });
       await refuseSecondProject(tx, region, caller.projectId);
       await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
       const fresh = await reserve(tx, parent.addons, size, origin);
-      const operation = await beginOperation(tx, { id: fresh.id, project_id: caller.projectId }, 'fork', caller, null);
-      const name = body.name ?? `${[...parent.name].slice(0, NAME_MAX_CHARACTERS - FORK_SUFFIX.length).join('')}${FORK_SUFFIX}`;
+      const operation = await beginOperation(
+        tx,
+        { id: fresh.id, project_id: caller.projectId },
+        'fork',
+        caller,
+        null,
+      );
+      const name =
+        body.name ??
+        `${[...parent.name].slice(0, NAME_MAX_CHARACTERS - FORK_SUFFIX.length).join('')}${FORK_SUFFIX}`;
       const change = {
         project_id: caller.projectId,
         name,
@@ -153,7 +230,10 @@ export function createServices(store: Store, region: Region) {
         storage_gb: storageOrRefuse(body.storage_gb ?? parent.storage_gb, usedGb),
       };
       // What was kept from others stays so in a copy.
-      const vpc = parent.vpc_id === null ? {} : await joinVpc(tx, region, caller.projectId, fresh, parent.vpc_id);
+      const vpc =
+        parent.vpc_id === null
+          ? {}
+          : await joinVpc(tx, region, caller.projectId, fresh, parent.vpc_id);
       const row = await changeService(tx, fresh, { ...change, ...vpc }, operation);
       await makeDue(tx, row.id);
       return { doc: row.doc, operationId: operation.id, initialPassword };
@@ -164,7 +244,10 @@ export function createServices(store: Store, region: Region) {
   const targetTimeOf = async (parentId: string, body: ForkBody): Promise<string | null> => {
     if (body.fork_strategy !== 'PITR') {
       if (body.target_time === undefined) return null;
-      throw new ApiError('INVALID_REQUEST', `target_time: found with the strategy ${body.fork_strategy}; it goes with PITR only`);
+      throw new ApiError(
+        'INVALID_REQUEST',
+        `target_time: found with the strategy ${body.fork_strategy}; it goes with PITR only`,
+      );
     }
     const moment = parseMoment(body.target_time ?? '');
     if (moment === null) {
@@ -175,7 +258,10 @@ export function createServices(store: Store, region: Region) {
     }
     const askedMs = Date.now();
     const { window } = await region.engine.backups(parentId);
-    const [earliestMs, latestMs] = [Date.parse(window.earliest ?? ''), Date.parse(window.latest ?? '')];
+    const [earliestMs, latestMs] = [
+      Date.parse(window.earliest ?? ''),
+      Date.parse(window.latest ?? ''),
+    ];
     // A clock that is a little ahead of ours means now, where the window ends now: after a gap there may be more, which a fork would lack.
     const skewMs = latestMs >= askedMs ? CLOCK_SKEW_MS : 0;
     if (!(moment.ms >= earliestMs && moment.ms <= latestMs + skewMs)) {
@@ -185,7 +271,9 @@ export function createServices(store: Store, region: Region) {
         { window },
       );
     }
-    const gap = window.gaps?.find(({ after, before }) => moment.ms > Date.parse(after) && moment.ms < Date.parse(before));
+    const gap = window.gaps?.find(
+      ({ after, before }) => moment.ms > Date.parse(after) && moment.ms < Date.parse(before),
+    );
     if (gap !== undefined) {
       throw new ApiError(
         'INVALID_REQUEST',
@@ -200,7 +288,8 @@ export function createServices(store: Store, region: Region) {
   const restore = async (caller: Caller, id: string): Promise<Accepted> =>
     makeChange(store, caller, async (tx) => {
       const locked = await lockService(tx, id);
-      if (locked === null || locked.service.project_id !== caller.projectId) throw serviceNotFound(id);
+      if (locked === null || locked.service.project_id !== caller.projectId)
+        throw serviceNotFound(id);
       const { service, operation } = locked;
       if (operation?.kind === 'restore') return { doc: service.doc, operationId: operation.id };
       if (service.deleted_at === null)
@@ -213,11 +302,22 @@ export function createServices(store: Store, region: Region) {
       await keepWithinLimits(tx, caller.projectId, {
         services: 1,
         replica_sets: sets.length,
-        cpu_millis: sets.reduce((sum, { nodes, cpu_millis: each }) => sum + nodes * each, own.cpu_millis),
-        memory_gbs: sets.reduce((sum, { nodes, memory_gbs: each }) => sum + nodes * each, own.memory_gbs),
+        cpu_millis: sets.reduce(
+          (sum, { nodes, cpu_millis: each }) => sum + nodes * each,
+          own.cpu_millis,
+        ),
+        memory_gbs: sets.reduce(
+          (sum, { nodes, memory_gbs: each }) => sum + nodes * each,
+          own.memory_gbs,
+        ),
       });
       const next = await beginOperation(tx, service, 'restore', caller, null);
-      const row = await changeService(tx, service, { deleting: false, deleted_at: null, attempt: 0 }, next);
+      const row = await changeService(
+        tx,
+        service,
+        { deleting: false, deleted_at: null, attempt: 0 },
+        next,
+      );
       await makeDue(tx, id);
       return { doc: row.doc, operationId: next.id };
     });
@@ -225,7 +325,10 @@ export function createServices(store: Store, region: Region) {
   // ── high availability ──────────────────────────────────────────────────────────────────────────────────────────
 
   /** The counts of a request, as this installation can have them. */
-  const replicasOf = (replicaCount: number, syncReplicaCount: number): { replica_count: number; sync_replica_count: number } => {
+  const replicasOf = (
+    replicaCount: number,
+    syncReplicaCount: number,
+  ): { replica_count: number; sync_replica_count: number } => {
     if (syncReplicaCount > replicaCount) {
       throw new ApiError(
         'INVALID_REQUEST',
@@ -233,7 +336,8 @@ export function createServices(store: Store, region: Region) {
       );
     }
     const { gateway } = region.engine.capabilities;
-    if (replicaCount > 0 && 'missing' in gateway) throw new ApiError('UNAVAILABLE_HERE', `replica_count: ${gateway.missing}`);
+    if (replicaCount > 0 && 'missing' in gateway)
+      throw new ApiError('UNAVAILABLE_HERE', `replica_count: ${gateway.missing}`);
     return { replica_count: replicaCount, sync_replica_count: syncReplicaCount };
   };
 
@@ -241,25 +345,57 @@ export function createServices(store: Store, region: Region) {
    * The members of a service with so many replicas: those that are there, and new ones with ports of their own. One that
    * goes is never the primary. A service that had replicas once keeps its gateway, and so a member.
    */
-  const membersFor = async (tx: Tx, service: ServiceRow, replicaCount: number): Promise<Member[]> => {
+  const membersFor = async (
+    tx: Tx,
+    service: ServiceRow,
+    replicaCount: number,
+  ): Promise<Member[]> => {
     const there = service.members.map(({ n }) => n);
-    const others = Array.from({ length: MAX_REPLICAS + 1 }, (_, n) => n).filter((n) => !there.includes(n));
-    const wanted = [...new Set([service.primary_member, ...there, ...others])].slice(0, replicaCount + 1);
+    const others = Array.from({ length: MAX_REPLICAS + 1 }, (_, n) => n).filter(
+      (n) => !there.includes(n),
+    );
+    const wanted = [...new Set([service.primary_member, ...there, ...others])].slice(
+      0,
+      replicaCount + 1,
+    );
     const members: Member[] = [];
     for (const n of wanted.toSorted((a, b) => a - b)) {
       const besides = [...members.map(({ port }) => port), service.pooler_port ?? 0];
-      members.push(service.members.find((member) => member.n === n) ?? { n, port: await reservePort(tx, region, besides) });
+      members.push(
+        service.members.find((member) => member.n === n) ?? {
+          n,
+          port: await reservePort(tx, region, besides),
+        },
+      );
     }
     return members;
   };
 
-  const setHA = async (caller: Caller, id: string, body: { replica_count?: number; sync_replica_count?: number }): Promise<Accepted> => {
+  const setHA = async (
+    caller: Caller,
+    id: string,
+    body: { replica_count?: number; sync_replica_count?: number },
+  ): Promise<Accepted> => {
     if (body.replica_count === undefined && body.sync_replica_count === undefined)
-      throw new ApiError('INVALID_REQUEST', 'replica_count, sync_replica_count: both missing; send at least one of them');
+      throw new ApiError(
+        'INVALID_REQUEST',
+        'replica_count, sync_replica_count: both missing; send at least one of them',
+      );
     const decide = async (service: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
-      const replicas = replicasOf(body.replica_count ?? service.replica_count, body.sync_replica_count ?? service.sync_replica_count);
-      if (replicas.replica_count === service.replica_count && replicas.sync_replica_count === service.sync_replica_count) return null;
-      await keepWithinLimits(tx, caller.projectId, weightOf(sizeOf(service), replicas.replica_count - service.replica_count));
+      const replicas = replicasOf(
+        body.replica_count ?? service.replica_count,
+        body.sync_replica_count ?? service.sync_replica_count,
+      );
+      if (
+        replicas.replica_count === service.replica_count &&
+        replicas.sync_replica_count === service.sync_replica_count
+      )
+        return null;
+      await keepWithinLimits(
+        tx,
+        caller.projectId,
+        weightOf(sizeOf(service), replicas.replica_count - service.replica_count),
+      );
       return { ...replicas, members: await membersFor(tx, service, replicas.replica_count) };
     };
     return change(caller, id, 'setHA', decide, 'setHA');
@@ -267,7 +403,10 @@ export function createServices(store: Store, region: Region) {
 
   const needsReplicas = (service: ServiceRow, action: 'switchover' | 'drill'): void => {
     if (service.replica_count === 0)
-      throw new ApiError('INVALID_STATE', `cannot ${action} a service without replicas: give it one first (setHA with replica_count 1)`);
+      throw new ApiError(
+        'INVALID_STATE',
+        `cannot ${action} a service without replicas: give it one first (setHA with replica_count 1)`,
+      );
   };
 
   const switchover = (caller: Caller, id: string): Promise<Accepted> =>
@@ -282,15 +421,26 @@ export function createServices(store: Store, region: Region) {
       'switchover',
     );
 
-  const drill = (caller: Caller, id: string, body: { kind: DrillKind; confirm?: string }): Promise<Accepted> =>
+  const drill = (
+    caller: Caller,
+    id: string,
+    body: { kind: DrillKind; confirm?: string },
+  ): Promise<Accepted> =>
     change(
       caller,
       id,
       'drill',
       (service) => {
         needsReplicas(service, 'drill');
-        if (body.kind === 'failover' && service.environment === 'PROD' && body.confirm !== service.name)
-          throw new ApiError('INVALID_REQUEST', `confirm: the primary of a PROD service is killed only with its name: ${service.name}`);
+        if (
+          body.kind === 'failover' &&
+          service.environment === 'PROD' &&
+          body.confirm !== service.name
+        )
+          throw new ApiError(
+            'INVALID_REQUEST',
+            `confirm: the primary of a PROD service is killed only with its name: ${service.name}`,
+          );
         return { drill: body.kind };
       },
       'drill',
@@ -313,14 +463,19 @@ export function createServices(store: Store, region: Region) {
       const { service, operation } = await lockOwn(tx, caller, id);
       refuseByRole(caller, action, protectionOf(service.environment, service.read_replica_sets));
       const verdict = ALLOWED[service.status][action];
-      if (verdict === 'refuse') throw new ApiError('INVALID_STATE', refusal(action, service.status));
+      if (verdict === 'refuse')
+        throw new ApiError('INVALID_STATE', refusal(action, service.status));
       if (verdict === 'underway') return { doc: service.doc, operationId: operation?.id ?? null };
       const changed = await decide(service, tx);
       if (changed === null) return { doc: service.doc, operationId: null };
       const next = await beginOperation(tx, service, kind, caller, operation);
       const row = await changeService(tx, service, { ...changed, attempt: 0 }, next);
       await makeDue(tx, id);
-      return { doc: row.doc, operationId: next.id, keepsSize: sameSize(sizeOf(service), sizeOf(row)) };
+      return {
+        doc: row.doc,
+        operationId: next.id,
+        keepsSize: sameSize(sizeOf(service), sizeOf(row)),
+      };
     });
 
   /** A change that needs no engine: done when it is answered, whatever else is under way. */
@@ -333,7 +488,8 @@ export function createServices(store: Store, region: Region) {
   ): Promise<Outcome> =>
     makeChange(store, caller, async (tx) => {
       const { service, operation } = await lockOwn(tx, caller, id);
-      if (ALLOWED[service.status][action] !== 'accept') throw new ApiError('INVALID_STATE', refusal(action, service.status));
+      if (ALLOWED[service.status][action] !== 'accept')
+        throw new ApiError('INVALID_STATE', refusal(action, service.status));
       const operationId = await recordOperation(tx, service, action, caller);
       const row = await changeService(tx, service, changed, operation);
       return message === undefined ? { doc: row.doc, operationId } : { message, operationId };
@@ -341,7 +497,12 @@ export function createServices(store: Store, region: Region) {
 
   const lockOwn = async (tx: Tx, caller: Caller, id: string): Promise<Locked> => {
     const locked = await lockService(tx, id);
-    if (locked === null || locked.service.project_id !== caller.projectId || locked.service.deleted_at !== null) throw serviceNotFound(id);
+    if (
+      locked === null ||
+      locked.service.project_id !== caller.projectId ||
+      locked.service.deleted_at !== null
+    )
+      throw serviceNotFound(id);
     return locked;
   };
 
@@ -352,34 +513,51 @@ export function createServices(store: Store, region: Region) {
       const underWay = await verificationUnderWay(tx, id);
       if (underWay === null && ALLOWED[service.status].verifyBackup !== 'accept')
         throw new ApiError('INVALID_STATE', refusal('verifyBackup', service.status));
-      const operation = underWay ?? (await beginOperation(tx, service, 'verifyBackup', caller, null));
-      return { message: `the newest backup is being restored beside the service: operation ${operation.id}`, operationId: operation.id };
+      const operation =
+        underWay ?? (await beginOperation(tx, service, 'verifyBackup', caller, null));
+      return {
+        message: `the newest backup is being restored beside the service: operation ${operation.id}`,
+        operationId: operation.id,
+      };
     });
 
   const resize = async (caller: Caller, id: string, body: ResizeBody): Promise<Accepted> => {
     const { cpu_millis: cpuMillis, memory_gbs: memoryGbs, storage_gb: asked } = body;
     // Only the quota: the size stays, a shared one too.
     const onlyStorage = asked !== undefined && cpuMillis === undefined && memoryGbs === undefined;
-    const wanted = onlyStorage ? null : sizeOrRefuse(cpuMillis, memoryGbs, { fallback: null, sharedAllowed: false });
+    const wanted = onlyStorage
+      ? null
+      : sizeOrRefuse(cpuMillis, memoryGbs, { fallback: null, sharedAllowed: false });
     const usedGb = asked === undefined ? 0 : await usedStorageGb(id);
     const decide = async (service: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
       const size = wanted ?? sizeOf(service);
-      const storage_gb = asked === undefined ? service.storage_gb : storageOrRefuse(asked, asked < service.storage_gb ? usedGb : 0);
+      const storage_gb =
+        asked === undefined
+          ? service.storage_gb
+          : storageOrRefuse(asked, asked < service.storage_gb ? usedGb : 0);
       if (sameSize(sizeOf(service), size) && storage_gb === service.storage_gb) return null;
-      const [before, after] = [sizeOf(service), size].map((one) => weightOf(one, service.replica_count + 1));
-      const more = (limit: 'cpu_millis' | 'memory_gbs'): number => (after?.[limit] ?? 0) - (before?.[limit] ?? 0);
-      await keepWithinLimits(tx, caller.projectId, { cpu_millis: more('cpu_millis'), memory_gbs: more('memory_gbs') });
+      const [before, after] = [sizeOf(service), size].map((one) =>
+        weightOf(one, service.replica_count + 1),
+      );
+      const more = (limit: 'cpu_millis' | 'memory_gbs'): number =>
+        (after?.[limit] ?? 0) - (before?.[limit] ?? 0);
+      await keepWithinLimits(tx, caller.projectId, {
+        cpu_millis: more('cpu_millis'),
+        memory_gbs: more('memory_gbs'),
+      });
       return { ...sizeColumns(size), storage_gb };
     };
     return change(caller, id, 'resize', decide, 'resize');
   };
 
   /** What the largest server of a service takes of the disk now, in gigabytes; nothing where it cannot be told. */
-  const usedStorageGb = async (id: string): Promise<number> => (await region.engine.usedStorage(id)) / 1e9;
+  const usedStorageGb = async (id: string): Promise<number> =>
+    (await region.engine.usedStorage(id)) / 1e9;
 
   // ── delete and purge ───────────────────────────────────────────────────────────────────────────────────────────
 
-  const remove = (caller: Caller, id: string): Promise<Accepted> => change(caller, id, 'delete', () => ({ deleting: true }), 'delete');
+  const remove = (caller: Caller, id: string): Promise<Accepted> =>
+    change(caller, id, 'delete', () => ({ deleting: true }), 'delete');
 
   /**
    * Deletes a service without the time for a restore, or ends that time for one that is deleted: its disk space is free when
@@ -390,10 +568,17 @@ export function createServices(store: Store, region: Region) {
   const purge = (caller: Caller, id: string, confirm: string | undefined): Promise<Accepted> =>
     makeChange(store, caller, async (tx) => {
       const locked = await lockService(tx, id);
-      if (locked === null || locked.service.project_id !== caller.projectId) throw serviceNotFound(id);
+      if (locked === null || locked.service.project_id !== caller.projectId)
+        throw serviceNotFound(id);
       const { service, operation } = locked;
-      if (protectionOf(service.environment, service.read_replica_sets) === 'PROD' && confirm !== service.name)
-        throw new ApiError('INVALID_REQUEST', `confirm: a PROD service is purged only with its name: ${JSON.stringify(service.name)}`);
+      if (
+        protectionOf(service.environment, service.read_replica_sets) === 'PROD' &&
+        confirm !== service.name
+      )
+        throw new ApiError(
+          'INVALID_REQUEST',
+          `confirm: a PROD service is purged only with its name: ${JSON.stringify(service.name)}`,
+        );
       if (service.deleted_at !== null) {
         const operationId = await recordOperation(tx, service, 'delete', caller);
         await purgeDeleted(tx, service, 'requested');
@@ -401,8 +586,16 @@ export function createServices(store: Store, region: Region) {
       }
       if (service.purge) return { doc: service.doc, operationId: operation?.id ?? null };
       // A delete under way goes on to the end, without a restore after it.
-      const next = operation?.kind === 'delete' ? operation : await beginOperation(tx, service, 'delete', caller, operation);
-      const row = await changeService(tx, service, { deleting: true, purge: true, attempt: 0 }, next);
+      const next =
+        operation?.kind === 'delete'
+          ? operation
+          : await beginOperation(tx, service, 'delete', caller, operation);
+      const row = await changeService(
+        tx,
+        service,
+        { deleting: true, purge: true, attempt: 0 },
+        next,
+      );
       await makeDue(tx, id);
       return { doc: row.doc, operationId: next.id };
     });
@@ -413,14 +606,19 @@ export function createServices(store: Store, region: Region) {
     const decide = async (service: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
       if (service.vpc_id === vpcId) return null;
       if (service.vpc_id !== null)
-        throw new ApiError('CONFLICT', `the service is in the VPC ${service.vpc_id}; detach it first (detachFromVPC)`);
+        throw new ApiError(
+          'CONFLICT',
+          `the service is in the VPC ${service.vpc_id}; detach it first (detachFromVPC)`,
+        );
       return joinVpc(tx, region, caller.projectId, service, vpcId);
     };
     const { operationId } = await change(caller, id, 'attachToVPC', decide, 'attachToVPC');
     return tell(
       caller,
       operationId,
-      operationId === null ? `the service is in the VPC ${vpcId}` : `the service is being attached to the VPC ${vpcId}`,
+      operationId === null
+        ? `the service is in the VPC ${vpcId}`
+        : `the service is being attached to the VPC ${vpcId}`,
     );
   };
 
@@ -428,15 +626,28 @@ export function createServices(store: Store, region: Region) {
     const decide = (service: ServiceRow): ServiceChange | null => {
       if (service.vpc_id === null) return null;
       if (vpcId !== null && service.vpc_id !== vpcId)
-        throw new ApiError('CONFLICT', `vpc_id: found ${JSON.stringify(vpcId)}; the service is in the VPC ${service.vpc_id}`);
+        throw new ApiError(
+          'CONFLICT',
+          `vpc_id: found ${JSON.stringify(vpcId)}; the service is in the VPC ${service.vpc_id}`,
+        );
       return LEFT;
     };
     const { operationId } = await change(caller, id, 'detachFromVPC', decide, 'detachFromVPC');
-    return tell(caller, operationId, operationId === null ? 'the service is in no VPC' : 'the service is being detached from its VPC');
+    return tell(
+      caller,
+      operationId,
+      operationId === null
+        ? 'the service is in no VPC'
+        : 'the service is being detached from its VPC',
+    );
   };
 
   /** Answers in words what was changed, now and when the same call is made again. */
-  const tell = async (caller: Caller, operationId: string | null, message: string): Promise<Done> => {
+  const tell = async (
+    caller: Caller,
+    operationId: string | null,
+    message: string,
+  ): Promise<Done> => {
     const done = { message, operationId };
     await amendAnswer(store, caller, done);
     return done;
@@ -446,8 +657,14 @@ export function createServices(store: Store, region: Region) {
 
   const enablePooler = async (caller: Caller, id: string): Promise<Done> => {
     refuseWithoutPooler(region);
-    const decide = (service: ServiceRow, tx: Tx) => (service.pooler ? null : withPooler(service, tx));
-    return untilDone(store, caller, await change(caller, id, 'enablePooler', decide, 'enablePooler'), 'the connection pooler is enabled');
+    const decide = (service: ServiceRow, tx: Tx) =>
+      service.pooler ? null : withPooler(service, tx);
+    return untilDone(
+      store,
+      caller,
+      await change(caller, id, 'enablePooler', decide, 'enablePooler'),
+      'the connection pooler is enabled',
+    );
   };
 
   const disablePooler = async (caller: Caller, id: string): Promise<Done> => {
@@ -466,7 +683,11 @@ export function createServices(store: Store, region: Region) {
     pooler_port: service.pooler_port ?? (await reservePort(tx, region)),
   });
 
-  const updatePassword = async (caller: Caller, id: string, password: string): Promise<Accepted> => {
+  const updatePassword = async (
+    caller: Caller,
+    id: string,
+    password: string,
+  ): Promise<Accepted> => {
     const verifier = await scramVerifier(password);
     // The row stays locked until the password is live: a stop or a delete waits for its turn.
     return makeChange(store, caller, async (tx) => {
@@ -485,7 +706,12 @@ export function createServices(store: Store, region: Region) {
   const inTurn = createReadLimit('logs', LOG_READS);
 
   /** @param signal ends the work with its client */
-  const logs = async (id: string, node: number | null, query: LogQuery, signal: AbortSignal): Promise<LogPage> => {
+  const logs = async (
+    id: string,
+    node: number | null,
+    query: LogQuery,
+    signal: AbortSignal,
+  ): Promise<LogPage> => {
     try {
       return await inTurn(id, signal, () => region.engine.logs(id, node, query, signal));
     } catch (error) {
@@ -494,14 +720,23 @@ export function createServices(store: Store, region: Region) {
     }
   };
 
-  const query = async ({ key: id, parent_id: parent, status }: ServiceDoc, body: QueryBody): Promise<QueryResult> => {
-    if (ALLOWED[status].query !== 'accept') throw new ApiError('INVALID_STATE', refusal('query', status));
+  const query = async (
+    { key: id, parent_id: parent, status }: ServiceDoc,
+    body: QueryBody,
+  ): Promise<QueryResult> => {
+    if (ALLOWED[status].query !== 'accept')
+      throw new ApiError('INVALID_STATE', refusal('query', status));
     const { sql, parameters = [], max_rows: maxRows = 100, timeout_ms: timeoutMs = 10_000 } = body;
     // PostgreSQL's own protocol ends a text with one.
     if ([sql, ...parameters].some((text) => text?.includes('\0') === true))
-      throw new ApiError('INVALID_REQUEST', 'sql, parameters: found a NUL character, which no text of PostgreSQL can hold');
+      throw new ApiError(
+        'INVALID_REQUEST',
+        'sql, parameters: found a NUL character, which no text of PostgreSQL can hold',
+      );
     try {
-      return await reachEngine(() => region.engine.query(id, parent, { sql, parameters, maxRows, timeoutMs }));
+      return await reachEngine(() =>
+        region.engine.query(id, parent, { sql, parameters, maxRows, timeoutMs }),
+      );
     } catch (error) {
       if (error instanceof StatementRefused) throw refusedStatement(error);
       throw error;
@@ -512,10 +747,18 @@ export function createServices(store: Store, region: Region) {
   const series = async (id: string, firstNode: number, body: SeriesBody) => {
     const name = SERIES_NAMES.find((candidate) => candidate === body.name);
     if (name === undefined)
-      throw new ApiError('INVALID_REQUEST', `name: found ${JSON.stringify(body.name)}; allowed: ${SERIES_NAMES.join(', ')}`);
-    const [fromMs, toMs, bucketSeconds] = [Date.parse(body.from), Date.parse(body.to), body.bucket_seconds ?? 60];
+      throw new ApiError(
+        'INVALID_REQUEST',
+        `name: found ${JSON.stringify(body.name)}; allowed: ${SERIES_NAMES.join(', ')}`,
+      );
+    const [fromMs, toMs, bucketSeconds] = [
+      Date.parse(body.from),
+      Date.parse(body.to),
+      body.bucket_seconds ?? 60,
+    ];
     // A leap second is a date-time and no moment of a clock: it compares as neither before nor after.
-    if (!(fromMs < toMs)) throw new ApiError('INVALID_REQUEST', `from: ${body.from} is not before to: ${body.to}`);
+    if (!(fromMs < toMs))
+      throw new ApiError('INVALID_REQUEST', `from: ${body.from} is not before to: ${body.to}`);
     const buckets = Math.ceil((toMs - fromMs) / (bucketSeconds * 1000));
     if (buckets > MAX_BUCKETS) {
       const least = Math.ceil((toMs - fromMs) / 1000 / MAX_BUCKETS);
@@ -524,11 +767,20 @@ export function createServices(store: Store, region: Region) {
         `bucket_seconds: found ${bucketSeconds}, which makes ${buckets} points; at most ${MAX_BUCKETS} are answered: take ${least} or more`,
       );
     }
-    const span = { name, from: new Date(fromMs), to: new Date(toMs), bucketSeconds, fn: body.fn ?? 'avg' };
+    const span = {
+      name,
+      from: new Date(fromMs),
+      to: new Date(toMs),
+      bucketSeconds,
+      fn: body.fn ?? 'avg',
+    };
     const found = await readSeries(store.db, id, span);
-    const times = Array.from({ length: buckets }, (_, index) => new Date(fromMs + index * bucketSeconds * 1000).toISOString());
+    const times = Array.from({ length: buckets }, (_, index) =>
+      new Date(fromMs + index * bucketSeconds * 1000).toISOString(),
+    );
     // The only label is the node; a filter by another key finds nothing. Of one that was never looked at there is a series too.
-    const matches = (node: string) => (body.filters ?? []).every(({ key, value }) => key === 'node' && value === node);
+    const matches = (node: string) =>
+      (body.filters ?? []).every(({ key, value }) => key === 'node' && value === node);
     const nodes = found.size === 0 ? [firstNode] : [...found.keys()];
     return nodes
       .filter((node) => matches(String(node)))
@@ -542,10 +794,15 @@ export function createServices(store: Store, region: Region) {
     create,
     fork,
     restore,
-    backups: async (id: string): Promise<Backups> => ({ ...(await region.engine.backups(id)), storage: await region.engine.storage(id) }),
+    backups: async (id: string): Promise<Backups> => ({
+      ...(await region.engine.backups(id)),
+      storage: await region.engine.storage(id),
+    }),
     verifyBackup,
-    start: (caller: Caller, id: string) => change(caller, id, 'start', () => ({ power: 'running' }), 'start'),
-    stop: (caller: Caller, id: string) => change(caller, id, 'stop', () => ({ power: 'paused' }), 'stop'),
+    start: (caller: Caller, id: string) =>
+      change(caller, id, 'start', () => ({ power: 'running' }), 'start'),
+    stop: (caller: Caller, id: string) =>
+      change(caller, id, 'stop', () => ({ power: 'paused' }), 'stop'),
     resize,
     enablePooler,
     disablePooler,
@@ -599,14 +856,24 @@ export function serviceNotFound(id: string): ApiError {
 }
 
 /** What PostgreSQL said of a statement, as the API answers it. */
-function refusedStatement({ message, sqlstate, position, detail, hint }: StatementRefused): ApiError {
+function refusedStatement({
+  message,
+  sqlstate,
+  position,
+  detail,
+  hint,
+}: StatementRefused): ApiError {
   const where = position === null ? '' : `, at character ${position}`;
-  return new ApiError('INVALID_REQUEST', `sql: ${message} (SQLSTATE ${sqlstate}${where})${hint === null ? '' : `; ${hint}`}`, {
-    sqlstate,
-    ...(position === null ? {} : { position }),
-    ...(detail === null ? {} : { detail }),
-    ...(hint === null ? {} : { hint }),
-  });
+  return new ApiError(
+    'INVALID_REQUEST',
+    `sql: ${message} (SQLSTATE ${sqlstate}${where})${hint === null ? '' : `; ${hint}`}`,
+    {
+      sqlstate,
+      ...(position === null ? {} : { position }),
+      ...(detail === null ? {} : { detail }),
+      ...(hint === null ? {} : { hint }),
+    },
+  );
 }
 
 async function reachEngine<T>(call: () => Promise<T>): Promise<T> {
@@ -614,7 +881,10 @@ async function reachEngine<T>(call: () => Promise<T>): Promise<T> {
     return await call();
   } catch (error) {
     if (error instanceof EngineUnavailable)
-      throw new ApiError('UNAVAILABLE', `the service does not answer: ${error.message}; try again in a moment`);
+      throw new ApiError(
+        'UNAVAILABLE',
+        `the service does not answer: ${error.message}; try again in a moment`,
+      );
     throw error;
   }
 }

@@ -39,7 +39,10 @@ export function createVpcServices(store: Store, region: Region) {
       const vpcs = await vpcsToCompare(tx, caller.projectId, region.code);
       const count = await countVpcs(tx, caller.projectId);
       if (count >= MAX_VPCS)
-        throw new ApiError('LIMIT_EXCEEDED', `VPCs: the project has ${count}, of ${MAX_VPCS} that are allowed; delete one first`);
+        throw new ApiError(
+          'LIMIT_EXCEEDED',
+          `VPCs: the project has ${count}, of ${MAX_VPCS} that are allowed; delete one first`,
+        );
       const other = vpcs.find((vpc) => overlap(cidr, trustedCidr(vpc.cidr)));
       if (other !== undefined) {
         throw new ApiError(
@@ -47,7 +50,12 @@ export function createVpcServices(store: Store, region: Region) {
           `cidr: ${body.cidr} overlaps ${other.cidr} of the VPC ${other.id} (${other.name}); take another network, or delete that VPC`,
         );
       }
-      const row = await insertVpc(tx, { projectId: caller.projectId, region: region.code, name: body.name, cidr: body.cidr });
+      const row = await insertVpc(tx, {
+        projectId: caller.projectId,
+        region: region.code,
+        name: body.name,
+        cidr: body.cidr,
+      });
       return { operationId: null, doc: JSON.stringify(vpcDocument(row)), id: row.id };
     });
     await untilMade(made.id);
@@ -56,13 +64,18 @@ export function createVpcServices(store: Store, region: Region) {
 
   /** A VPC that is answered as created can be used. One that takes longer is created all the same. */
   const untilMade = async (id: string): Promise<void> => {
-    for (const endMs = Date.now() + MADE_WITHIN_MS; Date.now() < endMs && !(await vpcIsMade(store.db, id)); await sleep(MADE_POLL_MS));
+    for (
+      const endMs = Date.now() + MADE_WITHIN_MS;
+      Date.now() < endMs && !(await vpcIsMade(store.db, id));
+      await sleep(MADE_POLL_MS)
+    );
   };
 
   const remove = (caller: Caller, id: string): Promise<Outcome> =>
     makeChange(store, caller, async (tx) => {
       // Services before VPCs: the order of all who lock both.
-      for (const service of await servicesIn(tx, id)) if (service.deleted) await expel(tx, service.id);
+      for (const service of await servicesIn(tx, id))
+        if (service.deleted) await expel(tx, service.id);
       const vpc = (await lockVpcs(tx, [id])).get(id);
       if (vpc === undefined) throw vpcNotFound(id);
       // No new service can be attached any more: those attached before are found now.
@@ -73,13 +86,18 @@ export function createVpcServices(store: Store, region: Region) {
           ...services.map((service) => `the service ${service.id} (${service.name})`),
           ...peerings.map((peering) => `the peering ${peering.id} (${peering.status})`),
         ];
-        const shown = things.length > 10 ? [...things.slice(0, 10), `${things.length - 10} more`] : things;
+        const shown =
+          things.length > 10 ? [...things.slice(0, 10), `${things.length - 10} more`] : things;
         throw new ApiError(
           'CONFLICT',
           `the VPC ${id} has ${shown.join(', ')}; detach or delete its services and delete its peerings first`,
         );
       }
-      await refuseRequestsTo(tx, vpc, `the VPC ${id} of project ${vpc.project_id} was deleted; delete this peering`);
+      await refuseRequestsTo(
+        tx,
+        vpc,
+        `the VPC ${id} of project ${vpc.project_id} was deleted; delete this peering`,
+      );
       await changeVpcs(tx, [id], { deleting: true });
       return { operationId: null };
     });
@@ -88,7 +106,12 @@ export function createVpcServices(store: Store, region: Region) {
   const expel = async (tx: Tx, serviceId: string): Promise<void> => {
     const locked = await lockService(tx, serviceId);
     if (locked === null || locked.service.deleted_at === null) return;
-    await changeService(tx, locked.service, { vpc_id: null, vpc_address: null, allowed_networks: null, power: 'paused' }, locked.operation);
+    await changeService(
+      tx,
+      locked.service,
+      { vpc_id: null, vpc_address: null, allowed_networks: null, power: 'paused' },
+      locked.operation,
+    );
     await giveAddressesBack(tx, serviceId, null);
   };
 
@@ -96,7 +119,10 @@ export function createVpcServices(store: Store, region: Region) {
     makeChange(store, caller, async (tx) => {
       const row = await renameVpc(tx, id, name);
       if (row === null) throw vpcNotFound(id);
-      return { operationId: null, doc: JSON.stringify({ ...vpcDocument(row), message: `the VPC is called ${name}` }) };
+      return {
+        operationId: null,
+        doc: JSON.stringify({ ...vpcDocument(row), message: `the VPC is called ${name}` }),
+      };
     });
 
   return { create, remove, rename };
@@ -122,9 +148,13 @@ export async function joinVpc(
   const vpc = (await lockVpcs(tx, [vpcId])).get(vpcId);
   if (vpc === undefined || vpc.project_id !== projectId) throw vpcNotFound(vpcId);
   if (vpc.region_code !== service.region_code)
-    throw new ApiError('INVALID_REQUEST', `vpc_id: the VPC ${vpcId} is in ${vpc.region_code}, the service in ${service.region_code}`);
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `vpc_id: the VPC ${vpcId} is in ${vpc.region_code}, the service in ${service.region_code}`,
+    );
   const allowed_networks = await allowedNetworksOf(tx, vpc);
-  if (engine.capabilities.vpc.way === 'address') return { vpc_id: vpc.id, vpc_address: null, allowed_networks };
+  if (engine.capabilities.vpc.way === 'address')
+    return { vpc_id: vpc.id, vpc_address: null, allowed_networks };
   const address = await takeAddress(tx, vpc, service.id);
   if (address === null) {
     throw new ApiError(

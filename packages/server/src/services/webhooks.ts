@@ -1,5 +1,13 @@
 /** What can be asked of webhooks: make, see, delete, try, and deliver again. */
-import { ApiError, isId, MAX_WEBHOOKS, type CreateWebhookBody, type Delivery, type Webhook, type WebhookTest } from '@howdah/contract';
+import {
+  ApiError,
+  isId,
+  MAX_WEBHOOKS,
+  type CreateWebhookBody,
+  type Delivery,
+  type Webhook,
+  type WebhookTest,
+} from '@howdah/contract';
 import { randomBytes } from 'node:crypto';
 import type { BlockList } from 'node:net';
 import { deliver, whyNotReceiver } from '../events/receiver.ts';
@@ -37,8 +45,16 @@ export function createWebhooks(store: Store, sealer: Sealer, allowed: BlockList)
     return makeChange(store, caller, async (tx) => {
       const count = await countWebhooks(tx, caller.projectId);
       if (count >= MAX_WEBHOOKS)
-        throw new ApiError('LIMIT_EXCEEDED', `webhooks: the project has ${count}, of ${MAX_WEBHOOKS} that are allowed; delete one first`);
-      const made = { projectId: caller.projectId, url: new URL(url).href, types: types ?? [], secret: sealer.seal(secret) };
+        throw new ApiError(
+          'LIMIT_EXCEEDED',
+          `webhooks: the project has ${count}, of ${MAX_WEBHOOKS} that are allowed; delete one first`,
+        );
+      const made = {
+        projectId: caller.projectId,
+        url: new URL(url).href,
+        types: types ?? [],
+        secret: sealer.seal(secret),
+      };
       return told({ ...webhookDocument(await insertWebhook(tx, made)), secret });
     });
   };
@@ -54,11 +70,21 @@ export function createWebhooks(store: Store, sealer: Sealer, allowed: BlockList)
     const begun = performance.now();
     const { url, secret } = await find(store.db, caller.projectId, id);
     // Kept under the Idempotency-Key for a client that repeats the call after a crash.
-    await makeChange(store, caller, async () => told(tested({ responseStatus: null, error: 'interrupted' }, begun)));
-    const event = { id: '0', type: 'webhook.test', timestamp: new Date().toISOString(), data: { webhook_id: id } };
+    await makeChange(store, caller, async () =>
+      told(tested({ responseStatus: null, error: 'interrupted' }, begun)),
+    );
+    const event = {
+      id: '0',
+      type: 'webhook.test',
+      timestamp: new Date().toISOString(),
+      data: { webhook_id: id },
+    };
     const message = { id: `test_${newId()}`, body: JSON.stringify(event) };
     const opened = sealer.open(secret);
-    const attempt = opened === null ? { responseStatus: null, error: UNREADABLE } : await deliver(url, opened, message, allowed);
+    const attempt =
+      opened === null
+        ? { responseStatus: null, error: UNREADABLE }
+        : await deliver(url, opened, message, allowed);
     const outcome = told(tested(attempt, begun));
     await amendAnswer(store, caller, outcome);
     return outcome;
@@ -67,7 +93,9 @@ export function createWebhooks(store: Store, sealer: Sealer, allowed: BlockList)
   const deliverAgain = (caller: Caller, id: string, deliveryId: string): Promise<Outcome> =>
     makeChange(store, caller, async (tx) => {
       const { id: webhookId } = await find(tx, caller.projectId, id);
-      const begun = /^[0-9]{1,18}$/.test(deliveryId) ? await redeliver(tx, webhookId, deliveryId) : null;
+      const begun = /^[0-9]{1,18}$/.test(deliveryId)
+        ? await redeliver(tx, webhookId, deliveryId)
+        : null;
       if (begun !== null) return told(deliveryDocument(begun));
       throw new ApiError(
         'NOT_FOUND',
@@ -75,12 +103,26 @@ export function createWebhooks(store: Store, sealer: Sealer, allowed: BlockList)
       );
     });
 
-  return { find: (projectId: string, id: string) => find(store.db, projectId, id), create, remove, test, deliverAgain };
+  return {
+    find: (projectId: string, id: string) => find(store.db, projectId, id),
+    create,
+    remove,
+    test,
+    deliverAgain,
+  };
 }
 export type Webhooks = ReturnType<typeof createWebhooks>;
 
-const told = (body: Webhook | Delivery | WebhookTest): Outcome => ({ operationId: null, doc: JSON.stringify(body) });
+const told = (body: Webhook | Delivery | WebhookTest): Outcome => ({
+  operationId: null,
+  doc: JSON.stringify(body),
+});
 
 function tested({ responseStatus, error }: Attempt, begunMs: number): WebhookTest {
-  return { delivered: error === null, response_status: responseStatus, error, took_ms: Math.round(performance.now() - begunMs) };
+  return {
+    delivered: error === null,
+    response_status: responseStatus,
+    error,
+    took_ms: Math.round(performance.now() - begunMs),
+  };
 }

@@ -40,7 +40,11 @@ export async function raiseAuditCounts(db: Db, counts: readonly AuditCount[]): P
 }
 
 /** Writes the entry of a change, where it was not written with the operation that it began. */
-export async function recordAudit(tx: Tx, note: AuditNote | null, operationId: string | null): Promise<void> {
+export async function recordAudit(
+  tx: Tx,
+  note: AuditNote | null,
+  operationId: string | null,
+): Promise<void> {
   if (note === null || note.recorded) return;
   await insertAuditEntries(tx, [{ ...note.facts, operation_id: operationId }]);
   note.recorded = true;
@@ -82,12 +86,16 @@ export async function listAuditEntries(
 ): Promise<AuditRow[]> {
   let query = db.selectFrom('audit_log').selectAll().where('project_id', '=', projectId);
   if (filter.serviceId !== undefined) query = query.where('service_id', '=', filter.serviceId);
-  if (filter.operationId !== undefined) query = query.where('operation_id', '=', filter.operationId);
+  if (filter.operationId !== undefined)
+    query = query.where('operation_id', '=', filter.operationId);
   if (filter.publicKey !== undefined) query = query.where('public_key', '=', filter.publicKey);
   if (filter.call !== undefined) query = query.where('call', '=', filter.call);
-  if (filter.outcome !== undefined) query = query.where('code', filter.outcome === 'allowed' ? 'is' : 'is not', null);
-  if (filter.since !== undefined) query = query.where('at', '>=', sql<Date>`${filter.since}::timestamptz`);
-  if (filter.until !== undefined) query = query.where('at', '<', sql<Date>`${filter.until}::timestamptz`);
+  if (filter.outcome !== undefined)
+    query = query.where('code', filter.outcome === 'allowed' ? 'is' : 'is not', null);
+  if (filter.since !== undefined)
+    query = query.where('at', '>=', sql<Date>`${filter.since}::timestamptz`);
+  if (filter.until !== undefined)
+    query = query.where('at', '<', sql<Date>`${filter.until}::timestamptz`);
   if (after !== null) query = query.where('id', order === 'asc' ? '>' : '<', after);
   return query.orderBy('id', order).limit(limit).execute();
 }

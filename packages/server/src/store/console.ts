@@ -5,10 +5,17 @@ import type { Db, Tx } from './database.ts';
 import { KEY_COLUMNS, type KeyRow } from './keys.ts';
 import { coalesced } from './read.ts';
 
-export type ConsoleToken = { hash: string; kind: 'link' | 'session'; publicKey: string; lifetimeMs: number };
+export type ConsoleToken = {
+  hash: string;
+  kind: 'link' | 'session';
+  publicKey: string;
+  lifetimeMs: number;
+};
 
 /** Looks up the key that a session stands for, by the hash of its token. The key itself may have ended meanwhile. */
-export function sessionReader(pool: Pool): (tokenHash: string) => Promise<(KeyRow & { public_key: string }) | null> {
+export function sessionReader(
+  pool: Pool,
+): (tokenHash: string) => Promise<(KeyRow & { public_key: string }) | null> {
   return coalesced<KeyRow & { public_key: string }>(
     pool,
     'console_sessions',
@@ -23,25 +30,37 @@ export const MAX_TOKENS = 20;
 const PRUNE_BATCH = 1000;
 
 /** Keeps a token. */
-export async function insertToken(db: Db, { hash, kind, publicKey, lifetimeMs }: ConsoleToken): Promise<void> {
+export async function insertToken(
+  db: Db,
+  { hash, kind, publicKey, lifetimeMs }: ConsoleToken,
+): Promise<void> {
   await sql`
     delete from console_tokens where token_hash = any (array(
       select token_hash from console_tokens where public_key = ${publicKey} and kind = ${kind}
       order by expires_at desc offset ${sql.lit(MAX_TOKENS - 1)}))`.execute(db);
   const expires = sql<Date>`now() + ${lifetimeMs} * interval '1 ms'`;
-  await db.insertInto('console_tokens').values({ token_hash: hash, kind, public_key: publicKey, expires_at: expires }).execute();
+  await db
+    .insertInto('console_tokens')
+    .values({ token_hash: hash, kind, public_key: publicKey, expires_at: expires })
+    .execute();
 }
 
 /** Forgets tokens whose time is over. @returns whether there may be more */
 export async function pruneTokens(db: Db): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from console_tokens where token_hash = any (array(
-      select token_hash from console_tokens where expires_at <= now() order by expires_at limit ${sql.lit(PRUNE_BATCH)}))`.execute(db);
+      select token_hash from console_tokens where expires_at <= now() order by expires_at limit ${sql.lit(PRUNE_BATCH)}))`.execute(
+    db,
+  );
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 
 /** Takes a token away. @returns the key that it stood for; null when there is none such, or its time is over */
-export async function takeToken(db: Db | Tx, kind: ConsoleToken['kind'], hash: string): Promise<string | null> {
+export async function takeToken(
+  db: Db | Tx,
+  kind: ConsoleToken['kind'],
+  hash: string,
+): Promise<string | null> {
   const taken = await db
     .deleteFrom('console_tokens')
     .where('token_hash', '=', hash)

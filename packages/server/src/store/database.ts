@@ -49,7 +49,13 @@ export interface Tables {
     max_cpu_millis: Generated<number | null>;
     max_memory_gbs: Generated<number | null>;
   };
-  project_usage: { project_id: string; services: number; replica_sets: number; cpu_millis: number; memory_gbs: number };
+  project_usage: {
+    project_id: string;
+    services: number;
+    replica_sets: number;
+    cpu_millis: number;
+    memory_gbs: number;
+  };
   api_keys: {
     public_key: string;
     project_id: string;
@@ -64,8 +70,19 @@ export interface Tables {
     revoked_at: Moment | null;
     last_used: Moment | null;
   };
-  kept_answers: { public_key: string; lookup: Buffer; request: Buffer; sealed: Buffer; created: Generated<Date> };
-  console_tokens: { token_hash: string; kind: 'link' | 'session'; public_key: string; expires_at: Moment };
+  kept_answers: {
+    public_key: string;
+    lookup: Buffer;
+    request: Buffer;
+    sealed: Buffer;
+    created: Generated<Date>;
+  };
+  console_tokens: {
+    token_hash: string;
+    kind: 'link' | 'session';
+    public_key: string;
+    expires_at: Moment;
+  };
   regions: { code: string; last_port: number };
   promised_ports: { region_code: string; port: number; holder: string };
   services: {
@@ -154,7 +171,13 @@ export interface Tables {
     created: Generated<Date>;
   };
   vpc_addresses: { vpc_id: string; address: string; service_id: string };
-  events: { seq: ColumnType<string, never, never>; project_id: string; at: Date; type: EventType; doc: string };
+  events: {
+    seq: ColumnType<string, never, never>;
+    project_id: string;
+    at: Date;
+    type: EventType;
+    doc: string;
+  };
   event_horizon: { pruned: ColumnType<string, number, number> };
   webhooks: {
     id: string;
@@ -244,7 +267,10 @@ export class AlreadyRunning extends Error {}
  * @param onError told of connections that break; they are made again
  * @throws AlreadyRunning
  */
-export async function openStore(connection: ClientConfig, onError: (error: Error) => void): Promise<Store> {
+export async function openStore(
+  connection: ClientConfig,
+  onError: (error: Error) => void,
+): Promise<Store> {
   // Few connections win on few cores: statements queue here rather than compete there (performance.md, section 5).
   const pool = new Pool({
     ...neverSilent(connection),
@@ -318,7 +344,11 @@ function neverSilent(connection: ClientConfig): ClientConfig {
   const stream = (): Socket => {
     const socket = new Socket();
     const breakOff = () =>
-      socket.destroy(new Error(`Connection terminated: the metadata database has been silent for ${SILENCE_MS / 1000} s`));
+      socket.destroy(
+        new Error(
+          `Connection terminated: the metadata database has been silent for ${SILENCE_MS / 1000} s`,
+        ),
+      );
     return socket.setTimeout(SILENCE_MS, breakOff);
   };
   return { ...connection, stream };
@@ -330,7 +360,10 @@ async function openSession(
   onError: (error: Error) => void,
   onNotification: (channel: string, payload: string) => void,
 ): Promise<Client> {
-  const session = new Client({ ...neverSilent(connection), application_name: 'howdah control plane, notifications' });
+  const session = new Client({
+    ...neverSilent(connection),
+    application_name: 'howdah control plane, notifications',
+  });
   session.on('error', onError);
   session.on('notification', ({ channel, payload }) => onNotification(channel, payload ?? ''));
   await session.connect();
@@ -345,9 +378,14 @@ async function openSession(
   }, SILENCE_MS / 3);
   session.once('end', () => clearInterval(heartbeat));
   try {
-    const { rows } = await session.query<{ locked: boolean }>('select pg_try_advisory_lock($1) as locked', [String(CONTROL_LOCK)]);
+    const { rows } = await session.query<{ locked: boolean }>(
+      'select pg_try_advisory_lock($1) as locked',
+      [String(CONTROL_LOCK)],
+    );
     if (rows[0]?.locked !== true)
-      throw new AlreadyRunning('another control plane is using this metadata database; stop it first (howdah down)');
+      throw new AlreadyRunning(
+        'another control plane is using this metadata database; stop it first (howdah down)',
+      );
     for (const channel of CHANNELS) await session.query(`listen ${channel}`);
     await session.query(GIVE_UP);
     return session;
@@ -371,7 +409,8 @@ export async function notifyService(tx: Db, id: string): Promise<void> {
 }
 
 /** The statement of {@link notifyService}. */
-export const askForLook = (id: string): RawBuilder<unknown> => sql`select pg_notify('howdah_service', ${id})`;
+export const askForLook = (id: string): RawBuilder<unknown> =>
+  sql`select pg_notify('howdah_service', ${id})`;
 
 /** Asks for a look at the VPCs, when the transaction commits. A hint, too. */
 export async function notifyVpcs(tx: Db): Promise<void> {
@@ -380,7 +419,11 @@ export async function notifyVpcs(tx: Db): Promise<void> {
 
 /** On a connection of its own: a migration may take longer than any other statement. */
 async function migrate(connection: ClientConfig, onError: (error: Error) => void): Promise<void> {
-  const pool = new Pool({ ...connection, max: 1, application_name: 'howdah control plane, migrations' });
+  const pool = new Pool({
+    ...connection,
+    max: 1,
+    application_name: 'howdah control plane, migrations',
+  });
   pool.on('error', onError);
   pool.on('connect', (client) => client.on('error', onError));
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
@@ -398,16 +441,23 @@ export function whyNotMigrated(error: unknown, failed: string | null): string {
   if (unknown !== undefined)
     return `the metadata database belongs to a newer version of Howdah: it has the migration ${unknown}, which this version does not know. Start that version or a newer one, or restore a backup of the metadata database that this version made (howdah restore-control)`;
   const which =
-    failed === null ? 'the migrations of the metadata database could not be run' : `migration ${failed} of the metadata database failed`;
+    failed === null
+      ? 'the migrations of the metadata database could not be run'
+      : `migration ${failed} of the metadata database failed`;
   return `${which}: ${reason}. Nothing was changed: remove the cause and run howdah up again, or go on with the version before meanwhile`;
 }
 
 async function getMigrations() {
-  const names = (await readdir(MIGRATIONS_DIRECTORY)).filter((name) => name.endsWith('.sql')).toSorted();
+  const names = (await readdir(MIGRATIONS_DIRECTORY))
+    .filter((name) => name.endsWith('.sql'))
+    .toSorted();
   const loaded = await Promise.all(
     names.map(async (name) => {
       const text = await readFile(join(MIGRATIONS_DIRECTORY, name), 'utf8');
-      return [name.replace(/\.sql$/, ''), { up: async (db: Kysely<unknown>) => void (await sql.raw(text).execute(db)) }] as const;
+      return [
+        name.replace(/\.sql$/, ''),
+        { up: async (db: Kysely<unknown>) => void (await sql.raw(text).execute(db)) },
+      ] as const;
     }),
   );
   return Object.fromEntries(loaded);

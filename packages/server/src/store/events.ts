@@ -20,7 +20,12 @@ const FLUSH_POLL_MS = 10;
  * A project's events after a number, oldest first. They are on disk: what a reader has seen does not go away in a crash of the metadata database,
  * though some transactions commit without waiting for it.
  */
-export async function readEvents(db: Db, projectId: string, after: string, limit: number): Promise<EventRow[]> {
+export async function readEvents(
+  db: Db,
+  projectId: string,
+  after: string,
+  limit: number,
+): Promise<EventRow[]> {
   const { rows } = await sql<EventRow & { written: string; flushed: boolean }>`
     select seq, type, doc, position.written::text, pg_current_wal_flush_lsn() >= position.written as flushed
     from events, (select pg_current_wal_insert_lsn() as written) as position
@@ -34,7 +39,9 @@ export async function readEvents(db: Db, projectId: string, after: string, limit
 
 async function untilFlushed(db: Db, position: string): Promise<void> {
   for (;;) {
-    const { rows } = await sql<{ flushed: boolean }>`select pg_current_wal_flush_lsn() >= ${position}::pg_lsn as flushed`.execute(db);
+    const { rows } = await sql<{
+      flushed: boolean;
+    }>`select pg_current_wal_flush_lsn() >= ${position}::pg_lsn as flushed`.execute(db);
     if (rows[0]?.flushed === true) return;
     await sleep(FLUSH_POLL_MS);
   }
@@ -77,7 +84,11 @@ export async function pruneDeliveries(db: Db): Promise<boolean> {
  *
  * @param bytes what the reserve holds
  */
-export async function reportReserve(db: Db, state: 'held' | 'released', bytes: number): Promise<void> {
+export async function reportReserve(
+  db: Db,
+  state: 'held' | 'released',
+  bytes: number,
+): Promise<void> {
   const facts = JSON.stringify({ state, bytes });
   await sql`
     select emit_event(id, 'disk.reserve', ${facts}::json)
@@ -85,5 +96,7 @@ export async function reportReserve(db: Db, state: 'held' | 'released', bytes: n
     where operator
       and ${state} <> coalesce(
         (select doc::json #>> '{data,state}' from events
-         where project_id = projects.id and type = 'disk.reserve' order by seq desc limit 1), 'held')`.execute(db);
+         where project_id = projects.id and type = 'disk.reserve' order by seq desc limit 1), 'held')`.execute(
+    db,
+  );
 }

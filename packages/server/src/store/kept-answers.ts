@@ -11,7 +11,10 @@ const KEPT = sql`interval '24 hours'`;
 const PRUNE_BATCH = 1000;
 
 /** What was answered to this Idempotency-Key; null: nothing, or too long ago. */
-export async function findAnswer(db: Db, { publicKey, lookup }: Pick<CallName, 'publicKey' | 'lookup'>): Promise<KeptAnswer | null> {
+export async function findAnswer(
+  db: Db,
+  { publicKey, lookup }: Pick<CallName, 'publicKey' | 'lookup'>,
+): Promise<KeptAnswer | null> {
   const row = await db
     .selectFrom('kept_answers')
     .select(['request', 'sealed'])
@@ -27,9 +30,14 @@ export async function findAnswer(db: Db, { publicKey, lookup }: Pick<CallName, '
  *
  * @returns the answer when somebody else's call has been made meanwhile; null: this one is to be made
  */
-export async function claimAnswer(tx: Tx, { publicKey, lookup, request }: CallName): Promise<KeptAnswer | null> {
+export async function claimAnswer(
+  tx: Tx,
+  { publicKey, lookup, request }: CallName,
+): Promise<KeptAnswer | null> {
   await sql`
-    delete from kept_answers where public_key = ${publicKey} and lookup = ${lookup} and created < now() - ${KEPT}`.execute(tx);
+    delete from kept_answers where public_key = ${publicKey} and lookup = ${lookup} and created < now() - ${KEPT}`.execute(
+    tx,
+  );
   const claimed = await tx
     .insertInto('kept_answers')
     .values({ public_key: publicKey, lookup, request, sealed: Buffer.alloc(0) })
@@ -38,8 +46,17 @@ export async function claimAnswer(tx: Tx, { publicKey, lookup, request }: CallNa
   return claimed.numInsertedOrUpdatedRows === 1n ? null : findAnswer(tx, { publicKey, lookup });
 }
 
-export async function keepAnswer(db: Db, { publicKey, lookup }: CallName, sealed: Buffer): Promise<void> {
-  await db.updateTable('kept_answers').set({ sealed }).where('public_key', '=', publicKey).where('lookup', '=', lookup).execute();
+export async function keepAnswer(
+  db: Db,
+  { publicKey, lookup }: CallName,
+  sealed: Buffer,
+): Promise<void> {
+  await db
+    .updateTable('kept_answers')
+    .set({ sealed })
+    .where('public_key', '=', publicKey)
+    .where('lookup', '=', lookup)
+    .execute();
 }
 
 /** Throws answers away that are kept no longer. @returns whether there may be more */

@@ -73,7 +73,9 @@ export async function insertKey(db: Db, key: NewKey): Promise<Key> {
 /** How many keys a project has, ended ones too; no more than `most` are counted. */
 export async function countKeys(tx: Tx, projectId: string, most: number): Promise<number> {
   const { rows } = await sql<{ count: number }>`
-    select count(*)::int as count from (select from api_keys where project_id = ${projectId} limit ${most}) as keys`.execute(tx);
+    select count(*)::int as count from (select from api_keys where project_id = ${projectId} limit ${most}) as keys`.execute(
+    tx,
+  );
   return rows[0]?.count ?? 0;
 }
 
@@ -139,7 +141,11 @@ export async function revokeKey(tx: Tx, publicKey: string): Promise<void> {
 }
 
 /** Whether a project has an admin key besides this one that can manage keys, now and by itself for ever. */
-export async function hasAnotherAdminKey(tx: Tx, projectId: string, publicKey: string): Promise<boolean> {
+export async function hasAnotherAdminKey(
+  tx: Tx,
+  projectId: string,
+  publicKey: string,
+): Promise<boolean> {
   const row = await tx
     .selectFrom('api_keys')
     .select('public_key')
@@ -157,12 +163,22 @@ export async function hasAnotherAdminKey(tx: Tx, projectId: string, publicKey: s
 
 /** Whether there is such a key, whatever it may. */
 export async function isKey(db: Db, publicKey: string): Promise<boolean> {
-  return (await db.selectFrom('api_keys').select('public_key').where('public_key', '=', publicKey).executeTakeFirst()) !== undefined;
+  return (
+    (await db
+      .selectFrom('api_keys')
+      .select('public_key')
+      .where('public_key', '=', publicKey)
+      .executeTakeFirst()) !== undefined
+  );
 }
 
 /** Notes that a key was used. */
 export async function touchKey(db: Db, publicKey: string): Promise<void> {
-  await db.updateTable('api_keys').set({ last_used: new Date() }).where('public_key', '=', publicKey).execute();
+  await db
+    .updateTable('api_keys')
+    .set({ last_used: new Date() })
+    .where('public_key', '=', publicKey)
+    .execute();
 }
 
 /** Whether a key is neither revoked nor expired. */
@@ -172,7 +188,9 @@ export async function isKeyValid(db: Db, publicKey: string): Promise<boolean> {
     .select('public_key')
     .where('public_key', '=', publicKey)
     .where('revoked_at', 'is', null)
-    .where((where) => where.or([where('expires_at', 'is', null), where('expires_at', '>', sql<Date>`now()`)]))
+    .where((where) =>
+      where.or([where('expires_at', 'is', null), where('expires_at', '>', sql<Date>`now()`)]),
+    )
     .executeTakeFirst();
   return row !== undefined;
 }

@@ -5,7 +5,13 @@
 import { sql } from 'kysely';
 import { askForLook, type Db, type Tx } from './database.ts';
 import type { OperationRow } from './operations.ts';
-import { lockRow, operationUnderWay, type Locked, type ServiceChange, type ServiceRow } from './services.ts';
+import {
+  lockRow,
+  operationUnderWay,
+  type Locked,
+  type ServiceChange,
+  type ServiceRow,
+} from './services.ts';
 
 /** The lease of a reconciler has passed to another: what it found out is old and must not be written. */
 export class LeaseLost extends Error {}
@@ -35,7 +41,13 @@ export async function makeAllDue(db: Db): Promise<void> {
   await db
     .updateTable('services')
     .set({ due_at: sql<Date>`now()`, lease_token: null, lease_until: null })
-    .where((where) => where.or([where('power', '=', 'running'), where('operation_id', 'is not', null), where('deleting', '=', true)]))
+    .where((where) =>
+      where.or([
+        where('power', '=', 'running'),
+        where('operation_id', 'is not', null),
+        where('deleting', '=', true),
+      ]),
+    )
     .execute();
 }
 
@@ -48,9 +60,18 @@ export async function makeAllDue(db: Db): Promise<void> {
 export async function claimService(tx: Tx, id: string, token: string): Promise<ServiceRow | null> {
   const claimed = await tx
     .updateTable('services')
-    .set({ lease_token: token, lease_until: sql<Date>`clock_timestamp() + ${`${LEASE_MS} ms`}::interval`, due_at: null })
+    .set({
+      lease_token: token,
+      lease_until: sql<Date>`clock_timestamp() + ${`${LEASE_MS} ms`}::interval`,
+      due_at: null,
+    })
     .where('id', '=', id)
-    .where((where) => where.or([where('lease_until', 'is', null), where('lease_until', '<', sql<Date>`clock_timestamp()`)]))
+    .where((where) =>
+      where.or([
+        where('lease_until', 'is', null),
+        where('lease_until', '<', sql<Date>`clock_timestamp()`),
+      ]),
+    )
     // Of a read replica set, the parent is locked first; see lockRow.
     .where((where) => where.or([where('parent_id', 'is', null), PARENT_IS_LOCKED]))
     .returningAll()
@@ -73,10 +94,19 @@ export async function renewLease(db: Db, id: string, token: string): Promise<voi
 }
 
 /** Gives the lease back after an error. @param lookAgainMs when to look again */
-export async function releaseService(db: Db, id: string, token: string, lookAgainMs: number): Promise<void> {
+export async function releaseService(
+  db: Db,
+  id: string,
+  token: string,
+  lookAgainMs: number,
+): Promise<void> {
   await db
     .updateTable('services')
-    .set({ lease_token: null, lease_until: null, due_at: sql<Date | null>`least(due_at, now() + ${`${lookAgainMs} ms`}::interval)` })
+    .set({
+      lease_token: null,
+      lease_until: null,
+      due_at: sql<Date | null>`least(due_at, now() + ${`${lookAgainMs} ms`}::interval)`,
+    })
     .where('id', '=', id)
     .where('lease_token', '=', token)
     .execute();
@@ -88,7 +118,10 @@ export async function releaseService(db: Db, id: string, token: string, lookAgai
  *
  * @param lookAgainMs when to look again; null: when woken
  */
-export function givenBack({ due_at: dueAt }: ServiceRow, lookAgainMs: number | null): ServiceChange {
+export function givenBack(
+  { due_at: dueAt }: ServiceRow,
+  lookAgainMs: number | null,
+): ServiceChange {
   const again = lookAgainMs === null ? null : new Date(Date.now() + lookAgainMs);
   const earlier = dueAt === null || (again !== null && again < dueAt) ? again : dueAt;
   return { lease_token: null, lease_until: null, due_at: earlier };
@@ -100,13 +133,24 @@ export function givenBack({ due_at: dueAt }: ServiceRow, lookAgainMs: number | n
  * @param known the operation under way when it was last asked for
  * @throws LeaseLost when the lease is somebody else's or the service is gone
  */
-export async function lockLeased(tx: Tx, id: string, token: string, known: OperationRow | null): Promise<Locked> {
+export async function lockLeased(
+  tx: Tx,
+  id: string,
+  token: string,
+  known: OperationRow | null,
+): Promise<Locked> {
   const service = await lockRow(tx, id);
-  if (service === undefined || service.lease_token !== token) throw new LeaseLost(`service ${id}: the lease is lost`);
-  return { service, operation: service.operation_id === known?.id ? known : await operationUnderWay(tx, service) };
+  if (service === undefined || service.lease_token !== token)
+    throw new LeaseLost(`service ${id}: the lease is lost`);
+  return {
+    service,
+    operation: service.operation_id === known?.id ? known : await operationUnderWay(tx, service),
+  };
 }
 
 /** Marks a service as wanting a look now and says so. */
 export async function makeDue(tx: Tx, id: string): Promise<void> {
-  await sql`with due as (update services set due_at = now() where id = ${id}) ${askForLook(id)}`.execute(tx);
+  await sql`with due as (update services set due_at = now() where id = ${id}) ${askForLook(id)}`.execute(
+    tx,
+  );
 }

@@ -1,5 +1,11 @@
 /** The metadata database of operations: what was asked for, by whom, how far it is and how it ended. */
-import { OPERATION_KINDS, type Operation, type OperationKind, type OperationStatus, type OperationStep } from '@howdah/contract';
+import {
+  OPERATION_KINDS,
+  type Operation,
+  type OperationKind,
+  type OperationStatus,
+  type OperationStep,
+} from '@howdah/contract';
 import { sql, type Selectable } from 'kysely';
 import { newId } from '../lib/ids.ts';
 import type { AuditNote } from './audit-log.ts';
@@ -25,7 +31,12 @@ export async function beginOperation(
   if (current !== null) await endOperation(tx, current.id, 'failed', `superseded by ${kind}`);
   const beside = kind === 'delete' ? await verificationUnderWay(tx, service.id) : null;
   if (beside !== null) await endOperation(tx, beside.id, 'failed', `superseded by ${kind}`);
-  return insertOperation(tx, service, requester, { kind, status: 'queued', steps: '[]', finished: null });
+  return insertOperation(tx, service, requester, {
+    kind,
+    status: 'queued',
+    steps: '[]',
+    finished: null,
+  });
 }
 
 /** One statement for both records: what was accepted is audited, for no round trip more. */
@@ -33,7 +44,12 @@ async function insertOperation(
   tx: Tx,
   service: Pick<ServiceRow, 'id' | 'project_id'>,
   requester: Requester,
-  operation: { kind: OperationKind; status: 'queued' | 'succeeded'; steps: string; finished: Date | null },
+  operation: {
+    kind: OperationKind;
+    status: 'queued' | 'succeeded';
+    steps: string;
+    finished: Date | null;
+  },
 ): Promise<OperationRow> {
   const id = newId();
   const row = {
@@ -45,9 +61,14 @@ async function insertOperation(
     error: null,
   };
   const audit = typeof requester === 'string' ? null : requester.audit;
-  if (audit === null) return tx.insertInto('operations').values(row).returningAll().executeTakeFirstOrThrow();
+  if (audit === null)
+    return tx.insertInto('operations').values(row).returningAll().executeTakeFirstOrThrow();
   const inserted = await tx
-    .with('audited', (db) => db.insertInto('audit_log').values({ ...audit.facts, service_id: service.id, operation_id: id }))
+    .with('audited', (db) =>
+      db
+        .insertInto('audit_log')
+        .values({ ...audit.facts, service_id: service.id, operation_id: id }),
+    )
     .insertInto('operations')
     .values(row)
     .returningAll()
@@ -57,7 +78,10 @@ async function insertOperation(
 }
 
 /** The verification of a service's backup that is under way; null: none. */
-export async function verificationUnderWay(db: Db, serviceId: string): Promise<OperationRow | null> {
+export async function verificationUnderWay(
+  db: Db,
+  serviceId: string,
+): Promise<OperationRow | null> {
   const row = await db
     .selectFrom('operations')
     .selectAll()
@@ -100,7 +124,12 @@ export async function dueForVerification(db: Db, everyMs: number): Promise<strin
 /** Whether an operation has not ended. */
 export async function isUnderWay(db: Db, id: string): Promise<boolean> {
   return (
-    (await db.selectFrom('operations').select('id').where('id', '=', id).where('finished', 'is', null).executeTakeFirst()) !== undefined
+    (await db
+      .selectFrom('operations')
+      .select('id')
+      .where('id', '=', id)
+      .where('finished', 'is', null)
+      .executeTakeFirst()) !== undefined
   );
 }
 
@@ -131,7 +160,12 @@ export async function endOperation(
 ): Promise<void> {
   await db
     .updateTable('operations')
-    .set({ status, error, finished: sql<Date>`clock_timestamp()`, ...(steps === undefined ? {} : { steps: JSON.stringify(steps) }) })
+    .set({
+      status,
+      error,
+      finished: sql<Date>`clock_timestamp()`,
+      ...(steps === undefined ? {} : { steps: JSON.stringify(steps) }),
+    })
     .where('id', '=', id)
     .where('finished', 'is', null)
     .execute();
@@ -152,7 +186,12 @@ export async function pruneOperations(db: Db, keptMs: number): Promise<boolean> 
 }
 
 /** Notes how far an operation is. @param error why its last attempt failed, null where it goes well */
-export async function progressOperation(db: Db, id: string, steps: readonly OperationStep[], error: string | null): Promise<OperationRow> {
+export async function progressOperation(
+  db: Db,
+  id: string,
+  steps: readonly OperationStep[],
+  error: string | null,
+): Promise<OperationRow> {
   return db
     .updateTable('operations')
     .set({ status: 'running', steps: JSON.stringify(steps), error })
@@ -163,7 +202,10 @@ export async function progressOperation(db: Db, id: string, steps: readonly Oper
 }
 
 /** Takes up the operation under way on a service that the transaction holds locked: one that was waiting has begun. Null: there is none. */
-export async function takeUpOperation(tx: Tx, { operation_id: id }: Pick<ServiceRow, 'operation_id'>): Promise<OperationRow | null> {
+export async function takeUpOperation(
+  tx: Tx,
+  { operation_id: id }: Pick<ServiceRow, 'operation_id'>,
+): Promise<OperationRow | null> {
   if (id === null) return null;
   const begun = await tx
     .updateTable('operations')
@@ -177,12 +219,19 @@ export async function takeUpOperation(tx: Tx, { operation_id: id }: Pick<Service
 
 /** How an operation goes. failing: its last attempt did not work, or another has superseded it. */
 export async function howItGoes(db: Db, id: string): Promise<'underway' | 'failing' | 'done'> {
-  const { status, error } = await db.selectFrom('operations').select(['status', 'error']).where('id', '=', id).executeTakeFirstOrThrow();
+  const { status, error } = await db
+    .selectFrom('operations')
+    .select(['status', 'error'])
+    .where('id', '=', id)
+    .executeTakeFirstOrThrow();
   return status === 'succeeded' ? 'done' : error === null ? 'underway' : 'failing';
 }
 
 /** An operation as the API answers it. @param remainingSeconds about how long it will still take; null: nobody can tell */
-export function operationDocument(row: OperationRow, remainingSeconds: number | null = null): Operation {
+export function operationDocument(
+  row: OperationRow,
+  remainingSeconds: number | null = null,
+): Operation {
   return {
     id: row.id,
     kind: row.kind,
@@ -197,7 +246,11 @@ export function operationDocument(row: OperationRow, remainingSeconds: number | 
   };
 }
 
-export type OperationFilter = { serviceId?: string; kind?: OperationKind; status?: OperationStatus };
+export type OperationFilter = {
+  serviceId?: string;
+  kind?: OperationKind;
+  status?: OperationStatus;
+};
 /** An operation with where it stands in the list. */
 export type ListedOperation = OperationRow & { position: string };
 
@@ -216,18 +269,23 @@ export async function listOperations(
   let query = db
     .selectFrom('operations')
     .selectAll()
-    .select(sql<string>`(extract(epoch from created) * 1000000)::bigint || '-' || id`.as('position'))
+    .select(
+      sql<string>`(extract(epoch from created) * 1000000)::bigint || '-' || id`.as('position'),
+    )
     .where('project_id', '=', projectId);
   if (filter.serviceId !== undefined) query = query.where('service_id', '=', filter.serviceId);
   if (filter.kind !== undefined) query = query.where('kind', '=', filter.kind);
   if (filter.status !== undefined) query = query.where('status', '=', filter.status);
   // What follows from the status says by which index they are found.
   if (filter.status === 'failed') query = query.where('error', 'is not', null);
-  if (filter.status === 'queued' || filter.status === 'running') query = query.where('finished', 'is', null);
+  if (filter.status === 'queued' || filter.status === 'running')
+    query = query.where('finished', 'is', null);
   if (after !== null) {
     const [micros = '', id = ''] = after.split('-');
     const moment = sql<Date>`'epoch'::timestamptz + ${micros}::bigint * interval '1 microsecond'`;
-    query = query.where('created', '<=', moment).where((where) => where.or([where('created', '<', moment), where('id', '>', id)]));
+    query = query
+      .where('created', '<=', moment)
+      .where((where) => where.or([where('created', '<', moment), where('id', '>', id)]));
   }
   return query.orderBy('created', 'desc').orderBy('id').limit(limit).execute();
 }
@@ -237,9 +295,18 @@ export async function readOperation(db: Db, id: string): Promise<OperationRow> {
   return db.selectFrom('operations').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
 }
 
-export async function findOperation(db: Db, projectId: string, id: string): Promise<OperationRow | null> {
+export async function findOperation(
+  db: Db,
+  projectId: string,
+  id: string,
+): Promise<OperationRow | null> {
   return (
-    (await db.selectFrom('operations').selectAll().where('project_id', '=', projectId).where('id', '=', id).executeTakeFirst()) ?? null
+    (await db
+      .selectFrom('operations')
+      .selectAll()
+      .where('project_id', '=', projectId)
+      .where('id', '=', id)
+      .executeTakeFirst()) ?? null
   );
 }
 
@@ -247,7 +314,10 @@ export async function findOperation(db: Db, projectId: string, id: string): Prom
 const PAST_RUNS = 20;
 
 /** How long the last operations of a kind took that went well, in seconds: half of them less than `median`, all of them at most `longest`. */
-export async function pastDurations(db: Db, kind: OperationKind): Promise<{ median: number; longest: number } | null> {
+export async function pastDurations(
+  db: Db,
+  kind: OperationKind,
+): Promise<{ median: number; longest: number } | null> {
   const { rows } = await sql<{ median: number | null; longest: number }>`
     select percentile_cont(0.5) within group (order by seconds) as median, max(seconds)::float8 as longest
     from (
@@ -255,5 +325,7 @@ export async function pastDurations(db: Db, kind: OperationKind): Promise<{ medi
       where kind = ${kind} and finished is not null and status = 'succeeded' order by finished desc limit ${PAST_RUNS}
     ) as past`.execute(db);
   const [row] = rows;
-  return row === undefined || row.median === null ? null : { median: row.median, longest: row.longest };
+  return row === undefined || row.median === null
+    ? null
+    : { median: row.median, longest: row.longest };
 }

@@ -16,11 +16,17 @@ export function preparing(pool: Pool): PostgresPool {
   };
 
   const wrap = (client: PoolClient): PostgresPoolClient => {
-    function query<Row>(text: string, values: readonly unknown[]): Promise<PostgresQueryResult<Row>>;
+    function query<Row>(
+      text: string,
+      values: readonly unknown[],
+    ): Promise<PostgresQueryResult<Row>>;
     function query<Row>(cursor: PostgresCursor<Row>): PostgresCursor<Row>;
     function query(text: unknown, values: readonly unknown[] = []): unknown {
-      if (typeof text !== 'string') throw new Error('the metadata database is read without cursors');
-      return client.query(values.length === 0 ? { text } : { name: nameOf(text), text, values: [...values] });
+      if (typeof text !== 'string')
+        throw new Error('the metadata database is read without cursors');
+      return client.query(
+        values.length === 0 ? { text } : { name: nameOf(text), text, values: [...values] },
+      );
     }
     return { query, release: () => client.release() };
   };

@@ -1,5 +1,10 @@
 /** The metadata database of projects, what each may have and what it has. */
-import { PROJECT_LIMITS, type ProjectDetails, type ProjectLimit, type ProjectLimits } from '@howdah/contract';
+import {
+  PROJECT_LIMITS,
+  type ProjectDetails,
+  type ProjectLimit,
+  type ProjectLimits,
+} from '@howdah/contract';
 import type { Db, Tables, Tx } from './database.ts';
 import { sql, type Selectable } from 'kysely';
 
@@ -23,18 +28,33 @@ export async function anyProject(db: Db): Promise<boolean> {
 export async function countProjects(tx: Tx, most: number): Promise<number> {
   const { rows } = await sql<{
     count: number;
-  }>`select count(*)::int as count from (select from projects limit ${most}) as projects`.execute(tx);
+  }>`select count(*)::int as count from (select from projects limit ${most}) as projects`.execute(
+    tx,
+  );
   return rows[0]?.count ?? 0;
 }
 
-export async function changeProject(tx: Tx, id: string, change: { name?: string; limits?: ProjectLimits }): Promise<void> {
-  const columns = { ...(change.name === undefined ? {} : { name: change.name }), ...limitColumns(change.limits ?? {}) };
-  if (Object.keys(columns).length > 0) await tx.updateTable('projects').set(columns).where('id', '=', id).execute();
+export async function changeProject(
+  tx: Tx,
+  id: string,
+  change: { name?: string; limits?: ProjectLimits },
+): Promise<void> {
+  const columns = {
+    ...(change.name === undefined ? {} : { name: change.name }),
+    ...limitColumns(change.limits ?? {}),
+  };
+  if (Object.keys(columns).length > 0)
+    await tx.updateTable('projects').set(columns).where('id', '=', id).execute();
 }
 
 /** Every project, oldest first. */
 export async function listProjects(db: Db): Promise<{ id: string; name: string }[]> {
-  return db.selectFrom('projects').select(['id', 'name']).orderBy('created').orderBy('id').execute();
+  return db
+    .selectFrom('projects')
+    .select(['id', 'name'])
+    .orderBy('created')
+    .orderBy('id')
+    .execute();
 }
 
 /** @returns null where there is none */
@@ -42,13 +62,24 @@ export async function findProject(db: Db, id: string): Promise<ProjectDetails | 
   const row = await db.selectFrom('projects').selectAll().where('id', '=', id).executeTakeFirst();
   if (row === undefined) return null;
   const { name, created, operator } = row;
-  return { id, name, created: created.toISOString(), operator, limits: limitsOf(row), used: await usageOf(db, id) };
+  return {
+    id,
+    name,
+    created: created.toISOString(),
+    operator,
+    limits: limitsOf(row),
+    used: await usageOf(db, id),
+  };
 }
 
 export async function hasLimits(db: Db, id: string): Promise<boolean> {
   const row = await db
     .selectFrom('projects')
-    .select(sql<boolean>`coalesce(max_services, max_replica_sets, max_cpu_millis, max_memory_gbs) is not null`.as('limited'))
+    .select(
+      sql<boolean>`coalesce(max_services, max_replica_sets, max_cpu_millis, max_memory_gbs) is not null`.as(
+        'limited',
+      ),
+    )
     .where('id', '=', id)
     .executeTakeFirst();
   return row?.limited === true;
@@ -56,13 +87,22 @@ export async function hasLimits(db: Db, id: string): Promise<boolean> {
 
 /** A project's limits, whose changes, and changes of what they count, wait for each other until the transaction ends. */
 export async function lockLimits(tx: Tx, id: string): Promise<Record<ProjectLimit, number | null>> {
-  const row = await tx.selectFrom('projects').selectAll().where('id', '=', id).forNoKeyUpdate().executeTakeFirstOrThrow();
+  const row = await tx
+    .selectFrom('projects')
+    .selectAll()
+    .where('id', '=', id)
+    .forNoKeyUpdate()
+    .executeTakeFirstOrThrow();
   return limitsOf(row);
 }
 
 /** What a project has. */
 export async function usageOf(db: Db, id: string): Promise<Record<ProjectLimit, number>> {
-  const row = await db.selectFrom('project_usage').select(PROJECT_LIMITS).where('project_id', '=', id).executeTakeFirst();
+  const row = await db
+    .selectFrom('project_usage')
+    .select(PROJECT_LIMITS)
+    .where('project_id', '=', id)
+    .executeTakeFirst();
   return row ?? { services: 0, replica_sets: 0, cpu_millis: 0, memory_gbs: 0 };
 }
 

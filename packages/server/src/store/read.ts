@@ -39,7 +39,8 @@ export function coalesced<Row extends QueryResultRow & { key: string }>(
     try {
       const { rows } = await pool.query<Row>({ name, text, values: [[...batch.keys()]] });
       const found = new Map(rows.map((row) => [row.key, row]));
-      for (const [key, waiters] of batch) for (const { resolve } of waiters) resolve(found.get(key) ?? null);
+      for (const [key, waiters] of batch)
+        for (const { resolve } of waiters) resolve(found.get(key) ?? null);
     } catch (error) {
       for (const waiters of batch.values()) for (const { reject } of waiters) reject(error);
     }

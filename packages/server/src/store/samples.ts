@@ -57,11 +57,16 @@ export async function latestSamples(db: Db): Promise<Omit<Sample, 'at' | 'lag'>[
 export async function pruneSamples(db: Db): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from samples where ctid = any (array(
-      select ctid from samples where at < now() - ${`${KEPT_DAYS} days`}::interval limit ${sql.lit(PRUNE_BATCH)}))`.execute(db);
+      select ctid from samples where at < now() - ${`${KEPT_DAYS} days`}::interval limit ${sql.lit(PRUNE_BATCH)}))`.execute(
+    db,
+  );
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 
-const AGGREGATE: Record<SeriesFunction, (column: ReturnType<typeof sql.ref>) => ReturnType<typeof sql>> = {
+const AGGREGATE: Record<
+  SeriesFunction,
+  (column: ReturnType<typeof sql.ref>) => ReturnType<typeof sql>
+> = {
   avg: (column) => sql`avg(${column})`,
   min: (column) => sql`min(${column})`,
   max: (column) => sql`max(${column})`,
@@ -82,6 +87,7 @@ export async function readSeries(
     where service_id = ${serviceId} and at >= ${query.from} and at < ${query.to}
     group by node, bucket order by node`.execute(db);
   const series = new Map<number, Map<number, number | null>>();
-  for (const { node, bucket, value } of rows) series.set(node, (series.get(node) ?? new Map<number, number | null>()).set(bucket, value));
+  for (const { node, bucket, value } of rows)
+    series.set(node, (series.get(node) ?? new Map<number, number | null>()).set(bucket, value));
   return series;
 }

@@ -120,7 +120,11 @@ export async function listDocs(
     );
   }
   const page = `from services where ${conditions.join(' and ')} order by created, id`;
-  const name = ['service_list', ...(status === null ? [] : ['status']), ...(after === null ? [] : ['after'])].join(' ');
+  const name = [
+    'service_list',
+    ...(status === null ? [] : ['status']),
+    ...(after === null ? [] : ['after']),
+  ].join(' ');
   // The documents arrive in the order of the index; to sort them once more would take longer than to read them.
   const { rows } = await pool.query<{ docs: string | null; full: boolean }>({
     name,
@@ -128,11 +132,19 @@ export async function listDocs(
     values,
   });
   const { docs, full } = rows[0] ?? { docs: null, full: false };
-  return { json: docs ?? '', next: full ? await positionOfLast(pool, `${name} last`, page, values) : null };
+  return {
+    json: docs ?? '',
+    next: full ? await positionOfLast(pool, `${name} last`, page, values) : null,
+  };
 }
 
 /** Where a full page ends, if there is more after it; null: it is the last one. */
-async function positionOfLast(pool: Pool, name: string, page: string, values: unknown[]): Promise<string | null> {
+async function positionOfLast(
+  pool: Pool,
+  name: string,
+  page: string,
+  values: unknown[],
+): Promise<string | null> {
   const { rows } = await pool.query<{ position: string }>({
     name,
     text: `select (extract(epoch from created) * 1000000)::bigint || '-' || id as position ${page} offset $2 - 1 limit 2`,
@@ -159,7 +171,9 @@ export type Locked = { service: ServiceRow; operation: OperationRow | null };
 /** A service and its operation, locked for the rest of the transaction; null when it is gone. */
 export async function lockService(tx: Tx, id: string): Promise<Locked | null> {
   const service = await lockRow(tx, id);
-  return service === undefined ? null : { service, operation: await operationUnderWay(tx, service) };
+  return service === undefined
+    ? null
+    : { service, operation: await operationUnderWay(tx, service) };
 }
 
 /** Locks a service; of a read replica set its parent first, whose document changes with it: in this order everywhere, so that nobody waits in a circle. */
@@ -168,7 +182,14 @@ export async function lockRow(tx: Tx, id: string): Promise<ServiceRow | undefine
     .selectFrom('services')
     .selectAll()
     .where((where) =>
-      where.or([where('id', '=', id), where('id', '=', where.selectFrom('services as s').select('s.parent_id').where('s.id', '=', id))]),
+      where.or([
+        where('id', '=', id),
+        where(
+          'id',
+          '=',
+          where.selectFrom('services as s').select('s.parent_id').where('s.id', '=', id),
+        ),
+      ]),
     )
     .orderBy('parent_id', (order) => order.nullsFirst())
     .forUpdate()
@@ -214,7 +235,13 @@ function poolerOf(row: ServiceRow): { port: number } | null {
 
 function highAvailabilityOf(row: ServiceRow): HighAvailability | null {
   if (row.members.length === 0 || row.parent_id !== null) return null;
-  return { members: row.members, primary: row.primary_member, sync: row.sync_replica_count, leave: row.leave_member, drill: row.drill };
+  return {
+    members: row.members,
+    primary: row.primary_member,
+    sync: row.sync_replica_count,
+    leave: row.leave_member,
+    drill: row.drill,
+  };
 }
 
 /** Of a service that is in a VPC: which, where, and whom it lets in. */
@@ -225,11 +252,15 @@ function vpcOf(row: ServiceRow): ServiceVpc | null {
 }
 
 export function sizeOf(row: Pick<ServiceRow, 'cpu_millis' | 'memory_gbs'>): Size {
-  return row.cpu_millis === null || row.memory_gbs === null ? 'shared' : { cpuMillis: row.cpu_millis, memoryGbs: row.memory_gbs };
+  return row.cpu_millis === null || row.memory_gbs === null
+    ? 'shared'
+    : { cpuMillis: row.cpu_millis, memoryGbs: row.memory_gbs };
 }
 
 export function sizeColumns(size: Size): { cpu_millis: number | null; memory_gbs: number | null } {
-  return size === 'shared' ? { cpu_millis: null, memory_gbs: null } : { cpu_millis: size.cpuMillis, memory_gbs: size.memoryGbs };
+  return size === 'shared'
+    ? { cpu_millis: null, memory_gbs: null }
+    : { cpu_millis: size.cpuMillis, memory_gbs: size.memoryGbs };
 }
 
 // ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -238,11 +269,22 @@ export function sizeColumns(size: Size): { cpu_millis: number | null; memory_gbs
 export function statusWith(service: ServiceRow, operation: OperationRow | null): LiveStatus {
   if (service.deleting) return 'DELETING';
   const underWay =
-    operation === null ? null : { kind: operation.kind, begun: operation.status === 'running', failing: operation.error !== null };
-  return (service.parent_id === null ? statusOf : statusOfReplicaSet)(service.power, service.reachable, underWay);
+    operation === null
+      ? null
+      : {
+          kind: operation.kind,
+          begun: operation.status === 'running',
+          failing: operation.error !== null,
+        };
+  return (service.parent_id === null ? statusOf : statusOfReplicaSet)(
+    service.power,
+    service.reachable,
+    underWay,
+  );
 }
 
-const movesOf = ({ parent_id: parentId }: ServiceRow) => (parentId === null ? TRANSITIONS : REPLICA_SET_TRANSITIONS);
+const movesOf = ({ parent_id: parentId }: ServiceRow) =>
+  parentId === null ? TRANSITIONS : REPLICA_SET_TRANSITIONS;
 
 /**
  * Changes a service that the transaction holds locked: writes the facts, and the status and document that follow from them and
@@ -259,8 +301,14 @@ export async function changeService(
 ): Promise<ServiceRow> {
   const changed = { ...before, ...change, operation_id: operation?.id ?? null };
   const status = statusWith(changed, operation);
-  if (status !== before.status && before.project_id !== null && !movesOf(before)[before.status].includes(status)) {
-    throw new UnknownMove(`service ${before.id}: ${before.status} → ${status} is no move of the contract`);
+  if (
+    status !== before.status &&
+    before.project_id !== null &&
+    !movesOf(before)[before.status].includes(status)
+  ) {
+    throw new UnknownMove(
+      `service ${before.id}: ${before.status} → ${status} is no move of the contract`,
+    );
   }
   const usage = status === 'READY' ? {} : { memory_mb: null, milli_cpu: null, storage_mb: null };
   const row: ServiceRow = { ...changed, ...usage, status, doc: '' };
@@ -282,7 +330,8 @@ export async function changeService(
     .returningAll()
     .executeTakeFirstOrThrow();
   if (after.parent_id !== null) await showSets(tx, after.parent_id);
-  if (after.read_replica_sets.length === 0 || !WHAT_SETS_FOLLOW.some((fact) => fact in change)) return after;
+  if (after.read_replica_sets.length === 0 || !WHAT_SETS_FOLLOW.some((fact) => fact in change))
+    return after;
   await takeSetsAlong(tx, after);
   return tx.selectFrom('services').selectAll().where('id', '=', after.id).executeTakeFirstOrThrow();
 }
@@ -290,21 +339,48 @@ export async function changeService(
 // ── read replica sets ────────────────────────────────────────────────────────────────────────────────────────────
 
 /** What of a service changes its sets as well: whether they run and are seen, and where; and a larger primary asks more of those who follow it. */
-const WHAT_SETS_FOLLOW = ['power', 'deleting', 'deleted_at', 'cpu_millis', 'vpc_id'] as const satisfies (keyof ServiceChange)[];
+const WHAT_SETS_FOLLOW = [
+  'power',
+  'deleting',
+  'deleted_at',
+  'cpu_millis',
+  'vpc_id',
+] as const satisfies (keyof ServiceChange)[];
 
 /** The sets of a service, in the order of their creation. The service is locked, so that nobody changes them. */
 async function setsOf(tx: Tx, parentId: string): Promise<ServiceRow[]> {
-  return tx.selectFrom('services').selectAll().where('parent_id', '=', parentId).orderBy('created').orderBy('id').execute();
+  return tx
+    .selectFrom('services')
+    .selectAll()
+    .where('parent_id', '=', parentId)
+    .orderBy('created')
+    .orderBy('id')
+    .execute();
 }
 
 /** What users see of the sets of a service. */
 export async function replicaSetsOf(db: Db, parentId: string): Promise<ReadReplicaSet[]> {
-  const row = await db.selectFrom('services').select('read_replica_sets').where('id', '=', parentId).executeTakeFirst();
+  const row = await db
+    .selectFrom('services')
+    .select('read_replica_sets')
+    .where('id', '=', parentId)
+    .executeTakeFirst();
   return row?.read_replica_sets ?? [];
 }
 
-export async function findReplicaSet(db: Db, parentId: string, id: string): Promise<ServiceRow | null> {
-  return (await db.selectFrom('services').selectAll().where('id', '=', id).where('parent_id', '=', parentId).executeTakeFirst()) ?? null;
+export async function findReplicaSet(
+  db: Db,
+  parentId: string,
+  id: string,
+): Promise<ServiceRow | null> {
+  return (
+    (await db
+      .selectFrom('services')
+      .selectAll()
+      .where('id', '=', id)
+      .where('parent_id', '=', parentId)
+      .executeTakeFirst()) ?? null
+  );
 }
 
 /** Whether an operation on a set of this service is under way. */
@@ -366,7 +442,8 @@ async function takeSetsAlong(tx: Tx, parent: ServiceRow): Promise<void> {
     if (set.deleting) await changeService(tx, set, change, operation);
     else {
       const kind = whatTakesAlong(set, parent, power, operation);
-      const begun = kind === null ? operation : await beginOperation(tx, set, kind, HOWDAH, operation);
+      const begun =
+        kind === null ? operation : await beginOperation(tx, set, kind, HOWDAH, operation);
       await changeService(tx, set, { ...change, power, deleted_at: parent.deleted_at }, begun);
     }
     await notifyService(tx, id);
@@ -392,7 +469,12 @@ export async function removeSets(tx: Tx, parentId: string): Promise<void> {
     const locked = await lockService(tx, id);
     if (locked === null || locked.service.deleting) continue;
     const begun = await beginOperation(tx, locked.service, 'delete', HOWDAH, locked.operation);
-    await changeService(tx, locked.service, { deleting: true, attempt: 0, due_at: new Date() }, begun);
+    await changeService(
+      tx,
+      locked.service,
+      { deleting: true, attempt: 0, due_at: new Date() },
+      begun,
+    );
     await notifyService(tx, id);
   }
 }
@@ -412,7 +494,9 @@ export function replicaSetDocument(row: ServiceRow): ReadReplicaSet {
     cpu_millis: row.cpu_millis ?? 0,
     memory_gbs: row.memory_gbs ?? 0,
     endpoint: { host: row.host, port: row.port },
-    ...(pooler === null ? {} : { connection_pooler: { endpoint: { host: row.host, port: pooler.port } } }),
+    ...(pooler === null
+      ? {}
+      : { connection_pooler: { endpoint: { host: row.host, port: pooler.port } } }),
     ...(vpcEndpoint === null ? {} : { vpc_endpoint: vpcEndpoint }),
     metadata: { environment: row.environment },
     status: REPLICA_SET_STATUS[row.status],
@@ -432,10 +516,28 @@ export function documentOf(row: ServiceRow): Service {
     created: row.created.toISOString(),
     ...(row.created_by === null ? {} : { created_by: row.created_by }),
     endpoint: { host: row.host, port: row.port },
-    ...(pooler === null ? {} : { connection_pooler: { endpoint: { host: row.host, port: pooler.port } } }),
+    ...(pooler === null
+      ? {}
+      : { connection_pooler: { endpoint: { host: row.host, port: pooler.port } } }),
     ...(vpcEndpoint === null ? {} : { vpc_endpoint: vpcEndpoint, vpcEndpoint }),
-    ...(row.origin === null ? {} : { forked_from: { project_id: row.project_id ?? '', service_id: row.origin.parent, is_standby: false } }),
-    ...(row.parent_id === null ? {} : { forked_from: { project_id: row.project_id ?? '', service_id: row.parent_id, is_standby: true } }),
+    ...(row.origin === null
+      ? {}
+      : {
+          forked_from: {
+            project_id: row.project_id ?? '',
+            service_id: row.origin.parent,
+            is_standby: false,
+          },
+        }),
+    ...(row.parent_id === null
+      ? {}
+      : {
+          forked_from: {
+            project_id: row.project_id ?? '',
+            service_id: row.parent_id,
+            is_standby: true,
+          },
+        }),
     ha_replicas: { replica_count: row.replica_count, sync_replica_count: row.sync_replica_count },
     metadata: { environment: row.environment },
     metrics: { memory_mb: row.memory_mb, milli_cpu: row.milli_cpu, storage_mb: row.storage_mb },
@@ -444,7 +546,9 @@ export function documentOf(row: ServiceRow): Service {
       {
         id: row.resource_id,
         spec: {
-          ...(row.cpu_millis === null || row.memory_gbs === null ? {} : { cpu_millis: row.cpu_millis, memory_gbs: row.memory_gbs }),
+          ...(row.cpu_millis === null || row.memory_gbs === null
+            ? {}
+            : { cpu_millis: row.cpu_millis, memory_gbs: row.memory_gbs }),
           storage_gb: row.storage_gb,
           volume_type: 'local',
         },
@@ -509,7 +613,10 @@ export async function insertSpare(tx: Tx, spare: NewService): Promise<ServiceRow
 }
 
 /** A running spare for these add-ons and this size, locked; null where there is none. */
-export async function takeSpare(tx: Tx, wanted: { region: string; addons: readonly Addon[]; size: Size }): Promise<ServiceRow | null> {
+export async function takeSpare(
+  tx: Tx,
+  wanted: { region: string; addons: readonly Addon[]; size: Size },
+): Promise<ServiceRow | null> {
   const { cpu_millis, memory_gbs } = sizeColumns(wanted.size);
   const row = await tx
     .selectFrom('services')
@@ -519,7 +626,9 @@ export async function takeSpare(tx: Tx, wanted: { region: string; addons: readon
     .where('reachable', '=', true)
     .where('deleting', '=', false)
     .where(sql<boolean>`addons = ${[...wanted.addons]}::text[]`)
-    .where(sql<boolean>`(cpu_millis, memory_gbs) is not distinct from (${cpu_millis}::int, ${memory_gbs}::int)`)
+    .where(
+      sql<boolean>`(cpu_millis, memory_gbs) is not distinct from (${cpu_millis}::int, ${memory_gbs}::int)`,
+    )
     .orderBy('created')
     .limit(1)
     .forUpdate()
@@ -565,16 +674,30 @@ export async function nextPort(
   after: number | null,
   besides: readonly number[] = [],
 ): Promise<number | null> {
-  const { last_port } = await tx.selectFrom('regions').select('last_port').where('code', '=', region).forUpdate().executeTakeFirstOrThrow();
+  const { last_port } = await tx
+    .selectFrom('regions')
+    .select('last_port')
+    .where('code', '=', region)
+    .forUpdate()
+    .executeTakeFirstOrThrow();
   const port = await nextFree(tx, region, [first, last], after ?? last_port, besides);
-  if (port !== null) await tx.updateTable('regions').set({ last_port: port }).where('code', '=', region).execute();
+  if (port !== null)
+    await tx.updateTable('regions').set({ last_port: port }).where('code', '=', region).execute();
   return port;
 }
 
 /** Whether another project has services in a region, or deleted ones that can be restored. Others who ask wait for the end of the transaction. */
-export async function isAnotherProjectIn(tx: Tx, region: string, projectId: string): Promise<boolean> {
+export async function isAnotherProjectIn(
+  tx: Tx,
+  region: string,
+  projectId: string,
+): Promise<boolean> {
   await tx.selectFrom('regions').select('code').where('code', '=', region).forUpdate().execute();
-  const other = tx.selectFrom('services').select('id').where('project_id', 'is not', null).where('project_id', '!=', projectId);
+  const other = tx
+    .selectFrom('services')
+    .select('id')
+    .where('project_id', 'is not', null)
+    .where('project_id', '!=', projectId);
   return (await other.where('region_code', '=', region).limit(1).executeTakeFirst()) !== undefined;
 }
 
@@ -606,7 +729,12 @@ async function nextFree(
  *
  * @returns the primary from now on; null: the service is gone
  */
-export async function recordPrimary(db: Db, id: string, from: number, to: number): Promise<number | null> {
+export async function recordPrimary(
+  db: Db,
+  id: string,
+  from: number,
+  to: number,
+): Promise<number | null> {
   const result = await db
     .updateTable('services')
     .set({ primary_member: to, leave_member: null })
@@ -618,7 +746,11 @@ export async function recordPrimary(db: Db, id: string, from: number, to: number
 
 /** The primary of a service, by the metadata database; null: the service is gone. */
 export async function primaryOf(db: Db, id: string): Promise<number | null> {
-  const row = await db.selectFrom('services').select('primary_member').where('id', '=', id).executeTakeFirst();
+  const row = await db
+    .selectFrom('services')
+    .select('primary_member')
+    .where('id', '=', id)
+    .executeTakeFirst();
   return row?.primary_member ?? null;
 }
 
@@ -633,7 +765,10 @@ export async function takeDrill(db: Db, id: string): Promise<boolean> {
   return result.numUpdatedRows > 0n;
 }
 
-export async function deleteService(tx: Tx, { id, parent_id: parentId }: ServiceRow): Promise<void> {
+export async function deleteService(
+  tx: Tx,
+  { id, parent_id: parentId }: ServiceRow,
+): Promise<void> {
   await tx.deleteFrom('services').where('id', '=', id).execute();
   if (parentId !== null) await showSets(tx, parentId);
 }
@@ -643,7 +778,11 @@ export async function deleteService(tx: Tx, { id, parent_id: parentId }: Service
  *
  * @param reason for the project's events
  */
-export async function purgeDeleted(tx: Tx, service: ServiceRow, reason: 'requested' | 'disk full'): Promise<void> {
+export async function purgeDeleted(
+  tx: Tx,
+  service: ServiceRow,
+  reason: 'requested' | 'disk full',
+): Promise<void> {
   const facts = JSON.stringify({ service_id: service.id, name: service.name, reason });
   await changeService(tx, service, { project_id: null, attempt: 0, due_at: new Date() }, null);
   await notifyService(tx, service.id);
@@ -651,21 +790,39 @@ export async function purgeDeleted(tx: Tx, service: ServiceRow, reason: 'request
 }
 
 /** What each service that runs may take of the disk, read replica sets and spares among them. */
-export async function storageQuotas(db: Db): Promise<{ id: string; storageGb: number; hasOwner: boolean }[]> {
+export async function storageQuotas(
+  db: Db,
+): Promise<{ id: string; storageGb: number; hasOwner: boolean }[]> {
   const rows = await db
     .selectFrom('services')
     .select(['id', 'storage_gb', 'project_id', 'parent_id'])
     .where('power', '=', 'running')
     .where('deleting', '=', false)
     .execute();
-  return rows.map((row) => ({ id: row.id, storageGb: row.storage_gb, hasOwner: row.project_id !== null && row.parent_id === null }));
+  return rows.map((row) => ({
+    id: row.id,
+    storageGb: row.storage_gb,
+    hasOwner: row.project_id !== null && row.parent_id === null,
+  }));
 }
 
 /** The deleted service that can be restored and was deleted first; null: there is none, or one is being purged already. */
 export async function nextToPurge(db: Db): Promise<string | null> {
-  const deleted = db.selectFrom('services').where('deleted_at', 'is not', null).where('parent_id', 'is', null);
-  if ((await deleted.select('id').where('project_id', 'is', null).limit(1).executeTakeFirst()) !== undefined) return null;
-  const row = await deleted.select('id').where('project_id', 'is not', null).orderBy('deleted_at').limit(1).executeTakeFirst();
+  const deleted = db
+    .selectFrom('services')
+    .where('deleted_at', 'is not', null)
+    .where('parent_id', 'is', null);
+  if (
+    (await deleted.select('id').where('project_id', 'is', null).limit(1).executeTakeFirst()) !==
+    undefined
+  )
+    return null;
+  const row = await deleted
+    .select('id')
+    .where('project_id', 'is not', null)
+    .orderBy('deleted_at')
+    .limit(1)
+    .executeTakeFirst();
   return row?.id ?? null;
 }
 
@@ -682,7 +839,9 @@ export async function statusCounts(db: Db): Promise<{ status: LiveStatus; count:
 }
 
 /** Services that run or should: those that accept connections, and those that cannot be reached. */
-export async function servicesByReach(db: Db): Promise<{ id: string; type: ServiceType; up: boolean }[]> {
+export async function servicesByReach(
+  db: Db,
+): Promise<{ id: string; type: ServiceType; up: boolean }[]> {
   const rows = await db
     .selectFrom('services')
     .select(['id', 'service_type', 'status'])
@@ -702,7 +861,9 @@ export async function replicatedServices(db: Db): Promise<{ id: string; isSet: b
     .where('project_id', 'is not', null)
     .where('power', '=', 'running')
     .where('deleting', '=', false)
-    .where((where) => where.or([where('parent_id', 'is not', null), where('replica_count', '>', 0)]))
+    .where((where) =>
+      where.or([where('parent_id', 'is not', null), where('replica_count', '>', 0)]),
+    )
     .execute();
   return rows.map(({ id, parent_id: parent }) => ({ id, isSet: parent !== null }));
 }
@@ -721,7 +882,8 @@ export async function staleSpares(
     .where('deleting', '=', false)
     .orderBy('created')
     .execute();
-  const fits = (row: { host: string; addons: Addon[] }) => row.host === wanted.host && row.addons.join() === wanted.addons.join();
+  const fits = (row: { host: string; addons: Addon[] }) =>
+    row.host === wanted.host && row.addons.join() === wanted.addons.join();
   const kept = new Set(
     rows
       .filter(fits)
@@ -751,7 +913,10 @@ export async function readyOrUnstableServices(db: Db): Promise<string[]> {
 }
 
 /** Services that accept connections: those whose use is sampled, read replica sets among them where they are asked for. */
-export async function runningServices(db: Db, sets: 'with sets' | 'without sets' = 'without sets'): Promise<string[]> {
+export async function runningServices(
+  db: Db,
+  sets: 'with sets' | 'without sets' = 'without sets',
+): Promise<string[]> {
   let query = db
     .selectFrom('services')
     .select('id')
@@ -767,7 +932,10 @@ export async function runningServices(db: Db, sets: 'with sets' | 'without sets'
  *
  * @param disk the warning of the disk; null: there is nothing to warn of
  */
-export async function silentServicesWithoutWarning(db: Db, disk: Warning | null): Promise<string[]> {
+export async function silentServicesWithoutWarning(
+  db: Db,
+  disk: Warning | null,
+): Promise<string[]> {
   let query = db
     .selectFrom('services')
     .select('id')

@@ -34,7 +34,14 @@ export async function listVpcs(db: Db, projectId: string): Promise<VpcRow[]> {
 /** A VPC that is not being deleted; null when there is none with that id. */
 export async function findVpc(db: Db, id: string): Promise<VpcRow | null> {
   if (!isNumber(id)) return null;
-  return (await db.selectFrom('vpcs').selectAll().where('id', '=', id).where('deleting', '=', false).executeTakeFirst()) ?? null;
+  return (
+    (await db
+      .selectFrom('vpcs')
+      .selectAll()
+      .where('id', '=', id)
+      .where('deleting', '=', false)
+      .executeTakeFirst()) ?? null
+  );
 }
 
 /** VPCs that are not being deleted, locked for the rest of the transaction, by their ids. */
@@ -52,7 +59,10 @@ export async function lockVpcs(tx: Tx, ids: readonly string[]): Promise<Map<stri
   return new Map(rows.map((row) => [row.id, row]));
 }
 
-export async function insertVpc(tx: Tx, vpc: { projectId: string; region: string; name: string; cidr: string }): Promise<VpcRow> {
+export async function insertVpc(
+  tx: Tx,
+  vpc: { projectId: string; region: string; name: string; cidr: string },
+): Promise<VpcRow> {
   const row = await tx
     .insertInto('vpcs')
     .values({ project_id: vpc.projectId, region_code: vpc.region, name: vpc.name, cidr: vpc.cidr })
@@ -64,7 +74,12 @@ export async function insertVpc(tx: Tx, vpc: { projectId: string; region: string
 
 /** The VPCs of a project and region, one create at a time: locks the region until the transaction ends. */
 export async function vpcsToCompare(tx: Tx, projectId: string, region: string): Promise<VpcRow[]> {
-  await tx.selectFrom('regions').select('code').where('code', '=', region).forUpdate().executeTakeFirstOrThrow();
+  await tx
+    .selectFrom('regions')
+    .select('code')
+    .where('code', '=', region)
+    .forUpdate()
+    .executeTakeFirstOrThrow();
   return (await listVpcs(tx, projectId)).filter(({ region_code }) => region_code === region);
 }
 
@@ -80,7 +95,11 @@ export async function renameVpc(db: Db, id: string, name: string): Promise<VpcRo
 }
 
 /** Notes that other things are wanted of these VPCs, and asks for a look at them. */
-export async function changeVpcs(tx: Tx, ids: readonly string[], more: { deleting?: true } = {}): Promise<void> {
+export async function changeVpcs(
+  tx: Tx,
+  ids: readonly string[],
+  more: { deleting?: true } = {},
+): Promise<void> {
   if (ids.length === 0) return;
   await tx
     .updateTable('vpcs')
@@ -91,7 +110,10 @@ export async function changeVpcs(tx: Tx, ids: readonly string[], more: { deletin
 }
 
 /** Services that are in a VPC; deleted ones that can be restored among them. Read replica sets are where their service is. */
-export async function servicesIn(db: Db, vpcId: string): Promise<{ id: string; name: string; deleted: boolean }[]> {
+export async function servicesIn(
+  db: Db,
+  vpcId: string,
+): Promise<{ id: string; name: string; deleted: boolean }[]> {
   const rows = await db
     .selectFrom('services')
     .select(['id', 'name', 'deleted_at'])
@@ -115,20 +137,35 @@ export function vpcDocument({ id, name, cidr, region_code }: VpcRow): Vpc {
  * @returns null when all are taken
  */
 export async function takeAddress(tx: Tx, vpc: VpcRow, serviceId: string): Promise<string | null> {
-  const rows = await tx.selectFrom('vpc_addresses').select(['address', 'service_id']).where('vpc_id', '=', vpc.id).execute();
+  const rows = await tx
+    .selectFrom('vpc_addresses')
+    .select(['address', 'service_id'])
+    .where('vpc_id', '=', vpc.id)
+    .execute();
   const own = rows.find(({ service_id }) => service_id === serviceId);
   if (own !== undefined) return own.address;
   const cidr = trustedCidr(vpc.cidr);
-  const host = nextHost(cidr, vpc.last_host, new Set(rows.map(({ address }) => hostOf(cidr, address))));
+  const host = nextHost(
+    cidr,
+    vpc.last_host,
+    new Set(rows.map(({ address }) => hostOf(cidr, address))),
+  );
   if (host === null) return null;
   const address = addressAt(cidr, host);
-  await tx.insertInto('vpc_addresses').values({ vpc_id: vpc.id, address, service_id: serviceId }).execute();
+  await tx
+    .insertInto('vpc_addresses')
+    .values({ vpc_id: vpc.id, address, service_id: serviceId })
+    .execute();
   await tx.updateTable('vpcs').set({ last_host: host }).where('id', '=', vpc.id).execute();
   return address;
 }
 
 /** Gives the addresses of a service back that it has left for certain. @param except the VPC that it is in; null: none */
-export async function giveAddressesBack(tx: Tx, serviceId: string, except: string | null): Promise<void> {
+export async function giveAddressesBack(
+  tx: Tx,
+  serviceId: string,
+  except: string | null,
+): Promise<void> {
   const rows = await tx
     .deleteFrom('vpc_addresses')
     .where('service_id', '=', serviceId)
@@ -142,7 +179,10 @@ export async function giveAddressesBack(tx: Tx, serviceId: string, except: strin
 }
 
 /** The networks whose clients services in a VPC let in. */
-export async function allowedNetworksOf(db: Db, vpc: Pick<VpcRow, 'id' | 'cidr'>): Promise<string[]> {
+export async function allowedNetworksOf(
+  db: Db,
+  vpc: Pick<VpcRow, 'id' | 'cidr'>,
+): Promise<string[]> {
   const peers = await peersOf(db, vpc.id);
   return [vpc.cidr, ...peers.map(({ cidr }) => cidr)];
 }
@@ -150,15 +190,31 @@ export async function allowedNetworksOf(db: Db, vpc: Pick<VpcRow, 'id' | 'cidr'>
 // ── peerings ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export async function listPeerings(db: Db, vpcId: string): Promise<PeeringRow[]> {
-  return db.selectFrom('peerings').selectAll().where('vpc_id', '=', vpcId).orderBy('created').orderBy('id').execute();
+  return db
+    .selectFrom('peerings')
+    .selectAll()
+    .where('vpc_id', '=', vpcId)
+    .orderBy('created')
+    .orderBy('id')
+    .execute();
 }
 
 export async function findPeering(db: Db, vpcId: string, id: string): Promise<PeeringRow | null> {
   if (!isNumber(id)) return null;
-  return (await db.selectFrom('peerings').selectAll().where('id', '=', id).where('vpc_id', '=', vpcId).executeTakeFirst()) ?? null;
+  return (
+    (await db
+      .selectFrom('peerings')
+      .selectAll()
+      .where('id', '=', id)
+      .where('vpc_id', '=', vpcId)
+      .executeTakeFirst()) ?? null
+  );
 }
 
-export type NewPeering = Pick<PeeringRow, 'vpc_id' | 'peer_account_id' | 'peer_region_code' | 'peer_vpc_id' | 'asked' | 'status'> & {
+export type NewPeering = Pick<
+  PeeringRow,
+  'vpc_id' | 'peer_account_id' | 'peer_region_code' | 'peer_vpc_id' | 'asked' | 'status'
+> & {
   error_message?: string;
 };
 
@@ -175,7 +231,12 @@ export async function changePeering(
   id: string,
   change: Partial<Pick<PeeringRow, 'asked' | 'status' | 'error_message' | 'provisioned_id'>>,
 ): Promise<PeeringRow> {
-  return tx.updateTable('peerings').set(change).where('id', '=', id).returningAll().executeTakeFirstOrThrow();
+  return tx
+    .updateTable('peerings')
+    .set(change)
+    .where('id', '=', id)
+    .returningAll()
+    .executeTakeFirstOrThrow();
 }
 
 export async function deletePeering(tx: Tx, id: string): Promise<void> {
@@ -201,7 +262,10 @@ export async function peeringBetween(
 }
 
 /** The VPCs that one is peered with, by their ids. */
-export async function peersOf(db: Db, vpcId: string): Promise<{ id: string; cidr: string; peering: string }[]> {
+export async function peersOf(
+  db: Db,
+  vpcId: string,
+): Promise<{ id: string; cidr: string; peering: string }[]> {
   return db
     .selectFrom('peerings')
     .innerJoin('vpcs', (join) => join.on(sql<boolean>`vpcs.id::text = peerings.peer_vpc_id`))
@@ -213,7 +277,11 @@ export async function peersOf(db: Db, vpcId: string): Promise<{ id: string; cidr
 }
 
 /** Ends requests that wait for an answer from a VPC that is gone. */
-export async function refuseRequestsTo(tx: Tx, vpc: Pick<VpcRow, 'id' | 'project_id'>, why: string): Promise<void> {
+export async function refuseRequestsTo(
+  tx: Tx,
+  vpc: Pick<VpcRow, 'id' | 'project_id'>,
+  why: string,
+): Promise<void> {
   await tx
     .updateTable('peerings')
     .set({ status: 'invalid', error_message: why })
@@ -277,12 +345,26 @@ export async function wantedVpcs(db: Db): Promise<WantedVpc[]> {
 
 /** Whether the engine has anything to do. */
 export async function vpcsAreMade(db: Db): Promise<boolean> {
-  return (await db.selectFrom('vpcs').select('id').whereRef('made', '<>', 'wanted').limit(1).executeTakeFirst()) === undefined;
+  return (
+    (await db
+      .selectFrom('vpcs')
+      .select('id')
+      .whereRef('made', '<>', 'wanted')
+      .limit(1)
+      .executeTakeFirst()) === undefined
+  );
 }
 
 /** Whether the engine has made a VPC as it is wanted. */
 export async function vpcIsMade(db: Db, id: string): Promise<boolean> {
-  return (await db.selectFrom('vpcs').select('id').where('id', '=', id).whereRef('made', '=', 'wanted').executeTakeFirst()) !== undefined;
+  return (
+    (await db
+      .selectFrom('vpcs')
+      .select('id')
+      .where('id', '=', id)
+      .whereRef('made', '=', 'wanted')
+      .executeTakeFirst()) !== undefined
+  );
 }
 
 /** Notes that a VPC is as it was wanted when it was read. Its peerings hold from now on. */
@@ -302,7 +384,12 @@ export async function noteMade(tx: Tx, { id, wanted, peers }: WantedVpc): Promis
 
 /** Removes a VPC of which nothing is left. @returns false when a service has not left it yet */
 export async function deleteVpc(tx: Tx, id: string): Promise<boolean> {
-  const held = await tx.selectFrom('vpc_addresses').select('address').where('vpc_id', '=', id).limit(1).executeTakeFirst();
+  const held = await tx
+    .selectFrom('vpc_addresses')
+    .select('address')
+    .where('vpc_id', '=', id)
+    .limit(1)
+    .executeTakeFirst();
   if (held !== undefined) return false;
   await tx.deleteFrom('vpcs').where('id', '=', id).where('deleting', '=', true).execute();
   return true;

@@ -38,7 +38,9 @@ export async function insertWebhook(
 
 /** Locks a project's webhooks for the rest of the transaction, and counts them. */
 export async function countWebhooks(tx: Tx, projectId: string): Promise<number> {
-  await sql`select pg_advisory_xact_lock(hashtext('howdah webhooks'), hashtext(${projectId}))`.execute(tx);
+  await sql`select pg_advisory_xact_lock(hashtext('howdah webhooks'), hashtext(${projectId}))`.execute(
+    tx,
+  );
   const { count } = await tx
     .selectFrom('webhooks')
     .select(sql<number>`count(*)::int`.as('count'))
@@ -49,11 +51,28 @@ export async function countWebhooks(tx: Tx, projectId: string): Promise<number> 
 
 /** A project's webhooks, oldest first. There are few. */
 export async function listWebhooks(db: Db, projectId: string): Promise<WebhookRow[]> {
-  return db.selectFrom('webhooks').selectAll().where('project_id', '=', projectId).orderBy('created').orderBy('id').execute();
+  return db
+    .selectFrom('webhooks')
+    .selectAll()
+    .where('project_id', '=', projectId)
+    .orderBy('created')
+    .orderBy('id')
+    .execute();
 }
 
-export async function findWebhook(db: Db, projectId: string, id: string): Promise<WebhookRow | null> {
-  return (await db.selectFrom('webhooks').selectAll().where('project_id', '=', projectId).where('id', '=', id).executeTakeFirst()) ?? null;
+export async function findWebhook(
+  db: Db,
+  projectId: string,
+  id: string,
+): Promise<WebhookRow | null> {
+  return (
+    (await db
+      .selectFrom('webhooks')
+      .selectAll()
+      .where('project_id', '=', projectId)
+      .where('id', '=', id)
+      .executeTakeFirst()) ?? null
+  );
 }
 
 /** Deletes a webhook and its deliveries. */
@@ -62,7 +81,9 @@ export async function deleteWebhook(tx: Tx, id: string): Promise<void> {
 }
 
 /** All webhooks, with whether they have something to deliver now that nobody is at. */
-export async function lookOverWebhooks(db: Db): Promise<{ id: string; projectId: string; due: boolean }[]> {
+export async function lookOverWebhooks(
+  db: Db,
+): Promise<{ id: string; projectId: string; due: boolean }[]> {
   const { rows } = await sql<{ id: string; projectId: string; due: boolean }>`
     select id, project_id as "projectId",
            coalesce(lease_until < now(), true)
@@ -78,7 +99,9 @@ export async function claimWebhook(db: Db, id: string): Promise<boolean> {
     .updateTable('webhooks')
     .set({ lease_until: sql<Date>`now() + ${LEASE}::interval` })
     .where('id', '=', id)
-    .where((where) => where.or([where('lease_until', 'is', null), where('lease_until', '<', sql<Date>`now()`)]))
+    .where((where) =>
+      where.or([where('lease_until', 'is', null), where('lease_until', '<', sql<Date>`now()`)]),
+    )
     .executeTakeFirst();
   return claimed.numUpdatedRows > 0n;
 }
@@ -89,7 +112,11 @@ export async function releaseWebhook(db: Db, id: string): Promise<void> {
 
 /** What a control plane that is no more was at: only for when there can be no other. */
 export async function releaseAllWebhooks(db: Db): Promise<void> {
-  await db.updateTable('webhooks').set({ lease_until: null }).where('lease_until', 'is not', null).execute();
+  await db
+    .updateTable('webhooks')
+    .set({ lease_until: null })
+    .where('lease_until', 'is not', null)
+    .execute();
 }
 
 /** Turns the next events into deliveries, each event once. @returns whether there may be more */
@@ -134,8 +161,14 @@ export async function nextDelivery(db: Db, webhookId: string): Promise<DueDelive
 export type Attempt = { responseStatus: number | null; error: string | null };
 
 /** Notes an attempt. @param retryAfterMs after a failed one: when to try again; null: it is given up */
-export async function recordAttempt(db: Db, id: string, attempt: Attempt, retryAfterMs: number | null): Promise<void> {
-  const status: DeliveryStatus = attempt.error === null ? 'delivered' : retryAfterMs === null ? 'dead' : 'pending';
+export async function recordAttempt(
+  db: Db,
+  id: string,
+  attempt: Attempt,
+  retryAfterMs: number | null,
+): Promise<void> {
+  const status: DeliveryStatus =
+    attempt.error === null ? 'delivered' : retryAfterMs === null ? 'dead' : 'pending';
   await db
     .updateTable('deliveries')
     .set({
@@ -167,7 +200,11 @@ export async function listDeliveries(
 }
 
 /** Begins a delivery again, with all its attempts. Null: there is none with that id. */
-export async function redeliver(db: Db, webhookId: string, id: string): Promise<DeliveryRow | null> {
+export async function redeliver(
+  db: Db,
+  webhookId: string,
+  id: string,
+): Promise<DeliveryRow | null> {
   const row = await db
     .updateTable('deliveries')
     .set({ status: 'pending', attempts: 0, next_at: sql<Date>`now()`, finished: null })

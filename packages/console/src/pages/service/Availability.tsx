@@ -53,7 +53,15 @@ const LOOK: Record<Member['state'], { tone: Tone; label: string }> = {
   stopped: { tone: 'idle', label: 'stopped' },
 };
 
-function Picture({ service, members, sets }: { service: Service; members: readonly Member[]; sets: readonly ReplicaSet[] }) {
+function Picture({
+  service,
+  members,
+  sets,
+}: {
+  service: Service;
+  members: readonly Member[];
+  sets: readonly ReplicaSet[];
+}) {
   const endpoint = service.vpc_endpoint ?? service.endpoint;
   const followers = sets.length + members.length - 1;
   const primary = members.find(({ role }) => role === 'primary');
@@ -108,7 +116,12 @@ function SetBox({ set }: { set: ReplicaSet }) {
   const { name, node_states: nodes } = set;
   const endpoint = set.vpc_endpoint ?? set.endpoint;
   return (
-    <div className={classes.nodeBox} data-role="set" role="group" aria-label={`Read replica set ${name}`}>
+    <div
+      className={classes.nodeBox}
+      data-role="set"
+      role="group"
+      aria-label={`Read replica set ${name}`}
+    >
       <div className={classes.nodeHead}>
         <span>
           {name} <span className={classes.hint}>read replica set</span>
@@ -120,7 +133,8 @@ function SetBox({ set }: { set: ReplicaSet }) {
       <ul className={`${classes.setNodes} num`}>
         {nodes.map(({ node, serving, lag_bytes: lag, lag_seconds: lagSeconds, detail }) => (
           <li key={node} title={detail}>
-            <Pill tone={serving ? 'good' : 'bad'}>node {node}</Pill> {serving ? said('asynchronous', lag, lagSeconds) : detail}
+            <Pill tone={serving ? 'good' : 'bad'}>node {node}</Pill>{' '}
+            {serving ? said('asynchronous', lag, lagSeconds) : detail}
           </li>
         ))}
       </ul>
@@ -129,25 +143,41 @@ function SetBox({ set }: { set: ReplicaSet }) {
 }
 
 /** How one follows: whether it is waited for, and how far behind it is. */
-function said(sync: 'synchronous' | 'asynchronous', lagBytes: number | null, lagSeconds: number | null): string {
+function said(
+  sync: 'synchronous' | 'asynchronous',
+  lagBytes: number | null,
+  lagSeconds: number | null,
+): string {
   const far = lagBytes === null ? null : lagBytes === 0 ? 'no lag' : `${bytes(lagBytes)} behind`;
   return [sync, far, lagSeconds === null || lagBytes === 0 ? null : duration(lagSeconds * 1000)]
     .filter((part) => part !== null)
     .join(' · ');
 }
 
-function Node({ member: { node, role, state, synchronous, lag_bytes: lag, lag_seconds: lagSeconds } }: { member: Member }) {
+function Node({
+  member: { node, role, state, synchronous, lag_bytes: lag, lag_seconds: lagSeconds },
+}: {
+  member: Member;
+}) {
   const { tone, label } = LOOK[state];
   return (
-    <div className={classes.nodeBox} data-role={role} role="group" aria-label={`Node ${node}: ${role}`}>
+    <div
+      className={classes.nodeBox}
+      data-role={role}
+      role="group"
+      aria-label={`Node ${node}: ${role}`}
+    >
       <div className={classes.nodeHead}>
         <span>
-          {role === 'primary' ? 'Primary' : 'Standby'} <span className={classes.hint}>node {node}</span>
+          {role === 'primary' ? 'Primary' : 'Standby'}{' '}
+          <span className={classes.hint}>node {node}</span>
         </span>
         <Pill tone={tone}>{label}</Pill>
       </div>
       <span className={`${classes.hint} num`}>
-        {role === 'primary' ? 'reads and writes' : said(synchronous ? 'synchronous' : 'asynchronous', lag, lagSeconds)}
+        {role === 'primary'
+          ? 'reads and writes'
+          : said(synchronous ? 'synchronous' : 'asynchronous', lag, lagSeconds)}
       </span>
     </div>
   );
@@ -166,21 +196,39 @@ function Replicas({ service }: { service: Service }) {
   const { replica_count: count, sync_replica_count: sync } = service.ha_replicas;
   const [wanted, setWanted] = useState({ count, sync });
   const set = useCall(
-    () => serviceCalls(me.project.id, service.service_id).setHA({ replica_count: wanted.count, sync_replica_count: wanted.sync }),
+    () =>
+      serviceCalls(me.project.id, service.service_id).setHA({
+        replica_count: wanted.count,
+        sync_replica_count: wanted.sync,
+      }),
     { quiet: true },
   );
   const same = wanted.count === count && wanted.sync === sync;
   return (
     <Card title="Standbys">
-      <Form call={set} why={same ? 'this is how it is' : whyNot('setHA', service, me)} onSubmit={() => set.run()} submit="Apply">
+      <Form
+        call={set}
+        why={same ? 'this is how it is' : whyNot('setHA', service, me)}
+        onSubmit={() => set.run()}
+        submit="Apply"
+      >
         <p className={classes.hint}>
-          A standby follows the primary and takes over within a fraction of a second when it dies. The endpoint stays the same.
+          A standby follows the primary and takes over within a fraction of a second when it dies.
+          The endpoint stays the same.
         </p>
         <SegmentedControl
           aria-label="Standbys"
           value={String(wanted.count)}
-          onChange={(value) => setWanted(({ sync: old }) => ({ count: Number(value), sync: Math.min(old, Number(value)) }))}
-          data={Array.from({ length: MAX_REPLICAS + 1 }, (_, n) => ({ value: String(n), label: n === 0 ? 'None' : String(n) }))}
+          onChange={(value) =>
+            setWanted(({ sync: old }) => ({
+              count: Number(value),
+              sync: Math.min(old, Number(value)),
+            }))
+          }
+          data={Array.from({ length: MAX_REPLICAS + 1 }, (_, n) => ({
+            value: String(n),
+            label: n === 0 ? 'None' : String(n),
+          }))}
         />
         <Switch
           disabled={wanted.count === 0}
@@ -198,22 +246,37 @@ function Replicas({ service }: { service: Service }) {
 }
 
 /** The newest operation that changed who the primary is, and the newest drill with what it measured. */
-function Rehearsal({ service, operations }: { service: Service; operations: readonly Operation[] }) {
+function Rehearsal({
+  service,
+  operations,
+}: {
+  service: Service;
+  operations: readonly Operation[];
+}) {
   // The failover that a drill brings about stands beside it.
   const last =
-    operations.find(({ kind }) => kind === 'drill' || kind === 'switchover') ?? operations.find(({ kind }) => kind === 'failover');
-  const measured = operations.find(({ kind }) => kind === 'drill')?.steps.find(({ name }) => name === 'drill');
+    operations.find(({ kind }) => kind === 'drill' || kind === 'switchover') ??
+    operations.find(({ kind }) => kind === 'failover');
+  const measured = operations
+    .find(({ kind }) => kind === 'drill')
+    ?.steps.find(({ name }) => name === 'drill');
   const me = useMe();
   const calls = serviceCalls(me.project.id, service.service_id);
   const [drilling, { open, close }] = useDisclosure(false);
   const switchover = useCall(calls.switchover);
-  const alone = service.ha_replicas.replica_count === 0 ? 'it takes a standby to switch to: add one at the left' : null;
+  const alone =
+    service.ha_replicas.replica_count === 0
+      ? 'it takes a standby to switch to: add one at the left'
+      : null;
   return (
-    <Card title="Switch over, or rehearse a failure" hint={last === undefined ? undefined : <Ago iso={last.created} />}>
+    <Card
+      title="Switch over, or rehearse a failure"
+      hint={last === undefined ? undefined : <Ago iso={last.created} />}
+    >
       <div className={classes.stack} style={{ gap: 14 }}>
         <p className={classes.hint}>
-          A switchover changes roles in order and loses nothing. A drill does it under a writer of Howdah’s own and measures for how long
-          writes were not possible, and how many were lost.
+          A switchover changes roles in order and loses nothing. A drill does it under a writer of
+          Howdah’s own and measures for how long writes were not possible, and how many were lost.
         </p>
         <div className={classes.row}>
           <ActionButton
@@ -224,7 +287,12 @@ function Rehearsal({ service, operations }: { service: Service; operations: read
           >
             Switch over
           </ActionButton>
-          <ActionButton variant="default" leftSection={<Unplug size={16} />} why={alone ?? whyNot('drill', service, me)} onClick={open}>
+          <ActionButton
+            variant="default"
+            leftSection={<Unplug size={16} />}
+            why={alone ?? whyNot('drill', service, me)}
+            onClick={open}
+          >
             Drill…
           </ActionButton>
         </div>
@@ -235,9 +303,17 @@ function Rehearsal({ service, operations }: { service: Service; operations: read
             </p>
           </Notice>
         )}
-        {last !== undefined && (last.kind !== 'drill' || last.finished === null || last.status === 'failed') && <Steps operation={last} />}
+        {last !== undefined &&
+          (last.kind !== 'drill' || last.finished === null || last.status === 'failed') && (
+            <Steps operation={last} />
+          )}
       </div>
-      <Modal opened={drilling} onClose={close} title="Rehearse" closeButtonProps={{ 'aria-label': 'Close' }}>
+      <Modal
+        opened={drilling}
+        onClose={close}
+        title="Rehearse"
+        closeButtonProps={{ 'aria-label': 'Close' }}
+      >
         <Drill service={service} onDone={close} />
       </Modal>
     </Card>
@@ -249,7 +325,11 @@ function Drill({ service, onDone }: { service: Service; onDone: () => void }) {
   const [kind, setKind] = useState<'failover' | 'switchover'>('switchover');
   const [typed, setTyped] = useState('');
   const drill = useCall(
-    (confirm: string) => serviceCalls(me.project.id, service.service_id).drill({ kind, ...(confirm === '' ? {} : { confirm }) }),
+    (confirm: string) =>
+      serviceCalls(me.project.id, service.service_id).drill({
+        kind,
+        ...(confirm === '' ? {} : { confirm }),
+      }),
     {
       quiet: true,
       onDone,

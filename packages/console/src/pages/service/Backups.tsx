@@ -3,7 +3,12 @@ import { Button, Radio, TextInput } from '@mantine/core';
 import { useNavigate } from '@tanstack/react-router';
 import { Check, CircleCheck, CircleX, Hourglass, X } from 'lucide-react';
 import { useState } from 'react';
-import { rememberPassword, serviceCalls, type Backups as BackupsDocument, type Service } from '../../api.ts';
+import {
+  rememberPassword,
+  serviceCalls,
+  type Backups as BackupsDocument,
+  type Service,
+} from '../../api.ts';
 import { Choice } from '../../components/Choice.tsx';
 import { Form, NameInput } from '../../components/Form.tsx';
 import { Load } from '../../components/Load.tsx';
@@ -41,11 +46,14 @@ export function Backups() {
 
 /** What is wrong with the backups and does not stand among the service's warnings, above all of its pages. */
 function unsaid({ problem }: BackupsDocument, { warnings = [] }: Service): string[] {
-  return (problem?.split('\n') ?? []).filter((line) => warnings.every(({ message }) => message !== line));
+  return (problem?.split('\n') ?? []).filter((line) =>
+    warnings.every(({ message }) => message !== line),
+  );
 }
 
 type Strategy = 'NOW' | 'LAST_SNAPSHOT' | 'PITR';
-const isStrategy = (value: string): value is Strategy => ['NOW', 'LAST_SNAPSHOT', 'PITR'].includes(value);
+const isStrategy = (value: string): value is Strategy =>
+  ['NOW', 'LAST_SNAPSHOT', 'PITR'].includes(value);
 
 function Fork({ service, backups }: { service: Service; backups: BackupsDocument }) {
   const me = useMe();
@@ -57,14 +65,23 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
   const [name, setName] = useState('');
   const quota = service.resources[0]?.spec.storage_gb ?? 0;
   const [storage, setStorage] = useState(quota);
-  const window = earliest === null || latest === null ? null : { fromMs: Date.parse(earliest), toMs: Date.parse(latest) };
-  const gaps = (backups.window.gaps ?? []).map(({ after, before }) => ({ fromMs: Date.parse(after), toMs: Date.parse(before) }));
-  const pointMs = window === null ? null : Math.min(Math.max(atMs ?? window.toMs, window.fromMs), window.toMs);
+  const window =
+    earliest === null || latest === null
+      ? null
+      : { fromMs: Date.parse(earliest), toMs: Date.parse(latest) };
+  const gaps = (backups.window.gaps ?? []).map(({ after, before }) => ({
+    fromMs: Date.parse(after),
+    toMs: Date.parse(before),
+  }));
+  const pointMs =
+    window === null ? null : Math.min(Math.max(atMs ?? window.toMs, window.fromMs), window.toMs);
   const fork = useCall(
     () =>
       serviceCalls(me.project.id, service.service_id).fork({
         fork_strategy: strategy,
-        ...(strategy === 'PITR' && pointMs !== null ? { target_time: new Date(pointMs).toISOString() } : {}),
+        ...(strategy === 'PITR' && pointMs !== null
+          ? { target_time: new Date(pointMs).toISOString() }
+          : {}),
         ...(name.trim() === '' ? {} : { name: name.trim() }),
         ...(storage === quota ? {} : { storage_gb: storage }),
       }),
@@ -76,7 +93,10 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
       },
     },
   );
-  const gap = strategy === 'PITR' && pointMs !== null ? gaps.find(({ fromMs, toMs }) => pointMs > fromMs && pointMs < toMs) : undefined;
+  const gap =
+    strategy === 'PITR' && pointMs !== null
+      ? gaps.find(({ fromMs, toMs }) => pointMs > fromMs && pointMs < toMs)
+      : undefined;
   const why =
     whyNot(strategy === 'NOW' ? 'forkNow' : 'forkPast', service, me) ??
     (storage === quota ? null : whyNoStorage(storage)) ??
@@ -87,23 +107,36 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
         call={fork}
         why={why}
         onSubmit={() => fork.run()}
-        submit={strategy === 'PITR' && pointMs !== null ? `Fork of ${fullTime(new Date(pointMs).toISOString())}` : 'Fork'}
+        submit={
+          strategy === 'PITR' && pointMs !== null
+            ? `Fork of ${fullTime(new Date(pointMs).toISOString())}`
+            : 'Fork'
+        }
       >
-        <Radio.Group aria-label="Which state" value={strategy} onChange={(value) => isStrategy(value) && setStrategy(value)}>
+        <Radio.Group
+          aria-label="Which state"
+          value={strategy}
+          onChange={(value) => isStrategy(value) && setStrategy(value)}
+        >
           <div className={create.types}>
             <Choice value="NOW" title="As it is now">
               Everything that is committed at this moment.
             </Choice>
             <Choice value="LAST_SNAPSHOT" title="From the last snapshot">
-              {backups.snapshots[0] === undefined ? 'Taken when the service was created.' : <Ago iso={backups.snapshots[0].taken} />}
+              {backups.snapshots[0] === undefined ? (
+                'Taken when the service was created.'
+              ) : (
+                <Ago iso={backups.snapshots[0].taken} />
+              )}
             </Choice>
             <Choice
               value="PITR"
               title="As it was at a point in time"
               why={window === null ? 'Not yet: the first backup is being taken.' : null}
             >
-              Any moment of the last {backups.window.days === 1 ? 'day' : `${Number(backups.window.days.toFixed(1))} days`} that it has
-              lived.
+              Any moment of the last{' '}
+              {backups.window.days === 1 ? 'day' : `${Number(backups.window.days.toFixed(1))} days`}{' '}
+              that it has lived.
             </Choice>
           </div>
         </Radio.Group>
@@ -119,7 +152,13 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
             snapshots={backups.snapshots.map(({ taken }) => Date.parse(taken))}
           />
         )}
-        <NameInput label="Name of the fork" placeholder={`${service.name}-fork`} value={name} onChange={setName} maw={420} />
+        <NameInput
+          label="Name of the fork"
+          placeholder={`${service.name}-fork`}
+          value={name}
+          onChange={setName}
+          maw={420}
+        />
         <StorageInput label="Storage in GB" value={storage} onChange={setStorage} />
       </Form>
     </Card>
@@ -232,7 +271,8 @@ function Snapshots({ backups }: { backups: BackupsDocument }) {
     <Card title="Snapshots" hint={`and ${bytes(backups.archive_mb * 1e6)} of log between them`}>
       {backups.snapshots.length === 0 ? (
         <Empty icon={Hourglass} title="The first is on its way">
-          The first is taken when the service is created, the next ones on schedule while something is written.
+          The first is taken when the service is created, the next ones on schedule while something
+          is written.
         </Empty>
       ) : (
         <ul className={classes.plain}>
@@ -243,7 +283,11 @@ function Snapshots({ backups }: { backups: BackupsDocument }) {
                 <span className={classes.hint}> · {kind}</span>
               </span>
               <span className={classes.hint}>
-                {verification === undefined ? '' : verification.succeeded ? 'verified · ' : 'did not verify itself · '}
+                {verification === undefined
+                  ? ''
+                  : verification.succeeded
+                    ? 'verified · '
+                    : 'did not verify itself · '}
                 {storage === 0 ? '< 1 MB' : bytes(storage * 1e6)}
               </span>
             </li>
@@ -262,8 +306,8 @@ function VerificationCard({ service, backups }: { service: Service; backups: Bac
     <Card title="Verification" hint={last === undefined ? undefined : <Ago iso={last.at} />}>
       {last === undefined ? (
         <p className={classes.hint}>
-          A backup is worth what its restore is. Once a day the newest is restored beside the service, rolled forward, checked page by page
-          and thrown away.
+          A backup is worth what its restore is. Once a day the newest is restored beside the
+          service, rolled forward, checked page by page and thrown away.
         </p>
       ) : (
         <div className={classes.stack} style={{ gap: 14 }}>
@@ -279,8 +323,14 @@ function VerificationCard({ service, backups }: { service: Service; backups: Bac
           </div>
           <Facts
             rows={[
-              ['Back after', last.recovery_seconds === null ? 'never' : `${last.recovery_seconds.toFixed(1)} s`],
-              ['With all up to', last.recovery_point === null ? 'unknown' : fullTime(last.recovery_point)],
+              [
+                'Back after',
+                last.recovery_seconds === null ? 'never' : `${last.recovery_seconds.toFixed(1)} s`,
+              ],
+              [
+                'With all up to',
+                last.recovery_point === null ? 'unknown' : fullTime(last.recovery_point),
+              ],
             ]}
           />
           <ul className={classes.plain}>

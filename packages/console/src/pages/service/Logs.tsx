@@ -12,7 +12,11 @@ import { useMe } from '../../session.ts';
 import classes from './service.module.css';
 
 /** Each names what it stands for in PostgreSQL's log. */
-const SEVERITIES = { Errors: ['ERROR', 'FATAL', 'PANIC'], Warnings: ['WARNING'], Log: ['LOG', 'NOTICE', 'INFO'] } as const;
+const SEVERITIES = {
+  Errors: ['ERROR', 'FATAL', 'PANIC'],
+  Warnings: ['WARNING'],
+  Log: ['LOG', 'NOTICE', 'INFO'],
+} as const;
 type SeverityName = keyof typeof SEVERITIES;
 const isSeverity = (name: string): name is SeverityName => name in SEVERITIES;
 const FOLLOW_MS = 1500;
@@ -30,12 +34,14 @@ export function Logs() {
   const filter = { search, severities, ...(node === null ? {} : { node: Number(node) }) };
   const { data, error, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
     queryKey: ['service', id, 'logs', filter],
-    queryFn: ({ pageParam, signal }) => readLogs(project.id, id, filter, pageParam === '' ? {} : { cursor: pageParam }, signal),
+    queryFn: ({ pageParam, signal }) =>
+      readLogs(project.id, id, filter, pageParam === '' ? {} : { cursor: pageParam }, signal),
     initialPageParam: '',
     getNextPageParam: ({ last_cursor: cursor }) => cursor,
     placeholderData: keepPreviousData,
     // Older pages are looked at standing still.
-    refetchInterval: ({ state }) => (follow && (state.data?.pages.length ?? 1) === 1 ? FOLLOW_MS : false),
+    refetchInterval: ({ state }) =>
+      follow && (state.data?.pages.length ?? 1) === 1 ? FOLLOW_MS : false,
   });
   const entries = data?.pages.flatMap(({ entries: page }) => page).toReversed();
   return (
@@ -57,7 +63,10 @@ export function Logs() {
             onChange={({ currentTarget: { value } }) => setNode(value === '' ? null : value)}
             data={[
               { value: '', label: 'The primary' },
-              ...members.map((member) => ({ value: String(member.node), label: `Node ${member.node} (${member.role})` })),
+              ...members.map((member) => ({
+                value: String(member.node),
+                label: `Node ${member.node} (${member.role})`,
+              })),
             ]}
           />
         )}
@@ -70,13 +79,24 @@ export function Logs() {
             ))}
           </div>
         </Chip.Group>
-        <Switch checked={follow} onChange={(event) => setFollow(event.currentTarget.checked)} label="Follow" />
+        <Switch
+          checked={follow}
+          onChange={(event) => setFollow(event.currentTarget.checked)}
+          label="Follow"
+        />
       </div>
       <Card flush>
         {entries === undefined ? (
-          <div style={{ padding: 20 }}>{error === null ? <Waiting rows={10} height={14} /> : <ErrorNotice error={error} />}</div>
+          <div style={{ padding: 20 }}>
+            {error === null ? <Waiting rows={10} height={14} /> : <ErrorNotice error={error} />}
+          </div>
         ) : entries.length === 0 ? (
-          <Empty icon={ScrollText} title={search === '' && severities.length === 0 ? 'Nothing was logged yet' : 'No such line'}>
+          <Empty
+            icon={ScrollText}
+            title={
+              search === '' && severities.length === 0 ? 'Nothing was logged yet' : 'No such line'
+            }
+          >
             {search === '' && severities.length === 0
               ? 'What PostgreSQL has to say stands here as it says it.'
               : 'All of the log that is kept was searched, whatever the case.'}
@@ -88,7 +108,9 @@ export function Logs() {
             older={
               hasNextPage && (
                 <div style={{ padding: '4px 18px 10px' }}>
-                  <LinkButton onClick={() => void fetchNextPage()}>{isFetchingNextPage ? 'Reading…' : 'Older lines'}</LinkButton>
+                  <LinkButton onClick={() => void fetchNextPage()}>
+                    {isFetchingNextPage ? 'Reading…' : 'Older lines'}
+                  </LinkButton>
                 </div>
               )
             }
@@ -99,7 +121,15 @@ export function Logs() {
   );
 }
 
-function Lines({ entries, follow, older }: { entries: readonly LogEntry[]; follow: boolean; older: React.ReactNode }) {
+function Lines({
+  entries,
+  follow,
+  older,
+}: {
+  entries: readonly LogEntry[];
+  follow: boolean;
+  older: React.ReactNode;
+}) {
   const box = useRef<HTMLDivElement>(null);
   const atEnd = useRef(true);
   const newest = entries.at(-1);
@@ -120,7 +150,11 @@ function Lines({ entries, follow, older }: { entries: readonly LogEntry[]; follo
     >
       {older}
       {entries.map(({ timestamp, severity, message }, index) => (
-        <div key={`${timestamp} ${entries.length - index}`} className={classes.log} data-tone={toneOf(severity)}>
+        <div
+          key={`${timestamp} ${entries.length - index}`}
+          className={classes.log}
+          data-tone={toneOf(severity)}
+        >
           <time dateTime={timestamp} title={fullTime(timestamp)} className="num">
             {clockTime(timestamp)}
           </time>

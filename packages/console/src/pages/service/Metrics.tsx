@@ -32,7 +32,8 @@ const SERIES: Record<string, Shown> = {
   lag_bytes: { title: 'Lag of standbys, in bytes', show: bytes },
   lag_seconds: { title: 'Lag of standbys, in time', show: (seconds) => duration(seconds * 1000) },
 };
-const seriesOf = (name: string): Shown => SERIES[name] ?? { title: name.replaceAll('_', ' '), show: figure };
+const seriesOf = (name: string): Shown =>
+  SERIES[name] ?? { title: name.replaceAll('_', ' '), show: figure };
 
 /** The colours of the nodes. */
 const LINES = {
@@ -78,7 +79,12 @@ export function Metrics() {
           <Button variant="default" size="xs" onClick={() => setZoom(part(window, -0.5, 0.5))}>
             Earlier
           </Button>
-          <Button variant="default" size="xs" disabled={window.toMs >= nowMs} onClick={() => setZoom(part(window, 0.5, 1.5))}>
+          <Button
+            variant="default"
+            size="xs"
+            disabled={window.toMs >= nowMs}
+            onClick={() => setZoom(part(window, 0.5, 1.5))}
+          >
             Later
           </Button>
         </div>
@@ -110,13 +116,29 @@ function part({ fromMs, toMs }: Window, from: number, to: number): Window {
 }
 
 /** @param roles of the nodes: `standby 0,primary 1` */
-function SeriesCard({ name, range, roles, onZoom }: { name: string; range: SeriesRange; roles: string; onZoom: Zoom }) {
+function SeriesCard({
+  name,
+  range,
+  roles,
+  onZoom,
+}: {
+  name: string;
+  range: SeriesRange;
+  roles: string;
+  onZoom: Zoom;
+}) {
   const { project } = useMe();
   const id = useServiceId();
-  const { data, error } = useQuery({ ...seriesQuery(project.id, id, name, range), placeholderData: keepPreviousData });
+  const { data, error } = useQuery({
+    ...seriesQuery(project.id, id, name, range),
+    placeholderData: keepPreviousData,
+  });
   const theme = useComputedColorScheme();
   const { title, show } = seriesOf(name);
-  const nodes = useMemo(() => linesOf(data ?? [], roles.split(','), LINES[theme], show), [data, roles, theme, show]);
+  const nodes = useMemo(
+    () => linesOf(data ?? [], roles.split(','), LINES[theme], show),
+    [data, roles, theme, show],
+  );
   const [alone] = nodes;
   return (
     <Card title={title}>
@@ -133,7 +155,9 @@ function SeriesCard({ name, range, roles, onZoom }: { name: string; range: Serie
       </div>
       <div className={classes.chart}>
         {nodes.length === 0 && data !== undefined ? (
-          <p className={classes.noFigures}>No figures in this time. They are taken once a minute while the service runs.</p>
+          <p className={classes.noFigures}>
+            No figures in this time. They are taken once a minute while the service runs.
+          </p>
         ) : (
           <Chart title={title} nodes={nodes} show={show} onZoom={onZoom} />
         )}
@@ -146,12 +170,26 @@ type Series = Schemas['Series'];
 type NodeLine = { name: string; points: Series['data']; last: string; line: string };
 
 /** The lines of those nodes of which there are figures. */
-function linesOf(series: readonly Series[], roles: readonly string[], colours: readonly string[], show: Shown['show']): NodeLine[] {
+function linesOf(
+  series: readonly Series[],
+  roles: readonly string[],
+  colours: readonly string[],
+  show: Shown['show'],
+): NodeLine[] {
   return series.flatMap(({ labels, data: points }, index) => {
     const last = points.findLast(({ value }) => value !== null)?.value ?? null;
     const node = labels['node'] ?? '';
     const name = roles.find((role) => role.endsWith(` ${node}`)) ?? `node ${node}`;
-    return last === null ? [] : [{ name, points, last: show(last), line: colours[index % colours.length] ?? 'currentColor' }];
+    return last === null
+      ? []
+      : [
+          {
+            name,
+            points,
+            last: show(last),
+            line: colours[index % colours.length] ?? 'currentColor',
+          },
+        ];
   });
 }
 
@@ -184,7 +222,9 @@ function Chart({
         height,
         cursor: { y: false, sync: { key: 'howdah' }, drag: { x: true, y: false, setScale: false } },
         legend: { show: false },
-        scales: { y: { range: (_plot, _min, max) => [0, Number.isFinite(max) && max > 0 ? max * 1.15 : 1] } },
+        scales: {
+          y: { range: (_plot, _min, max) => [0, Number.isFinite(max) && max > 0 ? max * 1.15 : 1] },
+        },
         axes: [
           {
             stroke: ink,
@@ -192,7 +232,10 @@ function Chart({
             ticks: { show: false },
             font,
             size: 26,
-            values: (_plot, ticks) => ticks.map((tick, index) => axisTime(tick, (ticks[1] ?? 0) - (ticks[0] ?? 0), index === 0)),
+            values: (_plot, ticks) =>
+              ticks.map((tick, index) =>
+                axisTime(tick, (ticks[1] ?? 0) - (ticks[0] ?? 0), index === 0),
+              ),
           },
           {
             stroke: ink,
@@ -213,7 +256,10 @@ function Chart({
             (chart) => {
               const { left, width: wide } = chart.select;
               if (wide < 8) return;
-              hands.current.onZoom({ fromMs: chart.posToVal(left, 'x') * 1000, toMs: chart.posToVal(left + wide, 'x') * 1000 });
+              hands.current.onZoom({
+                fromMs: chart.posToVal(left, 'x') * 1000,
+                toMs: chart.posToVal(left + wide, 'x') * 1000,
+              });
               chart.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
             },
           ],
@@ -237,7 +283,12 @@ function Chart({
 
   const said = nodes.map(({ name, last }) => `${name} ${last}`).join(', ');
   return (
-    <div ref={ref} style={{ height: '100%' }} role="img" aria-label={`${title} over time; now ${said}`}>
+    <div
+      ref={ref}
+      style={{ height: '100%' }}
+      role="img"
+      aria-label={`${title} over time; now ${said}`}
+    >
       <div ref={place} />
     </div>
   );
@@ -258,7 +309,9 @@ const days = new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric'
 function axisTime(seconds: number, apartSeconds: number, first: boolean): string {
   const moment = new Date(seconds * 1000);
   const midnight = moment.getHours() === 0 && moment.getMinutes() === 0;
-  return apartSeconds >= 86_400 || (midnight && !first) ? days.format(moment) : hours.format(moment);
+  return apartSeconds >= 86_400 || (midnight && !first)
+    ? days.format(moment)
+    : hours.format(moment);
 }
 
 /** The end of the last whole minute, which is how often there is something new. */
@@ -273,5 +326,8 @@ function useMinute(): number {
 }
 
 function bucketOf(spanMs: number): number {
-  return Math.max(SAMPLE_SECONDS, Math.ceil(spanMs / 1000 / POINTS / SAMPLE_SECONDS) * SAMPLE_SECONDS);
+  return Math.max(
+    SAMPLE_SECONDS,
+    Math.ceil(spanMs / 1000 / POINTS / SAMPLE_SECONDS) * SAMPLE_SECONDS,
+  );
 }

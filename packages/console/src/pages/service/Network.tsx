@@ -34,13 +34,20 @@ function Inside({ service, vpc }: { service: Service; vpc: string }) {
       hint="only clients of its addresses, and of its active peers, get in"
     >
       <div className={classes.stack}>
-        {endpoint !== undefined && <Code value={`${endpoint.host}:${endpoint.port}`} label="endpoint in the VPC" />}
+        {endpoint !== undefined && (
+          <Code value={`${endpoint.host}:${endpoint.port}`} label="endpoint in the VPC" />
+        )}
         <p className={classes.hint}>
-          The public endpoint {service.endpoint.host}:{service.endpoint.port} is kept for the day it is detached, and lets nobody in until
-          then.
+          The public endpoint {service.endpoint.host}:{service.endpoint.port} is kept for the day it
+          is detached, and lets nobody in until then.
         </p>
         <div>
-          <ActionButton variant="default" why={whyNot('detachFromVPC', service, me)} loading={detach.pending} onClick={() => detach.run()}>
+          <ActionButton
+            variant="default"
+            why={whyNot('detachFromVPC', service, me)}
+            loading={detach.pending}
+            onClick={() => detach.run()}
+          >
             Detach from the VPC
           </ActionButton>
         </div>
@@ -60,7 +67,10 @@ function Outside({ service }: { service: Service }) {
         const here = found.filter(({ region_code: region }) => region === service.region_code);
         const vpc = chosen === '' ? (here[0]?.id ?? '') : chosen;
         return (
-          <Card title="Open to all" hint="attached to a VPC, it lets in only clients of its addresses and of its active peers">
+          <Card
+            title="Open to all"
+            hint="attached to a VPC, it lets in only clients of its addresses and of its active peers"
+          >
             {here.length === 0 ? (
               <Empty
                 icon={NetworkIcon}
@@ -71,15 +81,25 @@ function Outside({ service }: { service: Service }) {
                   </ButtonLink>
                 }
               >
-                In a VPC, only clients of its addresses and of its peers get in. There is none in this region yet.
+                In a VPC, only clients of its addresses and of its peers get in. There is none in
+                this region yet.
               </Empty>
             ) : (
-              <Form call={attach} why={whyNot('attachToVPC', service, me)} onSubmit={() => attach.run(vpc)} submit="Attach" inline>
+              <Form
+                call={attach}
+                why={whyNot('attachToVPC', service, me)}
+                onSubmit={() => attach.run(vpc)}
+                submit="Attach"
+                inline
+              >
                 <NativeSelect
                   label="VPC"
                   value={vpc}
                   onChange={(event) => setChosen(event.currentTarget.value)}
-                  data={here.map(({ id, name, cidr }) => ({ value: id, label: `${name} (${cidr})` }))}
+                  data={here.map(({ id, name, cidr }) => ({
+                    value: id,
+                    label: `${name} (${cidr})`,
+                  }))}
                 />
               </Form>
             )}

@@ -7,7 +7,12 @@ import { useOperations } from '../../live.ts';
 import { kindLabel, type Tone } from '../../status.ts';
 import classes from './service.module.css';
 
-const TONE: Record<Operation['status'], Tone> = { queued: 'busy', running: 'busy', succeeded: 'good', failed: 'bad' };
+const TONE: Record<Operation['status'], Tone> = {
+  queued: 'busy',
+  running: 'busy',
+  succeeded: 'good',
+  failed: 'bad',
+};
 
 export function Operations() {
   return (
@@ -30,7 +35,9 @@ export function Operations() {
 /** From the first thing that was done for it, which may be before it was written down: a failover comes first. */
 function tookMs({ created, finished, steps }: Operation): number | null {
   if (finished === null) return null;
-  const begun = Math.min(...[created, ...steps.map(({ started }) => started)].map((iso) => Date.parse(iso)));
+  const begun = Math.min(
+    ...[created, ...steps.map(({ started }) => started)].map((iso) => Date.parse(iso)),
+  );
   return Date.parse(finished) - begun;
 }
 
@@ -46,7 +53,8 @@ function One({ operation }: { operation: Operation }) {
           <span className={`${classes.hint} num`}>{took === null ? '' : duration(took)}</span>
         </div>
         <span className={classes.hint}>
-          <Ago iso={created} /> by {by === 'howdah' ? 'Howdah itself' : <span className="mono">{by}</span>} ·{' '}
+          <Ago iso={created} /> by{' '}
+          {by === 'howdah' ? 'Howdah itself' : <span className="mono">{by}</span>} ·{' '}
           <span className="mono">{id}</span>
         </span>
       </div>

@@ -22,7 +22,10 @@ export function Overview() {
         </Card>
       </div>
       <div className={classes.stack}>
-        <Card title="Latest operation" hint={latest === undefined ? undefined : <Ago iso={latest.created} />}>
+        <Card
+          title="Latest operation"
+          hint={latest === undefined ? undefined : <Ago iso={latest.created} />}
+        >
           {latest === undefined ? (
             <Waiting rows={3} />
           ) : (
@@ -78,9 +81,13 @@ function Connect({ service }: { service: Service }) {
         </div>
         {password === undefined && (
           <p className={classes.hint}>
-            In place of <code>{UNKNOWN_PASSWORD}</code> goes the one that was shown when the service was made. Nobody can look it up; a new
-            one is set in{' '}
-            <Link to="/services/$id/settings" params={{ id: service.service_id }} className={classes.link}>
+            In place of <code>{UNKNOWN_PASSWORD}</code> goes the one that was shown when the service
+            was made. Nobody can look it up; a new one is set in{' '}
+            <Link
+              to="/services/$id/settings"
+              params={{ id: service.service_id }}
+              className={classes.link}
+            >
               Settings
             </Link>
             .
@@ -91,29 +98,51 @@ function Connect({ service }: { service: Service }) {
   );
 }
 
-const address = ({ host, port }: { host: string; port: number }) => <span className="mono">{`${host}:${port}`}</span>;
+const address = ({ host, port }: { host: string; port: number }) => (
+  <span className="mono">{`${host}:${port}`}</span>
+);
 
 function factsOf(service: Service): (readonly [string, ReactNode])[] {
-  const { created, endpoint, connection_pooler: pooler, vpc_endpoint: vpc, ha_replicas: ha, forked_from: parent } = service;
-  const { cpu_millis: cpu, memory_gbs: memory, storage_gb: quota } = service.resources[0]?.spec ?? {};
+  const {
+    created,
+    endpoint,
+    connection_pooler: pooler,
+    vpc_endpoint: vpc,
+    ha_replicas: ha,
+    forked_from: parent,
+  } = service;
+  const {
+    cpu_millis: cpu,
+    memory_gbs: memory,
+    storage_gb: quota,
+  } = service.resources[0]?.spec ?? {};
   return [
     ['Size', cpu === undefined ? 'shared' : `${cores(cpu)}, ${memory} GB`],
     ['Storage', quota === undefined ? '–' : bytes(quota * 1e9)],
     ['Created', <Ago key="created" iso={created} />],
     [
       'Standbys',
-      ha.replica_count === 0 ? 'none' : `${ha.replica_count}${ha.sync_replica_count > 0 ? `, ${ha.sync_replica_count} synchronous` : ''}`,
+      ha.replica_count === 0
+        ? 'none'
+        : `${ha.replica_count}${ha.sync_replica_count > 0 ? `, ${ha.sync_replica_count} synchronous` : ''}`,
     ],
     ...(vpc === undefined ? [] : [[`In the VPC ${vpc.vpc_id}`, address(vpc)] as const]),
     [vpc === undefined ? 'Endpoint' : 'Public endpoint, closed', address(endpoint)],
     ['Pooler', pooler === undefined ? 'none' : address(pooler.endpoint)],
-    ...service.read_replica_sets.map((set) => [`Read replica set ${set.name}`, address(set.endpoint)] as const),
+    ...service.read_replica_sets.map(
+      (set) => [`Read replica set ${set.name}`, address(set.endpoint)] as const,
+    ),
     ...(parent === undefined
       ? []
       : [
           [
             'Forked from',
-            <Link key="parent" to="/services/$id" params={{ id: parent.service_id }} className={`mono ${classes.link}`}>
+            <Link
+              key="parent"
+              to="/services/$id"
+              params={{ id: parent.service_id }}
+              className={`mono ${classes.link}`}
+            >
               {parent.service_id}
             </Link>,
           ] as const,
@@ -123,7 +152,11 @@ function factsOf(service: Service): (readonly [string, ReactNode])[] {
 
 function Usage({ service }: { service: Service }) {
   const { memory_mb: memory, milli_cpu: cpu, storage_mb: storage } = service.metrics;
-  const { cpu_millis: cpuLimit, memory_gbs: memoryLimit, storage_gb: quota } = service.resources[0]?.spec ?? {};
+  const {
+    cpu_millis: cpuLimit,
+    memory_gbs: memoryLimit,
+    storage_gb: quota,
+  } = service.resources[0]?.spec ?? {};
   if (memory === null && cpu === null && storage === null)
     return <p className={classes.hint}>Figures come once a minute while the service runs.</p>;
   return (
@@ -145,7 +178,17 @@ function Usage({ service }: { service: Service }) {
   );
 }
 
-function Meter({ name, used, of, show }: { name: string; used: number | null; of: number | undefined; show: (n: number) => string }) {
+function Meter({
+  name,
+  used,
+  of,
+  show,
+}: {
+  name: string;
+  used: number | null;
+  of: number | undefined;
+  show: (n: number) => string;
+}) {
   return (
     <div>
       <div className={`${classes.meterHead} num`}>

@@ -19,7 +19,8 @@ export function Pooler() {
   const pooler = service.connection_pooler;
   const capability = regions?.find(({ code }) => code === service.region_code)?.pooler;
   if (pooler === undefined) {
-    const missing = capability?.available === false ? (capability.reason ?? 'this region has no pooler') : null;
+    const missing =
+      capability?.available === false ? (capability.reason ?? 'this region has no pooler') : null;
     return (
       <Card>
         <Empty
@@ -48,12 +49,21 @@ export function Pooler() {
       <Card title="Pool by session" hint="everything works as on a connection of one’s own">
         <Code value={connectionSnippet('URI', target, false)} label="session pool URI" wrap />
       </Card>
-      <Card title="Pool by transaction" hint="thousands of clients; no session state, prepared statements only by protocol">
-        <Code value={connectionSnippet('URI', { ...target, database: TRANSACTION_POOL_NAME }, false)} label="transaction pool URI" wrap />
+      <Card
+        title="Pool by transaction"
+        hint="thousands of clients; no session state, prepared statements only by protocol"
+      >
+        <Code
+          value={connectionSnippet('URI', { ...target, database: TRANSACTION_POOL_NAME }, false)}
+          label="transaction pool URI"
+          wrap
+        />
       </Card>
       <Card title="Disable">
         <div className={`${classes.row} ${classes.between}`}>
-          <p className={classes.hint}>Its connections end. The port is kept for the day it is enabled again.</p>
+          <p className={classes.hint}>
+            Its connections end. The port is kept for the day it is enabled again.
+          </p>
           <ActionButton
             variant="default"
             why={whyNot('disablePooler', service, me)}

@@ -15,15 +15,25 @@ import { useMe } from '../../session.ts';
 import { whyNot, type Tone } from '../../status.ts';
 import classes from './service.module.css';
 
-const TONE: Record<ReplicaSet['status'], Tone> = { creating: 'busy', active: 'good', resizing: 'busy', deleting: 'busy', error: 'bad' };
-const SIZES = NODE_SIZES.map(({ cpuMillis, memoryGbs }) => ({ value: String(cpuMillis), label: `${cores(cpuMillis)}, ${memoryGbs} GB` }));
+const TONE: Record<ReplicaSet['status'], Tone> = {
+  creating: 'busy',
+  active: 'good',
+  resizing: 'busy',
+  deleting: 'busy',
+  error: 'bad',
+};
+const SIZES = NODE_SIZES.map(({ cpuMillis, memoryGbs }) => ({
+  value: String(cpuMillis),
+  label: `${cores(cpuMillis)}, ${memoryGbs} GB`,
+}));
 
 export function ReplicaSets({ sets }: { sets: readonly ReplicaSet[] }) {
   return (
     <Card title="Read replica sets" hint="reads, on endpoints of their own" flush>
       {sets.length === 0 && (
         <Empty icon={Layers} title="All reads go to the primary">
-          A set has up to ten nodes behind one port. Nodes that lag too far get no connections until they have caught up.
+          A set has up to ten nodes behind one port. Nodes that lag too far get no connections until
+          they have caught up.
         </Empty>
       )}
       <div className={classes.sets}>
@@ -51,7 +61,13 @@ function One({ set }: { set: ReplicaSet }) {
           <strong>{set.name}</strong>
           <Pill tone={TONE[set.status]}>{set.status}</Pill>
           <Address name="endpoint" host={host} port={port} />
-          {pooler !== undefined && <Address name="pooler" host={inside?.host ?? pooler.endpoint.host} port={pooler.endpoint.port} />}
+          {pooler !== undefined && (
+            <Address
+              name="pooler"
+              host={inside?.host ?? pooler.endpoint.host}
+              port={pooler.endpoint.port}
+            />
+          )}
         </div>
         <div className={classes.row}>
           <ActionButton
@@ -99,9 +115,19 @@ function Resize({ set }: { set: ReplicaSet }) {
   const now = String(set.cpu_millis);
   const [size, setSize] = useState(now);
   const resize = useCall(setCalls(me.project.id, service.service_id).resize, { quiet: true });
-  const why = whyNot('changeReplicaSet', service, me) ?? whyNoChange(set) ?? (size === now ? 'this is its size' : null);
+  const why =
+    whyNot('changeReplicaSet', service, me) ??
+    whyNoChange(set) ??
+    (size === now ? 'this is its size' : null);
   return (
-    <Form call={resize} why={why} onSubmit={() => resize.run(set.id, Number(size))} submit="Resize" button={{ variant: 'default' }} inline>
+    <Form
+      call={resize}
+      why={why}
+      onSubmit={() => resize.run(set.id, Number(size))}
+      submit="Resize"
+      button={{ variant: 'default' }}
+      inline
+    >
       <NativeSelect
         label={`Size of ${set.nodes === 1 ? 'its node' : `each of its ${set.nodes} nodes`}`}
         description="one node after the other: the endpoint stays open where there are several"
@@ -129,13 +155,31 @@ function NewSet() {
       }),
     { quiet: true, onDone: () => setName('') },
   );
-  const why = whyNot('createReplicaSet', service, me) ?? (name.trim() === '' ? 'give it a name first' : null);
+  const why =
+    whyNot('createReplicaSet', service, me) ?? (name.trim() === '' ? 'give it a name first' : null);
   return (
     <div className={classes.set}>
       <Form call={create} why={why} onSubmit={() => create.run()} submit="Add the set" inline>
-        <NameInput label="Name of a new set" placeholder="reports" value={name} onChange={setName} />
-        <NumberInput label="Nodes" min={1} max={MAX_NODES} w={90} value={nodes} onChange={(value) => setNodes(Number(value))} />
-        <NativeSelect label="Size of each" value={cpu} onChange={(event) => setCpu(event.currentTarget.value)} data={SIZES} />
+        <NameInput
+          label="Name of a new set"
+          placeholder="reports"
+          value={name}
+          onChange={setName}
+        />
+        <NumberInput
+          label="Nodes"
+          min={1}
+          max={MAX_NODES}
+          w={90}
+          value={nodes}
+          onChange={(value) => setNodes(Number(value))}
+        />
+        <NativeSelect
+          label="Size of each"
+          value={cpu}
+          onChange={(event) => setCpu(event.currentTarget.value)}
+          data={SIZES}
+        />
       </Form>
     </div>
   );

@@ -4,7 +4,17 @@ import { Link, Outlet, useRouterState } from '@tanstack/react-router';
 import { GitFork, Pause, Play, SearchX } from 'lucide-react';
 import { useEffect, useRef } from 'react';
 import { serviceCalls, type Operation, type Service as ServiceDocument } from '../../api.ts';
-import { ActionButton, Card, CopyButton, Empty, Environment, ErrorNotice, Notice, Status, Waiting } from '../../components/ui.tsx';
+import {
+  ActionButton,
+  Card,
+  CopyButton,
+  Empty,
+  Environment,
+  ErrorNotice,
+  Notice,
+  Status,
+  Waiting,
+} from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { isGone, useOperations, useService, useServiceId } from '../../live.ts';
 import { useMe } from '../../session.ts';
@@ -33,17 +43,26 @@ export function Service() {
   const known = service !== undefined;
   // On a phone the tabs are wider than the window.
   useEffect(() => {
-    tabs.current?.querySelector('[data-status=active]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
+    tabs.current
+      ?.querySelector('[data-status=active]')
+      ?.scrollIntoView({ block: 'nearest', inline: 'center' });
   }, [path, known]);
   if (isGone(error)) return <Gone error={error} />;
-  if (service === undefined) return error === null ? <Waiting rows={8} /> : <ErrorNotice error={error} />;
+  if (service === undefined)
+    return error === null ? <Waiting rows={8} /> : <ErrorNotice error={error} />;
   return (
     <>
       <title>{`${service.name} · Howdah`}</title>
       <Head service={service} />
       <nav ref={tabs} className={classes.tabs} aria-label="Service">
         {TABS.map(({ to, label }) => (
-          <Link key={label} to={to} params={{ id }} className={classes.tab} activeOptions={{ exact: label === 'Overview' }}>
+          <Link
+            key={label}
+            to={to}
+            params={{ id }}
+            className={classes.tab}
+            activeOptions={{ exact: label === 'Overview' }}
+          >
             {label}
           </Link>
         ))}
@@ -71,7 +90,8 @@ function Head({ service }: { service: ServiceDocument }) {
         </div>
         <span className={classes.id}>
           <span className="mono">{id}</span>
-          <CopyButton value={id} label="Copy the id" />· {TYPE_NAMES[service.service_type]} · {service.region_code}
+          <CopyButton value={id} label="Copy the id" />· {TYPE_NAMES[service.service_type]} ·{' '}
+          {service.region_code}
         </span>
       </div>
       <div className={classes.actions}>
@@ -105,7 +125,13 @@ function Head({ service }: { service: ServiceDocument }) {
 }
 
 /** Why the status is what it is, and what will become trouble. */
-function Reasons({ service, operations }: { service: ServiceDocument; operations: readonly Operation[] }) {
+function Reasons({
+  service,
+  operations,
+}: {
+  service: ServiceDocument;
+  operations: readonly Operation[];
+}) {
   const reason = service.status === 'UNSTABLE' ? reasonOf(service, operations) : null;
   if (reason === null && service.warnings === undefined) return null;
   return (

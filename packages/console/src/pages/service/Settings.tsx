@@ -35,7 +35,15 @@ const useCalls = (service: Service) => serviceCalls(useMe().project.id, service.
 const said = (message: string) => () => notifications.show({ message, color: 'teal' });
 
 /** One setting: what it means, and the form or the switch for it. */
-function Setting({ title, about, children }: { title: string; about: string; children: ReactNode }) {
+function Setting({
+  title,
+  about,
+  children,
+}: {
+  title: string;
+  about: string;
+  children: ReactNode;
+}) {
   return (
     <Card title={title}>
       <div className={classes.stack} style={{ gap: 12 }}>
@@ -54,10 +62,21 @@ function Rename({ service }: { service: Service }) {
   const rename = useCall(useCalls(service).rename, { quiet: true, onDone: said('Renamed') });
   const why =
     whyNot('rename', service, me) ??
-    (name.trim() === '' ? 'a name has 1 to 128 characters' : name === service.name ? 'this is its name' : null);
+    (name.trim() === ''
+      ? 'a name has 1 to 128 characters'
+      : name === service.name
+        ? 'this is its name'
+        : null);
   return (
     <Setting title="Name" about="For people. Programs go by the id, which stays.">
-      <Form call={rename} why={why} onSubmit={() => rename.run(name)} submit="Rename" button={QUIET} inline>
+      <Form
+        call={rename}
+        why={why}
+        onSubmit={() => rename.run(name)}
+        submit="Rename"
+        button={QUIET}
+        inline
+      >
         <NameInput aria-label="New name" value={name} onChange={setName} />
       </Form>
     </Setting>
@@ -92,27 +111,51 @@ function Resize({ service }: { service: Service }) {
   const { cpu_millis: now, storage_gb: quota = 0 } = specOf(service) ?? {};
   const [size, setSize] = useState(now === undefined ? '' : String(now));
   const [storage, setStorage] = useState(quota);
-  const resize = useCall(useCalls(service).resize, { quiet: true, onDone: said('The new size is being applied') });
+  const resize = useCall(useCalls(service).resize, {
+    quiet: true,
+    onDone: said('The new size is being applied'),
+  });
   const sizes = regions?.find(({ code }) => code === service.region_code)?.sizes ?? [];
   const request = {
     ...(size === '' || size === String(now) ? {} : { cpu_millis: size }),
     ...(storage === quota ? {} : { storage_gb: storage }),
   };
-  const why = whyNot('resize', service, me) ?? whyNoStorage(storage) ?? (Object.keys(request).length === 0 ? 'this is its size' : null);
+  const why =
+    whyNot('resize', service, me) ??
+    whyNoStorage(storage) ??
+    (Object.keys(request).length === 0 ? 'this is its size' : null);
   return (
-    <Setting title="Size" about={aboutResize(service, 'storage_gb' in request && !('cpu_millis' in request))}>
-      <Form call={resize} why={why} onSubmit={() => resize.run(request)} submit="Resize" button={QUIET} inline>
+    <Setting
+      title="Size"
+      about={aboutResize(service, 'storage_gb' in request && !('cpu_millis' in request))}
+    >
+      <Form
+        call={resize}
+        why={why}
+        onSubmit={() => resize.run(request)}
+        submit="Resize"
+        button={QUIET}
+        inline
+      >
         <NativeSelect
           aria-label="New size"
           value={size}
           onChange={(event) => setSize(event.currentTarget.value)}
           data={[
             ...(now === undefined ? [{ value: '', label: 'shared' }] : []),
-            ...sizes.map(({ cpu_millis: cpu, memory_gbs: memory }) => ({ value: String(cpu), label: `${cores(cpu)}, ${memory} GB` })),
+            ...sizes.map(({ cpu_millis: cpu, memory_gbs: memory }) => ({
+              value: String(cpu),
+              label: `${cores(cpu)}, ${memory} GB`,
+            })),
           ]}
           style={{ flex: '1 1 150px' }}
         />
-        <StorageInput aria-label="New storage in GB" w={130} value={storage} onChange={setStorage} />
+        <StorageInput
+          aria-label="New storage in GB"
+          w={130}
+          value={storage}
+          onChange={setStorage}
+        />
       </Form>
       <p className={`${classes.hint} num`}>{usageOf(service)}</p>
     </Setting>
@@ -121,7 +164,9 @@ function Resize({ service }: { service: Service }) {
 
 function aboutResize({ status }: Service, onlyStorage: boolean): string {
   if (status === 'PAUSED') return 'Takes effect at the start.';
-  return onlyStorage ? 'Storage changes without a restart.' : 'The server restarts: sessions end, and new ones wait for a moment.';
+  return onlyStorage
+    ? 'Storage changes without a restart.'
+    : 'The server restarts: sessions end, and new ones wait for a moment.';
 }
 
 /** How much of its storage a service uses. */
@@ -147,10 +192,19 @@ function Password({ service }: { service: Service }) {
   });
   const { min, max } = PASSWORD_CHARACTERS;
   const count = [...password].length;
-  const why = whyNot('updatePassword', service, me) ?? (count < min || count > max ? `a password has ${min} to ${max} characters` : null);
+  const why =
+    whyNot('updatePassword', service, me) ??
+    (count < min || count > max ? `a password has ${min} to ${max} characters` : null);
   return (
     <Setting title="Password of tsdbadmin" about="Live at once; sessions that are open stay.">
-      <Form call={update} why={why} onSubmit={() => update.run(password)} submit="Set" button={QUIET} inline>
+      <Form
+        call={update}
+        why={why}
+        onSubmit={() => update.run(password)}
+        submit="Set"
+        button={QUIET}
+        inline
+      >
         <PasswordInput
           aria-label="New password"
           autoComplete="new-password"
@@ -172,13 +226,19 @@ function Delete({ service }: { service: Service }) {
       <Card title="Delete">
         <div className={`${classes.row} ${classes.between}`}>
           <p className={classes.hint}>
-            Its processes end and its endpoint goes. For a while it can be restored under Deleted, with its data and password.
+            Its processes end and its endpoint goes. For a while it can be restored under Deleted,
+            with its data and password.
           </p>
           <ActionButton color="red.9" why={whyNot('delete', service, me)} onClick={open}>
             Delete…
           </ActionButton>
         </div>
-        <Modal opened={asking} onClose={close} title={`Delete ${service.name}`} closeButtonProps={{ 'aria-label': 'Close' }}>
+        <Modal
+          opened={asking}
+          onClose={close}
+          title={`Delete ${service.name}`}
+          closeButtonProps={{ 'aria-label': 'Close' }}
+        >
           <ConfirmDelete service={service} onDone={close} />
         </Modal>
       </Card>
@@ -197,5 +257,12 @@ function ConfirmDelete({ service, onDone }: { service: Service; onDone: () => vo
       void navigate({ to: '/services' });
     },
   });
-  return <ConfirmName name={service.name} call={remove} submit="Delete the service" onConfirm={() => remove.run()} />;
+  return (
+    <ConfirmName
+      name={service.name}
+      call={remove}
+      submit="Delete the service"
+      onConfirm={() => remove.run()}
+    />
+  );
 }

@@ -9,7 +9,8 @@ import { pageOf, paging, sendList } from '../paging.ts';
 import { sendStream } from '../reply.ts';
 
 const ofProject = Type.Object({ project_id: Type.String() });
-const word = (description: string) => Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description }));
+const word = (description: string) =>
+  Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description }));
 const filters = {
   service_id: word('id of a service'),
   operation_id: word('id of an operation'),
@@ -37,7 +38,8 @@ export function auditLogRoutes(api: App, { store }: ApiContext): void {
       schema: {
         operationId: 'listAudit',
         summary: 'Who asked for what, newest first',
-        description: 'Every call that may change something, allowed or refused. What requests contain is not kept.',
+        description:
+          'Every call that may change something, allowed or refused. What requests contain is not kept.',
         tags: ['audit'],
         params: ofProject,
         querystring: Type.Object({ ...paging, ...filters }),
@@ -48,7 +50,14 @@ export function auditLogRoutes(api: App, { store }: ApiContext): void {
       const filter = filterOf(request.query);
       return sendList(request, reply, 'number', async (after, limit) =>
         pageOf(
-          await listAuditEntries(store.db, request.key.project_id, filter, 'desc', after, limit + 1),
+          await listAuditEntries(
+            store.db,
+            request.key.project_id,
+            filter,
+            'desc',
+            after,
+            limit + 1,
+          ),
           limit,
           auditDocument,
           (row) => row.id,
@@ -67,7 +76,12 @@ export function auditLogRoutes(api: App, { store }: ApiContext): void {
         tags: ['audit'],
         params: ofProject,
         querystring: Type.Object(filters),
-        response: { 200: { description: 'a line an entry', content: { 'application/jsonl': { schema: Ref(AuditEntrySchema) } } } },
+        response: {
+          200: {
+            description: 'a line an entry',
+            content: { 'application/jsonl': { schema: Ref(AuditEntrySchema) } },
+          },
+        },
       },
     },
     async (request, reply) => {
@@ -77,7 +91,11 @@ export function auditLogRoutes(api: App, { store }: ApiContext): void {
   );
 }
 
-async function* exportLines(db: Db, projectId: string, filter: AuditFilter): AsyncGenerator<string> {
+async function* exportLines(
+  db: Db,
+  projectId: string,
+  filter: AuditFilter,
+): AsyncGenerator<string> {
   let after: string | null = null;
   for (;;) {
     const rows = await listAuditEntries(db, projectId, filter, 'asc', after, EXPORT_ROWS);
@@ -88,7 +106,15 @@ async function* exportLines(db: Db, projectId: string, filter: AuditFilter): Asy
   }
 }
 
-function filterOf({ service_id, operation_id, public_key, call, outcome, since, until }: FilterQuery): AuditFilter {
+function filterOf({
+  service_id,
+  operation_id,
+  public_key,
+  call,
+  outcome,
+  since,
+  until,
+}: FilterQuery): AuditFilter {
   return {
     ...(service_id === undefined ? {} : { serviceId: service_id }),
     ...(operation_id === undefined ? {} : { operationId: operation_id }),

@@ -5,12 +5,23 @@ import type { Sessions } from '../console.ts';
 import { sendNothing } from '../reply.ts';
 
 /** Old decoders refuse an address without a dotted domain. */
-const OWNER = { id: 'owner', name: 'Owner of this installation', email: 'owner@howdah.local' } as const;
+const OWNER = {
+  id: 'owner',
+  name: 'Owner of this installation',
+  email: 'owner@howdah.local',
+} as const;
 
 export function authRoutes(api: App, sessions: Sessions): void {
   api.get(
     '/auth/info',
-    { schema: { operationId: 'getAuthInfo', summary: 'Who the key is', tags: ['auth'], response: { 200: Ref(AuthInfoSchema) } } },
+    {
+      schema: {
+        operationId: 'getAuthInfo',
+        summary: 'Who the key is',
+        tags: ['auth'],
+        response: { 200: Ref(AuthInfoSchema) },
+      },
+    },
     async ({ key }) => {
       const info = {
         public_key: key.key,
@@ -32,7 +43,8 @@ export function authRoutes(api: App, sessions: Sessions): void {
       schema: {
         operationId: 'logout',
         summary: 'Forget the session',
-        description: 'Ends the session of the web console that the request carries. A key has none: there is nothing to forget.',
+        description:
+          'Ends the session of the web console that the request carries. A key has none: there is nothing to forget.',
         tags: ['auth'],
         response: { 204: Type.Null({ description: 'done' }) },
       },

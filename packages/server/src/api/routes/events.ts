@@ -5,9 +5,15 @@ import { CURSORS } from '../paging.ts';
 import { sendStream } from '../reply.ts';
 
 const EventsQuery = Type.Object({
-  last_event_id: Type.Optional(Type.String({ maxLength: 64, description: 'in place of the header Last-Event-ID' })),
+  last_event_id: Type.Optional(
+    Type.String({ maxLength: 64, description: 'in place of the header Last-Event-ID' }),
+  ),
   follow: Type.Optional(
-    Type.Unsafe<'true' | 'false'>({ type: 'string', enum: ['true', 'false'], description: 'false: end at the last event; default true' }),
+    Type.Unsafe<'true' | 'false'>({
+      type: 'string',
+      enum: ['true', 'false'],
+      description: 'false: end at the last event; default true',
+    }),
   ),
 });
 
@@ -26,7 +32,12 @@ export function eventRoutes(api: App, { events }: ApiContext): void {
         params: Type.Object({ project_id: Type.String() }),
         querystring: EventsQuery,
         headers: Type.Object({ 'last-event-id': Type.Optional(Type.String()) }),
-        response: { 200: { description: 'the data of each is an Event', content: { 'text/event-stream': { schema: Ref(EventSchema) } } } },
+        response: {
+          200: {
+            description: 'the data of each is an Event',
+            content: { 'text/event-stream': { schema: Ref(EventSchema) } },
+          },
+        },
       },
     },
     async (request, reply) => {
@@ -44,7 +55,9 @@ export function eventRoutes(api: App, { events }: ApiContext): void {
         follow: query.follow !== 'false',
       });
       // Proxies must pass each event on at once.
-      void reply.header('Cache-Control', 'no-store, no-transform').header('X-Accel-Buffering', 'no');
+      void reply
+        .header('Cache-Control', 'no-store, no-transform')
+        .header('X-Accel-Buffering', 'no');
       return sendStream(reply, 'text/event-stream', stream);
     },
   );

@@ -7,7 +7,11 @@ import type { ApiContext, App } from '../app.ts';
 import type { Metrics } from '../metrics.ts';
 import { refuseUnknownParameters } from '../parameters.ts';
 
-export function installationRoutes(app: App, { caPem, notReady }: ApiContext, metrics: Metrics): void {
+export function installationRoutes(
+  app: App,
+  { caPem, notReady }: ApiContext,
+  metrics: Metrics,
+): void {
   const open = { config: { public: true }, schema: { hide: true } } as const;
 
   app.get('/healthz', open, async () => ({ status: 'ok' }));
@@ -18,10 +22,14 @@ export function installationRoutes(app: App, { caPem, notReady }: ApiContext, me
     return { status: 'ready' };
   });
 
-  app.get('/metrics', open, async (_request, reply) => reply.type(metrics.contentType).send(await metrics.text()));
+  app.get('/metrics', open, async (_request, reply) =>
+    reply.type(metrics.contentType).send(await metrics.text()),
+  );
 
   const described = { ...open, preValidation: refuseUnknownParameters };
-  app.get(`${BASE_PATH}/ca.pem`, described, async (_request, reply) => reply.type('application/x-pem-file').send(caPem));
+  app.get(`${BASE_PATH}/ca.pem`, described, async (_request, reply) =>
+    reply.type('application/x-pem-file').send(caPem),
+  );
 
   app.get(`${BASE_PATH}/openapi.json`, described, async (_request, reply) =>
     reply

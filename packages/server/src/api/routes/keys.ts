@@ -30,14 +30,19 @@ export function keyRoutes(api: App, { projects }: ApiContext): void {
       schema: {
         operationId: 'createKey',
         summary: 'Make a key',
-        description: 'The answer holds, here and nowhere else, its secret half. Takes an admin key.',
+        description:
+          'The answer holds, here and nowhere else, its secret half. Takes an admin key.',
         tags: ['keys'],
         params: ofProject,
         body: Ref(CreateKeyBody),
         response: { 201: Ref(KeySchema) },
       },
     },
-    async (request, reply) => answer(reply, await projects.createKey(callerOf(request), request.params.project_id, request.body)),
+    async (request, reply) =>
+      answer(
+        reply,
+        await projects.createKey(callerOf(request), request.params.project_id, request.body),
+      ),
   );
 
   api.get(
@@ -68,6 +73,14 @@ export function keyRoutes(api: App, { projects }: ApiContext): void {
         response: { 204: Type.Null({ description: 'it is refused from now on' }) },
       },
     },
-    async (request, reply) => answer(reply, await projects.revoke(callerOf(request), request.params.project_id, request.params.public_key)),
+    async (request, reply) =>
+      answer(
+        reply,
+        await projects.revoke(
+          callerOf(request),
+          request.params.project_id,
+          request.params.public_key,
+        ),
+      ),
   );
 }

@@ -31,13 +31,19 @@ export function memberRoutes(api: App, { store, services, undeleteMs }: ApiConte
         response: { 200: Type.Array(Ref(DeletedServiceSchema)) },
       },
     },
-    async (request) => (await listDeleted(store.db, request.key.project_id)).map((row) => deletedDocument(row, undeleteMs)),
+    async (request) =>
+      (await listDeleted(store.db, request.key.project_id)).map((row) =>
+        deletedDocument(row, undeleteMs),
+      ),
   );
 }
 
 type DeletedRow = Awaited<ReturnType<typeof listDeleted>>[number];
 
-function deletedDocument({ id, name, service_type, environment, created_by, deleted_at }: DeletedRow, undeleteMs: number) {
+function deletedDocument(
+  { id, name, service_type, environment, created_by, deleted_at }: DeletedRow,
+  undeleteMs: number,
+) {
   const deletedMs = deleted_at?.getTime() ?? 0;
   return {
     service_id: id,

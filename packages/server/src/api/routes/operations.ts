@@ -1,4 +1,10 @@
-import { OPERATION_KINDS, OPERATION_STATUSES, OperationSchema, Ref, StringEnum } from '@howdah/contract';
+import {
+  OPERATION_KINDS,
+  OPERATION_STATUSES,
+  OperationSchema,
+  Ref,
+  StringEnum,
+} from '@howdah/contract';
 import { Type } from 'typebox';
 import { listOperations, operationDocument } from '../../store/operations.ts';
 import type { ApiContext, App } from '../app.ts';
@@ -50,13 +56,17 @@ export function operationRoutes(api: App, { store, operations }: ApiContext): vo
       schema: {
         operationId: 'getOperation',
         summary: 'Get an operation with its steps',
-        description: 'Of one that goes on, remaining_seconds says about how long it will still take.',
+        description:
+          'Of one that goes on, remaining_seconds says about how long it will still take.',
         tags: ['operations'],
         params: ofOperation,
         response: { 200: Ref(OperationSchema) },
       },
     },
-    async (request) => operations.describe(await operations.find(request.key.project_id, request.params.operation_id)),
+    async (request) =>
+      operations.describe(
+        await operations.find(request.key.project_id, request.params.operation_id),
+      ),
   );
 
   api.post(
@@ -72,7 +82,8 @@ export function operationRoutes(api: App, { store, operations }: ApiContext): vo
         response: { 200: Ref(OperationSchema) },
       },
     },
-    async (request, reply) => answer(reply, await operations.cancel(callerOf(request), request.params.operation_id)),
+    async (request, reply) =>
+      answer(reply, await operations.cancel(callerOf(request), request.params.operation_id)),
   );
 }
 

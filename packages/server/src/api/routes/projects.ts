@@ -25,7 +25,12 @@ export function projectRoutes(api: App, { region, projects, doctor }: ApiContext
         summary: 'List the projects that the key reaches',
         tags: ['projects'],
         querystring: Type.Object({
-          all: Type.Optional(Type.String({ pattern: '^(true|false)$', description: 'true: every project; takes an operator’s key' })),
+          all: Type.Optional(
+            Type.String({
+              pattern: '^(true|false)$',
+              description: 'true: every project; takes an operator’s key',
+            }),
+          ),
         }),
         response: { 200: Type.Array(Ref(ProjectSchema)) },
       },
@@ -33,7 +38,10 @@ export function projectRoutes(api: App, { region, projects, doctor }: ApiContext
     async ({ key, query }) => {
       if (query.all !== 'true') return [{ id: key.project_id, name: key.project_name }];
       if (!(key.operator && key.role === 'admin'))
-        throw new ApiError('FORBIDDEN', 'all: true takes an admin key of the operator project: the one that howdah up made');
+        throw new ApiError(
+          'FORBIDDEN',
+          'all: true takes an admin key of the operator project: the one that howdah up made',
+        );
       return projects.list();
     },
   );
@@ -44,7 +52,8 @@ export function projectRoutes(api: App, { region, projects, doctor }: ApiContext
       schema: {
         operationId: 'createProject',
         summary: 'Make a project',
-        description: 'Takes an admin key of the operator project. Its first key: POST /projects/{project_id}/keys with the same key.',
+        description:
+          'Takes an admin key of the operator project. Its first key: POST /projects/{project_id}/keys with the same key.',
         tags: ['projects'],
         body: Ref(CreateProjectBody),
         response: { 201: Ref(ProjectDetailsSchema) },
@@ -82,7 +91,11 @@ export function projectRoutes(api: App, { region, projects, doctor }: ApiContext
         response: { 200: Ref(ProjectDetailsSchema) },
       },
     },
-    async (request, reply) => answer(reply, await projects.change(callerOf(request), request.params.project_id, request.body)),
+    async (request, reply) =>
+      answer(
+        reply,
+        await projects.change(callerOf(request), request.params.project_id, request.body),
+      ),
   );
 
   api.post(
@@ -92,14 +105,21 @@ export function projectRoutes(api: App, { region, projects, doctor }: ApiContext
       schema: {
         operationId: 'setProjectLimits',
         summary: 'Set what a project may have at most',
-        description: 'Takes an admin key of the operator project. What the project has already stays, also above a limit.',
+        description:
+          'Takes an admin key of the operator project. What the project has already stays, also above a limit.',
         tags: ['projects'],
         params: ofProject,
         body: Ref(ProjectLimitsSchema),
         response: { 200: Ref(ProjectDetailsSchema) },
       },
     },
-    async (request, reply) => answer(reply, await projects.change(callerOf(request), request.params.project_id, { limits: request.body })),
+    async (request, reply) =>
+      answer(
+        reply,
+        await projects.change(callerOf(request), request.params.project_id, {
+          limits: request.body,
+        }),
+      ),
   );
 
   api.get(

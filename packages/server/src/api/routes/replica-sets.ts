@@ -14,12 +14,24 @@ import type { ApiContext, App } from '../app.ts';
 import { answer, callerOf } from '../changes.ts';
 
 const ofService = Type.Object({ project_id: Type.String(), service_id: Type.String() });
-const ofSet = Type.Object({ project_id: Type.String(), service_id: Type.String(), replica_set_id: Type.String() });
-const accepted = Type.Null({ description: 'accepted; the header Operation-Id names the operation' });
+const ofSet = Type.Object({
+  project_id: Type.String(),
+  service_id: Type.String(),
+  replica_set_id: Type.String(),
+});
+const accepted = Type.Null({
+  description: 'accepted; the header Operation-Id names the operation',
+});
 
 const SETS = '/projects/:project_id/services/:service_id/replicaSets';
 const SET = `${SETS}/:replica_set_id`;
-const pathOf = ({ service_id, replica_set_id }: { service_id: string; replica_set_id: string }): SetPath => ({
+const pathOf = ({
+  service_id,
+  replica_set_id,
+}: {
+  service_id: string;
+  replica_set_id: string;
+}): SetPath => ({
   serviceId: service_id,
   setId: replica_set_id,
 });
@@ -53,7 +65,8 @@ export function replicaSetRoutes(api: App, { replicaSets }: ApiContext): void {
         response: { 202: Ref(ReadReplicaSetSchema) },
       },
     },
-    async (request, reply) => answer(reply, await replicaSets.create(callerOf(request), request.service.key, request.body)),
+    async (request, reply) =>
+      answer(reply, await replicaSets.create(callerOf(request), request.service.key, request.body)),
   );
 
   api.get(
@@ -81,7 +94,8 @@ export function replicaSetRoutes(api: App, { replicaSets }: ApiContext): void {
         response: { 202: accepted },
       },
     },
-    async (request, reply) => answer(reply, await replicaSets.remove(callerOf(request), pathOf(request.params))),
+    async (request, reply) =>
+      answer(reply, await replicaSets.remove(callerOf(request), pathOf(request.params))),
   );
 
   api.post(
@@ -99,7 +113,10 @@ export function replicaSetRoutes(api: App, { replicaSets }: ApiContext): void {
     },
     async (request, reply) => {
       const { cpu_millis: cpuMillis, memory_gbs: memoryGbs } = request.body;
-      return answer(reply, await replicaSets.resize(callerOf(request), pathOf(request.params), cpuMillis, memoryGbs));
+      return answer(
+        reply,
+        await replicaSets.resize(callerOf(request), pathOf(request.params), cpuMillis, memoryGbs),
+      );
     },
   );
 
@@ -116,7 +133,8 @@ export function replicaSetRoutes(api: App, { replicaSets }: ApiContext): void {
           response: { 200: Ref(MessageBody) },
         },
       },
-      async (request, reply) => answer(reply, await replicaSets[action](callerOf(request), pathOf(request.params))),
+      async (request, reply) =>
+        answer(reply, await replicaSets[action](callerOf(request), pathOf(request.params))),
     );
   }
 
@@ -133,6 +151,13 @@ export function replicaSetRoutes(api: App, { replicaSets }: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(reply, await replicaSets.setEnvironment(callerOf(request), pathOf(request.params), request.body.environment)),
+      answer(
+        reply,
+        await replicaSets.setEnvironment(
+          callerOf(request),
+          pathOf(request.params),
+          request.body.environment,
+        ),
+      ),
   );
 }

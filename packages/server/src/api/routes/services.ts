@@ -36,9 +36,14 @@ import { clientOf, sendText } from '../reply.ts';
 
 const ofProject = Type.Object({ project_id: Type.String() });
 const ofService = Type.Object({ project_id: Type.String(), service_id: Type.String() });
-const accepted = Type.Null({ description: 'accepted; the header Operation-Id names the operation' });
+const accepted = Type.Null({
+  description: 'accepted; the header Operation-Id names the operation',
+});
 const oneOrMore = Type.Optional(
-  Type.Union([Type.String({ maxLength: 256 }), Type.Array(Type.String({ maxLength: 256 }), { maxItems: 20 })]),
+  Type.Union([
+    Type.String({ maxLength: 256 }),
+    Type.Array(Type.String({ maxLength: 256 }), { maxItems: 20 }),
+  ]),
 );
 
 const LogsQuery = Type.Object({
@@ -52,13 +57,19 @@ const LogsQuery = Type.Object({
 const LOG_PAGE = 500;
 
 const DeleteQuery = Type.Object({
-  purge: Type.Optional(StringEnum(['true', 'false'], { description: 'true: for good, without a time for a restore' })),
-  confirm: Type.Optional(Type.String({ maxLength: 256, description: 'the name of a PROD service that is purged' })),
+  purge: Type.Optional(
+    StringEnum(['true', 'false'], { description: 'true: for good, without a time for a restore' }),
+  ),
+  confirm: Type.Optional(
+    Type.String({ maxLength: 256, description: 'the name of a PROD service that is purged' }),
+  ),
 });
 
 const ServicesQuery = Type.Object({
   ...paging,
-  status: Type.Optional(StringEnum(SERVICE_STATUSES, { description: 'only those with this status' })),
+  status: Type.Optional(
+    StringEnum(SERVICE_STATUSES, { description: 'only those with this status' }),
+  ),
 });
 
 export function serviceRoutes(api: App, { store, services }: ApiContext): void {
@@ -86,7 +97,8 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       schema: {
         operationId: 'createService',
         summary: 'Create a service',
-        description: 'The answer holds the final endpoint and, here and nowhere else, the initial password.',
+        description:
+          'The answer holds the final endpoint and, here and nowhere else, the initial password.',
         tags: ['services'],
         params: ofProject,
         body: Ref(CreateServiceBody),
@@ -130,7 +142,12 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     async (request, reply) => {
       const { purge, confirm } = request.query;
       const [caller, id] = [callerOf(request), request.service.key];
-      return answer(reply, purge === 'true' ? await services.purge(caller, id, confirm) : await services.remove(caller, id));
+      return answer(
+        reply,
+        purge === 'true'
+          ? await services.purge(caller, id, confirm)
+          : await services.remove(caller, id),
+      );
     },
   );
 
@@ -140,14 +157,16 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       schema: {
         operationId: 'forkService',
         summary: 'Fork a service',
-        description: 'The answer holds the final endpoint and, here and nowhere else, the initial password of the fork.',
+        description:
+          'The answer holds the final endpoint and, here and nowhere else, the initial password of the fork.',
         tags: ['backups'],
         params: ofService,
         body: Ref(ForkBody),
         response: { 202: Ref(ServiceSchema) },
       },
     },
-    async (request, reply) => answer(reply, await services.fork(callerOf(request), request.service.key, request.body)),
+    async (request, reply) =>
+      answer(reply, await services.fork(callerOf(request), request.service.key, request.body)),
   );
 
   api.get(
@@ -177,7 +196,8 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 202: Ref(MessageBody) },
       },
     },
-    async (request, reply) => answer(reply, await services.verifyBackup(callerOf(request), request.service.key)),
+    async (request, reply) =>
+      answer(reply, await services.verifyBackup(callerOf(request), request.service.key)),
   );
 
   api.post(
@@ -187,13 +207,15 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       schema: {
         operationId: 'restoreService',
         summary: 'Bring a deleted service back',
-        description: 'With its id, endpoint, data and password, for a day after it was deleted, or as long as the installation keeps them.',
+        description:
+          'With its id, endpoint, data and password, for a day after it was deleted, or as long as the installation keeps them.',
         tags: ['backups'],
         params: ofService,
         response: { 202: Ref(ServiceSchema) },
       },
     },
-    async (request, reply) => answer(reply, await services.restore(callerOf(request), request.service.key)),
+    async (request, reply) =>
+      answer(reply, await services.restore(callerOf(request), request.service.key)),
   );
 
   for (const action of ['start', 'stop'] as const) {
@@ -208,7 +230,8 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
           response: { 202: Ref(ServiceSchema) },
         },
       },
-      async (request, reply) => answer(reply, await services[action](callerOf(request), request.service.key)),
+      async (request, reply) =>
+        answer(reply, await services[action](callerOf(request), request.service.key)),
     );
   }
 
@@ -224,7 +247,8 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 202: Ref(ServiceSchema) },
       },
     },
-    async (request, reply) => answer(reply, await services.resize(callerOf(request), request.service.key, request.body)),
+    async (request, reply) =>
+      answer(reply, await services.resize(callerOf(request), request.service.key, request.body)),
   );
 
   for (const action of ['enablePooler', 'disablePooler'] as const) {
@@ -234,13 +258,15 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         schema: {
           operationId: action,
           summary: `${action === 'enablePooler' ? 'Enable' : 'Disable'} the connection pooler`,
-          description: 'PgBouncer in front of the service, on a port of its own, which it keeps. For a paused service, from its start on.',
+          description:
+            'PgBouncer in front of the service, on a port of its own, which it keeps. For a paused service, from its start on.',
           tags: ['services'],
           params: ofService,
           response: { 200: Ref(MessageBody) },
         },
       },
-      async (request, reply) => answer(reply, await services[action](callerOf(request), request.service.key)),
+      async (request, reply) =>
+        answer(reply, await services[action](callerOf(request), request.service.key)),
     );
   }
 
@@ -258,14 +284,19 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 202: Ref(MessageBody) },
       },
     },
-    async (request, reply) => answer(reply, await services.attachToVPC(callerOf(request), request.service.key, request.body.vpc_id)),
+    async (request, reply) =>
+      answer(
+        reply,
+        await services.attachToVPC(callerOf(request), request.service.key, request.body.vpc_id),
+      ),
   );
 
   api.post(
     '/projects/:project_id/services/:service_id/detachFromVPC',
     {
       // A body without fields may be left out.
-      preValidation: async (request) => void (request.body = request.body === undefined ? {} : request.body),
+      preValidation: async (request) =>
+        void (request.body = request.body === undefined ? {} : request.body),
       schema: {
         operationId: 'detachFromVPC',
         summary: 'Detach a service from its VPC',
@@ -277,7 +308,14 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(reply, await services.detachFromVPC(callerOf(request), request.service.key, request.body.vpc_id ?? null)),
+      answer(
+        reply,
+        await services.detachFromVPC(
+          callerOf(request),
+          request.service.key,
+          request.body.vpc_id ?? null,
+        ),
+      ),
   );
 
   api.post(
@@ -286,14 +324,16 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       schema: {
         operationId: 'setHA',
         summary: 'Set how many replicas stand by',
-        description: 'What is left out stays as it is. Synchronous replicas have every write before it is acknowledged.',
+        description:
+          'What is left out stays as it is. Synchronous replicas have every write before it is acknowledged.',
         tags: ['high availability'],
         params: ofService,
         body: Ref(SetHABody),
         response: { 202: Ref(ServiceSchema) },
       },
     },
-    async (request, reply) => answer(reply, await services.setHA(callerOf(request), request.service.key, request.body)),
+    async (request, reply) =>
+      answer(reply, await services.setHA(callerOf(request), request.service.key, request.body)),
   );
 
   api.post(
@@ -302,13 +342,15 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       schema: {
         operationId: 'switchover',
         summary: 'Make a replica the primary',
-        description: 'In order: nothing that was acknowledged is lost. Sessions end; new ones wait for a moment.',
+        description:
+          'In order: nothing that was acknowledged is lost. Sessions end; new ones wait for a moment.',
         tags: ['high availability'],
         params: ofService,
         response: { 202: Ref(ServiceSchema) },
       },
     },
-    async (request, reply) => answer(reply, await services.switchover(callerOf(request), request.service.key)),
+    async (request, reply) =>
+      answer(reply, await services.switchover(callerOf(request), request.service.key)),
   );
 
   api.post(
@@ -317,14 +359,16 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       schema: {
         operationId: 'drill',
         summary: 'Rehearse a failover or a switchover',
-        description: 'Under a writer of our own: the operation says for how long writes were not possible, and how many were lost.',
+        description:
+          'Under a writer of our own: the operation says for how long writes were not possible, and how many were lost.',
         tags: ['high availability'],
         params: ofService,
         body: Ref(DrillBody),
         response: { 202: Ref(ServiceSchema) },
       },
     },
-    async (request, reply) => answer(reply, await services.drill(callerOf(request), request.service.key, request.body)),
+    async (request, reply) =>
+      answer(reply, await services.drill(callerOf(request), request.service.key, request.body)),
   );
 
   api.post(
@@ -340,7 +384,15 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 204: Type.Null({ description: 'the new password is live' }) },
       },
     },
-    async (request, reply) => answer(reply, await services.updatePassword(callerOf(request), request.service.key, request.body.password)),
+    async (request, reply) =>
+      answer(
+        reply,
+        await services.updatePassword(
+          callerOf(request),
+          request.service.key,
+          request.body.password,
+        ),
+      ),
   );
 
   api.post(
@@ -356,7 +408,14 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(reply, await services.setEnvironment(callerOf(request), request.service.key, request.body.environment)),
+      answer(
+        reply,
+        await services.setEnvironment(
+          callerOf(request),
+          request.service.key,
+          request.body.environment,
+        ),
+      ),
   );
 
   api.post(
@@ -371,7 +430,11 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 200: Ref(ServiceSchema) },
       },
     },
-    async (request, reply) => answer(reply, await services.rename(callerOf(request), request.service.key, request.body.name)),
+    async (request, reply) =>
+      answer(
+        reply,
+        await services.rename(callerOf(request), request.service.key, request.body.name),
+      ),
   );
 
   api.get(
@@ -402,7 +465,9 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         },
         clientOf(reply),
       );
-      const logs = entries.map(({ timestamp, severity, message }) => `${timestamp} ${severity}: ${message}`);
+      const logs = entries.map(
+        ({ timestamp, severity, message }) => `${timestamp} ${severity}: ${message}`,
+      );
       return { logs, entries, ...(next === null ? {} : { last_cursor: next, lastCursor: next }) };
     },
   );
@@ -435,7 +500,12 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 200: Type.Array(Ref(SeriesSchema)) },
       },
     },
-    async (request) => services.series(request.service.key, request.service.parent_id === null ? 0 : 1, request.body),
+    async (request) =>
+      services.series(
+        request.service.key,
+        request.service.parent_id === null ? 0 : 1,
+        request.body,
+      ),
   );
 
   api.post(
@@ -453,7 +523,8 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 200: Ref(QueryResultSchema) },
       },
     },
-    async (request, reply) => sendText(reply, 200, JSON.stringify(await services.query(request.service, request.body))),
+    async (request, reply) =>
+      sendText(reply, 200, JSON.stringify(await services.query(request.service, request.body))),
   );
 }
 
@@ -461,10 +532,15 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
 function nodeOf(node: string | undefined, { parent_id: parent }: ServiceDoc): number | null {
   if (node === undefined || node === '') return null;
   const [least, most, whose] =
-    parent === null ? [0, MAX_REPLICAS, 'the members of a service'] : [1, MAX_NODES, 'the nodes of a read replica set'];
+    parent === null
+      ? [0, MAX_REPLICAS, 'the members of a service']
+      : [1, MAX_NODES, 'the nodes of a read replica set'];
   const n = /^[0-9]{1,2}$/.test(node) ? Number(node) : most + 1;
   if (n < least || n > most)
-    throw new ApiError('INVALID_REQUEST', `node: found ${JSON.stringify(node)}; allowed: ${least} to ${most}, ${whose}`);
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `node: found ${JSON.stringify(node)}; allowed: ${least} to ${most}, ${whose}`,
+    );
   return n;
 }
 

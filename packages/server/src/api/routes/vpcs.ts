@@ -1,4 +1,12 @@
-import { CreatePeeringBody, CreateVpcBody, PeeringSchema, Ref, RenamedVpcSchema, RenameVpcBody, VpcSchema } from '@howdah/contract';
+import {
+  CreatePeeringBody,
+  CreateVpcBody,
+  PeeringSchema,
+  Ref,
+  RenamedVpcSchema,
+  RenameVpcBody,
+  VpcSchema,
+} from '@howdah/contract';
 import { Type } from 'typebox';
 import { answer, callerOf } from '../changes.ts';
 import { listPeerings, listVpcs, peeringDocument, vpcDocument } from '../../store/vpcs.ts';
@@ -6,7 +14,11 @@ import type { ApiContext, App } from '../app.ts';
 
 const ofProject = Type.Object({ project_id: Type.String() });
 const ofVpc = Type.Object({ project_id: Type.String(), vpc_id: Type.String() });
-const ofPeering = Type.Object({ project_id: Type.String(), vpc_id: Type.String(), peering_id: Type.String() });
+const ofPeering = Type.Object({
+  project_id: Type.String(),
+  vpc_id: Type.String(),
+  peering_id: Type.String(),
+});
 const tags = ['VPCs'];
 
 export function vpcRoutes(api: App, { store, vpcs, peerings }: ApiContext): void {
@@ -41,7 +53,15 @@ export function vpcRoutes(api: App, { store, vpcs, peerings }: ApiContext): void
 
   api.get(
     '/projects/:project_id/vpcs/:vpc_id',
-    { schema: { operationId: 'getVpc', summary: 'Get a VPC', tags, params: ofVpc, response: { 200: Ref(VpcSchema) } } },
+    {
+      schema: {
+        operationId: 'getVpc',
+        summary: 'Get a VPC',
+        tags,
+        params: ofVpc,
+        response: { 200: Ref(VpcSchema) },
+      },
+    },
     async (request) => vpcDocument(request.vpc),
   );
 
@@ -71,7 +91,8 @@ export function vpcRoutes(api: App, { store, vpcs, peerings }: ApiContext): void
         response: { 200: Ref(RenamedVpcSchema) },
       },
     },
-    async (request, reply) => answer(reply, await vpcs.rename(callerOf(request), request.vpc.id, request.body.name)),
+    async (request, reply) =>
+      answer(reply, await vpcs.rename(callerOf(request), request.vpc.id, request.body.name)),
   );
 
   api.get(
@@ -102,12 +123,21 @@ export function vpcRoutes(api: App, { store, vpcs, peerings }: ApiContext): void
         response: { 201: Ref(PeeringSchema) },
       },
     },
-    async (request, reply) => answer(reply, await peerings.create(callerOf(request), request.vpc.id, request.body)),
+    async (request, reply) =>
+      answer(reply, await peerings.create(callerOf(request), request.vpc.id, request.body)),
   );
 
   api.get(
     '/projects/:project_id/vpcs/:vpc_id/peerings/:peering_id',
-    { schema: { operationId: 'getPeering', summary: 'Get a VPC peering', tags, params: ofPeering, response: { 200: Ref(PeeringSchema) } } },
+    {
+      schema: {
+        operationId: 'getPeering',
+        summary: 'Get a VPC peering',
+        tags,
+        params: ofPeering,
+        response: { 200: Ref(PeeringSchema) },
+      },
+    },
     async (request) => peeringDocument(request.peering),
   );
 
@@ -123,6 +153,7 @@ export function vpcRoutes(api: App, { store, vpcs, peerings }: ApiContext): void
         response: { 204: Type.Null({ description: 'deleted' }) },
       },
     },
-    async (request, reply) => answer(reply, await peerings.remove(callerOf(request), request.vpc.id, request.peering.id)),
+    async (request, reply) =>
+      answer(reply, await peerings.remove(callerOf(request), request.vpc.id, request.peering.id)),
   );
 }

@@ -1,6 +1,19 @@
-import { CreateWebhookBody, DELIVERY_STATUSES, DeliverySchema, Ref, StringEnum, WebhookSchema, WebhookTestSchema } from '@howdah/contract';
+import {
+  CreateWebhookBody,
+  DELIVERY_STATUSES,
+  DeliverySchema,
+  Ref,
+  StringEnum,
+  WebhookSchema,
+  WebhookTestSchema,
+} from '@howdah/contract';
 import { Type } from 'typebox';
-import { deliveryDocument, listDeliveries, listWebhooks, webhookDocument } from '../../store/webhooks.ts';
+import {
+  deliveryDocument,
+  listDeliveries,
+  listWebhooks,
+  webhookDocument,
+} from '../../store/webhooks.ts';
 import type { ApiContext, App } from '../app.ts';
 import { answer, callerOf } from '../changes.ts';
 import { pageOf, paging, sendList } from '../paging.ts';
@@ -51,7 +64,8 @@ export function webhookRoutes(api: App, { store, webhooks }: ApiContext): void {
         response: { 204: Type.Null({ description: 'deleted' }) },
       },
     },
-    async (request, reply) => answer(reply, await webhooks.remove(callerOf(request), request.params.webhook_id)),
+    async (request, reply) =>
+      answer(reply, await webhooks.remove(callerOf(request), request.params.webhook_id)),
   );
 
   api.post(
@@ -65,7 +79,8 @@ export function webhookRoutes(api: App, { store, webhooks }: ApiContext): void {
         response: { 200: Ref(WebhookTestSchema) },
       },
     },
-    async (request, reply) => answer(reply, await webhooks.test(callerOf(request), request.params.webhook_id)),
+    async (request, reply) =>
+      answer(reply, await webhooks.test(callerOf(request), request.params.webhook_id)),
   );
 
   api.get(
@@ -77,14 +92,22 @@ export function webhookRoutes(api: App, { store, webhooks }: ApiContext): void {
         description: 'Of the last 7 days. Those with the status dead were given up.',
         tags: ['webhooks'],
         params: ofWebhook,
-        querystring: Type.Object({ ...paging, status: Type.Optional(StringEnum(DELIVERY_STATUSES)) }),
+        querystring: Type.Object({
+          ...paging,
+          status: Type.Optional(StringEnum(DELIVERY_STATUSES)),
+        }),
         response: { 200: Type.Array(Ref(DeliverySchema)) },
       },
     },
     async (request, reply) => {
       const { id } = await webhooks.find(request.key.project_id, request.params.webhook_id);
       return sendList(request, reply, 'number', async (after, limit) =>
-        pageOf(await listDeliveries(store.db, id, request.query.status, after, limit + 1), limit, deliveryDocument, (row) => row.id),
+        pageOf(
+          await listDeliveries(store.db, id, request.query.status, after, limit + 1),
+          limit,
+          deliveryDocument,
+          (row) => row.id,
+        ),
       );
     },
   );
@@ -96,7 +119,11 @@ export function webhookRoutes(api: App, { store, webhooks }: ApiContext): void {
         operationId: 'redeliver',
         summary: 'Deliver something again, from its first attempt on',
         tags: ['webhooks'],
-        params: Type.Object({ project_id: Type.String(), webhook_id: Type.String(), delivery_id: Type.String() }),
+        params: Type.Object({
+          project_id: Type.String(),
+          webhook_id: Type.String(),
+          delivery_id: Type.String(),
+        }),
         response: { 202: Ref(DeliverySchema) },
       },
     },

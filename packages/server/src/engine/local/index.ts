@@ -2,9 +2,21 @@
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { ADDONS_OF_TYPE, SERVICE_TYPES, type Addon, type ReplicaState, type ServiceType, type Warning } from '@howdah/contract';
+import {
+  ADDONS_OF_TYPE,
+  SERVICE_TYPES,
+  type Addon,
+  type ReplicaState,
+  type ServiceType,
+  type Warning,
+} from '@howdah/contract';
 import { createCertificateCheck, createIssuer, type CertificateAuthority } from '../../lib/tls.ts';
-import { isWildcard, type BackupPolicy, type FailoverPolicy, type ReadLagLimit } from '../../config.ts';
+import {
+  isWildcard,
+  type BackupPolicy,
+  type FailoverPolicy,
+  type ReadLagLimit,
+} from '../../config.ts';
 import {
   EngineUnavailable,
   type BeginStep,
@@ -98,7 +110,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   );
   const poolers = createPoolers(machine, options.changed);
   const issuer = createIssuer(authority, options.certificateHosts);
-  const listenerFor = ({ vpc }: Pick<ServiceSpec, 'vpc'>): Listener => listenerOf(vpc, options.listenAddress, machine.networkPrefix);
+  const listenerFor = ({ vpc }: Pick<ServiceSpec, 'vpc'>): Listener =>
+    listenerOf(vpc, options.listenAddress, machine.networkPrefix);
   let reserveAtStart = machine.reserve;
   const precloned = createPrecloned(machine);
   const executor = createExecutor({ machine, templates, precloned, monitor, issuer, poolers });
@@ -111,7 +124,14 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   const reader = createReader(monitor);
   const meter = createStorageMeter(machine.cloneMethod);
   const quotas = createQuotas(machine, monitor);
-  const members = createMembers({ ...options, listenerFor, executor, monitor, poolers, look: (spec, n) => look(spec, n) });
+  const members = createMembers({
+    ...options,
+    listenerFor,
+    executor,
+    monitor,
+    poolers,
+    look: (spec, n) => look(spec, n),
+  });
   const sets = createReplicaSets({
     ...options,
     listenerFor,
@@ -119,9 +139,11 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     monitor,
     poolers,
     look: (spec, n) => look(spec, n),
-    planPooler: (spec, server, port, { listener, installation }) => poolerPlan(spec, server, port, listener, installation),
+    planPooler: (spec, server, port, { listener, installation }) =>
+      poolerPlan(spec, server, port, listener, installation),
   });
-  const primaryPaths = (id: string): InstancePaths => machine.layout.member(id, machine.layout.primaryOf(id));
+  const primaryPaths = (id: string): InstancePaths =>
+    machine.layout.member(id, machine.layout.primaryOf(id));
   const certificates = createCertificateCheck(authority, options.certificateHosts);
   let closing = false;
   const glances = new Map<string, Glance>();
@@ -150,34 +172,58 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const [marker, server] = await Promise.all([readMarker(paths), findServer(paths)]);
     const exists = existsSync(n === 0 ? paths.root : paths.data);
     // A fork runs on what its parent runs on.
-    const made = marker === null && spec.origin !== null ? await readMarker(machine.layout.service(spec.origin.parent)) : marker;
+    const made =
+      marker === null && spec.origin !== null
+        ? await readMarker(machine.layout.service(spec.origin.parent))
+        : marker;
     const installation = installationOf(made, spec.addons);
-    const filesBy = installation === null ? null : (owner: Owner | null) => filesFor(spec, paths, listen, listener, installation, owner);
+    const filesBy =
+      installation === null
+        ? null
+        : (owner: Owner | null) => filesFor(spec, paths, listen, listener, installation, owner);
     const filesOnceProvisioned = filesBy?.(ownerOf(machine, paths)) ?? null;
     const ours = marker?.id === spec.id;
     const provisioningFork = spec.origin !== null && !(ours && marker.provisioned);
-    const filesNow = (all: ConfigFiles): ConfigFiles => (provisioningFork ? filesWhileProvisioning(all) : all);
+    const filesNow = (all: ConfigFiles): ConfigFiles =>
+      provisioningFork ? filesWhileProvisioning(all) : all;
     const filesAs = filesBy === null ? null : (owner: Owner | null) => filesNow(filesBy(owner));
     const files = filesOnceProvisioned === null ? null : filesNow(filesOnceProvisioned);
-    const incomplete = server === null && ours && !marker.provisioned && marker.madeIn !== (await currentBoot());
+    const incomplete =
+      server === null && ours && !marker.provisioned && marker.madeIn !== (await currentBoot());
     // That of a set stands before all of its nodes.
-    const before = spec.set === null && (spec.ha === null || n === machine.layout.primaryOf(spec.id));
+    const before =
+      spec.set === null && (spec.ha === null || n === machine.layout.primaryOf(spec.id));
     const plan = before ? await poolerPlan(spec, paths, listen.port, listener, installation) : null;
-    const [templateReady, phase, filesCurrent, certificateCurrent, pooler, placed, disallowedSessions] = await Promise.all([
-      !exists && installation !== null && templates.isReady(installation, extensionsOf(spec.addons)),
+    const [
+      templateReady,
+      phase,
+      filesCurrent,
+      certificateCurrent,
+      pooler,
+      placed,
+      disallowedSessions,
+    ] = await Promise.all([
+      !exists &&
+        installation !== null &&
+        templates.isReady(installation, extensionsOf(spec.addons)),
       phaseOf(paths),
       !ours || files === null || filesAreCurrent(paths, files),
       !ours || certificateIsCurrent(paths, listener),
       before ? poolers.look(machine.layout.service(spec.id), plan, listener) : null,
       server === null || runsInNetworkOf(server.postmaster.pid, listener),
       // Behind a gateway it is the gateway that lets them in.
-      spec.ha === null && spec.set === null ? countDisallowedSessions(monitor, key, listener.allowedNetworks) : 0,
+      spec.ha === null && spec.set === null
+        ? countDisallowedSessions(monitor, key, listener.allowedNetworks)
+        : 0,
     ]);
     const seen: Observation = {
       directory: !exists ? 'absent' : !ours ? 'foreign' : incomplete ? 'incomplete' : 'ours',
       provisioned: ours && marker.provisioned,
       templateReady,
-      server: server === null ? null : { phase, sizeCurrent: server.size === sizeLabel(spec.size), placed },
+      server:
+        server === null
+          ? null
+          : { phase, sizeCurrent: server.size === sizeLabel(spec.size), placed },
       silentMs: monitor.silentMs(key),
       owned: !ours || (await isOwned(machine, spec, marker)),
       connected: monitor.isConnected(key),
@@ -189,7 +235,20 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     };
     const heartbeat = spec.ha === null && spec.set === null ? SLOW_HEARTBEAT : options.heartbeat;
     return {
-      look: { key, paths, listen, listener, heartbeat, marker, server, installation, files, filesAs, filesOnceProvisioned, pooler: plan },
+      look: {
+        key,
+        paths,
+        listen,
+        listener,
+        heartbeat,
+        marker,
+        server,
+        installation,
+        files,
+        filesAs,
+        filesOnceProvisioned,
+        pooler: plan,
+      },
       seen,
     };
   };
@@ -199,7 +258,10 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const members = ha?.members ?? set?.nodes ?? null;
     return members === null
       ? { address: listenerFor({ vpc }).address, port: endpoint.port }
-      : { address: LOOPBACK, port: members.find((member) => member.n === n)?.port ?? endpoint.port };
+      : {
+          address: LOOPBACK,
+          port: members.find((member) => member.n === n)?.port ?? endpoint.port,
+        };
   };
 
   const filesFor = (
@@ -222,7 +284,10 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         replicated: spec.ha !== null || spec.set !== null,
         behindGateway: spec.set !== null,
       },
-      configUsersOf(owner, spec.set !== null && machine.isolation.isolated ? machine.isolation.gateway : null),
+      configUsersOf(
+        owner,
+        spec.set !== null && machine.isolation.isolated ? machine.isolation.gateway : null,
+      ),
     );
 
   /** The desired pooler of a service; null: none, or none can be had. */
@@ -234,8 +299,15 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     installation: Installation | null,
   ): Promise<PoolerPlan | null> => {
     const program = machine.pgbouncer;
-    const certificatePem = spec.pooler === null ? null : await readOrNull(join(paths.config, 'server.crt'));
-    if (spec.pooler === null || program === null || installation === null || certificatePem === null) return null;
+    const certificatePem =
+      spec.pooler === null ? null : await readOrNull(join(paths.config, 'server.crt'));
+    if (
+      spec.pooler === null ||
+      program === null ||
+      installation === null ||
+      certificatePem === null
+    )
+      return null;
     const { max_connections: maxConnections } = serverSettings({
       size: spec.size,
       major: installation.major,
@@ -254,10 +326,19 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     return { program, port, conf, listener };
   };
 
-  const certificateIsCurrent = async (paths: InstancePaths, listener: Listener): Promise<boolean> => {
-    const [pem, key] = await Promise.all(['server.crt', 'server.key'].map((name) => readOrNull(join(paths.config, name))));
+  const certificateIsCurrent = async (
+    paths: InstancePaths,
+    listener: Listener,
+  ): Promise<boolean> => {
+    const [pem, key] = await Promise.all(
+      ['server.crt', 'server.key'].map((name) => readOrNull(join(paths.config, name))),
+    );
     if (typeof pem !== 'string' || typeof key !== 'string') return false;
-    return certificates.isCurrent(paths.config, { certificatePem: pem, keyPem: key }, hostsOf(listener));
+    return certificates.isCurrent(
+      paths.config,
+      { certificatePem: pem, keyPem: key },
+      hostsOf(listener),
+    );
   };
 
   // ── the interface ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -272,25 +353,46 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const step = decide(spec, seen);
     switch (step.kind) {
       case 'settled':
-        if (seen.directory === 'ours') await Promise.all([pruneLogs(now.paths.logs), capLog(now.paths.pooler)]);
+        if (seen.directory === 'ours')
+          await Promise.all([pruneLogs(now.paths.logs), capLog(now.paths.pooler)]);
         // It was being made when it was deleted.
         else await removeTree(instancePaths(`${now.paths.root}.new`).root, machine.cloneMethod);
         return { did: null, detail: null, seen: before, outcome: 'settled' };
       case 'wait':
         return { did: null, detail: step.why, seen: before, outcome: 'again', waitMs: step.waitMs };
       case 'refuse':
-        return { did: null, detail: null, seen: before, outcome: 'failed', reason: `${now.paths.root}: ${step.why}` };
+        return {
+          did: null,
+          detail: null,
+          seen: before,
+          outcome: 'failed',
+          reason: `${now.paths.root}: ${step.why}`,
+        };
       default: {
         const did = STEP_NAME[step.kind];
         await begin(did, before);
         try {
           const detail = await executor.apply(spec, step, now);
-          if (step.kind === 'reload' && now.listener.allowedNetworks !== null) lookForLateComers(spec.id);
-          return { did, detail, seen: { reachable: monitor.isConnected(spec.id), present: true }, outcome: 'again', waitMs: 0 };
+          if (step.kind === 'reload' && now.listener.allowedNetworks !== null)
+            lookForLateComers(spec.id);
+          return {
+            did,
+            detail,
+            seen: { reachable: monitor.isConnected(spec.id), present: true },
+            outcome: 'again',
+            waitMs: 0,
+          };
         } catch (error) {
           const reason = error instanceof Error ? error.message : String(error);
-          if (error instanceof NotYet) return { did: null, detail: reason, seen: before, outcome: 'again', waitMs: 100 };
-          return { did, detail: reason, seen: { ...before, reachable: false }, outcome: 'failed', reason: `${did}: ${reason}` };
+          if (error instanceof NotYet)
+            return { did: null, detail: reason, seen: before, outcome: 'again', waitMs: 100 };
+          return {
+            did,
+            detail: reason,
+            seen: { ...before, reachable: false },
+            outcome: 'failed',
+            reason: `${did}: ${reason}`,
+          };
         }
       }
     }
@@ -330,20 +432,38 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     }
     await poolers.stop(paths);
     if (await members.end(id)) {
-      return { did: null, detail: null, seen: { reachable: false, present: true }, outcome: 'again', waitMs: 0 };
+      return {
+        did: null,
+        detail: null,
+        seen: { reachable: false, present: true },
+        outcome: 'again',
+        waitMs: 0,
+      };
     }
     if (server !== null) {
       await begin('stop PostgreSQL', { reachable: false, present: true });
       // Immediately rather than at once: the server gives its shared memory back.
       await executor.stop(id, paths, server, 'immediate');
-      return { did: 'stop PostgreSQL', detail: null, seen: { reachable: false, present: true }, outcome: 'again', waitMs: 0 };
+      return {
+        did: 'stop PostgreSQL',
+        detail: null,
+        seen: { reachable: false, present: true },
+        outcome: 'again',
+        waitMs: 0,
+      };
     }
     if (parent !== null) {
       try {
         await sets.dropSlots(id, parent);
       } catch (error) {
         if (!(error instanceof NotYet)) throw error;
-        return { did: null, detail: error.message, seen: { reachable: false, present: true }, outcome: 'again', waitMs: 100 };
+        return {
+          did: null,
+          detail: error.message,
+          seen: { reachable: false, present: true },
+          outcome: 'again',
+          waitMs: 100,
+        };
       }
     }
     await removeTree(instancePaths(`${paths.root}.new`).root, machine.cloneMethod);
@@ -351,17 +471,22 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       await begin('remove data', { reachable: false, present: true });
       await removeLinkedArchive(paths);
       await discard(machine, id, paths.root);
-      if (machine.isolation.isolated && marker.uid !== null) await machine.isolation.users.release(marker.uid, paths.root);
+      if (machine.isolation.isolated && marker.uid !== null)
+        await machine.isolation.users.release(marker.uid, paths.root);
       return { did: 'remove data', detail: null, seen: gone, outcome: 'again', waitMs: 0 };
     }
-    for (const key of (await groupIds(machine.limits)).filter((group) => partsOfKey(group).id === id))
+    for (const key of (await groupIds(machine.limits)).filter(
+      (group) => partsOfKey(group).id === id,
+    ))
       await removeLimits(machine.limits, key);
     return { did: null, detail: null, seen: gone, outcome: 'settled' };
   };
 
   const supports = (addons: readonly Addon[]): TypeCapability => {
     const installation = installationFor(installations, addons);
-    return installation === null ? { missing: missingFor(installations, addons) } : { version: installation.version };
+    return installation === null
+      ? { missing: missingFor(installations, addons) }
+      : { version: installation.version };
   };
 
   const typeCapabilities = (): Record<ServiceType, TypeCapability> => ({
@@ -373,13 +498,20 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   const capabilities: Capabilities = {
     engine: 'local',
     types: typeCapabilities(),
-    pooler: machine.pgbouncer === null ? { missing: MISSING_POOLER } : { version: machine.pgbouncer.version },
+    pooler:
+      machine.pgbouncer === null
+        ? { missing: MISSING_POOLER }
+        : { version: machine.pgbouncer.version },
     gateway: options.gateway,
     vpc: machine.networks,
     storage: { way: 'measured', note: QUOTA_NOTE },
     isolation: {
       isolated: machine.isolation.isolated,
-      note: isolationNote(machine.isolation.isolated ? null : machine.isolation.why, machine.sandbox, machine.egress),
+      note: isolationNote(
+        machine.isolation.isolated ? null : machine.isolation.why,
+        machine.sandbox,
+        machine.egress,
+      ),
     },
     limitsEnforced: machine.limits.kind !== 'none',
     limitsNote: limitsNote(machine.limits),
@@ -389,17 +521,34 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
 
   const usage: Engine['usage'] = async (id) => {
     const first = machine.layout.primaryOf(id);
-    const numbers = (await memberNumbers(machine, id)).toSorted((a, b) => Number(b === first) - Number(a === first) || a - b);
-    const lags = new Map((await replicas(id)).map(({ node, lag_bytes: bytes, lag_seconds: seconds }) => [node, { bytes, seconds }]));
+    const numbers = (await memberNumbers(machine, id)).toSorted(
+      (a, b) => Number(b === first) - Number(a === first) || a - b,
+    );
+    const lags = new Map(
+      (await replicas(id)).map(({ node, lag_bytes: bytes, lag_seconds: seconds }) => [
+        node,
+        { bytes, seconds },
+      ]),
+    );
     const used: Usage[] = [];
     for (const n of numbers) {
       const [paths, key] = [machine.layout.member(id, n), memberKey(id, n)];
       const server = await findServer(paths);
       if (server === null || !monitor.isConnected(key)) continue;
-      const { usage: own, glance } = await measure(paths, key, server.postmaster, monitor, glances.get(key) ?? null);
+      const { usage: own, glance } = await measure(
+        paths,
+        key,
+        server.postmaster,
+        monitor,
+        glances.get(key) ?? null,
+      );
       glances.set(key, glance);
       const { bytes, seconds } = lags.get(n) ?? { bytes: null, seconds: null };
-      used.push({ ...own, node: n, lag: bytes === null || seconds === null ? null : { bytes, seconds } });
+      used.push({
+        ...own,
+        node: n,
+        lag: bytes === null || seconds === null ? null : { bytes, seconds },
+      });
     }
     if (used.length === 0) throw new EngineUnavailable('the server is not running');
     return used;
@@ -412,7 +561,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     return found.filter((warning) => warning !== null).slice(0, 1);
   };
 
-  const replicas = async (id: string): Promise<ReplicaState[]> => sets.states(id) ?? members.states(id);
+  const replicas = async (id: string): Promise<ReplicaState[]> =>
+    sets.states(id) ?? members.states(id);
 
   /** Whose log is a service's: the one that accepts writes, or a set's first node. */
   const firstNode = async (id: string): Promise<number> => {
@@ -450,14 +600,22 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     },
     query: async (id, parent, statement) => {
       const primary = parent ?? id;
-      const home = { key: memberKey(primary, machine.layout.primaryOf(primary)), paths: primaryPaths(primary) };
+      const home = {
+        key: memberKey(primary, machine.layout.primaryOf(primary)),
+        paths: primaryPaths(primary),
+      };
       const node = parent === null ? null : await firstNode(id);
-      const place = node === null ? home : { key: memberKey(id, node), paths: machine.layout.member(id, node) };
+      const place =
+        node === null ? home : { key: memberKey(id, node), paths: machine.layout.member(id, node) };
       return reader.read(place, home, statement);
     },
     logs: async (id, node, query, signal) => {
       try {
-        return await readLogs(machine.layout.member(id, node ?? (await firstNode(id))).logs, query, signal);
+        return await readLogs(
+          machine.layout.member(id, node ?? (await firstNode(id))).logs,
+          query,
+          signal,
+        );
       } catch (error) {
         // Nothing was logged before there is a directory.
         if (isErrno(error, 'ENOENT')) return { entries: [], cursor: null };
@@ -468,14 +626,23 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     members: (id) => memberStates(machine, monitor, id),
     backups: async (id) => {
       const problems = (await keeper.warnings(id)).map(({ message }) => message);
-      return describeBackups(primaryPaths(id), options.backups, problems.length === 0 ? null : problems.join('\n'));
+      return describeBackups(
+        primaryPaths(id),
+        options.backups,
+        problems.length === 0 ? null : problems.join('\n'),
+      );
     },
     storage: (id) => meter.measure(primaryPaths(id).data, ownerOf(machine, primaryPaths(id))),
     keepBackups: keeper.keep,
     verifyBackup: async (spec, runStep, signal) => {
-      const installation = installationOf(await readMarker(machine.layout.service(spec.id)), spec.addons);
+      const installation = installationOf(
+        await readMarker(machine.layout.service(spec.id)),
+        spec.addons,
+      );
       if (installation === null) throw new Error(missingFor(installations, spec.addons));
-      return keeper.holding(spec.id, () => verifications.verify(spec, installation, runStep, signal));
+      return keeper.holding(spec.id, () =>
+        verifications.verify(spec, installation, runStep, signal),
+      );
     },
     warnings: async (id) => [
       ...(await keeper.warnings(id)),
@@ -487,7 +654,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     prepare: async () => {
       await verifications.sweep();
       if (machine.isolation.isolated) await machine.isolation.users.reclaim();
-      for (const entry of await readdir(machine.layout.trash)) await removeTree(join(machine.layout.trash, entry), machine.cloneMethod);
+      for (const entry of await readdir(machine.layout.trash))
+        await removeTree(join(machine.layout.trash, entry), machine.cloneMethod);
       let usual: Template | null = null;
       for (const type of SERVICE_TYPES) {
         const installation = installationFor(installations, ADDONS_OF_TYPE[type]);
@@ -509,7 +677,11 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     keepQuota: async (id, { quotaBytes, frozen, removes }) => {
       const before = JSON.stringify(quotas.warnings(id));
       const relieve = (): Promise<void> => keeper.relieve(id, removes);
-      const stop = await quotas.look(id, await memberNumbers(machine, id), { quotaBytes, frozen, relieve });
+      const stop = await quotas.look(id, await memberNumbers(machine, id), {
+        quotaBytes,
+        frozen,
+        relieve,
+      });
       return { stop, changed: before !== JSON.stringify(quotas.warnings(id)) };
     },
     keepReserve: async () => {
@@ -537,6 +709,8 @@ export function certificateHosts(publicHost: string, listenAddress: string): str
 }
 
 async function filesAreCurrent(paths: InstancePaths, files: ConfigFiles): Promise<boolean> {
-  const found = await Promise.all(Object.keys(files).map((name) => readOrNull(join(paths.config, name))));
+  const found = await Promise.all(
+    Object.keys(files).map((name) => readOrNull(join(paths.config, name))),
+  );
   return Object.values(files).every((text, index) => found[index] === text);
 }

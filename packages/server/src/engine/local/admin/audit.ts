@@ -27,32 +27,53 @@ import { readExpected, type Expected } from '../../../store/audit.ts';
  */
 export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promise<string[]> {
   const site = await findSite(config.home);
-  if (site === null) throw new Error(`no installation in ${config.home}: howdah up makes one, or mounts the store of one that is stopped`);
-  const connection: ClientConfig = config.databaseUrl === null ? storeConnection(site) : { connectionString: config.databaseUrl };
+  if (site === null)
+    throw new Error(
+      `no installation in ${config.home}: howdah up makes one, or mounts the store of one that is stopped`,
+    );
+  const connection: ClientConfig =
+    config.databaseUrl === null ? storeConnection(site) : { connectionString: config.databaseUrl };
   const before = await readExpected(connection);
   const found = await takeInventory(site);
   const after = await readExpected(connection);
   // What changed while it was looked at, or is on its way, is judged by the next audit.
   const settled = after.services.filter(
     (service) =>
-      !IS_TRANSITIONAL[service.status] && before.services.some((earlier) => earlier.id === service.id && earlier.status === service.status),
+      !IS_TRANSITIONAL[service.status] &&
+      before.services.some(
+        (earlier) => earlier.id === service.id && earlier.status === service.status,
+      ),
   );
   const settledIds = new Set(settled.map(({ id }) => id));
   const knownIds = new Set([...before.services, ...after.services].map(({ id }) => id));
-  const onTheirWay = new Set([...[...knownIds].filter((id) => !settledIds.has(id)), ...before.verifying, ...after.verifying]);
+  const onTheirWay = new Set([
+    ...[...knownIds].filter((id) => !settledIds.has(id)),
+    ...before.verifying,
+    ...after.verifying,
+  ]);
   const running = settled.filter(({ status }) => status === 'READY');
   const paused = settled.filter(({ status }) => status === 'PAUSED');
   const unknown = (kind: string, ids: readonly string[]) =>
-    ids.filter((id) => !knownIds.has(id)).map((id) => `${kind} of ${id}, of which there is no record`);
+    ids
+      .filter((id) => !knownIds.has(id))
+      .map((id) => `${kind} of ${id}, of which there is no record`);
   const inBoth = (kind: string, ids: ReadonlySet<string>) => [
-    ...running.filter(({ id }) => !ids.has(id)).map(({ id }) => `service ${id} is READY and has no ${kind}`),
-    ...paused.filter(({ id }) => ids.has(id)).map(({ id }) => `service ${id} is PAUSED and has a ${kind}`),
+    ...running
+      .filter(({ id }) => !ids.has(id))
+      .map(({ id }) => `service ${id} is READY and has no ${kind}`),
+    ...paused
+      .filter(({ id }) => ids.has(id))
+      .map(({ id }) => `service ${id} is PAUSED and has a ${kind}`),
   ];
   const isOpen = hearing(found);
-  const promised = new Set(after.services.flatMap(({ port, members }) => [port, ...members.map((member) => member.port)]));
+  const promised = new Set(
+    after.services.flatMap(({ port, members }) => [port, ...members.map((member) => member.port)]),
+  );
   const members = new Set(
     after.services.flatMap((service) =>
-      service.members.length === 0 ? [service.id] : service.members.map(({ n }) => memberKey(service.id, n)),
+      service.members.length === 0
+        ? [service.id]
+        : service.members.map(({ n }) => memberKey(service.id, n)),
     ),
   );
   return [
@@ -62,7 +83,9 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
     ...found.daemons.flatMap(({ id, name }) => unknown(name, [id])),
     ...groupsAmiss(knownIds, found, site),
     ...(await filterAmiss(config.home, site, found)),
-    ...found.leftovers.filter((path) => !onTheirWay.has(basename(path).slice(0, ID_LENGTH))).map((path) => `left over: ${path}`),
+    ...found.leftovers
+      .filter((path) => !onTheirWay.has(basename(path).slice(0, ID_LENGTH)))
+      .map((path) => `left over: ${path}`),
     ...inBoth('process', new Set(found.processes.map(serviceOf))),
     ...found.processes
       .filter((key) => settledIds.has(serviceOf(key)) && !members.has(key))
@@ -76,17 +99,24 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
     ...paused
       .filter((service) => isOpen(service, service.port))
       .map(({ id, port }) => `service ${id} is PAUSED and something listens on its port ${port}`),
-    ...found.processPorts.filter((port) => !promised.has(port)).map((port) => `a server listens on port ${port}, which no record promises`),
+    ...found.processPorts
+      .filter((port) => !promised.has(port))
+      .map((port) => `a server listens on port ${port}, which no record promises`),
     ...settled
       .filter(({ port, vpcAddress }) => vpcAddress !== null && found.ports.includes(port))
-      .map(({ id, port, vpcId }) => `service ${id} is in VPC ${vpcId} and something listens on its public port ${port}`),
+      .map(
+        ({ id, port, vpcId }) =>
+          `service ${id} is in VPC ${vpcId} and something listens on its public port ${port}`,
+      ),
     ...writersAmiss(before, settled, found),
     ...slotsAmiss(before, after, onTheirWay, found),
     ...poolersAmiss(settled, found),
     ...networksAmiss(before.vpcs, after.vpcs, found, site),
     ...listenersAmiss(settled, found),
     ...setsAmiss(settled, found),
-    ...found.misowned.filter(({ id }) => settledIds.has(id)).map(({ id, what }) => `service ${id}: ${what}`),
+    ...found.misowned
+      .filter(({ id }) => settledIds.has(id))
+      .map(({ id, what }) => `service ${id}: ${what}`),
     ...[...new Set(found.processes)]
       .filter((key) => found.processes.filter((process) => process === key).length > 1)
       .map((key) => `${key} has more than one server`),
@@ -98,8 +128,13 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
  *
  * @returns a sentence for each, with the command that removes it
  */
-export async function auditMachine(config: Pick<Config, 'home'> & Partial<Pick<Config, 'uidRange'>>): Promise<string[]> {
-  const leftovers = await findLeftovers(await dataDirectory(config.home), config.uidRange ?? DEFAULT_UID_RANGE);
+export async function auditMachine(
+  config: Pick<Config, 'home'> & Partial<Pick<Config, 'uidRange'>>,
+): Promise<string[]> {
+  const leftovers = await findLeftovers(
+    await dataDirectory(config.home),
+    config.uidRange ?? DEFAULT_UID_RANGE,
+  );
   return leftovers.map(({ found, remedy }) => `${found}: ${remedy}`);
 }
 
@@ -109,34 +144,58 @@ function groupsAmiss(knownIds: ReadonlySet<string>, found: Inventory, { limits }
     .filter((key) => !knownIds.has(serviceOf(key)))
     .map((key) => {
       const what = `cgroup of ${key}, of which there is no record`;
-      return found.processes.includes(key) ? what : `${what}: rmdir ${groupPaths(limits, key).join(' ')}`;
+      return found.processes.includes(key)
+        ? what
+        : `${what}: rmdir ${groupPaths(limits, key).join(' ')}`;
     });
 }
 
 /** What the packet filter of a running installation lacks. */
-async function filterAmiss(home: string, { layout, networkPrefix }: Site, { directories }: Inventory): Promise<string[]> {
+async function filterAmiss(
+  home: string,
+  { layout, networkPrefix }: Site,
+  { directories }: Inventory,
+): Promise<string[]> {
   const control = await findControl(home);
   if (control === null) return [];
   const uids = directories.flatMap((id) => markerOf(layout.service(id))?.uid ?? []);
   const name = tableOf(networkPrefix);
   const lack = await findLack(name, control.pid, uids);
-  return lack === null ? [] : [`packet filter ${name} does not hold services back: ${lack}; howdah down, then howdah up sets it again`];
+  return lack === null
+    ? []
+    : [
+        `packet filter ${name} does not hold services back: ${lack}; howdah down, then howdah up sets it again`,
+      ];
 }
 
 /** What is wrong about who accepts writes: of a service with members nobody but its primary does, of a read replica set nobody. */
-function writersAmiss(before: Expected, settled: readonly ServiceFacts[], { writers }: Inventory): string[] {
-  const steady = settled.filter(({ id, primary }) => before.services.some((earlier) => earlier.id === id && earlier.primary === primary));
+function writersAmiss(
+  before: Expected,
+  settled: readonly ServiceFacts[],
+  { writers }: Inventory,
+): string[] {
+  const steady = settled.filter(({ id, primary }) =>
+    before.services.some((earlier) => earlier.id === id && earlier.primary === primary),
+  );
   return steady.flatMap(({ id, parentId, members, primary }) => {
     const allowed = parentId === null ? memberKey(id, primary) : null;
     return members
       .map(({ n }) => memberKey(id, n))
       .filter((key) => key !== allowed && writers.includes(key))
-      .map((key) => `server ${key} accepts writes, where ${allowed === null ? 'no node may' : `only the primary, ${allowed}, may`}`);
+      .map(
+        (key) =>
+          `server ${key} accepts writes, where ${allowed === null ? 'no node may' : `only the primary, ${allowed}, may`}`,
+      );
   });
 }
 
 /** What is wrong about the log that servers keep: only a primary does, for the other members and for the nodes of read replica sets. */
-function slotsAmiss(before: Expected, after: Expected, onTheirWay: ReadonlySet<string>, { slots }: Inventory): string[] {
+function slotsAmiss(
+  before: Expected,
+  after: Expected,
+  onTheirWay: ReadonlySet<string>,
+  { slots }: Inventory,
+): string[] {
   const kept = (records: Expected, key: string): string[] => {
     const { id, n } = partsOfKey(key);
     const service = records.services.find((candidate) => candidate.id === id);
@@ -148,8 +207,12 @@ function slotsAmiss(before: Expected, after: Expected, onTheirWay: ReadonlySet<s
     ];
   };
   return slots
-    .filter(({ key, name }) => ![...onTheirWay].some((id) => serviceOf(key) === id || name.includes(id)))
-    .filter(({ key, name }) => ![before, after].some((records) => kept(records, key).includes(name)))
+    .filter(
+      ({ key, name }) => ![...onTheirWay].some((id) => serviceOf(key) === id || name.includes(id)),
+    )
+    .filter(
+      ({ key, name }) => ![before, after].some((records) => kept(records, key).includes(name)),
+    )
     .map(({ key, name }) => `server ${key} keeps log for ${name}, which does not follow it`);
 }
 
@@ -158,11 +221,19 @@ function setsAmiss(settled: readonly Expected['services'][number][], found: Inve
   return settled
     .filter(({ parentId, status }) => parentId !== null && status !== 'UNSTABLE')
     .flatMap(({ id, status, members }) => {
-      const gateways = found.daemons.filter((daemon) => daemon.id === id && daemon.name === 'haproxy').length;
-      const missing = members.map(({ n }) => memberKey(id, n)).filter((key) => !found.processes.includes(key));
+      const gateways = found.daemons.filter(
+        (daemon) => daemon.id === id && daemon.name === 'haproxy',
+      ).length;
+      const missing = members
+        .map(({ n }) => memberKey(id, n))
+        .filter((key) => !found.processes.includes(key));
       return [
-        ...(gateways === (status === 'READY' ? 1 : 0) ? [] : [`read replica set ${id} is ${status} and ${gateways} of its gateway run`]),
-        ...(status === 'READY' ? missing.map((key) => `server ${key} of read replica set ${id} does not run`) : []),
+        ...(gateways === (status === 'READY' ? 1 : 0)
+          ? []
+          : [`read replica set ${id} is ${status} and ${gateways} of its gateway run`]),
+        ...(status === 'READY'
+          ? missing.map((key) => `server ${key} of read replica set ${id} does not run`)
+          : []),
       ];
     });
 }
@@ -178,15 +249,25 @@ function poolersAmiss(settled: readonly ServiceFacts[], found: Inventory): strin
     .filter(({ status }) => status !== 'UNSTABLE')
     .flatMap((service) => {
       const { id, status, pooler, poolerPort } = service;
-      const count = found.daemons.filter((daemon) => daemon.id === id && daemon.name === 'pooler').length;
+      const count = found.daemons.filter(
+        (daemon) => daemon.id === id && daemon.name === 'pooler',
+      ).length;
       const listening = poolerPort !== null && isOpen(service, poolerPort);
       const wanted = pooler && status === 'READY';
       return [
         ...(count === (wanted ? 1 : 0)
           ? []
-          : [`service ${id} is ${status} ${pooler ? 'with' : 'without'} a pooler, and ${count} of it run`]),
-        ...(wanted && !listening ? [`service ${id} is READY and nothing listens on its pooler's port ${poolerPort}`] : []),
-        ...(!wanted && listening ? [`something listens on port ${poolerPort}, the pooler's of service ${id}, which must not run`] : []),
+          : [
+              `service ${id} is ${status} ${pooler ? 'with' : 'without'} a pooler, and ${count} of it run`,
+            ]),
+        ...(wanted && !listening
+          ? [`service ${id} is READY and nothing listens on its pooler's port ${poolerPort}`]
+          : []),
+        ...(!wanted && listening
+          ? [
+              `something listens on port ${poolerPort}, the pooler's of service ${id}, which must not run`,
+            ]
+          : []),
       ];
     });
 }
@@ -198,7 +279,9 @@ function hearing(found: Inventory): (service: ServiceFacts, port: number) => boo
   return ({ vpcId, vpcAddress }, port) => {
     if (vpcAddress === null) return found.ports.includes(port);
     const network = found.networks.find((candidate) => candidate.vpcId === vpcId);
-    return network?.listening.some((one) => one.address === vpcAddress && one.port === port) === true;
+    return (
+      network?.listening.some((one) => one.address === vpcAddress && one.port === port) === true
+    );
   };
 }
 
@@ -206,43 +289,64 @@ function hearing(found: Inventory): (service: ServiceFacts, port: number) => boo
 function listenersAmiss(settled: readonly ServiceFacts[], { networks }: Inventory): string[] {
   const owners = new Map(
     settled.flatMap((service) =>
-      [service.port, service.poolerPort ?? service.port, ...service.members.map(({ port }) => port)].map(
-        (port) => [port, service] as const,
-      ),
+      [
+        service.port,
+        service.poolerPort ?? service.port,
+        ...service.members.map(({ port }) => port),
+      ].map((port) => [port, service] as const),
     ),
   );
   return networks.flatMap(({ vpcId, listening }) =>
     listening.flatMap(({ address, port }) => {
       const service = owners.get(port);
-      if (service === undefined || (service.vpcId === vpcId && service.vpcAddress !== null)) return [];
-      return [`something listens in VPC ${vpcId} at ${address}:${port}, a port of service ${service.id}, which is not in there`];
+      if (service === undefined || (service.vpcId === vpcId && service.vpcAddress !== null))
+        return [];
+      return [
+        `something listens in VPC ${vpcId} at ${address}:${port}, a port of service ${service.id}, which is not in there`,
+      ];
     }),
   );
 }
 
 /** What is wrong about the networks of VPCs: their being there, their addresses, and whom they reach. One that is being changed is passed over. */
-function networksAmiss(before: Expected['vpcs'], vpcs: Expected['vpcs'], found: Inventory, site: Site): string[] {
+function networksAmiss(
+  before: Expected['vpcs'],
+  vpcs: Expected['vpcs'],
+  found: Inventory,
+  site: Site,
+): string[] {
   const { networks } = found;
   // Where VPCs are kept apart by rules alone there are none.
   const have = networks.length > 0 || vpcs.some(({ addresses }) => addresses.length > 0);
   const settled = vpcs.filter(
-    ({ id, wanted, made, deleting }) => have && !deleting && wanted === made && before.some((one) => one.id === id && one.made === made),
+    ({ id, wanted, made, deleting }) =>
+      have &&
+      !deleting &&
+      wanted === made &&
+      before.some((one) => one.id === id && one.made === made),
   );
   const known = new Set([...before, ...vpcs].map(({ id }) => id));
   return [
     ...networks
       .filter(({ vpcId }) => !known.has(vpcId))
-      .map(({ vpcId }) => `network of VPC ${vpcId}, of which there is no record: ip netns del ${site.networkPrefix}${vpcId}`),
+      .map(
+        ({ vpcId }) =>
+          `network of VPC ${vpcId}, of which there is no record: ip netns del ${site.networkPrefix}${vpcId}`,
+      ),
     ...settled.flatMap((vpc) => {
       const network = networks.find(({ vpcId }) => vpcId === vpc.id);
       if (network === undefined) return [`VPC ${vpc.id} has no network`];
       const cidr = trustedCidr(vpc.cidr);
-      const addresses = [addressAt(cidr, ROUTER_HOST), ...vpc.addresses].map((address) => `${address}/${cidr.bits}`);
+      const addresses = [addressAt(cidr, ROUTER_HOST), ...vpc.addresses].map(
+        (address) => `${address}/${cidr.bits}`,
+      );
       const peers = vpc.peers.map((peer) => `${peer.id} by ${peer.cidr}`);
       const differs = (what: string, wanted: readonly string[], seen: readonly string[]) =>
         wanted.toSorted().join() === seen.toSorted().join()
           ? []
-          : [`VPC ${vpc.id} has the ${what} ${seen.join(', ') || 'none'} instead of ${wanted.join(', ') || 'none'}`];
+          : [
+              `VPC ${vpc.id} has the ${what} ${seen.join(', ') || 'none'} instead of ${wanted.join(', ') || 'none'}`,
+            ];
       return [
         ...differs('addresses', addresses, network.addresses),
         ...differs(

@@ -19,12 +19,22 @@ import { credentialsPath, findControl } from '../../../installation.ts';
 import { openStore } from '../../../store/database.ts';
 
 /** The first line of the file. The lines after it are {@link Row}s, the last one {@link End}: a file that was interrupted has none. */
-type Head = { howdah: 'control plane'; migrations: string[]; files: Record<FileName, string>; sequences: Record<string, string> };
+type Head = {
+  howdah: 'control plane';
+  migrations: string[];
+  files: Record<FileName, string>;
+  sequences: Record<string, string>;
+};
 type Row = { table: string; row: object };
 type End = { rows: number };
 
 /** What is kept beside the metadata database, below HOME, and how it may be read. */
-const FILES = { 'ca/ca.pem': 0o644, 'ca/ca.key': 0o600, 'credentials.json': 0o600, 'secrets.key': 0o600 } as const;
+const FILES = {
+  'ca/ca.pem': 0o644,
+  'ca/ca.key': 0o600,
+  'credentials.json': 0o600,
+  'secrets.key': 0o600,
+} as const;
 type FileName = keyof typeof FILES;
 const FILE_NAMES = Object.keys(FILES).filter((name): name is FileName => name in FILES);
 const BATCH = 500;
@@ -39,7 +49,10 @@ export async function backupControl(home: string, path: string): Promise<number>
   const site = await findSite(home);
   if (site === null || (await findControl(home)) === null)
     throw new Error(`the control plane of ${home} is not running: howdah up starts it`);
-  const client = new Client({ ...storeConnection(site), application_name: 'howdah backup-control' });
+  const client = new Client({
+    ...storeConnection(site),
+    application_name: 'howdah backup-control',
+  });
   client.on('error', () => undefined); // the statement under way is told
   await client.connect();
   try {
@@ -48,7 +61,9 @@ export async function backupControl(home: string, path: string): Promise<number>
     const lines = async function* (): AsyncGenerator<string> {
       yield `${JSON.stringify(await headOf(client, home))}\n`;
       for (const table of await tablesOf(client)) {
-        await client.query(`declare rows no scroll cursor for select to_jsonb(t) as row from ${table} as t`);
+        await client.query(
+          `declare rows no scroll cursor for select to_jsonb(t) as row from ${table} as t`,
+        );
         for (;;) {
           const { rows: batch } = await client.query<{ row: object }>(`fetch ${BATCH} from rows`);
           if (batch.length === 0) break;
@@ -59,7 +74,11 @@ export async function backupControl(home: string, path: string): Promise<number>
       }
       yield `${JSON.stringify({ rows } satisfies End)}\n`;
     };
-    await pipeline(Readable.from(lines()), createGzip(), createWriteStream(`${path}.new`, { mode: 0o600, flush: true }));
+    await pipeline(
+      Readable.from(lines()),
+      createGzip(),
+      createWriteStream(`${path}.new`, { mode: 0o600, flush: true }),
+    );
     await renameDurably(`${path}.new`, path);
     return rows;
   } finally {
@@ -74,27 +93,40 @@ export async function backupControl(home: string, path: string): Promise<number>
  * @throws Error when there are records already, or the file is not whole or of another version
  */
 export async function restoreControl(home: string, path: string): Promise<string[]> {
-  if ((await findControl(home)) !== null) throw new Error(`the control plane of ${home} runs: stop it first (howdah down)`);
+  if ((await findControl(home)) !== null)
+    throw new Error(`the control plane of ${home} runs: stop it first (howdah down)`);
   const head = await checkWhole(path);
   for (const name of FILE_NAMES) {
-    const there = (await exists(join(home, name))) ? await readFile(join(home, name), 'utf8') : null;
+    const there = (await exists(join(home, name)))
+      ? await readFile(join(home, name), 'utf8')
+      : null;
     if (there !== null && there !== head.files[name])
-      throw new Error(`${join(home, name)} is there, and another than in ${path}: a restore is for an empty HOWDAH_HOME`);
+      throw new Error(
+        `${join(home, name)} is there, and another than in ${path}: a restore is for an empty HOWDAH_HOME`,
+      );
   }
   const machine = await prepareMachine(home);
   const connection = await ensureStoreRunning(machine, createTemplates(machine));
   try {
-    const known = (await readdir(machine.layout.services)).filter((entry) => !entry.endsWith('.new'));
+    const known = (await readdir(machine.layout.services)).filter(
+      (entry) => !entry.endsWith('.new'),
+    );
     const problems = await load(connection, path, head, known);
     await mkdir(join(home, 'ca'), { recursive: true, mode: 0o700 });
-    for (const name of FILE_NAMES) await writeDurably(join(home, name), head.files[name], FILES[name]);
+    for (const name of FILE_NAMES)
+      await writeDurably(join(home, name), head.files[name], FILES[name]);
     return problems;
   } finally {
     await stopStore(machine);
   }
 }
 
-async function load(connection: ClientConfig, path: string, head: Head, directories: readonly string[]): Promise<string[]> {
+async function load(
+  connection: ClientConfig,
+  path: string,
+  head: Head,
+  directories: readonly string[],
+): Promise<string[]> {
   // Makes the tables, and keeps everybody else out.
   const store = await openStore(connection, () => undefined);
   const client = await store.pool.connect();
@@ -105,16 +137,19 @@ async function load(connection: ClientConfig, path: string, head: Head, director
         `${path} was written by another version (its migrations end with ${head.migrations.at(-1)}, these with ${migrations.at(-1)}): restore it with that one, then upgrade`,
       );
     const { rows: projects } = await client.query('select from projects limit 1');
-    if (projects.length > 0) throw new Error('the metadata database is not empty: restore into an empty HOWDAH_HOME');
+    if (projects.length > 0)
+      throw new Error('the metadata database is not empty: restore into an empty HOWDAH_HOME');
     await client.query('begin');
     // In no order that foreign keys would ask for.
     await client.query("set local session_replication_role = 'replica'");
     for await (const { table, rows } of batchesOf(path)) {
-      await client.query(`insert into ${table} overriding system value select * from jsonb_populate_recordset(null::${table}, $1)`, [
-        JSON.stringify(rows),
-      ]);
+      await client.query(
+        `insert into ${table} overriding system value select * from jsonb_populate_recordset(null::${table}, $1)`,
+        [JSON.stringify(rows)],
+      );
     }
-    for (const [name, value] of Object.entries(head.sequences)) await client.query('select setval($1, $2)', [name, value]);
+    for (const [name, value] of Object.entries(head.sequences))
+      await client.query('select setval($1, $2)', [name, value]);
     await client.query("set local session_replication_role = 'origin'");
     const problems = await compare(client, directories);
     await client.query('commit');
@@ -128,9 +163,10 @@ async function load(connection: ClientConfig, path: string, head: Head, director
 
 /** A service whose data is not there would be recreated, and empty: its record goes. */
 async function compare(client: PoolClient, directories: readonly string[]): Promise<string[]> {
-  const { rows: gone } = await client.query<{ id: string; name: string }>('delete from services where id <> all ($1) returning id, name', [
-    directories,
-  ]);
+  const { rows: gone } = await client.query<{ id: string; name: string }>(
+    'delete from services where id <> all ($1) returning id, name',
+    [directories],
+  );
   await client.query(
     "update operations set status = 'failed', error = 'its data was not there when the metadata database was restored', finished = clock_timestamp() where finished is null and service_id <> all ($1)",
     [directories],
@@ -138,10 +174,15 @@ async function compare(client: PoolClient, directories: readonly string[]): Prom
   const { rows: known } = await client.query<{ id: string }>('select id from services');
   const ids = new Set(known.map(({ id }) => id));
   return [
-    ...gone.map(({ id, name }) => `service ${id} (${name}): its data is not here; it is no longer known`),
+    ...gone.map(
+      ({ id, name }) => `service ${id} (${name}): its data is not here; it is no longer known`,
+    ),
     ...directories
       .filter((id) => !ids.has(id))
-      .map((id) => `the directory of ${id} was made after the backup; nobody knows of it, and it was left as it is`),
+      .map(
+        (id) =>
+          `the directory of ${id} was made after the backup; nobody knows of it, and it was left as it is`,
+      ),
   ];
 }
 
@@ -166,7 +207,9 @@ async function headOf(client: Client, home: string): Promise<Head> {
 }
 
 async function migrationsOf(client: Queryable | PoolClient): Promise<string[]> {
-  const { rows } = await client.query<{ name: string }>('select name from kysely_migration order by name');
+  const { rows } = await client.query<{ name: string }>(
+    'select name from kysely_migration order by name',
+  );
   return rows.map(({ name }) => name);
 }
 
@@ -179,7 +222,9 @@ async function tablesOf(client: Client): Promise<string[]> {
 }
 
 async function* linesOf(path: string): AsyncGenerator<object> {
-  for await (const line of createInterface({ input: createReadStream(path).pipe(createGunzip()) })) {
+  for await (const line of createInterface({
+    input: createReadStream(path).pipe(createGunzip()),
+  })) {
     const parsed: unknown = JSON.parse(line);
     if (typeof parsed === 'object' && parsed !== null) yield parsed;
   }
@@ -200,14 +245,22 @@ async function checkWhole(path: string): Promise<Head> {
       else if ('rows' in line) end = Number(line.rows);
     }
   } catch (error) {
-    throw new Error(`${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+    throw new Error(
+      `${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
+      { cause: error },
+    );
   }
-  if (head === null || end !== rows) throw new Error(`${path} is no backup of a control plane, or not whole`);
+  if (head === null || end !== rows)
+    throw new Error(`${path} is no backup of a control plane, or not whole`);
   return head;
 }
 
 const isHead = (line: object): line is Head =>
-  'howdah' in line && line.howdah === 'control plane' && 'files' in line && 'migrations' in line && 'sequences' in line;
+  'howdah' in line &&
+  line.howdah === 'control plane' &&
+  'files' in line &&
+  'migrations' in line &&
+  'sequences' in line;
 const isRow = (line: object): line is Row => 'table' in line && 'row' in line;
 
 async function* batchesOf(path: string): AsyncGenerator<{ table: string; rows: object[] }> {

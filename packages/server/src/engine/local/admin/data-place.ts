@@ -27,7 +27,9 @@ export async function createStore(
 ): Promise<void> {
   const control = await findControl(home);
   if (control !== null) {
-    throw new Error(`the control plane runs (process ${control.pid}): howdah down --databases stops it and the databases, then try again`);
+    throw new Error(
+      `the control plane runs (process ${control.pid}): howdah down --databases stops it and the databases, then try again`,
+    );
   }
   await createImage(imagePaths(await makeDataDirectory(home)), sizeBytes, fileSystem, progress);
 }
@@ -50,5 +52,13 @@ export async function describeData(home: string): Promise<DataPlace> {
   const store = await findImage(imagePaths(path));
   if (store?.mounted === false || !(await exists(path))) return { path, fileSystem: null, store };
   const { blocks, bavail, bsize } = await statfs(path);
-  return { path, fileSystem: { name: await fileSystemOf(path), totalBytes: blocks * bsize, freeBytes: bavail * bsize }, store };
+  return {
+    path,
+    fileSystem: {
+      name: await fileSystemOf(path),
+      totalBytes: blocks * bsize,
+      freeBytes: bavail * bsize,
+    },
+    store,
+  };
 }

@@ -18,7 +18,12 @@ import { RESERVE_AGAIN_PERCENT, RESERVE_RELEASE_PERCENT } from '../../../domain/
 import type { DiskUsage } from '../../engine.ts';
 import { diskUsage, heldReserve, reserveBytes } from '../host/reserve.ts';
 import { findProgram, PROGRAMS, type ProgramName } from '../host/daemon.ts';
-import { findInstallations, installationFor, missingFor, OLDEST_MAJOR } from '../postgres/installations.ts';
+import {
+  findInstallations,
+  installationFor,
+  missingFor,
+  OLDEST_MAJOR,
+} from '../postgres/installations.ts';
 import { findLeftovers } from './leftovers.ts';
 import { foreseeLimits, limitsNote } from '../host/limits.ts';
 import { DEFAULT_UID_RANGE } from '../../../config.ts';
@@ -37,21 +42,35 @@ import { exists, isErrno } from '../../../lib/processes.ts';
 import { foreseeSandbox, type Namespaces } from '../host/sandbox.ts';
 
 /** Changes nothing, but for a probe of the file system that is gone when it returns. */
-export async function doctor(home: string, uidRange: UidRange = DEFAULT_UID_RANGE): Promise<Finding[]> {
+export async function doctor(
+  home: string,
+  uidRange: UidRange = DEFAULT_UID_RANGE,
+): Promise<Finding[]> {
   const data = await dataDirectory(home);
-  const [namespaces, limits] = await Promise.all([probeNamespaces(), foreseeLimits('howdah', data)]);
+  const [namespaces, limits] = await Promise.all([
+    probeNamespaces(),
+    foreseeLimits('howdah', data),
+  ]);
   const { usable, tooOld } = await findInstallations(null);
   return [
     { what: 'Node', state: 'ok', found: process.version },
     await privileges(),
     namespaces === 'none'
-      ? { what: 'PID namespaces', state: 'note', found: 'not allowed here: a busy backend may outlive its killed server for a while' }
+      ? {
+          what: 'PID namespaces',
+          state: 'note',
+          found: 'not allowed here: a busy backend may outlive its killed server for a while',
+        }
       : { what: 'PID namespaces', state: 'ok', found: `one per server, ${namespaces}` },
     await mountNamespaces(namespaces),
     await isolation(namespaces, uidRange),
     ...(await disk(imagePaths(data))),
     ...(await reserve(imagePaths(data).data)),
-    { what: 'size limits', state: limits.kind === 'none' ? 'note' : 'ok', found: limitsNote(limits) },
+    {
+      what: 'size limits',
+      state: limits.kind === 'none' ? 'note' : 'ok',
+      found: limitsNote(limits),
+    },
     ...usable.map(({ version, source, bin, extensions }): Finding => ({
       what: `PostgreSQL ${version}`,
       state: 'ok',
@@ -65,8 +84,17 @@ export async function doctor(home: string, uidRange: UidRange = DEFAULT_UID_RANG
     ...SERVICE_TYPES.map((type): Finding => {
       const installation = installationFor(usable, ADDONS_OF_TYPE[type]);
       return installation === null
-        ? { what: `type ${type}`, state: 'missing', found: 'cannot be had', remedy: missingFor(usable, ADDONS_OF_TYPE[type]) }
-        : { what: `type ${type}`, state: 'ok', found: `on PostgreSQL ${installation.version} (${installation.source})` };
+        ? {
+            what: `type ${type}`,
+            state: 'missing',
+            found: 'cannot be had',
+            remedy: missingFor(usable, ADDONS_OF_TYPE[type]),
+          }
+        : {
+            what: `type ${type}`,
+            state: 'ok',
+            found: `on PostgreSQL ${installation.version} (${installation.source})`,
+          };
     }),
     await program('pgbouncer'),
     await program('haproxy'),
@@ -85,7 +113,12 @@ async function mountNamespaces(namespaces: Namespaces): Promise<Finding> {
   const what = 'mount namespaces';
   const { way, note } = await foreseeSandbox(namespaces);
   if (way === 'mounts') return { what, state: 'ok', found: note };
-  return { what, state: 'note', found: note, remedy: 'as root with CAP_SYS_ADMIN, servers get mount namespaces' };
+  return {
+    what,
+    state: 'note',
+    found: note,
+    remedy: 'as root with CAP_SYS_ADMIN, servers get mount namespaces',
+  };
 }
 
 async function privileges(): Promise<Finding> {
@@ -125,7 +158,12 @@ async function disk(paths: ImagePaths): Promise<Finding[]> {
   const what = 'file system';
   if (image?.mounted === false) {
     return [
-      { what, state: 'note', found: `${paths.data} is in the store ${image.path}, which is not mounted`, remedy: 'howdah up mounts it' },
+      {
+        what,
+        state: 'note',
+        found: `${paths.data} is in the store ${image.path}, which is not mounted`,
+        remedy: 'howdah up mounts it',
+      },
       ...store,
     ];
   }
@@ -137,11 +175,23 @@ async function disk(paths: ImagePaths): Promise<Finding[]> {
   });
   if (method === null)
     return [
-      { what, state: 'note', found: `${place}: what forks cost is found out by trying, and ${directory} cannot be written` },
+      {
+        what,
+        state: 'note',
+        found: `${place}: what forks cost is found out by trying, and ${directory} cannot be written`,
+      },
       ...store,
     ];
   return method === 'copy'
-    ? [{ what, state: 'note', found: `${place}: ${CLONE_COST.copy}`, remedy: await howToClone(directory) }, ...store]
+    ? [
+        {
+          what,
+          state: 'note',
+          found: `${place}: ${CLONE_COST.copy}`,
+          remedy: await howToClone(directory),
+        },
+        ...store,
+      ]
     : [{ what, state: 'ok', found: `${place}: ${CLONE_COST[method]}` }, ...store];
 }
 
@@ -152,11 +202,18 @@ async function reserve(data: string): Promise<Finding[]> {
 }
 
 /** @param heldBytes what the reserve holds; 0: there is none */
-export function reserveFinding({ totalBytes, usedPercent }: Pick<DiskUsage, 'totalBytes' | 'usedPercent'>, heldBytes: number): Finding {
+export function reserveFinding(
+  { totalBytes, usedPercent }: Pick<DiskUsage, 'totalBytes' | 'usedPercent'>,
+  heldBytes: number,
+): Finding {
   const what = 'reserve';
   const megabytes = (bytes: number) => `${Math.round(bytes / 1e6)} MB`;
   if (heldBytes > 0)
-    return { what, state: 'ok', found: `present: ${megabytes(heldBytes)}, released when the disk is ${RESERVE_RELEASE_PERCENT} % full` };
+    return {
+      what,
+      state: 'ok',
+      found: `present: ${megabytes(heldBytes)}, released when the disk is ${RESERVE_RELEASE_PERCENT} % full`,
+    };
   return {
     what,
     state: 'note',
@@ -168,14 +225,22 @@ export function reserveFinding({ totalBytes, usedPercent }: Pick<DiskUsage, 'tot
 /** The command that makes a store of half of what is free. */
 async function howToClone(directory: string): Promise<string> {
   const { bavail, bsize } = await statfs(directory);
-  const sizeBytes = Math.max(Math.floor((bavail * bsize) / 2 / 1024 ** 3) * 1024 ** 3, SMALLEST_STORE_BYTES);
+  const sizeBytes = Math.max(
+    Math.floor((bavail * bsize) / 2 / 1024 ** 3) * 1024 ** 3,
+    SMALLEST_STORE_BYTES,
+  );
   return `as root: howdah store create --size ${gigabytes(sizeBytes)}, with the databases stopped (howdah down --databases); btrfs for forks, --fs xfs for many writes`;
 }
 
 function storeFinding(image: ImageFacts): Finding {
   const taken = `${image.path} takes ${gigabytes(image.diskBytes)} of the disk and may take ${gigabytes(image.sizeBytes)}`;
   const missing = missingBytes(image);
-  if (missing === 0) return { what: 'store', state: 'ok', found: `${taken}; ${gigabytes(image.diskFreeBytes)} are free there` };
+  if (missing === 0)
+    return {
+      what: 'store',
+      state: 'ok',
+      found: `${taken}; ${gigabytes(image.diskFreeBytes)} are free there`,
+    };
   return {
     what: 'store',
     state: 'note',

@@ -41,7 +41,19 @@ export type Inventory = {
 
 export async function takeInventory({ layout, limits, networkPrefix }: Site): Promise<Inventory> {
   const { services, trash, templates, scratch } = layout;
-  const [entries, deleted, copies, made, half, servers, daemons, groups, ports, networks, misowned] = await Promise.all([
+  const [
+    entries,
+    deleted,
+    copies,
+    made,
+    half,
+    servers,
+    daemons,
+    groups,
+    ports,
+    networks,
+    misowned,
+  ] = await Promise.all([
     readdir(services),
     readdir(trash),
     readdir(scratch),
@@ -60,12 +72,16 @@ export async function takeInventory({ layout, limits, networkPrefix }: Site): Pr
     .filter(({ root }) => root.startsWith(`${services}/`))
     .map(({ root }) => ({ id: basename(dirname(root)), name: basename(root) }));
   const configured = await Promise.all(
-    [...new Set(ours)].map(async (data) => portIn((await readOrNull(join(data, '..', 'config', 'postgresql.conf'))) ?? '')),
+    [...new Set(ours)].map(async (data) =>
+      portIn((await readOrNull(join(data, '..', 'config', 'postgresql.conf'))) ?? ''),
+    ),
   );
   const slots = await Promise.all(
     [...new Set(ours)].map(async (data) => {
       const names = await listEntries(join(data, 'pg_replslot')).catch(() => []); // it has just been removed
-      return names.filter(isFollower).map((name) => ({ key: keyOf(data.slice(services.length + 1)), name }));
+      return names
+        .filter(isFollower)
+        .map((name) => ({ key: keyOf(data.slice(services.length + 1)), name }));
     }),
   );
   return {
@@ -103,6 +119,8 @@ async function listeningPorts(): Promise<number[]> {
   const lines = tables.flatMap((table) => (table ?? '').split('\n').slice(1));
   return lines.flatMap((line) => {
     const [, local, , state] = line.trim().split(/\s+/);
-    return state === LISTEN && local !== undefined ? [Number.parseInt(local.split(':')[1] ?? '0', 16)] : [];
+    return state === LISTEN && local !== undefined
+      ? [Number.parseInt(local.split(':')[1] ?? '0', 16)]
+      : [];
   });
 }

@@ -18,7 +18,10 @@ test('shared memory that no server uses is found by user, and no young or used s
       found: 'shared memory of user 70000 belongs to no running server (segments: 2)',
       remedy: 'rm /dev/shm/PostgreSQL.1 /dev/shm/PostgreSQL.2',
     },
-    { found: 'shared memory of user 70001 belongs to no running server (segments: 1)', remedy: 'rm /dev/shm/PostgreSQL.5' },
+    {
+      found: 'shared memory of user 70001 belongs to no running server (segments: 1)',
+      remedy: 'rm /dev/shm/PostgreSQL.5',
+    },
   ]);
 });
 
@@ -38,13 +41,22 @@ test('a control segment lists the segments of its server, and nothing else does'
 
 test('a list of mounts is found after some minutes, and no file of another name', () => {
   const name = 'howdah-0123456789abcdef';
-  const files = [name, 'howdah-other', 'sem.x'].map((each) => ({ name: each, uid: 0, changedMs: old }));
+  const files = [name, 'howdah-other', 'sem.x'].map((each) => ({
+    name: each,
+    uid: 0,
+    changedMs: old,
+  }));
   expect(strayLists(files, NOW).map(({ remedy }) => remedy)).toEqual([`rm /dev/shm/${name}`]);
   expect(strayLists([{ name, uid: 0, changedMs: young }], NOW)).toEqual([]);
 });
 
 test('a cgroup is found that nobody knows, has no process, and is old', () => {
-  const group = { name: 'howdah-0badf00d', paths: ['/a/howdah-0badf00d', '/b/howdah-0badf00d'], hasProcess: false, changedMs: old };
+  const group = {
+    name: 'howdah-0badf00d',
+    paths: ['/a/howdah-0badf00d', '/b/howdah-0badf00d'],
+    hasProcess: false,
+    changedMs: old,
+  };
   expect(strayGroups([group], new Set(), NOW)).toEqual([
     {
       found: 'cgroup howdah-0badf00d has no process and is of no installation that is known here',
@@ -57,7 +69,8 @@ test('a cgroup is found that nobody knows, has no process, and is old', () => {
 });
 
 test('a store image is found whose file is deleted, and where it is mounted', () => {
-  const mounts = '36 35 98:0 / /srv/h/data rw,noatime shared:1 - xfs /dev/loop1 rw\n37 35 98:0 / /else rw - xfs /dev/loop10 rw';
+  const mounts =
+    '36 35 98:0 / /srv/h/data rw,noatime shared:1 - xfs /dev/loop1 rw\n37 35 98:0 / /else rw - xfs /dev/loop10 rw';
   const devices = [
     { device: '/dev/loop1', file: '/srv/h/data.img (deleted)' },
     { device: '/dev/loop2', file: '/srv/i/data.img.new (deleted)' },
@@ -66,9 +79,13 @@ test('a store image is found whose file is deleted, and where it is mounted', ()
   ];
   expect(strayImages(devices, mounts)).toEqual([
     {
-      found: '/dev/loop1 holds the store image /srv/h/data.img, which is deleted, and is mounted on /srv/h/data',
+      found:
+        '/dev/loop1 holds the store image /srv/h/data.img, which is deleted, and is mounted on /srv/h/data',
       remedy: 'umount /srv/h/data',
     },
-    { found: '/dev/loop2 holds the store image /srv/i/data.img.new, which is deleted', remedy: 'losetup --detach /dev/loop2' },
+    {
+      found: '/dev/loop2 holds the store image /srv/i/data.img.new, which is deleted',
+      remedy: 'losetup --detach /dev/loop2',
+    },
   ]);
 });

@@ -28,23 +28,41 @@ export async function findLeftovers(data: string, uidRange: UidRange): Promise<L
     listTables(),
     isRoot ? strayNetworks(exists) : [],
   ]);
-  const server = isRoot ? ((await findServerUser(...SERVER_USERS))?.uid ?? null) : (process.getuid?.() ?? null);
-  const isOurs = (uid: number): boolean => uid === server || (isRoot && uid >= uidRange[0] && uid <= uidRange[1]);
+  const server = isRoot
+    ? ((await findServerUser(...SERVER_USERS))?.uid ?? null)
+    : (process.getuid?.() ?? null);
+  const isOurs = (uid: number): boolean =>
+    uid === server || (isRoot && uid >= uidRange[0] && uid <= uidRange[1]);
   const segments = files.filter(({ name, uid }) => SEGMENT.test(name) && isOurs(uid));
   const gone = await Promise.all(tables.map(async ({ home }) => !(await exists(home))));
   return [
-    ...straySegments(segments, segments.length === 0 ? new Set() : await segmentsInUse(), Date.now()),
+    ...straySegments(
+      segments,
+      segments.length === 0 ? new Set() : await segmentsInUse(),
+      Date.now(),
+    ),
     ...strayLists(files, Date.now()),
     ...strayGroups(groups, await knownGroups(data, tables), Date.now()),
-    ...tables.filter((_, index) => gone[index]).map((table) => ofGone('packet filter', table, 'nft delete table inet')),
+    ...tables
+      .filter((_, index) => gone[index])
+      .map((table) => ofGone('packet filter', table, 'nft delete table inet')),
     ...networks.map((network) => ofGone('network', network, 'ip netns del')),
-    ...(isRoot ? strayImages(await loopFiles(), (await readOrNull('/proc/self/mountinfo')) ?? '') : []),
+    ...(isRoot
+      ? strayImages(await loopFiles(), (await readOrNull('/proc/self/mountinfo')) ?? '')
+      : []),
   ];
 }
 
-function ofGone(what: string, { name, home }: Pick<Table, 'name' | 'home'>, command: string): Leftover {
+function ofGone(
+  what: string,
+  { name, home }: Pick<Table, 'name' | 'home'>,
+  command: string,
+): Leftover {
   const where = home === '' ? '' : `; its data was in ${home}`;
-  return { found: `${what} ${name} is of an installation that is gone${where}`, remedy: `${command} ${name}` };
+  return {
+    found: `${what} ${name} is of an installation that is gone${where}`,
+    remedy: `${command} ${name}`,
+  };
 }
 
 // ── shared memory ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -57,7 +75,9 @@ export type FileSeen = { name: string; uid: number; changedMs: number };
 
 async function listFiles(directory: string): Promise<FileSeen[]> {
   const names = (await readdir(directory).catch(noneOf('ENOENT', 'EACCES'))) ?? [];
-  const infos = await Promise.all(names.map((name) => lstat(join(directory, name)).catch(noneOf('ENOENT'))));
+  const infos = await Promise.all(
+    names.map((name) => lstat(join(directory, name)).catch(noneOf('ENOENT'))),
+  );
   return names.flatMap((name, index) => {
     const info = infos[index];
     return info == null ? [] : [{ name, uid: info.uid, changedMs: info.mtimeMs }];
@@ -65,10 +85,18 @@ async function listFiles(directory: string): Promise<FileSeen[]> {
 }
 
 /** Shared memory of servers that were killed where servers have no /dev/shm of their own, by user. */
-export function straySegments(segments: readonly FileSeen[], used: ReadonlySet<string>, nowMs: number): Leftover[] {
-  const stray = segments.filter(({ name, changedMs }) => nowMs - changedMs >= YOUNG_MS && !used.has(name));
+export function straySegments(
+  segments: readonly FileSeen[],
+  used: ReadonlySet<string>,
+  nowMs: number,
+): Leftover[] {
+  const stray = segments.filter(
+    ({ name, changedMs }) => nowMs - changedMs >= YOUNG_MS && !used.has(name),
+  );
   return [...new Set(stray.map(({ uid }) => uid))].map((uid) => {
-    const paths = stray.filter((one) => one.uid === uid).map(({ name }) => join(SHARED_MEMORY, name));
+    const paths = stray
+      .filter((one) => one.uid === uid)
+      .map(({ name }) => join(SHARED_MEMORY, name));
     return {
       found: `shared memory of user ${uid} belongs to no running server (segments: ${paths.length})`,
       remedy: `rm ${paths.join(' ')}`,
@@ -81,16 +109,23 @@ export function strayLists(files: readonly FileSeen[], nowMs: number): Leftover[
   return files
     .filter(({ name, changedMs }) => MOUNT_LIST.test(name) && nowMs - changedMs >= YOUNG_MS)
     .map(({ name }) => join(SHARED_MEMORY, name))
-    .map((path) => ({ found: `${path}, a list of mounts, is of a start that was interrupted`, remedy: `rm ${path}` }));
+    .map((path) => ({
+      found: `${path}, a list of mounts, is of a start that was interrupted`,
+      remedy: `rm ${path}`,
+    }));
 }
 
 /** The segments that a running process maps, and those that a running server keeps while no process of it maps them. */
 async function segmentsInUse(): Promise<Set<string>> {
   const maps = await Promise.all((await allPids()).map((pid) => readOrNull(`/proc/${pid}/maps`)));
   const mapped = new Set(
-    maps.flatMap((text) => [...(text ?? '').matchAll(/\/dev\/shm\/(PostgreSQL\.\d+)$/gm)].map(([, name = '']) => name)),
+    maps.flatMap((text) =>
+      [...(text ?? '').matchAll(/\/dev\/shm\/(PostgreSQL\.\d+)$/gm)].map(([, name = '']) => name),
+    ),
   );
-  const kept = await Promise.all([...mapped].map(async (name) => segmentsOf(await readStart(join(SHARED_MEMORY, name)))));
+  const kept = await Promise.all(
+    [...mapped].map(async (name) => segmentsOf(await readStart(join(SHARED_MEMORY, name)))),
+  );
   return new Set([...mapped, ...kept.flat()]);
 }
 
@@ -113,7 +148,10 @@ export function segmentsOf(control: Buffer): string[] {
   if (control.length < CONTROL_HEADER_BYTES || control.readUInt32LE(0) !== CONTROL_MAGIC) return [];
   const fitting = Math.floor((control.length - CONTROL_HEADER_BYTES) / CONTROL_ITEM_BYTES);
   const items = Math.min(control.readUInt32LE(4), fitting);
-  return Array.from({ length: items }, (_, n) => `PostgreSQL.${control.readUInt32LE(CONTROL_HEADER_BYTES + n * CONTROL_ITEM_BYTES)}`);
+  return Array.from(
+    { length: items },
+    (_, n) => `PostgreSQL.${control.readUInt32LE(CONTROL_HEADER_BYTES + n * CONTROL_ITEM_BYTES)}`,
+  );
 }
 const CONTROL_MAGIC = 0x9a503d32;
 const CONTROL_HEADER_BYTES = 16;
@@ -122,9 +160,16 @@ const CONTROL_ITEM_BYTES = 40;
 // ── cgroups ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Cgroups without a process, of installations that nobody knows. */
-export function strayGroups(groups: readonly Group[], known: ReadonlySet<string>, nowMs: number): Leftover[] {
+export function strayGroups(
+  groups: readonly Group[],
+  known: ReadonlySet<string>,
+  nowMs: number,
+): Leftover[] {
   return groups
-    .filter(({ name, hasProcess, changedMs }) => !known.has(name) && !hasProcess && nowMs - changedMs >= YOUNG_MS)
+    .filter(
+      ({ name, hasProcess, changedMs }) =>
+        !known.has(name) && !hasProcess && nowMs - changedMs >= YOUNG_MS,
+    )
     .map(({ name, paths }) => ({
       found: `cgroup ${name} has no process and is of no installation that is known here`,
       remedy: `find ${paths.join(' ')} -type d -delete`,
@@ -146,7 +191,9 @@ async function knownGroups(data: string, tables: readonly Table[]): Promise<Set<
     ...tables.map(({ home }) => home),
     ...registered,
   ]);
-  const names = await Promise.all([...roots].map((root) => groupName(root).catch(noneOf('ENOENT', 'ENOTDIR'))));
+  const names = await Promise.all(
+    [...roots].map((root) => groupName(root).catch(noneOf('ENOENT', 'ENOTDIR'))),
+  );
   return new Set(names.filter((name) => name !== null));
 }
 
@@ -163,8 +210,12 @@ function linkOf(path: string): string[] {
 type LoopFile = { device: string; file: string };
 
 async function loopFiles(): Promise<LoopFile[]> {
-  const names = ((await readdir('/sys/block').catch(noneOf('ENOENT'))) ?? []).filter((name) => name.startsWith('loop'));
-  const files = await Promise.all(names.map((name) => readOrNull(`/sys/block/${name}/loop/backing_file`)));
+  const names = ((await readdir('/sys/block').catch(noneOf('ENOENT'))) ?? []).filter((name) =>
+    name.startsWith('loop'),
+  );
+  const files = await Promise.all(
+    names.map((name) => readOrNull(`/sys/block/${name}/loop/backing_file`)),
+  );
   return names.flatMap((name, index) => {
     const file = files[index];
     return file == null ? [] : [{ device: `/dev/${name}`, file: file.trim() }];

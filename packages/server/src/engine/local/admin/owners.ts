@@ -17,7 +17,9 @@ export async function findMisowned(layout: Layout): Promise<Misowned[]> {
     return uid === null ? [] : [{ id, uid, paths: layout.service(id) }];
   });
   const files = await Promise.all(
-    services.map(async ({ id, uid, paths }) => (await misownedFiles(paths, uid)).map((what) => ({ id, what }))),
+    services.map(async ({ id, uid, paths }) =>
+      (await misownedFiles(paths, uid)).map((what) => ({ id, what })),
+    ),
   );
   return [...files.flat(), ...(await strayProcesses(layout, services))];
 }
@@ -30,9 +32,11 @@ async function misownedFiles({ root }: InstancePaths, uid: number): Promise<stri
   const visit = async (path: string): Promise<void> => {
     const info = lstatSync(path, { throwIfNoEntry: false });
     if (info === undefined) return; // it has just been removed
-    const owners = path === gateway || path.startsWith(`${gateway}/`) ? [0, uid, gatewayUid] : [0, uid];
+    const owners =
+      path === gateway || path.startsWith(`${gateway}/`) ? [0, uid, gatewayUid] : [0, uid];
     const shown = relative(root, path) || '.';
-    if (!owners.includes(info.uid)) found.push(`${shown} belongs to user ${info.uid} instead of ${uid}`);
+    if (!owners.includes(info.uid))
+      found.push(`${shown} belongs to user ${info.uid} instead of ${uid}`);
     else if (!info.isSymbolicLink() && isOpen(info, uid))
       found.push(`${shown} is open to others (mode ${(info.mode & 0o7777).toString(8)})`);
     if (!info.isDirectory()) return;
@@ -44,7 +48,10 @@ async function misownedFiles({ root }: InstancePaths, uid: number): Promise<stri
 }
 
 /** Files of root's are kept from others by the directory of the service: nobody else may write them. */
-function isOpen({ mode, uid: owner, gid }: { mode: number; uid: number; gid: number }, uid: number): boolean {
+function isOpen(
+  { mode, uid: owner, gid }: { mode: number; uid: number; gid: number },
+  uid: number,
+): boolean {
   const ofOthers = gid === uid || gid === 0 ? 0o007 : 0o077;
   return (mode & ofOthers & (owner === 0 ? 0o022 : 0o777)) !== 0;
 }
@@ -59,7 +66,10 @@ function entriesOf(path: string): string[] {
 }
 
 /** Processes of a service's user that nothing of it has started. */
-async function strayProcesses(layout: Layout, services: readonly { id: string; uid: number }[]): Promise<Misowned[]> {
+async function strayProcesses(
+  layout: Layout,
+  services: readonly { id: string; uid: number }[],
+): Promise<Misowned[]> {
   const begun = new Set((await Promise.all(services.map(({ id }) => pidsOf(layout, id)))).flat());
   const isOurs = async (pid: number): Promise<boolean> => {
     if (begun.has(pid)) return true;
@@ -71,7 +81,10 @@ async function strayProcesses(layout: Layout, services: readonly { id: string; u
     const uid = uidOf(pid);
     const service = services.find((one) => one.uid === uid);
     if (service === undefined || (await isOurs(pid)) || (await findProcess(pid)) === null) continue;
-    found.push({ id: service.id, what: `process ${pid} runs as its user ${uid} and is none of its own` });
+    found.push({
+      id: service.id,
+      what: `process ${pid} runs as its user ${uid} and is none of its own`,
+    });
   }
   return found;
 }
@@ -86,5 +99,7 @@ async function pidsOf(layout: Layout, id: string): Promise<number[]> {
     instancePaths(join(layout.scratch, id)).pidFile,
     ...numbers.map((n) => layout.member(id, Number(n)).pidFile),
   ];
-  return (await Promise.all(files.map(readOrNull))).map((text) => Number(text ?? '0')).filter((pid) => pid !== 0);
+  return (await Promise.all(files.map(readOrNull)))
+    .map((text) => Number(text ?? '0'))
+    .filter((pid) => pid !== 0);
 }

@@ -22,21 +22,32 @@ export async function stopDatabases(home: string, progress: (id: string) => void
   return stopped;
 }
 
-async function stopServers({ layout: { root, services }, limits, networkPrefix }: Site, progress: (id: string) => void): Promise<number> {
+async function stopServers(
+  { layout: { root, services }, limits, networkPrefix }: Site,
+  progress: (id: string) => void,
+): Promise<number> {
   const namespaces = await probeNamespaces();
   // First, so that clients get the error from them and not from the servers behind them.
-  for (const daemon of (await runningDaemons()).filter((found) => found.root.startsWith(`${root}/`))) {
-    if (!(await stopDaemon(daemon.process, 'SIGTERM', 1000))) throw new Error(`${daemon.root}: process ${daemon.process.pid} does not end`);
+  for (const daemon of (await runningDaemons()).filter((found) =>
+    found.root.startsWith(`${root}/`),
+  )) {
+    if (!(await stopDaemon(daemon.process, 'SIGTERM', 1000)))
+      throw new Error(`${daemon.root}: process ${daemon.process.pid} does not end`);
   }
   for (const id of await groupIds(limits)) await liftWriteLimit(limits, id);
   let stopped = 0;
   // By what runs, not by what there are directories of: the metadata database and a template that was being made go as well.
-  for (const data of (await runningServers()).filter((directory) => directory.startsWith(`${root}/`))) {
+  for (const data of (await runningServers()).filter((directory) =>
+    directory.startsWith(`${root}/`),
+  )) {
     const instance = dirname(data);
     const server = await findServer(instancePaths(instance));
     if (server === null) continue;
-    const ended = (await stopServer({ namespaces }, server, 'fast', 60_000)) || (await stopServer({ namespaces }, server, 'kill', 5000));
-    if (!ended) throw new Error(`the server of ${instance} (pid ${server.postmaster.pid}) does not end`);
+    const ended =
+      (await stopServer({ namespaces }, server, 'fast', 60_000)) ||
+      (await stopServer({ namespaces }, server, 'kill', 5000));
+    if (!ended)
+      throw new Error(`the server of ${instance} (pid ${server.postmaster.pid}) does not end`);
     // Other members of a service stand below it.
     if (dirname(instance) !== services) continue;
     stopped += 1;

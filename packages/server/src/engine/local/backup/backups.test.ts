@@ -2,12 +2,24 @@ import { mkdir, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { copyWalFiles, describeBackups, missingWal, parseHistory, reach, reachable, type Interval } from './backups.ts';
+import {
+  copyWalFiles,
+  describeBackups,
+  missingWal,
+  parseHistory,
+  reach,
+  reachable,
+  type Interval,
+} from './backups.ts';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
 import { commitAt, walFile } from '../postgres/wal.testing.ts';
 
 /** A snapshot from which all is reachable up to now, or up to a missing file. */
-const from = (takenMs: number, latestMs: number, gap: string | null = null): Interval => ({ takenMs, latestMs, gap });
+const from = (takenMs: number, latestMs: number, gap: string | null = null): Interval => ({
+  takenMs,
+  latestMs,
+  gap,
+});
 
 describe('what can be reached', () => {
   test.each([
@@ -15,8 +27,20 @@ describe('what can be reached', () => {
     ['from one snapshot, up to now', [from(10, 90)], 10, 90, []],
     ['from one before a gap, up to it', [from(10, 40, 'A')], 10, 40, []],
     ['from many without a gap, everything', [from(50, 90), from(30, 90), from(10, 90)], 10, 90, []],
-    ['before a gap, and from the next snapshot on', [from(50, 90), from(10, 40, 'A')], 10, 90, [[40, 50]]],
-    ['up to the gap by more than one snapshot', [from(50, 90), from(30, 40, 'A'), from(10, 40, 'A')], 10, 90, [[40, 50]]],
+    [
+      'before a gap, and from the next snapshot on',
+      [from(50, 90), from(10, 40, 'A')],
+      10,
+      90,
+      [[40, 50]],
+    ],
+    [
+      'up to the gap by more than one snapshot',
+      [from(50, 90), from(30, 40, 'A'), from(10, 40, 'A')],
+      10,
+      90,
+      [[40, 50]],
+    ],
     [
       'with a snapshot in the midst of what is lost',
       [from(50, 90), from(45, 45, 'A'), from(10, 40, 'A')],
@@ -41,11 +65,20 @@ describe('what can be reached', () => {
     ['up to the very moment of the next snapshot', [from(50, 90), from(10, 50, 'A')], 10, 90, []],
     ['past the next snapshot', [from(50, 90), from(10, 55, 'A')], 10, 90, []],
     // The base of a moment is the newest snapshot before it: what an older one is said to reach is no help.
-    ['past a snapshot that reaches less', [from(50, 90), from(30, 30, 'B'), from(10, 55, 'A')], 10, 90, [[30, 50]]],
+    [
+      'past a snapshot that reaches less',
+      [from(50, 90), from(30, 30, 'B'), from(10, 55, 'A')],
+      10,
+      90,
+      [[30, 50]],
+    ],
     ['also where the clock was set back', [from(50, 50), from(10, 40)], 10, 50, []],
   ])('%s', (_, intervals, earliestMs, latestMs, gaps) => {
     const found = reachable(intervals);
-    expect({ ...found, gaps: found.gaps.map(({ afterMs, beforeMs }) => [afterMs, beforeMs]) }).toEqual({ earliestMs, latestMs, gaps });
+    expect({
+      ...found,
+      gaps: found.gaps.map(({ afterMs, beforeMs }) => [afterMs, beforeMs]),
+    }).toEqual({ earliestMs, latestMs, gaps });
   });
 
   test('is said of each gap, of the newest first, and of many gaps how many there are', () => {
@@ -58,7 +91,9 @@ describe('what can be reached', () => {
     const first = `WAL file A is missing from the archive: nothing between ${at(40)} and ${at(50)} can be reached`;
     const second = `WAL file B is missing from the archive: nothing between ${at(60)} and ${at(70)} can be reached`;
     expect(missingWal([from(50, 90), from(10, 40, 'A')])).toBe(first);
-    expect(missingWal([from(70, 90), from(50, 60, 'B'), from(10, 40, 'A')])).toBe(`${second}; ${first}`);
+    expect(missingWal([from(70, 90), from(50, 60, 'B'), from(10, 40, 'A')])).toBe(
+      `${second}; ${first}`,
+    );
     expect(missingWal([from(50, 90), from(10, 55, 'A')])).toBe(
       'WAL file A is missing from the archive: the snapshots before it lead only to the next one',
     );
@@ -73,18 +108,31 @@ describe('what can be reached', () => {
 });
 
 describe('how far a snapshot leads', () => {
-  const wal = (number: number): string => `0000000100000000000000${number.toString(16).toUpperCase().padStart(2, '0')}`;
+  const wal = (number: number): string =>
+    `0000000100000000000000${number.toString(16).toUpperCase().padStart(2, '0')}`;
   let paths: InstancePaths;
   beforeEach(async () => {
     paths = instancePaths(await realpath(await mkdtemp(join(tmpdir(), 'hdb-'))));
-    for (const path of [paths.archive, paths.snapshots, join(paths.data, 'pg_wal'), join(paths.data, 'global')])
+    for (const path of [
+      paths.archive,
+      paths.snapshots,
+      join(paths.data, 'pg_wal'),
+      join(paths.data, 'global'),
+    ])
       await mkdir(path, { recursive: true });
     await writeFile(join(paths.data, 'global', 'pg_control'), '');
   });
   afterEach(() => rm(paths.root, { recursive: true }));
 
   const snapshot = async (id: string, takenMs: number, first: number) => {
-    const made = { id, kind: 'scheduled' as const, takenMs, firstWal: wal(first), walPosition: '0/0', storageBytes: 1 };
+    const made = {
+      id,
+      kind: 'scheduled' as const,
+      takenMs,
+      firstWal: wal(first),
+      walPosition: '0/0',
+      storageBytes: 1,
+    };
     await mkdir(join(paths.snapshots, id));
     await writeFile(join(paths.snapshots, id, 'snapshot.json'), JSON.stringify(made));
     return { ...made, template: null, systemIdentifier: null };
@@ -92,10 +140,15 @@ describe('how far a snapshot leads', () => {
 
   test('over archived files and those in place, up to one that is in neither; the same alone and together with others', async () => {
     const hourAgo = Math.floor(Date.now() / 1000) * 1000 - 3_600_000;
-    const taken = await Promise.all([0, 2, 4, 6].map((first, index) => snapshot(`s${index}`, hourAgo + index * 2000, first)));
+    const taken = await Promise.all(
+      [0, 2, 4, 6].map((first, index) => snapshot(`s${index}`, hourAgo + index * 2000, first)),
+    );
     for (const number of [0, 1, 2, 4, 5, 6]) await writeFile(join(paths.archive, wal(number)), '');
     const lastMs = hourAgo + 3000;
-    await writeFile(join(paths.archive, wal(2)), walFile([commitAt(new Date(lastMs).toISOString())]));
+    await writeFile(
+      join(paths.archive, wal(2)),
+      walFile([commitAt(new Date(lastMs).toISOString())]),
+    );
     for (const number of [6, 7, 8]) await writeFile(join(paths.data, 'pg_wal', wal(number)), '');
     const alone = await Promise.all(taken.map((each) => reach(paths, each)));
     expect(alone.map(({ gap, files }) => ({ gap, files }))).toEqual([
@@ -104,7 +157,11 @@ describe('how far a snapshot leads', () => {
       { gap: null, files: 5 },
       { gap: null, files: 3 },
     ]);
-    const { window } = await describeBackups(paths, { windowMs: 86_400_000, snapshotEveryMs: 1, verifyEveryMs: 1 }, null);
+    const { window } = await describeBackups(
+      paths,
+      { windowMs: 86_400_000, snapshotEveryMs: 1, verifyEveryMs: 1 },
+      null,
+    );
     const at = (ms = 0): string => new Date(ms).toISOString();
     expect(window).toEqual({
       earliest: at(hourAgo),
@@ -129,23 +186,40 @@ describe('how far a snapshot leads', () => {
     await snapshot('s0', hourAgo, 0);
     await snapshot('s1', hourAgo + 1000, 1);
     await writeFile(join(paths.archive, wal(1)), '');
-    const { window } = await describeBackups(paths, { windowMs: 86_400_000, snapshotEveryMs: 1, verifyEveryMs: 1 }, null);
-    expect(window.gaps).toEqual([{ after: new Date(hourAgo).toISOString(), before: new Date(hourAgo + 1000).toISOString() }]);
+    const { window } = await describeBackups(
+      paths,
+      { windowMs: 86_400_000, snapshotEveryMs: 1, verifyEveryMs: 1 },
+      null,
+    );
+    expect(window.gaps).toEqual([
+      { after: new Date(hourAgo).toISOString(), before: new Date(hourAgo + 1000).toISOString() },
+    ]);
   });
 });
 
 test('a history that does not ascend is not believed: WAL files would follow each other in a circle', () => {
-  expect(parseHistory('1\t0/3000000\tno recovery target specified\n2\t0/5000000\tthe same\n', 3)).toEqual([
+  expect(
+    parseHistory('1\t0/3000000\tno recovery target specified\n2\t0/5000000\tthe same\n', 3),
+  ).toEqual([
     { timeline: '00000001', nextBegins: '000000020000000000000003' },
     { timeline: '00000002', nextBegins: '000000030000000000000005' },
   ]);
-  for (const text of ['2\t0/3000000\n1\t0/3000000\n', '1\t0/3000000\n1\t0/3000000\n', '3\t0/3000000\n', '9\t0/3000000\n'])
+  for (const text of [
+    '2\t0/3000000\n1\t0/3000000\n',
+    '1\t0/3000000\n1\t0/3000000\n',
+    '3\t0/3000000\n',
+    '9\t0/3000000\n',
+  ])
     expect(parseHistory(text, 3)).toEqual([]);
 });
 
 test('names of WAL files that a server says become no paths elsewhere', async () => {
   const paths = instancePaths('/nowhere');
   const wal = '000000010000000000000001';
-  await expect(copyWalFiles(null, paths, '../../../etc/shadow', wal, '/nowhere')).rejects.toThrow('the server named no WAL files');
-  await expect(copyWalFiles(null, paths, wal, `${wal}/..`, '/nowhere')).rejects.toThrow('the server named no WAL files');
+  await expect(copyWalFiles(null, paths, '../../../etc/shadow', wal, '/nowhere')).rejects.toThrow(
+    'the server named no WAL files',
+  );
+  await expect(copyWalFiles(null, paths, wal, `${wal}/..`, '/nowhere')).rejects.toThrow(
+    'the server named no WAL files',
+  );
 });

@@ -12,7 +12,14 @@ import type { Backups, Verification } from '@howdah/contract';
 import type { BackupPolicy } from '../../../config.ts';
 import { renameDurably, writeDurably } from '../../../lib/durable.ts';
 import { EngineUnavailable, type Origin } from '../../engine.ts';
-import { assertSpaceFor, bytesBelow, cloneTree, isSubvolume, removeTree, type Exclusions } from '../host/clone.ts';
+import {
+  assertSpaceFor,
+  bytesBelow,
+  cloneTree,
+  isSubvolume,
+  removeTree,
+  type Exclusions,
+} from '../host/clone.ts';
 import { portIn } from '../postgres/files.ts';
 import { flushFileSystem } from '../host/flush.ts';
 import { readControl, writeSystemIdentifier } from '../postgres/identity.ts';
@@ -37,7 +44,14 @@ import {
   writeText,
 } from '../host/service-files.ts';
 import { closeSession, openSuperuserSession } from '../postgres/superuser.ts';
-import { endOfRecord, endOfWal, lastCommitMs, newestTimeline, parseLsn, walFileName } from '../postgres/wal.ts';
+import {
+  endOfRecord,
+  endOfWal,
+  lastCommitMs,
+  newestTimeline,
+  parseLsn,
+  walFileName,
+} from '../postgres/wal.ts';
 
 /** What is asked for cannot be done at this moment, and will be in the next. */
 export class NotYet extends Error {}
@@ -76,11 +90,22 @@ const OF_THE_SERVER: Exclusions = {
     'pg_subtrans',
     'pg_wal/archive_status',
   ],
-  files: ['postmaster.pid', 'postmaster.opts', 'backup_label.old', 'recovery.signal', 'standby.signal', 'postgresql.auto.conf'],
+  files: [
+    'postmaster.pid',
+    'postmaster.opts',
+    'backup_label.old',
+    'recovery.signal',
+    'standby.signal',
+    'postgresql.auto.conf',
+  ],
   vanished: false,
 };
 /** Of a server that runs. */
-const OF_THE_SERVER_AND_WAL: Exclusions = { ...OF_THE_SERVER, contentsOf: [...OF_THE_SERVER.contentsOf, 'pg_wal'], vanished: true };
+const OF_THE_SERVER_AND_WAL: Exclusions = {
+  ...OF_THE_SERVER,
+  contentsOf: [...OF_THE_SERVER.contentsOf, 'pg_wal'],
+  vanished: true,
+};
 
 // ── taking ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -89,7 +114,11 @@ const OF_THE_SERVER_AND_WAL: Exclusions = { ...OF_THE_SERVER, contentsOf: [...OF
  *
  * @param unfinished the instance being made
  */
-export async function recordInitialSnapshot(unfinished: InstancePaths, template: string, systemIdentifier: bigint): Promise<void> {
+export async function recordInitialSnapshot(
+  unfinished: InstancePaths,
+  template: string,
+  systemIdentifier: bigint,
+): Promise<void> {
   const wal = (await listEntries(join(unfinished.data, 'pg_wal'))).filter(isWalFile).toSorted();
   const takenMs = Date.now();
   const id = snapshotId(takenMs);
@@ -107,7 +136,11 @@ export async function recordInitialSnapshot(unfinished: InstancePaths, template:
 }
 
 /** Takes a snapshot of a running service. */
-export async function takeSnapshot(machine: Machine, owner: Owner | null, paths: InstancePaths): Promise<Snapshot> {
+export async function takeSnapshot(
+  machine: Machine,
+  owner: Owner | null,
+  paths: InstancePaths,
+): Promise<Snapshot> {
   const id = snapshotId(Date.now());
   const unfinished = join(paths.snapshots, `${id}.new`);
   await removeTree(unfinished, machine.cloneMethod);
@@ -152,11 +185,19 @@ export async function cloneRunning(
   target: string,
   atCheckpoint = false,
 ): Promise<Taken> {
-  const where = { server: paths, port: await portOf(paths), name: 'howdah backup', limitMs: BACKUP_LIMIT_MS };
+  const where = {
+    server: paths,
+    port: await portOf(paths),
+    name: 'howdah backup',
+    limitMs: BACKUP_LIMIT_MS,
+  };
   const client = await openSuperuserSession(where).catch((error: unknown) => {
-    throw new EngineUnavailable(`no connection to the server of ${paths.root}: ${error instanceof Error ? error.message : String(error)}`, {
-      cause: error,
-    });
+    throw new EngineUnavailable(
+      `no connection to the server of ${paths.root}: ${error instanceof Error ? error.message : String(error)}`,
+      {
+        cause: error,
+      },
+    );
   });
   try {
     // What was made before btrfs-progs were there is no subvolume, and is cloned file by file.
@@ -219,21 +260,34 @@ async function cloneDuringBackup(
   );
   const [stopped] = rows;
   const firstWal = /\(file ([0-9A-F]{24})\)/.exec(stopped?.labelfile ?? '')?.[1];
-  if (stopped === undefined || firstWal === undefined) throw new Error('pg_backup_stop answered without a label');
+  if (stopped === undefined || firstWal === undefined)
+    throw new Error('pg_backup_stop answered without a label');
   await copyWalFiles(owner, paths, firstWal, stopped.wal, target);
   await writeOwned(owner, join(target, 'backup_label'), stopped.labelfile);
   return { endedMs: Date.now(), firstWal, walPosition: stopped.lsn };
 }
 
 /** Copies WAL files of a running server into the data directory of its clone, from one to another. */
-export async function copyWalFiles(owner: Owner | null, paths: InstancePaths, first: string, last: string, target: string): Promise<void> {
+export async function copyWalFiles(
+  owner: Owner | null,
+  paths: InstancePaths,
+  first: string,
+  last: string,
+  target: string,
+): Promise<void> {
   // Their names come from the server, which may say anything; they become paths.
   if (!isWalFile(first) || !isWalFile(last)) throw new Error('the server named no WAL files');
-  for (let wal = first; wal <= last; wal = nextWalFile(wal)) await copyWal(owner, paths, wal, target);
+  for (let wal = first; wal <= last; wal = nextWalFile(wal))
+    await copyWal(owner, paths, wal, target);
 }
 
 /** A WAL file that is still in place, or has been archived meanwhile. */
-async function copyWal(owner: Owner | null, paths: InstancePaths, wal: string, target: string): Promise<void> {
+async function copyWal(
+  owner: Owner | null,
+  paths: InstancePaths,
+  wal: string,
+  target: string,
+): Promise<void> {
   const to = join(target, 'pg_wal', wal);
   try {
     await copyInto(join(paths.data, 'pg_wal', wal), to, owner);
@@ -244,7 +298,8 @@ async function copyWal(owner: Owner | null, paths: InstancePaths, wal: string, t
 }
 
 async function assertSpace(machine: Machine, paths: InstancePaths): Promise<void> {
-  if (machine.cloneMethod === 'copy') await assertSpaceFor(await bytesBelow(paths.data), paths.root);
+  if (machine.cloneMethod === 'copy')
+    await assertSpaceFor(await bytesBelow(paths.data), paths.root);
 }
 
 // ── forking ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -274,12 +329,15 @@ export async function forkData(
   const targetTime = origin.targetTime ?? '';
   // As `reachable` has it: an older one leads no further.
   const base = snapshots.find(({ takenMs }) => takenMs <= Date.parse(targetTime));
-  if (base === undefined) throw new Error(`no snapshot of ${parent.root} is older than ${targetTime}`);
+  if (base === undefined)
+    throw new Error(`no snapshot of ${parent.root} is older than ${targetTime}`);
   // Recovery stops before the first commit after the point in time: there has to be one.
   await writeMark();
   const { gap, latestMs } = await reach(parent, base);
   if (gap !== null && latestMs < Date.parse(targetTime)) {
-    throw new Error(`WAL file ${gap} is missing from the archive: nothing after ${new Date(latestMs).toISOString()} can be reached`);
+    throw new Error(
+      `WAL file ${gap} is missing from the archive: nothing after ${new Date(latestMs).toISOString()} can be reached`,
+    );
   }
   await materialise(machine, owner, parent, base, target);
   await copyWalFrom(machine, owner, parent, base.firstWal, target);
@@ -288,7 +346,12 @@ export async function forkData(
   return `snapshot of ${new Date(base.takenMs).toISOString()}, by ${machine.cloneMethod}, to be rolled forward to ${targetTime}`;
 }
 
-async function forkNow(machine: Machine, owner: Owner | null, parent: InstancePaths, target: string): Promise<string> {
+async function forkNow(
+  machine: Machine,
+  owner: Owner | null,
+  parent: InstancePaths,
+  target: string,
+): Promise<string> {
   const begun = Date.now();
   const server = await findServer(parent);
   if (server === null) {
@@ -296,7 +359,8 @@ async function forkNow(machine: Machine, owner: Owner | null, parent: InstancePa
     const before = await readControl(parent.data);
     await cloneTree(parent.data, target, machine.cloneMethod, owner, OF_THE_SERVER);
     // Every start and every end of a server is noted in its control file.
-    const lay = (await findServer(parent)) === null && (await readControl(parent.data)).equals(before);
+    const lay =
+      (await findServer(parent)) === null && (await readControl(parent.data)).equals(before);
     if (!lay) throw new NotYet('its parent was started meanwhile');
     await writeOwned(owner, join(target, 'postgresql.auto.conf'), '');
     return `by ${machine.cloneMethod} of the paused parent in ${Date.now() - begun} ms`;
@@ -307,7 +371,8 @@ async function forkNow(machine: Machine, owner: Owner | null, parent: InstancePa
   } catch (error) {
     // A parent that was stopped meanwhile is cloned when it lies still.
     const still = await findServer(parent);
-    if (still === null || (await phaseOf(parent)) !== 'ready') throw new NotYet('its parent is starting or stopping', { cause: error });
+    if (still === null || (await phaseOf(parent)) !== 'ready')
+      throw new NotYet('its parent is starting or stopping', { cause: error });
     throw error;
   }
   await writeOwned(owner, join(target, 'postgresql.auto.conf'), '');
@@ -325,7 +390,12 @@ export async function materialise(
   if (snapshot.template === null) {
     await cloneTree(join(paths.snapshots, snapshot.id, 'data'), target, machine.cloneMethod, owner);
   } else {
-    await cloneTree(instancePaths(join(machine.layout.templates, snapshot.template)).data, target, machine.cloneMethod, owner);
+    await cloneTree(
+      instancePaths(join(machine.layout.templates, snapshot.template)).data,
+      target,
+      machine.cloneMethod,
+      owner,
+    );
     await writeSystemIdentifier(target, BigInt(snapshot.systemIdentifier ?? '0'));
   }
   await writeOwned(owner, join(target, 'postgresql.auto.conf'), '');
@@ -350,7 +420,10 @@ export function recoveryConf(parent: InstancePaths, data: string): string {
  * to be there, and finds nothing, so that PostgreSQL looks into pg_wal.
  */
 function forkRecoveryConf(targetTime: string | null): string {
-  return recoverySettings('false', ...(targetTime === null ? [] : [`recovery_target_time = ${quoted(numericOffset(targetTime))}`]));
+  return recoverySettings(
+    'false',
+    ...(targetTime === null ? [] : [`recovery_target_time = ${quoted(numericOffset(targetTime))}`]),
+  );
 }
 
 function recoverySettings(command: string, ...target: readonly string[]): string {
@@ -378,9 +451,12 @@ async function copyWalFrom(
   target: string,
 ): Promise<void> {
   const inPlace = join(data, 'pg_wal');
-  const isNeeded = (name: string): boolean => isHistory(name) || (isWalFile(name) && name.slice(8) >= (first ?? '').slice(8));
+  const isNeeded = (name: string): boolean =>
+    isHistory(name) || (isWalFile(name) && name.slice(8) >= (first ?? '').slice(8));
   // In this order: a file goes from here to the archive, and is missed in neither.
-  const places = [inPlace, archive].map(async (directory) => (await entriesOf(directory)).filter(isNeeded));
+  const places = [inPlace, archive].map(async (directory) =>
+    (await entriesOf(directory)).filter(isNeeded),
+  );
   const [there = [], archived = []] = await Promise.all(places);
   const names = [...new Set([...archived, ...there])].toSorted();
   if (machine.cloneMethod === 'copy') await assertSpaceFor(names.length * WAL_FILE_BYTES, target);
@@ -398,7 +474,13 @@ async function copyWalFrom(
 }
 
 /** One that was archived while it was copied may have been written over meanwhile: then the archive has it. @returns whether there is one */
-async function copyNeeded(archived: string, inPlace: string, to: string, name: string, owner: Owner | null): Promise<boolean> {
+async function copyNeeded(
+  archived: string,
+  inPlace: string,
+  to: string,
+  name: string,
+  owner: Owner | null,
+): Promise<boolean> {
   const copy = async (from: string): Promise<boolean> =>
     copyInto(from, to, owner).then(
       () => true,
@@ -451,7 +533,14 @@ export async function recoverOn(
   writeMark: () => Promise<void>,
 ): Promise<void> {
   if (!lastFatal.includes(ENDED_EARLY)) return;
-  const query = { sinceMs: null, untilMs: null, cursor: null, search: ['redo done at'], severities: ['LOG'], limit: 1 };
+  const query = {
+    sinceMs: null,
+    untilMs: null,
+    cursor: null,
+    search: ['redo done at'],
+    severities: ['LOG'],
+    limit: 1,
+  };
   const [entry] = (await readLogs(paths.logs, query)).entries;
   const end = /redo done at ([0-9A-F]+\/[0-9A-F]+)/.exec(entry?.message ?? '')?.[1];
   const all =
@@ -465,16 +554,29 @@ export async function recoverOn(
     const first = end === undefined ? null : walFileName(0, parseLsn(end));
     await copyWalFrom(machine, owner, parent, first, paths.data);
   }
-  const conf = all ? `${forkRecoveryConf(null)}recovery_target_lsn = ${quoted(end)}\n` : forkRecoveryConf(targetTime);
+  const conf = all
+    ? `${forkRecoveryConf(null)}recovery_target_lsn = ${quoted(end)}\n`
+    : forkRecoveryConf(targetTime);
   await writeOwned(owner, join(paths.data, 'postgresql.auto.conf'), conf);
 }
 
 /** Whether a point in time is before a gap in the archive, and a record of the log in the last file before it. */
-async function isBeforeGap(parent: InstancePaths, targetTime: string, begin: bigint): Promise<boolean> {
-  const base = (await listSnapshots(parent)).find(({ takenMs }) => takenMs <= Date.parse(targetTime));
-  const { gap, latestMs } = base === undefined ? { gap: null, latestMs: 0 } : await reach(parent, base);
+async function isBeforeGap(
+  parent: InstancePaths,
+  targetTime: string,
+  begin: bigint,
+): Promise<boolean> {
+  const base = (await listSnapshots(parent)).find(
+    ({ takenMs }) => takenMs <= Date.parse(targetTime),
+  );
+  const { gap, latestMs } =
+    base === undefined ? { gap: null, latestMs: 0 } : await reach(parent, base);
   // On whichever timeline.
-  return gap !== null && Date.parse(targetTime) <= latestMs && nextWalFile(walFileName(0, begin)).slice(8) === gap.slice(8);
+  return (
+    gap !== null &&
+    Date.parse(targetTime) <= latestMs &&
+    nextWalFile(walFileName(0, begin)).slice(8) === gap.slice(8)
+  );
 }
 
 /** Whether a server has written nothing after the record of its log that begins here. */
@@ -488,11 +590,19 @@ async function isLastRecord({ data }: InstancePaths, begin: bigint): Promise<boo
  * Archives what a primary that died had written whole and not archived yet: those who follow it take it for archived. To be done before its
  * data is taken away.
  */
-export async function archiveLeftovers(owner: Owner | null, { data, archive }: InstancePaths): Promise<void> {
-  const status = await listEntries(join(data, 'pg_wal', 'archive_status')).catch(noneOf('ENOENT', 'ENOTDIR'));
-  const waiting = (status ?? []).flatMap((entry) => /^([0-9A-F]{8}[0-9A-F.a-z]*)\.ready$/.exec(entry)?.[1] ?? []);
+export async function archiveLeftovers(
+  owner: Owner | null,
+  { data, archive }: InstancePaths,
+): Promise<void> {
+  const status = await listEntries(join(data, 'pg_wal', 'archive_status')).catch(
+    noneOf('ENOENT', 'ENOTDIR'),
+  );
+  const waiting = (status ?? []).flatMap(
+    (entry) => /^([0-9A-F]{8}[0-9A-F.a-z]*)\.ready$/.exec(entry)?.[1] ?? [],
+  );
   for (const name of waiting) {
-    if (!entryExists(join(archive, name))) await copyInto(join(data, 'pg_wal', name), join(archive, name), owner, true);
+    if (!entryExists(join(archive, name)))
+      await copyInto(join(data, 'pg_wal', name), join(archive, name), owner, true);
   }
 }
 
@@ -517,7 +627,14 @@ export async function describeBackups(
       earliest: earliestMs === null ? null : iso(earliestMs),
       latest: latestMs === null ? null : iso(latestMs),
       days: policy.windowMs / 86_400_000,
-      ...(gaps.length === 0 ? {} : { gaps: gaps.map(({ afterMs, beforeMs }) => ({ after: iso(afterMs), before: iso(beforeMs) })) }),
+      ...(gaps.length === 0
+        ? {}
+        : {
+            gaps: gaps.map(({ afterMs, beforeMs }) => ({
+              after: iso(afterMs),
+              before: iso(beforeMs),
+            })),
+          }),
     },
     snapshots: snapshots.map(({ id, takenMs, kind, storageBytes, verification }) => ({
       id,
@@ -542,7 +659,9 @@ async function archiveBytes(paths: InstancePaths): Promise<number> {
 
 /** What became of the last attempt to verify any of these snapshots; null: nobody has tried. */
 export function lastVerification(snapshots: readonly KeptSnapshot[]): Verification | null {
-  const made = snapshots.flatMap(({ verification }) => (verification === null ? [] : [verification]));
+  const made = snapshots.flatMap(({ verification }) =>
+    verification === null ? [] : [verification],
+  );
   return made.toSorted((a, b) => Date.parse(b.at) - Date.parse(a.at))[0] ?? null;
 }
 
@@ -556,7 +675,12 @@ export async function reach(paths: InstancePaths, snapshot: Snapshot): Promise<R
 /** How far each of these snapshots can be rolled forward. @param snapshots newest first, in which order no WAL file is looked at twice */
 async function reaches(paths: InstancePaths, snapshots: readonly Snapshot[]): Promise<Interval[]> {
   const reachOf = await lookAtWal(paths);
-  return Promise.all(snapshots.map(async (snapshot) => ({ takenMs: snapshot.takenMs, ...(await reachOf(snapshot)) })));
+  return Promise.all(
+    snapshots.map(async (snapshot) => ({
+      takenMs: snapshot.takenMs,
+      ...(await reachOf(snapshot)),
+    })),
+  );
 }
 
 /** What is known of WAL files that others follow, by their paths: they never change, and to read one takes some ten ms. */
@@ -595,7 +719,8 @@ async function lookAtWal(paths: InstancePaths): Promise<(snapshot: Snapshot) => 
     }
     return { gap: null, files };
   };
-  const pathOf = (wal: string): string => join(archived.has(wal) ? paths.archive : join(paths.data, 'pg_wal'), wal);
+  const pathOf = (wal: string): string =>
+    join(archived.has(wal) ? paths.archive : join(paths.data, 'pg_wal'), wal);
   /** The time of the last commit before a gap: a later moment may need what is lost. Null: there is no commit from that file on. */
   const lastCommitBefore = async (gap: string, first: string): Promise<number | null> => {
     const files: string[] = [];
@@ -607,14 +732,19 @@ async function lookAtWal(paths: InstancePaths): Promise<(snapshot: Snapshot) => 
     return null;
   };
   const lastWrittenMs = async () =>
-    (await findServer(paths)) === null ? (statEntry(join(paths.data, 'global', 'pg_control'))?.mtimeMs ?? 0) : Date.now();
+    (await findServer(paths)) === null
+      ? (statEntry(join(paths.data, 'global', 'pg_control'))?.mtimeMs ?? 0)
+      : Date.now();
   let endMs: Promise<number> | null = null;
   return async ({ firstWal, takenMs }) => {
     const first = onItsTimeline(firstWal, history);
     const run = runFrom(first);
     known.set(first, run);
     const { gap, files } = run;
-    const latestMs = gap === null ? await (endMs ??= lastWrittenMs()) : ((await lastCommitBefore(gap, first)) ?? takenMs);
+    const latestMs =
+      gap === null
+        ? await (endMs ??= lastWrittenMs())
+        : ((await lastCommitBefore(gap, first)) ?? takenMs);
     return { gap, latestMs: Math.max(takenMs, latestMs), files };
   };
 }
@@ -631,12 +761,20 @@ type Gap = { afterMs: number; beforeMs: number; gap: string };
  * @param intervals newest first
  * @returns gaps in the order of time; nulls where there is no snapshot
  */
-export function reachable(intervals: readonly Interval[]): { earliestMs: number | null; latestMs: number | null; gaps: Gap[] } {
+export function reachable(intervals: readonly Interval[]): {
+  earliestMs: number | null;
+  latestMs: number | null;
+  gaps: Gap[];
+} {
   const gaps = intervals.flatMap(({ gap, latestMs }, index) => {
     const beforeMs = intervals[index - 1]?.takenMs ?? latestMs;
     return gap === null || latestMs >= beforeMs ? [] : [{ afterMs: latestMs, beforeMs, gap }];
   });
-  return { earliestMs: intervals.at(-1)?.takenMs ?? null, latestMs: intervals[0]?.latestMs ?? null, gaps: gaps.toReversed() };
+  return {
+    earliestMs: intervals.at(-1)?.takenMs ?? null,
+    latestMs: intervals[0]?.latestMs ?? null,
+    gaps: gaps.toReversed(),
+  };
 }
 
 async function walFilesIn(directory: string): Promise<Set<string>> {
@@ -647,8 +785,10 @@ async function walFilesIn(directory: string): Promise<Set<string>> {
 export async function archiveProblem(paths: InstancePaths): Promise<string | null> {
   if ((await entriesOf(paths.root)).length === 0) return null; // it is being made
   const unreadable = await listEntries(paths.archive).then(() => null, said);
-  const stays = 'WAL stays in pg_wal meanwhile, which grows until this is fixed or the disk is full';
-  if (unreadable !== null) return `the archive ${paths.archive} cannot be read: ${unreadable}; ${stays}`;
+  const stays =
+    'WAL stays in pg_wal meanwhile, which grows until this is fixed or the disk is full';
+  if (unreadable !== null)
+    return `the archive ${paths.archive} cannot be read: ${unreadable}; ${stays}`;
   const unsafe = await listEntries(join(paths.data, 'pg_wal', 'archive_status')).then(
     () => null,
     (error: unknown) => (error instanceof UnsafeEntry ? error.message : null),
@@ -656,7 +796,14 @@ export async function archiveProblem(paths: InstancePaths): Promise<string | nul
   if (unsafe !== null) return `the WAL of the service cannot be read: ${unsafe}`;
   const waiting = await oldestWaiting(paths);
   if (waiting !== null && Date.now() - waiting.sinceMs > ARCHIVE_PATIENCE_MS) {
-    const query = { sinceMs: waiting.sinceMs, untilMs: null, cursor: null, search: [paths.archive], severities: ['ERROR'], limit: 1 };
+    const query = {
+      sinceMs: waiting.sinceMs,
+      untilMs: null,
+      cursor: null,
+      search: [paths.archive],
+      severities: ['ERROR'],
+      limit: 1,
+    };
     const { entries } = await readLogs(paths.logs, query).catch(() => ({ entries: [] }));
     const reason = entries[0]?.message.split('\n')[0] ?? 'archiving does not keep up';
     return `WAL file ${waiting.wal} has not been archived to ${paths.archive} since ${new Date(waiting.sinceMs).toISOString()}: ${reason}; ${stays}`;
@@ -668,21 +815,32 @@ const said = (error: unknown): string => (error instanceof Error ? error.message
 
 /** What cannot be reached for want of WAL files; null: everything can. @param intervals newest first */
 export function missingWal(intervals: readonly Interval[]): string | null {
-  const missing = (gap: string, what: string) => `WAL file ${gap} is missing from the archive: ${what}`;
+  const missing = (gap: string, what: string) =>
+    `WAL file ${gap} is missing from the archive: ${what}`;
   const [newest] = intervals;
   const all = [
     ...(newest === undefined || newest.gap === null
       ? []
-      : [missing(newest.gap, `nothing after ${iso(newest.latestMs)} can be reached from the snapshots before it`)]),
+      : [
+          missing(
+            newest.gap,
+            `nothing after ${iso(newest.latestMs)} can be reached from the snapshots before it`,
+          ),
+        ]),
     ...reachable(intervals)
       .gaps.toReversed()
-      .map(({ gap, afterMs, beforeMs }) => missing(gap, `nothing between ${iso(afterMs)} and ${iso(beforeMs)} can be reached`)),
+      .map(({ gap, afterMs, beforeMs }) =>
+        missing(gap, `nothing between ${iso(afterMs)} and ${iso(beforeMs)} can be reached`),
+      ),
   ];
   const said = all.slice(0, GAPS_SAID);
-  if (all.length > said.length) said.push(`${all.length - said.length} more gaps stand in the window of its backups`);
+  if (all.length > said.length)
+    said.push(`${all.length - said.length} more gaps stand in the window of its backups`);
   if (said.length > 0) return said.join('; ');
   const gap = intervals.find((interval) => interval.gap !== null)?.gap;
-  return gap === undefined || gap === null ? null : missing(gap, 'the snapshots before it lead only to the next one');
+  return gap === undefined || gap === null
+    ? null
+    : missing(gap, 'the snapshots before it lead only to the next one');
 }
 
 /** Of more than these it is only said how many there are. */
@@ -692,12 +850,16 @@ const GAPS_SAID = 3;
 const ARCHIVE_PATIENCE_MS = 15_000;
 
 /** The WAL file that has waited the longest to be archived. */
-async function oldestWaiting(paths: InstancePaths): Promise<{ wal: string; sinceMs: number } | null> {
+async function oldestWaiting(
+  paths: InstancePaths,
+): Promise<{ wal: string; sinceMs: number } | null> {
   const directory = join(paths.data, 'pg_wal', 'archive_status');
   const [first] = (await entriesOf(directory)).filter((name) => name.endsWith('.ready')).toSorted();
   // It may be archived at this moment.
   const noted = first === undefined ? null : statEntry(join(directory, first));
-  return first === undefined || noted === null ? null : { wal: first.replace(/\.ready$/, ''), sinceMs: noted.mtimeMs };
+  return first === undefined || noted === null
+    ? null
+    : { wal: first.replace(/\.ready$/, ''), sinceMs: noted.mtimeMs };
 }
 
 /** What a directory holds; nothing where there is none. */
@@ -713,7 +875,10 @@ type History = { timeline: string; nextBegins: string }[];
 /** What the history file of the newest timeline says; a service that never failed over has none. */
 async function timelineHistory(paths: InstancePaths, newest: string): Promise<History> {
   const name = `${newest.slice(0, 8)}.history`;
-  const text = readTextIfSafe(join(paths.archive, name)) ?? readTextIfSafe(join(paths.data, 'pg_wal', name)) ?? '';
+  const text =
+    readTextIfSafe(join(paths.archive, name)) ??
+    readTextIfSafe(join(paths.data, 'pg_wal', name)) ??
+    '';
   return parseHistory(text, Number.parseInt(newest.slice(0, 8), 16));
 }
 
@@ -722,7 +887,9 @@ async function timelineHistory(paths: InstancePaths, newest: string): Promise<Hi
  * would follow each other in a circle.
  */
 export function parseHistory(text: string, newest: number): History {
-  const lines = text.split('\n').flatMap((line) => /^\s*(\d+)\s+([0-9A-F]+\/[0-9A-F]+)/.exec(line) ?? []);
+  const lines = text
+    .split('\n')
+    .flatMap((line) => /^\s*(\d+)\s+([0-9A-F]+\/[0-9A-F]+)/.exec(line) ?? []);
   const entries = Array.from({ length: lines.length / 3 }, (_, index) => ({
     timeline: Number(lines[index * 3 + 1]),
     end: lines[index * 3 + 2] ?? '',
@@ -743,7 +910,9 @@ export function followingWalFile(wal: string, history: History): string {
 /** A timeline that ended in this file has no whole one of it: the next one's begins with the same contents. */
 function onItsTimeline(wal: string, history: History): string {
   const ended = history.find(({ timeline }) => timeline === wal.slice(0, 8));
-  return ended !== undefined && wal.slice(8) >= ended.nextBegins.slice(8) ? onItsTimeline(ended.nextBegins, history) : wal;
+  return ended !== undefined && wal.slice(8) >= ended.nextBegins.slice(8)
+    ? onItsTimeline(ended.nextBegins, history)
+    : wal;
 }
 
 /** Removes snapshots and archived WAL that no point inside the window needs. At least one snapshot stays. */
@@ -770,7 +939,8 @@ export async function pruneBackups(
   if (oldestKept === undefined) return;
   for (const wal of await listEntries(paths.archive)) {
     // What a timeline had begun when the next one took over is archived as partial: the next one's file has it too.
-    if (isWalFile(wal.replace(/\.partial$/, '')) && wal < oldestKept.firstWal) await removeEntry(join(paths.archive, wal));
+    if (isWalFile(wal.replace(/\.partial$/, '')) && wal < oldestKept.firstWal)
+      await removeEntry(join(paths.archive, wal));
   }
 }
 
@@ -784,7 +954,8 @@ export async function removeLinkedArchive(paths: InstancePaths): Promise<void> {
   const target = await realpath(paths.archive).catch(noneOf('ENOENT', 'ENOTDIR'));
   if (target === null) return; // a disk that is not there
   for (const name of await entriesOf(target)) {
-    if (isWalFile(name.slice(0, 24)) || /^[0-9A-F]{8}\.history$|^archtemp\./.test(name)) await removeEntry(join(target, name));
+    if (isWalFile(name.slice(0, 24)) || /^[0-9A-F]{8}\.history$|^archtemp\./.test(name))
+      await removeEntry(join(target, name));
   }
   await rmdir(target).catch((error: unknown) => {
     if (!isErrno(error, 'ENOTEMPTY', 'EBUSY', 'ENOENT')) throw error;
@@ -798,8 +969,11 @@ export async function removeLinkedArchive(paths: InstancePaths): Promise<void> {
 export async function listSnapshots(paths: InstancePaths): Promise<KeptSnapshot[]> {
   const entries = (await entriesOf(paths.snapshots)).filter((entry) => !entry.endsWith('.new'));
   const read = await Promise.all(entries.map((entry) => readSnapshot(paths, entry)));
-  const position = ({ walPosition }: KeptSnapshot): bigint => (walPosition === '' ? -1n : parseLsn(walPosition));
-  return read.filter((snapshot) => snapshot !== null).toSorted((a, b) => Number(position(b) - position(a)) || b.takenMs - a.takenMs);
+  const position = ({ walPosition }: KeptSnapshot): bigint =>
+    walPosition === '' ? -1n : parseLsn(walPosition);
+  return read
+    .filter((snapshot) => snapshot !== null)
+    .toSorted((a, b) => Number(position(b) - position(a)) || b.takenMs - a.takenMs);
 }
 
 async function readSnapshot(paths: InstancePaths, id: string): Promise<KeptSnapshot | null> {
@@ -808,7 +982,8 @@ async function readSnapshot(paths: InstancePaths, id: string): Promise<KeptSnaps
   const parsed: unknown = JSON.parse(text);
   if (typeof parsed !== 'object' || parsed === null) return null;
   const member = (name: string): unknown => Reflect.get(parsed, name);
-  const textOrNull = (name: string): string | null => (typeof member(name) === 'string' ? String(member(name)) : null);
+  const textOrNull = (name: string): string | null =>
+    typeof member(name) === 'string' ? String(member(name)) : null;
   return {
     id,
     // Older releases wrote another word for the initial one.
@@ -829,10 +1004,15 @@ async function readVerification(paths: InstancePaths, id: string): Promise<Verif
 }
 
 function parseVerification(parsed: unknown): Verification | null {
-  const member = (of: unknown, name: string): unknown => (typeof of === 'object' && of !== null ? Reflect.get(of, name) : undefined);
+  const member = (of: unknown, name: string): unknown =>
+    typeof of === 'object' && of !== null ? Reflect.get(of, name) : undefined;
   const [at, checks] = [member(parsed, 'at'), member(parsed, 'checks')];
   if (typeof at !== 'string' || !Array.isArray(checks)) return null;
-  const [seconds, point, problem] = [member(parsed, 'recovery_seconds'), member(parsed, 'recovery_point'), member(parsed, 'problem')];
+  const [seconds, point, problem] = [
+    member(parsed, 'recovery_seconds'),
+    member(parsed, 'recovery_point'),
+    member(parsed, 'problem'),
+  ];
   return {
     at,
     succeeded: member(parsed, 'succeeded') === true,
@@ -848,7 +1028,11 @@ function parseVerification(parsed: unknown): Verification | null {
 }
 
 /** Notes beside a snapshot what became of restoring it. */
-export async function writeVerification(paths: InstancePaths, id: string, verification: Verification): Promise<void> {
+export async function writeVerification(
+  paths: InstancePaths,
+  id: string,
+  verification: Verification,
+): Promise<void> {
   await writeDurably(join(paths.snapshots, id, VERIFICATION_FILE), JSON.stringify(verification));
 }
 
@@ -872,9 +1056,15 @@ function isWalFile(name: string): boolean {
 
 /** The WAL file after this one, of 16 MB each: timeline, then 8 digits of 4 GB, then the file in them ([PG] 28.5). */
 export function nextWalFile(name: string): string {
-  const [timeline, high, low] = [name.slice(0, 8), Number.parseInt(name.slice(8, 16), 16), Number.parseInt(name.slice(16), 16)];
+  const [timeline, high, low] = [
+    name.slice(0, 8),
+    Number.parseInt(name.slice(8, 16), 16),
+    Number.parseInt(name.slice(16), 16),
+  ];
   const hex = (value: number) => value.toString(16).toUpperCase().padStart(8, '0');
-  return low === 0xff ? `${timeline}${hex(high + 1)}${hex(0)}` : `${timeline}${hex(high)}${hex(low + 1)}`;
+  return low === 0xff
+    ? `${timeline}${hex(high + 1)}${hex(0)}`
+    : `${timeline}${hex(high)}${hex(low + 1)}`;
 }
 
 /** The port in the name of a server's socket: of a service's only server its own, of a member one behind the gateway. */

@@ -14,7 +14,8 @@ import { commitAt, walFile } from '../postgres/wal.testing.ts';
 const DAY_MS = 86_400_000;
 const POLICY = { windowMs: 3 * DAY_MS, snapshotEveryMs: DAY_MS, verifyEveryMs: DAY_MS };
 /** The number at the end of a WAL file's name. */
-const wal = (number: number): string => `0000000100000000000000${number.toString(16).toUpperCase().padStart(2, '0')}`;
+const wal = (number: number): string =>
+  `0000000100000000000000${number.toString(16).toUpperCase().padStart(2, '0')}`;
 
 let machine: Machine;
 beforeEach(async () => {
@@ -27,7 +28,8 @@ afterEach(() => rm(machine.layout.root, { recursive: true }));
 /** A paused service with snapshots of these ages, oldest first, each of which begins with a WAL file of the same number. */
 async function service(id: string, ages: readonly number[]) {
   const paths = machine.layout.service(id);
-  for (const path of [paths.archive, paths.snapshots, join(paths.data, 'pg_wal')]) await mkdir(path, { recursive: true });
+  for (const path of [paths.archive, paths.snapshots, join(paths.data, 'pg_wal')])
+    await mkdir(path, { recursive: true });
   for (const [number, age] of ages.entries()) {
     await mkdir(join(paths.snapshots, `s${number}`));
     await writeFile(
@@ -41,8 +43,17 @@ async function service(id: string, ages: readonly number[]) {
       }),
     );
   }
-  for (let number = 0; number <= ages.length * 2; number++) await writeFile(join(paths.archive, wal(number)), '');
-  await writeMarker(paths, { id, installation: '18-npm', provisioned: true, parent: null, madeIn: '', uid: null, userOf: null });
+  for (let number = 0; number <= ages.length * 2; number++)
+    await writeFile(join(paths.archive, wal(number)), '');
+  await writeMarker(paths, {
+    id,
+    installation: '18-npm',
+    provisioned: true,
+    parent: null,
+    madeIn: '',
+    uid: null,
+    userOf: null,
+  });
   return {
     snapshots: async () => (await readdir(paths.snapshots)).toSorted(),
     oldestWal: async () => (await readdir(paths.archive)).toSorted()[0],
@@ -90,7 +101,13 @@ test('a snapshot dated in the future is no reason to wait for the next one, and 
   const paths = machine.layout.service('a');
   const write = async (id: string, days: number, walPosition: string) => {
     await mkdir(join(paths.snapshots, id));
-    const snapshot = { kind: 'scheduled', takenMs: Date.now() + days * DAY_MS, firstWal: wal(4), walPosition, storageBytes: 1 };
+    const snapshot = {
+      kind: 'scheduled',
+      takenMs: Date.now() + days * DAY_MS,
+      firstWal: wal(4),
+      walPosition,
+      storageBytes: 1,
+    };
     await writeFile(join(paths.snapshots, id, 'snapshot.json'), JSON.stringify(snapshot));
   };
   await mkdir(join(paths.data, 'global'));
@@ -101,7 +118,10 @@ test('a snapshot dated in the future is no reason to wait for the next one, and 
   if (ahead === undefined) throw new Error('no snapshot');
   expect(ahead.id).toBe('ahead');
   expect(await isDue('a', paths, ahead)).toBe(true);
-  expect(await warnings('a')).toContainEqual({ code: 'SNAPSHOT', message: expect.stringContaining('the clock was put back') });
+  expect(await warnings('a')).toContainEqual({
+    code: 'SNAPSHOT',
+    message: expect.stringContaining('the clock was put back'),
+  });
   await write('after', -0.001, '0/60');
   const [after] = await listSnapshots(paths);
   expect(after?.id).toBe('after');
@@ -111,7 +131,15 @@ test('a snapshot dated in the future is no reason to wait for the next one, and 
 test('nothing goes while a fork is being made of it, also while its data is still being cloned', async () => {
   const kept = await service('a', [9, 5, 1]);
   const { keep } = keeper();
-  const fork = { id: 'f', installation: '18-npm', provisioned: false, parent: 'a', madeIn: '', uid: null, userOf: null };
+  const fork = {
+    id: 'f',
+    installation: '18-npm',
+    provisioned: false,
+    parent: 'a',
+    madeIn: '',
+    uid: null,
+    userOf: null,
+  };
   for (const entry of ['f.new', 'f']) {
     const paths = machine.layout.service(entry);
     await mkdir(paths.root);
@@ -154,14 +182,25 @@ test('a service whose archive has a gap, or is not there, or whose backup did no
   // The last commit before the gap was made between the two snapshots before the third.
   const lostMs = Date.now() - 4 * DAY_MS;
   await writeFile(join(archive, wal(2)), walFile([commitAt(new Date(lostMs).toISOString())]));
-  const [, , third] = (await describeBackups(machine.layout.service('a'), POLICY, null)).snapshots.toReversed();
+  const [, , third] = (
+    await describeBackups(machine.layout.service('a'), POLICY, null)
+  ).snapshots.toReversed();
   const gap = `nothing between ${new Date(lostMs).toISOString()} and ${third?.taken} can be reached`;
-  expect(await warnings('a')).toEqual([{ code: 'ARCHIVE', message: `WAL file ${wal(3)} is missing from the archive: ${gap}` }]);
+  expect(await warnings('a')).toEqual([
+    { code: 'ARCHIVE', message: `WAL file ${wal(3)} is missing from the archive: ${gap}` },
+  ]);
   await rm(archive, { recursive: true });
-  expect(await warnings('a')).toEqual([{ code: 'ARCHIVE', message: expect.stringContaining(`the archive ${archive} cannot be read`) }]);
+  expect(await warnings('a')).toEqual([
+    { code: 'ARCHIVE', message: expect.stringContaining(`the archive ${archive} cannot be read`) },
+  ]);
   await writeFile(
     join(snapshots, 's2', 'verification.json'),
-    JSON.stringify({ at: '2026-01-01T00:00:00Z', succeeded: false, checks: [], problem: 'replay WAL: it does not' }),
+    JSON.stringify({
+      at: '2026-01-01T00:00:00Z',
+      succeeded: false,
+      checks: [],
+      problem: 'replay WAL: it does not',
+    }),
   );
   expect(await warnings('a')).toMatchObject([
     { code: 'ARCHIVE' },

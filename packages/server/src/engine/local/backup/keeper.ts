@@ -2,7 +2,15 @@
 import { readdir } from 'node:fs/promises';
 import type { Warning } from '@howdah/contract';
 import type { BackupPolicy } from '../../../config.ts';
-import { archiveProblem, lastVerification, listSnapshots, pruneBackups, reach, takeSnapshot, type KeptSnapshot } from './backups.ts';
+import {
+  archiveProblem,
+  lastVerification,
+  listSnapshots,
+  pruneBackups,
+  reach,
+  takeSnapshot,
+  type KeptSnapshot,
+} from './backups.ts';
 import { memberKey, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine.ts';
 import { readMarker } from '../host/marker.ts';
@@ -15,7 +23,8 @@ const IDLE_WAL_BYTES = 8192;
 
 /** A clock is corrected by less than this without anybody putting it back. */
 const CLOCK_TOLERANCE_MS = 60_000;
-const isFromFuture = ({ takenMs }: KeptSnapshot): boolean => takenMs > Date.now() + CLOCK_TOLERANCE_MS;
+const isFromFuture = ({ takenMs }: KeptSnapshot): boolean =>
+  takenMs > Date.now() + CLOCK_TOLERANCE_MS;
 
 export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupPolicy) {
   /** Why the last snapshot that was due could not be taken. */
@@ -31,11 +40,21 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
   /** Forks that are being made of a service, whose archive and snapshots they may still need. */
   const provisioningForksOf = async (id: string): Promise<string[]> => {
     const entries = await readdir(machine.layout.services);
-    const read = async (entry: string) => ({ entry, marker: await readMarker(machine.layout.service(entry)) });
+    const read = async (entry: string) => ({
+      entry,
+      marker: await readMarker(machine.layout.service(entry)),
+    });
     const looked = await Promise.all(entries.filter((entry) => !provisioned.has(entry)).map(read));
-    const provisionedNow = looked.filter(({ marker }) => marker?.provisioned === true).map(({ entry }) => entry);
-    provisioned = new Set([...entries.filter((entry) => provisioned.has(entry)), ...provisionedNow]);
-    return looked.flatMap(({ marker }) => (marker !== null && marker.parent === id && !marker.provisioned ? [marker.id] : []));
+    const provisionedNow = looked
+      .filter(({ marker }) => marker?.provisioned === true)
+      .map(({ entry }) => entry);
+    provisioned = new Set([
+      ...entries.filter((entry) => provisioned.has(entry)),
+      ...provisionedNow,
+    ]);
+    return looked.flatMap(({ marker }) =>
+      marker !== null && marker.parent === id && !marker.provisioned ? [marker.id] : [],
+    );
   };
 
   /**
@@ -67,16 +86,25 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
       snapshotProblems.delete(id);
     } catch (error) {
       // A service that was stopped meanwhile, or has another primary by now, wants none.
-      if ((await findServer(paths)) === null || machine.layout.primaryOf(id) !== primary || !monitor.isConnected(memberKey(id, primary)))
+      if (
+        (await findServer(paths)) === null ||
+        machine.layout.primaryOf(id) !== primary ||
+        !monitor.isConnected(memberKey(id, primary))
+      )
         return;
       snapshotProblems.set(id, error instanceof Error ? error.message : String(error));
     }
   };
 
-  const isDue = async (key: string, paths: InstancePaths, newest: KeptSnapshot): Promise<boolean> => {
+  const isDue = async (
+    key: string,
+    paths: InstancePaths,
+    newest: KeptSnapshot,
+  ): Promise<boolean> => {
     // Dated by a clock that was put back since: it says nothing of when the next one is due, and no moment before its date can be reached from it.
     if (isFromFuture(newest)) return true;
-    if (Date.now() - newest.takenMs >= policy.snapshotEveryMs) return writtenSince(key, newest.walPosition);
+    if (Date.now() - newest.takenMs >= policy.snapshotEveryMs)
+      return writtenSince(key, newest.walPosition);
     // Nothing after a gap can be reached but from a snapshot that was taken after it.
     return (await reach(paths, newest)).gap !== null;
   };
@@ -91,16 +119,22 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
     return row?.written === true;
   };
 
-  const prune = async (id: string, window: Pick<BackupPolicy, 'windowMs'> = policy): Promise<void> => {
+  const prune = async (
+    id: string,
+    window: Pick<BackupPolicy, 'windowMs'> = policy,
+  ): Promise<void> => {
     if ((await provisioningForksOf(id)).length > 0 || held.has(id)) return;
-    const done = pruneBackups(machine, machine.layout.service(id), window).finally(() => pruning.delete(id));
+    const done = pruneBackups(machine, machine.layout.service(id), window).finally(() =>
+      pruning.delete(id),
+    );
     pruning.set(id, done);
     await done;
   };
 
   /** Makes room in the archive: with a new snapshot all before it can go, and the window of the backups begins with it. */
   const relieve = async (id: string, removes: boolean): Promise<void> => {
-    if (!removes || keeping.has(id) || held.has(id) || (await provisioningForksOf(id)).length > 0) return;
+    if (!removes || keeping.has(id) || held.has(id) || (await provisioningForksOf(id)).length > 0)
+      return;
     keeping.add(id);
     try {
       const paths = machine.layout.member(id, machine.layout.primaryOf(id));
@@ -138,7 +172,12 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
       ...(archive === null ? [] : [{ code: 'ARCHIVE' as const, message: archive }]),
       ...(snapshot === undefined
         ? []
-        : [{ code: 'SNAPSHOT' as const, message: `no snapshot could be taken: ${snapshot}; it is tried again each minute` }]),
+        : [
+            {
+              code: 'SNAPSHOT' as const,
+              message: `no snapshot could be taken: ${snapshot}; it is tried again each minute`,
+            },
+          ]),
       ...(ahead.length === 0
         ? []
         : [
@@ -158,5 +197,13 @@ export function createKeeper(machine: Machine, monitor: Monitor, policy: BackupP
     ];
   };
 
-  return { keep, relieve, isDue, holding, warnings, provisioningForksOf, forget: (id: string): void => void snapshotProblems.delete(id) };
+  return {
+    keep,
+    relieve,
+    isDue,
+    holding,
+    warnings,
+    provisioningForksOf,
+    forget: (id: string): void => void snapshotProblems.delete(id),
+  };
 }

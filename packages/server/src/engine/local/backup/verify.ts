@@ -10,8 +10,22 @@ import type { Client } from 'pg';
 import { DATABASE_NAME, type Verification } from '@howdah/contract';
 import { DISK_FULL_PERCENT } from '../../../domain/disk.ts';
 import type { RunStep, ServiceSpec } from '../../engine.ts';
-import { listSnapshots, materialise, portOf, reach, recoveryConf, writeOwned, writeVerification, type KeptSnapshot } from './backups.ts';
-import { compareCatalogs, readCatalogSizes, type CatalogSizes, type Comparison } from '../postgres/catalogs.ts';
+import {
+  listSnapshots,
+  materialise,
+  portOf,
+  reach,
+  recoveryConf,
+  writeOwned,
+  writeVerification,
+  type KeptSnapshot,
+} from './backups.ts';
+import {
+  compareCatalogs,
+  readCatalogSizes,
+  type CatalogSizes,
+  type Comparison,
+} from '../postgres/catalogs.ts';
 import { checkPages } from '../postgres/checksums.ts';
 import { removeTree } from '../host/clone.ts';
 import { LOCAL_LISTENER } from '../network/listener.ts';
@@ -20,7 +34,15 @@ import type { Installation } from '../postgres/installations.ts';
 import { instancePaths, memberKey, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine.ts';
 import type { Monitor } from '../postgres/monitor.ts';
-import { findServer, launch, makeInstanceDirectories, stopServer, waitUntilReady, whyItEnded, writeConfig } from '../postgres/server.ts';
+import {
+  findServer,
+  launch,
+  makeInstanceDirectories,
+  stopServer,
+  waitUntilReady,
+  whyItEnded,
+  writeConfig,
+} from '../postgres/server.ts';
 import { withSessionAs, withSuperuserSession, type Where } from '../postgres/superuser.ts';
 import { extensionsOf } from '../postgres/templates.ts';
 import { configUsersOf, ownerOf } from '../host/users.ts';
@@ -45,7 +67,12 @@ const EXPRESSIONS_LIMIT_MS = 600_000;
 const PORT = 5432;
 
 /** How a copy differs from a service: nobody's background work goes on in it, no replication, no vacuum, no jobs of extensions. */
-const IDLE_CONF = ['max_worker_processes = 0', 'max_logical_replication_workers = 0', 'autovacuum = off', ''].join('\n');
+const IDLE_CONF = [
+  'max_worker_processes = 0',
+  'max_logical_replication_workers = 0',
+  'autovacuum = off',
+  '',
+].join('\n');
 
 export function createVerifications(machine: Machine, monitor: Monitor) {
   let swept: Promise<void> | undefined;
@@ -78,17 +105,33 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
    *
    * @throws what `signal` was aborted with; Error when there is no snapshot
    */
-  const verify = async (spec: ServiceSpec, installation: Installation, runStep: RunStep, signal: AbortSignal): Promise<Verification> => {
+  const verify = async (
+    spec: ServiceSpec,
+    installation: Installation,
+    runStep: RunStep,
+    signal: AbortSignal,
+  ): Promise<Verification> => {
     const primary = machine.layout.primaryOf(spec.id);
-    const [key, paths, copy] = [memberKey(spec.id, primary), machine.layout.member(spec.id, primary), copyOf(spec.id)];
+    const [key, paths, copy] = [
+      memberKey(spec.id, primary),
+      machine.layout.member(spec.id, primary),
+      copyOf(spec.id),
+    ];
     await sweep();
     const [snapshot] = await listSnapshots(paths);
-    if (snapshot === undefined) throw new Error('it has no snapshot yet: its first one is taken within a minute of its creation');
+    if (snapshot === undefined)
+      throw new Error(
+        'it has no snapshot yet: its first one is taken within a minute of its creation',
+      );
     // Whatever waits for the copy's server hears that it is gone; the rest is thrown away below.
     const cutShort = (): void => void kill(copy).catch(() => undefined);
     signal.addEventListener('abort', cutShort);
     try {
-      const verification = await restoreAndCheck({ spec, installation, key, paths, copy, snapshot }, runStep, signal);
+      const verification = await restoreAndCheck(
+        { spec, installation, key, paths, copy, snapshot },
+        runStep,
+        signal,
+      );
       // What was read from may have been recreated meanwhile: that tells nothing of the backup.
       if (!verification.succeeded && machine.layout.primaryOf(spec.id) !== primary)
         throw new Error(`member ${primary} ceased to be the primary meanwhile: ask for it again`);
@@ -110,7 +153,11 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
     snapshot: KeptSnapshot;
   };
 
-  const restoreAndCheck = async (subject: Subject, runStep: RunStep, signal: AbortSignal): Promise<Verification> => {
+  const restoreAndCheck = async (
+    subject: Subject,
+    runStep: RunStep,
+    signal: AbortSignal,
+  ): Promise<Verification> => {
     const { copy } = subject;
     const begunMs = Date.now();
     const checks: Verification['checks'] = [];
@@ -121,7 +168,11 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
         signal.throwIfAborted();
         const ended = await work().then(
           (detail) => ({ name, succeeded: true, detail }),
-          (error: unknown) => ({ name, succeeded: false, detail: error instanceof Error ? error.message : String(error) }),
+          (error: unknown) => ({
+            name,
+            succeeded: false,
+            detail: error instanceof Error ? error.message : String(error),
+          }),
         );
         signal.throwIfAborted();
         checks.push(ended);
@@ -164,21 +215,34 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
     const begunMs = Date.now();
     const { gap, latestMs, files } = await reach(paths, snapshot);
     if (gap !== null) {
-      throw new Error(`WAL file ${gap} is missing from the archive: nothing after ${new Date(latestMs).toISOString()} can be reached`);
+      throw new Error(
+        `WAL file ${gap} is missing from the archive: nothing after ${new Date(latestMs).toISOString()} can be reached`,
+      );
     }
-    const copied = machine.cloneMethod === 'copy' ? (snapshot.template === null ? snapshot.storageBytes : TEMPLATE_BYTES) : 0;
+    const copied =
+      machine.cloneMethod === 'copy'
+        ? snapshot.template === null
+          ? snapshot.storageBytes
+          : TEMPLATE_BYTES
+        : 0;
     await assertRoom(machine.layout.scratch, copied + files * WAL_FILE_BYTES + SLACK_BYTES);
     const owner = ownerOf(machine, paths);
     await makeInstanceDirectories(owner, copy);
     await materialise(machine, owner, paths, snapshot, copy.data);
-    await writeOwned(owner, join(copy.data, 'postgresql.auto.conf'), `${recoveryConf(paths, copy.data)}${IDLE_CONF}`);
+    await writeOwned(
+      owner,
+      join(copy.data, 'postgresql.auto.conf'),
+      `${recoveryConf(paths, copy.data)}${IDLE_CONF}`,
+    );
     await writeOwned(owner, join(copy.data, 'recovery.signal'), '');
     const taken = new Date(snapshot.takenMs).toISOString();
     return `of ${taken}, by ${machine.cloneMethod} in ${Date.now() - begunMs} ms; ${files} WAL files to replay`;
   };
 
   /** How far the service has written at least, and what its catalogs hold at this moment; it may be paused. */
-  const lookAtService = async (subject: Subject): Promise<{ position: bigint; catalogs: CatalogSizes | null }> => {
+  const lookAtService = async (
+    subject: Subject,
+  ): Promise<{ position: bigint; catalogs: CatalogSizes | null }> => {
     try {
       // A commit that no user sees: the one that recovery has to come to.
       const [mark] = await monitor.query<{ position: string }>(
@@ -193,11 +257,20 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
 
   const catalogsOf = async ({ paths }: Subject): Promise<CatalogSizes> =>
     withSuperuserSession(
-      { server: paths, port: await portOf(paths), name: 'howdah verification', database: DATABASE_NAME, readOnly: true },
+      {
+        server: paths,
+        port: await portOf(paths),
+        name: 'howdah verification',
+        database: DATABASE_NAME,
+        readOnly: true,
+      },
       readCatalogSizes,
     );
 
-  const startCopy = async ({ spec, installation, paths, copy }: Subject, signal: AbortSignal): Promise<void> => {
+  const startCopy = async (
+    { spec, installation, paths, copy }: Subject,
+    signal: AbortSignal,
+  ): Promise<void> => {
     // The smallest settings: a copy must not take the memory that the service's size promises.
     const input = {
       paths: copy,
@@ -211,23 +284,34 @@ export function createVerifications(machine: Machine, monitor: Monitor) {
     const owner = ownerOf(machine, paths);
     await writeConfig(owner, copy, configFiles(input, configUsersOf(owner)));
     const launchedMs = Date.now();
-    await launch(machine, owner, copy, installation.bin, 'shared', LOCAL_LISTENER, [machine.layout.service(spec.id).root]);
+    await launch(machine, owner, copy, installation.bin, 'shared', LOCAL_LISTENER, [
+      machine.layout.service(spec.id).root,
+    ]);
     for (;;) {
       const state = await waitUntilReady(copy, 1000);
       signal.throwIfAborted();
       if (state === 'ready') break;
-      if (state === 'ended') throw new Error(`it does not recover: ${await whyItEnded(copy, launchedMs)}`);
+      if (state === 'ended')
+        throw new Error(`it does not recover: ${await whyItEnded(copy, launchedMs)}`);
     }
     // Recovery is measured; what follows leaves the machine to services.
     const server = await findServer(copy);
     if (server !== null) setPriority(server.postmaster.pid, 19);
   };
 
-  const compareWithService = async (subject: Subject, before: CatalogSizes | null): Promise<string> => {
-    const restored = await withSuperuserSession(inCopy(subject.copy, DATABASE_NAME), readCatalogSizes);
+  const compareWithService = async (
+    subject: Subject,
+    before: CatalogSizes | null,
+  ): Promise<string> => {
+    const restored = await withSuperuserSession(
+      inCopy(subject.copy, DATABASE_NAME),
+      readCatalogSizes,
+    );
     const comparedWith = async (): Promise<Comparison> => {
       const after = before === null ? null : await catalogsOf(subject).catch(() => null);
-      return before === null || after === null ? NOT_RUNNING : compareCatalogs(before, restored, after);
+      return before === null || after === null
+        ? NOT_RUNNING
+        : compareCatalogs(before, restored, after);
     };
     const first = await comparedWith();
     if (first.equal) return first.detail;
@@ -278,16 +362,24 @@ async function endOfReplay(client: Client): Promise<{ position: bigint; lastComm
   const { rows } = await client.query<{ position: string | null; committed: Date | null }>(
     'select pg_last_wal_replay_lsn()::text as position, pg_last_xact_replay_timestamp() as committed',
   );
-  return { position: parseLsn(rows[0]?.position ?? '0/0'), lastCommitMs: rows[0]?.committed?.getTime() ?? 0 };
+  return {
+    position: parseLsn(rows[0]?.position ?? '0/0'),
+    lastCommitMs: rows[0]?.committed?.getTime() ?? 0,
+  };
 }
 
 /** Checks every table and B-tree of every database: pages, rows, order, and that indexes name every row. */
 async function checkRelations(copy: InstancePaths, signal: AbortSignal): Promise<string> {
-  const databases = await withSuperuserSession(inCopy(copy, MAINTENANCE_DATABASE), async (client) => {
-    await makeChecker(client);
-    const { rows } = await client.query<{ name: string }>('select datname as name from pg_database where datallowconn');
-    return rows.map(({ name }) => name);
-  });
+  const databases = await withSuperuserSession(
+    inCopy(copy, MAINTENANCE_DATABASE),
+    async (client) => {
+      await makeChecker(client);
+      const { rows } = await client.query<{ name: string }>(
+        'select datname as name from pg_database where datallowconn',
+      );
+      return rows.map(({ name }) => name);
+    },
+  );
   const limit = { leftMs: EXPRESSIONS_LIMIT_MS };
   let [tables, indexes, partly] = [0, 0, 0];
   for (const database of databases) {
@@ -316,15 +408,23 @@ async function checkRelations(copy: InstancePaths, signal: AbortSignal): Promise
     indexes += found.indexes.length;
   }
   // Every database of a server has the catalogs, and so tables.
-  if (tables === 0) return 'not done: the extension amcheck is missing from this PostgreSQL; its contrib package brings it';
-  const rest = partly === 0 ? '' : `; ${partly} of the indexes only by their order: their expressions took too long`;
+  if (tables === 0)
+    return 'not done: the extension amcheck is missing from this PostgreSQL; its contrib package brings it';
+  const rest =
+    partly === 0
+      ? ''
+      : `; ${partly} of the indexes only by their order: their expressions took too long`;
   return `${tables} tables and ${indexes} indexes in ${databases.length} databases${rest}`;
 }
 
 type Checker = <T>(use: (client: Client) => Promise<T>, limitMs: number) => Promise<T>;
 
 /** Checks an index with expressions within the time that is left for all of them. @returns whether they were evaluated */
-async function checkExpressions(withChecker: Checker, oid: number, limit: { leftMs: number }): Promise<boolean> {
+async function checkExpressions(
+  withChecker: Checker,
+  oid: number,
+  limit: { leftMs: number },
+): Promise<boolean> {
   const begunMs = performance.now();
   if (limit.leftMs >= 1) {
     const limitMs = Math.floor(limit.leftMs);
@@ -351,11 +451,16 @@ async function makeChecker(client: Client): Promise<void> {
     grant connect on database ${DATABASE_NAME} to ${READER_ROLE}`);
 }
 
-type Relations = { tables: { oid: number; name: string }[]; indexes: { oid: number; evaluates: boolean }[] };
+type Relations = {
+  tables: { oid: number; name: string }[];
+  indexes: { oid: number; evaluates: boolean }[];
+};
 
 /** What is checked in a database, which gets the extension for it; null: there is none. */
 async function relationsOf(client: Client): Promise<Relations | null> {
-  const { rows: available } = await client.query("select from pg_available_extensions where name = 'amcheck'");
+  const { rows: available } = await client.query(
+    "select from pg_available_extensions where name = 'amcheck'",
+  );
   if (available.length === 0) return null;
   // Where pg_amcheck puts it, too: nothing that a user made can stand in for it there.
   await client.query('create extension if not exists amcheck schema pg_catalog');
@@ -363,27 +468,41 @@ async function relationsOf(client: Client): Promise<Relations | null> {
     `select p.oid::regprocedure::text as signature from pg_proc p
      where p.pronamespace = 'pg_catalog'::regnamespace and p.proname in ('verify_heapam', 'bt_index_check')`,
   );
-  for (const { signature } of functions) await client.query(`grant execute on function ${signature} to ${READER_ROLE}`);
+  for (const { signature } of functions)
+    await client.query(`grant execute on function ${signature} to ${READER_ROLE}`);
   const select = (more: string, condition: string): string =>
     `select c.oid, ${more} from pg_class c where c.relpersistence <> 't' and ${condition} order by c.oid`;
-  const tables = await client.query<{ oid: number; name: string }>(select('c.oid::regclass::text as name', TABLES));
+  const tables = await client.query<{ oid: number; name: string }>(
+    select('c.oid::regclass::text as name', TABLES),
+  );
   const indexes = await client.query<{ oid: number; evaluates: boolean }>(
-    select(`(select i.indexprs is not null or i.indpred is not null from pg_index i where i.indexrelid = c.oid) as evaluates`, INDEXES),
+    select(
+      `(select i.indexprs is not null or i.indpred is not null from pg_index i where i.indexrelid = c.oid) as evaluates`,
+      INDEXES,
+    ),
   );
   return { tables: tables.rows, indexes: indexes.rows };
 }
 
-async function checkTable(client: Client, database: string, { oid, name }: { oid: number; name: string }): Promise<void> {
+async function checkTable(
+  client: Client,
+  database: string,
+  { oid, name }: { oid: number; name: string },
+): Promise<void> {
   const { rows } = await client.query<{ block: string; message: string }>(
     'select blkno::text as block, msg as message from pg_catalog.verify_heapam($1::oid::regclass, on_error_stop => true) limit 1',
     [oid],
   );
-  if (rows[0] !== undefined) throw new Error(`table ${name} of ${database}, block ${rows[0].block}: ${rows[0].message}`);
+  if (rows[0] !== undefined)
+    throw new Error(`table ${name} of ${database}, block ${rows[0].block}: ${rows[0].message}`);
 }
 
 /** @param rows whether the index is compared with the rows of its table, for which its expressions are evaluated as the table's owner */
 async function checkIndex(client: Client, oid: number, rows: boolean): Promise<void> {
-  await client.query('select pg_catalog.bt_index_check($1::oid::regclass, heapallindexed => $2)', [oid, rows]);
+  await client.query('select pg_catalog.bt_index_check($1::oid::regclass, heapallindexed => $2)', [
+    oid,
+    rows,
+  ]);
 }
 
 // What pg_amcheck looks at ([PG] pg_amcheck): temporary ones are a session's that is no more.

@@ -16,11 +16,17 @@ test('a copy has every byte and the modes, of large files too, and leaves out wh
     await writeFile(join(from, 'base', 'large'), large, { mode: 0o600 });
     await writeFile(join(from, 'base', 'small'), 'small', { mode: 0o640 });
     await writeFile(join(from, 'postmaster.pid'), '1');
-    await cloneTree(from, to, 'copy', null, { contentsOf: ['pg_replslot'], files: ['postmaster.pid'], vanished: false });
+    await cloneTree(from, to, 'copy', null, {
+      contentsOf: ['pg_replslot'],
+      files: ['postmaster.pid'],
+      vanished: false,
+    });
     expect((await readFile(join(to, 'base', 'large'))).equals(large)).toBe(true);
     expect(await readFile(join(to, 'base', 'small'), 'utf8')).toBe('small');
     const modes = await Promise.all(
-      ['', 'base', 'base/large', 'base/small'].map(async (path) => (await stat(join(to, path))).mode & 0o777),
+      ['', 'base', 'base/large', 'base/small'].map(
+        async (path) => (await stat(join(to, path))).mode & 0o777,
+      ),
     );
     expect(modes).toEqual([0o700, 0o700, 0o600, 0o640]);
     await expect(stat(join(to, 'pg_replslot', 'slot'))).rejects.toThrow(/ENOENT/);
@@ -34,7 +40,9 @@ test('a copy makes nothing above itself: what was removed meanwhile stays away',
   const top = await mkdtemp(join(tmpdir(), 'howdah-clone-'));
   try {
     await mkdir(join(top, 'from', 'base'), { recursive: true });
-    await expect(cloneTree(join(top, 'from'), join(top, 'removed', 'to'), 'copy', null)).rejects.toThrow(/ENOENT/);
+    await expect(
+      cloneTree(join(top, 'from'), join(top, 'removed', 'to'), 'copy', null),
+    ).rejects.toThrow(/ENOENT/);
     expect(await readdir(top)).toEqual(['from']);
   } finally {
     await rm(top, { recursive: true });

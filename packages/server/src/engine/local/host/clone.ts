@@ -16,19 +16,40 @@ import {
   writeFileSync,
   type Stats,
 } from 'node:fs';
-import { chmod, chown, copyFile, lstat, mkdir, mkdtemp, readdir, rename, rm, statfs, writeFile } from 'node:fs/promises';
+import {
+  chmod,
+  chown,
+  copyFile,
+  lstat,
+  mkdir,
+  mkdtemp,
+  readdir,
+  rename,
+  rm,
+  statfs,
+  writeFile,
+} from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { CloneMethod } from '@howdah/contract';
 import type { Machine } from './machine.ts';
 import { isErrno } from '../../../lib/processes.ts';
 import { run } from '../../../lib/run.ts';
-import { Directory, emptyDirectory, pathOfOpen, removeEntry, UnsafeEntry, type FileOwner } from './service-files.ts';
+import {
+  Directory,
+  emptyDirectory,
+  pathOfOpen,
+  removeEntry,
+  UnsafeEntry,
+  type FileOwner,
+} from './service-files.ts';
 
 /** What a fork costs with each method; `howdah doctor` and the region say it. */
 export const CLONE_COST: Record<CloneMethod, string> = {
-  subvolume: 'forks are btrfs snapshots: each takes the same time whatever the size, and no room until one of the two writes',
-  reflink: 'forks are reflinks: each takes time by the number of files, not by their size, and no room until one of the two writes',
+  subvolume:
+    'forks are btrfs snapshots: each takes the same time whatever the size, and no room until one of the two writes',
+  reflink:
+    'forks are reflinks: each takes time by the number of files, not by their size, and no room until one of the two writes',
   copy: 'forks are full copies, O(n) in time and room, because this file system cannot clone by reference; btrfs and XFS can',
 };
 
@@ -53,7 +74,8 @@ async function tryToClone(directory: string): Promise<CloneMethod> {
     await copyFile(join(probe, 'a'), join(probe, 'b'), constants.COPYFILE_FICLONE_FORCE);
     return 'reflink';
   } catch (error) {
-    if (isErrno(error, 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EXDEV', 'EINVAL', 'ENOTTY')) return 'copy';
+    if (isErrno(error, 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EXDEV', 'EINVAL', 'ENOTTY'))
+      return 'copy';
     throw error;
   } finally {
     await rm(probe, { recursive: true, force: true });
@@ -63,7 +85,8 @@ async function tryToClone(directory: string): Promise<CloneMethod> {
 const BTRFS_MAGIC = 0x9123683e;
 
 async function makesSubvolumes(path: string): Promise<boolean> {
-  if ((await statfs(join(path, '..'))).type !== BTRFS_MAGIC || process.getuid?.() !== 0) return false;
+  if ((await statfs(join(path, '..'))).type !== BTRFS_MAGIC || process.getuid?.() !== 0)
+    return false;
   try {
     await run('btrfs', ['subvolume', 'create', path]);
     await run('btrfs', ['subvolume', 'delete', path]);
@@ -99,7 +122,13 @@ const NOTHING: Exclusions = { contentsOf: [], files: [], vanished: false };
  * @param owner who owns the clone; null: this process' user
  * @throws UnsafeEntry when there is a link in it, or a file that is somebody else's
  */
-export async function cloneTree(from: string, to: string, method: CloneMethod, owner: FileOwner | null, exclude = NOTHING): Promise<void> {
+export async function cloneTree(
+  from: string,
+  to: string,
+  method: CloneMethod,
+  owner: FileOwner | null,
+  exclude = NOTHING,
+): Promise<void> {
   if (method === 'subvolume' && (await isSubvolume(from))) {
     await run('btrfs', ['subvolume', 'snapshot', from, to]);
     await Promise.all([
@@ -111,7 +140,8 @@ export async function cloneTree(from: string, to: string, method: CloneMethod, o
   }
   const { directories, files } = await listTree(from, exclude);
   const mode = method === 'copy' ? constants.COPYFILE_FICLONE : constants.COPYFILE_FICLONE_FORCE;
-  const own = async (path: string) => (owner === null ? undefined : chown(path, owner.uid, owner.gid));
+  const own = async (path: string) =>
+    owner === null ? undefined : chown(path, owner.uid, owner.gid);
   // What was made before btrfs-progs were there is no subvolume; its clone is one.
   await makeCloneable(to, method);
   // Never with its parents: a service that was deleted meanwhile must not come back as an empty directory.
@@ -156,10 +186,14 @@ function openSources(top: string, files: readonly TreeFile[]) {
     opened.delete(directory);
   };
   return {
-    use: async <T>({ directory, name }: TreeFile, work: (source: Source) => Promise<T>): Promise<T> => {
+    use: async <T>(
+      { directory, name }: TreeFile,
+      work: (source: Source) => Promise<T>,
+    ): Promise<T> => {
       try {
         let place = opened.get(directory);
-        if (place === undefined) opened.set(directory, (place = Directory.open(join(top, directory))));
+        if (place === undefined)
+          opened.set(directory, (place = Directory.open(join(top, directory))));
         const { fd, found } = place.openFile(name);
         try {
           return await work({ fd, found, path: pathOfOpen(fd, join(place.path, name)) });
@@ -179,10 +213,16 @@ function openSources(top: string, files: readonly TreeFile[]) {
 
 type Source = { fd: number; path: string; found: Stats };
 
-async function copyContents(source: Source, to: string, byBytes: boolean, mode: number): Promise<void> {
+async function copyContents(
+  source: Source,
+  to: string,
+  byBytes: boolean,
+  mode: number,
+): Promise<void> {
   const { size } = source.found;
   if (byBytes && size <= SMALL_FILE_BYTES) copySmall(source, to);
-  else if (!byBytes || size < LARGE_FILE_BYTES || !(await copyPastCache(source, to))) await copyFile(source.path, to, mode);
+  else if (!byBytes || size < LARGE_FILE_BYTES || !(await copyPastCache(source, to)))
+    await copyFile(source.path, to, mode);
 }
 
 /** Copies a small file at once: through the thread pool it takes three times the CPU. */
@@ -212,7 +252,10 @@ const TURN_MS = 5;
  */
 async function copyPastCache({ fd, found }: Source, to: string): Promise<boolean> {
   try {
-    await run('dd', [`of=${to}`, 'bs=1M', 'oflag=direct', 'status=none'], { deadlineMs: 600_000, input: fd });
+    await run('dd', [`of=${to}`, 'bs=1M', 'oflag=direct', 'status=none'], {
+      deadlineMs: 600_000,
+      input: fd,
+    });
   } catch {
     return false; // a file system without O_DIRECT; whatever else it is, the ordinary way meets it again
   }
@@ -237,7 +280,8 @@ async function giveTree(top: string, { uid, gid }: { uid: number; gid: number })
 /** Takes a tree away, subvolumes among it. One that is not there is no error. */
 export async function removeTree(path: string, method: CloneMethod): Promise<void> {
   if (method === 'subvolume') {
-    for (const volume of await subvolumesBelow(path)) await run('btrfs', ['subvolume', 'delete', volume]);
+    for (const volume of await subvolumesBelow(path))
+      await run('btrfs', ['subvolume', 'delete', volume]);
   }
   await removeEntry(path);
 }
@@ -249,7 +293,11 @@ const SUBVOLUME_INODE = 256n;
  * Takes a service's directory away, or one within it: renamed first, since one that is half removed must never be taken for whole.
  * What a crash leaves in the trash goes at the next start. One that is not there is no error.
  */
-export async function discard({ layout, cloneMethod }: Pick<Machine, 'layout' | 'cloneMethod'>, id: string, path: string): Promise<void> {
+export async function discard(
+  { layout, cloneMethod }: Pick<Machine, 'layout' | 'cloneMethod'>,
+  id: string,
+  path: string,
+): Promise<void> {
   if (!existsSync(path)) return;
   const trash = join(layout.trash, `${id}-${randomBytes(4).toString('hex')}`);
   await rename(path, trash);
@@ -272,7 +320,10 @@ async function subvolumesBelow(path: string): Promise<string[]> {
   // Subvolumes of ours are instance directories' `data` and templates: the first two levels; and below a service its other members.
   const members = await readdir(join(path, 'members')).catch(() => []);
   const instances = [...members.map((n) => join(path, 'members', n)), path];
-  const data = instances.flatMap((instance) => [join(instance, 'data'), join(instance, 'data.new')]);
+  const data = instances.flatMap((instance) => [
+    join(instance, 'data'),
+    join(instance, 'data.new'),
+  ]);
   for (const candidate of [...(await snapshotData(path)), ...data, path]) {
     if (await isSubvolume(candidate)) found.push(candidate);
   }
@@ -298,25 +349,33 @@ type TreeFile = { directory: string; name: string };
  *
  * @throws UnsafeEntry when there is a link in it: what it points to is not of the tree, and without it the tree lacks something
  */
-async function listTree(top: string, exclude: Exclusions): Promise<{ directories: string[]; files: TreeFile[] }> {
+async function listTree(
+  top: string,
+  exclude: Exclusions,
+): Promise<{ directories: string[]; files: TreeFile[] }> {
   const directories: string[] = [];
   const files: TreeFile[] = [];
   const visit = async (place: Directory, relative: string): Promise<void> => {
     for (const entry of await place.entries()) {
       const path = relative === '' ? entry.name : `${relative}/${entry.name}`;
       if (exclude.files.includes(path)) continue;
-      if (entry.isSymbolicLink()) throw new UnsafeEntry(`${path} is a symbolic link; a data directory holds none`);
+      if (entry.isSymbolicLink())
+        throw new UnsafeEntry(`${path} is a symbolic link; a data directory holds none`);
       if (entry.isFile()) files.push({ directory: relative, name: entry.name });
       if (!entry.isDirectory()) continue;
       directories.push(path);
-      if (!exclude.contentsOf.includes(path)) await within(place.openChild(entry.name), (child) => visit(child, path));
+      if (!exclude.contentsOf.includes(path))
+        await within(place.openChild(entry.name), (child) => visit(child, path));
     }
   };
   await within(Directory.open(top), (place) => visit(place, ''));
   return { directories, files };
 }
 
-async function within<T>(directory: Directory, work: (directory: Directory) => Promise<T>): Promise<T> {
+async function within<T>(
+  directory: Directory,
+  work: (directory: Directory) => Promise<T>,
+): Promise<T> {
   try {
     return await work(directory);
   } finally {

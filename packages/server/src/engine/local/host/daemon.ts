@@ -46,12 +46,18 @@ export type Program = { path: string; version: string };
 export async function findProgram(name: ProgramName): Promise<Program | null> {
   const path = await pathOfProgram(name);
   if (path === null) return null;
-  return { path, version: /\d+(\.\d+)+/.exec(await run(path, [PROGRAMS[name].versionFlag]))?.[0] ?? 'unknown' };
+  return {
+    path,
+    version: /\d+(\.\d+)+/.exec(await run(path, [PROGRAMS[name].versionFlag]))?.[0] ?? 'unknown',
+  };
 }
 
 /** Where a program is installed; null: it is not. Debian's are in a directory that a user's PATH may lack. */
 export async function pathOfProgram(name: ProgramName): Promise<string | null> {
-  for (const directory of [...(process.env['PATH'] ?? '').split(':').filter(Boolean), '/usr/sbin']) {
+  for (const directory of [
+    ...(process.env['PATH'] ?? '').split(':').filter(Boolean),
+    '/usr/sbin',
+  ]) {
     const path = join(directory, name);
     try {
       await access(path, constants.X_OK);
@@ -65,7 +71,9 @@ export async function pathOfProgram(name: ProgramName): Promise<string | null> {
 
 /** A daemon's first process, if it runs. Its pid file holds its pid from before it began; older releases wrote it into its own directory. */
 export async function findDaemon(paths: DaemonPaths): Promise<Process | null> {
-  const pid = Number((await readOrNull(paths.pidFile)) ?? readTextIfSafe(join(paths.root, 'pid')) ?? '0');
+  const pid = Number(
+    (await readOrNull(paths.pidFile)) ?? readTextIfSafe(join(paths.root, 'pid')) ?? '0',
+  );
   return pid === 0 || (await directoryOf(pid)) !== paths.root ? null : findProcess(pid);
 }
 
@@ -76,7 +84,9 @@ export async function runningDaemons(): Promise<{ root: string; process: Process
       const root = await directoryOf(pid);
       const process = root === null ? null : await findProcess(pid);
       // HAProxy's first process has others below it.
-      return root === null || process === null || (await directoryOf(process.parentPid)) === root ? null : { root, process };
+      return root === null || process === null || (await directoryOf(process.parentPid)) === root
+        ? null
+        : { root, process };
     }),
   );
   return found.filter((daemon) => daemon !== null);
@@ -115,16 +125,36 @@ export async function launchDaemon(
   try {
     const { pidFile, log, root: cwd } = paths;
     const own = dirname(cwd);
-    const enclosure = await encloseDaemon(machine, cwd, { program, own, others: [], config: join(own, 'config') });
+    const enclosure = await encloseDaemon(machine, cwd, {
+      program,
+      own,
+      others: [],
+      config: join(own, 'config'),
+    });
     const command = [program, ...args];
-    await launchDetached({ command, owner, cwd, pidFile, log, ...launchOptionsOf(listener), enclosure, input: lifeline.fd });
+    await launchDetached({
+      command,
+      owner,
+      cwd,
+      pidFile,
+      log,
+      ...launchOptionsOf(listener),
+      enclosure,
+      input: lifeline.fd,
+    });
   } finally {
     await lifeline.close();
   }
 }
 
 /** Takes away what is left of a daemon that has ended. */
-export async function removeDaemon({ root, conf, pidFile, lifeline, log }: DaemonPaths): Promise<void> {
+export async function removeDaemon({
+  root,
+  conf,
+  pidFile,
+  lifeline,
+  log,
+}: DaemonPaths): Promise<void> {
   for (const path of [root, conf, pidFile, lifeline, log]) await removeEntry(path);
 }
 
@@ -147,8 +177,14 @@ export async function capLog({ log }: DaemonPaths): Promise<void> {
  *
  * @returns whether all of it was gone in time
  */
-export async function stopDaemon(daemon: Process, name: NodeJS.Signals, deadlineMs: number): Promise<boolean> {
-  const below = (await Promise.all((await childrenOf(daemon.pid)).map(findProcess))).filter((found) => found !== null);
+export async function stopDaemon(
+  daemon: Process,
+  name: NodeJS.Signals,
+  deadlineMs: number,
+): Promise<boolean> {
+  const below = (await Promise.all((await childrenOf(daemon.pid)).map(findProcess))).filter(
+    (found) => found !== null,
+  );
   signal(daemon.pid, name);
   await waitUntilGone(daemon, deadlineMs);
   for (const process of [daemon, ...below]) {
@@ -205,7 +241,8 @@ export function createDaemonWatch(changed: (id: string) => void) {
   const watches = new Map<string, { id: string; paths: DaemonPaths; lifeline: Socket }>();
 
   const beat = async (): Promise<void> => {
-    for (const { id, paths } of watches.values()) if ((await findDaemon(paths))?.frozen === true) changed(id);
+    for (const { id, paths } of watches.values())
+      if ((await findDaemon(paths))?.frozen === true) changed(id);
   };
   const timer = setInterval(() => void beat(), BEAT_MS).unref();
 

@@ -48,14 +48,26 @@ export async function launchDetached({
   const output = await open(log, 'a', 0o600);
   const mounts = enclosure.mounts === null ? null : await openMounts(enclosure.mounts);
   try {
-    const words = ['-c', LAUNCH_SCRIPT, 'howdah', pidFile, ...within, ...enclosure.within, ...privileges(owner), ...command];
+    const words = [
+      '-c',
+      LAUNCH_SCRIPT,
+      'howdah',
+      pidFile,
+      ...within,
+      ...enclosure.within,
+      ...privileges(owner),
+      ...command,
+    ];
     const child = spawn('/bin/sh', words, {
       cwd,
       env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C.UTF-8', ...environment },
       detached: true,
       stdio: [input ?? 'ignore', output.fd, output.fd, ...(mounts === null ? [] : [mounts.fd])],
     });
-    await Promise.race([once(child, 'spawn'), once(child, 'error').then(([error]) => Promise.reject(error))]);
+    await Promise.race([
+      once(child, 'spawn'),
+      once(child, 'error').then(([error]) => Promise.reject(error)),
+    ]);
     child.unref();
   } finally {
     await mounts?.close();

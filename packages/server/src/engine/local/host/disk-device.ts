@@ -43,14 +43,18 @@ export function sourceOfMount(mounts: string, path: string): string | null {
     const [fields = '', origin = ''] = line.split(' - ');
     const point = unescape(fields.split(' ')[4] ?? '');
     const source = unescape(origin.split(' ')[1] ?? '');
-    const holds = point !== '' && (path === point || path.startsWith(point.endsWith('/') ? point : `${point}/`));
+    const holds =
+      point !== '' &&
+      (path === point || path.startsWith(point.endsWith('/') ? point : `${point}/`));
     if (holds && (best === null || point.length >= best.point.length)) best = { point, source };
   }
   return best?.source ?? null;
 }
 
 const unescape = (field: string): string =>
-  field.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
+  field.replaceAll(/\\([0-7]{3})/g, (_, octal: string) =>
+    String.fromCharCode(Number.parseInt(octal, 8)),
+  );
 
 /** As glibc's gnu_dev_major and gnu_dev_minor take a device number apart. */
 const majorOf = (dev: bigint): bigint => ((dev >> 8n) & 0xfffn) | ((dev >> 32n) & 0xfffff000n);

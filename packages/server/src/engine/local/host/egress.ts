@@ -23,8 +23,12 @@ export type Uids = readonly [number, number];
 /** How often the rules are put in place again; see {@link refuseEgress}. */
 const AGAIN_EVERY_MS = 60_000;
 
-export const EGRESS_NOTE = 'servers and poolers of services connect to nobody: what begins a connection is refused';
-const without = (why: string): EgressAbility => ({ refused: false, note: `a server can connect to whatever this machine reaches: ${why}` });
+export const EGRESS_NOTE =
+  'servers and poolers of services connect to nobody: what begins a connection is refused';
+const without = (why: string): EgressAbility => ({
+  refused: false,
+  note: `a server can connect to whatever this machine reaches: ${why}`,
+});
 
 /** Tries whether packets can be refused by user, in a network that nobody else sees and that is gone with the attempt. */
 export async function probeEgress(): Promise<EgressAbility> {
@@ -32,14 +36,18 @@ export async function probeEgress(): Promise<EgressAbility> {
   try {
     await run('nft', ['--version']);
   } catch {
-    return without('refusing that takes the program nft: apt-get install nftables, then restart Howdah');
+    return without(
+      'refusing that takes the program nft: apt-get install nftables, then restart Howdah',
+    );
   }
   try {
     await run('unshare', ['--net', '--', 'nft', rulesOf('howdah-probe', '/', [70_000, 70_001])]);
     return { refused: true, note: EGRESS_NOTE };
   } catch (error) {
     const refused = error instanceof Error ? error.message : String(error);
-    return without(`refusing that takes CAP_NET_ADMIN and a kernel with nf_tables, and this machine refuses: ${refused}`);
+    return without(
+      `refusing that takes CAP_NET_ADMIN and a kernel with nf_tables, and this machine refuses: ${refused}`,
+    );
   }
 }
 
@@ -49,7 +57,12 @@ export async function probeEgress(): Promise<EgressAbility> {
  *
  * @param name of the table; @param home says whose it is; @param within a command that runs it in another network
  */
-export async function refuseEgress(name: string, home: string, uids: Uids, within: readonly string[] = []): Promise<void> {
+export async function refuseEgress(
+  name: string,
+  home: string,
+  uids: Uids,
+  within: readonly string[] = [],
+): Promise<void> {
   const [program, ...words] = [...within, 'nft', rulesOf(name, home, uids)] as const;
   await run(program ?? 'nft', words);
 }
@@ -59,7 +72,10 @@ export async function refuseEgress(name: string, home: string, uids: Uids, withi
  *
  * @param failed called when the rules cannot be put in place
  */
-export function createEgress({ egress, layout, networkPrefix, isolation }: Guarded, failed: (error: unknown) => void) {
+export function createEgress(
+  { egress, layout, networkPrefix, isolation }: Guarded,
+  failed: (error: unknown) => void,
+) {
   const name = tableOf(networkPrefix);
   const uids = isolation.isolated ? isolation.users.range : DEFAULT_UID_RANGE;
   /** The networks of VPCs that have the rules already, by name: a network that is made again has another inode. */
@@ -89,7 +105,12 @@ export function createEgress({ egress, layout, networkPrefix, isolation }: Guard
 export type Egress = ReturnType<typeof createEgress>;
 
 /** Of a machine: what this module needs. */
-type Guarded = { egress: EgressAbility; layout: Pick<Layout, 'root'>; networkPrefix: string; isolation: Isolation };
+type Guarded = {
+  egress: EgressAbility;
+  layout: Pick<Layout, 'root'>;
+  networkPrefix: string;
+  isolation: Isolation;
+};
 
 /** The table of an installation, named as its cgroup. */
 export function tableOf(networkPrefix: string): string {
@@ -114,7 +135,8 @@ export async function listTables(): Promise<Table[]> {
   const found: Table[] = [];
   for (const name of (await tables()).filter((one) => ANY_NAME.test(one))) {
     const text = await run('nft', ['list', 'table', 'inet', name]).catch(() => '');
-    const [, home = '', root = rootId()] = /\bcomment "([^"]*?)(?: in (\d+:\d+))?"/.exec(text) ?? [];
+    const [, home = '', root = rootId()] =
+      /\bcomment "([^"]*?)(?: in (\d+:\d+))?"/.exec(text) ?? [];
     if (text !== '' && root === rootId()) found.push({ name, home, text });
   }
   return found;
@@ -132,15 +154,23 @@ function rootId(): string {
  *
  * @param control pid of the control plane; @param uids of the installation's services
  */
-export async function findLack(name: string, control: number, uids: readonly number[]): Promise<string | null> {
-  if (process.getuid?.() !== 0 || !(await canFilter(control)) || !(await probeEgress()).refused) return null;
-  const text = (await tables()).includes(name) ? await run('nft', ['list', 'table', 'inet', name]).catch(() => null) : null;
+export async function findLack(
+  name: string,
+  control: number,
+  uids: readonly number[],
+): Promise<string | null> {
+  if (process.getuid?.() !== 0 || !(await canFilter(control)) || !(await probeEgress()).refused)
+    return null;
+  const text = (await tables()).includes(name)
+    ? await run('nft', ['list', 'table', 'inet', name]).catch(() => null)
+    : null;
   return lackOf(text, uids);
 }
 
 /** Whether a process may set rules in the network that we see. */
 async function canFilter(pid: number): Promise<boolean> {
-  const [, capabilities = '0'] = /^CapEff:\t([0-9a-f]+)$/m.exec((await readOrNull(`/proc/${pid}/status`)) ?? '') ?? [];
+  const [, capabilities = '0'] =
+    /^CapEff:\t([0-9a-f]+)$/m.exec((await readOrNull(`/proc/${pid}/status`)) ?? '') ?? [];
   if (((BigInt(`0x${capabilities}`) >> CAP_NET_ADMIN) & 1n) === 0n) return false;
   try {
     return readlinkSync(`/proc/${pid}/ns/net`) === readlinkSync('/proc/self/ns/net');
@@ -159,7 +189,9 @@ export function lackOf(text: string | null, uids: readonly number[]): string | n
     return Number(first) <= uid && uid <= Number(last);
   };
   for (const [what, pattern] of REFUSED) {
-    const missing = uids.find((uid) => !rules.some((rule) => pattern.test(rule) && covers(rule, uid)));
+    const missing = uids.find(
+      (uid) => !rules.some((rule) => pattern.test(rule) && covers(rule, uid)),
+    );
     if (missing !== undefined) return `it lets user ${missing} ${what}`;
   }
   return null;

@@ -5,7 +5,10 @@ import { createFlush } from './flush.ts';
 function flushing() {
   const ends: ((error?: Error) => void)[] = [];
   const flush = createFlush(
-    () => new Promise<void>((resolve, reject) => ends.push((error) => (error === undefined ? resolve() : reject(error)))),
+    () =>
+      new Promise<void>((resolve, reject) =>
+        ends.push((error) => (error === undefined ? resolve() : reject(error))),
+      ),
   );
   return { flush, ends };
 }

@@ -8,11 +8,31 @@
  * before is removed, and the image gets its name, `data.img`.
  */
 import { constants } from 'node:fs';
-import { chmod, mkdir, open, readdir, rename, rm, rmdir, stat, statfs, writeFile } from 'node:fs/promises';
+import {
+  chmod,
+  mkdir,
+  open,
+  readdir,
+  rename,
+  rm,
+  rmdir,
+  stat,
+  statfs,
+  writeFile,
+} from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { bytesBelow, probeCloneMethod } from './clone.ts';
 import { runningDaemons } from './daemon.ts';
-import { devicesOf, FLUSH_DEADLINE_MS, isMounted, mount, mountImage, releaseDevices, unmount, withDevice } from './loop.ts';
+import {
+  devicesOf,
+  FLUSH_DEADLINE_MS,
+  isMounted,
+  mount,
+  mountImage,
+  releaseDevices,
+  unmount,
+  withDevice,
+} from './loop.ts';
 import { exists, findProcess, isErrno, noneOf, readOrNull } from '../../../lib/processes.ts';
 import { releaseReserve } from './reserve.ts';
 import { run } from '../../../lib/run.ts';
@@ -23,9 +43,20 @@ export type StoreFileSystem = 'btrfs' | 'xfs';
 
 /** How each is made, whatever the device held before, and the package that brings the programs. */
 const MAKE = {
-  btrfs: { command: ['mkfs.btrfs', '--quiet', '--force'], programs: ['mkfs.btrfs', 'btrfs'], debianPackage: 'btrfs-progs' },
-  xfs: { command: ['mkfs.xfs', '-q', '-f', '-m', 'reflink=1'], programs: ['mkfs.xfs', 'xfs_growfs'], debianPackage: 'xfsprogs' },
-} as const satisfies Record<StoreFileSystem, { command: readonly string[]; programs: readonly string[]; debianPackage: string }>;
+  btrfs: {
+    command: ['mkfs.btrfs', '--quiet', '--force'],
+    programs: ['mkfs.btrfs', 'btrfs'],
+    debianPackage: 'btrfs-progs',
+  },
+  xfs: {
+    command: ['mkfs.xfs', '-q', '-f', '-m', 'reflink=1'],
+    programs: ['mkfs.xfs', 'xfs_growfs'],
+    debianPackage: 'xfsprogs',
+  },
+} as const satisfies Record<
+  StoreFileSystem,
+  { command: readonly string[]; programs: readonly string[]; debianPackage: string }
+>;
 
 const GIB = 1024 ** 3;
 export const SMALLEST_STORE_BYTES = 2 * GIB;
@@ -77,7 +108,9 @@ export async function createImage(
 ): Promise<void> {
   assertRoot(paths);
   if (await exists(paths.image)) {
-    throw new Error(`there is a store already: ${paths.image}; howdah store show shows it, howdah store resize makes it larger`);
+    throw new Error(
+      `there is a store already: ${paths.image}; howdah store show shows it, howdah store resize makes it larger`,
+    );
   }
   await underLock(paths, async () => {
     await discardUnfinished(paths);
@@ -94,7 +127,12 @@ export async function createImage(
   });
 }
 
-async function fill(paths: ImagePaths, sizeBytes: number, fileSystem: StoreFileSystem, progress: (part: string) => void): Promise<void> {
+async function fill(
+  paths: ImagePaths,
+  sizeBytes: number,
+  fileSystem: StoreFileSystem,
+  progress: (part: string) => void,
+): Promise<void> {
   const [program, ...options] = MAKE[fileSystem].command;
   try {
     await writeSparse(paths.unfinished, sizeBytes);
@@ -107,7 +145,9 @@ async function fill(paths: ImagePaths, sizeBytes: number, fileSystem: StoreFileS
       if (await exists(paths.data)) await copy(paths, device, fileSystem, progress);
       await unmount(paths.staging);
     });
-    await run('sync', [paths.unfinished, dirname(paths.unfinished)], { deadlineMs: FLUSH_DEADLINE_MS });
+    await run('sync', [paths.unfinished, dirname(paths.unfinished)], {
+      deadlineMs: FLUSH_DEADLINE_MS,
+    });
     await assertStopped(paths);
     await rename(paths.unfinished, paths.checked);
     await run('sync', [dirname(paths.checked)]);
@@ -116,13 +156,22 @@ async function fill(paths: ImagePaths, sizeBytes: number, fileSystem: StoreFileS
   }
 }
 
-async function copy(paths: ImagePaths, device: string, fileSystem: StoreFileSystem, progress: (part: string) => void): Promise<void> {
+async function copy(
+  paths: ImagePaths,
+  device: string,
+  fileSystem: StoreFileSystem,
+  progress: (part: string) => void,
+): Promise<void> {
   progress(`copy ${megabytes(await bytesBelow(paths.data))} from ${paths.data}`);
   if (fileSystem === 'btrfs') await makeSubvolumes(paths.data, paths.staging);
   // It must not go on alone: the next attempt begins with removing what it writes to.
-  await run('setpriv', ['--pdeathsig', 'KILL', '--', 'cp', '--archive', `${paths.data}/.`, paths.staging], {
-    deadlineMs: COPY_DEADLINE_MS,
-  });
+  await run(
+    'setpriv',
+    ['--pdeathsig', 'KILL', '--', 'cp', '--archive', `${paths.data}/.`, paths.staging],
+    {
+      deadlineMs: COPY_DEADLINE_MS,
+    },
+  );
   // Mounted again, so that what is compared comes from the image and not from memory.
   await unmount(paths.staging);
   await mount(device, paths.staging);
@@ -142,7 +191,8 @@ async function discardUnfinished(paths: ImagePaths): Promise<void> {
 /** From a checked copy on there is no way back, and each step of the way on may be taken again. */
 async function finish(paths: ImagePaths): Promise<void> {
   if (!(await isMounted(paths.data))) {
-    if ((await exists(paths.data)) && !(await exists(paths.before))) await rename(paths.data, paths.before);
+    if ((await exists(paths.data)) && !(await exists(paths.before)))
+      await rename(paths.data, paths.before);
     await mkdir(paths.data, { recursive: true, mode: 0o711 });
     await mountImage(paths.checked, paths.data);
   }
@@ -151,7 +201,12 @@ async function finish(paths: ImagePaths): Promise<void> {
 }
 
 /** Where an unfinished creation has left something. */
-export async function unfinishedMove({ unfinished, checked, staging, before }: ImagePaths): Promise<string[]> {
+export async function unfinishedMove({
+  unfinished,
+  checked,
+  staging,
+  before,
+}: ImagePaths): Promise<string[]> {
   const candidates = [unfinished, checked, staging, before];
   const present = await Promise.all(candidates.map(exists));
   return candidates.filter((_, index) => present[index]);
@@ -172,11 +227,17 @@ async function writeSparse(path: string, sizeBytes: number): Promise<void> {
  */
 async function makeSubvolumes(from: string, to: string): Promise<void> {
   const below = async (path: string) =>
-    ((await readdir(join(from, path)).catch(noneOf('ENOENT', 'ENOTDIR'))) ?? []).map((entry) => join(path, entry));
+    ((await readdir(join(from, path)).catch(noneOf('ENOENT', 'ENOTDIR'))) ?? []).map((entry) =>
+      join(path, entry),
+    );
   const services = await below('services');
-  const members = (await Promise.all(services.map((service) => below(join(service, 'members'))))).flat();
+  const members = (
+    await Promise.all(services.map((service) => below(join(service, 'members'))))
+  ).flat();
   const instances = ['store', ...services, ...members, ...(await below('templates'))];
-  const snapshots = (await Promise.all(instances.map((instance) => below(join(instance, 'snapshots'))))).flat();
+  const snapshots = (
+    await Promise.all(instances.map((instance) => below(join(instance, 'snapshots'))))
+  ).flat();
   for (const holder of [...instances, ...snapshots]) {
     if (!(await exists(join(from, holder, 'data')))) continue;
     await mkdir(join(to, holder), { recursive: true });
@@ -193,7 +254,9 @@ async function assertOfUse({ data }: ImagePaths): Promise<void> {
       `${data} is a file system of its own, which cannot be put aside for a store: unmount it, or use a HOWDAH_HOME elsewhere`,
     );
   if ((await probeCloneMethod(dirname(data))) !== 'copy')
-    throw new Error(`${dirname(data)} is on a file system that clones by reference: a store would only be slower`);
+    throw new Error(
+      `${dirname(data)} is on a file system that clones by reference: a store would only be slower`,
+    );
 }
 
 async function assertStopped({ data }: ImagePaths): Promise<void> {
@@ -201,7 +264,10 @@ async function assertStopped({ data }: ImagePaths): Promise<void> {
   const servers = (await runningServers()).filter(below);
   const daemons = (await runningDaemons()).filter(({ root }) => below(root));
   if (servers.length + daemons.length === 0) return;
-  const what = servers.length > 0 ? `${servers.length} databases` : `${daemons.length} programs beside the databases`;
+  const what =
+    servers.length > 0
+      ? `${servers.length} databases`
+      : `${daemons.length} programs beside the databases`;
   throw new Error(`${what} of ${data} are running: howdah down --databases stops them`);
 }
 
@@ -242,10 +308,12 @@ async function assertRoom({ image }: ImagePaths, growthBytes: number): Promise<v
 async function underLock({ lock }: ImagePaths, work: () => Promise<void>): Promise<void> {
   if ((await holderOf(lock)) === null) await rm(lock, { force: true });
   const self = await findProcess(process.pid);
-  await writeFile(lock, `${process.pid} ${self?.startTicks ?? ''}`, { flag: 'wx' }).catch(async (error: unknown) => {
-    if (isErrno(error, 'EEXIST')) throw busy((await holderOf(lock)) ?? 0);
-    throw error;
-  });
+  await writeFile(lock, `${process.pid} ${self?.startTicks ?? ''}`, { flag: 'wx' }).catch(
+    async (error: unknown) => {
+      if (isErrno(error, 'EEXIST')) throw busy((await holderOf(lock)) ?? 0);
+      throw error;
+    },
+  );
   try {
     await work();
   } finally {
@@ -253,7 +321,8 @@ async function underLock({ lock }: ImagePaths, work: () => Promise<void>): Promi
   }
 }
 
-const busy = (pid: number): Error => new Error(`howdah store create is at work here already (process ${pid}): wait for it to end`);
+const busy = (pid: number): Error =>
+  new Error(`howdah store create is at work here already (process ${pid}): wait for it to end`);
 
 /** The process that holds the lock; null: nobody, or one that was killed. */
 async function holderOf(lock: string): Promise<number | null> {
@@ -296,7 +365,8 @@ export async function detachImage(paths: ImagePaths): Promise<void> {
 }
 
 function assertRoot({ image }: ImagePaths): void {
-  if (process.getuid?.() !== 0) throw new Error(`the store ${image} takes root, who alone can mount it`);
+  if (process.getuid?.() !== 0)
+    throw new Error(`the store ${image} takes root, who alone can mount it`);
 }
 
 // ── growing and showing ──────────────────────────────────────────────────────────────────────────────────────────
@@ -304,11 +374,15 @@ function assertRoot({ image }: ImagePaths): void {
 /** Makes a mounted store larger while it is in use. @throws Error when there is none, or the size does not fit */
 export async function growImage(paths: ImagePaths, sizeBytes: number): Promise<void> {
   assertRoot(paths);
-  if (!(await exists(paths.image))) throw new Error(`${paths.data} has no store: howdah store create makes one`);
-  if (!(await isMounted(paths.data))) throw new Error(`the store ${paths.image} is not mounted: howdah up mounts it`);
+  if (!(await exists(paths.image)))
+    throw new Error(`${paths.data} has no store: howdah store create makes one`);
+  if (!(await isMounted(paths.data)))
+    throw new Error(`the store ${paths.image} is not mounted: howdah up mounts it`);
   const { size, blocks } = await stat(paths.image);
   if (sizeBytes < size)
-    throw new Error(`--size: found ${gigabytes(sizeBytes)}; the store has ${gigabytes(size)} and can only become larger`);
+    throw new Error(
+      `--size: found ${gigabytes(sizeBytes)}; the store has ${gigabytes(size)} and can only become larger`,
+    );
   await assertRoom(paths, sizeBytes - blocks * 512);
   const file = await open(paths.image, constants.O_WRONLY);
   try {
@@ -316,13 +390,21 @@ export async function growImage(paths: ImagePaths, sizeBytes: number): Promise<v
   } finally {
     await file.close();
   }
-  for (const device of await devicesOf(paths.image)) await run('losetup', ['--set-capacity', device]);
-  if ((await fileSystemOf(paths.data)) === 'btrfs') await run('btrfs', ['filesystem', 'resize', 'max', paths.data]);
+  for (const device of await devicesOf(paths.image))
+    await run('losetup', ['--set-capacity', device]);
+  if ((await fileSystemOf(paths.data)) === 'btrfs')
+    await run('btrfs', ['filesystem', 'resize', 'max', paths.data]);
   else await run('xfs_growfs', [paths.data]);
 }
 
 /** The store of a data directory. Bytes of the image on the disk are fewer than its size: it is sparse. */
-export type ImageFacts = { path: string; mounted: boolean; sizeBytes: number; diskBytes: number; diskFreeBytes: number };
+export type ImageFacts = {
+  path: string;
+  mounted: boolean;
+  sizeBytes: number;
+  diskBytes: number;
+  diskFreeBytes: number;
+};
 
 /** The store of a data directory; null: it has none. Changes nothing. */
 export async function findImage(paths: ImagePaths): Promise<ImageFacts | null> {
@@ -363,5 +445,7 @@ export async function fileSystemOf(directory: string): Promise<string> {
 
 /** Bytes as `--size` takes them. */
 export const gigabytes = (bytes: number): string =>
-  bytes > 0 && bytes < GIB ? `${Math.ceil(bytes / 1024 ** 2)}M` : `${(bytes / GIB).toFixed(1).replace(/\.0$/, '')}G`;
+  bytes > 0 && bytes < GIB
+    ? `${Math.ceil(bytes / 1024 ** 2)}M`
+    : `${(bytes / GIB).toFixed(1).replace(/\.0$/, '')}G`;
 const megabytes = (bytes: number): string => `${Math.ceil(bytes / 1e6)} MB`;

@@ -13,13 +13,21 @@ const open = { refused: false, note: 'connects to everybody' };
 const none = { way: 'none', note: 'sees the whole machine' } as const;
 
 test('the text about isolation names each part that is missing, once', () => {
-  expect(isolationNote(null, sandbox, egress)).toMatch(/^each service runs as an operating system user of its own[^;]*$/);
+  expect(isolationNote(null, sandbox, egress)).toMatch(
+    /^each service runs as an operating system user of its own[^;]*$/,
+  );
   expect(isolationNote(null, sandbox, open)).toMatch(/of its own.*; connects to everybody$/);
   expect(isolationNote('not root', sandbox, open)).toMatch(/all: not root; connects to everybody$/);
-  expect(isolationNote('not root', none, open)).toMatch(/all: not root; sees the whole machine; connects to everybody$/);
-  expect(isolationNote(none.note, none, open)).toMatch(/all: sees the whole machine; connects to everybody$/);
+  expect(isolationNote('not root', none, open)).toMatch(
+    /all: not root; sees the whole machine; connects to everybody$/,
+  );
+  expect(isolationNote(none.note, none, open)).toMatch(
+    /all: sees the whole machine; connects to everybody$/,
+  );
   // The rules go by users that no service has then.
-  expect(isolationNote('not root', sandbox, egress)).toMatch(/all: not root; a server can connect to whatever this machine reaches/);
+  expect(isolationNote('not root', sandbox, egress)).toMatch(
+    /all: not root; a server can connect to whatever this machine reaches/,
+  );
 });
 
 test('checking whether services can have users of their own does not create the registry', async () => {

@@ -37,7 +37,13 @@ export type DaemonPaths = {
 };
 
 export function daemonPaths(root: string): DaemonPaths {
-  return { root, conf: `${root}.conf`, pidFile: `${root}.pid`, lifeline: `${root}.lifeline`, log: `${root}.log` };
+  return {
+    root,
+    conf: `${root}.conf`,
+    pidFile: `${root}.pid`,
+    lifeline: `${root}.lifeline`,
+    log: `${root}.log`,
+  };
 }
 
 /** The longest path of a Unix socket that Linux takes is 107 bytes; PostgreSQL's file name takes 15 of them. A pooler's is shorter. */
@@ -122,7 +128,9 @@ export function createLayout(root: string): Layout {
     service,
     member: (id, n) => {
       const { root: top, marker, archive, snapshots } = service(id);
-      return n === 0 ? service(id) : { ...instancePaths(join(top, 'members', String(n))), marker, archive, snapshots };
+      return n === 0
+        ? service(id)
+        : { ...instancePaths(join(top, 'members', String(n))), marker, archive, snapshots };
     },
     primaryFile,
     primaryOf: (id) => {

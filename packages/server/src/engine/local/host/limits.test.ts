@@ -6,9 +6,12 @@ test.each([
   [500, { quotaUs: 10_000, periodUs: 20_000 }],
   [1000, { quotaUs: 20_000, periodUs: 20_000 }],
   [8000, { quotaUs: 160_000, periodUs: 20_000 }],
-])('%i millicores are a share of a short period, two slices of the kernel at least', (cpuMillis, quota) => {
-  expect(cpuQuota(cpuMillis)).toEqual(quota);
-});
+])(
+  '%i millicores are a share of a short period, two slices of the kernel at least',
+  (cpuMillis, quota) => {
+    expect(cpuQuota(cpuMillis)).toEqual(quota);
+  },
+);
 
 test('the rate of writes follows from the CPU, and nobody gets less than the least', () => {
   const size = { cpuMillis: 2000, memoryGbs: 8 };

@@ -1,6 +1,15 @@
 /** Size limits through cgroups: version 2 where its controllers can be had, version 1 where the machine still mounts that. */
 import { randomBytes } from 'node:crypto';
-import { access, constants, mkdir, readdir, readFile, rmdir, stat, writeFile } from 'node:fs/promises';
+import {
+  access,
+  constants,
+  mkdir,
+  readdir,
+  readFile,
+  rmdir,
+  stat,
+  writeFile,
+} from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Size } from '@howdah/contract';
@@ -68,7 +77,9 @@ export async function foreseeLimits(group: string, data: string): Promise<Limits
 export async function findLimits(group: string, data: string): Promise<Limits> {
   const foreseen = await foreseeLimits(group, data);
   const roots = rootsOf(foreseen);
-  return (await Promise.all(roots.map(exists))).some(Boolean) ? foreseen : { kind: 'none', why: 'no server has run since the last start' };
+  return (await Promise.all(roots.map(exists))).some(Boolean)
+    ? foreseen
+    : { kind: 'none', why: 'no server has run since the last start' };
 }
 
 async function firstOf(attempts: (() => Promise<Limits>)[]): Promise<Limits> {
@@ -96,7 +107,9 @@ export function limitsNote(limits: Limits): string {
 }
 
 const writesNote = (disk: string | null): string =>
-  disk === null ? '; how fast a service writes to its disk is not limited' : `, and the rate of writes to the disk (${disk})`;
+  disk === null
+    ? '; how fast a service writes to its disk is not limited'
+    : `, and the rate of writes to the disk (${disk})`;
 
 /**
  * Holds a running server to its size. Its first process joins before the others are counted, so that none is missed: what it starts
@@ -105,7 +118,12 @@ const writesNote = (disk: string | null): string =>
  * Done when the server is ready, not before it starts: joining a group waits for all cores to pass a quiet point, 10 ms each time,
  * and half a core would double the time of the start. What it took of memory until then stays uncounted.
  */
-export async function enforceLimits(limits: Limits, id: string, size: Size, postmaster: number): Promise<void> {
+export async function enforceLimits(
+  limits: Limits,
+  id: string,
+  size: Size,
+  postmaster: number,
+): Promise<void> {
   await setLimits(limits, id, size);
   await joinGroups(limits, id, [postmaster]);
   await joinGroups(limits, id, await childrenOf(postmaster));
@@ -137,17 +155,28 @@ export async function liftWriteLimit(limits: Limits, id: string): Promise<void> 
 }
 
 /** @param bytesPerSecond null: no limit */
-async function setWriteRate(limits: Limits, id: string, bytesPerSecond: number | null): Promise<void> {
+async function setWriteRate(
+  limits: Limits,
+  id: string,
+  bytesPerSecond: number | null,
+): Promise<void> {
   switch (limits.kind) {
     case 'none':
       return;
     case 'v2':
-      if (limits.disk !== null) await writeFile(join(limits.root, id, 'io.max'), `${limits.disk} wbps=${bytesPerSecond ?? 'max'}`);
+      if (limits.disk !== null)
+        await writeFile(
+          join(limits.root, id, 'io.max'),
+          `${limits.disk} wbps=${bytesPerSecond ?? 'max'}`,
+        );
       return;
     case 'v1':
       if (limits.blkio === null) return;
       // Zero removes the limit.
-      await writeFile(join(limits.blkio.group, id, 'blkio.throttle.write_bps_device'), `${limits.blkio.disk} ${bytesPerSecond ?? 0}`);
+      await writeFile(
+        join(limits.blkio.group, id, 'blkio.throttle.write_bps_device'),
+        `${limits.blkio.disk} ${bytesPerSecond ?? 0}`,
+      );
   }
 }
 
@@ -217,11 +246,24 @@ export async function listGroups(data: string): Promise<Group[]> {
 const ANY_NAME = /^howdah-(probe-)?[0-9a-f]{8}$/;
 
 async function describeGroup(name: string, paths: string[]): Promise<Group> {
-  const below = (await Promise.all(paths.map(async (path) => (await groupsBelow(path)).map((id) => join(path, id))))).flat();
-  const processes = await Promise.all([...paths, ...below].map((path) => readOrNull(join(path, 'cgroup.procs'))));
+  const below = (
+    await Promise.all(
+      paths.map(async (path) => (await groupsBelow(path)).map((id) => join(path, id))),
+    )
+  ).flat();
+  const processes = await Promise.all(
+    [...paths, ...below].map((path) => readOrNull(join(path, 'cgroup.procs'))),
+  );
   // One that has just been removed is none that stays.
-  const changed = await Promise.all(paths.map(async (path) => (await stat(path).catch(noneOf('ENOENT')))?.mtimeMs ?? Date.now()));
-  return { name, paths, hasProcess: processes.some((text) => text !== null && text !== ''), changedMs: Math.max(...changed) };
+  const changed = await Promise.all(
+    paths.map(async (path) => (await stat(path).catch(noneOf('ENOENT')))?.mtimeMs ?? Date.now()),
+  );
+  return {
+    name,
+    paths,
+    hasProcess: processes.some((text) => text !== null && text !== ''),
+    changedMs: Math.max(...changed),
+  };
 }
 
 /** The groups that all servers' groups stand below. */
@@ -237,11 +279,16 @@ export function rootsOf(limits: Limits): string[] {
 }
 
 /** The group of a server, in each hierarchy. */
-export const groupPaths = (limits: Limits, id: string): string[] => rootsOf(limits).map((root) => join(root, id));
+export const groupPaths = (limits: Limits, id: string): string[] =>
+  rootsOf(limits).map((root) => join(root, id));
 
 /** Makes the groups that all servers' groups stand below. */
 async function makeRoots(limits: Limits): Promise<void> {
-  const controllers = ['cpu', 'memory', ...(limits.kind === 'v2' && limits.disk !== null ? ['io'] : [])];
+  const controllers = [
+    'cpu',
+    'memory',
+    ...(limits.kind === 'v2' && limits.disk !== null ? ['io'] : []),
+  ];
   if (limits.kind === 'v2') await enable(dirname(limits.root), controllers);
   for (const root of rootsOf(limits)) await mkdir(root, { recursive: true });
   if (limits.kind === 'v2') await enable(limits.root, controllers);
@@ -280,15 +327,22 @@ async function lookV2(group: string, disk: string | null): Promise<Limits> {
 
 function notDelegated(error: unknown): never {
   const why = error instanceof Error ? error.message : String(error);
-  throw new Error(`cgroup v2 is not delegated to this user (${why}); as root or in a systemd unit with Delegate=yes it is`, {
-    cause: error,
-  });
+  throw new Error(
+    `cgroup v2 is not delegated to this user (${why}); as root or in a systemd unit with Delegate=yes it is`,
+    {
+      cause: error,
+    },
+  );
 }
 
 async function enable(group: string, controllers: readonly string[]): Promise<void> {
   const enabled = (await readFile(join(group, 'cgroup.subtree_control'), 'utf8')).split(/\s+/);
   const wanted = controllers.filter((controller) => !enabled.includes(controller));
-  if (wanted.length > 0) await writeFile(join(group, 'cgroup.subtree_control'), wanted.map((controller) => `+${controller}`).join(' '));
+  if (wanted.length > 0)
+    await writeFile(
+      join(group, 'cgroup.subtree_control'),
+      wanted.map((controller) => `+${controller}`).join(' '),
+    );
 }
 
 async function lookV1(group: string, disk: string | null): Promise<Limits> {

@@ -14,7 +14,10 @@ export const FLUSH_DEADLINE_MS = 600_000;
 
 /** A parent directory on another device than what is in it: something is mounted there. */
 export async function isMounted(path: string): Promise<boolean> {
-  const [inside, outside] = await Promise.all([stat(path).catch(noneOf('ENOENT')), stat(dirname(path)).catch(noneOf('ENOENT'))]);
+  const [inside, outside] = await Promise.all([
+    stat(path).catch(noneOf('ENOENT')),
+    stat(dirname(path)).catch(noneOf('ENOENT')),
+  ]);
   return inside !== null && outside !== null && inside.dev !== outside.dev;
 }
 
@@ -27,8 +30,17 @@ export async function mount(device: string, directory: string): Promise<void> {
 }
 
 /** A loop device for an image; the one it has already, if so. It goes with the last use of it: when this ends, or with the mount. */
-export async function withDevice(image: string, use: (device: string) => Promise<void>): Promise<void> {
-  const device = await run('losetup', ['--find', '--show', '--nooverlap', '--direct-io=on', image]).catch((error: unknown) => {
+export async function withDevice(
+  image: string,
+  use: (device: string) => Promise<void>,
+): Promise<void> {
+  const device = await run('losetup', [
+    '--find',
+    '--show',
+    '--nooverlap',
+    '--direct-io=on',
+    image,
+  ]).catch((error: unknown) => {
     throw new Error(
       `no loop device for ${image}: ${error instanceof Error ? error.message : String(error)}; in a container it needs --privileged`,
       { cause: error },
@@ -42,7 +54,9 @@ export async function withDevice(image: string, use: (device: string) => Promise
 }
 
 export async function devicesOf(image: string): Promise<string[]> {
-  return (await run('losetup', ['--noheadings', '--output', 'NAME', '--associated', image])).split('\n').filter(Boolean);
+  return (await run('losetup', ['--noheadings', '--output', 'NAME', '--associated', image]))
+    .split('\n')
+    .filter(Boolean);
 }
 
 /** Lets go of the devices of an image that a process killed between attaching and mounting has left. */

@@ -15,8 +15,21 @@ import { exists, isErrno } from '../../../lib/processes.ts';
 import { keepReserve } from './reserve.ts';
 import { markerOf } from './marker.ts';
 import { run } from '../../../lib/run.ts';
-import { prepareSandbox, UNSHARE_AS_ROOT, UNSHARE_AS_USER, type Namespaces, type Sandbox } from './sandbox.ts';
-import { createUsers, makeRegistry, REGISTRY, whyNoUsers, type Isolation, type UidRange } from './users.ts';
+import {
+  prepareSandbox,
+  UNSHARE_AS_ROOT,
+  UNSHARE_AS_USER,
+  type Namespaces,
+  type Sandbox,
+} from './sandbox.ts';
+import {
+  createUsers,
+  makeRegistry,
+  REGISTRY,
+  whyNoUsers,
+  type Isolation,
+  type UidRange,
+} from './users.ts';
 import { DEFAULT_UID_RANGE } from '../../../config.ts';
 
 export type Owner = { name: string; uid: number; gid: number };
@@ -57,7 +70,10 @@ export const GATEWAY_USER = 'howdah-gateway';
 export const SERVER_USERS = [SERVER_USER, 'postgres', 'nobody'];
 
 /** Looks the machine over and makes the data directory ready. */
-export async function prepareMachine(home: string, uidRange: UidRange = DEFAULT_UID_RANGE): Promise<Machine> {
+export async function prepareMachine(
+  home: string,
+  uidRange: UidRange = DEFAULT_UID_RANGE,
+): Promise<Machine> {
   const owner = process.getuid?.() === 0 ? await serverUser() : null;
   const data = await makeDataDirectory(home);
   await attachImage(imagePaths(data));
@@ -65,24 +81,32 @@ export async function prepareMachine(home: string, uidRange: UidRange = DEFAULT_
   const layout = createLayout(await realpath(data));
   // A disk that is full already gives the space that the rest of the start may need.
   const { did: reserve } = await keepReserve(layout.root);
-  for (const directory of [layout.services, layout.templates, layout.precloned, layout.trash, layout.scratch]) {
+  for (const directory of [
+    layout.services,
+    layout.templates,
+    layout.precloned,
+    layout.trash,
+    layout.scratch,
+  ]) {
     await mkdir(directory, { recursive: true, mode: 0o711 });
   }
   // A start that was interrupted leaves its probe.
   for (const entry of await readdir(layout.templates)) {
-    if (entry.startsWith('.probe-')) await rm(join(layout.templates, entry), { recursive: true, force: true });
+    if (entry.startsWith('.probe-'))
+      await rm(join(layout.templates, entry), { recursive: true, force: true });
   }
   const group = await groupName(layout.root);
   const networkPrefix = `${group}-`;
-  const [namespaces, cloneMethod, limits, installations, pgbouncer, networks, egress] = await Promise.all([
-    probeNamespaces(),
-    probeCloneMethod(layout.templates),
-    probeLimits(group, layout.root),
-    findInstallations(layout.installations),
-    findProgram('pgbouncer'),
-    probeNetworks(),
-    probeEgress(),
-  ]);
+  const [namespaces, cloneMethod, limits, installations, pgbouncer, networks, egress] =
+    await Promise.all([
+      probeNamespaces(),
+      probeCloneMethod(layout.templates),
+      probeLimits(group, layout.root),
+      findInstallations(layout.installations),
+      findProgram('pgbouncer'),
+      probeNetworks(),
+      probeEgress(),
+    ]);
   const sandbox = await prepareSandbox(layout, namespaces, installations.usable);
   const isolation = await isolate(layout, namespaces, sandbox, uidRange);
   return {
@@ -103,12 +127,20 @@ export async function prepareMachine(home: string, uidRange: UidRange = DEFAULT_
 }
 
 /** Gives services users of their own, if that can be had. */
-async function isolate(layout: Layout, namespaces: Namespaces, sandbox: Sandbox, range: UidRange): Promise<Isolation> {
+async function isolate(
+  layout: Layout,
+  namespaces: Namespaces,
+  sandbox: Sandbox,
+  range: UidRange,
+): Promise<Isolation> {
   const why = (await whyNotIsolated(namespaces, sandbox, range)) ?? makeRegistry(REGISTRY);
   if (why !== null) return { isolated: false, why };
   const gateway = await systemUser(GATEWAY_USER);
   if (gateway === null)
-    return { isolated: false, why: `this machine has no user ${GATEWAY_USER} for gateways: useradd --system ${GATEWAY_USER}` };
+    return {
+      isolated: false,
+      why: `this machine has no user ${GATEWAY_USER} for gateways: useradd --system ${GATEWAY_USER}`,
+    };
   const users = createUsers(REGISTRY, range);
   // Nobody else on the machine is given what belongs to a service of ours.
   for (const entry of await readdir(layout.services)) {
@@ -136,7 +168,11 @@ export async function whyNotIsolated(
  *
  * @param why what is in the way of users of their own; null: nothing is
  */
-export function isolationNote(why: string | null, sandbox: Pick<Sandbox, 'way' | 'note'>, egress: EgressAbility): string {
+export function isolationNote(
+  why: string | null,
+  sandbox: Pick<Sandbox, 'way' | 'note'>,
+  egress: EgressAbility,
+): string {
   const users =
     why === null
       ? 'each service runs as an operating system user of its own: none can read the files of another, or signal its processes'
@@ -148,7 +184,8 @@ export function isolationNote(why: string | null, sandbox: Pick<Sandbox, 'way' |
     ...(isEgressClosed(why, egress) ? [] : [egress.refused ? SHARED_USER : egress.note]),
   ].join('; ');
 }
-const SHARED_USER = 'a server can connect to whatever this machine reaches: its user is none of those whose connections are refused';
+const SHARED_USER =
+  'a server can connect to whatever this machine reaches: its user is none of those whose connections are refused';
 
 /** Whether servers are kept from beginning connections: that goes by their users, and takes some of their own. */
 export function isEgressClosed(why: string | null, egress: EgressAbility): boolean {
@@ -172,7 +209,10 @@ export async function groupName(root: string): Promise<string> {
 
 /** Whether servers can be put into PID namespaces. */
 export async function probeNamespaces(): Promise<Namespaces> {
-  const [args, result] = process.getuid?.() === 0 ? ([UNSHARE_AS_ROOT, 'as root'] as const) : ([UNSHARE_AS_USER, 'as user'] as const);
+  const [args, result] =
+    process.getuid?.() === 0
+      ? ([UNSHARE_AS_ROOT, 'as root'] as const)
+      : ([UNSHARE_AS_USER, 'as user'] as const);
   try {
     await run('unshare', [...args, '--', 'true']);
     return result;
@@ -221,7 +261,9 @@ export async function findServerUser(...candidates: readonly string[]): Promise<
 
 async function lookUp(name: string): Promise<Owner | null> {
   try {
-    const [uid, gid] = (await Promise.all([run('id', ['-u', name]), run('id', ['-g', name])])).map(Number);
+    const [uid, gid] = (await Promise.all([run('id', ['-u', name]), run('id', ['-g', name])])).map(
+      Number,
+    );
     return uid === undefined || gid === undefined ? null : { name, uid, gid };
   } catch {
     return null; // no such user
@@ -239,7 +281,12 @@ export async function dataDirectory(home: string): Promise<string> {
     throw error;
   });
   if (link !== null) return resolve(home, link);
-  if (process.getuid?.() !== 0 || (await exists(inside)) || (await exists(imagePaths(inside).checked))) return inside;
+  if (
+    process.getuid?.() !== 0 ||
+    (await exists(inside)) ||
+    (await exists(imagePaths(inside).checked))
+  )
+    return inside;
   if (await isOpenToOthers(home)) return inside;
   return join('/var/lib/howdah', createHash('sha256').update(home).digest('hex').slice(0, 8));
 }
@@ -249,7 +296,8 @@ export async function makeDataDirectory(home: string): Promise<string> {
   await mkdir(home, { recursive: true, mode: 0o755 });
   const data = await dataDirectory(home);
   await mkdir(dirname(data), { recursive: true, mode: 0o711 });
-  if (dirname(data) !== home && !(await exists(join(home, 'data')))) await symlink(data, join(home, 'data'));
+  if (dirname(data) !== home && !(await exists(join(home, 'data'))))
+    await symlink(data, join(home, 'data'));
   return join(await realpath(dirname(data)), basename(data));
 }
 

@@ -11,12 +11,29 @@ test('markers of older releases, which wrote `born`, are read; other files are n
     await writeFile(marker, text);
     return markerOf({ marker });
   };
-  const ours = { id: 'abcdefghij', installation: '18-npm', madeIn: 'x', parent: null, uid: 200001, userOf: null };
+  const ours = {
+    id: 'abcdefghij',
+    installation: '18-npm',
+    madeIn: 'x',
+    parent: null,
+    uid: 200001,
+    userOf: null,
+  };
   for (const provisioned of [true, false]) {
     expect(await read(JSON.stringify({ ...ours, provisioned }))).toEqual({ ...ours, provisioned });
-    expect(await read(JSON.stringify({ ...ours, born: provisioned }))).toEqual({ ...ours, provisioned });
+    expect(await read(JSON.stringify({ ...ours, born: provisioned }))).toEqual({
+      ...ours,
+      provisioned,
+    });
   }
-  for (const text of ['', '{', 'null', '[]', JSON.stringify(ours), JSON.stringify({ ...ours, provisioned: 'yes' })])
+  for (const text of [
+    '',
+    '{',
+    'null',
+    '[]',
+    JSON.stringify(ours),
+    JSON.stringify({ ...ours, provisioned: 'yes' }),
+  ])
     expect(await read(text), text).toBeNull();
   await rm(directory, { recursive: true });
 });

@@ -46,9 +46,16 @@ export function markerOf(paths: Pick<InstancePaths, 'marker'>): Marker | null {
     if (error instanceof SyntaxError) return null;
     throw error;
   }
-  if (typeof marker !== 'object' || marker === null || !('id' in marker) || !('installation' in marker)) return null;
+  if (
+    typeof marker !== 'object' ||
+    marker === null ||
+    !('id' in marker) ||
+    !('installation' in marker)
+  )
+    return null;
   // Older releases wrote `born`.
-  const provisioned = 'provisioned' in marker ? marker.provisioned : 'born' in marker ? marker.born : null;
+  const provisioned =
+    'provisioned' in marker ? marker.provisioned : 'born' in marker ? marker.born : null;
   if (typeof provisioned !== 'boolean') return null;
   return {
     id: String(marker.id),

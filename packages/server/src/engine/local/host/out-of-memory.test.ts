@@ -18,7 +18,9 @@ test('warns of kills since the last look, for ten minutes, with limit and peak',
   counters = { ...counters, kills: 5 };
   expect(await warning('a')).toEqual({
     code: 'MEMORY',
-    message: expect.stringMatching(/^2 processes were ended .* 2\.00 GiB \(peak 2\.00 GiB\);.* resize the service/),
+    message: expect.stringMatching(
+      /^2 processes were ended .* 2\.00 GiB \(peak 2\.00 GiB\);.* resize the service/,
+    ),
   });
   nowMs = 599_999;
   expect(await warning('a')).not.toBeNull();
@@ -53,13 +55,21 @@ test('reads both versions of cgroups', async () => {
       'memory.limit_in_bytes': '4000\n',
     };
     for (const [name, text] of Object.entries(files)) await writeFile(join(home, 'a', name), text);
-    expect(await readMemoryCounters({ kind: 'v2', root: home, disk: null }, 'a')).toEqual({ kills: 2, peakBytes: 1000, limitBytes: 2000 });
-    expect(await readMemoryCounters({ kind: 'v1', cpu: home, memory: home, blkio: null }, 'a')).toEqual({
+    expect(await readMemoryCounters({ kind: 'v2', root: home, disk: null }, 'a')).toEqual({
+      kills: 2,
+      peakBytes: 1000,
+      limitBytes: 2000,
+    });
+    expect(
+      await readMemoryCounters({ kind: 'v1', cpu: home, memory: home, blkio: null }, 'a'),
+    ).toEqual({
       kills: 4,
       peakBytes: 3000,
       limitBytes: 4000,
     });
-    expect(await readMemoryCounters({ kind: 'v1', cpu: home, memory: home, blkio: null }, 'b')).toBeNull();
+    expect(
+      await readMemoryCounters({ kind: 'v1', cpu: home, memory: home, blkio: null }, 'b'),
+    ).toBeNull();
     expect(await readMemoryCounters({ kind: 'none', why: 'a test' }, 'a')).toBeNull();
   } finally {
     await rm(home, { recursive: true });

@@ -11,12 +11,19 @@ export type MemoryCounters = { kills: number; peakBytes: number | null; limitByt
 const WARN_MS = 600_000;
 
 /** Reads the counters of a server; null: it has no cgroup, or the kernel does not count. */
-export async function readMemoryCounters(limits: Limits, key: string): Promise<MemoryCounters | null> {
+export async function readMemoryCounters(
+  limits: Limits,
+  key: string,
+): Promise<MemoryCounters | null> {
   switch (limits.kind) {
     case 'none':
       return null;
     case 'v2':
-      return countersIn(join(limits.root, key), { kills: 'memory.events', peak: 'memory.peak', limit: 'memory.max' });
+      return countersIn(join(limits.root, key), {
+        kills: 'memory.events',
+        peak: 'memory.peak',
+        limit: 'memory.max',
+      });
     case 'v1':
       return countersIn(join(limits.memory, key), {
         kills: 'memory.oom_control',
@@ -26,11 +33,20 @@ export async function readMemoryCounters(limits: Limits, key: string): Promise<M
   }
 }
 
-async function countersIn(group: string, names: { kills: string; peak: string; limit: string }): Promise<MemoryCounters | null> {
-  const [kills, peak, limit] = await Promise.all([names.kills, names.peak, names.limit].map((name) => readOrNull(join(group, name))));
+async function countersIn(
+  group: string,
+  names: { kills: string; peak: string; limit: string },
+): Promise<MemoryCounters | null> {
+  const [kills, peak, limit] = await Promise.all(
+    [names.kills, names.peak, names.limit].map((name) => readOrNull(join(group, name))),
+  );
   const counted = /^oom_kill (\d+)$/m.exec(kills ?? '')?.[1];
   if (counted === undefined || limit == null) return null;
-  return { kills: Number(counted), peakBytes: peak == null ? null : Number(peak), limitBytes: Number(limit) };
+  return {
+    kills: Number(counted),
+    peakBytes: peak == null ? null : Number(peak),
+    limitBytes: Number(limit),
+  };
 }
 
 /**
@@ -44,7 +60,9 @@ export function createOutOfMemory(
   now = Date.now,
 ) {
   const readAll = async (): Promise<Map<string, number>> => {
-    const found = await Promise.all((await keys()).map(async (key) => [key, (await read(key))?.kills ?? 0] as const));
+    const found = await Promise.all(
+      (await keys()).map(async (key) => [key, (await read(key))?.kills ?? 0] as const),
+    );
     return new Map(found);
   };
   const atStart = readAll().catch(() => new Map<string, number>());
@@ -63,7 +81,11 @@ export function createOutOfMemory(
     const grown = counters.kills - (counters.kills < known ? 0 : known);
     const isOver = before === undefined || now() >= before.untilMs;
     const recent = (isOver ? 0 : before.recent) + grown;
-    seen.set(key, { counters, recent, untilMs: grown > 0 ? now() + WARN_MS : (before?.untilMs ?? 0) });
+    seen.set(key, {
+      counters,
+      recent,
+      untilMs: grown > 0 ? now() + WARN_MS : (before?.untilMs ?? 0),
+    });
     return recent === 0 ? null : { code: 'MEMORY', message: messageOf(counters, recent) };
   };
 

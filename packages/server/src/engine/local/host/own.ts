@@ -12,11 +12,18 @@ import { run } from '../../../lib/run.ts';
 import { serviceOwner } from './users.ts';
 
 /** Whether a service has the desired user: one of its own, or of a read replica set that of the service which it follows. */
-export async function isOwned({ isolation, layout }: Machine, { id, set }: ServiceSpec, marker: Marker | null): Promise<boolean> {
+export async function isOwned(
+  { isolation, layout }: Machine,
+  { id, set }: ServiceSpec,
+  marker: Marker | null,
+): Promise<boolean> {
   if (!isolation.isolated || marker === null) return true;
   if (set !== null) {
     const parent = await readMarker(layout.service(set.parent));
-    return parent === null || (parent.uid === marker.uid && (marker.uid === null || marker.userOf === set.parent));
+    return (
+      parent === null ||
+      (parent.uid === marker.uid && (marker.uid === null || marker.userOf === set.parent))
+    );
   }
   return marker.uid !== null && isolation.users.hold(marker.uid, layout.service(id).root);
 }
@@ -26,7 +33,11 @@ export async function isOwned({ isolation, layout }: Machine, { id, set }: Servi
  *
  * @param ahead the user for whom its files were made ahead; null: nothing was
  */
-export async function newOwner({ isolation, owner }: Machine, { root }: InstancePaths, ahead: Owner | null): Promise<Owner | null> {
+export async function newOwner(
+  { isolation, owner }: Machine,
+  { root }: InstancePaths,
+  ahead: Owner | null,
+): Promise<Owner | null> {
   if (!isolation.isolated) return owner;
   if (ahead === null) return isolation.users.allocate(root);
   await isolation.users.move(ahead.uid, root);
@@ -39,14 +50,21 @@ export async function newOwner({ isolation, owner }: Machine, { root }: Instance
  *
  * @param followed the service that a read replica set follows; null: it is no set
  */
-export async function ownService(machine: Machine, id: string, followed: string | null): Promise<string> {
+export async function ownService(
+  machine: Machine,
+  id: string,
+  followed: string | null,
+): Promise<string> {
   const { isolation, layout, cloneMethod } = machine;
   const paths = layout.service(id);
   const marker = await readMarker(paths);
-  if (!isolation.isolated || marker === null || machine.owner === null) throw new Error(`service ${id} cannot have a user of its own`);
+  if (!isolation.isolated || marker === null || machine.owner === null)
+    throw new Error(`service ${id} cannot have a user of its own`);
   // Not from its marker: that of a set made before there were users of services does not name it.
-  const parentUid = followed === null ? undefined : (await readMarker(layout.service(followed)))?.uid;
-  const owner = parentUid == null ? await isolation.users.allocate(paths.root) : serviceOwner(parentUid);
+  const parentUid =
+    followed === null ? undefined : (await readMarker(layout.service(followed)))?.uid;
+  const owner =
+    parentUid == null ? await isolation.users.allocate(paths.root) : serviceOwner(parentUid);
   const former = marker.uid ?? machine.owner.uid;
   // From here on nobody comes in by name who shared the former user.
   await chown(paths.root, 0, owner.gid);
@@ -55,17 +73,25 @@ export async function ownService(machine: Machine, id: string, followed: string 
   for (const { root, conf, pidFile, lifeline, log } of [paths.pooler, layout.gateway(id)])
     for (const path of [root, conf, pidFile, lifeline, log]) await removeTree(path, cloneMethod);
   const numbers = await readdir(join(paths.root, 'members')).catch(() => []);
-  for (const instance of [paths, ...numbers.map((n) => layout.member(id, Number(n)))]) await giveInstance(instance, owner);
+  for (const instance of [paths, ...numbers.map((n) => layout.member(id, Number(n)))])
+    await giveInstance(instance, owner);
   await giveArchive(paths.archive, owner, former);
   for (const snapshot of await readdir(paths.snapshots).catch(() => [])) {
     await chown(join(paths.snapshots, snapshot), 0, owner.gid);
     await give(join(paths.snapshots, snapshot, 'data'), owner);
   }
-  await writeMarker(paths, { ...marker, uid: owner.uid, userOf: parentUid == null ? null : followed });
+  await writeMarker(paths, {
+    ...marker,
+    uid: owner.uid,
+    userOf: parentUid == null ? null : followed,
+  });
   return `user ${owner.uid}`;
 }
 
-async function giveInstance({ root, config, snapshots, data, socket, logs }: InstancePaths, owner: Owner): Promise<void> {
+async function giveInstance(
+  { root, config, snapshots, data, socket, logs }: InstancePaths,
+  owner: Owner,
+): Promise<void> {
   await chown(root, 0, owner.gid);
   if (existsSync(snapshots)) await chown(snapshots, 0, owner.gid);
   for (const path of [data, `${data}.new`, socket, logs]) await give(path, owner);
@@ -75,19 +101,27 @@ async function giveInstance({ root, config, snapshots, data, socket, logs }: Ins
 /** An archive that the operator has put on another disk is given as far as it was the former user's. */
 async function giveArchive(archive: string, owner: Owner, former: number): Promise<void> {
   const target = await realpath(archive).catch(() => null); // a disk that is not there
-  if (target !== null) await give(target, owner, target === archive ? [] : ['-uid', String(former)]);
+  if (target !== null)
+    await give(target, owner, target === archive ? [] : ['-uid', String(former)]);
 }
 
 /**
  * Gives a tree to a user, without following links and without crossing into another file system. A file with several names may belong to
  * another service, and stays whose it is. `find` works in each directory that it has opened, whatever becomes of its path.
  */
-async function give(path: string, { uid, gid }: Owner, condition: readonly string[] = []): Promise<void> {
+async function give(
+  path: string,
+  { uid, gid }: Owner,
+  condition: readonly string[] = [],
+): Promise<void> {
   if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return;
   const several = ['-type', 'f', '-links', '+1'];
   const own = ['-execdir', 'chown', '--no-dereference', `${uid}:${gid}`, '{}', '+'];
   const options = { env: { PATH: '/usr/bin:/bin:/usr/sbin:/sbin' }, deadlineMs: 600_000 };
   await run('find', [path, '-xdev', ...condition, '!', '(', ...several, ')', ...own], options);
   const left = await run('find', [path, '-xdev', ...several], options);
-  if (left !== '') process.emitWarning(`files with several names are not given to user ${uid}: ${left.trim().split('\n').join(', ')}`);
+  if (left !== '')
+    process.emitWarning(
+      `files with several names are not given to user ${uid}: ${left.trim().split('\n').join(', ')}`,
+    );
 }

@@ -1,17 +1,39 @@
 import { expect, test } from 'vitest';
-import { exceeded, logBudget, quotaFile, quotaStep, storageWarning, type QuotaFacts } from './quota-rules.ts';
+import {
+  exceeded,
+  logBudget,
+  quotaFile,
+  quotaStep,
+  storageWarning,
+  type QuotaFacts,
+} from './quota-rules.ts';
 
 const GB = 1e9;
 const of = (facts: Partial<QuotaFacts>) =>
-  quotaStep({ usedBytes: GB, limitBytes: 10 * GB, beforeBytes: GB, leastBytes: GB, isReadOnly: false, ...facts });
+  quotaStep({
+    usedBytes: GB,
+    limitBytes: 10 * GB,
+    beforeBytes: GB,
+    leastBytes: GB,
+    isReadOnly: false,
+    ...facts,
+  });
 
 test('a service within its quota is left alone', () => {
   expect(of({})).toEqual({ isReadOnly: false, ends: 'nobody', stops: false });
-  expect(of({ usedBytes: 10 * GB, beforeBytes: 9 * GB })).toEqual({ isReadOnly: false, ends: 'nobody', stops: false });
+  expect(of({ usedBytes: 10 * GB, beforeBytes: 9 * GB })).toEqual({
+    isReadOnly: false,
+    ends: 'nobody',
+    stops: false,
+  });
 });
 
 test('beyond the quota a service is read-only until it is below 95 %, and those that write are ended once', () => {
-  expect(of({ usedBytes: 10.1 * GB, beforeBytes: 9 * GB })).toEqual({ isReadOnly: true, ends: 'writers', stops: false });
+  expect(of({ usedBytes: 10.1 * GB, beforeBytes: 9 * GB })).toEqual({
+    isReadOnly: true,
+    ends: 'writers',
+    stops: false,
+  });
   expect(of({ usedBytes: 10.2 * GB, beforeBytes: 10.1 * GB, isReadOnly: true })).toEqual({
     isReadOnly: true,
     ends: 'nobody',
@@ -22,13 +44,24 @@ test('beyond the quota a service is read-only until it is below 95 %, and those 
 });
 
 test('a service that grows on has its sessions ended, and is paused at a fifth beyond', () => {
-  expect(of({ usedBytes: 11.1 * GB, beforeBytes: 11 * GB, isReadOnly: true })).toMatchObject({ ends: 'all', stops: false });
-  expect(of({ usedBytes: 12.1 * GB, beforeBytes: 12 * GB, isReadOnly: true })).toMatchObject({ ends: 'all', stops: true });
+  expect(of({ usedBytes: 11.1 * GB, beforeBytes: 11 * GB, isReadOnly: true })).toMatchObject({
+    ends: 'all',
+    stops: false,
+  });
+  expect(of({ usedBytes: 12.1 * GB, beforeBytes: 12 * GB, isReadOnly: true })).toMatchObject({
+    ends: 'all',
+    stops: true,
+  });
 });
 
 test('a service far beyond its quota that shrinks, or was started again to be cleaned up, goes on', () => {
-  expect(of({ usedBytes: 12.1 * GB, beforeBytes: 12.5 * GB, isReadOnly: true })).toMatchObject({ ends: 'nobody', stops: false });
-  expect(of({ usedBytes: 12.1 * GB, beforeBytes: null, leastBytes: 12.1 * GB, isReadOnly: true })).toMatchObject({
+  expect(of({ usedBytes: 12.1 * GB, beforeBytes: 12.5 * GB, isReadOnly: true })).toMatchObject({
+    ends: 'nobody',
+    stops: false,
+  });
+  expect(
+    of({ usedBytes: 12.1 * GB, beforeBytes: null, leastBytes: 12.1 * GB, isReadOnly: true }),
+  ).toMatchObject({
     ends: 'nobody',
     stops: false,
   });
@@ -39,7 +72,9 @@ test('a service far beyond its quota that shrinks, or was started again to be cl
 
 test('archived WAL gives way near the quota, where there is enough of it', () => {
   expect(exceeded({ usedBytes: 9.1 * GB, archiveBytes: 2 * GB, quotaBytes: 10 * GB })).toBe(true);
-  expect(exceeded({ usedBytes: 9.1 * GB, archiveBytes: 0.9 * GB, quotaBytes: 10 * GB })).toBe(false);
+  expect(exceeded({ usedBytes: 9.1 * GB, archiveBytes: 0.9 * GB, quotaBytes: 10 * GB })).toBe(
+    false,
+  );
   expect(exceeded({ usedBytes: 8.9 * GB, archiveBytes: 8 * GB, quotaBytes: 10 * GB })).toBe(false);
 });
 
@@ -49,18 +84,30 @@ test('server logs take 20 to 200 MB, a fiftieth of the quota', () => {
 
 test('settings are written only while there is something to hold', () => {
   expect(quotaFile({ isReadOnly: false, isQuiet: false })).toBe('');
-  expect(quotaFile({ isReadOnly: true, isQuiet: false })).toContain('\ndefault_transaction_read_only = on\n');
+  expect(quotaFile({ isReadOnly: true, isQuiet: false })).toContain(
+    '\ndefault_transaction_read_only = on\n',
+  );
   expect(quotaFile({ isReadOnly: false, isQuiet: true })).not.toContain('read_only');
 });
 
 test('a warning names what is used, the quota and the remedy', () => {
-  const facts = { quotaBytes: 10 * GB, isReadOnly: false, frozen: false, isQuiet: false, stops: false, relievedMs: null };
+  const facts = {
+    quotaBytes: 10 * GB,
+    isReadOnly: false,
+    frozen: false,
+    isQuiet: false,
+    stops: false,
+    relievedMs: null,
+  };
   expect(storageWarning({ ...facts, usedBytes: 8.9 * GB })).toBeNull();
-  expect(storageWarning({ ...facts, usedBytes: 9.5 * GB })?.message).toContain('9.50 of 10.00 GB (storage_gb) are used; beyond that');
+  expect(storageWarning({ ...facts, usedBytes: 9.5 * GB })?.message).toContain(
+    '9.50 of 10.00 GB (storage_gb) are used; beyond that',
+  );
   const over = storageWarning({ ...facts, usedBytes: 10.5 * GB, isReadOnly: true });
   expect(over?.code).toBe('STORAGE');
-  for (const part of ['10.50 of 10.00 GB', 'read-only', '--storage-gb 14', 'drop data']) expect(over?.message).toContain(part);
-  expect(storageWarning({ ...facts, usedBytes: GB, isReadOnly: true, frozen: true })?.message).toContain(
-    'the disk of the installation is full',
-  );
+  for (const part of ['10.50 of 10.00 GB', 'read-only', '--storage-gb 14', 'drop data'])
+    expect(over?.message).toContain(part);
+  expect(
+    storageWarning({ ...facts, usedBytes: GB, isReadOnly: true, frozen: true })?.message,
+  ).toContain('the disk of the installation is full');
 });

@@ -31,7 +31,13 @@ export type QuotaStep = {
 };
 
 /** What is done about a server that takes this much. */
-export function quotaStep({ usedBytes, limitBytes, beforeBytes, leastBytes, isReadOnly }: QuotaFacts): QuotaStep {
+export function quotaStep({
+  usedBytes,
+  limitBytes,
+  beforeBytes,
+  leastBytes,
+  isReadOnly,
+}: QuotaFacts): QuotaStep {
   const isOver = usedBytes > limitBytes;
   const marginBytes = Math.max(SMALLEST_MARGIN_BYTES, limitBytes * MARGIN);
   const grows = beforeBytes !== null && usedBytes > beforeBytes + GROWTH_BYTES;
@@ -64,12 +70,24 @@ export function logBudget(quotaBytes: number): number {
 }
 
 /** Settings that a server has while it takes too much; empty: none. */
-export function quotaFile({ isReadOnly, isQuiet }: { isReadOnly: boolean; isQuiet: boolean }): string {
+export function quotaFile({
+  isReadOnly,
+  isQuiet,
+}: {
+  isReadOnly: boolean;
+  isQuiet: boolean;
+}): string {
   if (!isReadOnly && !isQuiet) return '';
   const lines = [
     ...(isReadOnly ? ['default_transaction_read_only = on'] : []),
     // Only a superuser may set these.
-    ...(isQuiet ? ['log_min_messages = panic', 'log_min_error_statement = panic', 'log_min_duration_statement = -1'] : []),
+    ...(isQuiet
+      ? [
+          'log_min_messages = panic',
+          'log_min_error_statement = panic',
+          'log_min_duration_statement = -1',
+        ]
+      : []),
   ];
   return `# Written by Howdah while the service takes too much of the disk.\n${lines.join('\n')}\n`;
 }
@@ -95,14 +113,29 @@ export function storageWarning(facts: StorageFacts): Warning | null {
   const figures = `${gb(usedBytes)} of ${gb(quotaBytes)} GB (storage_gb) are used`;
   const remedy = `resize it to more storage_gb (howdah service resize NAME --storage-gb ${Math.ceil((usedBytes / 1e9) * 1.25)}), or drop data`;
   const how = '"begin read write" begins a transaction that can drop, truncate or delete';
-  const cause = frozen && usedBytes <= quotaBytes ? 'the disk of the installation is full' : figures;
+  const cause =
+    frozen && usedBytes <= quotaBytes ? 'the disk of the installation is full' : figures;
   const parts = [
-    ...(stops ? [`${cause}, and it grew on: the service was paused; ${remedy} after it is started again`] : []),
-    ...(!stops && isReadOnly ? [`${cause}: transactions are read-only, and sessions that write on are ended; ${remedy} (${how})`] : []),
-    ...(!isReadOnly && usedBytes > quotaBytes * NEAR ? [`${figures}; beyond that it becomes read-only: ${remedy}`] : []),
-    ...(isQuiet ? ['the server log grew by more than 20 MB within seconds: for a minute only the worst messages are logged'] : []),
+    ...(stops
+      ? [`${cause}, and it grew on: the service was paused; ${remedy} after it is started again`]
+      : []),
+    ...(!stops && isReadOnly
+      ? [
+          `${cause}: transactions are read-only, and sessions that write on are ended; ${remedy} (${how})`,
+        ]
+      : []),
+    ...(!isReadOnly && usedBytes > quotaBytes * NEAR
+      ? [`${figures}; beyond that it becomes read-only: ${remedy}`]
+      : []),
+    ...(isQuiet
+      ? [
+          'the server log grew by more than 20 MB within seconds: for a minute only the worst messages are logged',
+        ]
+      : []),
     ...(relievedMs !== null && Date.now() - relievedMs < RELIEVED_SHOWN_MS
-      ? [`backups before ${new Date(relievedMs).toISOString()} were removed, since archived WAL counts: a larger storage_gb keeps more`]
+      ? [
+          `backups before ${new Date(relievedMs).toISOString()} were removed, since archived WAL counts: a larger storage_gb keeps more`,
+        ]
       : []),
   ];
   return parts.length === 0 ? null : { code: 'STORAGE', message: parts.join('; ') };

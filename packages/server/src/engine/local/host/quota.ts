@@ -13,7 +13,14 @@ import { pruneLogs } from '../postgres/logs.ts';
 import type { Machine } from './machine.ts';
 import type { Monitor } from '../postgres/monitor.ts';
 import { childrenOf, readOrNull } from '../../../lib/processes.ts';
-import { exceeded, logBudget, quotaFile, quotaStep, storageWarning, type QuotaStep } from './quota-rules.ts';
+import {
+  exceeded,
+  logBudget,
+  quotaFile,
+  quotaStep,
+  storageWarning,
+  type QuotaStep,
+} from './quota-rules.ts';
 import { rm } from './root-files.ts';
 import { findServer, writeConfig, type Server } from '../postgres/server.ts';
 import { ownerOf } from './users.ts';
@@ -63,11 +70,19 @@ export function createQuotas(machine: Machine, monitor: Monitor) {
   const relieving = new Set<string>();
 
   /** Measures a server that has written something since the last time. */
-  const measureServer = async (key: string, paths: InstancePaths, holdsArchive: boolean, server: Server): Promise<State> => {
+  const measureServer = async (
+    key: string,
+    paths: InstancePaths,
+    holdsArchive: boolean,
+    server: Server,
+  ): Promise<State> => {
     const known = states.get(key);
     const before = known?.startTicks === server.postmaster.startTicks ? known : undefined;
     const writtenBytes = await bytesWritten(server.postmaster.pid);
-    const isQuiet = before !== undefined && writtenBytes !== null && writtenBytes - before.writtenBytes < UNMEASURED_BYTES;
+    const isQuiet =
+      before !== undefined &&
+      writtenBytes !== null &&
+      writtenBytes - before.writtenBytes < UNMEASURED_BYTES;
     if (isQuiet && Date.now() - before.measuredMs < MEASURE_AGAIN_MS) return before;
     const { usedBytes, archiveBytes, logBytes } = await measureFiles(paths, holdsArchive);
     const flood = before !== undefined && logBytes - before.logBytes > LOG_FLOOD_BYTES;
@@ -86,7 +101,11 @@ export function createQuotas(machine: Machine, monitor: Monitor) {
 
   /** One look at one server. @returns what the rules ask for, and against which limit */
   const lookAtServer = async (id: string, n: number, options: QuotaOptions) => {
-    const [key, paths, primary] = [memberKey(id, n), machine.layout.member(id, n), machine.layout.primaryOf(id)];
+    const [key, paths, primary] = [
+      memberKey(id, n),
+      machine.layout.member(id, n),
+      machine.layout.primaryOf(id),
+    ];
     const server = await findServer(paths);
     if (server === null || !monitor.isConnected(key)) {
       states.delete(key);
@@ -102,7 +121,10 @@ export function createQuotas(machine: Machine, monitor: Monitor) {
     if (n === primary) makeRoom(id, state, options);
     state.frozenBytes = options.frozen ? (state.frozenBytes ?? state.usedBytes) : null;
     states.set(key, state);
-    const limitBytes = Math.min(options.quotaBytes, state.frozenBytes === null ? Infinity : state.frozenBytes + FROZEN_GROWTH_BYTES);
+    const limitBytes = Math.min(
+      options.quotaBytes,
+      state.frozenBytes === null ? Infinity : state.frozenBytes + FROZEN_GROWTH_BYTES,
+    );
     const current = (await readOrNull(join(paths.config, QUOTA_FILE))) ?? '';
     const step = quotaStep({
       usedBytes: state.usedBytes,
@@ -112,11 +134,20 @@ export function createQuotas(machine: Machine, monitor: Monitor) {
       isReadOnly: current.includes('default_transaction_read_only'),
     });
     await enforce(key, paths, step, state.quietUntilMs > Date.now(), current);
-    return { step, usedBytes: state.usedBytes, limitBytes, isQuiet: state.quietUntilMs > Date.now() };
+    return {
+      step,
+      usedBytes: state.usedBytes,
+      limitBytes,
+      isQuiet: state.quietUntilMs > Date.now(),
+    };
   };
 
   /** The archive gives way before the service does. Not waited for: a snapshot takes a while, and a flood goes on meanwhile. */
-  const makeRoom = (id: string, { usedBytes, archiveBytes }: State, { quotaBytes, relieve }: QuotaOptions): void => {
+  const makeRoom = (
+    id: string,
+    { usedBytes, archiveBytes }: State,
+    { quotaBytes, relieve }: QuotaOptions,
+  ): void => {
     if (relieving.has(id) || !exceeded({ usedBytes, archiveBytes, quotaBytes })) return;
     if (Date.now() - (relievedMs.get(id) ?? 0) < RELIEVE_EVERY_MS) return;
     relievedMs.set(id, Date.now());
@@ -148,7 +179,11 @@ export function createQuotas(machine: Machine, monitor: Monitor) {
      *
      * @returns why the service must be paused; null: it need not be
      */
-    look: async (id: string, numbers: readonly number[], options: QuotaOptions): Promise<string | null> => {
+    look: async (
+      id: string,
+      numbers: readonly number[],
+      options: QuotaOptions,
+    ): Promise<string | null> => {
       let stop: string | null = null;
       let worst: Warning | null = null;
       await capLog(machine.layout.service(id).pooler);
@@ -157,8 +192,18 @@ export function createQuotas(machine: Machine, monitor: Monitor) {
         const looked = await lookAtServer(id, n, options);
         if (looked === null) continue;
         const { step, usedBytes, isQuiet } = looked;
-        const facts = { usedBytes, quotaBytes: options.quotaBytes, isReadOnly: step.isReadOnly, frozen: options.frozen, isQuiet };
-        const warning = storageWarning({ ...facts, stops: step.stops, relievedMs: relievedMs.get(id) ?? null });
+        const facts = {
+          usedBytes,
+          quotaBytes: options.quotaBytes,
+          isReadOnly: step.isReadOnly,
+          frozen: options.frozen,
+          isQuiet,
+        };
+        const warning = storageWarning({
+          ...facts,
+          stops: step.stops,
+          relievedMs: relievedMs.get(id) ?? null,
+        });
         if (worst === null || step.isReadOnly) worst = warning;
         if (step.stops) stop = warning?.message ?? 'it takes more of the disk than it may';
       }
@@ -166,9 +211,11 @@ export function createQuotas(machine: Machine, monitor: Monitor) {
       else warned.set(id, worst);
       return stop;
     },
-    warnings: (id: string): Warning[] => [warned.get(id)].filter((warning) => warning !== undefined),
+    warnings: (id: string): Warning[] =>
+      [warned.get(id)].filter((warning) => warning !== undefined),
     /** What a server takes of the disk, running or not. */
-    measure: async (paths: InstancePaths): Promise<number> => (await measureFiles(paths, false)).usedBytes,
+    measure: async (paths: InstancePaths): Promise<number> =>
+      (await measureFiles(paths, false)).usedBytes,
     forget: (id: string, numbers: readonly number[]): void => {
       warned.delete(id);
       relievedMs.delete(id);
@@ -201,7 +248,9 @@ const nothingThere = (): number => 0;
 
 /** What the processes of a server have written since it started, those that have ended among them; null: it cannot be told here. */
 async function bytesWritten(postmaster: number): Promise<number | null> {
-  const texts = await Promise.all([postmaster, ...(await childrenOf(postmaster))].map((pid) => readIo(pid)));
+  const texts = await Promise.all(
+    [postmaster, ...(await childrenOf(postmaster))].map((pid) => readIo(pid)),
+  );
   if (texts[0] === null) return null;
   return texts.reduce((sum, text) => sum + Number(/^wchar: (\d+)$/m.exec(text ?? '')?.[1] ?? 0), 0);
 }

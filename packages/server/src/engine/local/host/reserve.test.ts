@@ -1,7 +1,11 @@
 import { expect, test } from 'vitest';
 import { nextReserveStep, reserveBytes } from './reserve.ts';
 
-const disk = (usedPercent: number, totalBytes = 100e9) => ({ usedPercent, totalBytes, freeBytes: totalBytes * (1 - usedPercent / 100) });
+const disk = (usedPercent: number, totalBytes = 100e9) => ({
+  usedPercent,
+  totalBytes,
+  freeBytes: totalBytes * (1 - usedPercent / 100),
+});
 
 test('the reserve is one percent of the disk, from 64 MiB to 1 GiB', () => {
   expect(reserveBytes(1.5e9)).toBe(64 * 1024 ** 2);

@@ -19,9 +19,13 @@ export function reserveBytes(totalBytes: number): number {
 }
 
 /** @param heldBytes what the reserve holds now; 0: there is none */
-export function nextReserveStep({ usedPercent, totalBytes, freeBytes }: DiskSpace, heldBytes: number): 'release' | 'make' | 'keep' {
+export function nextReserveStep(
+  { usedPercent, totalBytes, freeBytes }: DiskSpace,
+  heldBytes: number,
+): 'release' | 'make' | 'keep' {
   if (heldBytes > 0) return usedPercent >= RESERVE_RELEASE_PERCENT ? 'release' : 'keep';
-  const percentWithReserve = ((totalBytes - freeBytes + reserveBytes(totalBytes)) / totalBytes) * 100;
+  const percentWithReserve =
+    ((totalBytes - freeBytes + reserveBytes(totalBytes)) / totalBytes) * 100;
   // Made at a higher percentage it would be given up at once.
   return percentWithReserve < RESERVE_AGAIN_PERCENT ? 'make' : 'keep';
 }
@@ -58,7 +62,9 @@ export async function releaseReserve(directory: string): Promise<void> {
  *
  * @returns what was done, and what the reserve holds now
  */
-export async function keepReserve(directory: string): Promise<{ did: 'released' | 'made' | null; heldBytes: number }> {
+export async function keepReserve(
+  directory: string,
+): Promise<{ did: 'released' | 'made' | null; heldBytes: number }> {
   const [space, heldBytes] = await Promise.all([diskUsage(directory), heldReserve(directory)]);
   switch (nextReserveStep(space, heldBytes)) {
     case 'keep':

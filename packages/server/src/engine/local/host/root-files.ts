@@ -3,4 +3,15 @@
  * it or in its `config`, `snapshots`, `members`, and the other directories of an installation. An import from here states that; elsewhere in
  * the local engine the linter refuses them. What a service's user can write is for service-files.ts.
  */
-export { chmod, chown, mkdir, open, readFile, rename, rm, rmdir, truncate, writeFile } from 'node:fs/promises';
+export {
+  chmod,
+  chown,
+  mkdir,
+  open,
+  readFile,
+  rename,
+  rm,
+  rmdir,
+  truncate,
+  writeFile,
+} from 'node:fs/promises';

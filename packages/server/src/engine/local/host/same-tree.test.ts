@@ -1,4 +1,15 @@
-import { appendFile, chmod, cp, mkdir, mkdtemp, rm, symlink, unlink, utimes, writeFile } from 'node:fs/promises';
+import {
+  appendFile,
+  chmod,
+  cp,
+  mkdir,
+  mkdtemp,
+  rm,
+  symlink,
+  unlink,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -12,7 +23,11 @@ describe('a copy is compared with what was copied', () => {
     await writeFile(join(top, 'from', 'base', '5', '1259'), Buffer.alloc(3_000_000, 1));
     await writeFile(join(top, 'from', 'empty'), '');
     await symlink('base', join(top, 'from', 'link'));
-    await cp(join(top, 'from'), join(top, 'to'), { recursive: true, preserveTimestamps: true, verbatimSymlinks: true });
+    await cp(join(top, 'from'), join(top, 'to'), {
+      recursive: true,
+      preserveTimestamps: true,
+      verbatimSymlinks: true,
+    });
     await utimes(join(top, 'from', 'base', '5', '1259'), 1, 1);
     await utimes(join(top, 'to', 'base', '5', '1259'), 1, 1);
     for (const side of ['from', 'to']) await utimes(join(top, side, 'empty'), 1, 1);
@@ -41,10 +56,18 @@ describe('a copy is compared with what was copied', () => {
     ['a mode', () => chmod(to('base'), 0o711)],
     ['a missing file', () => unlink(to('empty'))],
     ['one too many', () => writeFile(to('base', 'more'), '')],
-    ['a link that leads elsewhere', async () => (await unlink(to('link')), symlink('empty', to('link')))],
-    ['a file in the place of a link', async () => (await unlink(to('link')), writeFile(to('link'), 'base'))],
+    [
+      'a link that leads elsewhere',
+      async () => (await unlink(to('link')), symlink('empty', to('link'))),
+    ],
+    [
+      'a file in the place of a link',
+      async () => (await unlink(to('link')), writeFile(to('link'), 'base')),
+    ],
   ])('%s is seen', async (_, change) => {
     await change();
-    await expect(compared()).rejects.toThrow(/the copy of .* in the new store is not the same: nothing was changed/);
+    await expect(compared()).rejects.toThrow(
+      /the copy of .* in the new store is not the same: nothing was changed/,
+    );
   });
 });

@@ -8,7 +8,9 @@ import { noneOf } from '../../../lib/processes.ts';
 export async function assertSameTree(from: string, to: string): Promise<void> {
   const visit = async (path: string): Promise<void> => {
     const [one, other] = [join(from, path), join(to, path)];
-    const [before, after] = await Promise.all([one, other].map((side) => lstat(side).catch(noneOf('ENOENT'))));
+    const [before, after] = await Promise.all(
+      [one, other].map((side) => lstat(side).catch(noneOf('ENOENT'))),
+    );
     if (!before || !after || !(await areSame(one, before, other, after))) {
       throw new Error(
         `the copy of ${one} in the new store is not the same: nothing was changed, the data stays where it is; does somebody write there?`,
@@ -22,10 +24,13 @@ export async function assertSameTree(from: string, to: string): Promise<void> {
 }
 
 async function areSame(one: string, before: Stats, other: string, after: Stats): Promise<boolean> {
-  if (before.mode !== after.mode || before.uid !== after.uid || before.gid !== after.gid) return false;
+  if (before.mode !== after.mode || before.uid !== after.uid || before.gid !== after.gid)
+    return false;
   if (before.isSymbolicLink()) return (await readlink(one)) === (await readlink(other));
   if (!before.isFile()) return true;
-  return before.size === after.size && before.mtimeMs === after.mtimeMs && haveSameBytes(one, other);
+  return (
+    before.size === after.size && before.mtimeMs === after.mtimeMs && haveSameBytes(one, other)
+  );
 }
 
 async function haveSameBytes(one: string, other: string): Promise<boolean> {
@@ -35,7 +40,11 @@ async function haveSameBytes(one: string, other: string): Promise<boolean> {
   try {
     for (;;) {
       const [left, right] = await Promise.all([files[0].read(a), files[1].read(b)]);
-      if (left.bytesRead !== right.bytesRead || a.compare(b, 0, right.bytesRead, 0, left.bytesRead) !== 0) return false;
+      if (
+        left.bytesRead !== right.bytesRead ||
+        a.compare(b, 0, right.bytesRead, 0, left.bytesRead) !== 0
+      )
+        return false;
       if (left.bytesRead === 0) return true;
     }
   } finally {

@@ -7,7 +7,18 @@
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
-import { lstat, mkdir, open, readFile, readlink, realpath, rm, symlink, writeFile, type FileHandle } from 'node:fs/promises';
+import {
+  lstat,
+  mkdir,
+  open,
+  readFile,
+  readlink,
+  realpath,
+  rm,
+  symlink,
+  writeFile,
+  type FileHandle,
+} from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import type { Size } from '@howdah/contract';
 import type { Installation } from '../postgres/installations.ts';
@@ -78,16 +89,36 @@ const UNSHARE_MOUNTS = ['--mount', '--ipc'] as const;
 // ── at the start of the control plane ────────────────────────────────────────────────────────────────────────────
 
 /** Makes the mount points, and finds out by trying whether servers can be put into mount namespaces. */
-export async function prepareSandbox(layout: Layout, namespaces: Namespaces, installations: readonly Installation[]): Promise<Sandbox> {
-  if (namespaces === 'none') return { way: 'none', note: noteOf('PID namespaces are not allowed here') };
+export async function prepareSandbox(
+  layout: Layout,
+  namespaces: Namespaces,
+  installations: readonly Installation[],
+): Promise<Sandbox> {
+  if (namespaces === 'none')
+    return { way: 'none', note: noteOf('PID namespaces are not allowed here') };
   const system = await makeRootfs(layout.rootfs);
-  const sandbox: Sandbox = { way: 'mounts', rootfs: layout.rootfs, system, root: await findRoot(), note: MOUNTS_NOTE };
+  const sandbox: Sandbox = {
+    way: 'mounts',
+    rootfs: layout.rootfs,
+    system,
+    root: await findRoot(),
+    note: MOUNTS_NOTE,
+  };
   const [installation] = installations;
   const program = installation === undefined ? '/bin/true' : join(installation.bin, 'postgres');
   try {
     await mkdir(layout.templates, { recursive: true });
-    const view = { program, own: layout.templates, others: [], config: layout.templates, sharedMemoryBytes: MIB };
-    await tryOut(await encloseServer({ layout, namespaces, sandbox }, view), [program, '--version']);
+    const view = {
+      program,
+      own: layout.templates,
+      others: [],
+      config: layout.templates,
+      sharedMemoryBytes: MIB,
+    };
+    await tryOut(await encloseServer({ layout, namespaces, sandbox }, view), [
+      program,
+      '--version',
+    ]);
     return sandbox;
   } catch (error) {
     return { way: 'none', note: noteOf(error instanceof Error ? error.message : String(error)) };
@@ -95,8 +126,11 @@ export async function prepareSandbox(layout: Layout, namespaces: Namespaces, ins
 }
 
 /** What {@link prepareSandbox} would find, as far as can be seen without making anything. */
-export async function foreseeSandbox(namespaces: Namespaces): Promise<{ way: Sandbox['way']; note: string }> {
-  if (namespaces === 'none') return { way: 'none', note: noteOf('PID namespaces are not allowed here') };
+export async function foreseeSandbox(
+  namespaces: Namespaces,
+): Promise<{ way: Sandbox['way']; note: string }> {
+  if (namespaces === 'none')
+    return { way: 'none', note: noteOf('PID namespaces are not allowed here') };
   try {
     const probe = `mount -n -t tmpfs tmpfs ${NEW_ROOT} && mkdir ${NEW_ROOT}/proc && mount -n -t proc proc ${NEW_ROOT}/proc`;
     const [command, ...args] = inMounts(unshareFlags(namespaces), await findRoot());
@@ -107,7 +141,8 @@ export async function foreseeSandbox(namespaces: Namespaces): Promise<{ way: San
   }
 }
 
-const MOUNTS_NOTE = 'a server sees its own service and a read-only system, with a private /tmp, /dev/shm, /proc and System V memory';
+const MOUNTS_NOTE =
+  'a server sees its own service and a read-only system, with a private /tmp, /dev/shm, /proc and System V memory';
 const noteOf = (why: string): string =>
   `a server sees the whole machine as far as its user may, and a killed one leaves its shared memory behind: mount namespaces cannot be had (${why})`;
 
@@ -156,22 +191,45 @@ export async function encloseServer(machine: Encloser, view: View): Promise<Encl
   const { namespaces, sandbox } = machine;
   if (namespaces === 'none') return { within: [], mounts: null };
   if (sandbox.way === 'none') {
-    return { within: ['unshare', ...(namespaces === 'as root' ? UNSHARE_AS_ROOT : UNSHARE_AS_USER), '--'], mounts: null };
+    return {
+      within: ['unshare', ...(namespaces === 'as root' ? UNSHARE_AS_ROOT : UNSHARE_AS_USER), '--'],
+      mounts: null,
+    };
   }
   const proc = `proc ${NEW_ROOT}/proc proc nosuid,nodev,noexec 0 0`;
-  const mounts = [...sandbox.system, proc, tmpfs('/dev/shm', '1777', view.sharedMemoryBytes), ...(await entriesOf(machine, sandbox, view))];
-  const within = [...inMounts(unshareFlags(namespaces), sandbox.root), ...script(namespaces, enter('/old'), '/')];
+  const mounts = [
+    ...sandbox.system,
+    proc,
+    tmpfs('/dev/shm', '1777', view.sharedMemoryBytes),
+    ...(await entriesOf(machine, sandbox, view)),
+  ];
+  const within = [
+    ...inMounts(unshareFlags(namespaces), sandbox.root),
+    ...script(namespaces, enter('/old'), '/'),
+  ];
   return { within, mounts: fstab(mounts) };
 }
 
 /** Puts a program beside the servers into namespaces of its own: IPC and mounts, without /proc. It keeps its pid, by which it is found. */
-export async function encloseDaemon(machine: Encloser, cwd: string, view: Omit<View, 'sharedMemoryBytes'>): Promise<Enclosure> {
+export async function encloseDaemon(
+  machine: Encloser,
+  cwd: string,
+  view: Omit<View, 'sharedMemoryBytes'>,
+): Promise<Enclosure> {
   const { namespaces, sandbox } = machine;
   if (namespaces === 'none' || sandbox.way === 'none') return { within: [], mounts: null };
   const proc = `/proc ${NEW_ROOT}/proc none rbind 0 0`;
-  const mounts = [...sandbox.system, proc, tmpfs('/dev/shm', '1777', MIB), ...(await entriesOf(machine, sandbox, view))];
+  const mounts = [
+    ...sandbox.system,
+    proc,
+    tmpfs('/dev/shm', '1777', MIB),
+    ...(await entriesOf(machine, sandbox, view)),
+  ];
   const user = namespaces === 'as user' ? ['--user', '--map-current-user', '--keep-caps'] : [];
-  const within = [...inMounts([...user, ...UNSHARE_MOUNTS], sandbox.root), ...script(namespaces, enter('/old /proc'), cwd)];
+  const within = [
+    ...inMounts([...user, ...UNSHARE_MOUNTS], sandbox.root),
+    ...script(namespaces, enter('/old /proc'), cwd),
+  ];
   return { within, mounts: fstab(mounts) };
 }
 
@@ -195,13 +253,24 @@ export function sharedMemoryBytes(size: Size): number {
 }
 
 function unshareFlags(namespaces: Exclude<Namespaces, 'none'>): string[] {
-  return namespaces === 'as root' ? [...UNSHARE_AS_ROOT, ...UNSHARE_MOUNTS] : [...UNSHARE_AS_USER, '--keep-caps', ...UNSHARE_MOUNTS];
+  return namespaces === 'as root'
+    ? [...UNSHARE_AS_ROOT, ...UNSHARE_MOUNTS]
+    : [...UNSHARE_AS_USER, '--keep-caps', ...UNSHARE_MOUNTS];
 }
 
 /** What runs a command in namespaces whose mounts nobody else sees. */
 function inMounts(flags: readonly string[], root: Root): [string, ...string[]] {
   if (root === 'mount') return ['unshare', ...flags, '--propagation=private', '--'];
-  return ['unshare', ...flags, '--propagation=unchanged', '--', 'sh', '-c', ROOT_AS_MOUNT, 'howdah'];
+  return [
+    'unshare',
+    ...flags,
+    '--propagation=unchanged',
+    '--',
+    'sh',
+    '-c',
+    ROOT_AS_MOUNT,
+    'howdah',
+  ];
 }
 
 /** Of all mounts, field 5 is where they are (proc_pid_mountinfo(5)). */
@@ -215,7 +284,15 @@ function script(namespaces: Namespaces, text: string, cwd: string): string[] {
   const shell = ['sh', '-c', text, 'howdah', cwd];
   return namespaces === 'as root'
     ? shell
-    : [...shell, 'setpriv', '--no-new-privs', '--inh-caps=-all', '--ambient-caps=-all', '--bounding-set=-all', '--'];
+    : [
+        ...shell,
+        'setpriv',
+        '--no-new-privs',
+        '--inh-caps=-all',
+        '--ambient-caps=-all',
+        '--bounding-set=-all',
+        '--',
+      ];
 }
 
 async function entriesOf(
@@ -230,12 +307,17 @@ async function entriesOf(
     ...(await linkedArchive(own, 'rw,nosuid,nodev,noexec')),
   ];
   for (const path of others)
-    binds.push(bind(path, path, 'ro,nosuid,nodev,noexec'), ...(await linkedArchive(path, 'ro,nosuid,nodev,noexec')));
+    binds.push(
+      bind(path, path, 'ro,nosuid,nodev,noexec'),
+      ...(await linkedArchive(path, 'ro,nosuid,nodev,noexec')),
+    );
   await makeMountPoints(rootfs, layout.root, [layout.root, ...binds.map(({ target }) => target)]);
   return [
     // Hides all services; their directories are made on it.
     tmpfs(layout.root, '0755', MIB),
-    ...binds.map(({ source, target, options }) => entry(source, target, `rbind,${options},X-mount.mkdir`)),
+    ...binds.map(({ source, target, options }) =>
+      entry(source, target, `rbind,${options},X-mount.mkdir`),
+    ),
     ...['passwd', 'group']
       .filter((name) => existsSync(join(config, name)))
       .map((name) => entry(join(config, name), join('/etc', name), 'bind,ro,nosuid,nodev')),
@@ -243,7 +325,11 @@ async function entriesOf(
 }
 
 type Bind = { source: string; target: string; options: string };
-const bind = (source: string, target: string, options: string): Bind => ({ source, target, options });
+const bind = (source: string, target: string, options: string): Bind => ({
+  source,
+  target,
+  options,
+});
 
 /** The directory of a program's installation; none: it is part of the system. */
 async function installationOf(program: string): Promise<string[]> {
@@ -263,7 +349,11 @@ async function linkedArchive(service: string, options: string): Promise<Bind[]> 
 }
 
 /** Makes the mount points that cannot be made in the namespace, where the root is read-only. */
-async function makeMountPoints(rootfs: string, root: string, targets: readonly string[]): Promise<void> {
+async function makeMountPoints(
+  rootfs: string,
+  root: string,
+  targets: readonly string[],
+): Promise<void> {
   for (const target of targets) {
     if (target !== root && isBelow(target, [root])) continue;
     if (isBelow(target, [...EMPTY, ...SYSTEM])) continue;
@@ -285,7 +375,10 @@ function tmpfs(target: string, mode: string, bytes: number): string {
 
 /** Blanks and backslashes as fstab(5) writes them. */
 function escaped(path: string): string {
-  return path.replaceAll(/[\s\\#]/g, (character) => `\\${character.charCodeAt(0).toString(8).padStart(3, '0')}`);
+  return path.replaceAll(
+    /[\s\\#]/g,
+    (character) => `\\${character.charCodeAt(0).toString(8).padStart(3, '0')}`,
+  );
 }
 
 function fstab(entries: readonly string[]): string {

@@ -1,5 +1,24 @@
-import { linkSync, lstatSync, mkdirSync, readFileSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
-import { chown, lstat, mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
+import {
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import {
+  chown,
+  lstat,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  realpath,
+  rm,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -84,7 +103,8 @@ const HOSTILE: Record<string, (path: string) => Promise<unknown>> = {
   ...(isRoot
     ? {
         'a second name of a file of root': async (path: string) => linkSync(secret, path),
-        'a file of root with one name': async (path: string) => writeFileSync(path, SECRET, { mode: 0o600 }),
+        'a file of root with one name': async (path: string) =>
+          writeFileSync(path, SECRET, { mode: 0o600 }),
         'a device': (path: string) => run('mknod', [path, 'c', '1', '5']),
       }
     : {}),
@@ -116,7 +136,9 @@ describe.each(Object.entries(HOSTILE))('in the place of a file stands %s', (kind
     const before = await stateOfOutside();
     const owner = isRoot ? TENANT : null;
     if (kind === 'a directory') {
-      await expect(writeText(path, 'ours', owner)).rejects.toThrow('data/file is a directory; a regular file belongs there');
+      await expect(writeText(path, 'ours', owner)).rejects.toThrow(
+        'data/file is a directory; a regular file belongs there',
+      );
       expect(await readdir(data)).toEqual(['file']);
     } else {
       await writeText(path, 'ours', owner);
@@ -162,7 +184,10 @@ describe.each(Object.entries(HOSTILE))('in the place of a file stands %s', (kind
     if (kind === 'a FIFO' || kind === 'a socket' || kind === 'a directory' || kind === 'a device') {
       await clone;
       expect(await readdir(join(service, 'clone'))).toEqual(kind === 'a directory' ? ['file'] : []);
-    } else await expect(clone).rejects.toThrow(/^(data\/)?file (is a symbolic link|has 2 names|belongs to user 0)/);
+    } else
+      await expect(clone).rejects.toThrow(
+        /^(data\/)?file (is a symbolic link|has 2 names|belongs to user 0)/,
+      );
     expect(await stateOfOutside()).toEqual(before);
   });
 });
@@ -177,7 +202,9 @@ describe('in the place of a directory stands a link to one outside', () => {
   test.runIf(isRoot)('nothing is read, written, removed or listed through it', async () => {
     const before = await stateOfOutside();
     const owner = TENANT;
-    expect(() => readText(join(path, 'secret'))).toThrow('data/pg_wal is a symbolic link; a directory belongs there');
+    expect(() => readText(join(path, 'secret'))).toThrow(
+      'data/pg_wal is a symbolic link; a directory belongs there',
+    );
     expect(() => statEntry(join(path, 'secret'))).toThrow(UnsafeEntry);
     await expect(openFile(join(path, 'secret'))).rejects.toThrow(UnsafeEntry);
     await expect(openForEditing(join(path, 'secret'))).rejects.toThrow(UnsafeEntry);
@@ -189,8 +216,12 @@ describe('in the place of a directory stands a link to one outside', () => {
     await expect(bytesBelow(path)).rejects.toThrow(UnsafeEntry);
     await writeFile(join(data, 'good'), 'x');
     await chown(join(data, 'good'), owner.uid, owner.gid);
-    await expect(copyInto(join(data, 'good'), join(path, 'made'), owner)).rejects.toThrow(UnsafeEntry);
-    await expect(cloneTree(path, join(service, 'clone'), 'copy', owner)).rejects.toThrow(UnsafeEntry);
+    await expect(copyInto(join(data, 'good'), join(path, 'made'), owner)).rejects.toThrow(
+      UnsafeEntry,
+    );
+    await expect(cloneTree(path, join(service, 'clone'), 'copy', owner)).rejects.toThrow(
+      UnsafeEntry,
+    );
     expect(await stateOfOutside()).toEqual(before);
   });
 
@@ -223,7 +254,8 @@ test('a directory that is replaced by a link while work goes on in it is worked 
   const path = join(data, 'base');
   await mkdir(path);
   await writeFile(join(path, 'secret'), 'of the service');
-  if (isRoot) for (const made of [path, join(path, 'secret')]) await chown(made, TENANT.uid, TENANT.gid);
+  if (isRoot)
+    for (const made of [path, join(path, 'secret')]) await chown(made, TENANT.uid, TENANT.gid);
   const before = await stateOfOutside();
   const directory = Directory.open(path);
   renameSync(path, join(data, 'moved'));
@@ -270,18 +302,25 @@ test("a clone is nobody else's before it is whole, and keeps no privilege of wha
   await run('chmod', ['4755', join(data, 'program')]);
   await cloneTree(data, join(service, 'clone'), 'copy', isRoot ? TENANT : null);
   expect((await lstat(join(service, 'clone'))).mode & 0o777).toBe(0o700);
-  expect(await lstat(join(service, 'clone', 'program'))).toMatchObject({ mode: 0o100755, ...(isRoot ? TENANT : {}) });
+  expect(await lstat(join(service, 'clone', 'program'))).toMatchObject({
+    mode: 0o100755,
+    ...(isRoot ? TENANT : {}),
+  });
 });
 
 test('a reader takes no more than its limit', async () => {
   const path = join(data, 'large');
   await writeFile(path, Buffer.alloc(2 * 1024 ** 2));
   if (isRoot) await chown(path, TENANT.uid, TENANT.gid);
-  expect(() => readText(path)).toThrow('data/large has 2097152 bytes; at most 1048576 belong there');
+  expect(() => readText(path)).toThrow(
+    'data/large has 2097152 bytes; at most 1048576 belong there',
+  );
   await expect(readBytes(path, 1000)).rejects.toThrow(UnsafeEntry);
 });
 
 /** A second name goes when its entry is replaced or removed; all else stays. */
 function withoutLinks(state: unknown): unknown {
-  return JSON.parse(JSON.stringify(state, (key, value: unknown) => (key === 'nlink' ? undefined : value)));
+  return JSON.parse(
+    JSON.stringify(state, (key, value: unknown) => (key === 'nlink' ? undefined : value)),
+  );
 }

@@ -18,7 +18,17 @@
  *
  * Without root there is no privilege to abuse: owners and second names are not examined. Without /proc (not Linux) plain paths are used.
  */
-import { closeSync, constants, existsSync, fstatSync, lstatSync, openSync, readFileSync, readlinkSync, type Stats } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  lstatSync,
+  openSync,
+  readFileSync,
+  readlinkSync,
+  type Stats,
+} from 'node:fs';
 import { copyFile, open, readdir, rename, rmdir, unlink, type FileHandle } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { isErrno } from '../../../lib/processes.ts';
@@ -29,7 +39,8 @@ export type FileOwner = { uid: number; gid: number };
 /** What stands under a path is not what belongs there, and is left alone. The message names the path relative to its service. */
 export class UnsafeEntry extends Error {}
 
-const { O_RDONLY, O_RDWR, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
+const { O_RDONLY, O_RDWR, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } =
+  constants;
 /** Linux: only the place, no access to what stands there (open(2)); Node has no name for it. */
 const O_PATH = 0o10000000;
 const IS_ROOT = process.getuid?.() === 0;
@@ -75,7 +86,8 @@ export class Directory {
     try {
       return new Directory(path, openSync(this.at(name), O_PATH | O_DIRECTORY | O_NOFOLLOW));
     } catch (error) {
-      if (isErrno(error, 'ENOTDIR', 'ELOOP')) throw unsafe(path, lstatSync(this.at(name), { throwIfNoEntry: false }), 'a directory');
+      if (isErrno(error, 'ENOTDIR', 'ELOOP'))
+        throw unsafe(path, lstatSync(this.at(name), { throwIfNoEntry: false }), 'a directory');
       throw error;
     }
   }
@@ -101,7 +113,8 @@ export class Directory {
       fd = openSync(this.at(name), flags | O_NOFOLLOW | O_NONBLOCK);
     } catch (error) {
       // A link; a socket or a FIFO; a directory that was to be written.
-      if (isErrno(error, 'ELOOP', 'ENXIO', 'EISDIR')) throw unsafe(path, this.lstat(name), 'a regular file');
+      if (isErrno(error, 'ELOOP', 'ENXIO', 'EISDIR'))
+        throw unsafe(path, this.lstat(name), 'a regular file');
       throw this.named(error);
     }
     try {
@@ -116,7 +129,8 @@ export class Directory {
 
   openPipe(name: string): number {
     const path = join(this.path, name);
-    if (this.lstat(name)?.isFIFO() !== true && this.lstat(name) !== null) throw unsafe(path, this.lstat(name), 'a FIFO');
+    if (this.lstat(name)?.isFIFO() !== true && this.lstat(name) !== null)
+      throw unsafe(path, this.lstat(name), 'a FIFO');
     const fd = openSync(this.at(name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     const found = fstatSync(fd);
     if (found.isFIFO()) return fd;
@@ -134,7 +148,10 @@ export class Directory {
       throw this.named(error);
     }
     const [found, directory] = [fstatSync(fd), this.#stat()];
-    if (found.isSocket() && (!isPrivileged() || isPrivate(directory) || found.uid === directory.uid))
+    if (
+      found.isSocket() &&
+      (!isPrivileged() || isPrivate(directory) || found.uid === directory.uid)
+    )
       return { path: `/proc/self/fd/${fd}`, close: () => closeSync(fd) };
     closeSync(fd);
     throw unsafe(path, found, "a socket of its directory's owner");
@@ -147,9 +164,15 @@ export class Directory {
     if (!isPrivileged()) return;
     const directory = this.#stat();
     if (isPrivate(directory)) return;
-    if (found.nlink > 1) throw new UnsafeEntry(`${shown(path)} has ${found.nlink} names (hard links); a file with one name belongs there`);
+    if (found.nlink > 1)
+      throw new UnsafeEntry(
+        `${shown(path)} has ${found.nlink} names (hard links); a file with one name belongs there`,
+      );
     const isTheirs = directory.uid === 0 ? found.uid !== 0 : found.uid === directory.uid;
-    if (!isTheirs) throw new UnsafeEntry(`${shown(path)} belongs to user ${found.uid}, not to the owner of its directory`);
+    if (!isTheirs)
+      throw new UnsafeEntry(
+        `${shown(path)} belongs to user ${found.uid}, not to the owner of its directory`,
+      );
   }
 
   /** Removes an entry, whatever it is. One that is not there is no error. */
@@ -178,7 +201,8 @@ export class Directory {
   async removeContents(): Promise<void> {
     const queue = (await this.entries())[Symbol.iterator]();
     const removeNext = async (): Promise<void> => {
-      for (const entry of queue) await (entry.isDirectory() ? this.#removeListed(entry.name) : this.remove(entry.name));
+      for (const entry of queue)
+        await (entry.isDirectory() ? this.#removeListed(entry.name) : this.remove(entry.name));
     };
     await Promise.all(Array.from({ length: PARALLEL_REMOVALS }, removeNext));
   }
@@ -208,7 +232,8 @@ export class Directory {
 
   /** An error of the operating system with the path as others know it. */
   named(error: unknown): unknown {
-    if (error instanceof Error) error.message = error.message.replaceAll(/\/proc\/self\/fd\/\d+/g, this.path);
+    if (error instanceof Error)
+      error.message = error.message.replaceAll(/\/proc\/self\/fd\/\d+/g, this.path);
     return error;
   }
 
@@ -224,7 +249,11 @@ function openPlace(path: string): number | null {
   try {
     return openSync(path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
   } catch (error) {
-    if (isErrno(error, 'ENOTDIR', 'ELOOP') && lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true) return null;
+    if (
+      isErrno(error, 'ENOTDIR', 'ELOOP') &&
+      lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true
+    )
+      return null;
     throw error;
   }
 }
@@ -243,7 +272,9 @@ function followTrustedLink(path: string): string {
       if (lstatSync(at).isSymbolicLink()) {
         const above = `/${names.slice(0, index).join('/')}`;
         if (isPrivileged() && !isPrivate(fstatSync(here)))
-          throw new UnsafeEntry(`${shown(join(above, name))} is a symbolic link; a directory belongs there`);
+          throw new UnsafeEntry(
+            `${shown(join(above, name))} is a symbolic link; a directory belongs there`,
+          );
         return resolve(above, readlinkSync(at), ...names.slice(index + 1));
       }
       const next = openSync(at, O_PATH | O_DIRECTORY | O_NOFOLLOW);
@@ -280,7 +311,10 @@ function shown(path: string): string {
 }
 
 /** Opens the directory of a path, and closes it when the work in it is done. */
-async function inDirectory<T>(path: string, work: (directory: Directory, name: string) => Promise<T>): Promise<T> {
+async function inDirectory<T>(
+  path: string,
+  work: (directory: Directory, name: string) => Promise<T>,
+): Promise<T> {
   const directory = Directory.open(dirname(path));
   try {
     return await work(directory, basename(path));
@@ -376,7 +410,8 @@ export function readText(path: string): string | null {
 }
 
 function assertSize(path: string, size: number, maxBytes: number): void {
-  if (size > maxBytes) throw new UnsafeEntry(`${shown(path)} has ${size} bytes; at most ${maxBytes} belong there`);
+  if (size > maxBytes)
+    throw new UnsafeEntry(`${shown(path)} has ${size} bytes; at most ${maxBytes} belong there`);
 }
 
 /** As {@link openFile}; null where there is no file, or something else in its place. */
@@ -439,7 +474,12 @@ export async function listEntries(path: string): Promise<string[]> {
 // ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Writes a file, so that it is there whole or not at all, and on the disk. What stood under its name is replaced, not followed. */
-export async function writeText(path: string, text: string, owner: FileOwner | null, mode = 0o600): Promise<void> {
+export async function writeText(
+  path: string,
+  text: string,
+  owner: FileOwner | null,
+  mode = 0o600,
+): Promise<void> {
   await inDirectory(path, (directory, name) =>
     replace(
       directory,
@@ -456,7 +496,12 @@ export async function writeText(path: string, text: string, owner: FileOwner | n
 }
 
 /** Copies a file. Its copy has its name when it is whole. @param durable whether it is on the disk then */
-export async function copyInto(from: string, to: string, owner: FileOwner | null, durable = false): Promise<void> {
+export async function copyInto(
+  from: string,
+  to: string,
+  owner: FileOwner | null,
+  durable = false,
+): Promise<void> {
   const source = await openFile(from);
   try {
     await inDirectory(to, (directory, name) =>
@@ -465,7 +510,12 @@ export async function copyInto(from: string, to: string, owner: FileOwner | null
         name,
         owner,
         async (target) => {
-          if (HAS_PROC) await copyFile(pathOfOpen(source.fd, from), pathOfOpen(target.fd, to), constants.COPYFILE_FICLONE);
+          if (HAS_PROC)
+            await copyFile(
+              pathOfOpen(source.fd, from),
+              pathOfOpen(target.fd, to),
+              constants.COPYFILE_FICLONE,
+            );
           else await target.writeFile(await source.readFile());
           // Neither the mode of the source nor its owner, which libuv copies from version 1.49 on.
           await target.chmod(0o600);
@@ -491,7 +541,11 @@ async function replace(
   const temporary = `${name}.new`;
   await directory.remove(temporary);
   try {
-    const file = await open(directory.at(temporary), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+    const file = await open(
+      directory.at(temporary),
+      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW,
+      0o600,
+    );
     try {
       if (owner !== null) await file.chown(owner.uid, owner.gid);
       await fill(file);
@@ -501,7 +555,9 @@ async function replace(
     await rename(directory.at(temporary), directory.at(name));
   } catch (error) {
     await directory.remove(temporary);
-    throw isErrno(error, 'EISDIR') ? unsafe(join(directory.path, name), directory.lstat(name), 'a regular file') : directory.named(error);
+    throw isErrno(error, 'EISDIR')
+      ? unsafe(join(directory.path, name), directory.lstat(name), 'a regular file')
+      : directory.named(error);
   }
   if (durable) await directory.sync();
 }

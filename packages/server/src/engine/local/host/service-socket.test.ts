@@ -19,7 +19,8 @@ test("a socket is connected to where it is its owner's, and not through a link o
       if (server === undefined) throw new Error('no server');
       await once(server.listen(join(directory, 'socket')), 'listening');
       if (process.getuid?.() !== 0) continue;
-      for (const path of [directory, join(directory, 'socket')]) await chown(path, TENANTS[index] ?? 0, 0);
+      for (const path of [directory, join(directory, 'socket')])
+        await chown(path, TENANTS[index] ?? 0, 0);
     }
     const answerOf = async (path: string): Promise<string> => {
       const socket = serviceSocket().connect(path);

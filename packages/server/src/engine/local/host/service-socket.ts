@@ -20,7 +20,9 @@ export function serviceSocket(): Socket {
           place.close();
         }
       } catch (error) {
-        process.nextTick(() => socket.destroy(error instanceof Error ? error : new Error(String(error))));
+        process.nextTick(() =>
+          socket.destroy(error instanceof Error ? error : new Error(String(error))),
+        );
         return socket;
       }
     },

@@ -41,13 +41,21 @@ export function createStorageMeter(method: CloneMethod) {
   return { measure, forget: (data: string): void => void known.delete(data) };
 }
 
-async function measureStorage(data: string, owner: FileOwner | null, method: CloneMethod): Promise<Storage> {
+async function measureStorage(
+  data: string,
+  owner: FileOwner | null,
+  method: CloneMethod,
+): Promise<Storage> {
   if (method === 'copy') {
     const total_mb = Math.ceil((await bytesBelow(data)) / 1e6);
     return { total_mb, owned_mb: total_mb, shared_mb: 0 };
   }
   // By path, through what its user can change: with no more rights than that.
   const user = owner === null ? {} : { uid: owner.uid, gid: owner.gid };
-  const [total, owned] = (await run('sh', ['-c', SUM_EXTENTS, 'sh', data], user)).split(' ').map((bytes) => Math.ceil(Number(bytes) / 1e6));
-  return total === undefined || owned === undefined ? null : { total_mb: total, owned_mb: owned, shared_mb: total - owned };
+  const [total, owned] = (await run('sh', ['-c', SUM_EXTENTS, 'sh', data], user))
+    .split(' ')
+    .map((bytes) => Math.ceil(Number(bytes) / 1e6));
+  return total === undefined || owned === undefined
+    ? null
+    : { total_mb: total, owned_mb: owned, shared_mb: total - owned };
 }

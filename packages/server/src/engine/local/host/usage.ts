@@ -3,13 +3,24 @@ import type { Usage } from '../../engine.ts';
 import { bytesBelow } from './clone.ts';
 import type { InstancePaths } from './layout.ts';
 import type { Monitor } from '../postgres/monitor.ts';
-import { childrenOf, findProcess, proportionalBytes, type Process } from '../../../lib/processes.ts';
+import {
+  childrenOf,
+  findProcess,
+  proportionalBytes,
+  type Process,
+} from '../../../lib/processes.ts';
 
 /** USER_HZ, in which /proc counts CPU time: 100 on every architecture that Node runs on. */
 const TICKS_PER_SECOND = 100;
 
 /** The look before, from which rates are reckoned, and the size on disk, which is only walked when something was written. */
-export type Glance = { atMs: number; cpuTicks: number; startTicks: string; walPosition: string; storageBytes: number };
+export type Glance = {
+  atMs: number;
+  cpuTicks: number;
+  startTicks: string;
+  walPosition: string;
+  storageBytes: number;
+};
 
 /** @param before the glance that the last call returned, or null */
 export async function measure(
@@ -23,7 +34,8 @@ export async function measure(
   const processes = (await Promise.all(pids.map(findProcess))).filter((found) => found !== null);
   const memory = await Promise.all(pids.map(proportionalBytes));
   // Backends that ended are counted with their parent.
-  const cpuTicks = processes.reduce((sum, found) => sum + found.cpuTicks, 0) + (processes[0]?.childCpuTicks ?? 0);
+  const cpuTicks =
+    processes.reduce((sum, found) => sum + found.cpuTicks, 0) + (processes[0]?.childCpuTicks ?? 0);
   const atMs = Date.now();
   const [row] = await monitor.query<{ connections: number; transactions: string; wal: string }>(
     id,
@@ -32,7 +44,8 @@ export async function measure(
             case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_insert_lsn() end::text as wal`,
   );
   const walPosition = row?.wal ?? '';
-  const storageBytes = before?.walPosition === walPosition ? before.storageBytes : await bytesBelow(paths.data);
+  const storageBytes =
+    before?.walPosition === walPosition ? before.storageBytes : await bytesBelow(paths.data);
   const same = before !== null && before.startTicks === postmaster.startTicks ? before : null;
   const elapsedMs = same === null ? 0 : atMs - same.atMs;
   const usedMs = same === null ? 0 : ((cpuTicks - same.cpuTicks) / TICKS_PER_SECOND) * 1000;

@@ -39,7 +39,9 @@ test('every number of the range is given once, however they are chosen', async (
 test('when all are taken, a service is refused with what to do, and none is taken from another', async () => {
   await allocateAll();
   const before = await readdir(join(directory, 'registry'));
-  await expect(registry().allocate(join(services, 'more'))).rejects.toThrow(/all 3 .* HOWDAH_UID_RANGE .* widen the range/);
+  await expect(registry().allocate(join(services, 'more'))).rejects.toThrow(
+    /all 3 .* HOWDAH_UID_RANGE .* widen the range/,
+  );
   expect(await readdir(join(directory, 'registry'))).toEqual(before);
 });
 

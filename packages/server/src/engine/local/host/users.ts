@@ -6,7 +6,17 @@
  * service, keeps two installations on one machine apart; it is rebuilt from the markers at each start.
  */
 import { randomInt } from 'node:crypto';
-import { accessSync, constants, existsSync, lstatSync, mkdirSync, readFileSync, readlinkSync, rmSync, symlinkSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  symlinkSync,
+} from 'node:fs';
 import { readdir, rename, rm, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { userInfo } from 'node:os';
@@ -26,7 +36,9 @@ export const REGISTRY = '/var/lib/howdah/users';
 export const SERVICE_USER = 'howdah-service';
 
 /** Whether each service has a user of its own, or in words what is in the way. */
-export type Isolation = { isolated: true; users: Users; gateway: Owner } | { isolated: false; why: string };
+export type Isolation =
+  | { isolated: true; users: Users; gateway: Owner }
+  | { isolated: false; why: string };
 
 /** The user of a service, by its number. */
 export function serviceOwner(uid: number): Owner {
@@ -41,7 +53,10 @@ export function ownerOf(machine: Pick<Machine, 'owner'>, paths: InstancePaths): 
 }
 
 /** The user of a gateway: none of the users of services, and yet of the group of its service, whose sockets it reaches. */
-export function gatewayOwnerOf(machine: Pick<Machine, 'owner' | 'isolation'>, paths: InstancePaths): Owner | null {
+export function gatewayOwnerOf(
+  machine: Pick<Machine, 'owner' | 'isolation'>,
+  paths: InstancePaths,
+): Owner | null {
   const owner = ownerOf(machine, paths);
   if (owner === null || owner.name !== SERVICE_USER || !machine.isolation.isolated) return owner;
   return { ...machine.isolation.gateway, gid: owner.gid };
@@ -105,7 +120,8 @@ export function createUsers(directory: string, [first, last]: UidRange) {
     for (const attempt of ['taken', 'reclaimed'] as const) {
       if (attempt === 'reclaimed') await reclaim();
       const taken = new Set((await readdir(directory)).map(Number));
-      for (let uid = first; uid <= last; uid++) if (!known.has(uid) && !taken.has(uid) && take(uid, root)) return serviceOwner(uid);
+      for (let uid = first; uid <= last; uid++)
+        if (!known.has(uid) && !taken.has(uid) && take(uid, root)) return serviceOwner(uid);
     }
     throw new Error(
       `all ${last - first + 1} operating system users of HOWDAH_UID_RANGE ${first}-${last} belong to services; widen the range and restart Howdah, or delete services`,
@@ -121,7 +137,8 @@ export function createUsers(directory: string, [first, last]: UidRange) {
 
   /** Gives a user back as whom nothing ever ran, or whose service is gone. */
   const release = async (uid: number, root: string): Promise<void> => {
-    if (holderOf(uid) === root && !(await runningUids()).has(uid)) await rm(entryOf(uid), { force: true });
+    if (holderOf(uid) === root && !(await runningUids()).has(uid))
+      await rm(entryOf(uid), { force: true });
   };
 
   /** Whether nothing of the service is left that a link points to, or it has another user by now. */
@@ -138,11 +155,21 @@ export function createUsers(directory: string, [first, last]: UidRange) {
   const reclaim = async (): Promise<void> => {
     const running = await runningUids();
     for (const entry of await readdir(directory)) {
-      if (/^[0-9]+$/.test(entry) && isStale(Number(entry), running)) await rm(entryOf(Number(entry)), { force: true });
+      if (/^[0-9]+$/.test(entry) && isStale(Number(entry), running))
+        await rm(entryOf(Number(entry)), { force: true });
     }
   };
 
-  return { range: [first, last] as UidRange, directory, holderOf, hold, allocate, move, release, reclaim };
+  return {
+    range: [first, last] as UidRange,
+    directory,
+    holderOf,
+    hold,
+    allocate,
+    move,
+    release,
+    reclaim,
+  };
 }
 export type Users = ReturnType<typeof createUsers>;
 
@@ -174,7 +201,8 @@ export function whyNoUsers(directory: string, [first, last]: UidRange): string |
   }
 }
 
-const nearestDirectory = (path: string): string => (existsSync(path) ? path : nearestDirectory(dirname(path)));
+const nearestDirectory = (path: string): string =>
+  existsSync(path) ? path : nearestDirectory(dirname(path));
 const unwritable = (directory: string, error: unknown): string =>
   `the register of users in ${directory} cannot be written: ${error instanceof Error ? error.message : String(error)}`;
 
@@ -195,7 +223,10 @@ export function makeRegistry(directory: string): string | null {
 }
 
 /** /etc/passwd and /etc/group as a service's processes see them: PostgreSQL asks for the names of those who connect. */
-export function accountFiles(owner: Owner, gateway: Owner | null): { passwd: string; group: string } {
+export function accountFiles(
+  owner: Owner,
+  gateway: Owner | null,
+): { passwd: string; group: string } {
   const users = [
     { name: 'root', uid: 0, gid: 0 },
     { name: SERVICE_USER, uid: owner.uid, gid: owner.gid },
@@ -204,7 +235,9 @@ export function accountFiles(owner: Owner, gateway: Owner | null): { passwd: str
   ];
   const groups = [...users.slice(0, 2), { name: 'nogroup', gid: 65534 }];
   return {
-    passwd: users.map(({ name, uid, gid }) => `${name}:x:${uid}:${gid}::/nonexistent:/usr/sbin/nologin\n`).join(''),
+    passwd: users
+      .map(({ name, uid, gid }) => `${name}:x:${uid}:${gid}::/nonexistent:/usr/sbin/nologin\n`)
+      .join(''),
     group: groups.map(({ name, gid }) => `${name}:x:${gid}:\n`).join(''),
   };
 }

@@ -8,13 +8,26 @@ import { poolerConf } from '../proxy/pooler.ts';
 const ALLOWED_NETWORKS = ['10.1.0.0/16', '10.2.0.0/24'];
 const NETWORK = { id: '1000', address: '10.1.0.2', allowedNetworks: ALLOWED_NETWORKS };
 const RULES = { id: '1000', address: null, allowedNetworks: ALLOWED_NETWORKS };
-const listener = (vpc: Parameters<typeof listenerOf>[0]) => listenerOf(vpc, '127.0.0.1', 'howdah-1a2b3c4d-');
+const listener = (vpc: Parameters<typeof listenerOf>[0]) =>
+  listenerOf(vpc, '127.0.0.1', 'howdah-1a2b3c4d-');
 
 test('listeners are in the network of their VPC and allow all clients there, or stay where they were and check addresses', () => {
   expect(listener(null)).toEqual({ address: '127.0.0.1', namespace: null, allowedNetworks: null });
-  expect(listener(NETWORK)).toEqual({ address: '10.1.0.2', namespace: 'howdah-1a2b3c4d-1000', allowedNetworks: null });
-  expect(listener(RULES)).toEqual({ address: '127.0.0.1', namespace: null, allowedNetworks: ALLOWED_NETWORKS });
-  expect([null, NETWORK, RULES].map((vpc) => hostsOf(listener(vpc)))).toEqual([[], ['10.1.0.2'], []]);
+  expect(listener(NETWORK)).toEqual({
+    address: '10.1.0.2',
+    namespace: 'howdah-1a2b3c4d-1000',
+    allowedNetworks: null,
+  });
+  expect(listener(RULES)).toEqual({
+    address: '127.0.0.1',
+    namespace: null,
+    allowedNetworks: ALLOWED_NETWORKS,
+  });
+  expect([null, NETWORK, RULES].map((vpc) => hostsOf(listener(vpc)))).toEqual([
+    [],
+    ['10.1.0.2'],
+    [],
+  ]);
 });
 
 test('what stands elsewhere is told by its place: this process is in no VPC', async () => {
@@ -44,7 +57,14 @@ test.each([
 test('the rules of all three name the networks that are let in, and no other', () => {
   const paths = instancePaths('/x');
   const listen = { address: '127.0.0.1', port: 20000 };
-  const installation = { name: '18', major: 18, version: '18.4', bin: '/bin', source: 'system', extensions: [] } as const;
+  const installation = {
+    name: '18',
+    major: 18,
+    version: '18.4',
+    bin: '/bin',
+    source: 'system',
+    extensions: [],
+  } as const;
   const hba = (allowedNetworks: readonly string[] | null): string[] => {
     const input = {
       paths,
@@ -55,22 +75,38 @@ test('the rules of all three name the networks that are let in, and no other', (
       listen,
       allowedNetworks,
     } as const;
-    const files = configFiles({ ...input, extensions: [] }, { control: 'root', owner: null, gateway: null });
-    const rules = files['pg_hba.conf'].split('\n').filter((line) => line.includes('scram') && line.startsWith('hostssl'));
+    const files = configFiles(
+      { ...input, extensions: [] },
+      { control: 'root', owner: null, gateway: null },
+    );
+    const rules = files['pg_hba.conf']
+      .split('\n')
+      .filter((line) => line.includes('scram') && line.startsWith('hostssl'));
     return rules.map((line) => line.split(/\s+/)[3] ?? '');
   };
   expect(hba(null)).toEqual(['all']);
   expect(hba(ALLOWED_NETWORKS)).toEqual(ALLOWED_NETWORKS);
 
-  const gateway = (vpc: Parameters<typeof listenerOf>[0]) => gatewayConfig(daemonPaths('/x/haproxy'), listen, listener(vpc));
+  const gateway = (vpc: Parameters<typeof listenerOf>[0]) =>
+    gatewayConfig(daemonPaths('/x/haproxy'), listen, listener(vpc));
   expect(gateway(null)).not.toMatch(/reject|unix@/);
-  expect(gateway(RULES)).toContain('tcp-request connection reject unless { src -f /x/haproxy.allowed }');
+  expect(gateway(RULES)).toContain(
+    'tcp-request connection reject unless { src -f /x/haproxy.allowed }',
+  );
   expect(gateway(NETWORK)).not.toContain('reject');
   // Its own way in is for the control plane's user alone.
-  for (const vpc of [RULES, NETWORK]) expect(gateway(vpc)).toContain('bind unix@/x/haproxy/.s.PGSQL.20000 mode 600');
+  for (const vpc of [RULES, NETWORK])
+    expect(gateway(vpc)).toContain('bind unix@/x/haproxy/.s.PGSQL.20000 mode 600');
 
   const pooler = (allowedNetworks: readonly string[] | null) =>
-    poolerConf({ paths, version: '1.24.1', listen, allowedNetworks, server: { paths, port: 1, maxConnections: 100 }, certificatePem: 'x' });
+    poolerConf({
+      paths,
+      version: '1.24.1',
+      listen,
+      allowedNetworks,
+      server: { paths, port: 1, maxConnections: 100 },
+      certificatePem: 'x',
+    });
   expect(pooler(null)).not.toContain('For clients of');
   expect(pooler(ALLOWED_NETWORKS)).toContain('; For clients of 10.1.0.0/16, 10.2.0.0/24.');
 });

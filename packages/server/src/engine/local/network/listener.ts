@@ -30,13 +30,22 @@ export type Listener = {
 };
 
 /** The listener of what listens to nobody outside: templates, the metadata database, the members of a service before they are told otherwise. */
-export const LOCAL_LISTENER: Listener = { address: '127.0.0.1', namespace: null, allowedNetworks: null };
+export const LOCAL_LISTENER: Listener = {
+  address: '127.0.0.1',
+  namespace: null,
+  allowedNetworks: null,
+};
 
 /** @param listenAddress the one of services that are in no VPC */
-export function listenerOf(vpc: ServiceVpc | null, listenAddress: string, prefix: string): Listener {
+export function listenerOf(
+  vpc: ServiceVpc | null,
+  listenAddress: string,
+  prefix: string,
+): Listener {
   if (vpc === null) return { address: listenAddress, namespace: null, allowedNetworks: null };
   // Nobody else has a way to it: there is nothing to refuse.
-  if (vpc.address !== null) return { address: vpc.address, namespace: namespaceOf(prefix, vpc.id), allowedNetworks: null };
+  if (vpc.address !== null)
+    return { address: vpc.address, namespace: namespaceOf(prefix, vpc.id), allowedNetworks: null };
   return { address: listenAddress, namespace: null, allowedNetworks: vpc.allowedNetworks };
 }
 
@@ -55,16 +64,25 @@ function placeOf({ address, namespace }: Listener): string | null {
 }
 
 /** How something is started that goes through a listener: the command around its own, and what its environment says. */
-export function launchOptionsOf(listener: Listener): { within: string[]; environment: Record<string, string> } {
+export function launchOptionsOf(listener: Listener): {
+  within: string[];
+  environment: Record<string, string>;
+} {
   const place = placeOf(listener);
   if (place === null || listener.namespace === null) return { within: [], environment: {} };
-  return { within: ['nsenter', `--net=${namespacePath(listener.namespace)}`, '--'], environment: { [PLACE_VARIABLE]: place } };
+  return {
+    within: ['nsenter', `--net=${namespacePath(listener.namespace)}`, '--'],
+    environment: { [PLACE_VARIABLE]: place },
+  };
 }
 
 /** Whether a process is in the desired network. */
 export async function runsInNetworkOf(pid: number, listener: Listener): Promise<boolean> {
   const environment = ((await readOrNull(`/proc/${pid}/environ`)) ?? '').split('\0');
-  const place = environment.find((entry) => entry.startsWith(`${PLACE_VARIABLE}=`))?.slice(PLACE_VARIABLE.length + 1) ?? null;
+  const place =
+    environment
+      .find((entry) => entry.startsWith(`${PLACE_VARIABLE}=`))
+      ?.slice(PLACE_VARIABLE.length + 1) ?? null;
   return place === placeOf(listener);
 }
 

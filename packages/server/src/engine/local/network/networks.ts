@@ -22,12 +22,17 @@ const LINK = 'to-';
 /** Whether this machine can have networks of our own, or why it cannot and what adds it. */
 export type NetworkAbility = { way: VpcWay; note: string };
 
-const BRIDGE_NOTE = 'bridge: each VPC is a network of its own, and nobody outside of it has a way to its services';
-const ADDRESS_NOTE = "address: a service in a VPC refuses clients whose address is none of the VPC's or its peers'";
+const BRIDGE_NOTE =
+  'bridge: each VPC is a network of its own, and nobody outside of it has a way to its services';
+const ADDRESS_NOTE =
+  "address: a service in a VPC refuses clients whose address is none of the VPC's or its peers'";
 
 /** Tries whether networks can be made, in namespaces that nobody else sees and that are gone with the attempt. */
 export async function probeNetworks(): Promise<NetworkAbility> {
-  const without = (why: string): NetworkAbility => ({ way: 'address', note: `${ADDRESS_NOTE}; networks of their own take ${why}` });
+  const without = (why: string): NetworkAbility => ({
+    way: 'address',
+    note: `${ADDRESS_NOTE}; networks of their own take ${why}`,
+  });
   if (process.getuid?.() !== 0) return without('root: start Howdah as root');
   try {
     await run('ip', ['-V']);
@@ -39,7 +44,9 @@ export async function probeNetworks(): Promise<NetworkAbility> {
     return { way: 'bridge', note: BRIDGE_NOTE };
   } catch (error) {
     const refused = error instanceof Error ? error.message : String(error);
-    return without(`CAP_SYS_ADMIN, CAP_NET_ADMIN and a kernel with bridge and veth, and this machine refuses: ${refused}`);
+    return without(
+      `CAP_SYS_ADMIN, CAP_NET_ADMIN and a kernel with bridge and veth, and this machine refuses: ${refused}`,
+    );
   }
 }
 /** All that makeNetworks needs: links, addresses, settings, and a name for a namespace. */
@@ -81,7 +88,11 @@ export async function findNetworks(prefix: string): Promise<NetworkSeen[]> {
   const names = (await namespaces()).filter((name) => vpcOf(prefix, name) !== null);
   const see = async (name: string, attempt = 1): Promise<NetworkSeen | null> => {
     try {
-      return { vpcId: vpcOf(prefix, name) ?? '', ...(await lookAt(name)), listening: await listeners(name) };
+      return {
+        vpcId: vpcOf(prefix, name) ?? '',
+        ...(await lookAt(name)),
+        listening: await listeners(name),
+      };
     } catch (error) {
       // Removed while it was looked at: it is unmounted first, then its name goes.
       if (!(await namespaces()).includes(name)) return null;
@@ -108,10 +119,15 @@ async function lookAt(name: string): Promise<Seen> {
       const [, ...groups] = pattern.exec(line) ?? [];
       return groups.length === 0 ? [] : [groups];
     });
-  const cidrs = new Map(found(routes, /^([0-9./]+) .*\bdev to-([0-9]+)\b/).map(([cidr = '', id = '']) => [id, cidr]));
+  const cidrs = new Map(
+    found(routes, /^([0-9./]+) .*\bdev to-([0-9]+)\b/).map(([cidr = '', id = '']) => [id, cidr]),
+  );
   return {
     addresses: found(addresses, /^\d+: vpc\s+inet ([0-9./]+)/).flat(),
-    peers: found(links, /^\d+: to-([0-9]+)[@:]/).map(([id = '']) => ({ id, cidr: cidrs.get(id) ?? null })),
+    peers: found(links, /^\d+: to-([0-9]+)[@:]/).map(([id = '']) => ({
+      id,
+      cidr: cidrs.get(id) ?? null,
+    })),
   };
 }
 
@@ -162,7 +178,8 @@ export async function makeNetworks(
     await guard(name);
   }
   await separate(prefix, specs);
-  for (const name of there) if (!specs.some((spec) => nameOf(spec) === name)) await removeNamespace(name);
+  for (const name of there)
+    if (!specs.some((spec) => nameOf(spec) === name)) await removeNamespace(name);
   for (const spec of specs) await joinPeers(prefix, spec, specs);
   return renewed;
 }
@@ -183,11 +200,15 @@ async function make(name: string, spec: VpcSpec, home: string): Promise<void> {
   // Whose it is; see strayNetworks.
   await ip('link', 'set', BRIDGE, 'up', 'alias', home);
   const cidr = trustedCidr(spec.cidr);
-  const wanted = [addressAt(cidr, ROUTER_HOST), ...spec.addresses].map((address) => `${address}/${cidr.bits}`);
+  const wanted = [addressAt(cidr, ROUTER_HOST), ...spec.addresses].map(
+    (address) => `${address}/${cidr.bits}`,
+  );
   const { addresses } = await lookAt(name);
   // The first that is added is the one by which the router speaks, and with it all others would go.
-  for (const address of wanted.filter((one) => !addresses.includes(one))) await ip('addr', 'add', address, 'dev', BRIDGE);
-  for (const address of addresses.filter((one) => !wanted.includes(one))) await ip('addr', 'del', address, 'dev', BRIDGE);
+  for (const address of wanted.filter((one) => !addresses.includes(one)))
+    await ip('addr', 'add', address, 'dev', BRIDGE);
+  for (const address of addresses.filter((one) => !wanted.includes(one)))
+    await ip('addr', 'del', address, 'dev', BRIDGE);
 }
 
 /** Parts VPCs that are peered no more. Connections between them are ended first, so that both ends are told. */
@@ -196,11 +217,13 @@ async function separate(prefix: string, specs: readonly VpcSpec[]): Promise<void
   for (const { id, peers } of specs) {
     const name = namespaceOf(prefix, id);
     for (const seen of (await lookAt(name)).peers)
-      if (!peers.some((peer) => peer.id === seen.id)) parted.push({ name, peer: seen.id, cidr: seen.cidr });
+      if (!peers.some((peer) => peer.id === seen.id))
+        parted.push({ name, peer: seen.id, cidr: seen.cidr });
   }
   for (const { name, cidr } of parted) await endConnections(name, cidr);
   // The other end of a pair goes with it.
-  for (const { name, peer } of parted) await run('ip', ['-n', name, 'link', 'del', `${LINK}${peer}`]).catch(() => undefined);
+  for (const { name, peer } of parted)
+    await run('ip', ['-n', name, 'link', 'del', `${LINK}${peer}`]).catch(() => undefined);
   for (const { name, cidr } of parted) await endConnections(name, cidr);
 }
 
@@ -221,13 +244,39 @@ async function joinPeers(prefix: string, spec: VpcSpec, specs: readonly VpcSpec[
     const seen = peers.find(({ id }) => id === peer.id);
     if (seen === undefined) {
       await run('ip', ['-n', there, 'link', 'del', `${LINK}${spec.id}`]).catch(() => undefined); // of a pair that was interrupted
-      await run('ip', ['-n', name, 'link', 'add', here, 'type', 'veth', 'peer', 'name', `${LINK}${spec.id}`, 'netns', there]);
+      await run('ip', [
+        '-n',
+        name,
+        'link',
+        'add',
+        here,
+        'type',
+        'veth',
+        'peer',
+        'name',
+        `${LINK}${spec.id}`,
+        'netns',
+        there,
+      ]);
     }
     if (seen?.cidr === peer.cidr) continue;
     await run('ip', ['-n', name, 'link', 'set', here, 'up']);
     await inside(name, ['sh', '-c', `echo 1 > /proc/sys/net/ipv4/conf/${here}/rp_filter`]);
     const router = addressAt(trustedCidr(peer.cidr), ROUTER_HOST);
-    await run('ip', ['-n', name, 'route', 'replace', peer.cidr, 'via', router, 'dev', here, 'onlink', 'src', own]);
+    await run('ip', [
+      '-n',
+      name,
+      'route',
+      'replace',
+      peer.cidr,
+      'via',
+      router,
+      'dev',
+      here,
+      'onlink',
+      'src',
+      own,
+    ]);
   }
 }
 
@@ -237,14 +286,20 @@ async function removeNamespace(name: string): Promise<void> {
 
 /** Removes all networks of an installation. */
 export async function removeNetworks(prefix: string): Promise<void> {
-  for (const name of await namespaces()) if (vpcOf(prefix, name) !== null) await removeNamespace(name);
+  for (const name of await namespaces())
+    if (vpcOf(prefix, name) !== null) await removeNamespace(name);
 }
 
 /** Networks of installations whose data is gone, each with where that was. Changes nothing. */
-export async function strayNetworks(exists: (home: string) => Promise<boolean>): Promise<{ name: string; home: string }[]> {
+export async function strayNetworks(
+  exists: (home: string) => Promise<boolean>,
+): Promise<{ name: string; home: string }[]> {
   const stray: { name: string; home: string }[] = [];
   for (const name of (await namespaces()).filter((one) => ANY_NAME.test(one))) {
-    const home = /\balias (.+)$/m.exec(await run('ip', ['-n', name, 'link', 'show', BRIDGE]).catch(() => ''))?.[1]?.trim() ?? '';
+    const home =
+      /\balias (.+)$/m
+        .exec(await run('ip', ['-n', name, 'link', 'show', BRIDGE]).catch(() => ''))?.[1]
+        ?.trim() ?? '';
     if (home === '' || !(await exists(home))) stray.push({ name, home });
   }
   return stray;
@@ -252,9 +307,16 @@ export async function strayNetworks(exists: (home: string) => Promise<boolean>):
 const ANY_NAME = /^howdah-[0-9a-f]{8}-[0-9]+$/;
 
 /** @throws NotYet while the network of a listener is not there, Error when it cannot be had */
-export async function assertPlace({ address, namespace }: Listener, { way, note }: NetworkAbility): Promise<void> {
+export async function assertPlace(
+  { address, namespace }: Listener,
+  { way, note }: NetworkAbility,
+): Promise<void> {
   if (namespace === null) return;
-  if (way === 'address') throw new Error(`it is in a VPC with a network of its own, which this machine cannot have now: ${note}`);
+  if (way === 'address')
+    throw new Error(
+      `it is in a VPC with a network of its own, which this machine cannot have now: ${note}`,
+    );
   const there = await lookAt(namespace).catch(() => null);
-  if (there?.addresses.some((one) => one.startsWith(`${address}/`)) !== true) throw new NotYet(`its address ${address} is not there yet`);
+  if (there?.addresses.some((one) => one.startsWith(`${address}/`)) !== true)
+    throw new NotYet(`its address ${address} is not there yet`);
 }

@@ -10,7 +10,10 @@ const sizes = (tables: number, writes = 7): CatalogSizes => ({
 });
 
 test('catalogs of a service in which nothing was made meanwhile have to be equal', () => {
-  expect(compareCatalogs(sizes(5), sizes(5, 0), sizes(5))).toEqual({ equal: true, detail: '8 rows, the same as in the service' });
+  expect(compareCatalogs(sizes(5), sizes(5, 0), sizes(5))).toEqual({
+    equal: true,
+    detail: '8 rows, the same as in the service',
+  });
   expect(compareCatalogs(sizes(5), sizes(4, 0), sizes(5))).toEqual({
     equal: false,
     detail: 'the catalogs differ: pg_class has 4 rows, in the service 5',

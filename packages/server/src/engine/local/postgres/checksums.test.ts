@@ -6,7 +6,9 @@ import { checkPages, PAGE_BYTES, pageChecksum } from './checksums.ts';
 
 /** A page of arbitrary bytes that carries its checksum. */
 function page(seed: number, block: number): Buffer {
-  const made = Buffer.from(Uint8Array.from({ length: PAGE_BYTES }, (_, index) => (index * 31 + seed) % 251));
+  const made = Buffer.from(
+    Uint8Array.from({ length: PAGE_BYTES }, (_, index) => (index * 31 + seed) % 251),
+  );
   made.writeUInt16LE(pageChecksum(made, block), 8);
   return made;
 }
@@ -35,7 +37,9 @@ test('the checksum of a page depends on its contents and its number, and not on 
 const CHECKSUM = 39_018;
 
 test('whole pages pass, never used ones too', async () => {
-  expect(await checkFile(Buffer.concat([page(1, 0), page(2, 1), Buffer.alloc(PAGE_BYTES)]))).toEqual({ files: 1, pages: 3 });
+  expect(
+    await checkFile(Buffer.concat([page(1, 0), page(2, 1), Buffer.alloc(PAGE_BYTES)])),
+  ).toEqual({ files: 1, pages: 3 });
   expect(await checkFile(page(3, 131_072), '16384.1')).toEqual({ files: 1, pages: 1 });
   expect(await checkFile(Buffer.from('x'), '16384.new')).toEqual({ files: 0, pages: 0 });
 });
@@ -48,5 +52,7 @@ test('a flipped bit, a page in another place, one that is all but unused, and ha
   const unused = Buffer.alloc(PAGE_BYTES);
   unused[4000] = 1;
   await expect(checkFile(unused)).rejects.toThrow('is damaged');
-  await expect(checkFile(page(1, 0).subarray(0, 5000))).rejects.toThrow('base/5/16384 ends in the middle of page 0');
+  await expect(checkFile(page(1, 0).subarray(0, 5000))).rejects.toThrow(
+    'base/5/16384 ends in the middle of page 0',
+  );
 });

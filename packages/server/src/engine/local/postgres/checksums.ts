@@ -33,7 +33,10 @@ export function pageChecksum(page: Buffer, block: number): number {
   sums.set(BASE_OFFSETS);
   for (let offset = 0; offset < PAGE_BYTES; offset += 4) {
     // The checksum itself counts as zero.
-    const word = offset === CHECKSUM_OFFSET ? words.getInt32(offset, true) & ~0xffff : words.getInt32(offset, true);
+    const word =
+      offset === CHECKSUM_OFFSET
+        ? words.getInt32(offset, true) & ~0xffff
+        : words.getInt32(offset, true);
     mix((offset / 4) % LANES, word);
   }
   for (let index = 0; index < 2 * LANES; index++) mix(index % LANES, 0);
@@ -53,7 +56,10 @@ function mix(lane: number, word: number): void {
  * @returns how many there are
  * @throws Error naming the first page that is not as it was written
  */
-export async function checkPages(dataDirectory: string, signal: AbortSignal): Promise<{ files: number; pages: number }> {
+export async function checkPages(
+  dataDirectory: string,
+  signal: AbortSignal,
+): Promise<{ files: number; pages: number }> {
   let [files, pages] = [0, 0];
   for (const directory of ['global', ...(await databaseDirectories(dataDirectory))]) {
     for (const name of (await listEntries(join(dataDirectory, directory))).filter(isRelationFile)) {
@@ -66,7 +72,9 @@ export async function checkPages(dataDirectory: string, signal: AbortSignal): Pr
 }
 
 async function databaseDirectories(dataDirectory: string): Promise<string[]> {
-  return (await listEntries(join(dataDirectory, 'base'))).filter((name) => /^\d+$/.test(name)).map((name) => `base/${name}`);
+  return (await listEntries(join(dataDirectory, 'base')))
+    .filter((name) => /^\d+$/.test(name))
+    .map((name) => `base/${name}`);
 }
 
 /** A file of a relation: its number, perhaps a fork of it, perhaps a further part. */
@@ -74,7 +82,11 @@ function isRelationFile(name: string): boolean {
   return /^\d+(_(fsm|vm|init))?(\.\d+)?$/.test(name);
 }
 
-async function checkFile(dataDirectory: string, path: string, signal: AbortSignal): Promise<number> {
+async function checkFile(
+  dataDirectory: string,
+  path: string,
+  signal: AbortSignal,
+): Promise<number> {
   const firstBlock = Number(/\.(\d+)$/.exec(path)?.[1] ?? 0) * PAGES_PER_FILE;
   const file = await openFile(join(dataDirectory, path));
   try {
@@ -83,7 +95,10 @@ async function checkFile(dataDirectory: string, path: string, signal: AbortSigna
       signal.throwIfAborted();
       const { bytesRead } = await file.read(buffer, 0, buffer.length, pages * PAGE_BYTES);
       if (bytesRead === 0) return pages;
-      if (bytesRead % PAGE_BYTES !== 0) throw new Error(`${path} ends in the middle of page ${pages + Math.floor(bytesRead / PAGE_BYTES)}`);
+      if (bytesRead % PAGE_BYTES !== 0)
+        throw new Error(
+          `${path} ends in the middle of page ${pages + Math.floor(bytesRead / PAGE_BYTES)}`,
+        );
       for (let offset = 0; offset < bytesRead; offset += PAGE_BYTES, pages++) {
         checkPage(path, buffer.subarray(offset, offset + PAGE_BYTES), firstBlock + pages);
       }
@@ -97,5 +112,7 @@ function checkPage(path: string, page: Buffer, block: number): void {
   if (page.readUInt16LE(UPPER_OFFSET) === 0 && page.equals(NEVER_USED)) return;
   const [found, reckoned] = [page.readUInt16LE(CHECKSUM_OFFSET), pageChecksum(page, block)];
   if (found !== reckoned)
-    throw new Error(`page ${block} of ${path} is damaged: it carries the checksum ${found}, and ${reckoned} is right`);
+    throw new Error(
+      `page ${block} of ${path} is damaged: it carries the checksum ${found}, and ${reckoned} is right`,
+    );
 }

@@ -5,7 +5,14 @@ import { instancePaths } from '../host/layout.ts';
 
 const input: ServerInput = {
   paths: instancePaths("/srv/it's here"),
-  installation: { name: '17-system', major: 17, version: '17.6', bin: '/bin', source: 'system', extensions: [] },
+  installation: {
+    name: '17-system',
+    major: 17,
+    version: '17.6',
+    bin: '/bin',
+    source: 'system',
+    extensions: [],
+  },
   extensions: [],
   size: SERVICE_SIZES[0],
   storageGb: 10,
@@ -14,7 +21,8 @@ const input: ServerInput = {
 };
 const users = { control: 'we"ird', owner: { name: 'howdah', uid: 999, gid: 999 }, gateway: null };
 const files = configFiles(input, users);
-const lines = (text: string) => text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+const lines = (text: string) =>
+  text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
 
 test('every setting stands once, on a line of its own', () => {
   const names = lines(files['postgresql.conf']).map((line) => /^([a-z_.]+) = .+$/.exec(line)?.[1]);
@@ -46,7 +54,11 @@ test('who gets in: we by the socket, users by TLS and SCRAM into their database'
 
 test('a service with a user of its own sees no accounts but its own, and is superuser nowhere', () => {
   const owner = { name: 'howdah-service', uid: 70_001, gid: 70_001 };
-  const made = configFiles(input, { control: 'root', owner, gateway: { name: 'howdah-gateway', uid: 998, gid: 997 } });
+  const made = configFiles(input, {
+    control: 'root',
+    owner,
+    gateway: { name: 'howdah-gateway', uid: 998, gid: 997 },
+  });
   expect(lines(made['pg_ident.conf'])).toEqual([
     'control "root" howdah',
     'control "root" howdah_reader',
@@ -66,7 +78,9 @@ test('where there is a gateway, the writer of a drill gets from this machine int
   const more = lines(configFiles({ ...input, replicated: true }, users)['pg_hba.conf']).filter(
     (line) => !lines(files['pg_hba.conf']).includes(line),
   );
-  expect(more.map((line) => line.split(/\s+/))).toEqual([['hostssl', 'postgres', '_howdah_probe', '127.0.0.1/32', 'scram-sha-256']]);
+  expect(more.map((line) => line.split(/\s+/))).toEqual([
+    ['hostssl', 'postgres', '_howdah_probe', '127.0.0.1/32', 'scram-sha-256'],
+  ]);
   expect(lines(files['pg_hba.conf']).filter((line) => line.includes('postgres'))).toEqual([]);
 });
 
@@ -94,5 +108,7 @@ test('the same input makes the same files, and only what depends on it differs',
     expect(made['postgresql.conf']).not.toBe(files['postgresql.conf']);
     expect(made['pg_hba.conf']).toBe(files['pg_hba.conf']);
   }
-  expect(configFiles(input, { control: 'howdah', owner: null, gateway: null })['postgresql.conf']).toBe(files['postgresql.conf']);
+  expect(
+    configFiles(input, { control: 'howdah', owner: null, gateway: null })['postgresql.conf'],
+  ).toBe(files['postgresql.conf']);
 });

@@ -120,7 +120,10 @@ function postgresqlConf({
 // Our own roles over the Unix socket only; users over TLS, with SCRAM, into their database only. What is not named here is refused, plain
 // text among it. The directory of the socket is closed to others: users come that way through the pooler, and members of one service follow
 // each other. Where there is a gateway, it brings the writer of a drill.
-const hba = (allowedNetworks: readonly string[], replicated = false): string => `# Written by Howdah; changes are overwritten.
+const hba = (
+  allowedNetworks: readonly string[],
+  replicated = false,
+): string => `# Written by Howdah; changes are overwritten.
 # type    database  user  address  method
 local     all       ${CONTROL_ROLE}     peer map=control
 local     replication  ${CONTROL_ROLE}  peer map=replication
@@ -139,9 +142,15 @@ function identConf({ control, owner, gateway }: ConfigUsers): string {
   const lines = [
     ...[CONTROL_ROLE, READER_ROLE].map((role) => ['control', control, role]),
     ['replication', service, CONTROL_ROLE],
-    ...[service, ...(gateway === null ? [] : [gateway.name])].map((user) => ['pooler', user, POOLER_ROLE]),
+    ...[service, ...(gateway === null ? [] : [gateway.name])].map((user) => [
+      'pooler',
+      user,
+      POOLER_ROLE,
+    ]),
   ];
-  const text = lines.map(([map, user = '', role]) => `${map} "${user.replaceAll('"', '""')}" ${role}\n`).join('');
+  const text = lines
+    .map(([map, user = '', role]) => `${map} "${user.replaceAll('"', '""')}" ${role}\n`)
+    .join('');
   return `# Written by Howdah: the operating system users that may be our roles.\n${text}`;
 }
 

@@ -29,9 +29,13 @@ function control(bytes: Uint8Array): Buffer {
 
 test('the checksum is found wherever a major keeps it', () => {
   fc.assert(
-    fc.property(fc.integer({ min: 50, max: 127 }), fc.uint8Array({ minLength: 508, maxLength: 508 }), (words, bytes) => {
-      expect(findCrcOffset(control(bytes.subarray(0, words * 4)))).toBe(words * 4);
-    }),
+    fc.property(
+      fc.integer({ min: 50, max: 127 }),
+      fc.uint8Array({ minLength: 508, maxLength: 508 }),
+      (words, bytes) => {
+        expect(findCrcOffset(control(bytes.subarray(0, words * 4)))).toBe(words * 4);
+      },
+    ),
   );
 });
 
@@ -51,7 +55,8 @@ test('a new identifier goes into the control file and every segment, and nothing
     const segment = randomBytes(20_000);
     const segments = ['000000010000000000000001', '0000000100000000000000AF'];
     await writeFile(join(directory, 'global', 'pg_control'), before);
-    for (const name of [...segments, '00000002.history']) await writeFile(join(directory, 'pg_wal', name), segment);
+    for (const name of [...segments, '00000002.history'])
+      await writeFile(join(directory, 'pg_wal', name), segment);
 
     const begunMs = Date.now();
     const identifier = await writeSystemIdentifier(directory);

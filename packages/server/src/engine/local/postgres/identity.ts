@@ -20,8 +20,13 @@ const CONTROL_CONTENTS_MAX_BYTES = 512;
  * @returns the identifier, as `pg_control_system()` will show it
  * @throws Error when the control file is not one whose checksum this code can find
  */
-export async function writeSystemIdentifier(dataDirectory: string, identifier = newIdentifier(Date.now())): Promise<bigint> {
-  await edit(join(dataDirectory, 'global', 'pg_control'), CONTROL_CONTENTS_MAX_BYTES, (contents) => rewriteControl(contents, identifier));
+export async function writeSystemIdentifier(
+  dataDirectory: string,
+  identifier = newIdentifier(Date.now()),
+): Promise<bigint> {
+  await edit(join(dataDirectory, 'global', 'pg_control'), CONTROL_CONTENTS_MAX_BYTES, (contents) =>
+    rewriteControl(contents, identifier),
+  );
   const wal = join(dataDirectory, 'pg_wal');
   for (const segment of (await listEntries(wal)).filter((name) => /^[0-9A-F]{24}$/.test(name))) {
     await edit(join(wal, segment), WAL_SYSTEM_IDENTIFIER_OFFSET + 8, (header) => {
@@ -44,8 +49,12 @@ const CONTROL_FILE_MAX_BYTES = 64 * 1024;
 
 /** The control file of a cluster. @throws Error when it is too short to be one */
 export async function readControl(dataDirectory: string): Promise<Buffer> {
-  const contents = await readBytes(join(dataDirectory, 'global', 'pg_control'), CONTROL_FILE_MAX_BYTES);
-  if (contents.length < CONTROL_CONTENTS_MAX_BYTES) throw new Error(`pg_control has ${contents.length} bytes; is the file damaged?`);
+  const contents = await readBytes(
+    join(dataDirectory, 'global', 'pg_control'),
+    CONTROL_FILE_MAX_BYTES,
+  );
+  if (contents.length < CONTROL_CONTENTS_MAX_BYTES)
+    throw new Error(`pg_control has ${contents.length} bytes; is the file damaged?`);
   return contents;
 }
 
@@ -58,7 +67,10 @@ function newIdentifier(nowMs: number): bigint {
 
 function rewriteControl(contents: Buffer, identifier: bigint): void {
   const crcOffset = findCrcOffset(contents);
-  if (crcOffset === null) throw new Error('pg_control: no checksum found where PostgreSQL keeps it; is the file damaged?');
+  if (crcOffset === null)
+    throw new Error(
+      'pg_control: no checksum found where PostgreSQL keeps it; is the file damaged?',
+    );
   contents.writeBigUInt64LE(identifier, 0);
   contents.writeUInt32LE(crc32c(contents.subarray(0, crcOffset)), crcOffset);
 }
@@ -90,12 +102,17 @@ function step(crc: number, byte: number): number {
   return ((crc >>> 8) ^ (TABLE[(crc ^ byte) & 0xff] ?? 0)) >>> 0;
 }
 
-async function edit(path: string, bytes: number, change: (contents: Buffer) => void): Promise<void> {
+async function edit(
+  path: string,
+  bytes: number,
+  change: (contents: Buffer) => void,
+): Promise<void> {
   const file = await openForEditing(path);
   try {
     const contents = Buffer.alloc(bytes);
     const { bytesRead } = await file.read(contents, 0, bytes, 0);
-    if (bytesRead < bytes) throw new Error(`${basename(path)} has ${bytesRead} bytes; is the file damaged?`);
+    if (bytesRead < bytes)
+      throw new Error(`${basename(path)} has ${bytesRead} bytes; is the file damaged?`);
     change(contents);
     await file.write(contents, 0, bytes, 0);
   } finally {

@@ -2,7 +2,11 @@ import { expect, test } from 'vitest';
 import type { AddonExtension } from '@howdah/contract';
 import { installationFor, missingFor, type Installation } from './installations.ts';
 
-const installation = (major: number, source: 'system' | 'npm', extensions: AddonExtension[] = []): Installation => ({
+const installation = (
+  major: number,
+  source: 'system' | 'npm',
+  extensions: AddonExtension[] = [],
+): Installation => ({
   name: `${major}-${source}`,
   major,
   version: `${major}.1`,
@@ -25,14 +29,18 @@ test('the first that has every extension asked for', () => {
 test('none that has them all is none', () => {
   expect(installationFor([], [])).toBeNull();
   expect(installationFor([plain], ['ai'])).toBeNull();
-  expect(installationFor([vector, installation(17, 'npm', ['timescaledb'])], ['time-series', 'ai'])).toBeNull();
+  expect(
+    installationFor([vector, installation(17, 'npm', ['timescaledb'])], ['time-series', 'ai']),
+  ).toBeNull();
 });
 
 test('what is missing names what was found and the packages that add it', () => {
   const missing = missingFor([plain], ['time-series', 'ai']);
   expect(missing).toContain('timescaledb and vector');
   expect(missing).toContain('PostgreSQL 18.1 (npm)');
-  expect(missing).toContain('apt-get install postgresql-17 postgresql-17-timescaledb postgresql-17-pgvector');
+  expect(missing).toContain(
+    'apt-get install postgresql-17 postgresql-17-timescaledb postgresql-17-pgvector',
+  );
   expect(missingFor([], [])).toContain('no PostgreSQL');
   expect(missingFor([], [])).toMatch(/apt-get install postgresql-17,/);
 });

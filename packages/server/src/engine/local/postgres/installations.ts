@@ -47,7 +47,9 @@ export async function findInstallations(copies: string | null): Promise<Found> {
   const all = [...system, ...npm].filter((found) => found !== null);
   return {
     usable: all.filter((found) => found.major >= OLDEST_MAJOR).toSorted(preferred),
-    tooOld: all.filter((found) => found.major < OLDEST_MAJOR).map(({ version, bin }) => ({ version, bin })),
+    tooOld: all
+      .filter((found) => found.major < OLDEST_MAJOR)
+      .map(({ version, bin }) => ({ version, bin })),
   };
 }
 
@@ -57,17 +59,35 @@ function preferred(a: Installation, b: Installation): number {
 }
 
 /** The installation for a new service with these add-ons, or null. `installations` come in order of preference. */
-export function installationFor(installations: readonly Installation[], addons: readonly Addon[]): Installation | null {
+export function installationFor(
+  installations: readonly Installation[],
+  addons: readonly Addon[],
+): Installation | null {
   const needed = addons.map((addon) => EXTENSION_OF_ADDON[addon]);
-  return installations.find((found) => needed.every((extension) => found.extensions.includes(extension))) ?? null;
+  return (
+    installations.find((found) =>
+      needed.every((extension) => found.extensions.includes(extension)),
+    ) ?? null
+  );
 }
 
 /** Why no installation serves these add-ons, and the command that adds one. */
-export function missingFor(installations: readonly Installation[], addons: readonly Addon[]): string {
-  const found = installations.map(({ version, source }) => `PostgreSQL ${version} (${source})`).join(', ') || 'no PostgreSQL';
+export function missingFor(
+  installations: readonly Installation[],
+  addons: readonly Addon[],
+): string {
+  const found =
+    installations.map(({ version, source }) => `PostgreSQL ${version} (${source})`).join(', ') ||
+    'no PostgreSQL';
   const extensions = addons.map((addon) => EXTENSION_OF_ADDON[addon]);
-  const packages = ['postgresql-17', ...extensions.map((extension) => DEBIAN_PACKAGE[extension])].join(' ');
-  const what = extensions.length === 0 ? `PostgreSQL ${OLDEST_MAJOR} or newer` : `the extension ${extensions.join(' and ')}`;
+  const packages = [
+    'postgresql-17',
+    ...extensions.map((extension) => DEBIAN_PACKAGE[extension]),
+  ].join(' ');
+  const what =
+    extensions.length === 0
+      ? `PostgreSQL ${OLDEST_MAJOR} or newer`
+      : `the extension ${extensions.join(' and ')}`;
   return `${what} is needed; found ${found}, none of which has it. On Debian 13: apt-get install ${packages}, then restart Howdah`;
 }
 
@@ -76,9 +96,15 @@ const DEBIAN_PACKAGE: Record<AddonExtension, string> = {
   vector: 'postgresql-17-pgvector',
 };
 
-async function systemDirectories({ parent, bin, name }: (typeof SYSTEM_PATTERNS)[number]): Promise<string[]> {
+async function systemDirectories({
+  parent,
+  bin,
+  name,
+}: (typeof SYSTEM_PATTERNS)[number]): Promise<string[]> {
   try {
-    return (await readdir(parent)).filter((entry) => name.test(entry)).map((entry) => join(parent, entry, bin));
+    return (await readdir(parent))
+      .filter((entry) => name.test(entry))
+      .map((entry) => join(parent, entry, bin));
   } catch (error) {
     if (isErrno(error, 'ENOENT', 'EACCES')) return [];
     throw error;
@@ -94,15 +120,21 @@ async function inspect(bin: string, source: Installation['source']): Promise<Ins
   const extensions: AddonExtension[] = [];
   for (const extension of Object.values(EXTENSION_OF_ADDON)) {
     for (const share of shareDirectories(bin, major)) {
-      if (await exists(join(share, 'extension', `${extension}.control`))) extensions.push(extension);
+      if (await exists(join(share, 'extension', `${extension}.control`)))
+        extensions.push(extension);
     }
   }
   return { name: `${major}-${source}`, major, version, bin, source, extensions };
 }
 
 function shareDirectories(bin: string, major: number): string[] {
-  return [`/usr/share/postgresql/${major}`, join(dirname(bin), 'share'), join(dirname(bin), 'share', 'postgresql')].filter(
-    (share) => bin.startsWith('/usr/lib/postgresql/') === share.startsWith('/usr/share/postgresql/'),
+  return [
+    `/usr/share/postgresql/${major}`,
+    join(dirname(bin), 'share'),
+    join(dirname(bin), 'share', 'postgresql'),
+  ].filter(
+    (share) =>
+      bin.startsWith('/usr/lib/postgresql/') === share.startsWith('/usr/share/postgresql/'),
   );
 }
 
@@ -114,7 +146,10 @@ async function npmDirectory(copies: string | null): Promise<string | null> {
   const native = join(dirname(manifest), 'native');
   if (copies === null) return join(native, 'bin');
   const parsed: unknown = JSON.parse(await readFile(manifest, 'utf8'));
-  const version = typeof parsed === 'object' && parsed !== null && 'version' in parsed ? String(parsed.version) : 'unknown';
+  const version =
+    typeof parsed === 'object' && parsed !== null && 'version' in parsed
+      ? String(parsed.version)
+      : 'unknown';
   const target = join(copies, `npm-${version}`);
   if (!(await exists(target))) {
     const unfinished = `${target}.new`;
@@ -150,7 +185,9 @@ function parseLink(link: unknown): { source: string; target: string } {
   ) {
     return { source: link.source, target: link.target };
   }
-  throw new Error('pg-symlinks.json of the PostgreSQL that npm brought: expected a list of {source, target}');
+  throw new Error(
+    'pg-symlinks.json of the PostgreSQL that npm brought: expected a list of {source, target}',
+  );
 }
 
 /** The manifest of an installed package: its entry point, which is all it exports, stands in a directory beside it. */

@@ -44,7 +44,11 @@ export async function* linesBackwards(
       budget.bytes -= chunk.length;
       end = start;
       text = Buffer.concat([chunk, text]);
-      for (let newline = newlineBeforeLast(text); newline !== -1; newline = newlineBeforeLast(text)) {
+      for (
+        let newline = newlineBeforeLast(text);
+        newline !== -1;
+        newline = newlineBeforeLast(text)
+      ) {
         const startByte = start + newline + 1;
         yield cutLine(text.subarray(newline + 1), startByte, lineEnd, isCut);
         [lineEnd, isCut] = [startByte, false];
@@ -65,7 +69,12 @@ export async function* linesBackwards(
 
 function cutLine(text: Buffer, startByte: number, endByte: number, wasCut: boolean): LogLine {
   const isCut = wasCut || text.length > MAX_LINE_BYTES;
-  return { line: isCut ? text.subarray(0, MAX_LINE_BYTES) : text, startByte, bytes: endByte - startByte, isCut };
+  return {
+    line: isCut ? text.subarray(0, MAX_LINE_BYTES) : text,
+    startByte,
+    bytes: endByte - startByte,
+    isCut,
+  };
 }
 
 /** The newline that ends the line before the last one of a text; -1: the text is (part of) one line. */

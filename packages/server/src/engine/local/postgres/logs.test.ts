@@ -15,7 +15,14 @@ beforeAll(async () => {
 afterAll(async () => rm(top, { recursive: true }));
 
 const START_MS = Date.UTC(2026, 10, 20, 12);
-const ALL: LogQuery = { sinceMs: null, untilMs: null, cursor: null, search: [], severities: [], limit: 500 };
+const ALL: LogQuery = {
+  sinceMs: null,
+  untilMs: null,
+  cursor: null,
+  search: [],
+  severities: [],
+  limit: 500,
+};
 
 type Written = { message: string; severity?: string; more?: Record<string, unknown> };
 const momentOf = (index: number) => new Date(START_MS + index * 1000).toISOString();
@@ -24,7 +31,10 @@ const line = ({ message, severity = 'LOG', more = {} }: Written, index: number):
   `${JSON.stringify({ timestamp: momentOf(index).replace('T', ' ').replace('Z', ' UTC'), pid: 7, error_severity: severity, message, ...more })}\n`;
 
 /** Writes entries into files, one a second, `perFile` to a file. */
-async function logDirectory(entries: readonly Written[], perFile = entries.length): Promise<string> {
+async function logDirectory(
+  entries: readonly Written[],
+  perFile = entries.length,
+): Promise<string> {
   const directory = await mkdtemp(join(top, 'case-'));
   for (let first = 0; first < entries.length; first += perFile) {
     const name = momentOf(first).slice(0, 19).replaceAll(/:/g, '');
@@ -49,14 +59,25 @@ async function readAll(directory: string, query: Partial<LogQuery> = {}): Promis
   return pages;
 }
 const messages = (pages: readonly LogEntry[][]) => pages.flat().map(({ message }) => message);
-const numbered = (count: number): Written[] => Array.from({ length: count }, (_, index) => ({ message: `entry ${index}` }));
+const numbered = (count: number): Written[] =>
+  Array.from({ length: count }, (_, index) => ({ message: `entry ${index}` }));
 
 test('an entry: ISO time, severity, and detail, hint and statement after the message', async () => {
   const directory = await logDirectory([
-    { message: 'broken', severity: 'ERROR', more: { detail: 'why', hint: 'fix', statement: 'select', context: 'x', query_id: 3 } },
+    {
+      message: 'broken',
+      severity: 'ERROR',
+      more: { detail: 'why', hint: 'fix', statement: 'select', context: 'x', query_id: 3 },
+    },
   ]);
   expect(await readLogs(directory, ALL)).toEqual({
-    entries: [{ timestamp: '2026-11-20T12:00:00.000Z', severity: 'ERROR', message: 'broken\nDETAIL: why\nHINT: fix\nSTATEMENT: select' }],
+    entries: [
+      {
+        timestamp: '2026-11-20T12:00:00.000Z',
+        severity: 'ERROR',
+        message: 'broken\nDETAIL: why\nHINT: fix\nSTATEMENT: select',
+      },
+    ],
     cursor: null,
   });
 });
@@ -89,9 +110,13 @@ test('whatever the lengths of lines and the characters at the borders of chunks,
       fc.integer({ min: 1, max: 70 }),
       fc.integer({ min: 10, max: 200 }),
       async (lengths, unit, limit, perFile) => {
-        const entries = lengths.map((length, index) => ({ message: `${index} ${unit.repeat(length)} ${index}` }));
+        const entries = lengths.map((length, index) => ({
+          message: `${index} ${unit.repeat(length)} ${index}`,
+        }));
         const directory = await logDirectory(entries, perFile);
-        expect(messages(await readAll(directory, { limit })).toReversed()).toEqual(entries.map(({ message }) => message));
+        expect(messages(await readAll(directory, { limit })).toReversed()).toEqual(
+          entries.map(({ message }) => message),
+        );
         await rm(directory, { recursive: true });
       },
     ),
@@ -105,7 +130,11 @@ test('a line longer than 64 KiB is cut and marked, at any place of its character
   for (const unit of ['x', '🐘', '"', '\\', '\u0001']) {
     for (let shift = 0; shift < 12; shift++) {
       const long = 'y'.repeat(shift) + unit.repeat(200_000);
-      const directory = await logDirectory([{ message: 'before' }, { message: long, severity: 'ERROR' }, { message: 'after' }]);
+      const directory = await logDirectory([
+        { message: 'before' },
+        { message: long, severity: 'ERROR' },
+        { message: 'after' },
+      ]);
       const [after, cut, before] = (await readAll(directory, { limit: 1 })).flat();
       expect([after?.message, before?.message]).toEqual(['after', 'before']);
       expect(cut).toMatchObject({ severity: 'ERROR', timestamp: momentOf(1) });
@@ -140,23 +169,35 @@ test('a call reads 16 MiB at most, inside one line too, and its cursor reaches e
     pages.push(page.entries);
   } while (cursor !== null);
   expect(timesOf(pages)).toEqual([3, 2, 1, 0].map(momentOf));
-  expect(messages(pages).map((message) => message.slice(0, 3))).toEqual(['las', 'yyy', 'xxx', 'fir']);
+  expect(messages(pages).map((message) => message.slice(0, 3))).toEqual([
+    'las',
+    'yyy',
+    'xxx',
+    'fir',
+  ]);
 });
 
 test('whatever the lengths of lines, pages that end inside a line lose none', async () => {
   // Around the sizes of a line, of a chunk, and of several.
-  const lengths = [64, 128, 256, 384].flatMap((kib) => [-300, -200, -170, -160, -150, -100, -1, 0, 1, 100].map((n) => kib * 1024 + n));
+  const lengths = [64, 128, 256, 384].flatMap((kib) =>
+    [-300, -200, -170, -160, -150, -100, -1, 0, 1, 100].map((n) => kib * 1024 + n),
+  );
   const entries = lengths.map((length) => ({ message: 'x'.repeat(length) }));
   const directory = await logDirectory(entries);
   for (const limit of [1, 7, 500])
-    expect(timesOf(await readAll(directory, { limit }))).toEqual(entries.map((_, n) => momentOf(n)).toReversed());
+    expect(timesOf(await readAll(directory, { limit }))).toEqual(
+      entries.map((_, n) => momentOf(n)).toReversed(),
+    );
 });
 
 test('a page shows 512 KiB at most', async () => {
-  const directory = await logDirectory(Array.from({ length: 100 }, (_, index) => ({ message: `${index} ${'x'.repeat(60_000)}` })));
+  const directory = await logDirectory(
+    Array.from({ length: 100 }, (_, index) => ({ message: `${index} ${'x'.repeat(60_000)}` })),
+  );
   const pages = await readAll(directory);
   expect(messages(pages)).toHaveLength(100);
-  for (const page of pages) expect(page.reduce((sum, { message }) => sum + message.length, 0)).toBeLessThan(0.6e6);
+  for (const page of pages)
+    expect(page.reduce((sum, { message }) => sum + message.length, 0)).toBeLessThan(0.6e6);
 });
 
 test('other work goes on between chunks of 128 KiB', async () => {
@@ -185,7 +226,10 @@ test('an empty line at the begin of a file', async () => {
   const directory = await logDirectory(numbered(2));
   const [file = ''] = await readdir(directory);
   await writeFile(join(directory, file), `\n${line({ message: 'after' }, 0)}`);
-  expect(await readLogs(directory, ALL)).toMatchObject({ entries: [{ message: 'after' }], cursor: null });
+  expect(await readLogs(directory, ALL)).toMatchObject({
+    entries: [{ message: 'after' }],
+    cursor: null,
+  });
 });
 
 test('links and FIFOs in place of a log are left out', async () => {
@@ -201,18 +245,26 @@ test('links and FIFOs in place of a log are left out', async () => {
 test('what is written after a page was read does not disturb the next one', async () => {
   const directory = await logDirectory(numbered(30), 10);
   const first = await readLogs(directory, { ...ALL, limit: 4 });
-  await writeFile(join(directory, '2026-11-20T120020.json'), line({ message: 'new' }, 31), { flag: 'a' });
+  await writeFile(join(directory, '2026-11-20T120020.json'), line({ message: 'new' }, 31), {
+    flag: 'a',
+  });
   await writeFile(join(directory, '2026-11-20T130000.json'), line({ message: 'newer' }, 3600));
   const second = await readLogs(directory, { ...ALL, limit: 4, cursor: first.cursor });
-  expect(messages([first.entries, second.entries])).toEqual([29, 28, 27, 26, 25, 24, 23, 22].map((number) => `entry ${number}`));
+  expect(messages([first.entries, second.entries])).toEqual(
+    [29, 28, 27, 26, 25, 24, 23, 22].map((number) => `entry ${number}`),
+  );
 });
 
 test('a line that is being written is left out, and so is what is no entry', async () => {
   const directory = await logDirectory(numbered(2));
   const [file = ''] = await readdir(directory);
-  await writeFile(join(directory, file), `not json\n\n5\nnull\n[]\n{"timestamp":"2026-11-20 12:0`, { flag: 'a' });
+  await writeFile(join(directory, file), `not json\n\n5\nnull\n[]\n{"timestamp":"2026-11-20 12:0`, {
+    flag: 'a',
+  });
   await writeFile(join(directory, '2026-11-20T990000.log'), 'stderr of the collector\n');
-  expect(messages([(await readLogs(directory, ALL)).entries.filter(({ message }) => message !== '')])).toEqual(['entry 1', 'entry 0']);
+  expect(
+    messages([(await readLogs(directory, ALL)).entries.filter(({ message }) => message !== '')]),
+  ).toEqual(['entry 1', 'entry 0']);
 });
 
 test('search: all terms, in any case, as they stand', async () => {
@@ -224,7 +276,10 @@ test('search: all terms, in any case, as they stand', async () => {
     { message: 'ÄRGER', more: { statement: 'select Needle' } },
   ]);
   const found = async (...search: string[]) => messages(await readAll(directory, { search }));
-  expect(await found('RELATION', 'exist')).toEqual(['relation "orders" exists', 'Relation "Users" does not exist']);
+  expect(await found('RELATION', 'exist')).toEqual([
+    'relation "orders" exists',
+    'Relation "Users" does not exist',
+  ]);
   expect(await found('relation', 'users')).toEqual(['Relation "Users" does not exist']);
   expect(await found('a.c')).toEqual(['a.c']);
   expect(await found('ärger')).toHaveLength(1);
@@ -234,10 +289,16 @@ test('search: all terms, in any case, as they stand', async () => {
 
 test('severities', async () => {
   const directory = await logDirectory(
-    ['LOG', 'ERROR', 'FATAL', 'WARNING', 'ERROR'].map((severity, index) => ({ message: String(index), severity })),
+    ['LOG', 'ERROR', 'FATAL', 'WARNING', 'ERROR'].map((severity, index) => ({
+      message: String(index),
+      severity,
+    })),
   );
   expect(messages(await readAll(directory, { severities: ['ERROR'] }))).toEqual(['4', '1']);
-  expect(messages(await readAll(directory, { severities: ['FATAL', 'WARNING'] }))).toEqual(['3', '2']);
+  expect(messages(await readAll(directory, { severities: ['FATAL', 'WARNING'] }))).toEqual([
+    '3',
+    '2',
+  ]);
   expect(messages(await readAll(directory, { severities: ['PANIC'] }))).toEqual([]);
 });
 
@@ -262,7 +323,9 @@ test('since is inclusive, until is not, and both work over files and pages', asy
 
 test('a filter that finds little goes on through all pages', async () => {
   const directory = await logDirectory(
-    Array.from({ length: 3000 }, (_, index) => ({ message: index % 700 === 0 ? `needle ${index}` : 'hay' })),
+    Array.from({ length: 3000 }, (_, index) => ({
+      message: index % 700 === 0 ? `needle ${index}` : 'hay',
+    })),
     450,
   );
   expect(messages(await readAll(directory, { search: ['needle'], limit: 2 }))).toEqual(
@@ -294,7 +357,11 @@ test('a cursor into a file that was taken away, or that became shorter, goes on 
   const { cursor } = await readLogs(directory, { ...ALL, limit: 4 });
   const files = (await readdir(directory)).toSorted();
   await rm(join(directory, files[1] ?? ''));
-  expect(messages([(await readLogs(directory, { ...ALL, cursor })).entries])).toEqual(['entry 2', 'entry 1', 'entry 0']);
+  expect(messages([(await readLogs(directory, { ...ALL, cursor })).entries])).toEqual([
+    'entry 2',
+    'entry 1',
+    'entry 0',
+  ]);
 
   const other = await logDirectory(numbered(9));
   const page = await readLogs(other, { ...ALL, limit: 1 });
@@ -314,7 +381,8 @@ test('the oldest files are taken away beyond 200 MB, never the newest', async ()
     await writeFile(join(directory, name), '');
     await truncate(join(directory, name), bytes);
   };
-  for (const [day, bytes] of [150e6, 90e6, 60e6, 40e6].entries()) await sparse(`2026-01-0${day + 1}T000000.json`, bytes);
+  for (const [day, bytes] of [150e6, 90e6, 60e6, 40e6].entries())
+    await sparse(`2026-01-0${day + 1}T000000.json`, bytes);
   await sparse('2026-01-01T000000.log', 1);
   await pruneLogs(directory);
   expect((await readdir(directory)).toSorted()).toEqual([

@@ -27,9 +27,15 @@ type Position = { file: string; endByte: number };
  *
  * @param signal ends the work with its client
  */
-export async function readLogs(directory: string, query: LogQuery, signal?: AbortSignal): Promise<LogPage> {
+export async function readLogs(
+  directory: string,
+  query: LogQuery,
+  signal?: AbortSignal,
+): Promise<LogPage> {
   const from = query.cursor === null ? null : parseCursor(query.cursor);
-  const files = (await logFiles(directory)).toReversed().filter((file) => from === null || file <= from.file);
+  const files = (await logFiles(directory))
+    .toReversed()
+    .filter((file) => from === null || file <= from.file);
   const isMatch = matcherOf(query);
   const budget: ReadBudget = { bytes: READ_BYTES_PER_PAGE };
   const entries: LogEntry[] = [];
@@ -39,20 +45,33 @@ export async function readLogs(directory: string, query: LogQuery, signal?: Abor
     return { entries, cursor: more ? formatCursor({ file, endByte }) : null };
   };
   for (const file of files) {
-    const lines = linesBackwards(join(directory, file), from?.file === file ? from.endByte : null, budget, signal);
+    const lines = linesBackwards(
+      join(directory, file),
+      from?.file === file ? from.endByte : null,
+      budget,
+      signal,
+    );
     try {
       let next = await lines.next();
       for (; next.done !== true; next = await lines.next()) {
         const { value: line } = next;
         const entry = parseLine(line);
-        if (entry !== null && query.sinceMs !== null && Date.parse(entry.timestamp) < query.sinceMs - OUT_OF_ORDER_MS)
+        if (
+          entry !== null &&
+          query.sinceMs !== null &&
+          Date.parse(entry.timestamp) < query.sinceMs - OUT_OF_ORDER_MS
+        )
           return { entries, cursor: null };
         if (entry !== null && isMatch(entry)) {
           entries.push(entry);
           shownBytes += line.line.length;
         }
         looked += 1;
-        if (entries.length === query.limit || shownBytes >= SHOWN_BYTES_PER_PAGE || looked === LINES_PER_PAGE)
+        if (
+          entries.length === query.limit ||
+          shownBytes >= SHOWN_BYTES_PER_PAGE ||
+          looked === LINES_PER_PAGE
+        )
           return pageEnd(file, line.startByte);
         if (looked % LINES_PER_TURN === 0) await setImmediate();
       }
@@ -82,7 +101,9 @@ async function logFiles(directory: string): Promise<string[]> {
 function parseLine({ line, bytes, isCut }: LogLine): LogEntry | null {
   let parsed: unknown;
   try {
-    parsed = JSON.parse(isCut ? closeJson(line.toString('utf8').replace(/\uFFFD+$/, '')) : line.toString('utf8'));
+    parsed = JSON.parse(
+      isCut ? closeJson(line.toString('utf8').replace(/\uFFFD+$/, '')) : line.toString('utf8'),
+    );
   } catch {
     return null;
   }
@@ -118,7 +139,12 @@ function closeJson(text: string): string {
   return `${complete}}`;
 }
 
-function matcherOf({ sinceMs, untilMs, search, severities }: LogQuery): (entry: LogEntry) => boolean {
+function matcherOf({
+  sinceMs,
+  untilMs,
+  search,
+  severities,
+}: LogQuery): (entry: LogEntry) => boolean {
   const terms = search.map((term) => term.toLowerCase());
   return (entry) => {
     const atMs = Date.parse(entry.timestamp);
@@ -137,7 +163,10 @@ function formatCursor({ file, endByte }: Position): string {
 }
 
 function parseCursor(cursor: string): Position {
-  const match = /^(\d{1,15}):([0-9T:-]+\.json)$/.exec(Buffer.from(cursor, 'base64url').toString('utf8'));
-  if (match?.[1] === undefined || match[2] === undefined) throw new BadCursor('cursor: not one that an earlier page handed out');
+  const match = /^(\d{1,15}):([0-9T:-]+\.json)$/.exec(
+    Buffer.from(cursor, 'base64url').toString('utf8'),
+  );
+  if (match?.[1] === undefined || match[2] === undefined)
+    throw new BadCursor('cursor: not one that an earlier page handed out');
   return { endByte: Number(match[1]), file: match[2] };
 }

@@ -20,14 +20,22 @@ export class NoAnswer extends Error {}
  * @param changed called when a watched server died, stopped answering or answers again, with its id
  * @param isFrozen whether a server's first process was stopped by a signal: running sessions would answer, new ones could not begin
  */
-export function createMonitor(changed: (id: string) => void, isFrozen: (id: string) => Promise<boolean>) {
+export function createMonitor(
+  changed: (id: string) => void,
+  isFrozen: (id: string) => Promise<boolean>,
+) {
   const watches = new Map<string, Watch>();
   /** Connections that nobody waits for, until they are there or have failed. */
   const soon = new Map<string, Promise<void>>();
   /** Since when a server has not answered, by a clock that stands still while the machine sleeps. */
   const silentSince = new Map<string, number>();
 
-  const connect = async (id: string, paths: InstancePaths, port: number, heartbeat = SLOW_HEARTBEAT): Promise<void> => {
+  const connect = async (
+    id: string,
+    paths: InstancePaths,
+    port: number,
+    heartbeat = SLOW_HEARTBEAT,
+  ): Promise<void> => {
     drop(id);
     const begunMs = performance.now();
     const client = new Client(monitorConfig(paths, port));
@@ -36,7 +44,8 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
     try {
       await client.connect();
     } catch (error) {
-      if (performance.now() - begunMs >= ANSWER_DEADLINE_MS && !silentSince.has(id)) silentSince.set(id, begunMs);
+      if (performance.now() - begunMs >= ANSWER_DEADLINE_MS && !silentSince.has(id))
+        silentSince.set(id, begunMs);
       throw error;
     }
     silentSince.delete(id);
@@ -46,11 +55,20 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
       changed(id);
     });
     // A random first beat keeps the heartbeat of many servers apart.
-    watches.set(id, { client, heartbeat, timer: setTimeout(() => void beat(id, client), heartbeat.everyMs * Math.random()) });
+    watches.set(id, {
+      client,
+      heartbeat,
+      timer: setTimeout(() => void beat(id, client), heartbeat.everyMs * Math.random()),
+    });
   };
 
   /** Connects to a server that has said that it is ready. Its users need not wait for that: where it fails, it is told as a change. */
-  const connectSoon = (id: string, paths: InstancePaths, port: number, heartbeat: Heartbeat): void => {
+  const connectSoon = (
+    id: string,
+    paths: InstancePaths,
+    port: number,
+    heartbeat: Heartbeat,
+  ): void => {
     const attempt = async (): Promise<void> => {
       const connected = await connect(id, paths, port, heartbeat).then(
         () => true,
@@ -76,7 +94,8 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
     try {
       // The answer to a late beat still counts: a machine that was busy is no server that hangs.
       await client.query('select 1');
-      while (watches.get(id) === watch && (await isFrozen(id))) await sleep(watch.heartbeat.everyMs);
+      while (watches.get(id) === watch && (await isFrozen(id)))
+        await sleep(watch.heartbeat.everyMs);
       if (watches.get(id) !== watch) return;
     } catch {
       return; // the connection broke: 'end' tells of it
@@ -95,7 +114,11 @@ export function createMonitor(changed: (id: string) => void, isFrozen: (id: stri
     watch.client.connection.stream.destroy();
   };
 
-  const query = async <Row extends QueryResultRow>(id: string, text: string, values: unknown[] = []): Promise<Row[]> => {
+  const query = async <Row extends QueryResultRow>(
+    id: string,
+    text: string,
+    values: unknown[] = [],
+  ): Promise<Row[]> => {
     await soon.get(id);
     const watch = watches.get(id);
     if (watch === undefined) throw new NoAnswer('the server is not running');
@@ -129,7 +152,10 @@ export type Monitor = ReturnType<typeof createMonitor>;
 async function inTime<T>(answer: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const deadline = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new NoAnswer(`the server did not answer within ${ANSWER_DEADLINE_MS / 1000} s`)), ANSWER_DEADLINE_MS);
+    timer = setTimeout(
+      () => reject(new NoAnswer(`the server did not answer within ${ANSWER_DEADLINE_MS / 1000} s`)),
+      ANSWER_DEADLINE_MS,
+    );
   });
   try {
     return await Promise.race([answer, deadline]);

@@ -30,7 +30,8 @@ afterEach(async () => {
 });
 
 /** Takes one, if there is one. @returns whether there was */
-const take = async (to: string): Promise<boolean> => (await precloned.take(template)?.moveTo(to)) === true;
+const take = async (to: string): Promise<boolean> =>
+  (await precloned.take(template)?.moveTo(to)) === true;
 
 /** Takes one when there is one. @returns where it is now */
 async function taken(name: string): Promise<string> {
@@ -49,13 +50,16 @@ test('a clone is made ahead when one is wanted, another when it was taken, and n
 test('of two who want it one gets it', async () => {
   precloned.fillSoon(template);
   await vi.waitUntil(async () => (await readdir(machine.layout.precloned)).length > 0, SEEN);
-  const both = async () => Promise.all(['a', 'b'].map((name) => take(join(machine.layout.root, name))));
+  const both = async () =>
+    Promise.all(['a', 'b'].map((name) => take(join(machine.layout.root, name))));
   const got = await vi.waitUntil(async () => {
     const answers = await both();
     return answers.includes(true) && answers;
   }, SEEN);
   expect(got.filter((one) => one)).toHaveLength(1);
-  expect((await readdir(machine.layout.root)).filter((name) => name === 'a' || name === 'b')).toHaveLength(1);
+  expect(
+    (await readdir(machine.layout.root)).filter((name) => name === 'a' || name === 'b'),
+  ).toHaveLength(1);
 });
 
 test('what an earlier control plane left is gone, and none of it is taken', async () => {

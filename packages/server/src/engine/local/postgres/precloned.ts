@@ -27,7 +27,8 @@ export function createPrecloned({ layout, cloneMethod, owner: shared, isolation 
 
   /** What a control plane before this one left. */
   const clear = async (): Promise<void> => {
-    for (const entry of await readdir(layout.precloned)) await removeTree(join(layout.precloned, entry), cloneMethod);
+    for (const entry of await readdir(layout.precloned))
+      await removeTree(join(layout.precloned, entry), cloneMethod);
     // Older releases kept them here.
     await removeTree(join(layout.root, 'stock'), cloneMethod);
   };
@@ -62,7 +63,9 @@ export function createPrecloned({ layout, cloneMethod, owner: shared, isolation 
      *
      * @returns its owner, and how to make it the data directory of an instance; false: it cannot be had, clone the template
      */
-    take: (template: Template): { owner: Owner | null; moveTo: (data: string) => Promise<boolean> } | null => {
+    take: (
+      template: Template,
+    ): { owner: Owner | null; moveTo: (data: string) => Promise<boolean> } | null => {
       const owner = ready.get(template.name);
       ready.delete(template.name);
       fillSoon(template);

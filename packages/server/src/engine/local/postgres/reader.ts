@@ -4,7 +4,14 @@
  * (docs/decisions/0021-query.md).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Client, DatabaseError, escapeIdentifier, type Connection, type FieldDef, type Submittable } from 'pg';
+import {
+  Client,
+  DatabaseError,
+  escapeIdentifier,
+  type Connection,
+  type FieldDef,
+  type Submittable,
+} from 'pg';
 import { DATABASE_NAME, type QueryResult } from '@howdah/contract';
 import { EngineUnavailable, StatementRefused, type ReadStatement } from '../../engine.ts';
 import { MAINTENANCE_DATABASE, READER_ROLE } from './files.ts';
@@ -53,7 +60,9 @@ export function createReader(monitor: Monitor) {
 
   /** Makes sure of the role, once for all who wait for it. */
   const createReader = async (place: Place): Promise<void> => {
-    const role = creating.get(place.key) ?? createReaderRole(monitor, place).finally(() => creating.delete(place.key));
+    const role =
+      creating.get(place.key) ??
+      createReaderRole(monitor, place).finally(() => creating.delete(place.key));
     creating.set(place.key, role);
     await role;
   };
@@ -69,13 +78,19 @@ export function createReader(monitor: Monitor) {
       if (!writes) return client;
       client.connection.stream.destroy();
       if (performance.now() - begunMs > FOLLOWS_WITHIN_MS)
-        throw new EngineUnavailable(`the role ${READER_ROLE} can call functions that write, and that cannot be revoked at the moment`);
+        throw new EngineUnavailable(
+          `the role ${READER_ROLE} can call functions that write, and that cannot be revoked at the moment`,
+        );
       await superuserAt(primary, DATABASE_NAME, revokeWriters);
     }
   };
 
   /** @param primary where the role is made: the server itself, or the one that it follows */
-  const read = async (place: Place, primary: Place, statement: ReadStatement): Promise<QueryResult> => {
+  const read = async (
+    place: Place,
+    primary: Place,
+    statement: ReadStatement,
+  ): Promise<QueryResult> => {
     await createReader(primary);
     if (place !== primary) await hasRole(monitor, place.key);
     const client = await begin(place, primary, settingsOf(statement));
@@ -109,7 +124,8 @@ async function connect(place: Place, options: string): Promise<Client> {
 
 /** What PostgreSQL's refusal of a connection means: the same code stands for three limits. */
 export function whyFull(message: string): string {
-  if (/for role "/.test(message)) return `${MAX_SESSIONS} statements run on it already: try again when one of them has ended`;
+  if (/for role "/.test(message))
+    return `${MAX_SESSIONS} statements run on it already: try again when one of them has ended`;
   if (/for database "/.test(message))
     return `the connection limit of the database ${DATABASE_NAME} is reached, which its owner set: ALTER DATABASE ${DATABASE_NAME} CONNECTION LIMIT -1`;
   return 'all connections of the server are taken: close some, let clients connect through the connection pooler, or resize the service for more';
@@ -129,13 +145,19 @@ async function beginsAsWriter(client: Client): Promise<boolean> {
 }
 
 /** Does something as superuser on the server of a place. */
-async function superuserAt(place: Place, database: string, work: (client: Client) => Promise<void>): Promise<void> {
+async function superuserAt(
+  place: Place,
+  database: string,
+  work: (client: Client) => Promise<void>,
+): Promise<void> {
   try {
     const port = await portAt(place);
     await withSuperuserSession({ server: place.paths, port, name: 'howdah', database }, work);
   } catch (error) {
     if (error instanceof EngineUnavailable) throw error;
-    throw new EngineUnavailable(error instanceof Error ? error.message : String(error), { cause: error });
+    throw new EngineUnavailable(error instanceof Error ? error.message : String(error), {
+      cause: error,
+    });
   }
 }
 
@@ -166,7 +188,12 @@ async function connectOnce(place: Place, options: string): Promise<Client> {
   return client;
 }
 
-async function readWith(client: Client, monitor: Monitor, key: string, statement: ReadStatement): Promise<QueryResult> {
+async function readWith(
+  client: Client,
+  monitor: Monitor,
+  key: string,
+  statement: ReadStatement,
+): Promise<QueryResult> {
   const { sql, parameters, maxRows, timeoutMs } = statement;
   const rows: (string | null)[][] = [];
   const begunMs = performance.now();
@@ -202,15 +229,21 @@ async function readWith(client: Client, monitor: Monitor, key: string, statement
     );
   } catch (error) {
     if (cut === 'late')
-      throw new StatementRefused(`the statement was ended, because it went on after its ${timeoutMs} ms`, {
-        sqlstate: QUERY_CANCELED,
-        hint: LATE,
-      });
+      throw new StatementRefused(
+        `the statement was ended, because it went on after its ${timeoutMs} ms`,
+        {
+          sqlstate: QUERY_CANCELED,
+          hint: LATE,
+        },
+      );
     if (cut === 'large' && rows.length === 0)
-      throw new StatementRefused(`more than ${MAX_BYTES / 1024 / 1024} MiB came before the first row was whole`, {
-        sqlstate: '54000',
-        hint: 'select fewer columns, or parts of large values: left(column, 1000)',
-      });
+      throw new StatementRefused(
+        `more than ${MAX_BYTES / 1024 / 1024} MiB came before the first row was whole`,
+        {
+          sqlstate: '54000',
+          hint: 'select fewer columns, or parts of large values: left(column, 1000)',
+        },
+      );
     if (cut === null) throw await explain(error, monitor, key);
   } finally {
     clearTimeout(timer);
@@ -229,10 +262,15 @@ const LATE = 'ask for less, see its plan with EXPLAIN, or raise timeout_ms';
 async function explain(thrown: unknown, monitor: Monitor, key: string): Promise<Error> {
   if (thrown instanceof StatementRefused) return thrown;
   if (!(thrown instanceof DatabaseError) || thrown.code === undefined) {
-    return new EngineUnavailable(thrown instanceof Error ? thrown.message : String(thrown), { cause: thrown });
+    return new EngineUnavailable(thrown instanceof Error ? thrown.message : String(thrown), {
+      cause: thrown,
+    });
   }
   // A session that was ended: by its own statement, or because its server ends.
-  if (thrown.code.startsWith('57P') && (await monitor.query(key, 'select 1').catch(() => null)) === null)
+  if (
+    thrown.code.startsWith('57P') &&
+    (await monitor.query(key, 'select 1').catch(() => null)) === null
+  )
     return new EngineUnavailable(thrown.message, { cause: thrown });
   return new StatementRefused(thrown.message, {
     sqlstate: thrown.code,
@@ -243,13 +281,19 @@ async function explain(thrown: unknown, monitor: Monitor, key: string): Promise<
 }
 
 /** The columns of an answer, with their types in PostgreSQL's words. */
-async function columnsOf(client: Client, fields: readonly FieldDef[]): Promise<QueryResult['columns']> {
+async function columnsOf(
+  client: Client,
+  fields: readonly FieldDef[],
+): Promise<QueryResult['columns']> {
   if (fields.length === 0) return [];
   const { rows } = await client.query<{ type: string }>(
     `select pg_catalog.format_type(f.id, f.modifier) as type
      from rows from (pg_catalog.unnest($1::pg_catalog.oid[]), pg_catalog.unnest($2::pg_catalog.int4[])) with ordinality as f (id, modifier, n)
      order by f.n`,
-    [fields.map(({ dataTypeID }) => dataTypeID), fields.map(({ dataTypeModifier }) => dataTypeModifier)],
+    [
+      fields.map(({ dataTypeID }) => dataTypeID),
+      fields.map(({ dataTypeModifier }) => dataTypeModifier),
+    ],
   );
   return fields.map(({ name }, index) => ({ name, type: rows[index]?.type ?? 'unknown' }));
 }
@@ -285,7 +329,10 @@ function exchange(
 }
 
 const noCopy = (): StatementRefused =>
-  new StatementRefused('COPY moves no data here', { sqlstate: '0A000', hint: 'write it as a SELECT, and use psql for whole tables' });
+  new StatementRefused('COPY moves no data here', {
+    sqlstate: '0A000',
+    hint: 'write it as a SELECT, and use psql for whole tables',
+  });
 
 // ── the role ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -321,7 +368,8 @@ async function createReaderRole(monitor: Monitor, place: Place): Promise<void> {
       for (const statement of statements) await client.query(statement);
     });
   } catch (error) {
-    if (error instanceof NoAnswer || error instanceof DatabaseError) throw new EngineUnavailable(error.message, { cause: error });
+    if (error instanceof NoAnswer || error instanceof DatabaseError)
+      throw new EngineUnavailable(error.message, { cause: error });
     throw error;
   }
 }
@@ -342,7 +390,8 @@ function statementsFor(seen: RoleSeen | null): string[] {
     ...(seen?.connects === true ? [] : [`grant connect on database ${DATABASE_NAME} to ${name}`]),
     // Users may grant it what is theirs.
     ...(seen?.others ?? []).map(
-      ({ role, grantor }) => `revoke ${escapeIdentifier(role)} from ${name} granted by ${escapeIdentifier(grantor)} cascade`,
+      ({ role, grantor }) =>
+        `revoke ${escapeIdentifier(role)} from ${name} granted by ${escapeIdentifier(grantor)} cascade`,
     ),
   ];
 }
@@ -373,8 +422,11 @@ async function lookAtRole(monitor: Monitor, key: string): Promise<RoleSeen | nul
 /** Waits until a server that follows has the role too. */
 async function hasRole(monitor: Monitor, key: string): Promise<void> {
   for (const begunMs = performance.now(); ; await sleep(20)) {
-    const found = await monitor.query(key, 'select from pg_roles where rolname = $1', [READER_ROLE]).catch(() => []);
+    const found = await monitor
+      .query(key, 'select from pg_roles where rolname = $1', [READER_ROLE])
+      .catch(() => []);
     if (found.length > 0) return;
-    if (performance.now() - begunMs > FOLLOWS_WITHIN_MS) throw new EngineUnavailable('the node does not follow its service at the moment');
+    if (performance.now() - begunMs > FOLLOWS_WITHIN_MS)
+      throw new EngineUnavailable('the node does not follow its service at the moment');
   }
 }

@@ -14,7 +14,8 @@ export const memberName = (n: number): string => `${MEMBER}${n}`;
 export const nodeName = (set: string, n: number): string => `${NODE}${set}_${n}`;
 
 /** Whether the directory of a slot is that of a member or a node; one that is being made or dropped has another name. */
-export const isFollower = (name: string): boolean => [MEMBER, NODE].some((kind) => name.startsWith(kind)) && !name.endsWith('.tmp');
+export const isFollower = (name: string): boolean =>
+  [MEMBER, NODE].some((kind) => name.startsWith(kind)) && !name.endsWith('.tmp');
 
 /** How many of which members have a write before it is acknowledged. `count` 0: nobody is waited for. */
 export type Quorum = { count: number; members: readonly number[] };
@@ -74,20 +75,31 @@ const BEFORE = '# acknowledged before: ';
 export function waitedForOf(conf: string): WaitedFor {
   const lines = conf.split('\n');
   const now = lines.find((line) => line.startsWith('synchronous_standby_names = ')) ?? '';
-  return { now: parseQuorum(now), before: lines.filter((line) => line.startsWith(BEFORE)).map(parseQuorum) };
+  return {
+    now: parseQuorum(now),
+    before: lines.filter((line) => line.startsWith(BEFORE)).map(parseQuorum),
+  };
 }
 
 function parseQuorum(text: string): Quorum {
   const match = /ANY (\d+) \(([^)]*)\)/.exec(text);
   if (match?.[1] === undefined || match[2] === undefined) return NOBODY;
-  return { count: Number(match[1]), members: match[2].split(', ').map((name) => Number(name.slice(MEMBER.length))) };
+  return {
+    count: Number(match[1]),
+    members: match[2].split(', ').map((name) => Number(name.slice(MEMBER.length))),
+  };
 }
 
 /**
  * The standbys that the primary waits for. Where fewer than wanted follow, writes wait; except until the first time that as many follow as never
  * had to before: right after a promotion, when what the primary has is all there is, and where more are asked for than there are yet.
  */
-export function nextQuorum(wanted: number, members: readonly number[], streaming: readonly number[], inForce: Quorum): Quorum {
+export function nextQuorum(
+  wanted: number,
+  members: readonly number[],
+  streaming: readonly number[],
+  inForce: Quorum,
+): Quorum {
   if (wanted === 0) return NOBODY;
   if (streaming.length >= wanted) return { count: wanted, members: streaming };
   return inForce.count < wanted ? inForce : { count: wanted, members };
@@ -98,7 +110,10 @@ export function nextWaitedFor(next: Quorum, { now, before }: WaitedFor): WaitedF
   // Nobody is waited for: what was acknowledged by anybody is no more than the rest.
   if (next.count === 0) return WAITS_FOR_NOBODY;
   const open = [...before, now].filter((quorum) => !covers(next, quorum));
-  return { now: next, before: [...new Map(open.map((quorum) => [quorumSetting(quorum), quorum])).values()] };
+  return {
+    now: next,
+    before: [...new Map(open.map((quorum) => [quorumSetting(quorum), quorum])).values()],
+  };
 }
 
 /** Whether so many alive of one quorum as make certain of its writes are certain to have those of another as well. */

@@ -16,5 +16,9 @@ const DEADLINE_MS = 5000;
 export async function reread(monitor: Monitor, key: string, { postmaster }: Server): Promise<void> {
   await monitor.query(key, 'select pg_reload_conf()');
   const begunMs = Date.now();
-  while (Date.now() - begunMs < DEADLINE_MS && (await findProcess(postmaster.pid))?.asleep === false) await sleep(pauseMs(begunMs));
+  while (
+    Date.now() - begunMs < DEADLINE_MS &&
+    (await findProcess(postmaster.pid))?.asleep === false
+  )
+    await sleep(pauseMs(begunMs));
 }

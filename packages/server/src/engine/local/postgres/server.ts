@@ -70,7 +70,11 @@ export async function launch(
 ): Promise<void> {
   if (machine.namespaces === 'none') await endOrphans(paths);
   // A server that was killed leaves these; with nothing running they only mislead (reliability.md, trap 1).
-  await Promise.all([removeEntry(join(paths.data, 'postmaster.pid')), rm(paths.pidFile, { force: true }), emptyDirectory(paths.socket)]);
+  await Promise.all([
+    removeEntry(join(paths.data, 'postmaster.pid')),
+    rm(paths.pidFile, { force: true }),
+    emptyDirectory(paths.socket),
+  ]);
   const program = join(bin, 'postgres');
   const postgres = [
     program,
@@ -145,28 +149,36 @@ export async function findServer(paths: InstancePaths): Promise<Server | null> {
   }
   for (const pid of await allPids()) {
     const server = await serverAt(pid, paths);
-    if (server !== null && (await serverAt(server.postmaster.parentPid, paths)) === null) return server;
+    if (server !== null && (await serverAt(server.postmaster.parentPid, paths)) === null)
+      return server;
   }
   return null;
 }
 
 async function serverAt(pid: number, paths: InstancePaths): Promise<Server | null> {
   const [program, flag, directory, ...rest] = await argumentsOf(pid);
-  if (program?.endsWith('/postgres') !== true || flag !== '-D' || directory !== paths.data) return null;
+  if (program?.endsWith('/postgres') !== true || flag !== '-D' || directory !== paths.data)
+    return null;
   // One that has just begun works elsewhere still, and is seen a moment later.
   if (workingDirectoryOf(pid) !== paths.data) return null;
   if (!isOwnersProcess(pid, paths.data)) return null;
   const postmaster = await findProcess(pid);
   if (postmaster === null) return null;
-  const size = rest.find((argument) => argument.startsWith(SIZE_SETTING))?.slice(SIZE_SETTING.length) ?? null;
+  const size =
+    rest.find((argument) => argument.startsWith(SIZE_SETTING))?.slice(SIZE_SETTING.length) ?? null;
   return { postmaster, size, port: portOfServer(paths) };
 }
 
 /** The data directory of every server on the machine that Howdah started, of any installation; once for each server. */
 export async function runningServers(): Promise<string[]> {
-  const candidates = await Promise.all((await allPids()).map(async (pid) => ({ pid, args: await argumentsOf(pid) })));
+  const candidates = await Promise.all(
+    (await allPids()).map(async (pid) => ({ pid, args: await argumentsOf(pid) })),
+  );
   const servers = candidates.filter(
-    ({ args }) => args[0]?.endsWith('/postgres') === true && args[1] === '-D' && args.some((argument) => argument.startsWith(SIZE_SETTING)),
+    ({ args }) =>
+      args[0]?.endsWith('/postgres') === true &&
+      args[1] === '-D' &&
+      args.some((argument) => argument.startsWith(SIZE_SETTING)),
   );
   const pids = new Set(servers.map(({ pid }) => pid));
   const tops = await Promise.all(
@@ -204,7 +216,10 @@ export async function phaseOf(paths: InstancePaths): Promise<Phase> {
 }
 
 /** Waits until a server that was just launched, or found running, is ready, has ended, or the time is up. */
-export async function waitUntilReady(paths: InstancePaths, deadlineMs: number): Promise<'ready' | 'starting' | 'ended'> {
+export async function waitUntilReady(
+  paths: InstancePaths,
+  deadlineMs: number,
+): Promise<'ready' | 'starting' | 'ended'> {
   const begun = Date.now();
   const end = begun + deadlineMs;
   for (;;) {
@@ -217,7 +232,11 @@ export async function waitUntilReady(paths: InstancePaths, deadlineMs: number): 
 }
 
 /** Orderly ways to end a server, and the one that cannot be refused. */
-const STOP_SIGNAL = { fast: 'SIGINT', immediate: 'SIGQUIT', kill: 'SIGKILL' } as const satisfies Record<string, NodeJS.Signals>;
+const STOP_SIGNAL = {
+  fast: 'SIGINT',
+  immediate: 'SIGQUIT',
+  kill: 'SIGKILL',
+} as const satisfies Record<string, NodeJS.Signals>;
 export type StopMode = keyof typeof STOP_SIGNAL;
 
 /**
@@ -256,13 +275,23 @@ export async function whyItEnded(paths: InstancePaths, launchedMs: number): Prom
 }
 
 async function lastFatal(paths: InstancePaths, launchedMs: number): Promise<string | null> {
-  const query = { sinceMs: launchedMs, untilMs: null, cursor: null, search: [], severities: ['FATAL', 'PANIC'], limit: 1 };
+  const query = {
+    sinceMs: launchedMs,
+    untilMs: null,
+    cursor: null,
+    search: [],
+    severities: ['FATAL', 'PANIC'],
+    limit: 1,
+  };
   const { entries } = await readLogs(paths.logs, query).catch(() => ({ entries: [] }));
   return entries[0]?.message.replaceAll('\n', '; ') ?? null;
 }
 
 /** Makes the directories of an instance, all but its data. Those that the server writes belong to its user. */
-export async function makeInstanceDirectories(owner: Owner | null, paths: InstancePaths): Promise<void> {
+export async function makeInstanceDirectories(
+  owner: Owner | null,
+  paths: InstancePaths,
+): Promise<void> {
   await mkdir(paths.root, { recursive: true, mode: 0o710 });
   // A link of the operator's to another disk is left as it is: a disk that is not there must not keep a server from starting.
   const ownArchive = (await lstat(paths.archive).catch(() => null))?.isDirectory() ?? true;
@@ -289,7 +318,11 @@ export async function makeInstanceDirectories(owner: Owner | null, paths: Instan
 }
 
 /** Writes configuration files: root's, readable by the server's group (PostgreSQL takes a key of root's at 0640). */
-export async function writeConfig(owner: Owner | null, paths: InstancePaths, files: Readonly<Record<string, string>>): Promise<void> {
+export async function writeConfig(
+  owner: Owner | null,
+  paths: InstancePaths,
+  files: Readonly<Record<string, string>>,
+): Promise<void> {
   const mode = owner === null ? 0o600 : 0o640;
   const write = async ([name, text]: [string, string]): Promise<void> => {
     const path = join(paths.config, name);

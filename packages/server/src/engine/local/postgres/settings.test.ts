@@ -11,12 +11,27 @@ const megabytes = (value: string | undefined): number => {
   if (digits === undefined) throw new Error(`not in MB: ${value}`);
   return Number(digits);
 };
-const titled = SIZES.map((size): [string, Size] => [size === 'shared' ? size : `${size.cpuMillis}/${size.memoryGbs}`, size]);
+const titled = SIZES.map((size): [string, Size] => [
+  size === 'shared' ? size : `${size.cpuMillis}/${size.memoryGbs}`,
+  size,
+]);
 
 /** Worked out by hand from the rules beside the settings. */
 const EXPECTED: Record<string, Partial<Record<string, string>>> = {
-  shared: { shared_buffers: '16MB', max_connections: '100', work_mem: '4MB', maintenance_work_mem: '64MB', effective_cache_size: '768MB' },
-  '500/2': { shared_buffers: '128MB', max_connections: '100', work_mem: '6MB', maintenance_work_mem: '128MB', max_worker_processes: '4' },
+  shared: {
+    shared_buffers: '16MB',
+    max_connections: '100',
+    work_mem: '4MB',
+    maintenance_work_mem: '64MB',
+    effective_cache_size: '768MB',
+  },
+  '500/2': {
+    shared_buffers: '128MB',
+    max_connections: '100',
+    work_mem: '6MB',
+    maintenance_work_mem: '128MB',
+    max_worker_processes: '4',
+  },
   '1000/4': {
     shared_buffers: '1024MB',
     max_connections: '200',
@@ -24,12 +39,42 @@ const EXPECTED: Record<string, Partial<Record<string, string>>> = {
     max_parallel_workers: '1',
     max_parallel_workers_per_gather: '0',
   },
-  '2000/8': { shared_buffers: '2048MB', max_connections: '400', max_parallel_workers: '2', max_parallel_workers_per_gather: '1' },
-  '4000/16': { shared_buffers: '4096MB', max_connections: '800', max_parallel_workers_per_gather: '2', max_wal_size: '8192MB' },
-  '8000/32': { shared_buffers: '8192MB', max_connections: '1000', maintenance_work_mem: '2048MB', max_wal_size: '16384MB' },
-  '16000/64': { shared_buffers: '16384MB', max_connections: '1000', work_mem: '16MB', maintenance_work_mem: '2048MB' },
-  '32000/128': { shared_buffers: '32768MB', max_connections: '1000', max_parallel_workers: '32', max_worker_processes: '35' },
-  '48000/192': { shared_buffers: '49152MB', max_connections: '1000', max_parallel_workers: '48', max_wal_size: '16384MB' },
+  '2000/8': {
+    shared_buffers: '2048MB',
+    max_connections: '400',
+    max_parallel_workers: '2',
+    max_parallel_workers_per_gather: '1',
+  },
+  '4000/16': {
+    shared_buffers: '4096MB',
+    max_connections: '800',
+    max_parallel_workers_per_gather: '2',
+    max_wal_size: '8192MB',
+  },
+  '8000/32': {
+    shared_buffers: '8192MB',
+    max_connections: '1000',
+    maintenance_work_mem: '2048MB',
+    max_wal_size: '16384MB',
+  },
+  '16000/64': {
+    shared_buffers: '16384MB',
+    max_connections: '1000',
+    work_mem: '16MB',
+    maintenance_work_mem: '2048MB',
+  },
+  '32000/128': {
+    shared_buffers: '32768MB',
+    max_connections: '1000',
+    max_parallel_workers: '32',
+    max_worker_processes: '35',
+  },
+  '48000/192': {
+    shared_buffers: '49152MB',
+    max_connections: '1000',
+    max_parallel_workers: '48',
+    max_wal_size: '16384MB',
+  },
   '64000/256': {
     shared_buffers: '65536MB',
     max_connections: '1000',
@@ -67,7 +112,10 @@ test.each(titled)('%s: every value is one that PostgreSQL takes', (_title, size)
         expect(Number(value), name).toBeGreaterThanOrEqual(least);
         expect(Number(value), name).toBeLessThanOrEqual(most);
       } else if (/^\d+(MB|d|s)$/.test(value)) expect(value).not.toMatch(/^0/);
-      else expect(value, name).toMatch(/^('[^'\n]*'|on|off|sync|syncfs|top|logical|jsonlog|scram-sha-256)$/);
+      else
+        expect(value, name).toMatch(
+          /^('[^'\n]*'|on|off|sync|syncfs|top|logical|jsonlog|scram-sha-256)$/,
+        );
     }
   }
 });
@@ -78,18 +126,25 @@ test.each(titled)('%s: what depends on each other fits together', (_title, size)
     const number = (name: string) => Number(settings[name]);
     const memoryMb = size === 'shared' ? 1024 : size.memoryGbs * 1024;
     expect(number('max_parallel_workers')).toBeLessThanOrEqual(number('max_worker_processes'));
-    expect(number('max_parallel_workers_per_gather')).toBeLessThanOrEqual(number('max_parallel_workers'));
-    expect(number('max_parallel_maintenance_workers')).toBeLessThanOrEqual(number('max_parallel_workers'));
+    expect(number('max_parallel_workers_per_gather')).toBeLessThanOrEqual(
+      number('max_parallel_workers'),
+    );
+    expect(number('max_parallel_maintenance_workers')).toBeLessThanOrEqual(
+      number('max_parallel_workers'),
+    );
     expect(number('max_worker_processes') - number('max_parallel_workers')).toBeGreaterThanOrEqual(
       3 + (extensions.length === 0 ? 0 : number('timescaledb.max_background_workers')),
     );
     expect(megabytes(settings['min_wal_size'])).toBeLessThan(megabytes(settings['max_wal_size']));
     expect(megabytes(settings['shared_buffers'])).toBeLessThanOrEqual(memoryMb / 4);
-    expect(megabytes(settings['shared_buffers'])).toBeLessThan(megabytes(settings['effective_cache_size']));
-    // A sort in every third connection, and the buffers, stay within the memory.
-    expect(megabytes(settings['work_mem']) * (number('max_connections') / 3) + megabytes(settings['shared_buffers'])).toBeLessThanOrEqual(
-      memoryMb,
+    expect(megabytes(settings['shared_buffers'])).toBeLessThan(
+      megabytes(settings['effective_cache_size']),
     );
+    // A sort in every third connection, and the buffers, stay within the memory.
+    expect(
+      megabytes(settings['work_mem']) * (number('max_connections') / 3) +
+        megabytes(settings['shared_buffers']),
+    ).toBeLessThanOrEqual(memoryMb);
     expect(megabytes(settings['max_slot_wal_keep_size'])).toBeGreaterThanOrEqual(1024);
   }
 });
@@ -113,7 +168,9 @@ test('a larger size never gets less', () => {
       'max_slot_wal_keep_size',
       'autovacuum_max_workers',
     ])
-      expect(Number.parseInt(of(size)[name] ?? '', 10), name).toBeGreaterThanOrEqual(Number.parseInt(of(smaller)[name] ?? '', 10));
+      expect(Number.parseInt(of(size)[name] ?? '', 10), name).toBeGreaterThanOrEqual(
+        Number.parseInt(of(smaller)[name] ?? '', 10),
+      );
   }
 });
 
@@ -133,8 +190,12 @@ test('what every server has, whatever its size', () => {
 
 test('what depends on extensions and on the major', () => {
   const small = SERVICE_SIZES[0];
-  expect(of(small, { extensions: TIMESCALE })['shared_preload_libraries']).toBe("'timescaledb,pg_stat_statements'");
-  expect(of(small, { extensions: ['vector'] })['shared_preload_libraries']).toBe("'pg_stat_statements'");
+  expect(of(small, { extensions: TIMESCALE })['shared_preload_libraries']).toBe(
+    "'timescaledb,pg_stat_statements'",
+  );
+  expect(of(small, { extensions: ['vector'] })['shared_preload_libraries']).toBe(
+    "'pg_stat_statements'",
+  );
   expect(of(small, { extensions: TIMESCALE })['timescaledb.telemetry_level']).toBe('off');
   expect(Object.keys(of(small)).filter((name) => name.startsWith('timescaledb'))).toEqual([]);
   expect(of(small, { major: 18 })['io_method']).toBe('sync');
@@ -154,5 +215,10 @@ test('a quota bounds WAL and temporary files, and by default it is no narrower t
     expect(unbounded['temp_file_limit']).toBeUndefined();
   }
   const small = of('shared', { storageGb: 1 });
-  expect(small).toMatchObject({ max_wal_size: '125MB', min_wal_size: '62MB', max_slot_wal_keep_size: '250MB', temp_file_limit: '200MB' });
+  expect(small).toMatchObject({
+    max_wal_size: '125MB',
+    min_wal_size: '62MB',
+    max_slot_wal_keep_size: '250MB',
+    temp_file_limit: '200MB',
+  });
 });

@@ -21,7 +21,12 @@ const SMALLEST_MAX_WAL_MB = 96;
 const SHARED = { cpuMillis: 500, memoryGbs: 1 } as const;
 
 /** Server settings by name, with their units. Everything here takes effect at a start of the server. */
-export function serverSettings({ size, major, extensions, storageGb }: SettingsInput): Record<string, string> {
+export function serverSettings({
+  size,
+  major,
+  extensions,
+  storageGb,
+}: SettingsInput): Record<string, string> {
   const { cpuMillis, memoryGbs } = size === 'shared' ? SHARED : size;
   const memoryMb = memoryGbs * MB_PER_GB;
   const cores = Math.max(1, Math.floor(cpuMillis / 1000));
@@ -38,9 +43,14 @@ export function serverSettings({ size, major, extensions, storageGb }: SettingsI
   const timescaleWorkers = timescale ? Math.max(4, 2 + cores) : 0;
   const parallelWorkers = cores;
   const quotaMb = storageGb === null ? Infinity : storageGb * 1000;
-  const maxWalMb = Math.min(small ? 1024 : Math.min(16384, memoryMb / 2), Math.max(SMALLEST_MAX_WAL_MB, Math.floor(quotaMb / 8)));
+  const maxWalMb = Math.min(
+    small ? 1024 : Math.min(16384, memoryMb / 2),
+    Math.max(SMALLEST_MAX_WAL_MB, Math.floor(quotaMb / 8)),
+  );
   return {
-    shared_preload_libraries: quoted([...(timescale ? ['timescaledb'] : []), 'pg_stat_statements'].join(',')),
+    shared_preload_libraries: quoted(
+      [...(timescale ? ['timescaledb'] : []), 'pg_stat_statements'].join(','),
+    ),
     max_connections: String(maxConnections),
     shared_buffers: `${sharedBuffersMb}MB`,
     // [PG] 19.7.2, [tune] three quarters: what the page cache and the shared buffers will hold together.
@@ -53,7 +63,12 @@ export function serverSettings({ size, major, extensions, storageGb }: SettingsI
     max_parallel_workers: String(parallelWorkers),
     max_parallel_workers_per_gather: String(Math.max(cores > 1 ? 1 : 0, Math.floor(cores / 2))),
     max_parallel_maintenance_workers: String(Math.max(cores > 1 ? 1 : 0, Math.floor(cores / 2))),
-    ...(timescale ? { 'timescaledb.max_background_workers': String(timescaleWorkers), 'timescaledb.telemetry_level': 'off' } : {}),
+    ...(timescale
+      ? {
+          'timescaledb.max_background_workers': String(timescaleWorkers),
+          'timescaledb.telemetry_level': 'off',
+        }
+      : {}),
     // [PG] 19.5.2: checkpoints by time rather than by volume; the smallest size keeps the disk it needs small.
     // [H] an eighth of the quota at the most.
     max_wal_size: `${maxWalMb}MB`,

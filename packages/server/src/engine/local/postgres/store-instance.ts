@@ -9,7 +9,16 @@ import { instancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine.ts';
 import { isErrno, signal } from '../../../lib/processes.ts';
 import { readFile, rename, writeFile } from '../host/root-files.ts';
-import { findServer, launch, makeInstanceDirectories, phaseOf, stopServer, waitUntilReady, whyItEnded, writeConfig } from './server.ts';
+import {
+  findServer,
+  launch,
+  makeInstanceDirectories,
+  phaseOf,
+  stopServer,
+  waitUntilReady,
+  whyItEnded,
+  writeConfig,
+} from './server.ts';
 import type { Templates } from './templates.ts';
 import { configUsersOf } from '../host/users.ts';
 
@@ -22,16 +31,28 @@ const SIZE = { cpuMillis: 500, memoryGbs: 2 } as const;
  *
  * @returns how to connect to it
  */
-export async function ensureStoreRunning(machine: Machine, templates: Templates): Promise<ClientConfig> {
+export async function ensureStoreRunning(
+  machine: Machine,
+  templates: Templates,
+): Promise<ClientConfig> {
   const paths = machine.layout.store;
   const begunMs = Date.now();
   const installation = await installationOfStore(machine, templates);
   const files = configFiles(
-    { paths, installation, extensions: [], size: SIZE, storageGb: null, listen: null, allowedNetworks: null },
+    {
+      paths,
+      installation,
+      extensions: [],
+      size: SIZE,
+      storageGb: null,
+      listen: null,
+      allowedNetworks: null,
+    },
     configUsersOf(machine.owner),
   );
   const running = await findServer(paths);
-  if (running !== null && (await phaseOf(paths)) === 'stopping') await stopServer(machine, running, 'fast', START_DEADLINE_MS);
+  if (running !== null && (await phaseOf(paths)) === 'stopping')
+    await stopServer(machine, running, 'fast', START_DEADLINE_MS);
   // Rules of an older release may let the user that it shared with services in as superuser.
   await writeConfig(machine.owner, paths, files);
   if (running !== null) signal(running.postmaster.pid, 'SIGHUP');
@@ -39,7 +60,9 @@ export async function ensureStoreRunning(machine: Machine, templates: Templates)
     await launch(machine, machine.owner, paths, installation.bin, SIZE);
   }
   if ((await waitUntilReady(paths, START_DEADLINE_MS)) !== 'ready') {
-    throw new Error(`the control plane's own PostgreSQL in ${paths.root} does not start: ${await whyItEnded(paths, begunMs)}`);
+    throw new Error(
+      `the control plane's own PostgreSQL in ${paths.root} does not start: ${await whyItEnded(paths, begunMs)}`,
+    );
   }
   return storeConnection(machine);
 }
@@ -67,7 +90,9 @@ async function installationOfStore(machine: Machine, templates: Templates): Prom
   const paths = machine.layout.store;
   const name = await readMarker(paths.marker);
   if (name !== null) {
-    const known = usable.find((found) => found.name === name) ?? usable.find((found) => found.major === Number.parseInt(name, 10));
+    const known =
+      usable.find((found) => found.name === name) ??
+      usable.find((found) => found.major === Number.parseInt(name, 10));
     if (known === undefined)
       throw new Error(
         `the control plane's records in ${paths.root} need PostgreSQL ${name}, which is no longer installed; install it again`,
@@ -82,7 +107,9 @@ async function installationOfStore(machine: Machine, templates: Templates): Prom
   await makeInstanceDirectories(machine.owner, unfinished);
   await cloneTree(template.data, unfinished.data, machine.cloneMethod, machine.owner);
   await writeSystemIdentifier(unfinished.data);
-  await writeFile(unfinished.marker, JSON.stringify({ id: 'store', installation: chosen.name }), { flush: true });
+  await writeFile(unfinished.marker, JSON.stringify({ id: 'store', installation: chosen.name }), {
+    flush: true,
+  });
   await flushFileSystem(unfinished.data);
   await rename(unfinished.root, paths.root);
   return chosen;
@@ -91,7 +118,9 @@ async function installationOfStore(machine: Machine, templates: Templates): Prom
 async function readMarker(path: string): Promise<string | null> {
   try {
     const marker: unknown = JSON.parse(await readFile(path, 'utf8'));
-    return typeof marker === 'object' && marker !== null && 'installation' in marker ? String(marker.installation) : null;
+    return typeof marker === 'object' && marker !== null && 'installation' in marker
+      ? String(marker.installation)
+      : null;
   } catch (error) {
     if (isErrno(error, 'ENOENT')) return null;
     throw error;

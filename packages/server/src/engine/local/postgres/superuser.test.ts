@@ -13,10 +13,22 @@ const textOf = (path: string): string => readFileSync(join(PACKAGES, path), 'utf
 /** Modules that make a client of PostgreSQL themselves, how many, and of what. */
 const EXCEPTIONS: Record<string, { clients: number; why: string }> = {
   'console/src/snippets.ts': { clients: 1, why: 'text that is shown to users' },
-  'server/src/engine/local/postgres/superuser.ts': { clients: 1, why: 'the one way to open a session in a tenant’s server' },
-  'server/src/engine/local/postgres/monitor.ts': { clients: 1, why: 'lives as long as its server, with the configuration of superuser.ts' },
-  'server/src/engine/local/postgres/reader.ts': { clients: 1, why: 'the role of statements through the API, which is no superuser' },
-  'server/src/engine/local/topology/drill.ts': { clients: 1, why: 'a client that goes through the endpoint, with a password' },
+  'server/src/engine/local/postgres/superuser.ts': {
+    clients: 1,
+    why: 'the one way to open a session in a tenant’s server',
+  },
+  'server/src/engine/local/postgres/monitor.ts': {
+    clients: 1,
+    why: 'lives as long as its server, with the configuration of superuser.ts',
+  },
+  'server/src/engine/local/postgres/reader.ts': {
+    clients: 1,
+    why: 'the role of statements through the API, which is no superuser',
+  },
+  'server/src/engine/local/topology/drill.ts': {
+    clients: 1,
+    why: 'a client that goes through the endpoint, with a password',
+  },
   'server/src/engine/local/proxy/pooler.ts': { clients: 1, why: 'the admin console of PgBouncer' },
   'server/src/engine/local/admin/control-backup.ts': { clients: 1, why: 'the metadata database' },
   'server/src/store/audit.ts': { clients: 1, why: 'the metadata database' },
@@ -31,13 +43,18 @@ test('sessions in tenants’ servers are opened in one way', () => {
     const clients = text.match(/\bnew (pg\.)?(Client|Pool)\(/g)?.length ?? 0;
     return clients === 0 ? [] : [[path, clients] as const];
   });
-  expect(Object.fromEntries(found)).toEqual(Object.fromEntries(Object.entries(EXCEPTIONS).map(([path, { clients }]) => [path, clients])));
+  expect(Object.fromEntries(found)).toEqual(
+    Object.fromEntries(Object.entries(EXCEPTIONS).map(([path, { clients }]) => [path, clients])),
+  );
 });
 
 test('only superuser.ts and the configuration files name our superuser as a user to connect as', () => {
   const naming = sources.filter((path) => /user: CONTROL_ROLE|user: 'howdah'/.test(textOf(path)));
   // The metadata database is ours, and PgBouncer's console has no SQL of a tenant's.
-  expect(naming.toSorted()).toEqual(['server/src/engine/local/postgres/store-instance.ts', 'server/src/engine/local/proxy/pooler.ts']);
+  expect(naming.toSorted()).toEqual([
+    'server/src/engine/local/postgres/store-instance.ts',
+    'server/src/engine/local/proxy/pooler.ts',
+  ]);
 });
 
 test('parameters of a session stand in the startup packet, which an owner of a database cannot change', () => {
@@ -57,10 +74,14 @@ test('parameters of a session stand in the startup packet, which an owner of a d
     '-c default_transaction_read_only=off',
   ])
     expect(`${options} `, part).toContain(part);
-  expect(startupOptions({ limitMs: 1, readOnly: true, major: 18, superuser: true })).toContain('-c default_transaction_read_only=on');
+  expect(startupOptions({ limitMs: 1, readOnly: true, major: 18, superuser: true })).toContain(
+    '-c default_transaction_read_only=on',
+  );
   // The startup packet ends at 10,000 bytes, and unknown parameters end the session.
   expect(options.length).toBeLessThan(3000);
-  expect(startupOptions({ limitMs: 1, major: 16, superuser: true })).not.toMatch(/event_triggers|transaction_timeout/);
+  expect(startupOptions({ limitMs: 1, major: 16, superuser: true })).not.toMatch(
+    /event_triggers|transaction_timeout/,
+  );
   // A role without rights may not set these.
   expect(startupOptions({ limitMs: 1, major: 18, superuser: false })).not.toMatch(
     /event_triggers|session_preload|replication_role|system_table/,

@@ -76,11 +76,22 @@ const SINCE: readonly { major: number; anybody: boolean; name: string; value: st
   { major: 17, anybody: true, name: 'transaction_timeout', value: '0' },
 ];
 
-type SessionOptions = Pick<Where, 'readOnly'> & { limitMs: number; major: number | null; superuser: boolean };
+type SessionOptions = Pick<Where, 'readOnly'> & {
+  limitMs: number;
+  major: number | null;
+  superuser: boolean;
+};
 
 /** The parameters of a session, as the startup packet takes them. @param major null: of any version; for a database without a tenant's settings */
-export function startupOptions({ limitMs, readOnly = false, major, superuser }: SessionOptions): string {
-  const later = SINCE.filter((setting) => major !== null && major >= setting.major && (superuser || setting.anybody));
+export function startupOptions({
+  limitMs,
+  readOnly = false,
+  major,
+  superuser,
+}: SessionOptions): string {
+  const later = SINCE.filter(
+    (setting) => major !== null && major >= setting.major && (superuser || setting.anybody),
+  );
   const settings = {
     ...FOR_ANYBODY,
     ...(superuser ? FOR_SUPERUSER : {}),
@@ -106,7 +117,10 @@ export function monitorConfig(server: Pick<InstancePaths, 'socket'>, port: numbe
   };
 }
 
-function whereOf({ server, port, name, database = MAINTENANCE_DATABASE }: Where, user: string): ClientConfig {
+function whereOf(
+  { server, port, name, database = MAINTENANCE_DATABASE }: Where,
+  user: string,
+): ClientConfig {
   return {
     host: server.socket,
     stream: serviceSocket,
@@ -124,18 +138,28 @@ export function openSuperuserSession(where: Where): Promise<Client> {
 }
 
 /** Opens a session as superuser for some work. Every statement, and the end of the session, have a deadline. */
-export function withSuperuserSession<T>(where: Where, use: (client: Client) => Promise<T>): Promise<T> {
+export function withSuperuserSession<T>(
+  where: Where,
+  use: (client: Client) => Promise<T>,
+): Promise<T> {
   return using(openSuperuserSession(where), use);
 }
 
 /** The same as a role that is no superuser and comes in by the socket: for what evaluates expressions that tenants wrote. */
-export function withSessionAs<T>(role: string, where: Where, use: (client: Client) => Promise<T>): Promise<T> {
+export function withSessionAs<T>(
+  role: string,
+  where: Where,
+  use: (client: Client) => Promise<T>,
+): Promise<T> {
   return using(open(where, role, false), use);
 }
 
 /** Ends a session, without waiting for long for a server that may hang. */
 export async function closeSession(client: Client): Promise<void> {
-  await Promise.race([client.end().catch(() => undefined), sleep(CLOSE_DEADLINE_MS, undefined, { ref: false })]);
+  await Promise.race([
+    client.end().catch(() => undefined),
+    sleep(CLOSE_DEADLINE_MS, undefined, { ref: false }),
+  ]);
   client.connection.stream.destroy();
 }
 
@@ -151,7 +175,8 @@ async function using<T>(opening: Promise<Client>, use: (client: Client) => Promi
 async function open(where: Where, role: string, superuser: boolean): Promise<Client> {
   const limitMs = where.limitMs ?? ANSWER_DEADLINE_MS;
   // In the maintenance database nobody but we can set anything.
-  const major = (where.database ?? MAINTENANCE_DATABASE) === MAINTENANCE_DATABASE ? null : await majorOf(where);
+  const major =
+    (where.database ?? MAINTENANCE_DATABASE) === MAINTENANCE_DATABASE ? null : await majorOf(where);
   return connect({
     ...whereOf(where, role),
     options: startupOptions({ limitMs, readOnly: where.readOnly === true, major, superuser }),
@@ -163,7 +188,9 @@ async function open(where: Where, role: string, superuser: boolean): Promise<Cli
 /** The major version of a server; asked where no setting of a tenant holds. */
 function majorOf({ server, port, name }: Where): Promise<number> {
   return withSuperuserSession({ server, port, name }, async (client) => {
-    const { rows } = await client.query<{ version: number }>("select current_setting('server_version_num')::int as version");
+    const { rows } = await client.query<{ version: number }>(
+      "select current_setting('server_version_num')::int as version",
+    );
     return Math.floor((rows[0]?.version ?? 0) / 10_000);
   });
 }

@@ -5,7 +5,13 @@
  */
 import { basename, join } from 'node:path';
 import type { Client } from 'pg';
-import { ADMIN_ROLE, DATABASE_NAME, EXTENSION_OF_ADDON, type Addon, type AddonExtension } from '@howdah/contract';
+import {
+  ADMIN_ROLE,
+  DATABASE_NAME,
+  EXTENSION_OF_ADDON,
+  type Addon,
+  type AddonExtension,
+} from '@howdah/contract';
 import { assertSpaceFor, cloneTree, makeCloneable, removeTree } from '../host/clone.ts';
 import { CONTROL_ROLE, configFiles } from './files.ts';
 import { flushFileSystem } from '../host/flush.ts';
@@ -17,7 +23,15 @@ import { isErrno } from '../../../lib/processes.ts';
 import { chown, readFile, rename, writeFile } from '../host/root-files.ts';
 import { run } from '../../../lib/run.ts';
 import { configUsersOf } from '../host/users.ts';
-import { findServer, launch, makeInstanceDirectories, stopServer, waitUntilReady, whyItEnded, writeConfig } from './server.ts';
+import {
+  findServer,
+  launch,
+  makeInstanceDirectories,
+  stopServer,
+  waitUntilReady,
+  whyItEnded,
+  writeConfig,
+} from './server.ts';
 import { withSuperuserSession } from './superuser.ts';
 import { revokeWriters } from './writers.ts';
 
@@ -38,13 +52,24 @@ export function extensionsOf(addons: readonly Addon[]): AddonExtension[] {
 export function createTemplates(machine: Machine) {
   const made = new Map<string, Promise<Template>>();
 
-  const pathsOf = (installation: Installation, extensions: readonly AddonExtension[]): InstancePaths => {
+  const pathsOf = (
+    installation: Installation,
+    extensions: readonly AddonExtension[],
+  ): InstancePaths => {
     // By full version: an initial snapshot is restored from the very template that its service was cloned from.
-    const name = [installation.version, installation.source, ...extensions.toSorted(), `e${TEMPLATE_EDITION}`].join('-');
+    const name = [
+      installation.version,
+      installation.source,
+      ...extensions.toSorted(),
+      `e${TEMPLATE_EDITION}`,
+    ].join('-');
     return instancePaths(join(machine.layout.templates, name));
   };
 
-  const ensure = async (installation: Installation, extensions: readonly AddonExtension[]): Promise<Template> => {
+  const ensure = async (
+    installation: Installation,
+    extensions: readonly AddonExtension[],
+  ): Promise<Template> => {
     const paths = pathsOf(installation, extensions);
     const known = made.get(paths.root);
     if (known !== undefined) return known;
@@ -57,7 +82,10 @@ export function createTemplates(machine: Machine) {
   };
 
   /** Whether a template is there already, so that taking it takes no time. */
-  const isReady = async (installation: Installation, extensions: readonly AddonExtension[]): Promise<boolean> =>
+  const isReady = async (
+    installation: Installation,
+    extensions: readonly AddonExtension[],
+  ): Promise<boolean> =>
     (await readMarker(pathsOf(installation, extensions))) === installation.version;
 
   return { ensure, isReady };
@@ -91,7 +119,9 @@ async function openOrMake(
   await flushFileSystem(unfinished.data);
   await closeToOthers(unfinished);
   await rename(unfinished.root, paths.root);
-  await writeFile(paths.marker, JSON.stringify({ template: installation.version }), { flush: true });
+  await writeFile(paths.marker, JSON.stringify({ template: installation.version }), {
+    flush: true,
+  });
   return { name: basename(paths.root), data: paths.data };
 }
 
@@ -108,21 +138,40 @@ async function cloneTemplate(machine: Machine, from: Template, to: InstancePaths
 async function readMarker(paths: InstancePaths): Promise<string | null> {
   try {
     const marker: unknown = JSON.parse(await readFile(paths.marker, 'utf8'));
-    return typeof marker === 'object' && marker !== null && 'template' in marker ? String(marker.template) : null;
+    return typeof marker === 'object' && marker !== null && 'template' in marker
+      ? String(marker.template)
+      : null;
   } catch (error) {
     if (isErrno(error, 'ENOENT', 'ENOTDIR') || error instanceof SyntaxError) return null;
     throw error;
   }
 }
 
-async function initialise(machine: Machine, paths: InstancePaths, installation: Installation): Promise<void> {
+async function initialise(
+  machine: Machine,
+  paths: InstancePaths,
+  installation: Installation,
+): Promise<void> {
   await makeCloneable(paths.data, machine.cloneMethod);
   if (machine.owner !== null) await chown(paths.data, machine.owner.uid, machine.owner.gid);
   // From 17 on PostgreSQL brings a locale provider of its own, whose order does not change with the system's C library.
-  const locale = installation.major >= 17 ? ['--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C'] : ['--locale=C.UTF-8'];
+  const locale =
+    installation.major >= 17
+      ? ['--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C']
+      : ['--locale=C.UTF-8'];
   await run(
     join(installation.bin, 'initdb'),
-    ['--pgdata', paths.data, '--username', CONTROL_ROLE, '--auth=reject', '--data-checksums', '--encoding=UTF8', '--no-sync', ...locale],
+    [
+      '--pgdata',
+      paths.data,
+      '--username',
+      CONTROL_ROLE,
+      '--auth=reject',
+      '--data-checksums',
+      '--encoding=UTF8',
+      '--no-sync',
+      ...locale,
+    ],
     {
       ...(machine.owner === null ? {} : { uid: machine.owner.uid, gid: machine.owner.gid }),
       env: { PATH: '/usr/bin:/bin', LANG: 'C.UTF-8' },
@@ -138,7 +187,15 @@ async function fillTemplate(
   extensions: readonly AddonExtension[],
 ): Promise<void> {
   const files = configFiles(
-    { paths, installation, extensions, size: 'shared', storageGb: null, listen: null, allowedNetworks: null },
+    {
+      paths,
+      installation,
+      extensions,
+      size: 'shared',
+      storageGb: null,
+      listen: null,
+      allowedNetworks: null,
+    },
     configUsersOf(machine.owner),
   );
   await writeConfig(machine.owner, paths, files);
@@ -147,7 +204,9 @@ async function fillTemplate(
   const state = await waitUntilReady(paths, 60_000);
   const server = await findServer(paths);
   if (state !== 'ready' || server === null)
-    throw new Error(`the template for ${installation.name} did not start: ${await whyItEnded(paths, begunMs)}`);
+    throw new Error(
+      `the template for ${installation.name} did not start: ${await whyItEnded(paths, begunMs)}`,
+    );
   try {
     if (extensions.length === 0) {
       await execute(paths, 'postgres', roleStatements());
@@ -180,18 +239,32 @@ function roleStatements(): string[] {
 }
 
 function databaseStatements(): string[] {
-  return ['create extension pg_stat_statements schema public', `grant execute on all functions in schema public to ${ADMIN_ROLE}`];
+  return [
+    'create extension pg_stat_statements schema public',
+    `grant execute on all functions in schema public to ${ADMIN_ROLE}`,
+  ];
 }
 
 /** Vacuum and extensions' scripts take their time on a slow disk. */
 const STATEMENT_LIMIT_MS = 600_000;
 
-async function execute(paths: InstancePaths, database: string, statements: readonly string[]): Promise<void> {
+async function execute(
+  paths: InstancePaths,
+  database: string,
+  statements: readonly string[],
+): Promise<void> {
   await inDatabase(paths, database, async (client) => {
     for (const statement of statements) await client.query(statement);
   });
 }
 
-function inDatabase(paths: InstancePaths, database: string, work: (client: Client) => Promise<void>): Promise<void> {
-  return withSuperuserSession({ server: paths, port: 5432, name: 'howdah', database, limitMs: STATEMENT_LIMIT_MS }, work);
+function inDatabase(
+  paths: InstancePaths,
+  database: string,
+  work: (client: Client) => Promise<void>,
+): Promise<void> {
+  return withSuperuserSession(
+    { server: paths, port: 5432, name: 'howdah', database, limitMs: STATEMENT_LIMIT_MS },
+    work,
+  );
 }

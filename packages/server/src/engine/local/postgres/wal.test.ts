@@ -1,8 +1,21 @@
 import { describe, expect, test } from 'vitest';
-import { ABORT, COMMIT, COMMIT_PREPARED, commitAt, MANAGER_OF_HEAPS, PAGE, record, walFile } from './wal.testing.ts';
+import {
+  ABORT,
+  COMMIT,
+  COMMIT_PREPARED,
+  commitAt,
+  MANAGER_OF_HEAPS,
+  PAGE,
+  record,
+  walFile,
+} from './wal.testing.ts';
 import { lastCommitMs } from './wal.ts';
 
-const [one, two, three] = ['2026-01-31T12:00:00.001Z', '2026-01-31T12:00:00.002Z', '2026-01-31T12:00:00.003Z'];
+const [one, two, three] = [
+  '2026-01-31T12:00:00.001Z',
+  '2026-01-31T12:00:00.002Z',
+  '2026-01-31T12:00:00.003Z',
+];
 const other = record(MANAGER_OF_HEAPS, COMMIT, Buffer.alloc(100, 1));
 
 /** What a crash leaves in the middle of a long record: the page after it begins again. */
@@ -18,14 +31,30 @@ describe('the last commit of a WAL file', () => {
   test.each<[string, Buffer, string | null]>([
     ['among other records', walFile([other, commitAt(one), other, commitAt(two), other]), two],
     ['is the latest by the clock', walFile([commitAt(three), commitAt(two)]), three],
-    ['of a prepared transaction counts', walFile([commitAt(one), commitAt(two, COMMIT_PREPARED)]), two],
+    [
+      'of a prepared transaction counts',
+      walFile([commitAt(one), commitAt(two, COMMIT_PREPARED)]),
+      two,
+    ],
     ['is none that was rolled back', walFile([commitAt(one), commitAt(two, ABORT)]), one],
     ['with flags, of which only the kind counts', walFile([commitAt(two, 0x80)]), two],
     ['with much else in it', walFile([commitAt(two, COMMIT, 1000)]), two],
-    ['of a transaction that came from elsewhere, or in another', walFile([commitAt(two, COMMIT, 0, [253, 1, 0, 252, 9, 0, 0, 0])]), two],
+    [
+      'of a transaction that came from elsewhere, or in another',
+      walFile([commitAt(two, COMMIT, 0, [253, 1, 0, 252, 9, 0, 0, 0])]),
+      two,
+    ],
     ['after the rest of a record from the file before', walFile([commitAt(two)], 4, 9001), two],
-    ['across the pages', walFile([record(MANAGER_OF_HEAPS, 0, Buffer.alloc(20_000, 3)), commitAt(two)]), two],
-    ['where the log goes on in the next file', walFile([commitAt(one), record(MANAGER_OF_HEAPS, 0, Buffer.alloc(40_000, 3))]), one],
+    [
+      'across the pages',
+      walFile([record(MANAGER_OF_HEAPS, 0, Buffer.alloc(20_000, 3)), commitAt(two)]),
+      two,
+    ],
+    [
+      'where the log goes on in the next file',
+      walFile([commitAt(one), record(MANAGER_OF_HEAPS, 0, Buffer.alloc(40_000, 3))]),
+      one,
+    ],
     ['after a record that broke off', brokenOff(), two],
     ['in whole ms, and not before it', walFile([commitAt('2026-01-31T12:00:00.001001Z')]), two],
     ['where there is none', walFile([other]), null],

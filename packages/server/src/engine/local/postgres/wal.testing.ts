@@ -8,11 +8,20 @@ export const ABORT = 0x20;
 export const COMMIT_PREPARED = 0x30;
 /** Microseconds since 2000, as PostgreSQL counts, of a moment with 3 or 6 digits of a second. */
 const micros = (iso: string): bigint =>
-  BigInt(Date.parse(iso) - Date.UTC(2000, 0, 1)) * 1000n + BigInt(/\.\d{3}(\d{3})Z$/.exec(iso)?.[1] ?? '0');
+  BigInt(Date.parse(iso) - Date.UTC(2000, 0, 1)) * 1000n +
+  BigInt(/\.\d{3}(\d{3})Z$/.exec(iso)?.[1] ?? '0');
 
 /** A record of the log: its header, what comes before its data, and its data. */
-export function record(manager: number, info: number, data: Buffer, before: readonly number[] = []): Buffer {
-  const prefix = data.length < 256 ? Buffer.from([...before, 255, data.length]) : Buffer.from([...before, 254, 0, 0, 0, 0]);
+export function record(
+  manager: number,
+  info: number,
+  data: Buffer,
+  before: readonly number[] = [],
+): Buffer {
+  const prefix =
+    data.length < 256
+      ? Buffer.from([...before, 255, data.length])
+      : Buffer.from([...before, 254, 0, 0, 0, 0]);
   if (data.length >= 256) prefix.writeUInt32LE(data.length, before.length + 1);
   const header = Buffer.alloc(24);
   header.writeUInt32LE(24 + prefix.length + data.length, 0);
@@ -21,7 +30,12 @@ export function record(manager: number, info: number, data: Buffer, before: read
   return Buffer.concat([header, prefix, data]);
 }
 
-export function commitAt(iso: string, info = COMMIT, more = 0, before: readonly number[] = []): Buffer {
+export function commitAt(
+  iso: string,
+  info = COMMIT,
+  more = 0,
+  before: readonly number[] = [],
+): Buffer {
   const data = Buffer.alloc(8 + more);
   data.writeBigInt64LE(micros(iso));
   return record(MANAGER_OF_TRANSACTIONS, info, data, before);
@@ -29,7 +43,9 @@ export function commitAt(iso: string, info = COMMIT, more = 0, before: readonly 
 
 /** A file of so many pages that holds these records; `rest` is of one that began in the file before. */
 export function walFile(records: readonly Buffer[], pages = 4, rest = 0): Buffer {
-  const aligned = [Buffer.alloc(rest, 7), ...records].map((one) => Buffer.concat([one, Buffer.alloc(-one.length & 7)]));
+  const aligned = [Buffer.alloc(rest, 7), ...records].map((one) =>
+    Buffer.concat([one, Buffer.alloc(-one.length & 7)]),
+  );
   const log = Buffer.concat(aligned);
   const made = Buffer.alloc(pages * PAGE);
   let written = 0;

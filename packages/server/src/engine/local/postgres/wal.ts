@@ -21,7 +21,9 @@ const PAGE_POSITION_OFFSET = 8;
 
 /** The newest timeline of which there is WAL; 0: none. */
 export async function newestTimeline(data: string): Promise<number> {
-  const files = (await listEntries(join(data, 'pg_wal'))).filter((name) => /^[0-9A-F]{24}$/.test(name));
+  const files = (await listEntries(join(data, 'pg_wal'))).filter((name) =>
+    /^[0-9A-F]{24}$/.test(name),
+  );
   return Math.max(0, ...files.map((name) => Number.parseInt(name.slice(0, 8), 16)));
 }
 
@@ -42,11 +44,19 @@ export async function lastCheckpoint(data: string): Promise<bigint> {
  *
  * @param limitBytes how far to walk
  */
-export async function endOfWal(data: string, timeline: number, from: bigint, limitBytes: bigint): Promise<bigint> {
+export async function endOfWal(
+  data: string,
+  timeline: number,
+  from: bigint,
+  limitBytes: bigint,
+): Promise<bigint> {
   const checkpoint = await lastCheckpoint(data);
   let end = checkpoint > from ? checkpoint : from;
   for (let page = (from / PAGE_BYTES) * PAGE_BYTES; page <= from + limitBytes; page += PAGE_BYTES) {
-    const contents = await readPage(join(data, 'pg_wal', walFileName(timeline, page)), page % SEGMENT_BYTES);
+    const contents = await readPage(
+      join(data, 'pg_wal', walFileName(timeline, page)),
+      page % SEGMENT_BYTES,
+    );
     if (contents === null || contents.readBigUInt64LE(PAGE_POSITION_OFFSET) !== page) return end;
     const used = BigInt(contents.findLastIndex((byte) => byte !== 0) + 1);
     if (page + used > end) end = page + used;
@@ -58,9 +68,16 @@ export async function endOfWal(data: string, timeline: number, from: bigint, lim
 const [PAGE_HEADER_BYTES, FILE_HEADER_BYTES, RECORD_HEADER_BYTES] = [24n, 40n, 24];
 
 /** Where a record of the log ends, by the length that it begins with; null: there is none. */
-export async function endOfRecord(data: string, timeline: number, begin: bigint): Promise<bigint | null> {
+export async function endOfRecord(
+  data: string,
+  timeline: number,
+  begin: bigint,
+): Promise<bigint | null> {
   const page = (begin / PAGE_BYTES) * PAGE_BYTES;
-  const contents = await readPage(join(data, 'pg_wal', walFileName(timeline, page)), page % SEGMENT_BYTES);
+  const contents = await readPage(
+    join(data, 'pg_wal', walFileName(timeline, page)),
+    page % SEGMENT_BYTES,
+  );
   if (contents === null || contents.readBigUInt64LE(PAGE_POSITION_OFFSET) !== page) return null;
   const lengthBytes = contents.readUInt32LE(Number(begin - page));
   if (lengthBytes < RECORD_HEADER_BYTES) return null;
@@ -121,7 +138,9 @@ export function lastCommitMs(contents: Buffer): number | null {
       const lengthBytes = log.readUInt32LE(at);
       // The rest of a file that was left early is zeros.
       if (lengthBytes < RECORD_HEADER_BYTES || at + lengthBytes > log.length) break;
-      const ms = isCommit(log, at) ? commitMs(log.subarray(at + RECORD_HEADER_BYTES, at + lengthBytes)) : null;
+      const ms = isCommit(log, at)
+        ? commitMs(log.subarray(at + RECORD_HEADER_BYTES, at + lengthBytes))
+        : null;
       if (ms !== null && (latest === null || ms > latest)) latest = ms;
       at += Math.ceil(lengthBytes / 8) * 8;
     }
@@ -135,15 +154,28 @@ function piecesOf(contents: Buffer): { log: Buffer; begin: number }[] {
   for (let at = 0; at + Number(PAGE_BYTES) <= contents.length; at += Number(PAGE_BYTES)) {
     const first = at === 0;
     if (first || (contents.readUInt16LE(at + PAGE_INFO_OFFSET) & AFTER_BROKEN_RECORD) !== 0)
-      pieces.push({ pages: [], begin: Math.ceil(contents.readUInt32LE(at + CONTINUED_OFFSET) / 8) * 8 });
-    pieces.at(-1)?.pages.push(contents.subarray(at + Number(first ? FILE_HEADER_BYTES : PAGE_HEADER_BYTES), at + Number(PAGE_BYTES)));
+      pieces.push({
+        pages: [],
+        begin: Math.ceil(contents.readUInt32LE(at + CONTINUED_OFFSET) / 8) * 8,
+      });
+    pieces
+      .at(-1)
+      ?.pages.push(
+        contents.subarray(
+          at + Number(first ? FILE_HEADER_BYTES : PAGE_HEADER_BYTES),
+          at + Number(PAGE_BYTES),
+        ),
+      );
   }
   return pieces.map(({ pages, begin }) => ({ log: Buffer.concat(pages), begin }));
 }
 
 function isCommit(log: Buffer, at: number): boolean {
   const kind = log.readUInt8(at + INFO_OFFSET) & KIND_MASK;
-  return log.readUInt8(at + MANAGER_OFFSET) === TRANSACTIONS && (kind === COMMIT || kind === COMMIT_PREPARED);
+  return (
+    log.readUInt8(at + MANAGER_OFFSET) === TRANSACTIONS &&
+    (kind === COMMIT || kind === COMMIT_PREPARED)
+  );
 }
 
 /** When a transaction committed, by what follows the header of its record; null: no commit looks like this. */
@@ -168,5 +200,7 @@ function commitMs(contents: Buffer): number | null {
 }
 
 function timeAt(contents: Buffer, offset: number): number | null {
-  return offset + 8 > contents.length ? null : EPOCH_MS + Math.ceil(Number(contents.readBigInt64LE(offset)) / 1000);
+  return offset + 8 > contents.length
+    ? null
+    : EPOCH_MS + Math.ceil(Number(contents.readBigInt64LE(offset)) / 1000);
 }

@@ -25,7 +25,9 @@ export async function revokeWriters(client: Client): Promise<void> {
     `revoke all on function ${signature} from public, ${ADMIN_ROLE} cascade`,
     `grant execute on function ${signature} to ${ADMIN_ROLE}`,
   ]);
-  await client.query(`begin; set local allow_system_table_mods = on; ${[...statements, ...AS_IF_INITIAL].join('; ')}; commit`);
+  await client.query(
+    `begin; set local allow_system_table_mods = on; ${[...statements, ...AS_IF_INITIAL].join('; ')}; commit`,
+  );
 }
 
 /** pg_dump shows what differs from the privileges that initdb made: these are as if it had, or each dump would have errors when it is restored. */

@@ -50,7 +50,9 @@ export async function gatewayCapability(): Promise<TypeCapability> {
   const program = await findProgram('haproxy');
   const { what, remedy } = PROGRAMS.haproxy;
   return program === null
-    ? { missing: `${what}, which stands before the members of a service with replicas, is not installed: ${remedy}` }
+    ? {
+        missing: `${what}, which stands before the members of a service with replicas, is not installed: ${remedy}`,
+      }
     : { version: program.version };
 }
 
@@ -79,7 +81,12 @@ export type GatewayNode = { n: number; port: number; socketDirectory: string };
  * fewest; where there is none they wait. The pooler comes in by a Unix socket in the gateway's own directory and gets to theirs, so that
  * it is let in as before a single server.
  */
-export function setGatewayConfig(paths: DaemonPaths, listen: Listen, nodes: readonly GatewayNode[], listener: Listener): string {
+export function setGatewayConfig(
+  paths: DaemonPaths,
+  listen: Listen,
+  nodes: readonly GatewayNode[],
+  listener: Listener,
+): string {
   const backend = (name: string, address: (node: GatewayNode) => string) => `backend ${name}
   balance leastconn
 ${nodes.map((node) => `  server ${nodeServer(node.n)} ${address(node)} disabled`).join('\n')}
@@ -93,7 +100,8 @@ ${backend('nodes', ({ port }) => `127.0.0.1:${port}`)}${backend('sockets', ({ po
 
 const nodeServer = (n: number): string => `node${n}`;
 /** PostgreSQL's way to name the socket of a port. */
-const unixAddress = (directory: string, port: number): string => `unix@${directory}/.s.PGSQL.${port}`;
+const unixAddress = (directory: string, port: number): string =>
+  `unix@${directory}/.s.PGSQL.${port}`;
 
 const head = (paths: DaemonPaths): string => `# Written by Howdah; changes are overwritten.
 global
@@ -128,7 +136,8 @@ ${allowedNetworks === null ? '' : `  tcp-request connection reject unless { src 
 const allowedNetworksFile = (paths: DaemonPaths): string => `${paths.root}.allowed`;
 
 /** Called as a server's would be, by which drivers find it. */
-const ownSocket = (paths: DaemonPaths, port: number): string => join(paths.root, `.s.PGSQL.${port}`);
+const ownSocket = (paths: DaemonPaths, port: number): string =>
+  join(paths.root, `.s.PGSQL.${port}`);
 
 export type GatewaySeen = ListenerSeen & { running: boolean; routesToPort: number | null };
 
@@ -145,7 +154,9 @@ export async function lookAtGateway(paths: DaemonPaths, listener: Listener): Pro
   if (daemon === null || daemon.frozen) return { ...CLOSED, routesToPort: null };
   const seen = { running: true, ...(await observeListener(paths, daemon.pid, listener)) };
   try {
-    const state = (await command(paths, 'show servers state members')).split('\n').find((line) => line.includes(' primary '));
+    const state = (await command(paths, 'show servers state members'))
+      .split('\n')
+      .find((line) => line.includes(' primary '));
     return { ...seen, routesToPort: Number(state?.split(' ')[18] ?? '0') };
   } catch {
     return { ...seen, routesToPort: null };
@@ -155,11 +166,19 @@ export async function lookAtGateway(paths: DaemonPaths, listener: Listener): Pro
 /** A gateway that does not run: a start gives it the desired state. */
 const CLOSED = { running: false, placed: true, allowedNetworksCurrent: true };
 
-async function observeListener(paths: DaemonPaths, pid: number, listener: Listener): Promise<ListenerSeen> {
+async function observeListener(
+  paths: DaemonPaths,
+  pid: number,
+  listener: Listener,
+): Promise<ListenerSeen> {
   const { allowedNetworks } = listener;
-  const placed = (await runsInNetworkOf(pid, listener)) && (await hasRule(paths)) === (allowedNetworks !== null);
+  const placed =
+    (await runsInNetworkOf(pid, listener)) && (await hasRule(paths)) === (allowedNetworks !== null);
   // One that does not answer is seen by what it does not say otherwise.
-  const allowedNetworksCurrent = !placed || allowedNetworks === null || (await allowsExactly(paths, allowedNetworks).catch(() => true));
+  const allowedNetworksCurrent =
+    !placed ||
+    allowedNetworks === null ||
+    (await allowsExactly(paths, allowedNetworks).catch(() => true));
   return { placed, allowedNetworksCurrent };
 }
 
@@ -176,21 +195,38 @@ async function currentNetworks(paths: DaemonPaths): Promise<string[]> {
 }
 
 /** The sessions of clients that would not be let in now. One that still looks for its server is seen once it has it. */
-async function disallowedSessions(paths: DaemonPaths, allowedNetworks: readonly string[]): Promise<string[]> {
-  const lines = (await command(paths, 'show sess')).split('\n').filter((line) => line.includes(' fe=service '));
+async function disallowedSessions(
+  paths: DaemonPaths,
+  allowedNetworks: readonly string[],
+): Promise<string[]> {
+  const lines = (await command(paths, 'show sess'))
+    .split('\n')
+    .filter((line) => line.includes(' fe=service '));
   return lines.flatMap((line) => {
     const [, session, address] = /^(0x\S+): .*\bsrc=(\S+):\d+ /.exec(line) ?? [];
-    return session === undefined || address === undefined || isAllowed(allowedNetworks, address) ? [] : [session];
+    return session === undefined || address === undefined || isAllowed(allowedNetworks, address)
+      ? []
+      : [session];
   });
 }
 
-async function allowsExactly(paths: DaemonPaths, allowedNetworks: readonly string[]): Promise<boolean> {
+async function allowsExactly(
+  paths: DaemonPaths,
+  allowedNetworks: readonly string[],
+): Promise<boolean> {
   const now = await currentNetworks(paths);
-  return now.toSorted().join() === allowedNetworks.toSorted().join() && (await disallowedSessions(paths, allowedNetworks)).length === 0;
+  return (
+    now.toSorted().join() === allowedNetworks.toSorted().join() &&
+    (await disallowedSessions(paths, allowedNetworks)).length === 0
+  );
 }
 
 /** Tells a gateway that runs whom to let in, and ends the sessions of others. Nobody else's is touched. @returns how many */
-export async function applyAllowedNetworks(owner: Owner | null, paths: DaemonPaths, allowedNetworks: readonly string[]): Promise<number> {
+export async function applyAllowedNetworks(
+  owner: Owner | null,
+  paths: DaemonPaths,
+  allowedNetworks: readonly string[],
+): Promise<number> {
   await writeAllowedNetworks(owner, paths, allowedNetworks);
   const now = await currentNetworks(paths);
   for (const network of allowedNetworks.filter((one) => !now.includes(one)))
@@ -202,14 +238,26 @@ export async function applyAllowedNetworks(owner: Owner | null, paths: DaemonPat
   return ended.length;
 }
 
-async function writeAllowedNetworks(owner: Owner | null, paths: DaemonPaths, allowedNetworks: readonly string[]): Promise<void> {
-  await replaceConfig(owner, allowedNetworksFile(paths), allowedNetworks.map((network) => `${network}\n`).join(''), () =>
-    Promise.resolve(),
+async function writeAllowedNetworks(
+  owner: Owner | null,
+  paths: DaemonPaths,
+  allowedNetworks: readonly string[],
+): Promise<void> {
+  await replaceConfig(
+    owner,
+    allowedNetworksFile(paths),
+    allowedNetworks.map((network) => `${network}\n`).join(''),
+    () => Promise.resolve(),
   );
 }
 
 /** Writes the configuration of a gateway, once HAProxy itself has accepted it. */
-export async function prepareGateway(owner: Owner | null, paths: DaemonPaths, text: string, listener: Listener): Promise<void> {
+export async function prepareGateway(
+  owner: Owner | null,
+  paths: DaemonPaths,
+  text: string,
+  listener: Listener,
+): Promise<void> {
   if (listener.allowedNetworks !== null) {
     await mkdir(paths.root, { recursive: true, mode: MODE });
     await writeAllowedNetworks(owner, paths, listener.allowedNetworks);
@@ -235,7 +283,9 @@ export async function lookAtNodes(
   if (daemon === null || daemon.frozen) return { ...CLOSED, serving: null };
   const seen = { running: true, ...(await observeListener(paths, daemon.pid, listener)) };
   try {
-    const lines = (await command(paths, 'show servers state nodes')).split('\n').map((line) => line.split(' '));
+    const lines = (await command(paths, 'show servers state nodes'))
+      .split('\n')
+      .map((line) => line.split(' '));
     const serving = lines.flatMap(([, , , name = '', , , state = '']) => {
       const n = /^node(\d+)$/.exec(name)?.[1];
       return n !== undefined && (Number(state) & KEPT_OUT) === 0 ? [Number(n)] : [];
@@ -251,16 +301,26 @@ const KEPT_OUT = 0x01 | 0x02 | 0x08 | 0x10 | 0x20;
 /** How many sessions are routed to a node of a set, including those that have just begun. */
 export async function sessionsOf(paths: DaemonPaths, n: number): Promise<number> {
   const rows = (await command(paths, 'show stat')).split('\n').map((line) => line.split(','));
-  return rows.filter(([, server]) => server === nodeServer(n)).reduce((sum, [, , , , current = '0']) => sum + Number(current), 0);
+  return rows
+    .filter(([, server]) => server === nodeServer(n))
+    .reduce((sum, [, , , , current = '0']) => sum + Number(current), 0);
 }
 
 /** Has the gateway of a set serve from these of its nodes alone. Sessions that began before go on. */
-export async function serveFrom(paths: DaemonPaths, nodes: readonly number[], serving: readonly number[]): Promise<void> {
+export async function serveFrom(
+  paths: DaemonPaths,
+  nodes: readonly number[],
+  serving: readonly number[],
+): Promise<void> {
   const lines = nodes.flatMap((n) =>
-    ['nodes', 'sockets'].map((backend) => `set server ${backend}/${nodeServer(n)} state ${serving.includes(n) ? 'ready' : 'maint'}`),
+    ['nodes', 'sockets'].map(
+      (backend) =>
+        `set server ${backend}/${nodeServer(n)} state ${serving.includes(n) ? 'ready' : 'maint'}`,
+    ),
   );
   const answer = await command(paths, lines.join(';'));
-  if (answer !== '') throw new Error(`HAProxy does not serve from nodes ${serving.join(', ')}: ${answer}`);
+  if (answer !== '')
+    throw new Error(`HAProxy does not serve from nodes ${serving.join(', ')}: ${answer}`);
 }
 
 /** Starts a gateway that was prepared, in place of one that hangs. It leads nowhere until it is told. */
@@ -300,7 +360,8 @@ export async function closeGateway(paths: DaemonPaths, watch: DaemonWatch): Prom
  */
 export async function routeTo(paths: DaemonPaths, port: number): Promise<void> {
   const answer = await command(paths, `set server members/primary addr 127.0.0.1 port ${port}`);
-  if (!answer.includes('port')) throw new Error(`HAProxy does not route to port ${port}: ${answer}`);
+  if (!answer.includes('port'))
+    throw new Error(`HAProxy does not route to port ${port}: ${answer}`);
 }
 
 async function answers(paths: DaemonPaths): Promise<boolean> {
@@ -317,7 +378,11 @@ async function command(paths: DaemonPaths, line: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = serviceSocket().connect(adminSocket(paths));
     const answer: string[] = [];
-    socket.setEncoding('utf8').setTimeout(ANSWER_DEADLINE_MS, () => socket.destroy(new Error('the gateway did not answer in time')));
+    socket
+      .setEncoding('utf8')
+      .setTimeout(ANSWER_DEADLINE_MS, () =>
+        socket.destroy(new Error('the gateway did not answer in time')),
+      );
     socket.on('data', (text: string) => answer.push(text));
     socket.on('error', reject);
     socket.on('close', () => resolve(answer.join('').trim()));

@@ -21,7 +21,11 @@ test('both pools together leave 17 connections, and there are 20 clients to each
 });
 
 test('every setting stands once, on a line of its own', () => {
-  const names = conf.split('\n').flatMap((line) => (line === '' || /^[;[]/.test(line) ? [] : [/^([a-z_]+) = .+$/.exec(line)?.[1]]));
+  const names = conf
+    .split('\n')
+    .flatMap((line) =>
+      line === '' || /^[;[]/.test(line) ? [] : [/^([a-z_]+) = .+$/.exec(line)?.[1]],
+    );
   expect(names).not.toContain(undefined);
   expect(new Set(names).size).toBe(names.length);
   expect(conf).toContain(
@@ -35,7 +39,8 @@ test('every setting stands once, on a line of its own', () => {
 });
 
 test('prepared statements are carried over by versions that can', () => {
-  for (const version of ['1.21.0', '1.24.1', '2.0']) expect(poolerConf({ ...input, version })).toContain('\nmax_prepared_statements = ');
+  for (const version of ['1.21.0', '1.24.1', '2.0'])
+    expect(poolerConf({ ...input, version })).toContain('\nmax_prepared_statements = ');
   expect(conf).not.toContain('max_prepared_statements');
 });
 

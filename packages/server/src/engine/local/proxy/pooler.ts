@@ -56,11 +56,19 @@ const NOT_POOLED = 17;
 const CLIENTS_PER_SERVER_CONNECTION = 20;
 
 /** How many connections a pooler makes to its server, by pool, and how many clients it takes. */
-export function poolLimits(maxConnections: number): { session: number; transaction: number; clients: number } {
+export function poolLimits(maxConnections: number): {
+  session: number;
+  transaction: number;
+  clients: number;
+} {
   const pooled = maxConnections - NOT_POOLED;
   // PgBouncer knows a limit for each of its databases and none for both.
   const transaction = Math.ceil(pooled / 2);
-  return { session: pooled - transaction, transaction, clients: pooled * CLIENTS_PER_SERVER_CONNECTION };
+  return {
+    session: pooled - transaction,
+    transaction,
+    clients: pooled * CLIENTS_PER_SERVER_CONNECTION,
+  };
 }
 
 /** The first version that carries prepared statements over in transaction mode. */
@@ -68,7 +76,14 @@ const PREPARED_STATEMENTS_SINCE = [1, 21] as const;
 const PREPARED_STATEMENTS = 200;
 
 /** pgbouncer.ini. That of another certificate, or for other clients, is another text, so that the new one is taken up. */
-export function poolerConf({ paths, version, listen, allowedNetworks, server, certificatePem }: PoolerInput): string {
+export function poolerConf({
+  paths,
+  version,
+  listen,
+  allowedNetworks,
+  server,
+  certificatePem,
+}: PoolerInput): string {
   const { session, transaction, clients } = poolLimits(server.maxConnections);
   const database = (mode: string, limit: number) =>
     `host='${server.paths.socket.replaceAll("'", "''")}' port=${server.port} dbname=${DATABASE_NAME} pool_mode=${mode} pool_size=${limit} max_db_connections=${limit}`;
@@ -93,7 +108,9 @@ export function poolerConf({ paths, version, listen, allowedNetworks, server, ce
     server_login_retry: 0.2,
     // JDBC sends it, and PgBouncer would refuse what it does not know.
     ignore_startup_parameters: 'extra_float_digits',
-    ...(isAtLeast(version, PREPARED_STATEMENTS_SINCE) ? { max_prepared_statements: PREPARED_STATEMENTS } : {}),
+    ...(isAtLeast(version, PREPARED_STATEMENTS_SINCE)
+      ? { max_prepared_statements: PREPARED_STATEMENTS }
+      : {}),
     log_connections: 0,
     log_disconnections: 0,
     log_stats: 0,
@@ -161,34 +178,39 @@ const FUNCTION_STATEMENTS = [
  * @throws Error when a user of the service has made a role of that name
  */
 async function createPoolerRole(paths: InstancePaths, port: number): Promise<bigint> {
-  return withSuperuserSession({ server: paths, port, name: 'howdah', database: DATABASE_NAME }, async (client) => {
-    const { rows } = await client.query<{ role: boolean; governed: boolean; schema: boolean }>(
-      `select exists (select from pg_roles where rolname = '${POOLER_ROLE}') as role,
+  return withSuperuserSession(
+    { server: paths, port, name: 'howdah', database: DATABASE_NAME },
+    async (client) => {
+      const { rows } = await client.query<{ role: boolean; governed: boolean; schema: boolean }>(
+        `select exists (select from pg_roles where rolname = '${POOLER_ROLE}') as role,
               exists (select from pg_auth_members m join pg_roles r on r.oid = m.roleid where r.rolname = '${POOLER_ROLE}') as governed,
               exists (select from pg_namespace where nspname = '${SCHEMA}') as schema`,
-    );
-    const [found] = rows;
-    // The creator of a role may grant it: a user who has created this one could read the verifiers of all others.
-    if (found?.governed === true) {
-      throw new Error(
-        `the service has a role ${POOLER_ROLE} that one of its users made; the pooler needs the name: drop role ${POOLER_ROLE}`,
       );
-    }
-    await client.query('begin');
-    // The commit is flushed when it returns, whatever the service has set.
-    await client.query('set local synchronous_commit = local');
-    if (found?.role !== true) await client.query(`create role ${POOLER_ROLE}`);
-    await client.query(
-      `alter role ${POOLER_ROLE} login nosuperuser nocreatedb nocreaterole noreplication nobypassrls connection limit -1 password null valid until 'infinity'`,
-    );
-    // The prefix is reserved; that it cannot be taken is why we take it.
-    await client.query('set local allow_system_table_mods = on');
-    if (found?.schema !== true) await client.query(`create schema ${SCHEMA}`);
-    for (const statement of FUNCTION_STATEMENTS) await client.query(statement);
-    await client.query('commit');
-    const { rows: positions } = await client.query<{ lsn: string }>('select pg_current_wal_flush_lsn()::text as lsn');
-    return parseLsn(positions[0]?.lsn ?? '');
-  });
+      const [found] = rows;
+      // The creator of a role may grant it: a user who has created this one could read the verifiers of all others.
+      if (found?.governed === true) {
+        throw new Error(
+          `the service has a role ${POOLER_ROLE} that one of its users made; the pooler needs the name: drop role ${POOLER_ROLE}`,
+        );
+      }
+      await client.query('begin');
+      // The commit is flushed when it returns, whatever the service has set.
+      await client.query('set local synchronous_commit = local');
+      if (found?.role !== true) await client.query(`create role ${POOLER_ROLE}`);
+      await client.query(
+        `alter role ${POOLER_ROLE} login nosuperuser nocreatedb nocreaterole noreplication nobypassrls connection limit -1 password null valid until 'infinity'`,
+      );
+      // The prefix is reserved; that it cannot be taken is why we take it.
+      await client.query('set local allow_system_table_mods = on');
+      if (found?.schema !== true) await client.query(`create schema ${SCHEMA}`);
+      for (const statement of FUNCTION_STATEMENTS) await client.query(statement);
+      await client.query('commit');
+      const { rows: positions } = await client.query<{ lsn: string }>(
+        'select pg_current_wal_flush_lsn()::text as lsn',
+      );
+      return parseLsn(positions[0]?.lsn ?? '');
+    },
+  );
 }
 
 // ── the process ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -233,7 +255,11 @@ const PATIENCE_MS = 5000;
 export function createPoolers(machine: Machine, changed: (id: string) => void) {
   const watch = createDaemonWatch(changed);
 
-  const look = async (paths: InstancePaths, plan: PoolerPlan | null, listener: Listener): Promise<PoolerSeen | null> => {
+  const look = async (
+    paths: InstancePaths,
+    plan: PoolerPlan | null,
+    listener: Listener,
+  ): Promise<PoolerSeen | null> => {
     const process = await findDaemon(paths.pooler);
     if (process === null) return null;
     const conf = await readOrNull(join(paths.config, CONF_FILE));
@@ -243,15 +269,27 @@ export function createPoolers(machine: Machine, changed: (id: string) => void) {
       watched: watch.isWatched(paths.pooler),
       current,
       placed: await runsInNetworkOf(process.pid, listener),
-      disallowedSessions: current && !process.frozen ? await countDisallowedSessions(paths, plan) : 0,
+      disallowedSessions:
+        current && !process.frozen ? await countDisallowedSessions(paths, plan) : 0,
     };
   };
 
-  const start = async (id: string, paths: InstancePaths, plan: PoolerPlan, { primary, untilReplayed }: PoolerServers): Promise<string> => {
+  const start = async (
+    id: string,
+    paths: InstancePaths,
+    plan: PoolerPlan,
+    { primary, untilReplayed }: PoolerServers,
+  ): Promise<string> => {
     await untilReplayed(await createPoolerRole(primary.paths, primary.port));
     await writeConf(ownerOf(machine, paths), paths, plan);
     const begun = Date.now();
-    await launchDaemon(machine, ownerOf(machine, paths), paths.pooler, [plan.program.path, join(paths.config, CONF_FILE)], plan.listener);
+    await launchDaemon(
+      machine,
+      ownerOf(machine, paths),
+      paths.pooler,
+      [plan.program.path, join(paths.config, CONF_FILE)],
+      plan.listener,
+    );
     for (;;) {
       try {
         await command(paths, plan.port, 'show version');
@@ -260,7 +298,9 @@ export function createPoolers(machine: Machine, changed: (id: string) => void) {
         const launched = Number((await readOrNull(paths.pooler.pidFile)) ?? '0');
         const ended = launched !== 0 && (await findProcess(launched)) === null;
         if (ended || Date.now() - begun > START_DEADLINE_MS)
-          throw new Error(`PgBouncer did not start: ${await whyDaemonEnded(paths.pooler)}`, { cause: error });
+          throw new Error(`PgBouncer did not start: ${await whyDaemonEnded(paths.pooler)}`, {
+            cause: error,
+          });
         await sleep(5);
       }
     }
@@ -273,7 +313,8 @@ export function createPoolers(machine: Machine, changed: (id: string) => void) {
     await writeConf(ownerOf(machine, paths), paths, plan);
     await command(paths, plan.port, 'reload');
     // One that holds nobody back says so.
-    for (const name of POOLS) await command(paths, plan.port, `resume ${name}`).catch(() => undefined);
+    for (const name of POOLS)
+      await command(paths, plan.port, `resume ${name}`).catch(() => undefined);
     await watch.watch(id, paths.pooler);
     return 'sessions stay';
   };
@@ -283,7 +324,9 @@ export function createPoolers(machine: Machine, changed: (id: string) => void) {
    * the pool by session are not waited for, they end with their server.
    */
   const hold = async (paths: InstancePaths): Promise<void> => {
-    const port = Number(/^listen_port = (\d+)$/m.exec((await readOrNull(join(paths.config, CONF_FILE))) ?? '')?.[1]);
+    const port = Number(
+      /^listen_port = (\d+)$/m.exec((await readOrNull(join(paths.config, CONF_FILE))) ?? '')?.[1],
+    );
     if ((await findDaemon(paths.pooler)) === null || Number.isNaN(port)) return;
     // From here on the next step is a reload, in this control plane or in the next.
     watch.forget(paths.pooler);
@@ -312,7 +355,8 @@ export function createPoolers(machine: Machine, changed: (id: string) => void) {
     if (process !== null && !(await stopDaemon(process, 'SIGKILL', PATIENCE_MS)))
       throw new Error(`PgBouncer (pid ${process.pid}) does not end, not even by SIGKILL`);
     await removeDaemon(paths.pooler);
-    for (const name of [CONF_FILE, HBA_FILE, USERS_FILE]) await rm(join(paths.config, name), { force: true });
+    for (const name of [CONF_FILE, HBA_FILE, USERS_FILE])
+      await rm(join(paths.config, name), { force: true });
   };
 
   return { look, start, reload, hold, stop, close: watch.close };
@@ -322,7 +366,10 @@ export type Poolers = ReturnType<typeof createPoolers>;
 const POOLS = [DATABASE_NAME, TRANSACTION_POOL_NAME] as const;
 
 /** How many clients a pooler has that it would not let in now. */
-async function countDisallowedSessions(paths: InstancePaths, { port, listener }: PoolerPlan): Promise<number> {
+async function countDisallowedSessions(
+  paths: InstancePaths,
+  { port, listener }: PoolerPlan,
+): Promise<number> {
   const { allowedNetworks } = listener;
   if (allowedNetworks === null) return 0;
   const client = await openConsole(paths, port).catch(() => null);
@@ -335,25 +382,43 @@ async function countDisallowedSessions(paths: InstancePaths, { port, listener }:
   }
 }
 
-async function writeConf(owner: Owner | null, paths: InstancePaths, { program, conf, listener }: PoolerPlan): Promise<void> {
+async function writeConf(
+  owner: Owner | null,
+  paths: InstancePaths,
+  { program, conf, listener }: PoolerPlan,
+): Promise<void> {
   await writeConfig(owner, paths, ourFiles(listener.allowedNetworks ?? EVERYBODY));
-  await replaceConfig(owner, join(paths.config, CONF_FILE), conf, () => checkConf(owner, paths, program, conf));
+  await replaceConfig(owner, join(paths.config, CONF_FILE), conf, () =>
+    checkConf(owner, paths, program, conf),
+  );
 }
 
 /**
  * PgBouncer has no checker: it is started on the same configuration without anything to listen on, reads and takes all of it, and
  * ends because it has nowhere to listen.
  */
-async function checkConf(owner: Owner | null, paths: InstancePaths, program: Program, conf: string): Promise<void> {
+async function checkConf(
+  owner: Owner | null,
+  paths: InstancePaths,
+  program: Program,
+  conf: string,
+): Promise<void> {
   const name = `${CONF_FILE}.check`;
   await writeConfig(owner, paths, {
-    [name]: conf.replace(/^listen_addr = .*$/m, 'listen_addr =').replace(/^unix_socket_dir = .*$/m, 'unix_socket_dir ='),
+    [name]: conf
+      .replace(/^listen_addr = .*$/m, 'listen_addr =')
+      .replace(/^unix_socket_dir = .*$/m, 'unix_socket_dir ='),
   });
   try {
     const user = owner === null ? {} : { uid: owner.uid, gid: owner.gid };
     await run(program.path, [join(paths.config, name)], user);
   } catch (error) {
-    if (!(error instanceof RunError) || !error.message.includes('nowhere to listen on') || error.message.includes(' ERROR ')) throw error;
+    if (
+      !(error instanceof RunError) ||
+      !error.message.includes('nowhere to listen on') ||
+      error.message.includes(' ERROR ')
+    )
+      throw error;
   } finally {
     await rm(join(paths.config, name), { force: true });
   }

@@ -4,7 +4,13 @@ import pLimit from 'p-limit';
 import { ADMIN_ROLE, type Size } from '@howdah/contract';
 import type { CertificateIssuer } from '../../../lib/tls.ts';
 import type { Origin, ServiceSpec } from '../../engine.ts';
-import { forgetRecovery, forkData, recordInitialSnapshot, NotYet, recoverOn } from '../backup/backups.ts';
+import {
+  forgetRecovery,
+  forkData,
+  recordInitialSnapshot,
+  NotYet,
+  recoverOn,
+} from '../backup/backups.ts';
 import { assertSpaceFor, cloneTree, discard, removeTree } from '../host/clone.ts';
 import type { Step } from './decide.ts';
 import type { ConfigFiles } from '../postgres/files.ts';
@@ -20,7 +26,12 @@ import type { Heartbeat, Monitor } from '../postgres/monitor.ts';
 import { assertPlace } from '../network/networks.ts';
 import { mkdir, rename, rm } from '../host/root-files.ts';
 import { endSessions } from '../network/disallowed-sessions.ts';
-import { MISSING_POOLER, type PoolerPlan, type Poolers, type PoolerServers } from '../proxy/pooler.ts';
+import {
+  MISSING_POOLER,
+  type PoolerPlan,
+  type Poolers,
+  type PoolerServers,
+} from '../proxy/pooler.ts';
 import {
   findServer,
   launch,
@@ -95,23 +106,30 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
   /** Flushes of instances that are not provisioned, by their root; one that another control plane made has none. */
   const flushing = new Map<string, Promise<void>>();
 
-  const inTurnUnless = async <T>(atOnce: boolean, work: () => Promise<T>): Promise<T> => (atOnce ? work() : inTurn(work));
+  const inTurnUnless = async <T>(atOnce: boolean, work: () => Promise<T>): Promise<T> =>
+    atOnce ? work() : inTurn(work);
 
   /** Makes one data directory from another. Where that is a copy, no more than some at a time: who has to wait leaves its place to others. */
   const copying = async <T>(work: () => Promise<T>): Promise<T> => {
     if (machine.cloneMethod !== 'copy') return work();
-    if (copies >= COPIES_AT_A_TIME) throw new NotYet(`waits until one of ${COPIES_AT_A_TIME} others has been copied`);
+    if (copies >= COPIES_AT_A_TIME)
+      throw new NotYet(`waits until one of ${COPIES_AT_A_TIME} others has been copied`);
     copies += 1;
     return work().finally(() => {
       copies -= 1;
     });
   };
 
-  const apply = async (spec: ServiceSpec, step: Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>, found: Found): Promise<string> => {
+  const apply = async (
+    spec: ServiceSpec,
+    step: Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>,
+    found: Found,
+  ): Promise<string> => {
     const { key, paths, marker, server, installation, files, filesAs, pooler } = found;
     const owner = ownerOf(machine, paths);
     const service = machine.layout.service(spec.id);
-    if (installation === null || files === null || filesAs === null) throw new Error(missingFor(machine.installations.usable, spec.addons));
+    if (installation === null || files === null || filesAs === null)
+      throw new Error(missingFor(machine.installations.usable, spec.addons));
     switch (step.kind) {
       case 'makeTemplate':
         await templates.ensure(installation, extensionsOf(spec.addons));
@@ -131,14 +149,18 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
         await configure(found);
         return 'settings follow from the size';
       case 'start':
-        return inTurnUnless(spec.origin === null || marker?.provisioned === true, () => start(spec, found));
+        return inTurnUnless(spec.origin === null || marker?.provisioned === true, () =>
+          start(spec, found),
+        );
       case 'connect':
         await monitor.connect(key, paths, found.listen.port, found.heartbeat);
         await rereadFiles(key);
-        if (server !== null) await enforceLimits(machine.limits, key, spec.size, server.postmaster.pid);
+        if (server !== null)
+          await enforceLimits(machine.limits, key, spec.size, server.postmaster.pid);
         return 'over the Unix socket';
       case 'limit':
-        if (server !== null) await enforceLimits(machine.limits, key, spec.size, server.postmaster.pid);
+        if (server !== null)
+          await enforceLimits(machine.limits, key, spec.size, server.postmaster.pid);
         unlimited.delete(key);
         return 'now that it can be done';
       case 'renewCertificate':
@@ -179,7 +201,8 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
         return step.why;
       case 'stop':
         // It starts again: clients of the pooler wait for it.
-        if (step.mode === 'fast' && spec.power === 'running' && pooler !== null) await poolers.hold(service);
+        if (step.mode === 'fast' && spec.power === 'running' && pooler !== null)
+          await poolers.hold(service);
         if (server !== null) await stop(key, paths, server, step.mode);
         return step.why;
     }
@@ -211,17 +234,32 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
     listener: Listener,
   ): Promise<string> => {
     const template = await templates.ensure(installation, extensionsOf(spec.addons));
-    await assertSpaceFor(machine.cloneMethod === 'copy' ? CLONE_BYTES : CLONE_BYTES / 8, machine.layout.services);
+    await assertSpaceFor(
+      machine.cloneMethod === 'copy' ? CLONE_BYTES : CLONE_BYTES / 8,
+      machine.layout.services,
+    );
     const begun = Date.now();
     let way = 'from a clone made ahead';
     const ahead = precloned.take(template);
-    await make(spec, paths, installation, filesAs, listener, ahead?.owner ?? null, async (unfinished, owner) => {
-      if (ahead === null || !(await ahead.moveTo(unfinished.data))) {
-        way = `by ${machine.cloneMethod}`;
-        await cloneTree(template.data, unfinished.data, machine.cloneMethod, owner);
-      }
-      await recordInitialSnapshot(unfinished, template.name, await writeSystemIdentifier(unfinished.data));
-    });
+    await make(
+      spec,
+      paths,
+      installation,
+      filesAs,
+      listener,
+      ahead?.owner ?? null,
+      async (unfinished, owner) => {
+        if (ahead === null || !(await ahead.moveTo(unfinished.data))) {
+          way = `by ${machine.cloneMethod}`;
+          await cloneTree(template.data, unfinished.data, machine.cloneMethod, owner);
+        }
+        await recordInitialSnapshot(
+          unfinished,
+          template.name,
+          await writeSystemIdentifier(unfinished.data),
+        );
+      },
+    );
     beginFlush(paths);
     return `PostgreSQL ${installation.version} ${way} in ${Date.now() - begun} ms`;
   };
@@ -251,10 +289,13 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
     listener: Listener,
   ): Promise<string> => {
     const parent = parentOf(origin);
-    if ((await readMarker(parent)) === null) throw new Error(`its parent ${origin.parent} is no longer there`);
+    if ((await readMarker(parent)) === null)
+      throw new Error(`its parent ${origin.parent} is no longer there`);
     let detail = '';
     await make(spec, paths, installation, filesAs, listener, null, async (unfinished, owner) => {
-      detail = await forkData(machine, owner, parent, unfinished.data, origin, () => writeMark(origin));
+      detail = await forkData(machine, owner, parent, unfinished.data, origin, () =>
+        writeMark(origin),
+      );
     });
     return detail;
   };
@@ -262,10 +303,12 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
   /** A commit of the parent's that no user sees, so that a recovery that goes up to now has one to stop at. */
   const writeMark = async ({ parent }: Origin): Promise<void> => {
     const key = memberKey(parent, machine.layout.primaryOf(parent));
-    if (monitor.isConnected(key)) await monitor.query(key, "select pg_logical_emit_message(true, 'howdah', 'fork')");
+    if (monitor.isConnected(key))
+      await monitor.query(key, "select pg_logical_emit_message(true, 'howdah', 'fork')");
   };
 
-  const parentOf = ({ parent }: Origin): InstancePaths => machine.layout.member(parent, machine.layout.primaryOf(parent));
+  const parentOf = ({ parent }: Origin): InstancePaths =>
+    machine.layout.member(parent, machine.layout.primaryOf(parent));
 
   /** Makes an instance under another name and renames it: one that was interrupted is never taken for a service. */
   const make = async (
@@ -297,7 +340,9 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
           }),
         ),
         fill(unfinished, owner),
-        issueCertificate(listener).then((certificate) => writeConfig(owner, unfinished, { ...filesAs(owner), ...certificate })),
+        issueCertificate(listener).then((certificate) =>
+          writeConfig(owner, unfinished, { ...filesAs(owner), ...certificate }),
+        ),
       ]);
       await rename(unfinished.root, paths.root);
     } catch (error) {
@@ -316,7 +361,8 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
   const start = async (spec: ServiceSpec, found: Found): Promise<string> => {
     const { key, paths, listener, heartbeat, marker, installation, pooler } = found;
     const owner = ownerOf(machine, paths);
-    if (installation === null) throw new Error(missingFor(machine.installations.usable, spec.addons));
+    if (installation === null)
+      throw new Error(missingFor(machine.installations.usable, spec.addons));
     const { address, port } = found.listen;
     const provisioned = marker?.provisioned === true;
     // Clients of its pooler wait for as long as it takes.
@@ -325,7 +371,15 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
     await assertPortIsFree(listener, address, port);
     if (spec.origin !== null && spec.origin.targetTime !== null && !provisioned) {
       const { origin } = spec;
-      await recoverOn(machine, owner, paths, parentOf(origin), spec.origin.targetTime, await whyItEnded(paths, 0), () => writeMark(origin));
+      await recoverOn(
+        machine,
+        owner,
+        paths,
+        parentOf(origin),
+        spec.origin.targetTime,
+        await whyItEnded(paths, 0),
+        () => writeMark(origin),
+      );
     }
     if (marker !== null && !provisioned) {
       // One that was not shut down flushes all of its files itself before it recovers.
@@ -339,18 +393,21 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
     const begun = Date.now();
     await launch(machine, owner, paths, installation.bin, spec.size, listener, othersOf(spec));
     const state = await waitUntilReady(paths, START_PATIENCE_MS);
-    if (state === 'ended') throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths, begun)}`);
+    if (state === 'ended')
+      throw new Error(`PostgreSQL did not start: ${await whyItEnded(paths, begun)}`);
     if (state === 'starting') return `${why}recovering from its log, which goes on`;
     const server = await findServer(paths);
     if (server !== null) limit(key, spec.size, server);
     // Members and nodes are not let in before they are watched; neither is one that has no password yet.
-    if (provisioned && spec.ha === null && spec.set === null) monitor.connectSoon(key, paths, port, heartbeat);
+    if (provisioned && spec.ha === null && spec.set === null)
+      monitor.connectSoon(key, paths, port, heartbeat);
     else await monitor.connect(key, paths, port, heartbeat);
     return `${why}accepting connections after ${Date.now() - begun} ms`;
   };
 
   /** The services whose files a server reads: a node those of the primary that it follows. */
-  const othersOf = ({ set }: ServiceSpec): string[] => (set === null ? [] : [machine.layout.service(set.parent).root]);
+  const othersOf = ({ set }: ServiceSpec): string[] =>
+    set === null ? [] : [machine.layout.service(set.parent).root];
 
   /** Holds a server that has just started to its size. Nobody waits for it: joining a group takes a third of a start. */
   const limit = (key: string, size: Size, { postmaster }: Server): void => {
@@ -363,7 +420,11 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
     limiting.set(key, done);
   };
 
-  const assertPortIsFree = async ({ namespace }: Listener, address: string, port: number): Promise<void> => {
+  const assertPortIsFree = async (
+    { namespace }: Listener,
+    address: string,
+    port: number,
+  ): Promise<void> => {
     // Nobody else is in a network of our own.
     if (namespace !== null) return;
     if (await portIsFree(address, port)) return;
@@ -388,19 +449,31 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
     return poolers.start(id, service, wanted(plan), servers);
   };
 
-  const reloadPooler = (id: string, service: InstancePaths, plan: PoolerPlan | null): Promise<string> =>
-    poolers.reload(id, service, wanted(plan));
+  const reloadPooler = (
+    id: string,
+    service: InstancePaths,
+    plan: PoolerPlan | null,
+  ): Promise<string> => poolers.reload(id, service, wanted(plan));
 
-  const stop = async (key: string, paths: InstancePaths, server: Server, mode: StopMode): Promise<void> => {
+  const stop = async (
+    key: string,
+    paths: InstancePaths,
+    server: Server,
+    mode: StopMode,
+  ): Promise<void> => {
     monitor.forget(key);
     await limiting.get(key);
     await liftWriteLimit(machine.limits, key);
     const patienceMs = mode === 'fast' ? STOP_PATIENCE_MS : 5000;
     // Orderly ways come first; a server that refuses them is ended all the same and recovers from its log at the next start.
-    const gone = (await stopServer(machine, server, mode, patienceMs)) || (await stopServer(machine, server, 'kill', 5000));
+    const gone =
+      (await stopServer(machine, server, mode, patienceMs)) ||
+      (await stopServer(machine, server, 'kill', 5000));
     // Without the file nobody looks for it among all processes.
     if (gone) return rm(paths.pidFile, { force: true });
-    throw new Error(`its server (pid ${server.postmaster.pid}) does not end, not even by SIGKILL: is ${paths.root} on a disk that hangs?`);
+    throw new Error(
+      `its server (pid ${server.postmaster.pid}) does not end, not even by SIGKILL: is ${paths.root} on a disk that hangs?`,
+    );
   };
 
   const issueCertificate = async (listener: Listener): Promise<Record<string, string>> => {
@@ -411,7 +484,8 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
   /** The statement that sets the admin role's password. */
   const alterPassword = (verifier: string): string => {
     // The verifier is of our own making: base64 and the punctuation of SCRAM, nothing that could leave the literal.
-    if (!/^SCRAM-SHA-256\$[0-9]+:[A-Za-z0-9+/=]+\$[A-Za-z0-9+/=]+:[A-Za-z0-9+/=]+$/.test(verifier)) throw new Error('not a SCRAM verifier');
+    if (!/^SCRAM-SHA-256\$[0-9]+:[A-Za-z0-9+/=]+\$[A-Za-z0-9+/=]+:[A-Za-z0-9+/=]+$/.test(verifier))
+      throw new Error('not a SCRAM verifier');
     return `alter role ${ADMIN_ROLE} password '${verifier}'`;
   };
 

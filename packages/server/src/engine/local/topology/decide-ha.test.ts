@@ -1,6 +1,14 @@
 import { expect, test } from 'vitest';
 import type { HighAvailability, ServiceSpec } from '../../engine.ts';
-import { decideHa, HANGS_AFTER_MS, hangs, haStepName, type HaStep, type MemberSeen, type MembersSeen } from './decide-ha.ts';
+import {
+  decideHa,
+  HANGS_AFTER_MS,
+  hangs,
+  haStepName,
+  type HaStep,
+  type MemberSeen,
+  type MembersSeen,
+} from './decide-ha.ts';
 
 const MEMBERS = [
   { n: 0, port: 20001 },
@@ -44,14 +52,21 @@ const STANDBY: MemberSeen = {
 const DEAD: Partial<MemberSeen> = { server: null, connected: false, streaming: false };
 
 /** A pair in which all is well, but for what is given. */
-function seen(primary: Partial<MemberSeen> = {}, standby: Partial<MemberSeen> = {}, more: Partial<MembersSeen> = {}): MembersSeen {
+function seen(
+  primary: Partial<MemberSeen> = {},
+  standby: Partial<MemberSeen> = {},
+  more: Partial<MembersSeen> = {},
+): MembersSeen {
   const first = { ...PRIMARY, ...primary };
   return {
     primary: {
       directory: 'ours',
       provisioned: true,
       templateReady: true,
-      server: first.server === null ? null : { phase: first.server.phase, sizeCurrent: true, placed: true },
+      server:
+        first.server === null
+          ? null
+          : { phase: first.server.phase, sizeCurrent: true, placed: true },
       silentMs: null,
       connected: first.connected,
       limited: true,
@@ -71,15 +86,35 @@ function seen(primary: Partial<MemberSeen> = {}, standby: Partial<MemberSeen> = 
   };
 }
 
-const server = (n: number, kind: string) => ({ kind: 'server', n, step: expect.objectContaining({ kind }) });
+const server = (n: number, kind: string) => ({
+  kind: 'server',
+  n,
+  step: expect.objectContaining({ kind }),
+});
 const SUCCESSOR = { n: 1, detail: 'it has all' };
-const smaller = { phase: 'ready', size: 'smaller', port: 20001, frozen: false, placed: true } as const;
+const smaller = {
+  phase: 'ready',
+  size: 'smaller',
+  port: 20001,
+  frozen: false,
+  placed: true,
+} as const;
 const larger = { ...smaller, size: 'larger' } as const;
 
 const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
   ['all is well', {}, seen(), server(0, 'settled')],
-  ['the primary is dead and another can take over', {}, seen(DEAD, {}, { successor: SUCCESSOR }), { kind: 'failOver' }],
-  ['the primary is dead and nobody can', {}, seen(DEAD, {}, { successor: { why: 'x' } }), server(0, 'start')],
+  [
+    'the primary is dead and another can take over',
+    {},
+    seen(DEAD, {}, { successor: SUCCESSOR }),
+    { kind: 'failOver' },
+  ],
+  [
+    'the primary is dead and nobody can',
+    {},
+    seen(DEAD, {}, { successor: { why: 'x' } }),
+    server(0, 'start'),
+  ],
   [
     'another accepts writes: it is ended before anything else',
     {},
@@ -92,13 +127,34 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     seen({}, { ...DEAD, data: 'primary' }),
     { kind: 'seed', n: 1, why: expect.any(String) },
   ],
-  ['the primary by the metadata database still follows', {}, seen({ data: 'standby' }), { kind: 'promote' }],
-  ['nobody is promoted while another accepts writes', {}, seen({ data: 'standby' }, { data: 'primary' }), { kind: 'fence', n: 1 }],
-  ['the primary listens on the public port', {}, seen({ server: { ...smaller, size: 'current', port: 20000 } }), { kind: 'moveToGateway' }],
+  [
+    'the primary by the metadata database still follows',
+    {},
+    seen({ data: 'standby' }),
+    { kind: 'promote' },
+  ],
+  [
+    'nobody is promoted while another accepts writes',
+    {},
+    seen({ data: 'standby' }, { data: 'primary' }),
+    { kind: 'fence', n: 1 },
+  ],
+  [
+    'the primary listens on the public port',
+    {},
+    seen({ server: { ...smaller, size: 'current', port: 20000 } }),
+    { kind: 'moveToGateway' },
+  ],
   [
     'the gateway died',
     {},
-    seen({}, {}, { gateway: { running: false, routesToPort: null, placed: true, allowedNetworksCurrent: true } }),
+    seen(
+      {},
+      {},
+      {
+        gateway: { running: false, routesToPort: null, placed: true, allowedNetworksCurrent: true },
+      },
+    ),
     { kind: 'openGateway' },
   ],
   [
@@ -107,7 +163,10 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     seen(
       DEAD,
       {},
-      { successor: { why: 'x' }, gateway: { running: false, routesToPort: null, placed: true, allowedNetworksCurrent: true } },
+      {
+        successor: { why: 'x' },
+        gateway: { running: false, routesToPort: null, placed: true, allowedNetworksCurrent: true },
+      },
     ),
     { kind: 'startWithGateway', n: 0 },
   ],
@@ -117,20 +176,36 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     seen(
       { ...DEAD, filesCurrent: false },
       {},
-      { successor: { why: 'x' }, gateway: { running: false, routesToPort: null, placed: true, allowedNetworksCurrent: true } },
+      {
+        successor: { why: 'x' },
+        gateway: { running: false, routesToPort: null, placed: true, allowedNetworksCurrent: true },
+      },
     ),
     { kind: 'server', n: 0, step: { kind: 'writeFiles' } },
   ],
   [
     'the gateway routes to the former primary',
     {},
-    seen({}, {}, { gateway: { running: true, routesToPort: 20002, placed: true, allowedNetworksCurrent: true } }),
+    seen(
+      {},
+      {},
+      {
+        gateway: { running: true, routesToPort: 20002, placed: true, allowedNetworksCurrent: true },
+      },
+    ),
     { kind: 'lead' },
   ],
   [
     'a failover does not wait for a gateway',
     {},
-    seen(DEAD, {}, { successor: SUCCESSOR, gateway: { running: false, routesToPort: null, placed: true, allowedNetworksCurrent: true } }),
+    seen(
+      DEAD,
+      {},
+      {
+        successor: SUCCESSOR,
+        gateway: { running: false, routesToPort: null, placed: true, allowedNetworksCurrent: true },
+      },
+    ),
     { kind: 'failOver' },
   ],
   [
@@ -142,19 +217,53 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
   [
     'the gateway stands elsewhere',
     {},
-    seen({}, {}, { gateway: { running: true, routesToPort: 20001, placed: false, allowedNetworksCurrent: true } }),
+    seen(
+      {},
+      {},
+      {
+        gateway: {
+          running: true,
+          routesToPort: 20001,
+          placed: false,
+          allowedNetworksCurrent: true,
+        },
+      },
+    ),
     { kind: 'closeGateway', why: 'to leave its VPC' },
   ],
   [
     'a failover does not wait for a move',
     {},
-    seen(DEAD, {}, { successor: SUCCESSOR, gateway: { running: true, routesToPort: 20001, placed: false, allowedNetworksCurrent: true } }),
+    seen(
+      DEAD,
+      {},
+      {
+        successor: SUCCESSOR,
+        gateway: {
+          running: true,
+          routesToPort: 20001,
+          placed: false,
+          allowedNetworksCurrent: true,
+        },
+      },
+    ),
     { kind: 'failOver' },
   ],
   [
     'the gateway allows other networks than it must',
     {},
-    seen({}, {}, { gateway: { running: true, routesToPort: 20001, placed: true, allowedNetworksCurrent: false } }),
+    seen(
+      {},
+      {},
+      {
+        gateway: {
+          running: true,
+          routesToPort: 20001,
+          placed: true,
+          allowedNetworksCurrent: false,
+        },
+      },
+    ),
     { kind: 'allowNetworks' },
   ],
   [
@@ -165,22 +274,52 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
   ],
   ['a member too many', { members: [{ n: 0, port: 20001 }] }, seen(), { kind: 'retire', n: 1 }],
   ['a new member', {}, seen({}, { ...DEAD, data: 'absent' }), { kind: 'seed', n: 1, why: 'new' }],
-  ['a standby too far behind', {}, seen({}, { broken: 'too far' }), { kind: 'seed', n: 1, why: 'too far' }],
+  [
+    'a standby too far behind',
+    {},
+    seen({}, { broken: 'too far' }),
+    { kind: 'seed', n: 1, why: 'too far' },
+  ],
   ['a slot is missing', {}, seen({}, {}, { slotsCurrent: false }), { kind: 'setSlots' }],
   ['a standby died', {}, seen({}, DEAD), server(1, 'start')],
-  ['a standby of other settings', {}, seen({}, { ...DEAD, filesCurrent: false }), server(1, 'writeFiles')],
+  [
+    'a standby of other settings',
+    {},
+    seen({}, { ...DEAD, filesCurrent: false }),
+    server(1, 'writeFiles'),
+  ],
   ['a standby catches up', {}, seen({}, { streaming: false }), server(1, 'wait')],
   ['a standby hangs', {}, seen({}, { silentMs: HANGS_AFTER_MS }), server(1, 'stop')],
-  ['larger: the standby first', {}, seen({ server: smaller }, { server: { ...smaller, port: 20002 } }), server(1, 'stop')],
-  ['larger: then they are swapped', {}, seen({ server: smaller }), { kind: 'switchOver', to: 1, why: 'for its new size' }],
+  [
+    'larger: the standby first',
+    {},
+    seen({ server: smaller }, { server: { ...smaller, port: 20002 } }),
+    server(1, 'stop'),
+  ],
+  [
+    'larger: then they are swapped',
+    {},
+    seen({ server: smaller }),
+    { kind: 'switchOver', to: 1, why: 'for its new size' },
+  ],
   [
     'smaller: the primary first, since a standby may not allow less',
     {},
     seen({ server: larger }, { server: { ...larger, port: 20002 } }),
     { kind: 'restart', why: 'for its new size' },
   ],
-  ['the primary is dead and the standby was not heard yet', {}, seen(DEAD, { connected: false }), server(1, 'connect')],
-  ['the primary is dead and the standby does not answer', {}, seen(DEAD, { connected: false, silentMs: 1 }), server(0, 'start')],
+  [
+    'the primary is dead and the standby was not heard yet',
+    {},
+    seen(DEAD, { connected: false }),
+    server(1, 'connect'),
+  ],
+  [
+    'the primary is dead and the standby does not answer',
+    {},
+    seen(DEAD, { connected: false, silentMs: 1 }),
+    server(0, 'start'),
+  ],
   [
     'the primary hangs and nobody can take over',
     {},
@@ -188,19 +327,48 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     server(0, 'stop'),
   ],
   ['the primary is merely slow', {}, seen({ silentMs: HANGS_AFTER_MS - 1 }), server(0, 'settled')],
-  ['a switchover was asked for', { leave: 0 }, seen(), { kind: 'switchOver', to: 1, why: 'as was asked for' }],
-  ['a switchover waits for a standby that catches up', { leave: 0 }, seen({}, { streaming: false }), server(1, 'wait')],
+  [
+    'a switchover was asked for',
+    { leave: 0 },
+    seen(),
+    { kind: 'switchOver', to: 1, why: 'as was asked for' },
+  ],
+  [
+    'a switchover waits for a standby that catches up',
+    { leave: 0 },
+    seen({}, { streaming: false }),
+    server(1, 'wait'),
+  ],
   ['a switchover that was done', { leave: 1 }, seen(), server(0, 'settled')],
   ['a drill was asked for', { drill: 'failover' }, seen(), { kind: 'drill' }],
   ['a drill was interrupted', {}, seen({}, {}, { rehearsed: true }), { kind: 'sweepDrill' }],
-  ['a drill was interrupted while a standby is down: that one first', {}, seen({}, DEAD, { rehearsed: true }), server(1, 'start')],
-  ['… or is catching up', {}, seen({}, { streaming: false }, { rehearsed: true }), server(1, 'wait')],
-  ['a drill was interrupted, and another asked for', { drill: 'failover' }, seen({}, {}, { rehearsed: true }), { kind: 'drill' }],
+  [
+    'a drill was interrupted while a standby is down: that one first',
+    {},
+    seen({}, DEAD, { rehearsed: true }),
+    server(1, 'start'),
+  ],
+  [
+    '… or is catching up',
+    {},
+    seen({}, { streaming: false }, { rehearsed: true }),
+    server(1, 'wait'),
+  ],
+  [
+    'a drill was interrupted, and another asked for',
+    { drill: 'failover' },
+    seen({}, {}, { rehearsed: true }),
+    { kind: 'drill' },
+  ],
   [
     'nobody could take over for certain yet: before another is made, which may take hours',
     { drill: 'failover' },
     seen({}, { data: 'absent' }, { settling: true }),
-    { kind: 'server', n: 0, step: { kind: 'wait', why: expect.stringContaining('acknowledged without them'), waitMs: 20 } },
+    {
+      kind: 'server',
+      n: 0,
+      step: { kind: 'wait', why: expect.stringContaining('acknowledged without them'), waitMs: 20 },
+    },
   ],
   ['its data is gone', {}, seen({ ...DEAD, data: 'absent' }), server(0, 'refuse')],
   ['an unknown primary', { primary: 2 }, seen(), server(2, 'refuse')],
@@ -216,7 +384,13 @@ test('a pause ends the primary first, then the others, then the gateway', () => 
   expect(decideHa(paused, HA, seen(DEAD))).toEqual(server(1, 'stop'));
   expect(decideHa(paused, HA, seen(DEAD, DEAD))).toEqual({ kind: 'closeGateway', why: 'paused' });
   expect(
-    decideHa(paused, HA, seen(DEAD, DEAD, { gateway: { running: false, routesToPort: null, placed: true, allowedNetworksCurrent: true } })),
+    decideHa(
+      paused,
+      HA,
+      seen(DEAD, DEAD, {
+        gateway: { running: false, routesToPort: null, placed: true, allowedNetworksCurrent: true },
+      }),
+    ),
   ).toEqual(server(0, 'settled'));
 });
 
@@ -230,9 +404,12 @@ test('short of CPU is no hang; stopped by a signal is one at once', () => {
 });
 
 test('every step that does something has a name', () => {
-  const steps: HaStep[] = ROWS.map(([, more, observed]) => decideHa(spec(), { ...HA, ...more }, observed));
+  const steps: HaStep[] = ROWS.map(([, more, observed]) =>
+    decideHa(spec(), { ...HA, ...more }, observed),
+  );
   for (const step of steps) {
-    const looksOnly = step.kind === 'server' && ['settled', 'wait', 'refuse'].includes(step.step.kind);
+    const looksOnly =
+      step.kind === 'server' && ['settled', 'wait', 'refuse'].includes(step.step.kind);
     expect(haStepName(step) === null).toBe(looksOnly);
   }
 });

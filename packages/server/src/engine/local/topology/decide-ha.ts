@@ -14,7 +14,13 @@ export type MemberSeen = {
   /** What a server that starts on its data would be: one that follows, or one that accepts writes. */
   data: 'absent' | 'standby' | 'primary';
   /** `size`: against the one that is wanted; `port`: the one it listens on; `placed`: whether in the desired network. */
-  server: { phase: Phase; size: 'current' | 'smaller' | 'larger'; port: number | null; frozen: boolean; placed: boolean } | null;
+  server: {
+    phase: Phase;
+    size: 'current' | 'smaller' | 'larger';
+    port: number | null;
+    frozen: boolean;
+    placed: boolean;
+  } | null;
   connected: boolean;
   silentMs: number | null;
   filesCurrent: boolean;
@@ -67,7 +73,8 @@ export type HaStep =
 export function haStepName(step: HaStep): string | null {
   switch (step.kind) {
     case 'server':
-      if (step.step.kind === 'settled' || step.step.kind === 'wait' || step.step.kind === 'refuse') return null;
+      if (step.step.kind === 'settled' || step.step.kind === 'wait' || step.step.kind === 'refuse')
+        return null;
       return `${STEP_NAME[step.step.kind]} (member ${step.n})`;
     case 'fence':
       return `end member ${step.n}, which is not the primary`;
@@ -112,18 +119,31 @@ export function haStepName(step: HaStep): string | null {
 export const HANGS_AFTER_MS = 5000;
 
 /** Whether a member is taken to hang: stopped by a signal and silent, or silent for long. Short of CPU is neither. */
-export function hangs({ server, silentMs }: { server: { frozen: boolean } | null; silentMs: number | null }): boolean {
+export function hangs({
+  server,
+  silentMs,
+}: {
+  server: { frozen: boolean } | null;
+  silentMs: number | null;
+}): boolean {
   return server !== null && silentMs !== null && (server.frozen || silentMs >= HANGS_AFTER_MS);
 }
 
 export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersSeen): HaStep {
   const primary = seen.members.find(({ n }) => n === ha.primary);
   const on = (n: number, step: Step): HaStep => ({ kind: 'server', n, step });
-  if (primary === undefined) return on(ha.primary, { kind: 'refuse', why: `member ${ha.primary}, its primary, is none of its members` });
+  if (primary === undefined)
+    return on(ha.primary, {
+      kind: 'refuse',
+      why: `member ${ha.primary}, its primary, is none of its members`,
+    });
   const others = seen.members.filter((member) => member !== primary);
   const first = seen.primary;
   if (first.directory === 'foreign') return on(primary.n, decide(spec, first));
-  if (first.pooler !== null && (spec.pooler === null || spec.power === 'paused' || !first.pooler.placed))
+  if (
+    first.pooler !== null &&
+    (spec.pooler === null || spec.power === 'paused' || !first.pooler.placed)
+  )
     return on(primary.n, decide(spec, first));
   if (spec.power === 'paused') return decidePaused(primary, others, seen);
   // Its members follow each other by sockets that are their user's alone: they change it together.
@@ -132,22 +152,37 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
   const secondWriter = others.find(({ data, server }) => data === 'primary' && server !== null);
   if (secondWriter !== undefined) return { kind: 'fence', n: secondWriter.n };
   if (first.provisioned && primary.data === 'absent')
-    return on(primary.n, { kind: 'refuse', why: `the data of member ${primary.n}, its primary, is gone; bring it back` });
+    return on(primary.n, {
+      kind: 'refuse',
+      why: `the data of member ${primary.n}, its primary, is gone; bring it back`,
+    });
   // Who could take over has to be heard first: after a start of the control plane.
-  const unheard = others.find((member) => member.data === 'standby' && member.server?.phase === 'ready' && !member.connected);
-  if (primary.server === null && unheard !== undefined && unheard.silentMs === null) return on(unheard.n, { kind: 'connect' });
+  const unheard = others.find(
+    (member) => member.data === 'standby' && member.server?.phase === 'ready' && !member.connected,
+  );
+  if (primary.server === null && unheard !== undefined && unheard.silentMs === null)
+    return on(unheard.n, { kind: 'connect' });
   if (seen.successor !== null && 'n' in seen.successor) return { kind: 'failOver' };
   // Nobody takes over: it is started again where it is.
-  if (others.length > 0 && hangs(primary)) return on(primary.n, { kind: 'stop', mode: 'kill', why: 'it did not answer' });
+  if (others.length > 0 && hangs(primary))
+    return on(primary.n, { kind: 'stop', mode: 'kill', why: 'it did not answer' });
   if (primary.server?.port === spec.endpoint.port) return { kind: 'moveToGateway' };
-  if (primary.server?.placed === false && primary.server.phase === 'ready' && primary.data === 'primary')
+  if (
+    primary.server?.placed === false &&
+    primary.server.phase === 'ready' &&
+    primary.data === 'primary'
+  )
     return { kind: 'move', why: placeWhy(spec) };
-  if (seen.gateway.running && !seen.gateway.placed) return { kind: 'closeGateway', why: placeWhy(spec) };
+  if (seen.gateway.running && !seen.gateway.placed)
+    return { kind: 'closeGateway', why: placeWhy(spec) };
   const own = decide(spec, first);
   if (!seen.gateway.running && first.directory === 'ours' && own.kind !== 'writeFiles')
     // Who connects before the primary is ready waits, whichever of them is there first.
-    return own.kind === 'start' ? { kind: 'startWithGateway', n: primary.n } : { kind: 'openGateway' };
-  if (primary.data === 'standby' && primary.server?.phase === 'ready' && primary.connected) return { kind: 'promote' };
+    return own.kind === 'start'
+      ? { kind: 'startWithGateway', n: primary.n }
+      : { kind: 'openGateway' };
+  if (primary.data === 'standby' && primary.server?.phase === 'ready' && primary.connected)
+    return { kind: 'promote' };
   if (own.kind !== 'settled') return on(primary.n, own);
   const port = ha.members.find(({ n }) => n === primary.n)?.port;
   if (seen.gateway.routesToPort !== port) return { kind: 'lead' };
@@ -157,47 +192,73 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
   const extra = others.find(({ n }) => !wanted.includes(n));
   if (extra !== undefined) return { kind: 'retire', n: extra.n };
   if (!seen.slotsCurrent) return { kind: 'setSlots' };
-  if (primary.server?.size === 'larger' || (primary.server?.size === 'smaller' && others.length === 0))
+  if (
+    primary.server?.size === 'larger' ||
+    (primary.server?.size === 'smaller' && others.length === 0)
+  )
     return { kind: 'restart', why: 'for its new size' };
 
   // Moments, before what may take hours.
   if (seen.settling)
-    return on(primary.n, { kind: 'wait', why: 'its replicas are catching up with what was acknowledged without them', waitMs: 20 });
+    return on(primary.n, {
+      kind: 'wait',
+      why: 'its replicas are catching up with what was acknowledged without them',
+      waitMs: 20,
+    });
   for (const member of others) {
     const step = decideStandby(spec, member);
     if (step !== null) return step;
   }
   const late = others.find(({ streaming }) => !streaming);
-  if (late !== undefined) return on(late.n, { kind: 'wait', why: `member ${late.n} is catching up with the primary`, waitMs: 20 });
+  if (late !== undefined)
+    return on(late.n, {
+      kind: 'wait',
+      why: `member ${late.n} is catching up with the primary`,
+      waitMs: 20,
+    });
   // Commits of the drill's writer wait for the standbys, and hold locks meanwhile: not before these are back.
   if (seen.rehearsed && ha.drill === null) return { kind: 'sweepDrill' };
   const [successor] = others;
   if (successor !== undefined) {
-    if (primary.server?.size === 'smaller') return { kind: 'switchOver', to: successor.n, why: 'for its new size' };
-    if (ha.leave === primary.n) return { kind: 'switchOver', to: successor.n, why: 'as was asked for' };
+    if (primary.server?.size === 'smaller')
+      return { kind: 'switchOver', to: successor.n, why: 'for its new size' };
+    if (ha.leave === primary.n)
+      return { kind: 'switchOver', to: successor.n, why: 'as was asked for' };
     if (ha.drill !== null) return { kind: 'drill' };
   }
   return on(primary.n, { kind: 'settled' });
 }
 
 /** The primary goes first: as it ends it sends all it has to the others. */
-function decidePaused(primary: MemberSeen, others: readonly MemberSeen[], { gateway, primary: { owned } }: MembersSeen): HaStep {
+function decidePaused(
+  primary: MemberSeen,
+  others: readonly MemberSeen[],
+  { gateway, primary: { owned } }: MembersSeen,
+): HaStep {
   const running = [primary, ...others].find(({ server }) => server !== null);
-  if (running !== undefined) return { kind: 'server', n: running.n, step: { kind: 'stop', mode: 'fast', why: 'paused' } };
+  if (running !== undefined)
+    return { kind: 'server', n: running.n, step: { kind: 'stop', mode: 'fast', why: 'paused' } };
   if (gateway.running) return { kind: 'closeGateway', why: 'paused' };
   return { kind: 'server', n: primary.n, step: { kind: owned ? 'settled' : 'own' } };
 }
 
 /** What one that follows needs; null: nothing. */
-export function decideStandby(spec: ServiceSpec, member: MemberSeen): Extract<HaStep, { kind: 'seed' | 'server' }> | null {
+export function decideStandby(
+  spec: ServiceSpec,
+  member: MemberSeen,
+): Extract<HaStep, { kind: 'seed' | 'server' }> | null {
   const { n, server } = member;
   const on = (step: Step) => ({ kind: 'server' as const, n, step });
   if (member.broken !== null) return { kind: 'seed', n, why: member.broken };
   if (member.data === 'absent') return { kind: 'seed', n, why: 'new' };
   if (member.data === 'primary') return { kind: 'seed', n, why: 'it was the primary before' };
-  if (server === null) return on(member.filesCurrent && member.certificateCurrent ? { kind: 'start' } : { kind: 'writeFiles' });
+  if (server === null)
+    return on(
+      member.filesCurrent && member.certificateCurrent ? { kind: 'start' } : { kind: 'writeFiles' },
+    );
   if (hangs(member)) return on({ kind: 'stop', mode: 'kill', why: 'it does not answer' });
-  if (server.phase !== 'ready') return on({ kind: 'wait', why: `member ${n} is starting`, waitMs: 20 });
+  if (server.phase !== 'ready')
+    return on({ kind: 'wait', why: `member ${n} is starting`, waitMs: 20 });
   if (!server.placed) return on({ kind: 'stop', mode: 'fast', why: placeWhy(spec) });
   if (!member.connected) return on({ kind: 'connect' });
   if (!member.certificateCurrent) return on({ kind: 'renewCertificate' });

@@ -38,14 +38,26 @@ const NODE: NodeSeen = {
   serving: true,
   eligible: true,
 };
-const DEAD: Partial<NodeSeen> = { server: null, connected: false, streaming: false, serving: false, eligible: false };
-const LARGER: Partial<NodeSeen> = { server: { phase: 'ready', size: 'smaller', port: 20001, frozen: false, placed: true } };
+const DEAD: Partial<NodeSeen> = {
+  server: null,
+  connected: false,
+  streaming: false,
+  serving: false,
+  eligible: false,
+};
+const LARGER: Partial<NodeSeen> = {
+  server: { phase: 'ready', size: 'smaller', port: 20001, frozen: false, placed: true },
+};
 
 const OPEN = { running: true, placed: true, allowedNetworksCurrent: true };
 const CLOSED = { ...OPEN, running: false };
 
 /** A set of two in which all is well, but for what is given. */
-const seen = (first: Partial<NodeSeen> = {}, second: Partial<NodeSeen> = {}, more: Partial<SetSeen> = {}): SetSeen => ({
+const seen = (
+  first: Partial<NodeSeen> = {},
+  second: Partial<NodeSeen> = {},
+  more: Partial<SetSeen> = {},
+): SetSeen => ({
   directory: 'ours',
   owned: true,
   nodes: [
@@ -72,19 +84,54 @@ const ELSEWHERE: Partial<NodeSeen> = {
 
 test.each<[string, ServiceSpec, SetSeen, object]>([
   ['all is well', spec(), seen(), { kind: 'pooler', step: { kind: 'settled' } }],
-  ['somebody else’s directory', spec(), seen({}, {}, { directory: 'foreign' }), { kind: 'pooler', step: { kind: 'refuse' } }],
+  [
+    'somebody else’s directory',
+    spec(),
+    seen({}, {}, { directory: 'foreign' }),
+    { kind: 'pooler', step: { kind: 'refuse' } },
+  ],
   ['new', spec(), seen(DEAD, DEAD, { directory: 'absent', gateway: CLOSED }), { kind: 'make' }],
   ['a node accepts writes', spec(), seen({ takesWrites: true }), { kind: 'fence', n: 1 }],
-  ['a node runs on data that accepts writes', spec(), seen({}, { data: 'primary' }), { kind: 'fence', n: 2 }],
-  ['a node accepts writes, and nothing else is well', spec(), seen(DEAD, { takesWrites: true }, { gateway: CLOSED }), { kind: 'fence' }],
+  [
+    'a node runs on data that accepts writes',
+    spec(),
+    seen({}, { data: 'primary' }),
+    { kind: 'fence', n: 2 },
+  ],
+  [
+    'a node accepts writes, and nothing else is well',
+    spec(),
+    seen(DEAD, { takesWrites: true }, { gateway: CLOSED }),
+    { kind: 'fence' },
+  ],
   ['no gateway', spec(), seen({}, {}, { gateway: CLOSED }), { kind: 'openGateway' }],
   ['a node is too far behind', spec(), seen({ eligible: false }), { kind: 'balance' }],
   ['a node has caught up', spec(), seen({ serving: false }), { kind: 'balance' }],
-  ['it stays too far behind', spec(), seen({ eligible: false, serving: false }), { kind: 'pooler', step: { kind: 'settled' } }],
-  ['a new primary without slots', spec(), seen({}, {}, { slotsCurrent: false }), { kind: 'setSlots' }],
+  [
+    'it stays too far behind',
+    spec(),
+    seen({ eligible: false, serving: false }),
+    { kind: 'pooler', step: { kind: 'settled' } },
+  ],
+  [
+    'a new primary without slots',
+    spec(),
+    seen({}, {}, { slotsCurrent: false }),
+    { kind: 'setSlots' },
+  ],
   ['a node that is to be made', spec(), seen({ ...DEAD, data: 'absent' }), { kind: 'seed', n: 1 }],
-  ['a node on data that took writes', spec(), seen({ ...DEAD, data: 'primary' }), { kind: 'seed', n: 1 }],
-  ['the same without a primary', spec(), seen({ ...DEAD, data: 'absent' }, {}, { primaryReady: false }), { step: { kind: 'wait' } }],
+  [
+    'a node on data that took writes',
+    spec(),
+    seen({ ...DEAD, data: 'primary' }),
+    { kind: 'seed', n: 1 },
+  ],
+  [
+    'the same without a primary',
+    spec(),
+    seen({ ...DEAD, data: 'absent' }, {}, { primaryReady: false }),
+    { step: { kind: 'wait' } },
+  ],
   [
     'nor is one that has to be recreated and does not run left alone',
     spec(),
@@ -117,9 +164,19 @@ test.each<[string, ServiceSpec, SetSeen, object]>([
     seen({ streaming: false }, {}, { primaryReady: false }),
     { step: { kind: 'settled' } },
   ],
-  ['another primary', spec(), seen({ filesCurrent: false }), { kind: 'server', n: 1, step: { kind: 'reload' } }],
+  [
+    'another primary',
+    spec(),
+    seen({ filesCurrent: false }),
+    { kind: 'server', n: 1, step: { kind: 'reload' } },
+  ],
   ['a new size: the first', spec(), seen(LARGER, LARGER), { kind: 'restart', n: 1 }],
-  ['a new size: the second waits for the first', spec(), seen({ eligible: false, serving: false }, LARGER), { step: { kind: 'wait' } }],
+  [
+    'a new size: the second waits for the first',
+    spec(),
+    seen({ eligible: false, serving: false }, LARGER),
+    { step: { kind: 'wait' } },
+  ],
   [
     'one that serves nobody is restarted at once',
     spec(),
@@ -127,15 +184,30 @@ test.each<[string, ServiceSpec, SetSeen, object]>([
     { kind: 'restart', n: 2 },
   ],
   ['a pooler is wanted', spec(POOLED), seen(), { kind: 'pooler', step: { kind: 'startPooler' } }],
-  ['its role is made on the primary', spec(POOLED), seen({}, {}, { primaryReady: false }), { step: { kind: 'wait' } }],
+  [
+    'its role is made on the primary',
+    spec(POOLED),
+    seen({}, {}, { primaryReady: false }),
+    { step: { kind: 'wait' } },
+  ],
   [
     'a pooler comes back before another node is restarted',
     spec(POOLED),
     seen({}, LARGER, { pooler: { ...POOLER, watched: false } }),
     { step: { kind: 'reloadPooler' } },
   ],
-  ['a gateway elsewhere', spec(IN_VPC), seen({}, {}, { gateway: { ...OPEN, placed: false } }), { kind: 'closeGateway', why: MOVES }],
-  ['it has left its VPC', spec(), seen({}, {}, { gateway: { ...OPEN, placed: false } }), { kind: 'closeGateway', why: 'to leave its VPC' }],
+  [
+    'a gateway elsewhere',
+    spec(IN_VPC),
+    seen({}, {}, { gateway: { ...OPEN, placed: false } }),
+    { kind: 'closeGateway', why: MOVES },
+  ],
+  [
+    'it has left its VPC',
+    spec(),
+    seen({}, {}, { gateway: { ...OPEN, placed: false } }),
+    { kind: 'closeGateway', why: 'to leave its VPC' },
+  ],
   [
     'other clients are let in',
     spec(IN_VPC),
@@ -154,18 +226,48 @@ test.each<[string, ServiceSpec, SetSeen, object]>([
     seen({ ...ELSEWHERE, streaming: false }, ELSEWHERE),
     { kind: 'restart', n: 1 },
   ],
-  ['the next one elsewhere', spec(IN_VPC), seen({ streaming: false }, ELSEWHERE), { kind: 'restart', n: 2 }],
-  ['a pooler is wanted no more', spec(), seen({}, {}, { pooler: POOLER }), { step: { kind: 'stopPooler', why: 'disabled' } }],
-  ['paused: the pooler', spec({ ...POOLED, power: 'paused' }), seen({}, {}, { pooler: POOLER }), { step: { kind: 'stopPooler' } }],
-  ['paused: the nodes', spec({ power: 'paused' }), seen(DEAD), { kind: 'server', n: 2, step: { kind: 'stop', mode: 'fast' } }],
+  [
+    'the next one elsewhere',
+    spec(IN_VPC),
+    seen({ streaming: false }, ELSEWHERE),
+    { kind: 'restart', n: 2 },
+  ],
+  [
+    'a pooler is wanted no more',
+    spec(),
+    seen({}, {}, { pooler: POOLER }),
+    { step: { kind: 'stopPooler', why: 'disabled' } },
+  ],
+  [
+    'paused: the pooler',
+    spec({ ...POOLED, power: 'paused' }),
+    seen({}, {}, { pooler: POOLER }),
+    { step: { kind: 'stopPooler' } },
+  ],
+  [
+    'paused: the nodes',
+    spec({ power: 'paused' }),
+    seen(DEAD),
+    { kind: 'server', n: 2, step: { kind: 'stop', mode: 'fast' } },
+  ],
   ['paused: the gateway', spec({ power: 'paused' }), seen(DEAD, DEAD), { kind: 'closeGateway' }],
-  ['paused', spec({ power: 'paused' }), seen(DEAD, DEAD, { gateway: CLOSED }), { step: { kind: 'settled' } }],
+  [
+    'paused',
+    spec({ power: 'paused' }),
+    seen(DEAD, DEAD, { gateway: CLOSED }),
+    { step: { kind: 'settled' } },
+  ],
 ])('%s', (_, wanted, found, step) => {
   expect(decideSet(wanted, found)).toMatchObject(step);
 });
 
 test('steps that change something have a name', () => {
-  const steps: SetStep[] = [{ kind: 'make' }, { kind: 'fence', n: 1 }, { kind: 'seed', n: 2, why: 'new' }, { kind: 'restart', n: 2 }];
+  const steps: SetStep[] = [
+    { kind: 'make' },
+    { kind: 'fence', n: 1 },
+    { kind: 'seed', n: 2, why: 'new' },
+    { kind: 'restart', n: 2 },
+  ];
   expect(steps.map(setStepName)).toEqual([
     'make its directory',
     'end node 1, which accepts writes',

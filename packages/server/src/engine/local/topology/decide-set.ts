@@ -55,7 +55,9 @@ export function setStepName(step: SetStep): string | null {
     case 'pooler': {
       const { step: own } = step;
       if (own.kind === 'settled' || own.kind === 'wait' || own.kind === 'refuse') return null;
-      return step.kind === 'pooler' ? STEP_NAME[own.kind] : `${STEP_NAME[own.kind]} (node ${step.n})`;
+      return step.kind === 'pooler'
+        ? STEP_NAME[own.kind]
+        : `${STEP_NAME[own.kind]} (node ${step.n})`;
     }
     case 'fence':
       return `end node ${step.n}, which accepts writes`;
@@ -83,18 +85,28 @@ const LAGGING_MS = 1000;
 export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
   const nothing = (step: Step): SetStep => ({ kind: 'pooler', step });
   if (seen.directory === 'foreign')
-    return nothing({ kind: 'refuse', why: 'its directory exists and was not made by Howdah; move it out of the way' });
+    return nothing({
+      kind: 'refuse',
+      why: 'its directory exists and was not made by Howdah; move it out of the way',
+    });
   if (seen.pooler !== null && (spec.pooler === null || spec.power === 'paused'))
-    return { kind: 'pooler', step: { kind: 'stopPooler', why: spec.pooler === null ? 'disabled' : 'paused' } };
+    return {
+      kind: 'pooler',
+      step: { kind: 'stopPooler', why: spec.pooler === null ? 'disabled' : 'paused' },
+    };
   // Nobody gets in any more the old way before anything else is done.
-  if (seen.pooler?.placed === false) return { kind: 'pooler', step: { kind: 'stopPooler', why: placeWhy(spec) } };
+  if (seen.pooler?.placed === false)
+    return { kind: 'pooler', step: { kind: 'stopPooler', why: placeWhy(spec) } };
   if (spec.power === 'paused') return decidePaused(seen, nothing);
   if (seen.directory === 'absent') return { kind: 'make' };
   if (!seen.owned) return { kind: 'own' };
 
-  const writer = seen.nodes.find(({ takesWrites, data, server }) => server !== null && (takesWrites || data === 'primary'));
+  const writer = seen.nodes.find(
+    ({ takesWrites, data, server }) => server !== null && (takesWrites || data === 'primary'),
+  );
   if (writer !== undefined) return { kind: 'fence', n: writer.n };
-  if (seen.gateway.running && !seen.gateway.placed) return { kind: 'closeGateway', why: placeWhy(spec) };
+  if (seen.gateway.running && !seen.gateway.placed)
+    return { kind: 'closeGateway', why: placeWhy(spec) };
   if (!seen.gateway.running) return { kind: 'openGateway' };
   if (!seen.gateway.allowedNetworksCurrent) return { kind: 'allowNetworks' };
   if (seen.nodes.some(({ serving, eligible }) => serving !== eligible)) return { kind: 'balance' };
@@ -109,16 +121,26 @@ export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
       // One that runs goes on as it is; the others are seen to first.
       if (node.data !== 'standby' || node.server === null) waiting ??= node.n;
     } else if (step?.kind === 'server') {
-      if (step.step.kind !== 'stop' || step.step.mode !== 'fast') return { kind: 'server', n: node.n, step: step.step };
+      if (step.step.kind !== 'stop' || step.step.mode !== 'fast')
+        return { kind: 'server', n: node.n, step: step.step };
       // The gateway does not reach a node in another network.
       if (node.server?.placed === false) return { kind: 'restart', n: node.n };
       restarts.push(node);
     }
   }
-  if (waiting !== null) return nothing({ kind: 'wait', why: `node ${waiting} waits for the primary`, waitMs: 4 * WAIT_MS });
+  if (waiting !== null)
+    return nothing({
+      kind: 'wait',
+      why: `node ${waiting} waits for the primary`,
+      waitMs: 4 * WAIT_MS,
+    });
   const late = seen.nodes.find(({ streaming }) => !streaming);
   if (late !== undefined && seen.primaryReady)
-    return nothing({ kind: 'wait', why: `node ${late.n} is catching up with the primary`, waitMs: WAIT_MS });
+    return nothing({
+      kind: 'wait',
+      why: `node ${late.n} is catching up with the primary`,
+      waitMs: WAIT_MS,
+    });
   const own = spec.pooler === null ? null : decidePooler(seen.pooler);
   if (own !== null && own.kind !== 'settled') {
     const createsRole = own.kind === 'startPooler';
@@ -131,13 +153,21 @@ export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
   if (restart === undefined) return nothing({ kind: 'settled' });
   const lagging = seen.nodes.find(({ n, eligible }) => n !== restart.n && !eligible);
   if (restart.eligible && lagging !== undefined)
-    return nothing({ kind: 'wait', why: `node ${lagging.n} is too far behind for another to be restarted`, waitMs: LAGGING_MS });
+    return nothing({
+      kind: 'wait',
+      why: `node ${lagging.n} is too far behind for another to be restarted`,
+      waitMs: LAGGING_MS,
+    });
   return { kind: 'restart', n: restart.n };
 }
 
-function decidePaused({ nodes, gateway, owned }: SetSeen, nothing: (step: Step) => SetStep): SetStep {
+function decidePaused(
+  { nodes, gateway, owned }: SetSeen,
+  nothing: (step: Step) => SetStep,
+): SetStep {
   const running = nodes.find(({ server }) => server !== null);
-  if (running !== undefined) return { kind: 'server', n: running.n, step: { kind: 'stop', mode: 'fast', why: 'paused' } };
+  if (running !== undefined)
+    return { kind: 'server', n: running.n, step: { kind: 'stop', mode: 'fast', why: 'paused' } };
   if (gateway.running) return { kind: 'closeGateway', why: 'paused' };
   return owned ? nothing({ kind: 'settled' }) : { kind: 'own' };
 }

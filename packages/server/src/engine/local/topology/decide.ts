@@ -81,7 +81,10 @@ export const KILL_AFTER_MS = 20_000;
 
 export function decide(spec: ServiceSpec, seen: Observation): Step {
   if (seen.directory === 'foreign') {
-    return { kind: 'refuse', why: 'its directory exists and was not made by Howdah; move it out of the way' };
+    return {
+      kind: 'refuse',
+      why: 'its directory exists and was not made by Howdah; move it out of the way',
+    };
   }
   if (seen.pooler !== null && (spec.pooler === null || spec.power === 'paused')) {
     return { kind: 'stopPooler', why: spec.pooler === null ? 'disabled' : 'paused' };
@@ -94,22 +97,41 @@ export function decide(spec: ServiceSpec, seen: Observation): Step {
   if (!seen.owned && seen.directory === 'ours') return { kind: 'own' };
   if (spec.power === 'paused') return { kind: 'settled' };
   if (seen.directory === 'incomplete') return { kind: 'discard' };
-  if (seen.directory === 'absent' && spec.origin !== null) return { kind: 'fork', origin: spec.origin };
-  if (seen.directory === 'absent') return seen.templateReady ? { kind: 'clone' } : { kind: 'makeTemplate' };
+  if (seen.directory === 'absent' && spec.origin !== null)
+    return { kind: 'fork', origin: spec.origin };
+  if (seen.directory === 'absent')
+    return seen.templateReady ? { kind: 'clone' } : { kind: 'makeTemplate' };
   if (!seen.filesCurrent || !seen.certificateCurrent) return { kind: 'writeFiles' };
   return { kind: 'start' };
 }
 
-function decideRunning(spec: ServiceSpec, seen: Observation, server: NonNullable<Observation['server']>): Step {
+function decideRunning(
+  spec: ServiceSpec,
+  seen: Observation,
+  server: NonNullable<Observation['server']>,
+): Step {
   if (spec.power === 'paused') return { kind: 'stop', mode: 'fast', why: 'paused' };
   if (seen.silentMs !== null && seen.silentMs >= KILL_AFTER_MS) {
-    return { kind: 'stop', mode: 'kill', why: `it had not answered for ${Math.round(seen.silentMs / 1000)} s` };
+    return {
+      kind: 'stop',
+      mode: 'kill',
+      why: `it had not answered for ${Math.round(seen.silentMs / 1000)} s`,
+    };
   }
-  if (server.phase === 'stopping') return { kind: 'wait', why: 'the server is shutting down', waitMs: 20 };
+  if (server.phase === 'stopping')
+    return { kind: 'wait', why: 'the server is shutting down', waitMs: 20 };
   if (server.phase === 'starting')
-    return { kind: 'wait', why: 'the server is starting; after a crash it first recovers from its log', waitMs: 20 };
+    return {
+      kind: 'wait',
+      why: 'the server is starting; after a crash it first recovers from its log',
+      waitMs: 20,
+    };
   if (seen.silentMs !== null && seen.connected) {
-    return { kind: 'wait', why: `the server does not answer; after ${KILL_AFTER_MS / 1000} s it is started again`, waitMs: 500 };
+    return {
+      kind: 'wait',
+      why: `the server does not answer; after ${KILL_AFTER_MS / 1000} s it is started again`,
+      waitMs: 500,
+    };
   }
   if (!seen.owned) return { kind: 'stop', mode: 'fast', why: OWN_WHY };
   if (!server.placed) return { kind: 'stop', mode: 'fast', why: placeWhy(spec) };
@@ -119,7 +141,8 @@ function decideRunning(spec: ServiceSpec, seen: Observation, server: NonNullable
   if (!seen.filesCurrent) return { kind: 'reload' };
   if (seen.disallowedSessions > 0) return { kind: 'endSessions' };
   if (!seen.limited) return { kind: 'limit' };
-  if (!seen.provisioned && spec.firstVerifier !== null) return { kind: 'setFirstPassword', verifier: spec.firstVerifier };
+  if (!seen.provisioned && spec.firstVerifier !== null)
+    return { kind: 'setFirstPassword', verifier: spec.firstVerifier };
   return spec.pooler === null ? { kind: 'settled' } : decidePooler(seen.pooler);
 }
 
@@ -135,5 +158,7 @@ export function decidePooler(seen: Observation['pooler']): Step {
   if (seen === null) return { kind: 'startPooler' };
   if (seen.frozen) return { kind: 'stopPooler', why: 'a signal had stopped it' };
   if (!seen.watched || !seen.current) return { kind: 'reloadPooler' };
-  return seen.disallowedSessions > 0 ? { kind: 'stopPooler', why: 'with clients that are let in no more' } : { kind: 'settled' };
+  return seen.disallowedSessions > 0
+    ? { kind: 'stopPooler', why: 'with clients that are let in no more' }
+    : { kind: 'settled' };
 }

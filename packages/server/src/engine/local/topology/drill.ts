@@ -64,7 +64,9 @@ export async function rehearse({ primary, endpoint, injectFault }: Rehearsal): P
   // What is left for lack of a standby is removed when the standby is back.
   await sweepRehearsal(primary()).catch(() => undefined);
   const lost = acks.filter(({ id }) => !kept.has(id)).length;
-  const gapMs = Math.max(...acks.slice(1).map(({ atMs }, index) => atMs - (acks[index]?.atMs ?? atMs)));
+  const gapMs = Math.max(
+    ...acks.slice(1).map(({ atMs }, index) => atMs - (acks[index]?.atMs ?? atMs)),
+  );
   return `write gap ${Math.round(gapMs)} ms; ${lost} of ${acks.length} acknowledged probes lost`;
 }
 
@@ -83,7 +85,9 @@ async function prepare(client: Client, verifier: string): Promise<void> {
   );
   const [found] = rows;
   if (found?.governed === true)
-    throw new Error(`the service has a role ${PROBE_ROLE} that one of its users made; drills need the name: drop role ${PROBE_ROLE}`);
+    throw new Error(
+      `the service has a role ${PROBE_ROLE} that one of its users made; drills need the name: drop role ${PROBE_ROLE}`,
+    );
   for (const statement of SWEEP) await client.query(statement);
   await client.query(`
     ${found?.role === true ? '' : `create role ${PROBE_ROLE};`}
@@ -98,7 +102,10 @@ async function prepare(client: Client, verifier: string): Promise<void> {
     grant insert on _howdah.probe to ${PROBE_ROLE}`);
 }
 
-function asControl<T>({ paths, port }: ReturnType<Rehearsal['primary']>, use: (client: Client) => Promise<T>): Promise<T> {
+function asControl<T>(
+  { paths, port }: ReturnType<Rehearsal['primary']>,
+  use: (client: Client) => Promise<T>,
+): Promise<T> {
   return withSuperuserSession({ server: paths, port, name: 'howdah drill' }, use);
 }
 
@@ -107,7 +114,8 @@ async function firstAfter({ acks }: { acks: readonly Ack[] }, struckMs: number):
   const before = acks.length;
   // The first one may have been on its way already, and been acknowledged by the primary that died.
   while ((acks.at(-1)?.atMs ?? 0) <= struckMs || acks.length < before + 2) {
-    if (performance.now() - struckMs > DEADLINE_MS) throw new Error(`no write succeeded within ${DEADLINE_MS / 1000} s`);
+    if (performance.now() - struckMs > DEADLINE_MS)
+      throw new Error(`no write succeeded within ${DEADLINE_MS / 1000} s`);
     await sleep(5);
   }
 }

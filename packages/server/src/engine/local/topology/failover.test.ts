@@ -57,19 +57,39 @@ test.each<[string, Partial<Choice>, unknown]>([
   ],
   [
     'where both were waited for, one is enough',
-    { sync: 2, waitedFor: waited({ count: 2, members: [1, 2] }), candidates: [{ n: 1, received: 1n }] },
+    {
+      sync: 2,
+      waitedFor: waited({ count: 2, members: [1, 2] }),
+      candidates: [{ n: 1, received: 1n }],
+    },
     { n: 1, detail: 'it has every acknowledged write' },
   ],
   [
     'the only one that was waited for',
-    { sync: 1, waitedFor: waited({ count: 1, members: [1] }), candidates: [{ n: 1, received: 1n }] },
+    {
+      sync: 1,
+      waitedFor: waited({ count: 1, members: [1] }),
+      candidates: [{ n: 1, received: 1n }],
+    },
     { n: 1, detail: 'it has every acknowledged write' },
   ],
-  ['one that was not waited for', { sync: 1, waitedFor: waited({ count: 1, members: [1] }), candidates: [{ n: 2, received: 1n }] }, WHY],
+  [
+    'one that was not waited for',
+    {
+      sync: 1,
+      waitedFor: waited({ count: 1, members: [1] }),
+      candidates: [{ n: 2, received: 1n }],
+    },
+    WHY,
+  ],
   ['nobody was waited for yet', { sync: 1 }, WHY],
   [
     'the only one that is waited for may lack what the other one acknowledged before',
-    { sync: 1, waitedFor: waited({ count: 1, members: [1] }, ANY_1_OF_2), candidates: [{ n: 1, received: 2000n }] },
+    {
+      sync: 1,
+      waitedFor: waited({ count: 1, members: [1] }, ANY_1_OF_2),
+      candidates: [{ n: 1, received: 2000n }],
+    },
     WHY,
   ],
   [
@@ -79,7 +99,11 @@ test.each<[string, Partial<Choice>, unknown]>([
   ],
   [
     'what nobody was waited for may be with nobody',
-    { sync: 1, waitedFor: waited({ count: 1, members: [1] }, NOBODY), candidates: [{ n: 1, received: 2000n }] },
+    {
+      sync: 1,
+      waitedFor: waited({ count: 1, members: [1] }, NOBODY),
+      candidates: [{ n: 1, received: 2000n }],
+    },
     WHY,
   ],
 ])('%s', (_, more, expected) => {
@@ -91,9 +115,15 @@ test('whom the primary waits for', () => {
   expect(nextQuorum(1, [1, 2], [2], ANY_1_OF_2)).toEqual({ count: 1, members: [2] });
   // Too few follow: writes wait, for any of them.
   expect(nextQuorum(1, [1, 2], [], { count: 1, members: [2] })).toEqual(ANY_1_OF_2);
-  expect(nextQuorum(2, [1, 2], [1], { count: 2, members: [1, 2] })).toEqual({ count: 2, members: [1, 2] });
+  expect(nextQuorum(2, [1, 2], [1], { count: 2, members: [1, 2] })).toEqual({
+    count: 2,
+    members: [1, 2],
+  });
   // More are asked for than there are yet: nobody waits for one that has still to be made.
-  expect(nextQuorum(2, [1, 2], [1], { count: 1, members: [1] })).toEqual({ count: 1, members: [1] });
+  expect(nextQuorum(2, [1, 2], [1], { count: 1, members: [1] })).toEqual({
+    count: 1,
+    members: [1],
+  });
   // Right after a promotion nobody has followed yet.
   expect(nextQuorum(1, [1], [], NOBODY)).toEqual(NOBODY);
 });
@@ -101,7 +131,8 @@ test('whom the primary waits for', () => {
 test('who waited before is remembered where those of now may lack what was acknowledged then', () => {
   const one = { count: 1, members: [1] };
   const both = { count: 2, members: [1, 2] };
-  const next = (to: Quorum, now: Quorum, ...before: Quorum[]) => nextWaitedFor(to, waited(now, ...before));
+  const next = (to: Quorum, now: Quorum, ...before: Quorum[]) =>
+    nextWaitedFor(to, waited(now, ...before));
   expect(next(one, ANY_1_OF_2)).toEqual(waited(one, ANY_1_OF_2));
   expect(next(one, one, ANY_1_OF_2)).toEqual(waited(one, ANY_1_OF_2));
   expect(next(ANY_1_OF_2, one)).toEqual(waited(ANY_1_OF_2));
@@ -109,12 +140,18 @@ test('who waited before is remembered where those of now may lack what was ackno
   expect(next(both, ANY_1_OF_2)).toEqual(waited(both, ANY_1_OF_2));
   expect(next(ANY_1_OF_2, both)).toEqual(waited(ANY_1_OF_2));
   expect(next(one, NOBODY)).toEqual(waited(one, NOBODY));
-  expect(next({ count: 1, members: [2] }, one, ANY_1_OF_2, NOBODY)).toEqual(waited({ count: 1, members: [2] }, ANY_1_OF_2, NOBODY, one));
+  expect(next({ count: 1, members: [2] }, one, ANY_1_OF_2, NOBODY)).toEqual(
+    waited({ count: 1, members: [2] }, ANY_1_OF_2, NOBODY, one),
+  );
   expect(next(NOBODY, one, ANY_1_OF_2)).toEqual(WAITS_FOR_NOBODY);
 });
 
 test('whom a primary waits for is read back from the file that it was written to', () => {
-  for (const waitedFor of [WAITS_FOR_NOBODY, waited(ANY_1_OF_2), waited({ count: 2, members: [0, 2] }, ANY_1_OF_2, NOBODY)]) {
+  for (const waitedFor of [
+    WAITS_FOR_NOBODY,
+    waited(ANY_1_OF_2),
+    waited({ count: 2, members: [0, 2] }, ANY_1_OF_2, NOBODY),
+  ]) {
     expect(waitedForOf(replicationConf('member_0', null, waitedFor))).toEqual(waitedFor);
   }
   expect(quorumSetting(ANY_1_OF_2)).toBe('ANY 1 (member_1, member_2)');
@@ -134,7 +171,9 @@ test('the log ends no earlier than the last checkpoint, whatever has been remove
     const file = walFileName(1, parseLsn('0/6000000'));
     await mkdir(join(data, 'pg_wal'));
     await symlink(file, join(data, 'pg_wal', file));
-    await expect(endOfWal(data, 1, parseLsn('0/6000000'), 1n)).rejects.toThrow('is a symbolic link');
+    await expect(endOfWal(data, 1, parseLsn('0/6000000'), 1n)).rejects.toThrow(
+      'is a symbolic link',
+    );
   } finally {
     await rm(data, { recursive: true });
   }

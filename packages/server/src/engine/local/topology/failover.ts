@@ -34,18 +34,31 @@ export type Choice = {
  * that are alive; without, only if what it lacks is within the limit. Where nobody can, the dead primary itself is started again, and
  * nothing is lost.
  */
-export function chooseSuccessor({ candidates, sync, waitedFor, end, lagLimitBytes }: Choice): Successor {
+export function chooseSuccessor({
+  candidates,
+  sync,
+  waitedFor,
+  end,
+  lagLimitBytes,
+}: Choice): Successor {
   const best = candidates.toSorted((a, b) => Number(b.received - a.received))[0];
   if (best === undefined) return { why: 'no other member runs and follows' };
   const lostBytes = end - best.received;
   if (lostBytes <= 0n) return { n: best.n, detail: 'it has all that was written' };
   if (sync > 0) {
-    const [why] = [waitedFor.now, ...waitedFor.before].flatMap((quorum) => whyUncertain(quorum, candidates) ?? []);
+    const [why] = [waitedFor.now, ...waitedFor.before].flatMap(
+      (quorum) => whyUncertain(quorum, candidates) ?? [],
+    );
     return why === undefined ? { n: best.n, detail: 'it has every acknowledged write' } : { why };
   }
   if (lostBytes > BigInt(lagLimitBytes))
-    return { why: `member ${best.n} lacks more than ${lagLimitBytes} bytes of the log, from ${formatLsn(best.received)} on` };
-  return { n: best.n, detail: `${lostBytes} bytes of the log may be lost, ${formatLsn(best.received)} to ${formatLsn(end)}` };
+    return {
+      why: `member ${best.n} lacks more than ${lagLimitBytes} bytes of the log, from ${formatLsn(best.received)} on`,
+    };
+  return {
+    n: best.n,
+    detail: `${lostBytes} bytes of the log may be lost, ${formatLsn(best.received)} to ${formatLsn(end)}`,
+  };
 }
 
 /** Why a write that a quorum has acknowledged may be with none of those that are alive; null: one of them has it for certain. */
@@ -54,21 +67,30 @@ function whyUncertain(quorum: Quorum, candidates: readonly Candidate[]): string 
   // A write is acknowledged once `count` of them have it: of any so many alive, one has every acknowledged write.
   const alive = candidates.filter(({ n }) => quorum.members.includes(n)).length;
   const needed = quorum.members.length - quorum.count + 1;
-  return alive >= needed ? null : `${alive} of its synchronous replicas are alive, and ${needed} are needed to be certain of every write`;
+  return alive >= needed
+    ? null
+    : `${alive} of its synchronous replicas are alive, and ${needed} are needed to be certain of every write`;
 }
 
 /** How long a promotion may take. */
 const PROMOTION_DEADLINE_MS = 30_000;
 
 /** Promotes a standby and waits until it accepts writes. @param query runs a statement on it */
-export async function promote(member: Member, query: <Row extends object>(text: string) => Promise<Row[]>): Promise<void> {
+export async function promote(
+  member: Member,
+  query: <Row extends object>(text: string) => Promise<Row[]>,
+): Promise<void> {
   const inRecovery = async (): Promise<boolean> =>
-    (await query<{ recovering: boolean }>('select pg_is_in_recovery() as recovering'))[0]?.recovering !== false;
+    (await query<{ recovering: boolean }>('select pg_is_in_recovery() as recovering'))[0]
+      ?.recovering !== false;
   if (!(await inRecovery())) return;
   await query('select pg_promote(false)');
   const end = Date.now() + PROMOTION_DEADLINE_MS;
   while (await inRecovery()) {
-    if (Date.now() > end) throw new Error(`member ${member.n} was not promoted within ${PROMOTION_DEADLINE_MS / 1000} s`);
+    if (Date.now() > end)
+      throw new Error(
+        `member ${member.n} was not promoted within ${PROMOTION_DEADLINE_MS / 1000} s`,
+      );
     await sleep(2);
   }
 }

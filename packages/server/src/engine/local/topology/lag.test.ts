@@ -23,9 +23,18 @@ test('one that is behind shows what the primary was when its log ended there', (
 });
 
 test('one that does not receive the log knows nothing of what was written since', () => {
-  expect(lagOf(POSITIONS, { lsn: 300n, streaming: false, streamedMs: 2500 })).toEqual({ bytes: 0, seconds: 1.5 });
-  expect(lagOf(POSITIONS, { lsn: 150n, streaming: false, streamedMs: 2500 })).toEqual({ bytes: 150, seconds: 3 });
-  expect(lagOf(POSITIONS, { lsn: 300n, streaming: false, streamedMs: 0 })).toEqual({ bytes: 0, seconds: 3 });
+  expect(lagOf(POSITIONS, { lsn: 300n, streaming: false, streamedMs: 2500 })).toEqual({
+    bytes: 0,
+    seconds: 1.5,
+  });
+  expect(lagOf(POSITIONS, { lsn: 150n, streaming: false, streamedMs: 2500 })).toEqual({
+    bytes: 150,
+    seconds: 3,
+  });
+  expect(lagOf(POSITIONS, { lsn: 300n, streaming: false, streamedMs: 0 })).toEqual({
+    bytes: 0,
+    seconds: 3,
+  });
 });
 
 test('nothing can be told before the primary was asked', () => {

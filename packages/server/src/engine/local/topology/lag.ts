@@ -20,13 +20,18 @@ export function remember(positions: readonly Position[], latest: Position): Posi
  * Not by the time of the last transaction, which is long ago wherever nobody writes: by when the primary's log ended where this one is now.
  * One that does not receive the log knows nothing of what was written since.
  */
-export function lagOf(positions: readonly Position[], { lsn, streaming, streamedMs }: Replayed): Lag | null {
+export function lagOf(
+  positions: readonly Position[],
+  { lsn, streaming, streamedMs }: Replayed,
+): Lag | null {
   const latest = positions.at(-1);
   const oldest = positions[0];
   if (latest === undefined || oldest === undefined) return null;
   const bytes = latest.lsn > lsn ? Number(latest.lsn - lsn) : 0;
   const reached = positions.findLast((position) => position.lsn <= lsn) ?? oldest;
-  const currentMs = streaming ? reached.atMs : Math.min(reached.atMs, Math.max(streamedMs, oldest.atMs));
+  const currentMs = streaming
+    ? reached.atMs
+    : Math.min(reached.atMs, Math.max(streamedMs, oldest.atMs));
   return { bytes, seconds: (latest.atMs - currentMs) / 1000 };
 }
 

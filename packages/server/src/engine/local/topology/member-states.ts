@@ -7,20 +7,42 @@ import type { Monitor } from '../postgres/monitor.ts';
 import { memberName } from '../postgres/replication.ts';
 import { findServer } from '../postgres/server.ts';
 
-type Follower = { name: string; state: string; synchronous: boolean; lag_bytes: number | null; lag_seconds: number | null };
+type Follower = {
+  name: string;
+  state: string;
+  synchronous: boolean;
+  lag_bytes: number | null;
+  lag_seconds: number | null;
+};
 
 /** The servers of a service by number, as the primary and their processes say now. */
-export async function memberStates(machine: Machine, monitor: Monitor, id: string): Promise<Member[]> {
+export async function memberStates(
+  machine: Machine,
+  monitor: Monitor,
+  id: string,
+): Promise<Member[]> {
   const primary = machine.layout.primaryOf(id);
-  const [numbers, followers] = await Promise.all([memberNumbers(machine, id), followersOf(monitor, memberKey(id, primary))]);
+  const [numbers, followers] = await Promise.all([
+    memberNumbers(machine, id),
+    followersOf(monitor, memberKey(id, primary)),
+  ]);
   const states = numbers.map(async (node): Promise<Member> => {
     const runs = (await findServer(machine.layout.member(id, node))) !== null;
     const nothing = { synchronous: false, lag_bytes: null, lag_seconds: null };
-    if (node === primary) return { node, role: 'primary', state: runs ? 'running' : 'stopped', ...nothing };
+    if (node === primary)
+      return { node, role: 'primary', state: runs ? 'running' : 'stopped', ...nothing };
     const follower = followers.find(({ name }) => name === memberName(node));
-    if (!runs || follower === undefined) return { node, role: 'standby', state: runs ? 'disconnected' : 'stopped', ...nothing };
+    if (!runs || follower === undefined)
+      return { node, role: 'standby', state: runs ? 'disconnected' : 'stopped', ...nothing };
     const { state, synchronous, lag_bytes, lag_seconds } = follower;
-    return { node, role: 'standby', state: state === 'streaming' ? 'streaming' : 'catching_up', synchronous, lag_bytes, lag_seconds };
+    return {
+      node,
+      role: 'standby',
+      state: state === 'streaming' ? 'streaming' : 'catching_up',
+      synchronous,
+      lag_bytes,
+      lag_seconds,
+    };
   });
   return (await Promise.all(states)).toSorted((a, b) => a.node - b.node);
 }

@@ -5,12 +5,27 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import type { OperationStep, ReplicaState, Warning } from '@howdah/contract';
 import type { FailoverPolicy } from '../../../config.ts';
-import type { BeginStep, HighAvailability, PrimaryStore, Seen, ServiceSpec, Verdict } from '../../engine.ts';
+import type {
+  BeginStep,
+  HighAvailability,
+  PrimaryStore,
+  Seen,
+  ServiceSpec,
+  Verdict,
+} from '../../engine.ts';
 import type { Found, Executor } from './apply.ts';
 import { archiveLeftovers, NotYet, writeOwned } from '../backup/backups.ts';
 import { discard, removeTree } from '../host/clone.ts';
 import { capLog, createDaemonWatch, findDaemon } from '../host/daemon.ts';
-import { decideHa, hangs, haStepName, type HaStep, type MemberSeen, type MembersSeen, type Successor } from './decide-ha.ts';
+import {
+  decideHa,
+  hangs,
+  haStepName,
+  type HaStep,
+  type MemberSeen,
+  type MembersSeen,
+  type Successor,
+} from './decide-ha.ts';
 import type { Observation } from './decide.ts';
 import type { Listener } from '../network/listener.ts';
 import { REHEARSED, rehearse, sweepRehearsal } from './drill.ts';
@@ -75,7 +90,17 @@ const DIES_WITHIN_MS = 5000;
 /** A standby that lacks more of the log than this catches up before it is switched to: a fast disk's tenth of a second. */
 const SWITCHOVER_LAG_BYTES = 16n * 1024n * 1024n;
 
-export function createMembers({ machine, executor, monitor, poolers, look, listenerFor, failover, records, changed }: MembersOptions) {
+export function createMembers({
+  machine,
+  executor,
+  monitor,
+  poolers,
+  look,
+  listenerFor,
+  failover,
+  records,
+  changed,
+}: MembersOptions) {
   const { layout } = machine;
   const daemons = createDaemonWatch(changed);
   /** The specs that services with members were last seen with. */
@@ -106,7 +131,8 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
 
   const portOf = (ha: HighAvailability, n: number): number => {
     const member = ha.members.find((candidate) => candidate.n === n);
-    if (member === undefined) throw new Error(`member ${n} is none of ${ha.members.map((found) => found.n).join(', ')}`);
+    if (member === undefined)
+      throw new Error(`member ${n} is none of ${ha.members.map((found) => found.n).join(', ')}`);
     return member.port;
   };
 
@@ -124,7 +150,10 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
       throw error;
     });
     await believe(id, named);
-    if (named !== to) throw new Error(`the metadata database names member ${named} as the primary, not member ${to}`);
+    if (named !== to)
+      throw new Error(
+        `the metadata database names member ${named} as the primary, not member ${to}`,
+      );
   };
 
   const believe = async (id: string, named: number | null): Promise<void> => {
@@ -145,21 +174,35 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
   };
 
   /** Does something to the primary in turn, unless another has become it meanwhile. */
-  const toPrimary = async (spec: ServiceSpec, ha: HighAvailability, work: () => Promise<string>): Promise<string> =>
+  const toPrimary = async (
+    spec: ServiceSpec,
+    ha: HighAvailability,
+    work: () => Promise<string>,
+  ): Promise<string> =>
     inTurn(spec.id, async () =>
-      (await current(spec, ha)).primary === ha.primary ? work() : 'not done: another member is the primary by now',
+      (await current(spec, ha)).primary === ha.primary
+        ? work()
+        : 'not done: another member is the primary by now',
     );
 
   // ── observe ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  type Seeing = { found: Map<number, Found>; conf: Map<number, string>; seen: MembersSeen; writable: boolean };
+  type Seeing = {
+    found: Map<number, Found>;
+    conf: Map<number, string>;
+    seen: MembersSeen;
+    writable: boolean;
+  };
 
   const observe = async (spec: ServiceSpec, ha: HighAvailability): Promise<Seeing> => {
     const wanted = ha.members.map(({ n }) => n);
     const numbers = [...new Set([...wanted, ...(await memberNumbers(machine, spec.id))])];
     const looks = await Promise.all(numbers.map(async (n) => ({ n, ...(await look(spec, n)) })));
     const primary = looks.find(({ n }) => n === ha.primary);
-    if (primary === undefined) throw new Error(`service ${spec.id}: member ${ha.primary} is its primary and none of its members`);
+    if (primary === undefined)
+      throw new Error(
+        `service ${spec.id}: member ${ha.primary} is its primary and none of its members`,
+      );
     const upstream = { paths: primary.look.paths, port: portOf(ha, ha.primary) };
     const followers = await followersOf(memberKey(spec.id, ha.primary));
     const streaming = wanted.filter((n) => followers?.streaming.includes(memberName(n)) === true);
@@ -169,14 +212,23 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     const next =
       followers === null
         ? waitedFor
-        : settled(primary.look.key, nextWaitedFor(nextQuorum(ha.sync, others, streaming, inForce), waitedFor), followers);
+        : settled(
+            primary.look.key,
+            nextWaitedFor(nextQuorum(ha.sync, others, streaming, inForce), waitedFor),
+            followers,
+          );
     const confFor = (n: number): string =>
-      n === ha.primary ? replicationConf(memberName(n), null, next) : replicationConf(memberName(n), upstream, WAITS_FOR_NOBODY);
+      n === ha.primary
+        ? replicationConf(memberName(n), null, next)
+        : replicationConf(memberName(n), upstream, WAITS_FOR_NOBODY);
     // A reload may have been interrupted after the file was written.
     const isRead = followers === null || followers.setting === quorumSetting(inForce);
     const conf = new Map(numbers.map((n) => [n, confFor(n)]));
     // Nothing that the server reads has changed.
-    if (quorumSetting(next.now) === quorumSetting(inForce) && next.before.length < waitedFor.before.length)
+    if (
+      quorumSetting(next.now) === quorumSetting(inForce) &&
+      next.before.length < waitedFor.before.length
+    )
       await standbys.writeReplication(primary.look, confFor(ha.primary));
     const members = await Promise.all(
       looks.map(async ({ n, look: found, seen }): Promise<MemberSeen> => {
@@ -198,7 +250,10 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
                 },
           connected: seen.connected,
           silentMs: seen.silentMs,
-          filesCurrent: seen.filesCurrent && (await confOf(paths)) === conf.get(n) && (n !== ha.primary || isRead),
+          filesCurrent:
+            seen.filesCurrent &&
+            (await confOf(paths)) === conf.get(n) &&
+            (n !== ha.primary || isRead),
           certificateCurrent: seen.certificateCurrent,
           streaming: follows,
           broken:
@@ -207,7 +262,9 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
               : ((await standbys.incompleteSince(found)) ??
                 (await standbys.brokenOf(
                   memberKey(spec.id, n),
-                  followers === null || followers.receiving.includes(memberName(n)) || seen.server?.phase !== 'ready',
+                  followers === null ||
+                    followers.receiving.includes(memberName(n)) ||
+                    seen.server?.phase !== 'ready',
                   followers?.lost.includes(memberName(n)) === true,
                 ))),
         };
@@ -219,15 +276,25 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
       filesCurrent: own?.filesCurrent === true,
       // With others beside it, how long it may be silent is not the rules' for one server to say.
       silentMs: others.length === 0 ? primary.seen.silentMs : null,
-      server: primary.seen.server === null ? null : { ...primary.seen.server, sizeCurrent: true, placed: true },
+      server:
+        primary.seen.server === null
+          ? null
+          : { ...primary.seen.server, sizeCurrent: true, placed: true },
     };
     const gateway = await lookAtGateway(layout.gateway(spec.id), listenerFor(spec));
     if (gateway.running) await watchGateway(spec.id);
     const dead = own !== undefined && (own.server === null || hangs(own));
-    const successor = dead && rules.provisioned && spec.power === 'running' && others.length > 0 ? await findSuccessor(spec.id, ha) : null;
+    const successor =
+      dead && rules.provisioned && spec.power === 'running' && others.length > 0
+        ? await findSuccessor(spec.id, ha)
+        : null;
     // The slot of one that is to be made comes with it.
-    const made = members.filter(({ n, data }) => others.includes(n) && data !== 'absent').map(({ n }) => memberName(n));
-    const slots = followers === null || (isWithin(made, followers.slots) && isWithin(followers.slots, others.map(memberName)));
+    const made = members
+      .filter(({ n, data }) => others.includes(n) && data !== 'absent')
+      .map(({ n }) => memberName(n));
+    const slots =
+      followers === null ||
+      (isWithin(made, followers.slots) && isWithin(followers.slots, others.map(memberName)));
     return {
       found: new Map(looks.map(({ n, look: found }) => [n, found])),
       conf,
@@ -245,7 +312,8 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
         own.data === 'primary' &&
         own.silentMs === null &&
         gateway.running &&
-        (followers === null || streaming.filter((n) => inForce.members.includes(n)).length >= inForce.count),
+        (followers === null ||
+          streaming.filter((n) => inForce.members.includes(n)).length >= inForce.count),
     };
   };
 
@@ -298,7 +366,11 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
    * What was acknowledged before a quorum was in force is with all of its members once they have what the primary had written by then:
    * from then on nobody else is needed to be certain of it.
    */
-  const settled = (key: string, next: WaitedFor, { flushed, end, setting, attentive }: Followers): WaitedFor => {
+  const settled = (
+    key: string,
+    next: WaitedFor,
+    { flushed, end, setting, attentive }: Followers,
+  ): WaitedFor => {
     const mark = writtenUnder.get(key);
     if (next.before.length === 0 || setting !== quorumSetting(next.now)) {
       writtenUnder.delete(key);
@@ -308,7 +380,9 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
       if (attentive) writtenUnder.set(key, { setting, end: parseLsn(end) });
       return next;
     }
-    const all = next.now.members.every((n) => parseLsn(flushed[memberName(n)] ?? '0/0') >= mark.end);
+    const all = next.now.members.every(
+      (n) => parseLsn(flushed[memberName(n)] ?? '0/0') >= mark.end,
+    );
     return all ? { now: next.now, before: [] } : next;
   };
 
@@ -323,11 +397,15 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
       .map(({ n }) => ({ n, key: memberKey(id, n), paths: layout.member(id, n) }));
     const candidates = await Promise.all(
       others.map(async ({ n, key, paths }) => {
-        if (!monitor.isConnected(key) || dataOf(paths) !== 'standby' || standbys.isBroken(key)) return null;
+        if (!monitor.isConnected(key) || dataOf(paths) !== 'standby' || standbys.isBroken(key))
+          return null;
         // One that does not know the newest timeline has log that the others went another way from.
         if ((await newestTimeline(paths.data)) !== timeline) return null;
         const [row] = await monitor
-          .query<{ received: string }>(key, 'select greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())::text as received')
+          .query<{ received: string }>(
+            key,
+            'select greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())::text as received',
+          )
           .catch(() => []);
         return row === undefined ? null : { n, received: parseLsn(row.received) };
       }),
@@ -339,12 +417,17 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
         candidates: alive,
         sync: ha.sync,
         waitedFor: waitedForOf(await confOf(primary)),
-        end: alive.length === 0 ? 0n : await endOfWal(primary.data, timeline, furthest, BigInt(failover.lagLimitBytes)),
+        end:
+          alive.length === 0
+            ? 0n
+            : await endOfWal(primary.data, timeline, furthest, BigInt(failover.lagLimitBytes)),
         lagLimitBytes: failover.lagLimitBytes,
       });
     } catch (error) {
       // It is started again where it is, which says more.
-      return { why: `how far member ${ha.primary} has written cannot be read: ${error instanceof Error ? error.message : String(error)}` };
+      return {
+        why: `how far member ${ha.primary} has written cannot be read: ${error instanceof Error ? error.message : String(error)}`,
+      };
     }
   };
 
@@ -354,7 +437,9 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
   const failOver = (spec: ServiceSpec, ha: HighAvailability): Promise<Successor> => {
     const underWay = failingOver.get(spec.id);
     if (underWay !== undefined) return underWay;
-    const mine = inTurn(spec.id, async () => takeOver(spec, await current(spec, ha))).finally(() => failingOver.delete(spec.id));
+    const mine = inTurn(spec.id, async () => takeOver(spec, await current(spec, ha))).finally(() =>
+      failingOver.delete(spec.id),
+    );
     failingOver.set(spec.id, mine);
     return mine;
   };
@@ -373,7 +458,9 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
         (gone) => (gone ? `nothing of member ${from} is left` : 'it does not end'),
       ))
     )
-      throw new Error(`member ${from} does not end, not even by SIGKILL: is ${paths.root} on a disk that hangs?`);
+      throw new Error(
+        `member ${from} does not end, not even by SIGKILL: is ${paths.root} on a disk that hangs?`,
+      );
     monitor.forget(memberKey(id, from));
     const choice = await findSuccessor(id, ha);
     if ('why' in choice) {
@@ -413,13 +500,20 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     const { id, n } = partsOfKey(key);
     const spec = specs.get(id);
     try {
-      if (spec?.ha != null && spec.power === 'running' && layout.primaryOf(id) === n && (await isDead(id, n))) {
+      if (
+        spec?.ha != null &&
+        spec.power === 'running' &&
+        layout.primaryOf(id) === n &&
+        (await isDead(id, n))
+      ) {
         const { ha: wanted } = spec;
         const ha = await inTurn(id, () => current(spec, wanted));
         if ('n' in (await findSuccessor(id, ha))) await failOver(spec, ha);
       }
     } catch (error) {
-      process.emitWarning(`service ${id}: its failover did not get on, and is tried again: ${String(error)}`);
+      process.emitWarning(
+        `service ${id}: its failover did not get on, and is tried again: ${String(error)}`,
+      );
     } finally {
       changed(id);
     }
@@ -427,7 +521,12 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
 
   // ── apply ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  const apply = async (spec: ServiceSpec, ha: HighAvailability, step: HaStep, { found, conf, seen }: Seeing): Promise<string> => {
+  const apply = async (
+    spec: ServiceSpec,
+    ha: HighAvailability,
+    step: HaStep,
+    { found, conf, seen }: Seeing,
+  ): Promise<string> => {
     const { id } = spec;
     const gateway = layout.gateway(id);
     const listener = listenerFor(spec);
@@ -440,7 +539,12 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     };
     const open = async (): Promise<string> => {
       await assertPlace(listener, machine.networks);
-      await prepareGateway(gatewayOwner(spec.id), gateway, gatewayConfig(gateway, listen, listener), listener);
+      await prepareGateway(
+        gatewayOwner(spec.id),
+        gateway,
+        gatewayConfig(gateway, listen, listener),
+        listener,
+      );
       await openGateway(machine, gatewayOwner(spec.id), gateway, daemons, id, listener);
       return `on port ${spec.endpoint.port}`;
     };
@@ -467,7 +571,12 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
       case 'moveToGateway':
         return toPrimary(spec, ha, async () => {
           await checkpoint(at(ha.primary));
-          await prepareGateway(gatewayOwner(spec.id), gateway, gatewayConfig(gateway, listen, listener), listener);
+          await prepareGateway(
+            gatewayOwner(spec.id),
+            gateway,
+            gatewayConfig(gateway, listen, listener),
+            listener,
+          );
           await standbys.configure(at(ha.primary), conf.get(ha.primary) ?? '');
           const { key, paths, server } = at(ha.primary);
           if (server !== null) await executor.stop(key, paths, server, 'fast');
@@ -480,14 +589,19 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
       case 'own':
         return toPrimary(spec, ha, () => own(spec, ha, found, conf));
       case 'move':
-        return toPrimary(spec, ha, () => move(spec, ha, at(ha.primary), conf.get(ha.primary) ?? '', step.why));
+        return toPrimary(spec, ha, () =>
+          move(spec, ha, at(ha.primary), conf.get(ha.primary) ?? '', step.why),
+        );
       case 'allowNetworks':
         return `${await applyAllowedNetworks(gatewayOwner(spec.id), gateway, listener.allowedNetworks ?? [])} sessions of others ended`;
       case 'openGateway':
         return open();
       case 'startWithGateway': {
         const start: ServerStep = { kind: 'server', n: step.n, step: { kind: 'start' } };
-        const both = [applyServer(spec, ha, start, at(step.n), conf.get(step.n) ?? '', seen), open()];
+        const both = [
+          applyServer(spec, ha, start, at(step.n), conf.get(step.n) ?? '', seen),
+          open(),
+        ];
         // Neither goes on after the caller was notified that the other failed.
         await Promise.allSettled(both);
         return (await Promise.all(both)).join('; the gateway ');
@@ -529,7 +643,8 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     seen: MembersSeen,
   ): Promise<string> => {
     if (step.kind === 'settled' || step.kind === 'wait' || step.kind === 'refuse') return '';
-    if (step.kind === 'writeFiles' || step.kind === 'reload') await standbys.writeReplication(found, conf);
+    if (step.kind === 'writeFiles' || step.kind === 'reload')
+      await standbys.writeReplication(found, conf);
     if (n !== ha.primary) {
       const apply = () => executor.apply(spec, step, found);
       return step.kind === 'start' ? standbys.starting(found.key, apply) : apply();
@@ -537,10 +652,14 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     if (step.kind !== 'start' && step.kind !== 'stop') {
       const did = await executor.apply(spec, step, found);
       // What was just made has a directory for it only now.
-      if (step.kind === 'clone' || step.kind === 'fork') await standbys.writeReplication(found, conf);
+      if (step.kind === 'clone' || step.kind === 'fork')
+        await standbys.writeReplication(found, conf);
       return did;
     }
-    const why = seen.successor !== null && 'why' in seen.successor ? `; nobody takes over: ${seen.successor.why}` : '';
+    const why =
+      seen.successor !== null && 'why' in seen.successor
+        ? `; nobody takes over: ${seen.successor.why}`
+        : '';
     return toPrimary(spec, ha, async () => `${await executor.apply(spec, step, found)}${why}`);
   };
 
@@ -550,7 +669,12 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
   };
 
   /** Stops and starts the primary in one step, so that nobody takes it for dead in between. Who connects meanwhile waits. */
-  const restart = async (spec: ServiceSpec, ha: HighAvailability, found: Found, why: string): Promise<string> => {
+  const restart = async (
+    spec: ServiceSpec,
+    ha: HighAvailability,
+    found: Found,
+    why: string,
+  ): Promise<string> => {
     const gateway = layout.gateway(spec.id);
     await checkpoint(found);
     await poolers.hold(layout.service(spec.id));
@@ -563,7 +687,13 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
   };
 
   /** Stops the primary and starts it in the desired network, in one step like a restart, together with the gateway. All sessions end. */
-  const move = async (spec: ServiceSpec, ha: HighAvailability, found: Found, conf: string, why: string): Promise<string> => {
+  const move = async (
+    spec: ServiceSpec,
+    ha: HighAvailability,
+    found: Found,
+    conf: string,
+    why: string,
+  ): Promise<string> => {
     const gateway = layout.gateway(spec.id);
     const { listener } = found;
     await assertPlace(listener, machine.networks);
@@ -584,7 +714,12 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
   };
 
   /** Ends all of a service, gives it to a user of its own, and starts its primary again as that user; the others follow by their own steps. */
-  const own = async (spec: ServiceSpec, ha: HighAvailability, found: Map<number, Found>, conf: Map<number, string>): Promise<string> => {
+  const own = async (
+    spec: ServiceSpec,
+    ha: HighAvailability,
+    found: Map<number, Found>,
+    conf: Map<number, string>,
+  ): Promise<string> => {
     const { id } = spec;
     const gateway = layout.gateway(id);
     const primary = found.get(ha.primary);
@@ -594,12 +729,18 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     await closeGateway(gateway, daemons);
     // The primary first: as it ends it sends all it has to the others.
     const others = [...found.values()].filter((member) => member !== primary);
-    for (const { key, paths, server } of [primary, ...others]) if (server !== null) await executor.stop(key, paths, server, 'fast');
+    for (const { key, paths, server } of [primary, ...others])
+      if (server !== null) await executor.stop(key, paths, server, 'fast');
     const owned = await executor.own(id, null);
     const { look: now } = await look(spec, ha.primary);
     await standbys.configure(now, conf.get(ha.primary) ?? '');
     const listen = { address: now.listener.address, port: spec.endpoint.port };
-    await prepareGateway(gatewayOwner(id), gateway, gatewayConfig(gateway, listen, now.listener), now.listener);
+    await prepareGateway(
+      gatewayOwner(id),
+      gateway,
+      gatewayConfig(gateway, listen, now.listener),
+      now.listener,
+    );
     await executor.start(spec, now);
     await openGateway(machine, gatewayOwner(id), gateway, daemons, id, now.listener);
     await routeTo(gateway, portOf(ha, ha.primary));
@@ -607,14 +748,21 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
   };
 
   /** In order: the primary ends, having sent all it has; the standby is seen to have it; then it is promoted. */
-  const switchOver = async ({ id }: ServiceSpec, ha: HighAvailability, to: number, why: string): Promise<string> => {
+  const switchOver = async (
+    { id }: ServiceSpec,
+    ha: HighAvailability,
+    to: number,
+    why: string,
+  ): Promise<string> => {
     const paths = layout.member(id, ha.primary);
     const server = await findServer(paths);
     if (server === null) throw new NotYet('the primary does not run');
     // Writes wait for as long as it takes the standby to receive what it lacks.
     const followers = await followersOf(memberKey(id, ha.primary));
-    const lackingBytes = parseLsn(followers?.end ?? '0/0') - parseLsn(followers?.flushed[memberName(to)] ?? '0/0');
-    if (lackingBytes > SWITCHOVER_LAG_BYTES) throw new NotYet(`member ${to} is ${lackingBytes} bytes behind: it catches up first`);
+    const lackingBytes =
+      parseLsn(followers?.end ?? '0/0') - parseLsn(followers?.flushed[memberName(to)] ?? '0/0');
+    if (lackingBytes > SWITCHOVER_LAG_BYTES)
+      throw new NotYet(`member ${to} is ${lackingBytes} bytes behind: it catches up first`);
     await checkpointAt(paths, server.port ?? portOf(ha, ha.primary));
     // Its clients wait, and go on when it is told where the primary is.
     await poolers.hold(layout.service(id));
@@ -635,10 +783,16 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     const data = layout.member(id, from).data;
     const end = Date.now() + CATCH_UP_MS;
     for (;;) {
-      const [row] = await monitor.query<{ received: string }>(memberKey(id, to), 'select pg_last_wal_receive_lsn()::text as received');
+      const [row] = await monitor.query<{ received: string }>(
+        memberKey(id, to),
+        'select pg_last_wal_receive_lsn()::text as received',
+      );
       const received = parseLsn(row?.received ?? '0/0');
       if ((await endOfWal(data, await newestTimeline(data), received, 1n)) <= received) return;
-      if (Date.now() > end) throw new Error(`member ${to} does not have all that member ${from} wrote: nothing was changed`);
+      if (Date.now() > end)
+        throw new Error(
+          `member ${to} does not have all that member ${from} wrote: nothing was changed`,
+        );
       await sleep(2);
     }
   };
@@ -677,48 +831,87 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
   const drill = async (spec: ServiceSpec, ha: HighAvailability): Promise<string> => {
     const { id } = spec;
     // Taken up before it begins: one that is interrupted does not kill another primary.
-    if (!(await records.takeDrill(id))) throw new Error('it was begun before, and interrupted: ask for another');
+    if (!(await records.takeDrill(id)))
+      throw new Error('it was begun before, and interrupted: ask for another');
     const kind = ha.drill;
     return rehearse({
-      primary: () => ({ paths: layout.member(id, layout.primaryOf(id)), port: portOf(ha, layout.primaryOf(id)) }),
-      endpoint: { host: endpointFor(listenerFor(spec), layout.gateway(id)), port: spec.endpoint.port },
+      primary: () => ({
+        paths: layout.member(id, layout.primaryOf(id)),
+        port: portOf(ha, layout.primaryOf(id)),
+      }),
+      endpoint: {
+        host: endpointFor(listenerFor(spec), layout.gateway(id)),
+        port: spec.endpoint.port,
+      },
       injectFault: async () => {
         if (kind === 'switchover') {
           const successor = ha.members.find(({ n }) => n !== ha.primary);
-          if (successor !== undefined) await toPrimary(spec, ha, () => switchOver(spec, ha, successor.n, 'drill')).catch(forGood);
+          if (successor !== undefined)
+            await toPrimary(spec, ha, () => switchOver(spec, ha, successor.n, 'drill')).catch(
+              forGood,
+            );
           return;
         }
         lastFailoverMs.delete(id);
         const successor = await findSuccessor(id, ha);
-        if ('why' in successor) throw new Error(`nothing was killed, for nobody could take over: ${successor.why}`);
+        if ('why' in successor)
+          throw new Error(`nothing was killed, for nobody could take over: ${successor.why}`);
         const server = await findServer(layout.member(id, ha.primary));
         if (server !== null) signal(server.postmaster.pid, 'SIGKILL');
-        for (const end = Date.now() + DIES_WITHIN_MS; !(await isDead(id, ha.primary)) && Date.now() < end;) await sleep(2);
+        for (
+          const end = Date.now() + DIES_WITHIN_MS;
+          !(await isDead(id, ha.primary)) && Date.now() < end;
+        )
+          await sleep(2);
         const choice = await failOver(spec, ha);
-        if ('why' in choice && layout.primaryOf(id) === ha.primary) throw new Error(`nobody took over: ${choice.why}`);
+        if ('why' in choice && layout.primaryOf(id) === ha.primary)
+          throw new Error(`nobody took over: ${choice.why}`);
       },
     });
   };
 
   // ── the interface ──────────────────────────────────────────────────────────────────────────────────────────────
 
-  const converge = async (spec: ServiceSpec, wanted: HighAvailability, begin: BeginStep): Promise<Verdict> => {
+  const converge = async (
+    spec: ServiceSpec,
+    wanted: HighAvailability,
+    begin: BeginStep,
+  ): Promise<Verdict> => {
     specs.set(spec.id, spec);
     await failingOver.get(spec.id)?.catch(() => undefined);
     const ha = await inTurn(spec.id, () => current(spec, wanted));
     const seeing = await observe(spec, ha);
     const step = decideHa(spec, ha, seeing.seen);
-    const before: Seen = { reachable: seeing.writable, present: seeing.seen.primary.directory === 'ours' };
+    const before: Seen = {
+      reachable: seeing.writable,
+      present: seeing.seen.primary.directory === 'ours',
+    };
     const did = haStepName(step);
     if (did === null && step.kind === 'server') {
       switch (step.step.kind) {
         case 'wait':
-          return { did: null, detail: waitingFor(step.step.why, seeing), seen: before, outcome: 'again', waitMs: step.step.waitMs };
+          return {
+            did: null,
+            detail: waitingFor(step.step.why, seeing),
+            seen: before,
+            outcome: 'again',
+            waitMs: step.step.waitMs,
+          };
         case 'refuse':
-          return { did: null, detail: null, seen: before, outcome: 'failed', reason: `${layout.service(spec.id).root}: ${step.step.why}` };
+          return {
+            did: null,
+            detail: null,
+            seen: before,
+            outcome: 'failed',
+            reason: `${layout.service(spec.id).root}: ${step.step.why}`,
+          };
         default:
-          for (const { paths } of seeing.found.values()) if (existsSync(paths.logs)) await pruneLogs(paths.logs);
-          await Promise.all([capLog(layout.service(spec.id).pooler), capLog(layout.gateway(spec.id))]);
+          for (const { paths } of seeing.found.values())
+            if (existsSync(paths.logs)) await pruneLogs(paths.logs);
+          await Promise.all([
+            capLog(layout.service(spec.id).pooler),
+            capLog(layout.gateway(spec.id)),
+          ]);
           return { did: null, detail: null, seen: before, outcome: 'settled' };
       }
     }
@@ -726,15 +919,29 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
     await begin(name, before);
     try {
       const detail = await apply(spec, ha, step, seeing);
-      return { did: name, detail, seen: { reachable: before.reachable, present: true }, outcome: 'again', waitMs: 0 };
+      return {
+        did: name,
+        detail,
+        seen: { reachable: before.reachable, present: true },
+        outcome: 'again',
+        waitMs: 0,
+      };
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      if (error instanceof NotYet) return { did: null, detail: reason, seen: before, outcome: 'again', waitMs: 100 };
-      return { did: name, detail: reason, seen: before, outcome: 'failed', reason: `${name}: ${reason}` };
+      if (error instanceof NotYet)
+        return { did: null, detail: reason, seen: before, outcome: 'again', waitMs: 100 };
+      return {
+        did: name,
+        detail: reason,
+        seen: before,
+        outcome: 'failed',
+        reason: `${name}: ${reason}`,
+      };
     }
   };
 
-  const waitingFor = (why: string, { writable }: Seeing): string => (writable ? why : `writes wait: ${why}`);
+  const waitingFor = (why: string, { writable }: Seeing): string =>
+    writable ? why : `writes wait: ${why}`;
 
   /** Asks each primary whether all its standbys follow. */
   const askFollowers = async (): Promise<void> => {
@@ -742,7 +949,9 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
       if (ha === null || power === 'paused') continue;
       const primary = layout.primaryOf(id);
       const followers = await followersOf(memberKey(id, primary));
-      const late = ha.members.some(({ n }) => n !== primary && followers?.streaming.includes(memberName(n)) !== true);
+      const late = ha.members.some(
+        ({ n }) => n !== primary && followers?.streaming.includes(memberName(n)) !== true,
+      );
       if (late) changed(id);
     }
   };
@@ -768,7 +977,8 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
       .filter(({ n }) => n !== primary)
       .map(({ n }) => {
         const row = rows.find(({ name }) => name === memberName(n));
-        const [lag_bytes, lag_seconds] = row === undefined ? [null, null] : [row.bytes, row.bytes === 0 ? 0 : (row.seconds ?? 0)];
+        const [lag_bytes, lag_seconds] =
+          row === undefined ? [null, null] : [row.bytes, row.bytes === 0 ? 0 : (row.seconds ?? 0)];
         const detail = row === undefined ? 'does not follow the primary' : 'follows the primary';
         return { node: n, serving: false, lag_bytes, lag_seconds, detail };
       });
@@ -807,7 +1017,10 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
         const server = n === 0 ? null : await findServer(layout.member(id, n));
         if (server === null) continue;
         ended = true;
-        if (!(await stopServer(machine, server, 'immediate', 5000)) && !(await fence(layout.member(id, n))))
+        if (
+          !(await stopServer(machine, server, 'immediate', 5000)) &&
+          !(await fence(layout.member(id, n)))
+        )
           throw new Error(`member ${n} does not end`);
       }
       return ended;
@@ -822,7 +1035,10 @@ export function createMembers({ machine, executor, monitor, poolers, look, liste
 // ── small things ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Where the control plane itself gets through a gateway: in a VPC, by the gateway's own socket. */
-function endpointFor({ address, namespace, allowedNetworks }: Listener, gateway: DaemonPaths): string {
+function endpointFor(
+  { address, namespace, allowedNetworks }: Listener,
+  gateway: DaemonPaths,
+): string {
   return namespace === null && allowedNetworks === null ? address : gateway.root;
 }
 
@@ -839,8 +1055,9 @@ function isWithin(some: readonly string[], all: readonly string[]): boolean {
 
 /** A checkpoint before a stop shortens the stop; one that takes longer than this is given up, and with it the step. */
 async function checkpointAt(server: InstancePaths, port: number): Promise<void> {
-  await withSuperuserSession({ server, port, name: 'howdah members', limitMs: CHECKPOINT_LIMIT_MS }, (client) =>
-    client.query('checkpoint'),
+  await withSuperuserSession(
+    { server, port, name: 'howdah members', limitMs: CHECKPOINT_LIMIT_MS },
+    (client) => client.query('checkpoint'),
   );
 }
 const CHECKPOINT_LIMIT_MS = 600_000;
@@ -859,12 +1076,14 @@ export async function setPassword(paths: InstancePaths, statement: string): Prom
       const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
       // The time limit of a statement ends before its commit waits for others. What cannot be ended by asking is ended by leaving.
       const cancel = (): void => {
-        withSuperuserSession(where, (other) => other.query('select pg_cancel_backend($1)', [rows[0]?.pid])).catch(() =>
-          client.connection.stream.destroy(),
-        );
+        withSuperuserSession(where, (other) =>
+          other.query('select pg_cancel_backend($1)', [rows[0]?.pid]),
+        ).catch(() => client.connection.stream.destroy());
       };
       const timer = setTimeout(cancel, PASSWORD_WAIT_MS);
-      await client.query(`set local synchronous_commit = on; ${statement}`).finally(() => clearTimeout(timer));
+      await client
+        .query(`set local synchronous_commit = on; ${statement}`)
+        .finally(() => clearTimeout(timer));
     });
   } catch (error) {
     throw new NoAnswer(error instanceof Error ? error.message : String(error), { cause: error });
@@ -881,7 +1100,11 @@ function forGood(error: unknown): never {
 function createSteps() {
   const steps: OperationStep[] = [];
   return {
-    take: async <T>(name: string, work: () => Promise<T>, detail: (result: T) => string): Promise<T> => {
+    take: async <T>(
+      name: string,
+      work: () => Promise<T>,
+      detail: (result: T) => string,
+    ): Promise<T> => {
       const started = new Date().toISOString();
       const result = await work();
       steps.push({ name, started, finished: new Date().toISOString(), detail: detail(result) });

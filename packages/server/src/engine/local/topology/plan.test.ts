@@ -35,7 +35,12 @@ test.each([
   ],
   ['fork', { origin }, false, ['clone parent', 'start PostgreSQL', 'set password']],
   ['stop', { power: 'paused' }, true, ['stop PostgreSQL']],
-  ['stop', { power: 'paused', pooler: { port: 20003 } }, true, ['stop connection pooler', 'stop PostgreSQL']],
+  [
+    'stop',
+    { power: 'paused', pooler: { port: 20003 } },
+    true,
+    ['stop connection pooler', 'stop PostgreSQL'],
+  ],
   ['delete', { power: 'paused' }, false, []],
   ['resize', {}, true, ['stop PostgreSQL', 'write configuration', 'start PostgreSQL']],
   ['resize', { power: 'paused' }, false, []],
@@ -53,5 +58,6 @@ test('a resize that keeps the size reloads the configuration, without a restart'
 });
 
 test('every kind of operation has a plan', () => {
-  for (const kind of OPERATION_KINDS) expect(Array.isArray(planOf(kind, SPEC, true)), kind).toBe(true);
+  for (const kind of OPERATION_KINDS)
+    expect(Array.isArray(planOf(kind, SPEC, true)), kind).toBe(true);
 });

@@ -8,7 +8,12 @@ import { STEP_NAME } from './decide.ts';
  * @param running whether its server runs already; of one that is to be made: whether a spare becomes it
  * @param keepsSize whether a resize changes nothing but the storage quota, for which no server restarts
  */
-export function planOf(kind: OperationKind, spec: ServiceSpec, running: boolean, keepsSize = false): string[] {
+export function planOf(
+  kind: OperationKind,
+  spec: ServiceSpec,
+  running: boolean,
+  keepsSize = false,
+): string[] {
   const pooler = spec.pooler === null ? [] : [STEP_NAME.startPooler];
   if (spec.set !== null) return planOfSet(kind, spec, spec.set.nodes, pooler);
   const start = [STEP_NAME.start, ...pooler];
@@ -16,7 +21,9 @@ export function planOf(kind: OperationKind, spec: ServiceSpec, running: boolean,
     case 'create':
     case 'fork':
       return [
-        ...(running ? [] : [spec.origin === null ? STEP_NAME.clone : STEP_NAME.fork, STEP_NAME.start]),
+        ...(running
+          ? []
+          : [spec.origin === null ? STEP_NAME.clone : STEP_NAME.fork, STEP_NAME.start]),
         STEP_NAME.setFirstPassword,
         ...replicasOf(spec),
         ...pooler,
@@ -27,10 +34,14 @@ export function planOf(kind: OperationKind, spec: ServiceSpec, running: boolean,
       return spec.power === 'running' ? start : [];
     case 'stop':
     case 'delete':
-      return running ? [...(spec.pooler === null ? [] : [STEP_NAME.stopPooler]), STEP_NAME.stop] : [];
+      return running
+        ? [...(spec.pooler === null ? [] : [STEP_NAME.stopPooler]), STEP_NAME.stop]
+        : [];
     case 'resize':
       if (keepsSize) return spec.power === 'running' ? [STEP_NAME.reload] : [];
-      return spec.power === 'running' ? [STEP_NAME.stop, STEP_NAME.writeFiles, STEP_NAME.start] : [];
+      return spec.power === 'running'
+        ? [STEP_NAME.stop, STEP_NAME.writeFiles, STEP_NAME.start]
+        : [];
     case 'enablePooler':
       return spec.power === 'running' ? pooler : [];
     case 'disablePooler':
@@ -44,7 +55,9 @@ export function planOf(kind: OperationKind, spec: ServiceSpec, running: boolean,
       return [`rehearse a ${spec.ha?.drill ?? 'failover'}`];
     case 'attachToVPC':
       if (spec.power === 'paused') return [];
-      return spec.vpc?.address == null ? [STEP_NAME.reload, STEP_NAME.endSessions] : [STEP_NAME.stop, ...start];
+      return spec.vpc?.address == null
+        ? [STEP_NAME.reload, STEP_NAME.endSessions]
+        : [STEP_NAME.stop, ...start];
     case 'detachFromVPC':
       return spec.power === 'paused' ? [] : ['let everybody in at the public endpoint'];
     case 'verifyBackup':
@@ -60,18 +73,32 @@ export function planOf(kind: OperationKind, spec: ServiceSpec, running: boolean,
 function replicasOf({ ha }: ServiceSpec): string[] {
   const others = ha === null ? [] : ha.members.filter(({ n }) => n !== ha.primary);
   return others
-    .flatMap(({ n }) => [haStepName({ kind: 'seed', n, why: 'new' }), haStepName({ kind: 'server', n, step: { kind: 'start' } })])
+    .flatMap(({ n }) => [
+      haStepName({ kind: 'seed', n, why: 'new' }),
+      haStepName({ kind: 'server', n, step: { kind: 'start' } }),
+    ])
     .filter(isStep);
 }
 
 const isStep = (name: string | null): name is string => name !== null;
 
 /** The same of a read replica set, whose nodes are seen to one by one. */
-function planOfSet(kind: OperationKind, spec: ServiceSpec, nodes: readonly Member[], pooler: string[]): string[] {
+function planOfSet(
+  kind: OperationKind,
+  spec: ServiceSpec,
+  nodes: readonly Member[],
+  pooler: string[],
+): string[] {
   const each = (name: string) => nodes.map(({ n }) => `${name} (node ${n})`);
   switch (kind) {
     case 'create':
-      return ['start the gateway', ...nodes.flatMap(({ n }) => [`clone the primary (node ${n})`, `${STEP_NAME.start} (node ${n})`])];
+      return [
+        'start the gateway',
+        ...nodes.flatMap(({ n }) => [
+          `clone the primary (node ${n})`,
+          `${STEP_NAME.start} (node ${n})`,
+        ]),
+      ];
     case 'resize':
       return nodes.map(({ n }) => `restart node ${n}`);
     case 'enablePooler':

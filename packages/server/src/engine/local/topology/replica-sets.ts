@@ -48,7 +48,12 @@ export type ReplicaSetsOptions = {
   /** Looks at one node as the rules for one server see it. */
   look: (spec: ServiceSpec, n: number) => Promise<{ look: Found; seen: Observation }>;
   /** The desired pooler of a set, in front of a server with these paths and port. */
-  planPooler: (spec: ServiceSpec, server: InstancePaths, port: number, found: Found) => Promise<PoolerPlan | null>;
+  planPooler: (
+    spec: ServiceSpec,
+    server: InstancePaths,
+    port: number,
+    found: Found,
+  ) => Promise<PoolerPlan | null>;
   listenerFor: (spec: Pick<ServiceSpec, 'vpc'>) => Listener;
   readLagLimit: ReadLagLimit;
   changed: (id: string) => void;
@@ -64,7 +69,13 @@ const DRAIN_MS = 5000;
 const REPLAY_MS = 10_000;
 
 /** Settings that one that follows must have at least as large as the primary ([PG] 27.4.3), or its replay pauses. */
-const FLOORS = ['max_connections', 'max_worker_processes', 'max_wal_senders', 'max_prepared_transactions', 'max_locks_per_transaction'];
+const FLOORS = [
+  'max_connections',
+  'max_worker_processes',
+  'max_wal_senders',
+  'max_prepared_transactions',
+  'max_locks_per_transaction',
+];
 
 /** What is known of a set between two looks. */
 type Known = {
@@ -81,7 +92,14 @@ type Known = {
   told: readonly number[] | null;
   measuring: Promise<Primary | null> | null;
 };
-type NodeKnown = { takesWrites: boolean; paused: boolean; streaming: boolean; streamedMs: number; ahead: boolean; lag: Lag | null };
+type NodeKnown = {
+  takesWrites: boolean;
+  paused: boolean;
+  streaming: boolean;
+  streamedMs: number;
+  ahead: boolean;
+  lag: Lag | null;
+};
 
 /** A primary that accepts writes and answers. */
 type Primary = {
@@ -156,13 +174,17 @@ export function createReplicaSets({
                 (select jsonb_object_agg(name, setting::int) from pg_settings where name = any ($1::text[])) as floors`,
         [FLOORS],
       );
-      return row === undefined || row.flushed === null ? null : { key, paths, port, ...row, flushed: parseLsn(row.flushed) };
+      return row === undefined || row.flushed === null
+        ? null
+        : { key, paths, port, ...row, flushed: parseLsn(row.flushed) };
     } catch {
       return null; // it is dying
     }
   };
 
-  const askNode = async (key: string): Promise<{ recovering: boolean; replayed: string | null; paused: boolean } | null> => {
+  const askNode = async (
+    key: string,
+  ): Promise<{ recovering: boolean; replayed: string | null; paused: boolean } | null> => {
     if (!monitor.isConnected(key) || monitor.silentMs(key) !== null) return null;
     const [row] = await monitor
       .query<{ recovering: boolean; replayed: string | null; paused: boolean }>(
@@ -185,7 +207,11 @@ export function createReplicaSets({
   const measureNow = async (known: Known): Promise<Primary | null> => {
     const { id } = known.spec;
     const primary = await askPrimary(known.set.parent);
-    if (primary !== null) known.positions = remember(known.positions, { atMs: performance.now(), lsn: primary.flushed });
+    if (primary !== null)
+      known.positions = remember(known.positions, {
+        atMs: performance.now(),
+        lsn: primary.flushed,
+      });
     await Promise.all(
       known.set.nodes.map(async ({ n }) => {
         const before = known.nodes.get(n);
@@ -196,14 +222,19 @@ export function createReplicaSets({
         }
         const streaming = primary?.streaming.includes(nodeName(id, n)) === true;
         const lsn = parseLsn(answer.replayed ?? '0/0');
-        const streamedMs = streaming ? (known.positions.at(-1)?.atMs ?? 0) : (before?.streamedMs ?? 0);
+        const streamedMs = streaming
+          ? (known.positions.at(-1)?.atMs ?? 0)
+          : (before?.streamedMs ?? 0);
         known.nodes.set(n, {
           takesWrites: !answer.recovering,
           paused: answer.paused,
           streaming,
           streamedMs,
           ahead: primary !== null && !streaming && lsn > primary.flushed,
-          lag: primary === null ? (before?.lag ?? null) : lagOf(known.positions, { lsn, streaming, streamedMs }),
+          lag:
+            primary === null
+              ? (before?.lag ?? null)
+              : lagOf(known.positions, { lsn, streaming, streamedMs }),
         });
       }),
     );
@@ -211,7 +242,10 @@ export function createReplicaSets({
   };
 
   /** Whether the gateway must route to a node, or why not. */
-  const judge = ({ spec, nodes, withheld, elsewhere }: Known, n: number): { eligible: boolean; detail: string } => {
+  const judge = (
+    { spec, nodes, withheld, elsewhere }: Known,
+    n: number,
+  ): { eligible: boolean; detail: string } => {
     const key = memberKey(spec.id, n);
     const node = nodes.get(n);
     const no = (detail: string) => ({ eligible: false, detail });
@@ -224,12 +258,18 @@ export function createReplicaSets({
     if (node.ahead) return no('has log that the primary has not');
     if (node.lag !== null && !isWithin(node.lag, readLagLimit)) {
       const { bytes, seconds } = readLagLimit;
-      return no(`too far behind: the limit is ${bytes} bytes and ${seconds} s (HOWDAH_READ_LAG_BYTES, HOWDAH_READ_LAG_SECONDS)`);
+      return no(
+        `too far behind: the limit is ${bytes} bytes and ${seconds} s (HOWDAH_READ_LAG_BYTES, HOWDAH_READ_LAG_SECONDS)`,
+      );
     }
-    return { eligible: true, detail: node.streaming ? 'follows the primary' : 'serves, and waits for the primary' };
+    return {
+      eligible: true,
+      detail: node.streaming ? 'follows the primary' : 'serves, and waits for the primary',
+    };
   };
 
-  const eligibleOf = (known: Known): number[] => known.set.nodes.filter(({ n }) => judge(known, n).eligible).map(({ n }) => n);
+  const eligibleOf = (known: Known): number[] =>
+    known.set.nodes.filter(({ n }) => judge(known, n).eligible).map(({ n }) => n);
 
   /** Has the gateway route to the nodes that are eligible at this moment. */
   const balance = async (known: Known): Promise<string> => {
@@ -240,7 +280,9 @@ export function createReplicaSets({
       serving,
     );
     known.told = serving;
-    return serving.length === 0 ? 'to no node: who connects waits' : `to ${serving.length === 1 ? 'node' : 'nodes'} ${serving.join(', ')}`;
+    return serving.length === 0
+      ? 'to no node: who connects waits'
+      : `to ${serving.length === 1 ? 'node' : 'nodes'} ${serving.join(', ')}`;
   };
 
   /** Between two looks: who falls behind is left out at once. */
@@ -254,12 +296,23 @@ export function createReplicaSets({
       return;
     }
     const states = known.set.nodes.map(({ n }) => known.nodes.get(n));
-    if (states.some((node) => node === undefined || node.takesWrites || node.paused || (primary !== null && !node.streaming))) changed(id);
+    if (
+      states.some(
+        (node) =>
+          node === undefined ||
+          node.takesWrites ||
+          node.paused ||
+          (primary !== null && !node.streaming),
+      )
+    )
+      changed(id);
   };
 
   const watchAll = async (): Promise<void> => {
     await Promise.all(
-      [...sets.values()].filter(({ spec }) => spec.power === 'running').map((known) => watch(known).catch(() => undefined)),
+      [...sets.values()]
+        .filter(({ spec }) => spec.power === 'running')
+        .map((known) => watch(known).catch(() => undefined)),
     );
   };
   const timer = setInterval(() => void watchAll(), MEASURE_MS).unref();
@@ -288,7 +341,9 @@ export function createReplicaSets({
     ]);
     if (seenGateway.running) await watchGateway(spec.id);
     known.told = seenGateway.serving;
-    known.elsewhere = new Set(looks.filter(({ seen }) => seen.server?.placed === false).map(({ n }) => n));
+    known.elsewhere = new Set(
+      looks.filter(({ seen }) => seen.server?.placed === false).map(({ n }) => n),
+    );
     const conf = new Map<number, string>();
     const nodes = await Promise.all(
       looks.map(async ({ n, look: found, seen }): Promise<NodeSeen> => {
@@ -298,7 +353,14 @@ export function createReplicaSets({
         const before = await confOf(paths);
         conf.set(
           n,
-          primary === null ? before : replicationConf(name, primary, WAITS_FOR_NOBODY, floorsOf(primary, files?.['postgresql.conf'] ?? '')),
+          primary === null
+            ? before
+            : replicationConf(
+                name,
+                primary,
+                WAITS_FOR_NOBODY,
+                floorsOf(primary, files?.['postgresql.conf'] ?? ''),
+              ),
         );
         const node = known.nodes.get(n);
         const streaming = node?.streaming === true;
@@ -324,7 +386,11 @@ export function createReplicaSets({
           streaming,
           broken:
             (await standbys.incompleteSince(found)) ??
-            (await standbys.brokenOf(key, !expected || primary.receiving.includes(name), primary?.lost.includes(name) === true)),
+            (await standbys.brokenOf(
+              key,
+              !expected || primary.receiving.includes(name),
+              primary?.lost.includes(name) === true,
+            )),
           takesWrites: node?.takesWrites === true,
           serving: seenGateway.serving?.includes(n) === true,
           eligible: judge(known, n).eligible,
@@ -332,7 +398,8 @@ export function createReplicaSets({
       }),
     );
     const [first] = looks;
-    const plan = first === undefined || spec.pooler === null ? null : await poolerOf(known, first.look);
+    const plan =
+      first === undefined || spec.pooler === null ? null : await poolerOf(known, first.look);
     return {
       found: new Map(looks.map(({ n, look: found }) => [n, found])),
       conf,
@@ -343,7 +410,9 @@ export function createReplicaSets({
         nodes,
         gateway: seenGateway,
         primaryReady: primary !== null,
-        slotsCurrent: primary === null || set.nodes.every(({ n }) => primary.slots.includes(nodeName(spec.id, n))),
+        slotsCurrent:
+          primary === null ||
+          set.nodes.every(({ n }) => primary.slots.includes(nodeName(spec.id, n))),
         pooler: await poolers.look(root, plan, listenerFor(spec)),
         owned: marker?.id !== spec.id || (await isOwned(machine, spec, marker)),
       },
@@ -353,7 +422,12 @@ export function createReplicaSets({
 
   /** The pooler comes to the nodes by the gateway, through a Unix socket; it shows its clients the certificate of the first node. */
   const poolerOf = ({ spec }: Known, first: Found): Promise<PoolerPlan | null> =>
-    planPooler(spec, { ...first.paths, socket: layout.gateway(spec.id).root }, spec.endpoint.port, first);
+    planPooler(
+      spec,
+      { ...first.paths, socket: layout.gateway(spec.id).root },
+      spec.endpoint.port,
+      first,
+    );
 
   const watchGateway = async (id: string): Promise<void> => {
     const paths = layout.gateway(id);
@@ -362,7 +436,11 @@ export function createReplicaSets({
 
   // ── apply ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  const apply = async (known: Known, step: SetStep, { found, conf, primary, pooler }: Seeing): Promise<string> => {
+  const apply = async (
+    known: Known,
+    step: SetStep,
+    { found, conf, primary, pooler }: Seeing,
+  ): Promise<string> => {
     const { spec, set } = known;
     const { id } = spec;
     const [gateway, listener] = [layout.gateway(id), listenerFor(spec)];
@@ -386,7 +464,11 @@ export function createReplicaSets({
         return 'it is recreated';
       }
       case 'openGateway': {
-        const nodes = set.nodes.map(({ n, port }) => ({ n, port, socketDirectory: layout.member(id, n).socket }));
+        const nodes = set.nodes.map(({ n, port }) => ({
+          n,
+          port,
+          socketDirectory: layout.member(id, n).socket,
+        }));
         const listen = { address: listener.address, port: spec.endpoint.port };
         await assertPlace(listener, machine.networks);
         await prepareGateway(
@@ -395,7 +477,14 @@ export function createReplicaSets({
           setGatewayConfig(gateway, listen, nodes, listener),
           listener,
         );
-        await openGateway(machine, gatewayOwnerOf(machine, layout.service(id)), gateway, daemons, id, listener);
+        await openGateway(
+          machine,
+          gatewayOwnerOf(machine, layout.service(id)),
+          gateway,
+          daemons,
+          id,
+          listener,
+        );
         return `on port ${spec.endpoint.port}`;
       }
       case 'closeGateway':
@@ -414,7 +503,12 @@ export function createReplicaSets({
         await withhold(known, step.n);
         try {
           const { why } = step;
-          return await standbys.seed(at(step.n), { primary: alive(primary), slot: nodeName(id, step.n), conf: confOfNode(step.n), why });
+          return await standbys.seed(at(step.n), {
+            primary: alive(primary),
+            slot: nodeName(id, step.n),
+            conf: confOfNode(step.n),
+            why,
+          });
         } finally {
           known.withheld.delete(step.n);
         }
@@ -441,7 +535,15 @@ export function createReplicaSets({
     await removeTree(unfinished.root, machine.cloneMethod);
     await makeInstanceDirectories(ownerOf(machine, layout.service(parent)), unfinished);
     const { installation, uid } = marker;
-    await writeMarker(unfinished, { id, installation, provisioned: true, parent: null, madeIn: await currentBoot(), uid, userOf: parent });
+    await writeMarker(unfinished, {
+      id,
+      installation,
+      provisioned: true,
+      parent: null,
+      madeIn: await currentBoot(),
+      uid,
+      userOf: parent,
+    });
     await rename(unfinished.root, layout.service(id).root);
     return `for PostgreSQL ${marker.installation}`;
   };
@@ -450,7 +552,8 @@ export function createReplicaSets({
   const own = async ({ spec: { id, set } }: Known, nodes: readonly Found[]): Promise<string> => {
     await poolers.stop(layout.service(id));
     await closeGateway(layout.gateway(id), daemons);
-    for (const { key, paths, server } of nodes) if (server !== null) await executor.stop(key, paths, server, 'fast');
+    for (const { key, paths, server } of nodes)
+      if (server !== null) await executor.stop(key, paths, server, 'fast');
     return executor.own(id, set?.parent ?? null);
   };
 
@@ -462,7 +565,8 @@ export function createReplicaSets({
     conf: string,
   ): Promise<string> => {
     if (step.kind === 'settled' || step.kind === 'wait' || step.kind === 'refuse') return '';
-    if (step.kind === 'writeFiles' || step.kind === 'reload') await standbys.writeReplication(found, conf);
+    if (step.kind === 'writeFiles' || step.kind === 'reload')
+      await standbys.writeReplication(found, conf);
     // One that starts takes connections before it can serve them; and the connections of one that died may outlive it for a moment.
     if (step.kind === 'stop' || step.kind === 'start') await withhold(known, n);
     const act = () => executor.apply(known.spec, step, found);
@@ -514,11 +618,21 @@ export function createReplicaSets({
   const untilReplayed = async (known: Known, lsn: bigint): Promise<void> => {
     const end = Date.now() + REPLAY_MS;
     for (;;) {
-      const nodes = await Promise.all(eligibleOf(known).map(async (n) => ({ n, answer: await askNode(memberKey(known.spec.id, n)) })));
+      const nodes = await Promise.all(
+        eligibleOf(known).map(async (n) => ({
+          n,
+          answer: await askNode(memberKey(known.spec.id, n)),
+        })),
+      );
       // One that does not answer is about to be routed to no more, and is asked again if it is.
-      const behind = nodes.find(({ answer }) => answer === null || parseLsn(answer.replayed ?? '0/0') < lsn);
+      const behind = nodes.find(
+        ({ answer }) => answer === null || parseLsn(answer.replayed ?? '0/0') < lsn,
+      );
       if (behind === undefined) return;
-      if (Date.now() > end) throw new Error(`node ${behind.n} has not replayed the role of the pooler within ${REPLAY_MS / 1000} s`);
+      if (Date.now() > end)
+        throw new Error(
+          `node ${behind.n} has not replayed the role of the pooler within ${REPLAY_MS / 1000} s`,
+        );
       await sleep(20);
     }
   };
@@ -549,7 +663,11 @@ export function createReplicaSets({
 
   // ── the interface ──────────────────────────────────────────────────────────────────────────────────────────────
 
-  const converge = async (spec: ServiceSpec, set: ReplicaSet, begin: BeginStep): Promise<Verdict> => {
+  const converge = async (
+    spec: ServiceSpec,
+    set: ReplicaSet,
+    begin: BeginStep,
+  ): Promise<Verdict> => {
     const known = knownOf(spec, set);
     const seeing = await observe(known);
     const step = decideSet(spec, seeing.seen);
@@ -557,10 +675,23 @@ export function createReplicaSets({
     const name = setStepName(step);
     if (name === null) {
       if (step.kind === 'pooler' && step.step.kind === 'refuse')
-        return { did: null, detail: null, seen: before, outcome: 'failed', reason: `${layout.service(spec.id).root}: ${step.step.why}` };
+        return {
+          did: null,
+          detail: null,
+          seen: before,
+          outcome: 'failed',
+          reason: `${layout.service(spec.id).root}: ${step.step.why}`,
+        };
       if ((step.kind === 'pooler' || step.kind === 'server') && step.step.kind === 'wait')
-        return { did: null, detail: step.step.why, seen: before, outcome: 'again', waitMs: step.step.waitMs };
-      for (const { paths } of seeing.found.values()) if (existsSync(paths.logs)) await pruneLogs(paths.logs);
+        return {
+          did: null,
+          detail: step.step.why,
+          seen: before,
+          outcome: 'again',
+          waitMs: step.step.waitMs,
+        };
+      for (const { paths } of seeing.found.values())
+        if (existsSync(paths.logs)) await pruneLogs(paths.logs);
       await Promise.all([capLog(layout.service(spec.id).pooler), capLog(layout.gateway(spec.id))]);
       return { did: null, detail: null, seen: before, outcome: 'settled' };
     }
@@ -570,8 +701,15 @@ export function createReplicaSets({
       return { did: name, detail, seen: { ...before, present: true }, outcome: 'again', waitMs: 0 };
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      if (error instanceof NotYet) return { did: null, detail: reason, seen: before, outcome: 'again', waitMs: 100 };
-      return { did: name, detail: reason, seen: before, outcome: 'failed', reason: `${name}: ${reason}` };
+      if (error instanceof NotYet)
+        return { did: null, detail: reason, seen: before, outcome: 'again', waitMs: 100 };
+      return {
+        did: name,
+        detail: reason,
+        seen: before,
+        outcome: 'failed',
+        reason: `${name}: ${reason}`,
+      };
     }
   };
 
@@ -583,14 +721,17 @@ export function createReplicaSets({
     if (primary !== null) {
       const ours = primary.slots.filter((name) => name.startsWith(prefix));
       // Its nodes have ended, which the primary may be about to see.
-      if ((await standbys.dropSlots(primary.key, ours)) < ours.length) throw new NotYet('its slots are dropped when none is in use');
+      if ((await standbys.dropSlots(primary.key, ours)) < ours.length)
+        throw new NotYet('its slots are dropped when none is in use');
       return;
     }
     const paths = layout.member(parent, n);
-    if ((await findServer(paths)) !== null) throw new NotYet('its slots are dropped when the primary can be asked');
+    if ((await findServer(paths)) !== null)
+      throw new NotYet('its slots are dropped when the primary can be asked');
     const directory = join(paths.data, 'pg_replslot');
     const slots = (await listEntries(directory).catch(noneOf('ENOENT', 'ENOTDIR'))) ?? [];
-    for (const name of slots.filter((slot) => slot.startsWith(prefix))) await removeEntry(join(directory, name));
+    for (const name of slots.filter((slot) => slot.startsWith(prefix)))
+      await removeEntry(join(directory, name));
   };
 
   return {
@@ -622,7 +763,14 @@ export function createReplicaSets({
             return eligible ? [] : [`node ${n} of read replica set ${known.spec.id}: ${detail}`];
           }),
         );
-      return missing.length === 0 ? [] : [{ code: 'REPLICA_MISSING', message: `no new connection is routed to ${missing.join('; ')}` }];
+      return missing.length === 0
+        ? []
+        : [
+            {
+              code: 'REPLICA_MISSING',
+              message: `no new connection is routed to ${missing.join('; ')}`,
+            },
+          ];
     },
     forget: (id: string): void => {
       sets.delete(id);
@@ -637,8 +785,13 @@ export function createReplicaSets({
 
 /** What a node may not be below, where its own size gives it less. */
 function floorsOf({ floors }: Primary, conf: string): Record<string, number> {
-  const own = (name: string): number => Number(new RegExp(`^${name} = (\\d+)$`, 'm').exec(conf)?.[1] ?? '0');
-  return Object.fromEntries(FLOORS.flatMap((name) => ((floors[name] ?? 0) > own(name) ? [[name, floors[name] ?? 0] as const] : [])));
+  const own = (name: string): number =>
+    Number(new RegExp(`^${name} = (\\d+)$`, 'm').exec(conf)?.[1] ?? '0');
+  return Object.fromEntries(
+    FLOORS.flatMap((name) =>
+      (floors[name] ?? 0) > own(name) ? [[name, floors[name] ?? 0] as const] : [],
+    ),
+  );
 }
 
 function sameNumbers(a: readonly number[], b: readonly number[]): boolean {

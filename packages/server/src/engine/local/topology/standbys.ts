@@ -57,14 +57,20 @@ export function createStandbys(machine: Machine, executor: Executor, monitor: Mo
   /** Whether a standby has replayed some log since it was last asked: what it has itself comes before what it is sent. */
   const advances = async (key: string): Promise<boolean> => {
     if (!monitor.isConnected(key) || monitor.silentMs(key) !== null) return false;
-    const [row] = await monitor.query<{ lsn: string }>(key, 'select pg_last_wal_replay_lsn()::text as lsn').catch(() => []);
+    const [row] = await monitor
+      .query<{ lsn: string }>(key, 'select pg_last_wal_replay_lsn()::text as lsn')
+      .catch(() => []);
     if (row === undefined || row.lsn === replayed.get(key)) return false;
     replayed.set(key, row.lsn);
     return true;
   };
 
   /** Why a standby has to be recreated; null: it need not. @param follows whether it does, is catching up, or cannot be expected to */
-  const brokenOf = async (key: string, follows: boolean, slotLost: boolean): Promise<string | null> => {
+  const brokenOf = async (
+    key: string,
+    follows: boolean,
+    slotLost: boolean,
+  ): Promise<string | null> => {
     if (slotLost) return 'it was too far behind: the primary has removed log that it needs';
     if (follows || (await advances(key))) lostSinceMs.delete(key);
     else if (!lostSinceMs.has(key)) lostSinceMs.set(key, performance.now());
@@ -76,7 +82,9 @@ export function createStandbys(machine: Machine, executor: Executor, monitor: Mo
   /** Why the data of a standby that does not run may lack what never came to the disk; null: it does not. */
   const incompleteSince = async ({ paths, server }: Found): Promise<string | null> => {
     const seededIn = server === null ? await readOrNull(join(paths.root, SEEDED_FILE)) : null;
-    return seededIn === null || seededIn === (await currentBoot()) ? null : 'the machine went down before it was on the disk';
+    return seededIn === null || seededIn === (await currentBoot())
+      ? null
+      : 'the machine went down before it was on the disk';
   };
 
   /** A server that answers has flushed what it was made of. */
@@ -108,7 +116,8 @@ export function createStandbys(machine: Machine, executor: Executor, monitor: Mo
   };
 
   /** Recreates a standby from the running primary. */
-  const seed = (found: Found, from: Seed): Promise<string> => executor.copying(() => clone(found, from));
+  const seed = (found: Found, from: Seed): Promise<string> =>
+    executor.copying(() => clone(found, from));
 
   const clone = async (found: Found, { primary, slot, conf, why }: Seed): Promise<string> => {
     const { paths, key } = found;
@@ -125,7 +134,8 @@ export function createStandbys(machine: Machine, executor: Executor, monitor: Mo
     await removeTree(unfinished, machine.cloneMethod);
     try {
       const { walPosition } = await cloneRunning(machine, owner, primary.paths, unfinished);
-      if (await keepAgain(primary.key, slot)) await copyWalSince(owner, primary, walPosition, unfinished);
+      if (await keepAgain(primary.key, slot))
+        await copyWalSince(owner, primary, walPosition, unfinished);
       await writeOwned(owner, join(unfinished, 'postgresql.auto.conf'), '');
       await writeOwned(owner, join(unfinished, 'standby.signal'), '');
       if (dataOf(paths) === 'primary') await archiveLeftovers(owner, paths);
@@ -147,7 +157,8 @@ export function createStandbys(machine: Machine, executor: Executor, monitor: Mo
    * @returns whether it had to be recreated, and keeps nothing older than the last checkpoint
    */
   const keepAgain = async (primaryKey: string, slot: string): Promise<boolean> => {
-    const kept = "select from pg_replication_slots where slot_name = $1 and wal_status in ('reserved', 'extended')";
+    const kept =
+      "select from pg_replication_slots where slot_name = $1 and wal_status in ('reserved', 'extended')";
     if ((await monitor.query(primaryKey, kept, [slot])).length > 0) return false;
     await dropSlots(primaryKey, [slot]);
     await createSlots(primaryKey, [slot]);
@@ -155,7 +166,12 @@ export function createStandbys(machine: Machine, executor: Executor, monitor: Mo
   };
 
   /** Gives a clone what its primary has written since; what is no longer there is in the archive. */
-  const copyWalSince = async (owner: Owner | null, { key, paths }: Seed['primary'], position: string, target: string): Promise<void> => {
+  const copyWalSince = async (
+    owner: Owner | null,
+    { key, paths }: Seed['primary'],
+    position: string,
+    target: string,
+  ): Promise<void> => {
     const [files] = await monitor.query<{ first: string; last: string }>(
       key,
       // Of the byte before the end, which may be that of a file of which there is no next yet.
