@@ -4,7 +4,8 @@
  */
 import { createServer } from 'node:http';
 import { Pool } from 'pg';
-import { documentOf, type ServiceRow } from '../../packages/server/src/store/services.ts';
+import { serviceDocument } from '../../packages/server/src/domain/service/document.ts';
+import type { ServiceRow } from '../../packages/server/src/domain/service/row.ts';
 
 const [host = '', project = ''] = process.argv.slice(2);
 const pool = new Pool({ host, port: 5432, user: 'howdah', database: 'postgres', max: 2 });
@@ -24,7 +25,7 @@ const rows = async (): Promise<string> => {
     text: 'select * from services where project_id = $1 order by created, id',
     values: [project],
   });
-  return JSON.stringify(found.rows.map(documentOf));
+  return JSON.stringify(found.rows.map(serviceDocument));
 };
 
 const server = createServer((request, response) => {

@@ -45,8 +45,10 @@ import { createServices } from './services/services.ts';
 import { createVpcServices } from './services/vpcs.ts';
 import { createWebhooks } from './services/webhooks.ts';
 import { LOCAL_REGION, type Region } from './services/regions.ts';
-import { AlreadyRunning, openStore, type Store } from './store/database.ts';
-import { insertRegion, type ServiceRow } from './store/services.ts';
+import { AlreadyRunning } from './store/connections.ts';
+import { openStore, type Store } from './store/database.ts';
+import type { ServiceRow } from './domain/service/row.ts';
+import { insertRegion } from './store/regions.ts';
 import { openCertificateAuthority, type CertificateAuthority } from './lib/tls.ts';
 
 export {
@@ -57,7 +59,7 @@ export {
   type Config,
   type SettingName,
 } from './config.ts';
-export { AlreadyRunning } from './store/database.ts';
+export { AlreadyRunning } from './store/connections.ts';
 export { findControl, readCredentials, credentialsPath, type Credentials } from './installation.ts';
 export { openLog } from './lib/log.ts';
 export { audit, auditMachine } from './engine/local/admin/audit.ts';

@@ -17,7 +17,8 @@ import { createReplicaSetCalls } from '../src/services/replica-sets.ts';
 import { createServices } from '../src/services/services.ts';
 import { createVpcServices } from '../src/services/vpcs.ts';
 import { createWebhooks } from '../src/services/webhooks.ts';
-import type { Store, Tables } from '../src/store/database.ts';
+import type { Store } from '../src/store/database.ts';
+import type { Tables } from '../src/store/tables.ts';
 import { fakeEngine } from './fake-engine.ts';
 
 /** plant: a defect, to see that the races notice it. no-lock: rows are read without being locked. */

@@ -3,7 +3,7 @@ import { Kysely, PostgresDialect } from 'kysely';
 import { Pool } from 'pg';
 import { prepareMachine } from '../src/engine/local/host/machine.ts';
 import { storeConnection } from '../src/engine/local/postgres/store-instance.ts';
-import type { Tables } from '../src/store/database.ts';
+import type { Tables } from '../src/store/tables.ts';
 
 export async function openMetadata(home: string) {
   const pool = new Pool({

@@ -10,7 +10,7 @@ import { findDaemon, findProgram } from '../src/engine/local/host/daemon.ts';
 import { createLayout, type InstancePaths } from '../src/engine/local/host/layout.ts';
 import { signal, waitUntilGone, type Process } from '../src/lib/processes.ts';
 import { findServer } from '../src/engine/local/postgres/server.ts';
-import { nextPort } from '../src/store/services.ts';
+import { takeNextPort } from '../src/store/regions.ts';
 import { connectTo, install, type Installation, type Service } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 
@@ -691,7 +691,7 @@ test("nobody else is promised a pooler's port, not even while the pooler is disa
   const { db, close } = await openMetadata(cloud.home);
   const { region_code: region } = service;
   const ask = (ports: [number, number]) =>
-    db.transaction().execute((tx) => nextPort(tx, region, ports, null));
+    db.transaction().execute((tx) => takeNextPort(tx, region, ports, null));
   expect(await ask([endpoint.port, endpoint.port])).toBeNull();
   expect(await ask([service.endpoint.port, service.endpoint.port])).toBeNull();
   await db

@@ -11,11 +11,16 @@ import { prepareMachine } from '../src/engine/local/host/machine.ts';
 import { storeConnection } from '../src/engine/local/postgres/store-instance.ts';
 import { sha256 } from '../src/lib/secret.ts';
 import { LOCAL_REGION } from '../src/services/regions.ts';
-import { openStore, type Tx } from '../src/store/database.ts';
+import { openStore } from '../src/store/database.ts';
+import type { Tx } from '../src/store/tables.ts';
 import { insertKey } from '../src/store/keys.ts';
-import { beginOperation, progressOperation, type OperationRow } from '../src/store/operations.ts';
+import type { OperationRow } from '../src/domain/operation/row.ts';
+import { beginOperation, progressOperation } from '../src/store/operations.ts';
 import { insertProject } from '../src/store/projects.ts';
-import { changeService, insertRegion, insertSpare, standingOf } from '../src/store/services.ts';
+import { vpcColumnsOf } from '../src/domain/service/spec.ts';
+import { insertRegion } from '../src/store/regions.ts';
+import { changeService } from '../src/store/services.ts';
+import { insertSpare } from '../src/store/spares.ts';
 import type { ApiOrder } from './api-process.ts';
 import { ROUTES } from './document.ts';
 import type { Installation } from './harness.ts';
@@ -117,7 +122,7 @@ export async function openTrack(cloud: Installation, plant: ApiOrder['plant'] = 
           members: nodes,
           deleted_at: row.deleted_at,
           ...pooler,
-          ...standingOf(row),
+          ...vpcColumnsOf(row),
         };
         setId = (await changeService(tx, spare, made, null)).id;
       }

@@ -11,7 +11,7 @@ import { PRUNINGS } from '../src/reconcile/history.ts';
 import { sha256 } from '../src/lib/secret.ts';
 import { insertKey } from '../src/store/keys.ts';
 import { insertToken, MAX_TOKENS } from '../src/store/console.ts';
-import type { Tables } from '../src/store/database.ts';
+import type { Tables } from '../src/store/tables.ts';
 import { install, type Installation } from './harness.ts';
 import { openMetadata } from './metadata.ts';
 

@@ -19,7 +19,7 @@ import { serviceNotFound } from '../services/services.ts';
 import { vpcNotFound } from '../services/vpcs.ts';
 import type { Store } from '../store/database.ts';
 import { keyReader, touchKey, type KeyRow } from '../store/keys.ts';
-import { docReader, type ServiceDoc } from '../store/services.ts';
+import { createDocumentReader, type ServiceDoc } from '../store/service-documents.ts';
 import { findPeering, findVpc, type PeeringRow, type VpcRow } from '../store/vpcs.ts';
 import { beginChange } from './changes.ts';
 import type { Session } from './console.ts';
@@ -64,7 +64,7 @@ export function createGuard(
   refuseChange: (request: FastifyRequest, reply: FastifyReply) => void,
 ) {
   const readKey = keyReader(store.pool);
-  const readDoc = docReader(store.pool);
+  const readDoc = createDocumentReader(store.pool);
   const failures = createFailures(failedKeysPerMinute);
 
   const authenticate = async (

@@ -2,7 +2,11 @@
 import { LIVE_STATUSES } from '@howdah/contract';
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import { latestSamples, type Sample } from '../store/samples.ts';
-import { servicesByReach, replicatedServices, statusCounts } from '../store/services.ts';
+import {
+  countServicesByStatus,
+  listReplicatedServices,
+  listServicesThatMustRun,
+} from '../store/service-lists.ts';
 import type { ApiContext, App } from './app.ts';
 
 type Figures = Omit<Sample, 'at' | 'lag'>;
@@ -70,7 +74,7 @@ export function createMetrics(app: App, { store, region, events }: ApiContext) {
 
   const lookAtServices = async (): Promise<void> => {
     for (const gauge of [up, ...figures.map((one) => one.gauge)]) gauge.reset();
-    for (const { id, type, up: isUp } of await servicesByReach(store.db))
+    for (const { id, type, up: isUp } of await listServicesThatMustRun(store.db))
       up.set({ service: id, type }, isUp ? 1 : 0);
     for (const sample of await latestSamples(store.db)) {
       const labels = { service: sample.serviceId, node: String(sample.node) };
@@ -101,7 +105,7 @@ export function createMetrics(app: App, { store, region, events }: ApiContext) {
 
   const lookAtReplicas = async (): Promise<void> => {
     for (const gauge of [lagBytes, lagSeconds, following, serving]) gauge.reset();
-    for (const { id, isSet } of await replicatedServices(store.db)) {
+    for (const { id, isSet } of await listReplicatedServices(store.db)) {
       for (const state of await region.engine.replicas(id)) {
         const labels = { service: id, node: String(state.node) };
         following.set(labels, state.lag_bytes === null ? 0 : 1);
@@ -122,7 +126,8 @@ export function createMetrics(app: App, { store, region, events }: ApiContext) {
     contentType: register.contentType,
     text: async (): Promise<string> => {
       for (const status of LIVE_STATUSES) services.set({ status }, 0);
-      for (const { status, count } of await statusCounts(store.db)) services.set({ status }, count);
+      for (const { status, count } of await countServicesByStatus(store.db))
+        services.set({ status }, count);
       streams.set(events.count());
       await lookAtServices();
       await lookAtReplicas();

@@ -7,7 +7,9 @@ import {
   type CompiledQuery,
 } from 'kysely';
 import { expect, test } from 'vitest';
-import type { Channel, OnNotification, Store, Tables } from '../store/database.ts';
+import type { Store } from '../store/database.ts';
+import type { Channel, OnNotification } from '../store/notifications.ts';
+import type { Tables } from '../store/tables.ts';
 import type { EventRow } from '../store/events.ts';
 import { createEventHub } from './hub.ts';
 

@@ -9,13 +9,8 @@ import {
   progressOperation,
   recordOperation,
 } from '../store/operations.ts';
-import {
-  changeService,
-  lockService,
-  primaryOf,
-  recordPrimary,
-  takeDrill,
-} from '../store/services.ts';
+import { readPrimary, recordPrimary, takeDrill } from '../store/primaries.ts';
+import { changeService, lockService } from '../store/services.ts';
 import type { Log } from './reconciler.ts';
 
 export function createPrimaryStore({ db }: Store, log: Log): PrimaryStore {
@@ -42,7 +37,7 @@ export function createPrimaryStore({ db }: Store, log: Log): PrimaryStore {
         );
       }),
     promote: (id, from, to) => recordPrimary(db, id, from, to),
-    primary: (id) => primaryOf(db, id),
+    primary: (id) => readPrimary(db, id),
     end: (id, steps: readonly OperationStep[], why) =>
       db.transaction().execute(async (tx) => {
         const locked = await lockService(tx, id);

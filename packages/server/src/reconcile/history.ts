@@ -4,7 +4,8 @@
  */
 import { pruneAuditLog } from '../store/audit-log.ts';
 import { pruneTokens } from '../store/console.ts';
-import type { Db, Store } from '../store/database.ts';
+import type { Store } from '../store/database.ts';
+import type { Db } from '../store/tables.ts';
 import { pruneDeliveries, pruneEvents } from '../store/events.ts';
 import { pruneAnswers } from '../store/kept-answers.ts';
 import { pruneKeys } from '../store/keys.ts';

@@ -13,7 +13,8 @@ import {
   type Seen,
   type Verdict,
 } from '../engine/engine.ts';
-import type { Store, Tx } from '../store/database.ts';
+import type { Store } from '../store/database.ts';
+import type { Tx } from '../store/tables.ts';
 import {
   claimService,
   dueServices,
@@ -25,27 +26,20 @@ import {
   releaseService,
   renewLease,
 } from '../store/leases.ts';
+import type { OperationRow } from '../domain/operation/row.ts';
 import {
   beginOperation,
   endOperation,
   HOWDAH,
   progressOperation,
   takeUpOperation,
-  type OperationRow,
 } from '../store/operations.ts';
-import {
-  changeService,
-  deleteService,
-  lockService,
-  parentsOfForks,
-  reachableServices,
-  removeSets,
-  setsGoOn,
-  specOf,
-  statusWith,
-  type ServiceChange,
-  type ServiceRow,
-} from '../store/services.ts';
+import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
+import { serviceSpec } from '../domain/service/spec.ts';
+import { serviceStatus } from '../domain/service/status.ts';
+import { haveSetsOperations } from '../store/replica-sets.ts';
+import { listParentsOfUnfinishedForks, listReachableServices } from '../store/service-lists.ts';
+import { changeService, deleteService, lockService, removeSets } from '../store/services.ts';
 import { giveAddressesBack } from '../store/vpcs.ts';
 
 /** Services looked at side by side: what two cores can start at a time (performance.md, section 1, parallel creates), and some that wait for the disk. */
@@ -187,7 +181,7 @@ export function createReconciler(options: ReconcilerOptions) {
       const service = await claimService(tx, id, token);
       if (service === null) return null;
       const operation = await takeUpOperation(tx, service);
-      const seen = statusWith(service, operation) === service.status;
+      const seen = serviceStatus(service, operation) === service.status;
       return work(
         id,
         token,
@@ -237,12 +231,12 @@ export function createReconciler(options: ReconcilerOptions) {
       if (await waitsForSets(current.service)) return SETS_FIRST;
       if (
         isToBeRemoved(current.service, undeleteMs) &&
-        (await parentsOfForks(store.db)).has(current.id)
+        (await listParentsOfUnfinishedForks(store.db)).has(current.id)
       )
         return FORKS_FIRST;
       if (isToBeRemoved(current.service, undeleteMs))
         return await engine.remove(current.id, current.service.parent_id, begin);
-      const verdict = await engine.converge(specOf(current.service), begin);
+      const verdict = await engine.converge(serviceSpec(current.service), begin);
       if (verdict.outcome === 'settled' && (await waitsForMoves(current)))
         return {
           ...verdict,
@@ -274,14 +268,14 @@ export function createReconciler(options: ReconcilerOptions) {
     if (sets.length === 0 || (power === 'running' && !deleting)) return false;
     if (isToBeRemoved(service, undeleteMs))
       await store.db.transaction().execute((tx) => removeSets(tx, id));
-    return setsGoOn(store.db, id);
+    return haveSetsOperations(store.db, id);
   };
 
   /** A service has moved into its VPC, or out of one, once its read replica sets have: its address is theirs too. */
   const waitsForMoves = async ({ id, service, operation }: Work): Promise<boolean> =>
     service.read_replica_sets.length > 0 &&
     (operation?.kind === 'attachToVPC' || operation?.kind === 'detachFromVPC') &&
-    setsGoOn(store.db, id);
+    haveSetsOperations(store.db, id);
 
   /** A service that runs by the metadata database but not in truth: its status says so before it is repaired. */
   const announceFault = async (current: Work, { reachable }: Seen): Promise<void> => {
@@ -509,7 +503,7 @@ export function createReconciler(options: ReconcilerOptions) {
   const lookForDeaths = async (deadBefore: ReadonlySet<string>): Promise<void> => {
     const dead = new Set<string>();
     try {
-      for (const id of await reachableServices(store.db)) {
+      for (const id of await listReachableServices(store.db)) {
         if (closing) return;
         if (await engine.runs(id)) continue;
         dead.add(id);
@@ -528,7 +522,7 @@ export function createReconciler(options: ReconcilerOptions) {
     isCrowded: (): boolean => looking.size >= PARALLEL_LOOKS / 2,
     /** Tells of what died while nobody looked, before anybody is told otherwise; then looks at everything and goes on from there. */
     start: async (): Promise<void> => {
-      await Promise.all((await reachableServices(store.db)).map(noticeDeath));
+      await Promise.all((await listReachableServices(store.db)).map(noticeDeath));
       await makeAllDue(store.db);
       // What a lost notification asked for, the timer finds.
       store.listen('howdah_service', (id) => (id === null ? undefined : wake(id)));

@@ -3,13 +3,9 @@ import pLimit from 'p-limit';
 import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
 import { insertSamples, type Sample } from '../store/samples.ts';
-import {
-  changeService,
-  lockService,
-  parentsOfForks,
-  runningServices,
-  type ServiceRow,
-} from '../store/services.ts';
+import type { ServiceRow } from '../domain/service/row.ts';
+import { listParentsOfUnfinishedForks, listReadyServices } from '../store/service-lists.ts';
+import { changeService, lockService } from '../store/services.ts';
 import type { Log } from './reconciler.ts';
 
 /** The finest bucket of a series is a minute; one sample falls into each. */
@@ -78,7 +74,8 @@ export function createSampler(
 
   const keepBackups = async (id: string): Promise<void> => {
     try {
-      if (await engine.keepBackups(id, !(await parentsOfForks(store.db)).has(id))) await warn(id);
+      if (await engine.keepBackups(id, !(await listParentsOfUnfinishedForks(store.db)).has(id)))
+        await warn(id);
     } catch (error) {
       log.warn(
         { service: id, err: error },
@@ -90,7 +87,7 @@ export function createSampler(
   const keepAllBackups = async (): Promise<void> => {
     try {
       const inTurn = pLimit(KEPT_AT_A_TIME);
-      await inTurn.map(await runningServices(store.db), async (id) => {
+      await inTurn.map(await listReadyServices(store.db), async (id) => {
         if (!closing) await keepBackups(id);
       });
     } catch (error) {
@@ -99,7 +96,7 @@ export function createSampler(
   };
 
   const sampleAll = async (): Promise<void> => {
-    const ids = await runningServices(store.db, 'with sets');
+    const ids = await listReadyServices(store.db, 'with sets');
     const found: Sample[] = [];
     // One after the other: figures are not worth competing with the services' own work.
     for (const id of ids) {

@@ -3,14 +3,9 @@ import { DEFAULT_SIZE, typeOfAddons } from '@howdah/contract';
 import { defaultAddons, type Region } from '../services/regions.ts';
 import type { Store } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
-import {
-  changeService,
-  countSpares,
-  insertSpare,
-  lockService,
-  nextPort,
-  staleSpares,
-} from '../store/services.ts';
+import { takeNextPort } from '../store/regions.ts';
+import { changeService, lockService } from '../store/services.ts';
+import { countSpares, insertSpare, listStaleSpares } from '../store/spares.ts';
 
 /**
  * Brings the number of spares of the default type and size to `wanted`, and takes away those that a change of the configuration
@@ -18,7 +13,7 @@ import {
  */
 export async function keepSpares(store: Store, region: Region, wanted: number): Promise<void> {
   const addons = defaultAddons(region.engine);
-  for (const id of await staleSpares(store.db, region.code, {
+  for (const id of await listStaleSpares(store.db, region.code, {
     addons,
     host: region.host,
     keep: wanted,
@@ -34,7 +29,7 @@ export async function keepSpares(store: Store, region: Region, wanted: number): 
   for (let attempt = 0; attempt < missing; attempt++) {
     await store.db.transaction().execute(async (tx) => {
       // Locks the region: of two who count at the same time, the second counts what the first has made.
-      const port = await nextPort(tx, region.code, region.portRange, null);
+      const port = await takeNextPort(tx, region.code, region.portRange, null);
       if (port === null || !(await region.engine.portIsFree(port))) return;
       if (((await countSpares(tx, region.code)).get(addons.join('+')) ?? 0) >= wanted) return;
       const spare = await insertSpare(tx, {

@@ -9,13 +9,11 @@ import { reportReserve } from '../store/events.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, HOWDAH } from '../store/operations.ts';
 import {
-  changeService,
-  lockService,
-  nextToPurge,
-  parentsOfForks,
-  purgeDeleted,
-  storageQuotas,
-} from '../store/services.ts';
+  findNextToPurge,
+  listParentsOfUnfinishedForks,
+  listStorageQuotas,
+} from '../store/service-lists.ts';
+import { changeService, lockService, purgeDeleted } from '../store/services.ts';
 import type { Log } from './reconciler.ts';
 
 const LOOK_EVERY_MS = 1000;
@@ -63,7 +61,7 @@ export function createStorageGuard(
 
   /** Ends the time for a restore of the service that was deleted first. */
   const purgeOldest = async ({ usedPercent }: DiskUsage): Promise<void> => {
-    const id = await nextToPurge(store.db);
+    const id = await findNextToPurge(store.db);
     if (id === null) return;
     await store.db.transaction().execute(async (tx) => {
       const locked = await lockService(tx, id);
@@ -101,8 +99,8 @@ export function createStorageGuard(
     });
 
   const keepQuotas = async (): Promise<void> => {
-    const forked = await parentsOfForks(store.db);
-    for (const { id, storageGb, hasOwner } of await storageQuotas(store.db)) {
+    const forked = await listParentsOfUnfinishedForks(store.db);
+    for (const { id, storageGb, hasOwner } of await listStorageQuotas(store.db)) {
       if (closing) return;
       try {
         const { stop, changed } = await engine.keepQuota(id, {

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { OperationStep } from '@howdah/contract';
 import type { Engine, RunStep } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
+import type { OperationRow } from '../domain/operation/row.ts';
 import {
   beginOperation,
   dueForVerification,
@@ -14,9 +15,9 @@ import {
   nextVerification,
   progressOperation,
   verificationUnderWay,
-  type OperationRow,
 } from '../store/operations.ts';
-import { lockService, specOf } from '../store/services.ts';
+import { serviceSpec } from '../domain/service/spec.ts';
+import { lockService } from '../store/services.ts';
 import type { Log } from './reconciler.ts';
 
 const TIMER_MS = 1000;
@@ -65,7 +66,7 @@ export function createVerifier({ store, engine, log, everyMs, ended }: VerifierO
     }, TIMER_MS);
     try {
       const { problem } = await engine.verifyBackup(
-        specOf(service),
+        serviceSpec(service),
         stepsOf(operation),
         cutShort.signal,
       );

@@ -4,11 +4,10 @@ import { diskWarning } from '../domain/disk.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
 import {
-  changeService,
-  lockService,
-  readyOrUnstableServices,
-  silentServicesWithoutWarning,
-} from '../store/services.ts';
+  listServicesThatMustRun,
+  listStoppedServicesWithOtherDiskWarning,
+} from '../store/service-lists.ts';
+import { changeService, lockService } from '../store/services.ts';
 import type { Log } from './reconciler.ts';
 
 /** With the time that what is wrong takes to show, it is seen within a minute. */
@@ -52,7 +51,7 @@ export function createWatch(store: Store, engine: Engine, log: Log) {
   };
 
   const lookAtAll = async (): Promise<void> => {
-    for (const id of await readyOrUnstableServices(store.db)) {
+    for (const { id } of await listServicesThatMustRun(store.db)) {
       if (closing) return;
       await look(id).catch((error: unknown) =>
         log.warn({ service: id, err: error }, 'could not look for what to warn of'),
@@ -60,7 +59,7 @@ export function createWatch(store: Store, engine: Engine, log: Log) {
     }
     // Those that do not run stand on the same disk; what else they warn of stays as it was.
     const disk = diskWarning(await engine.disk());
-    for (const id of await silentServicesWithoutWarning(store.db, disk)) {
+    for (const id of await listStoppedServicesWithOtherDiskWarning(store.db, disk)) {
       await show(id, (before) => [
         ...(disk === null ? [] : [disk]),
         ...before.filter(({ code }) => code !== 'DISK'),

@@ -5,9 +5,11 @@
 import type { OperationKind, Role } from '@howdah/contract';
 import type { ServiceSpec } from '../engine/engine.ts';
 import { recordAudit, type AuditNote } from '../store/audit-log.ts';
-import type { Store, Tx } from '../store/database.ts';
+import type { Store } from '../store/database.ts';
+import type { Tx } from '../store/tables.ts';
 import { claimAnswer, keepAnswer, type CallName, type KeptAnswer } from '../store/kept-answers.ts';
-import { lockService, specOf } from '../store/services.ts';
+import { serviceSpec } from '../domain/service/spec.ts';
+import { lockService } from '../store/services.ts';
 import { readOperation } from '../store/operations.ts';
 
 /** Who asks, and how. */
@@ -106,7 +108,7 @@ async function plannedBy(
   if (operation === null || locked === null) return null;
   return {
     kind: operation.kind,
-    spec: specOf(locked.service),
+    spec: serviceSpec(locked.service),
     running: locked.service.reachable,
     keepsSize,
   };

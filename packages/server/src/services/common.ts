@@ -2,9 +2,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError, parseSize, type Size, type SizeInput } from '@howdah/contract';
 import { DISK_FULL_PERCENT } from '../domain/disk.ts';
-import type { Db, Store, Tx } from '../store/database.ts';
+import type { Store } from '../store/database.ts';
+import type { Db, Tx } from '../store/tables.ts';
 import { howItGoes } from '../store/operations.ts';
-import { isAnotherProjectIn, nextPort } from '../store/services.ts';
+import { isAnotherProjectIn, takeNextPort } from '../store/regions.ts';
 import { amendAnswer, type Caller, type Outcome } from './change.ts';
 import type { Region } from './regions.ts';
 
@@ -17,10 +18,10 @@ export async function reservePort(
   region: Region,
   besides: readonly number[] = [],
 ): Promise<number> {
-  let port = await nextPort(tx, region.code, region.portRange, null, besides);
+  let port = await takeNextPort(tx, region.code, region.portRange, null, besides);
   const first = port;
   while (port !== null && !(await region.engine.portIsFree(port))) {
-    port = await nextPort(tx, region.code, region.portRange, port, besides);
+    port = await takeNextPort(tx, region.code, region.portRange, port, besides);
     if (port === first) port = null;
   }
   if (port === null) {

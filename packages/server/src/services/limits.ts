@@ -1,6 +1,6 @@
 /** What a project may have at most. */
 import { ApiError, PROJECT_LIMITS, type ProjectLimit, type Size } from '@howdah/contract';
-import type { Tx } from '../store/database.ts';
+import type { Tx } from '../store/tables.ts';
 import { hasLimits, lockLimits, usageOf } from '../store/projects.ts';
 
 /**

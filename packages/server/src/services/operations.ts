@@ -1,16 +1,16 @@
 /** What can be asked of operations: how far they are, how long they will still take, and to leave them be. */
 import { ApiError, CANCEL, isId, type Operation, type OperationKind } from '@howdah/contract';
-import type { Db, Store, Tx } from '../store/database.ts';
+import { operationDocument } from '../domain/operation/document.ts';
+import { remainingSeconds } from '../domain/operation/remaining.ts';
+import type { OperationRow } from '../domain/operation/row.ts';
+import { hasOperationBegun } from '../domain/operation/status.ts';
+import type { ServiceRow } from '../domain/service/row.ts';
+import { type Caller, makeChange, type Outcome } from './change.ts';
+import type { Store } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
-import {
-  endOperation,
-  findOperation,
-  operationDocument,
-  pastDurations,
-  type OperationRow,
-} from '../store/operations.ts';
-import { changeService, lockService, type ServiceRow } from '../store/services.ts';
-import { makeChange, type Caller, type Outcome } from './change.ts';
+import { endOperation, findOperation, pastDurations } from '../store/operations.ts';
+import { changeService, lockService } from '../store/services.ts';
+import type { Db, Tx } from '../store/tables.ts';
 
 /** Clients ask ten times a second how far something is; how long such things take changes more slowly. */
 const DURATIONS_KEPT_MS = 10_000;
@@ -64,7 +64,7 @@ export function createOperations(store: Store) {
           'INVALID_STATE',
           `cannot cancel ${kind}: it has ended ${operation.finished?.toISOString() ?? ''}`.trimEnd(),
         );
-      if (rule === 'queued' && hasBegun(operation, locked.service))
+      if (rule === 'queued' && hasOperationBegun(operation, locked.service))
         throw new ApiError(
           'INVALID_STATE',
           `cannot cancel ${kind}: it has begun, and goes on to its end`,
@@ -85,23 +85,5 @@ export function createOperations(store: Store) {
 
   return { describe, find, cancel };
 }
+
 export type Operations = ReturnType<typeof createOperations>;
-
-/** A drill has begun when it was taken up: before, it waits until there is nothing else to do. */
-function hasBegun(operation: OperationRow, service: ServiceRow): boolean {
-  return operation.kind === 'drill' ? service.drill === null : operation.status !== 'queued';
-}
-
-/**
- * @param past how long earlier ones took
- * @param elapsed since it was accepted; all in seconds
- * @returns null: it takes longer than any of them did, or is the first
- */
-export function remainingSeconds(
-  past: { median: number; longest: number } | null,
-  elapsed: number,
-): number | null {
-  if (past === null || elapsed > past.longest) return null;
-  const left = (elapsed <= past.median ? past.median : past.longest) - elapsed;
-  return Math.round(left * 10) / 10;
-}

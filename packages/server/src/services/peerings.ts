@@ -11,7 +11,8 @@ import {
   type PeeringStatus,
 } from '@howdah/contract';
 import { overlap, trustedCidr } from '../lib/cidr.ts';
-import type { Db, Store, Tx } from '../store/database.ts';
+import type { Store } from '../store/database.ts';
+import type { Db, Tx } from '../store/tables.ts';
 import { findProject } from '../store/projects.ts';
 import {
   changePeering,

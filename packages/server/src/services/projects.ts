@@ -13,7 +13,8 @@ import {
 } from '@howdah/contract';
 import { newId } from '../lib/ids.ts';
 import { sha256 } from '../lib/secret.ts';
-import type { Store, Tx } from '../store/database.ts';
+import type { Store } from '../store/database.ts';
+import type { Tx } from '../store/tables.ts';
 import {
   countKeys,
   findKey,

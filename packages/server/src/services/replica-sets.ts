@@ -19,22 +19,18 @@ import {
   type SizeInput,
 } from '@howdah/contract';
 import type { Member } from '../engine/engine.ts';
-import { notifyVpcs, type Store, type Tx } from '../store/database.ts';
+import type { Store } from '../store/database.ts';
+import { notifyVpcs } from '../store/notifications.ts';
+import type { Tx } from '../store/tables.ts';
 import { makeDue } from '../store/leases.ts';
-import { beginOperation, recordOperation, type OperationRow } from '../store/operations.ts';
-import {
-  changeService,
-  findReplicaSet,
-  insertSpare,
-  lockService,
-  replicaSetDocument,
-  replicaSetsOf,
-  sizeColumns,
-  sizeOf,
-  standingOf,
-  type ServiceChange,
-  type ServiceRow,
-} from '../store/services.ts';
+import type { OperationRow } from '../domain/operation/row.ts';
+import { beginOperation, recordOperation } from '../store/operations.ts';
+import { replicaSetDocument } from '../domain/replica-set/document.ts';
+import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
+import { sizeColumns, sizeOf, vpcColumnsOf } from '../domain/service/spec.ts';
+import { findReplicaSet, listReplicaSets } from '../store/replica-sets.ts';
+import { changeService, lockService } from '../store/services.ts';
+import { insertSpare } from '../store/spares.ts';
 import {
   refuseFullDisk,
   refuseWithoutPooler,
@@ -110,7 +106,7 @@ export function createReplicaSetCalls(store: Store, region: Region) {
         created: new Date(),
         created_by: caller.publicKey,
         members: nodes,
-        ...standingOf(parent),
+        ...vpcColumnsOf(parent),
       };
       const row = await changeService(tx, fresh, change, operation);
       // A peering that begins or ends at this moment does not see it yet.
@@ -269,7 +265,7 @@ export function createReplicaSetCalls(store: Store, region: Region) {
 
   return {
     create,
-    list: (serviceId: string) => replicaSetsOf(store.db, serviceId),
+    list: (serviceId: string) => listReplicaSets(store.db, serviceId),
     get,
     resize,
     enablePooler,

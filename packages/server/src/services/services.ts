@@ -41,23 +41,16 @@ import {
 } from '../engine/engine.ts';
 import { newPassword } from '../lib/ids.ts';
 import { scramVerifier } from '../lib/scram.ts';
-import type { Store, Tx } from '../store/database.ts';
+import type { Store } from '../store/database.ts';
+import type { Tx } from '../store/tables.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation, recordOperation, verificationUnderWay } from '../store/operations.ts';
 import { readSeries } from '../store/samples.ts';
-import {
-  changeService,
-  insertSpare,
-  lockService,
-  purgeDeleted,
-  sizeColumns,
-  sizeOf,
-  takeSpare,
-  type Locked,
-  type ServiceChange,
-  type ServiceDoc,
-  type ServiceRow,
-} from '../store/services.ts';
+import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
+import { sizeColumns, sizeOf } from '../domain/service/spec.ts';
+import type { ServiceDoc } from '../store/service-documents.ts';
+import { changeService, type LockedService, lockService, purgeDeleted } from '../store/services.ts';
+import { insertSpare, lockSpare } from '../store/spares.ts';
 import { amendAnswer, makeChange, type Caller, type Outcome } from './change.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseByRole } from './permissions.ts';
@@ -121,7 +114,7 @@ export function createServices(store: Store, region: Region) {
       const spare =
         highlyAvailable || body.vpc_id !== undefined
           ? null
-          : await takeSpare(tx, { region: region.code, addons, size });
+          : await lockSpare(tx, { region: region.code, addons, size });
       const fresh = spare ?? (await reserve(tx, addons, size, null));
       const storage_gb = body.storage_gb ?? defaultStorageGb(size);
       const operation = await beginOperation(
@@ -495,7 +488,7 @@ export function createServices(store: Store, region: Region) {
       return message === undefined ? { doc: row.doc, operationId } : { message, operationId };
     });
 
-  const lockOwn = async (tx: Tx, caller: Caller, id: string): Promise<Locked> => {
+  const lockOwn = async (tx: Tx, caller: Caller, id: string): Promise<LockedService> => {
     const locked = await lockService(tx, id);
     if (
       locked === null ||

@@ -2,8 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError, MAX_VPCS, type CreateVpcBody } from '@howdah/contract';
 import { overlap, serviceCapacity, trustedCidr, vpcCidrProblem } from '../lib/cidr.ts';
-import type { Store, Tx } from '../store/database.ts';
-import type { ServiceChange, ServiceRow } from '../store/services.ts';
+import type { Store } from '../store/database.ts';
+import type { Tx } from '../store/tables.ts';
+import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { changeService, lockService } from '../store/services.ts';
 import {
   allowedNetworksOf,

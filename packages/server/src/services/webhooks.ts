@@ -13,7 +13,8 @@ import type { BlockList } from 'node:net';
 import { deliver, whyNotReceiver } from '../events/receiver.ts';
 import { UNREADABLE, type Sealer } from '../events/sealer.ts';
 import { newId } from '../lib/ids.ts';
-import type { Db, Store } from '../store/database.ts';
+import type { Store } from '../store/database.ts';
+import type { Db } from '../store/tables.ts';
 import {
   countWebhooks,
   deleteWebhook,

@@ -4,7 +4,7 @@
  */
 import { ERROR_STATUS, type AuditEntry, type AuditOutcome } from '@howdah/contract';
 import { sql, type Insertable, type Selectable } from 'kysely';
-import type { Db, Tables, Tx } from './database.ts';
+import type { Db, Tables, Tx } from './tables.ts';
 
 export type AuditRow = Selectable<Tables['audit_log']>;
 

@@ -1,7 +1,7 @@
 /** One-time links and sessions of the web console. */
 import { sql } from 'kysely';
 import type { Pool } from 'pg';
-import type { Db, Tx } from './database.ts';
+import type { Db, Tx } from './tables.ts';
 import { KEY_COLUMNS, type KeyRow } from './keys.ts';
 import { coalesced } from './read.ts';
 

@@ -5,7 +5,7 @@
 import type { EventType } from '@howdah/contract';
 import { sql } from 'kysely';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Db } from './database.ts';
+import type { Db } from './tables.ts';
 
 /** seq: its number, as digits. doc: the finished document. */
 export type EventRow = { seq: string; type: EventType; doc: string };

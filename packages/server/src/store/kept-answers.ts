@@ -1,6 +1,6 @@
 /** What was answered to calls with an Idempotency-Key: written in the transaction of the change, kept for a day. */
 import { sql } from 'kysely';
-import type { Db, Tx } from './database.ts';
+import type { Db, Tx } from './tables.ts';
 
 /** A call with an Idempotency-Key, as the metadata database know it. */
 export type CallName = { publicKey: string; lookup: Buffer; request: Buffer };

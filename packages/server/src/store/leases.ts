@@ -3,15 +3,11 @@
  * to queue, since a look takes no argument beyond the service (docs/decisions/0002-leases-not-jobs.md).
  */
 import { sql } from 'kysely';
-import { askForLook, type Db, type Tx } from './database.ts';
-import type { OperationRow } from './operations.ts';
-import {
-  lockRow,
-  operationUnderWay,
-  type Locked,
-  type ServiceChange,
-  type ServiceRow,
-} from './services.ts';
+import { serviceNotification } from './notifications.ts';
+import type { Db, Tx } from './tables.ts';
+import type { OperationRow } from '../domain/operation/row.ts';
+import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
+import { type LockedService, lockRow, operationUnderWay } from './services.ts';
 
 /** The lease of a reconciler has passed to another: what it found out is old and must not be written. */
 export class LeaseLost extends Error {}
@@ -138,7 +134,7 @@ export async function lockLeased(
   id: string,
   token: string,
   known: OperationRow | null,
-): Promise<Locked> {
+): Promise<LockedService> {
   const service = await lockRow(tx, id);
   if (service === undefined || service.lease_token !== token)
     throw new LeaseLost(`service ${id}: the lease is lost`);
@@ -150,7 +146,7 @@ export async function lockLeased(
 
 /** Marks a service as wanting a look now and says so. */
 export async function makeDue(tx: Tx, id: string): Promise<void> {
-  await sql`with due as (update services set due_at = now() where id = ${id}) ${askForLook(id)}`.execute(
+  await sql`with due as (update services set due_at = now() where id = ${id}) ${serviceNotification(id)}`.execute(
     tx,
   );
 }

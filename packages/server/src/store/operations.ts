@@ -1,21 +1,19 @@
 /** The metadata database of operations: what was asked for, by whom, how far it is and how it ended. */
 import {
   OPERATION_KINDS,
-  type Operation,
   type OperationKind,
   type OperationStatus,
   type OperationStep,
 } from '@howdah/contract';
-import { sql, type Selectable } from 'kysely';
+import { sql } from 'kysely';
+import type { OperationRow } from '../domain/operation/row.ts';
+import type { ServiceRow } from '../domain/service/row.ts';
 import { newId } from '../lib/ids.ts';
 import type { AuditNote } from './audit-log.ts';
-import type { Db, Tables, Tx } from './database.ts';
-import type { ServiceRow } from './services.ts';
+import type { Db, Tx } from './tables.ts';
 
 /** Who asks for what nobody asked for: repairs, failovers. */
 export const HOWDAH = 'howdah';
-
-export type OperationRow = Selectable<Tables['operations']>;
 
 /** Who asks for an operation: the caller of a request, whose entry in the audit log is written with it, or a name. */
 export type Requester = string | { publicKey: string; audit: AuditNote | null };
@@ -227,30 +225,12 @@ export async function howItGoes(db: Db, id: string): Promise<'underway' | 'faili
   return status === 'succeeded' ? 'done' : error === null ? 'underway' : 'failing';
 }
 
-/** An operation as the API answers it. @param remainingSeconds about how long it will still take; null: nobody can tell */
-export function operationDocument(
-  row: OperationRow,
-  remainingSeconds: number | null = null,
-): Operation {
-  return {
-    id: row.id,
-    kind: row.kind,
-    service_id: row.service_id,
-    status: row.status,
-    requested_by: row.requested_by,
-    steps: row.steps,
-    ...(row.error === null ? {} : { error: row.error }),
-    created: row.created.toISOString(),
-    finished: row.finished === null ? null : row.finished.toISOString(),
-    ...(remainingSeconds === null ? {} : { remaining_seconds: remainingSeconds }),
-  };
-}
-
 export type OperationFilter = {
   serviceId?: string;
   kind?: OperationKind;
   status?: OperationStatus;
 };
+
 /** An operation with where it stands in the list. */
 export type ListedOperation = OperationRow & { position: string };
 

@@ -5,7 +5,7 @@ import {
   type ProjectLimit,
   type ProjectLimits,
 } from '@howdah/contract';
-import type { Db, Tables, Tx } from './database.ts';
+import type { Db, Tables, Tx } from './tables.ts';
 import { sql, type Selectable } from 'kysely';
 
 /** @param operator whether its admin keys manage projects; one project of an installation is this */

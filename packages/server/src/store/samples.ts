@@ -1,7 +1,7 @@
 /** Samples of what services use, and series made of them. */
 import type { SeriesFunction, SeriesName } from '@howdah/contract';
 import { sql } from 'kysely';
-import type { Db } from './database.ts';
+import type { Db } from './tables.ts';
 
 const KEPT_DAYS = 30;
 const PRUNE_BATCH = 1000;

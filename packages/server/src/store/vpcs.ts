@@ -8,7 +8,8 @@ import type { Peering, Vpc } from '@howdah/contract';
 import { sql, type Selectable } from 'kysely';
 import { addressAt, hostOf, nextHost, trustedCidr } from '../lib/cidr.ts';
 import type { VpcSpec } from '../engine/engine.ts';
-import { notifyVpcs, type Db, type Tables, type Tx } from './database.ts';
+import { notifyVpcs } from './notifications.ts';
+import type { Db, Tables, Tx } from './tables.ts';
 
 export type VpcRow = Selectable<Tables['vpcs']>;
 export type PeeringRow = Selectable<Tables['peerings']>;

@@ -2,7 +2,7 @@
 import type { Delivery, DeliveryStatus, EventType, Webhook } from '@howdah/contract';
 import { sql, type Selectable } from 'kysely';
 import { newId } from '../lib/ids.ts';
-import type { Db, Tables, Tx } from './database.ts';
+import type { Db, Tables, Tx } from './tables.ts';
 import { eventBounds } from './events.ts';
 
 export type WebhookRow = Selectable<Tables['webhooks']>;

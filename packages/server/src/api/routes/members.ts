@@ -1,6 +1,6 @@
 import { DeletedServiceSchema, MemberSchema, Ref } from '@howdah/contract';
 import { Type } from 'typebox';
-import { listDeleted } from '../../store/services.ts';
+import { listDeletedServices } from '../../store/service-documents.ts';
 import type { ApiContext, App } from '../app.ts';
 
 /** What a service consists of, and what is left of those that were deleted. */
@@ -32,13 +32,13 @@ export function memberRoutes(api: App, { store, services, undeleteMs }: ApiConte
       },
     },
     async (request) =>
-      (await listDeleted(store.db, request.key.project_id)).map((row) =>
+      (await listDeletedServices(store.db, request.key.project_id)).map((row) =>
         deletedDocument(row, undeleteMs),
       ),
   );
 }
 
-type DeletedRow = Awaited<ReturnType<typeof listDeleted>>[number];
+type DeletedRow = Awaited<ReturnType<typeof listDeletedServices>>[number];
 
 function deletedDocument(
   { id, name, service_type, environment, created_by, deleted_at }: DeletedRow,

@@ -6,7 +6,8 @@ import {
   StringEnum,
 } from '@howdah/contract';
 import { Type } from 'typebox';
-import { listOperations, operationDocument } from '../../store/operations.ts';
+import { operationDocument } from '../../domain/operation/document.ts';
+import { listOperations } from '../../store/operations.ts';
 import type { ApiContext, App } from '../app.ts';
 import { answer, callerOf } from '../changes.ts';
 import { pageOf, paging, sendList } from '../paging.ts';

@@ -27,7 +27,7 @@ import {
   ApiError,
 } from '@howdah/contract';
 import { Type } from 'typebox';
-import { listDocs, type ServiceDoc } from '../../store/services.ts';
+import { listServiceDocuments, type ServiceDoc } from '../../store/service-documents.ts';
 import { parseMoment } from '../../lib/moment.ts';
 import type { ApiContext, App } from '../app.ts';
 import { answer, callerOf } from '../changes.ts';
@@ -87,7 +87,13 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     },
     async (request, reply) =>
       sendList(request, reply, 'position', (after, limit) =>
-        listDocs(store.pool, request.key.project_id, request.query.status ?? null, after, limit),
+        listServiceDocuments(
+          store.pool,
+          request.key.project_id,
+          request.query.status ?? null,
+          after,
+          limit,
+        ),
       ),
   );
 

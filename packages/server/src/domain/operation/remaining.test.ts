@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { remainingSeconds } from './operations.ts';
+import { remainingSeconds } from './remaining.ts';
 
 test('what an operation still takes, from those before it', () => {
   const past = { median: 2, longest: 5 };

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { whyNotMigrated } from './database.ts';
+import { whyNotMigrated } from './migrations.ts';
 
 test('a metadata database of a newer version is named as such, with what to do', () => {
   const message = whyNotMigrated(

@@ -1,0 +1,25 @@
+/** How a read replica set follows the service that it belongs to. */
+import type { OperationKind } from '@howdah/contract';
+import type { ServiceChange, ServiceRow } from '../service/row.ts';
+import type { OperationRow } from '../operation/row.ts';
+
+/** A change of one of these columns of a service is passed on to its sets. A larger primary needs other settings of its followers. */
+export const INHERITED_COLUMNS = [
+  'power',
+  'deleting',
+  'deleted_at',
+  'cpu_millis',
+  'vpc_id',
+] as const satisfies (keyof ServiceChange)[];
+
+/** The operation by which a set follows its service; null: none is needed, or the current one goes on. */
+export function inheritedOperation(
+  set: ServiceRow,
+  parent: ServiceRow,
+  power: ServiceRow['power'],
+  underWay: OperationRow | null,
+): OperationKind | null {
+  if (power !== set.power) return power === 'running' ? 'start' : 'stop';
+  if (set.vpc_id === parent.vpc_id || underWay !== null || parent.deleted_at !== null) return null;
+  return parent.vpc_id === null ? 'detachFromVPC' : 'attachToVPC';
+}

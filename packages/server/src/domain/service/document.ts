@@ -1,0 +1,63 @@
+/** The document of a service, as the API answers it. */
+import type { Service, VpcEndpoint } from '@howdah/contract';
+import type { ServiceRow } from './row.ts';
+import { poolerSpec } from './spec.ts';
+
+/** The endpoint for clients inside the VPC; null: the service is in none. */
+export function vpcEndpointOf({ vpc_id, vpc_address, host, port }: ServiceRow): VpcEndpoint | null {
+  return vpc_id === null ? null : { host: vpc_address ?? host, port, vpc_id };
+}
+
+export function serviceDocument(row: ServiceRow): Service {
+  const [pooler, vpcEndpoint] = [poolerSpec(row), vpcEndpointOf(row)];
+  return {
+    service_id: row.id,
+    project_id: row.project_id ?? '',
+    name: row.name,
+    service_type: row.service_type,
+    status: row.status,
+    region_code: row.region_code,
+    created: row.created.toISOString(),
+    ...(row.created_by === null ? {} : { created_by: row.created_by }),
+    endpoint: { host: row.host, port: row.port },
+    ...(pooler === null
+      ? {}
+      : { connection_pooler: { endpoint: { host: row.host, port: pooler.port } } }),
+    ...(vpcEndpoint === null ? {} : { vpc_endpoint: vpcEndpoint, vpcEndpoint }),
+    ...(row.origin === null
+      ? {}
+      : {
+          forked_from: {
+            project_id: row.project_id ?? '',
+            service_id: row.origin.parent,
+            is_standby: false,
+          },
+        }),
+    ...(row.parent_id === null
+      ? {}
+      : {
+          forked_from: {
+            project_id: row.project_id ?? '',
+            service_id: row.parent_id,
+            is_standby: true,
+          },
+        }),
+    ha_replicas: { replica_count: row.replica_count, sync_replica_count: row.sync_replica_count },
+    metadata: { environment: row.environment },
+    metrics: { memory_mb: row.memory_mb, milli_cpu: row.milli_cpu, storage_mb: row.storage_mb },
+    read_replica_sets: row.read_replica_sets,
+    resources: [
+      {
+        id: row.resource_id,
+        spec: {
+          ...(row.cpu_millis === null || row.memory_gbs === null
+            ? {}
+            : { cpu_millis: row.cpu_millis, memory_gbs: row.memory_gbs }),
+          storage_gb: row.storage_gb,
+          volume_type: 'local',
+        },
+      },
+    ],
+    ...(row.warnings.length === 0 ? {} : { warnings: row.warnings }),
+  };
+}

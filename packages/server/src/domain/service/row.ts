@@ -1,0 +1,106 @@
+/** A service as the metadata database has it. A read replica set and a spare are rows of the same kind. */
+import type {
+  Addon,
+  DrillKind,
+  Environment,
+  LiveStatus,
+  ReadReplicaSet,
+  ServiceType,
+  Warning,
+} from '@howdah/contract';
+import type { Member, Origin } from '../../engine/engine.ts';
+
+export type ServiceRow = {
+  id: string;
+  /** null: a spare, or a service whose data is being removed for good. */
+  project_id: string | null;
+  region_code: string;
+  name: string;
+  service_type: ServiceType;
+  addons: Addon[];
+  environment: Environment;
+  created: Date;
+  created_by: string | null;
+  host: string;
+  port: number;
+  resource_id: string;
+  /** null: the shared size. */
+  cpu_millis: number | null;
+  memory_gbs: number | null;
+  storage_gb: number;
+  /** Its data is removed without the time for a restore. */
+  purge: boolean;
+  power: 'running' | 'paused';
+  deleting: boolean;
+  first_verifier: string | null;
+  origin: Origin | null;
+  deleted_at: Date | null;
+  pooler: boolean;
+  pooler_port: number | null;
+  replica_count: number;
+  sync_replica_count: number;
+  leave_member: number | null;
+  drill: DrillKind | null;
+  members: Member[];
+  primary_member: number;
+  vpc_id: string | null;
+  vpc_address: string | null;
+  allowed_networks: string[] | null;
+  /** The service that a read replica set follows; null: not a set. */
+  parent_id: string | null;
+  read_replica_sets: ReadReplicaSet[];
+  reachable: boolean;
+  memory_mb: number | null;
+  milli_cpu: number | null;
+  storage_mb: number | null;
+  warnings: Warning[];
+  operation_id: string | null;
+  status: LiveStatus;
+  /** The document that the API answers, as JSON text. */
+  doc: string;
+  due_at: Date | null;
+  attempt: number;
+  lease_token: string | null;
+  lease_until: Date | null;
+};
+
+/** The facts of a service that callers may change. Status and document follow from them. */
+export type ServiceChange = Partial<
+  Pick<
+    ServiceRow,
+    | 'project_id'
+    | 'name'
+    | 'environment'
+    | 'created'
+    | 'created_by'
+    | 'cpu_millis'
+    | 'memory_gbs'
+    | 'storage_gb'
+    | 'purge'
+    | 'power'
+    | 'deleting'
+    | 'deleted_at'
+    | 'first_verifier'
+    | 'replica_count'
+    | 'sync_replica_count'
+    | 'leave_member'
+    | 'drill'
+    | 'members'
+    | 'primary_member'
+    | 'read_replica_sets'
+    | 'reachable'
+    | 'memory_mb'
+    | 'milli_cpu'
+    | 'storage_mb'
+    | 'warnings'
+    | 'pooler'
+    | 'pooler_port'
+    | 'vpc_id'
+    | 'vpc_address'
+    | 'allowed_networks'
+    | 'due_at'
+    | 'attempt'
+    | 'lease_token'
+    | 'lease_until'
+  >
+>;

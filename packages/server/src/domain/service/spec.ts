@@ -1,0 +1,61 @@
+/** What the engine must know about a service, from its row. */
+import type { Size } from '@howdah/contract';
+import type { ServiceChange, ServiceRow } from './row.ts';
+import type { HighAvailability, ServiceSpec, ServiceVpc } from '../../engine/engine.ts';
+
+export function serviceSpec(row: ServiceRow): ServiceSpec {
+  return {
+    id: row.id,
+    addons: row.addons,
+    size: sizeOf(row),
+    storageGb: row.storage_gb,
+    // A deleted service stops. Its row keeps the desired state for a restore.
+    power: row.deleting ? 'paused' : row.power,
+    endpoint: { host: row.host, port: row.port },
+    firstVerifier: row.first_verifier,
+    origin: row.origin,
+    pooler: poolerSpec(row),
+    ha: highAvailabilitySpec(row),
+    vpc: vpcSpec(row),
+    set: row.parent_id === null ? null : { parent: row.parent_id, nodes: row.members },
+  };
+}
+
+/** The listener of the pooler; null: there is none. */
+export function poolerSpec(row: ServiceRow): { port: number } | null {
+  return row.pooler && row.pooler_port !== null ? { port: row.pooler_port } : null;
+}
+
+function highAvailabilitySpec(row: ServiceRow): HighAvailability | null {
+  if (row.members.length === 0 || row.parent_id !== null) return null;
+  return {
+    members: row.members,
+    primary: row.primary_member,
+    sync: row.sync_replica_count,
+    leave: row.leave_member,
+    drill: row.drill,
+  };
+}
+
+function vpcSpec(row: ServiceRow): ServiceVpc | null {
+  return row.vpc_id === null || row.allowed_networks === null
+    ? null
+    : { id: row.vpc_id, address: row.vpc_address, allowedNetworks: row.allowed_networks };
+}
+
+export function sizeOf(row: Pick<ServiceRow, 'cpu_millis' | 'memory_gbs'>): Size {
+  return row.cpu_millis === null || row.memory_gbs === null
+    ? 'shared'
+    : { cpuMillis: row.cpu_millis, memoryGbs: row.memory_gbs };
+}
+
+export function sizeColumns(size: Size): { cpu_millis: number | null; memory_gbs: number | null } {
+  return size === 'shared'
+    ? { cpu_millis: null, memory_gbs: null }
+    : { cpu_millis: size.cpuMillis, memory_gbs: size.memoryGbs };
+}
+
+/** The columns that place a service in a network. Its sets have the same, each with its own port. */
+export function vpcColumnsOf({ vpc_id, vpc_address, allowed_networks }: ServiceRow): ServiceChange {
+  return { vpc_id, vpc_address, allowed_networks };
+}

@@ -1,0 +1,30 @@
+/** Conditions on rows of `services`, by name. A name says which services are meant; the columns are its definition. */
+import type { Expression, ExpressionBuilder, SqlBool } from 'kysely';
+import type { Tables } from './tables.ts';
+
+type Predicate = (where: ExpressionBuilder<Tables, 'services'>) => Expression<SqlBool>;
+
+/** Belongs to a project: neither a spare nor a service whose data is being removed for good. */
+export const isOwned: Predicate = (where) => where('project_id', 'is not', null);
+
+export const isSpare: Predicate = (where) =>
+  where.and([where('project_id', 'is', null), where('deleting', '=', false)]);
+
+/** Not a read replica set. */
+export const isNoReplicaSet: Predicate = (where) => where('parent_id', 'is', null);
+
+/** Users see it in the list of services. */
+export const isListed: Predicate = (where) =>
+  where.and([isOwned(where), where('deleted_at', 'is', null), isNoReplicaSet(where)]);
+
+/** Users see it, and its server must accept connections now. */
+export const mustRun: Predicate = (where) =>
+  where.and([isListed(where), where('status', 'in', ['READY', 'UNSTABLE'])]);
+
+/** Its server runs, or is on its way to: spares and read replica sets too. */
+export const isMeantToRun: Predicate = (where) =>
+  where.and([where('power', '=', 'running'), where('deleting', '=', false)]);
+
+/** Deleted, with data that can be restored or is being removed. */
+export const isDeleted: Predicate = (where) =>
+  where.and([where('deleted_at', 'is not', null), isNoReplicaSet(where)]);

@@ -1,0 +1,147 @@
+/** Lists of services for the background tasks, each by a named predicate. */
+import type { LiveStatus, ServiceType, Warning } from '@howdah/contract';
+import { sql } from 'kysely';
+import {
+  isDeleted,
+  isListed,
+  isMeantToRun,
+  isNoReplicaSet,
+  isOwned,
+  mustRun,
+} from './predicates.ts';
+import type { Db } from './tables.ts';
+
+/**
+ * The parents of forks that may not have copied their data yet, whatever operation they run by now.
+ * The data of these parents must stay.
+ */
+export async function listParentsOfUnfinishedForks(db: Db): Promise<Set<string>> {
+  const rows = await db
+    .selectFrom('operations')
+    .innerJoin('services', 'services.id', 'operations.service_id')
+    .select('services.origin')
+    .where('operations.finished', 'is', null)
+    .where('operations.kind', 'not in', ['verifyBackup', 'delete'])
+    .where('services.origin', 'is not', null)
+    .where((where) => {
+      const made = where
+        .selectFrom('operations as done')
+        .select('done.id')
+        .whereRef('done.service_id', '=', 'services.id')
+        .where('done.status', '=', 'succeeded')
+        .where('done.kind', 'in', ['fork', 'start', 'resize', 'restore', 'repair']);
+      return where.not(where.exists(made));
+    })
+    .execute();
+  return new Set(rows.flatMap(({ origin }) => origin?.parent ?? []));
+}
+
+/** The storage quota of each service that is meant to run, with read replica sets and spares. */
+export async function listStorageQuotas(
+  db: Db,
+): Promise<{ id: string; storageGb: number; hasOwner: boolean }[]> {
+  const rows = await db
+    .selectFrom('services')
+    .select(['id', 'storage_gb', 'project_id', 'parent_id'])
+    .where(isMeantToRun)
+    .execute();
+  return rows.map((row) => ({
+    id: row.id,
+    storageGb: row.storage_gb,
+    hasOwner: row.project_id !== null && row.parent_id === null,
+  }));
+}
+
+/** The restorable service that was deleted first; null: there is none, or a purge is under way. */
+export async function findNextToPurge(db: Db): Promise<string | null> {
+  const deleted = db.selectFrom('services').where(isDeleted).select('id').limit(1);
+  const beingPurged = await deleted.where('project_id', 'is', null).executeTakeFirst();
+  if (beingPurged !== undefined) return null;
+  const row = await deleted.where(isOwned).orderBy('deleted_at').executeTakeFirst();
+  return row?.id ?? null;
+}
+
+/** How many services are in each status. */
+export async function countServicesByStatus(
+  db: Db,
+): Promise<{ status: LiveStatus; count: number }[]> {
+  return db
+    .selectFrom('services')
+    .select(['status', sql<number>`count(*)::int`.as('count')])
+    .where(isListed)
+    .groupBy('status')
+    .execute();
+}
+
+/** Services that must run, and whether they do. */
+export async function listServicesThatMustRun(
+  db: Db,
+): Promise<{ id: string; type: ServiceType; up: boolean }[]> {
+  const rows = await db
+    .selectFrom('services')
+    .select(['id', 'service_type', 'status'])
+    .where(mustRun)
+    .execute();
+  return rows.map(({ id, service_type: type, status }) => ({ id, type, up: status === 'READY' }));
+}
+
+/** Services with replicas, and read replica sets, that are meant to run. */
+export async function listReplicatedServices(db: Db): Promise<{ id: string; isSet: boolean }[]> {
+  const rows = await db
+    .selectFrom('services')
+    .select(['id', 'parent_id'])
+    .where(isOwned)
+    .where(isMeantToRun)
+    .where((where) =>
+      where.or([where('parent_id', 'is not', null), where('replica_count', '>', 0)]),
+    )
+    .execute();
+  return rows.map(({ id, parent_id: parent }) => ({ id, isSet: parent !== null }));
+}
+
+/** Services that were last seen to accept connections, spares among them. */
+export async function listReachableServices(db: Db): Promise<string[]> {
+  const rows = await db.selectFrom('services').select('id').where('reachable', '=', true).execute();
+  return rows.map(({ id }) => id);
+}
+
+/** Services that accept connections. */
+export async function listReadyServices(
+  db: Db,
+  sets: 'with sets' | 'without sets' = 'without sets',
+): Promise<string[]> {
+  let query = db
+    .selectFrom('services')
+    .select('id')
+    .where(isOwned)
+    .where('deleted_at', 'is', null)
+    .where('status', '=', 'READY');
+  if (sets === 'without sets') query = query.where(isNoReplicaSet);
+  return (await query.execute()).map(({ id }) => id);
+}
+
+/**
+ * Services that need not run, and whose disk warning differs from this one.
+ *
+ * @param disk the current warning of the disk; null: the disk has room
+ */
+export async function listStoppedServicesWithOtherDiskWarning(
+  db: Db,
+  disk: Warning | null,
+): Promise<string[]> {
+  let query = db
+    .selectFrom('services')
+    .select('id')
+    .where(isOwned)
+    .where('deleting', '=', false)
+    .where(isNoReplicaSet)
+    .where('status', 'not in', ['READY', 'UNSTABLE'])
+    .where(
+      sql<boolean>`(select warning from jsonb_array_elements(warnings) as warning where warning ->> 'code' = 'DISK')
+                   is distinct from ${disk === null ? null : JSON.stringify(disk)}::jsonb`,
+    );
+  // The usual case. A service without warnings has no disk warning to take back.
+  if (disk === null) query = query.where(sql<boolean>`warnings <> '[]'`);
+  const rows = await query.execute();
+  return rows.map(({ id }) => id);
+}

@@ -1,0 +1,179 @@
+/** The tables of the metadata database, as Kysely knows them. */
+import type { DeliveryStatus, ErrorCode, EventType, PeeringStatus, Role } from '@howdah/contract';
+import { type ColumnType, type Generated, Kysely, type Transaction } from 'kysely';
+import type { OperationRow } from '../domain/operation/row.ts';
+import type { ServiceRow } from '../domain/service/row.ts';
+
+type Moment = ColumnType<Date, Date | string, Date | string>;
+
+/**
+ * The table of a row.
+ *
+ * @template Defaulted columns that an insert may leave out
+ * @template Json columns that are read as values and written as JSON text
+ */
+type TableOf<Row, Defaulted extends keyof Row, Json extends keyof Row> = {
+  [C in Exclude<keyof Row, Defaulted | Json>]: Row[C];
+} & { [C in Defaulted]: Generated<Row[C]> } & {
+  [C in Json]: ColumnType<Row[C], JsonText<Row[C]> | undefined, JsonText<Row[C]>>;
+};
+type JsonText<Value> = string | Extract<Value, null>;
+
+export interface Tables {
+  projects: {
+    id: string;
+    name: string;
+    created: Generated<Date>;
+    operator: Generated<boolean>;
+    max_services: Generated<number | null>;
+    max_replica_sets: Generated<number | null>;
+    max_cpu_millis: Generated<number | null>;
+    max_memory_gbs: Generated<number | null>;
+  };
+  project_usage: {
+    project_id: string;
+    services: number;
+    replica_sets: number;
+    cpu_millis: number;
+    memory_gbs: number;
+  };
+  api_keys: {
+    public_key: string;
+    project_id: string;
+    name: string;
+    role: Role;
+    secret_hash: Buffer;
+    dry_run_only: Generated<boolean>;
+    fork_only: Generated<boolean>;
+    created_by: Generated<string | null>;
+    created: Generated<Date>;
+    expires_at: Moment | null;
+    revoked_at: Moment | null;
+    last_used: Moment | null;
+  };
+  kept_answers: {
+    public_key: string;
+    lookup: Buffer;
+    request: Buffer;
+    sealed: Buffer;
+    created: Generated<Date>;
+  };
+  console_tokens: {
+    token_hash: string;
+    kind: 'link' | 'session';
+    public_key: string;
+    expires_at: Moment;
+  };
+  regions: { code: string; last_port: number };
+  promised_ports: { region_code: string; port: number; holder: string };
+  services: TableOf<
+    ServiceRow,
+    | 'created'
+    | 'created_by'
+    | 'purge'
+    | 'deleting'
+    | 'pooler'
+    | 'pooler_port'
+    | 'replica_count'
+    | 'sync_replica_count'
+    | 'primary_member'
+    | 'parent_id'
+    | 'reachable'
+    | 'due_at'
+    | 'attempt',
+    'origin' | 'members' | 'read_replica_sets' | 'warnings'
+  >;
+  operations: TableOf<OperationRow, 'created', 'steps'>;
+  vpcs: {
+    /** A bigint, which is read as text. */
+    id: Generated<string>;
+    project_id: string;
+    region_code: string;
+    name: string;
+    cidr: string;
+    created: Generated<Date>;
+    last_host: Generated<number>;
+    deleting: Generated<boolean>;
+    wanted: Generated<number>;
+    made: Generated<number>;
+  };
+  peerings: {
+    id: Generated<string>;
+    vpc_id: string;
+    peer_account_id: string;
+    peer_region_code: string;
+    peer_vpc_id: string;
+    asked: boolean;
+    status: PeeringStatus;
+    error_message: string | null;
+    provisioned_id: string | null;
+    created: Generated<Date>;
+  };
+  vpc_addresses: { vpc_id: string; address: string; service_id: string };
+  events: {
+    seq: ColumnType<string, never, never>;
+    project_id: string;
+    at: Date;
+    type: EventType;
+    doc: string;
+  };
+  event_horizon: { pruned: ColumnType<string, number, number> };
+  webhooks: {
+    id: string;
+    project_id: string;
+    url: string;
+    types: EventType[];
+    secret: Buffer;
+    created: Generated<Date>;
+    fanned_out: ColumnType<string, string, string>;
+    lease_until: Moment | null;
+  };
+  deliveries: {
+    id: ColumnType<string, never, never>;
+    webhook_id: string;
+    message_id: string;
+    type: EventType;
+    body: string;
+    status: Generated<DeliveryStatus>;
+    attempts: Generated<number>;
+    next_at: Generated<Date>;
+    response_status: number | null;
+    error: string | null;
+    created: Generated<Date>;
+    finished: Moment | null;
+  };
+  audit_log: {
+    id: ColumnType<string, never, never>;
+    at: Generated<Date>;
+    project_id: string;
+    public_key: string | null;
+    address: string;
+    call: string;
+    method: string;
+    path: string;
+    service_id: string | null;
+    operation_id: string | null;
+    status: number;
+    code: ErrorCode | null;
+    request_id: string;
+    count: Generated<number>;
+    last_at: Generated<Date | null>;
+  };
+  samples: {
+    service_id: string;
+    node: number;
+    at: Moment;
+    cpu_millis: number;
+    memory_bytes: ColumnType<string, number, number>;
+    storage_bytes: ColumnType<string, number, number>;
+    connections: number;
+    transactions_per_second: number;
+    lag_bytes: ColumnType<string | null, number | null, number | null>;
+    lag_seconds: number | null;
+  };
+}
+
+/** Either the database or a transaction in it. */
+export type Db = Kysely<Tables>;
+
+export type Tx = Transaction<Tables>;
