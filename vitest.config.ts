@@ -1,9 +1,10 @@
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
+import { Summary } from './tools/test/summary.ts';
 
 // Installations of tests take gigabytes, and /tmp may be memory: since Debian 13 it is.
-process.env['TMPDIR'] ??= '/var/tmp';
+const temporary = (process.env['TMPDIR'] ??= '/var/tmp');
 
 /** The files that take minutes, the longest first. */
 const LONG = [
@@ -35,6 +36,15 @@ class LongestFirst extends BaseSequencer {
 export default defineConfig({
   test: {
     sequence: { sequencer: LongestFirst },
+    reporters: ['default', new Summary(temporary)],
+    // The launcher leaves these out unless it is run with --all. A slow test has a similar one that is not slow.
+    tags: [
+      {
+        name: 'slow',
+        description: 'runs with ./howdah test --all only',
+        timeout: 3_600_000,
+      },
+    ],
     projects: [
       {
         test: {
@@ -52,8 +62,9 @@ export default defineConfig({
           maxWorkers: availableParallelism() + 1,
           sequence: { groupOrder: 1 },
           // Deadlines of last resort: no test measures time, and a slow machine must pass as well.
-          testTimeout: 300_000,
-          hookTimeout: 300_000,
+          testTimeout: 900_000,
+          hookTimeout: 900_000,
+          expect: { poll: { timeout: 60_000 } },
         },
       },
     ],

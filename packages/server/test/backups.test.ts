@@ -230,7 +230,7 @@ describe('a backup is verified by restoring it', () => {
     });
   });
 
-  test('on a schedule, one after the other', async () => {
+  test('on a schedule, one after the other', { tags: 'slow' }, async () => {
     const own = await install({ HOWDAH_VERIFY_HOURS: '0.001' });
     const services = [
       await own.create({ name: 'one', service_type: 'POSTGRES' }),
@@ -468,38 +468,45 @@ describe('a verification that is interrupted', () => {
 });
 
 describe('the archive', () => {
-  test('that cannot be written warns within a minute, writes go on, and it heals', async () => {
-    const service = await cloud.create({ name: 'blocked', service_type: 'POSTGRES' });
-    const { archive } = await pathsOf(service);
-    await execute(service, 'create table t (n int)');
-    await rename(archive, `${archive}.away`);
-    await writeFile(archive, 'in the way');
-    await asHowdah(service, 'select pg_switch_wal()');
-    await expect
-      .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
-      .toEqual([
-        { code: 'ARCHIVE', message: expect.stringContaining(`${archive} cannot be read: ENOTDIR`) },
-      ]);
-    expect(await readFile(join(cloud.home, 'logs', 'control.log'), 'utf8')).toContain(
-      '"code":"ARCHIVE"',
-    );
-    expect((await backupsOf(service)).problem).toContain('cannot be read');
-    await execute(service, 'insert into t values (1)');
-    // A server that starts meanwhile starts.
-    await cloud.request('POST', `/services/${service.service_id}/stop`);
-    await cloud.until(service.service_id, 'PAUSED');
-    await cloud.request('POST', `/services/${service.service_id}/start`);
-    await cloud.until(service.service_id, 'READY');
-    await execute(service, 'insert into t values (2)');
-    await rm(archive);
-    await rename(`${archive}.away`, archive);
-    await asHowdah(service, 'select pg_switch_wal()');
-    await expect
-      .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
-      .toBeUndefined();
-    await expect.poll(async () => (await readdir(archive)).length, SEEN).toBeGreaterThan(1);
-    expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
-  });
+  test(
+    'that cannot be written warns within a minute, writes go on, and it heals',
+    { tags: 'slow' },
+    async () => {
+      const service = await cloud.create({ name: 'blocked', service_type: 'POSTGRES' });
+      const { archive } = await pathsOf(service);
+      await execute(service, 'create table t (n int)');
+      await rename(archive, `${archive}.away`);
+      await writeFile(archive, 'in the way');
+      await asHowdah(service, 'select pg_switch_wal()');
+      await expect
+        .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
+        .toEqual([
+          {
+            code: 'ARCHIVE',
+            message: expect.stringContaining(`${archive} cannot be read: ENOTDIR`),
+          },
+        ]);
+      expect(await readFile(join(cloud.home, 'logs', 'control.log'), 'utf8')).toContain(
+        '"code":"ARCHIVE"',
+      );
+      expect((await backupsOf(service)).problem).toContain('cannot be read');
+      await execute(service, 'insert into t values (1)');
+      // A server that starts meanwhile starts.
+      await cloud.request('POST', `/services/${service.service_id}/stop`);
+      await cloud.until(service.service_id, 'PAUSED');
+      await cloud.request('POST', `/services/${service.service_id}/start`);
+      await cloud.until(service.service_id, 'READY');
+      await execute(service, 'insert into t values (2)');
+      await rm(archive);
+      await rename(`${archive}.away`, archive);
+      await asHowdah(service, 'select pg_switch_wal()');
+      await expect
+        .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
+        .toBeUndefined();
+      await expect.poll(async () => (await readdir(archive)).length, SEEN).toBeGreaterThan(1);
+      expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
+    },
+  );
 
   test('may be a link to another disk: it is written, read, and removed with the service', async () => {
     const service = await cloud.create({ name: 'linked', service_type: 'POSTGRES' });
@@ -533,77 +540,86 @@ describe('the archive', () => {
 
 // A file system of its own is what can be filled without harm, and it takes root to mount one.
 describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
-  test('is warned of at 85 and at 95 %, on paused services too; what does not fit is said, and it heals', async () => {
-    const disk = await makeHome();
-    await run('mount', ['-t', 'tmpfs', '-o', 'size=4g,mode=0755', 'howdah-test', disk]);
-    const full = await install({ HOWDAH_HOME: join(disk, 'home'), HOWDAH_SNAPSHOT_HOURS: '0.005' });
-    try {
-      const running = await full.create({ name: 'running', service_type: 'POSTGRES' });
-      const paused = await full.create({ name: 'paused', service_type: 'POSTGRES' });
-      await full.request('POST', `/services/${paused.service_id}/stop`);
-      await full.until(paused.service_id, 'PAUSED');
-      const fill = (percent: number) =>
-        run('fallocate', [
-          '-l',
-          String(Math.round(4 * 1024 ** 3 * (percent / 100))),
-          join(disk, 'filler'),
-        ]);
-      const used = async () =>
-        Number(/(\d+)%/.exec(await run('df', ['--output=pcent', disk]))?.[1]);
-      const warnings = async (service: Service) => (await full.get(service.service_id)).warnings;
-      const warned = (text: RegExp) => [
-        expect.objectContaining({ code: 'DISK', message: expect.stringMatching(text) }),
-      ];
-
-      const ours = await used();
-      // Templates that are still being made take some per cent more.
-      await fill(88 - ours);
-      for (const service of [running, paused]) {
-        await expect
-          .poll(() => warnings(service), SEEN)
-          .toEqual(
-            warned(
-              /^the disk of .* is (8[5-9]|9[0-4]) % full .*from 95 % on no services and forks are made: delete/,
-            ),
-          );
-      }
-      await rm(join(disk, 'filler'));
-      // A snapshot that is being taken at this moment takes some more.
-      await fill(97 - (await used()));
-      for (const service of [running, paused]) {
-        await expect
-          .poll(() => warnings(service), SEEN)
-          .toEqual(
-            expect.arrayContaining(warned(/ is 9[5-9] % full .*, no services and forks are made/)),
-          );
-      }
-      expect(await verify(running, full)).toMatchObject({
-        status: 'failed',
-        error: expect.stringContaining('there is no room to restore it in'),
+  test(
+    'is warned of at 85 and at 95 %, on paused services too; what does not fit is said, and it heals',
+    { tags: 'slow' },
+    async () => {
+      const disk = await makeHome();
+      await run('mount', ['-t', 'tmpfs', '-o', 'size=4g,mode=0755', 'howdah-test', disk]);
+      const full = await install({
+        HOWDAH_HOME: join(disk, 'home'),
+        HOWDAH_SNAPSHOT_HOURS: '0.005',
       });
-      expect(await warnings(running)).toEqual(
-        expect.arrayContaining([expect.objectContaining({ code: 'VERIFICATION' })]),
-      );
-      const client = await connectTo(full, running, running.initial_password);
-      await client.query('create table t (n int)');
-      await client.query('insert into t values (1)');
-      await client.end();
-      const snapshotFailed = expect.objectContaining({
-        code: 'SNAPSHOT',
-        message: expect.stringContaining('no space left in'),
-      });
-      await expect
-        .poll(() => warnings(running), SEEN)
-        .toEqual(expect.arrayContaining([snapshotFailed]));
+      try {
+        const running = await full.create({ name: 'running', service_type: 'POSTGRES' });
+        const paused = await full.create({ name: 'paused', service_type: 'POSTGRES' });
+        await full.request('POST', `/services/${paused.service_id}/stop`);
+        await full.until(paused.service_id, 'PAUSED');
+        const fill = (percent: number) =>
+          run('fallocate', [
+            '-l',
+            String(Math.round(4 * 1024 ** 3 * (percent / 100))),
+            join(disk, 'filler'),
+          ]);
+        const used = async () =>
+          Number(/(\d+)%/.exec(await run('df', ['--output=pcent', disk]))?.[1]);
+        const warnings = async (service: Service) => (await full.get(service.service_id)).warnings;
+        const warned = (text: RegExp) => [
+          expect.objectContaining({ code: 'DISK', message: expect.stringMatching(text) }),
+        ];
 
-      await rm(join(disk, 'filler'));
-      expect(await verify(running, full)).toMatchObject({ status: 'succeeded' });
-      for (const service of [running, paused])
-        await expect.poll(() => warnings(service), SEEN).toBeUndefined();
-    } finally {
-      expect(await full.destroy()).toEqual([]);
-      await run('umount', [disk]);
-      await rm(disk, { recursive: true });
-    }
-  });
+        const ours = await used();
+        // Templates that are still being made take some per cent more.
+        await fill(88 - ours);
+        for (const service of [running, paused]) {
+          await expect
+            .poll(() => warnings(service), SEEN)
+            .toEqual(
+              warned(
+                /^the disk of .* is (8[5-9]|9[0-4]) % full .*from 95 % on no services and forks are made: delete/,
+              ),
+            );
+        }
+        await rm(join(disk, 'filler'));
+        // A snapshot that is being taken at this moment takes some more.
+        await fill(97 - (await used()));
+        for (const service of [running, paused]) {
+          await expect
+            .poll(() => warnings(service), SEEN)
+            .toEqual(
+              expect.arrayContaining(
+                warned(/ is 9[5-9] % full .*, no services and forks are made/),
+              ),
+            );
+        }
+        expect(await verify(running, full)).toMatchObject({
+          status: 'failed',
+          error: expect.stringContaining('there is no room to restore it in'),
+        });
+        expect(await warnings(running)).toEqual(
+          expect.arrayContaining([expect.objectContaining({ code: 'VERIFICATION' })]),
+        );
+        const client = await connectTo(full, running, running.initial_password);
+        await client.query('create table t (n int)');
+        await client.query('insert into t values (1)');
+        await client.end();
+        const snapshotFailed = expect.objectContaining({
+          code: 'SNAPSHOT',
+          message: expect.stringContaining('no space left in'),
+        });
+        await expect
+          .poll(() => warnings(running), SEEN)
+          .toEqual(expect.arrayContaining([snapshotFailed]));
+
+        await rm(join(disk, 'filler'));
+        expect(await verify(running, full)).toMatchObject({ status: 'succeeded' });
+        for (const service of [running, paused])
+          await expect.poll(() => warnings(service), SEEN).toBeUndefined();
+      } finally {
+        expect(await full.destroy()).toEqual([]);
+        await run('umount', [disk]);
+        await rm(disk, { recursive: true });
+      }
+    },
+  );
 });

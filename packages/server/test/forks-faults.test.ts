@@ -328,45 +328,53 @@ describe('snapshots that are pruned', () => {
 });
 
 describe('many at once', () => {
-  test('twenty forks of one parent under writes, of each strategy: each of one moment', async () => {
-    const parent = await newParent('crowded');
-    await turnPage(parent);
-    const target_time = await moment(cloud, parent);
-    let writing = true;
-    const writes = (async () => {
-      for (let count = 0; ; count++) {
-        if (!writing) return count;
-        await turnPage(parent);
+  test(
+    'twenty forks of one parent under writes, of each strategy: each of one moment',
+    { tags: 'slow' },
+    async () => {
+      const parent = await newParent('crowded');
+      await turnPage(parent);
+      const target_time = await moment(cloud, parent);
+      let writing = true;
+      const writes = (async () => {
+        for (let count = 0; ; count++) {
+          if (!writing) return count;
+          await turnPage(parent);
+        }
+      })();
+      const strategies = Array.from({ length: 20 }, (_, n) =>
+        n % 5 === 3 ? { fork_strategy: 'PITR', target_time } : { fork_strategy: 'NOW' },
+      );
+      const children = await Promise.all(strategies.map((body) => fork(parent, body)));
+      writing = false;
+      expect(await writes).toBeGreaterThan(0);
+      for (const [index, child] of children.entries()) {
+        const pages = await pagesOf(child);
+        expect(pages).toHaveLength(1);
+        if (strategies[index]?.fork_strategy === 'PITR') expect(pages).toEqual([1]);
       }
-    })();
-    const strategies = Array.from({ length: 20 }, (_, n) =>
-      n % 5 === 3 ? { fork_strategy: 'PITR', target_time } : { fork_strategy: 'NOW' },
-    );
-    const children = await Promise.all(strategies.map((body) => fork(parent, body)));
-    writing = false;
-    expect(await writes).toBeGreaterThan(0);
-    for (const [index, child] of children.entries()) {
-      const pages = await pagesOf(child);
-      expect(pages).toHaveLength(1);
-      if (strategies[index]?.fork_strategy === 'PITR') expect(pages).toEqual([1]);
-    }
-    expect(new Set(children.map(({ endpoint }) => endpoint.port)).size).toBe(children.length);
-    await clear(parent, ...children);
-  });
+      expect(new Set(children.map(({ endpoint }) => endpoint.port)).size).toBe(children.length);
+      await clear(parent, ...children);
+    },
+  );
 
-  test('more forks than are looked at side by side, of a parent that hangs: it recovers, and they are provisioned', async () => {
-    const parent = await newParent('hangs');
-    const server = await findServer(
-      createLayout(join(cloud.home, 'data')).service(parent.service_id),
-    );
-    signal(server?.postmaster.pid ?? 0, 'SIGSTOP');
-    const children = await Promise.all(
-      Array.from({ length: 9 }, () => askFork(parent, { fork_strategy: 'NOW' })),
-    );
-    for (const child of children) await cloud.until(child.service_id, 'READY');
-    await cloud.until(parent.service_id, 'READY');
-    await clear(parent, ...children);
-  });
+  test(
+    'more forks than are looked at side by side, of a parent that hangs: it recovers, and they are provisioned',
+    { tags: 'slow' },
+    async () => {
+      const parent = await newParent('hangs');
+      const server = await findServer(
+        createLayout(join(cloud.home, 'data')).service(parent.service_id),
+      );
+      signal(server?.postmaster.pid ?? 0, 'SIGSTOP');
+      const children = await Promise.all(
+        Array.from({ length: 9 }, () => askFork(parent, { fork_strategy: 'NOW' })),
+      );
+      for (const child of children) await cloud.until(child.service_id, 'READY');
+      await cloud.until(parent.service_id, 'READY');
+      await clear(parent, ...children);
+    },
+  );
 });
 
 describe('a fork that is deleted while it is made', () => {
@@ -492,88 +500,92 @@ describe('a service whose time to be restored is over', () => {
 
 // A file system of its own is what can be filled without harm, and it takes root to mount one.
 describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
-  test('in the middle of a fork, and of a snapshot: the reason is said, nothing half made stays, and both go on once there is room', async () => {
-    const disk = await makeHome();
-    await run('mount', ['-t', 'tmpfs', '-o', 'size=1500m,mode=0755', 'howdah-test', disk]);
-    const small = await installCrashing({
-      HOWDAH_HOME: join(disk, 'home'),
-      HOWDAH_UNDELETE_HOURS: '0',
-    });
-    const filler = join(disk, 'filler');
-    // Each further attempt recreates it, and takes it away as soon as there is no room.
-    const halfMadeIn = async (directory: string) =>
-      (await readdir(directory)).filter((name) => name.endsWith('.new'));
-    const PATIENTLY = { timeout: 60_000 };
-    const fill = async (): Promise<void> => {
-      const { bavail, bsize } = await statfs(disk);
-      await run('dd', [
-        'if=/dev/zero',
-        `of=${filler}`,
-        'bs=1M',
-        `count=${Math.ceil((bavail * bsize) / 1e6)}`,
-      ]).catch(() => undefined);
-    };
-    try {
-      const parent = await small.cloud.create({ name: 'fills', service_type: 'POSTGRES' });
-      await insert(small.cloud, parent, 'kept');
-      const { services, service } = createLayout(join(small.cloud.home, 'data'));
-      await small.holdAt(roleOf(parent), COPY, MIDDLE);
-      const { body } = await small.cloud.request(
-        'POST',
-        `/services/${parent.service_id}/forkService`,
-        { fork_strategy: 'LAST_SNAPSHOT' },
-      );
-      const child = accessOf(body);
-      await small.held();
-      await fill();
-      await small.release();
-      await small.cloud.until(child.service_id, 'UNSTABLE');
-      const [operation] = await small.cloud.operations(child.service_id);
-      expect(operation?.error).toMatch(/clone parent: .*no space left/i);
-      await expect.poll(() => halfMadeIn(services), PATIENTLY).toEqual([]);
-      // There is nothing of it, as it must be.
-      await expect.poll(() => small.cloud.audit(), PATIENTLY).toEqual([]);
-      await rm(filler);
-      await small.cloud.until(child.service_id, 'READY');
-
-      const { snapshots } = service(parent.service_id);
-      const [initial = ''] = await readdir(snapshots);
-      await age(join(snapshots, initial, 'snapshot.json'));
-      await power(small.cloud, parent, 'stop');
-      await small.holdAt(
-        roleOf(parent),
-        'copyFile services/parent/snapshots/TIME.new/data/*',
-        MIDDLE,
-      );
-      await power(small.cloud, parent, 'start');
-      await small.held();
-      await fill();
-      await small.release();
-      const problemOf = async () => {
-        const { body: backups } = await small.cloud.request(
-          'GET',
-          `/services/${parent.service_id}/backups`,
-        );
-        return typeof backups === 'object' && backups !== null && 'problem' in backups
-          ? backups.problem
-          : backups;
+  test(
+    'in the middle of a fork, and of a snapshot: the reason is said, nothing half made stays, and both go on once there is room',
+    { tags: 'slow' },
+    async () => {
+      const disk = await makeHome();
+      await run('mount', ['-t', 'tmpfs', '-o', 'size=1500m,mode=0755', 'howdah-test', disk]);
+      const small = await installCrashing({
+        HOWDAH_HOME: join(disk, 'home'),
+        HOWDAH_UNDELETE_HOURS: '0',
+      });
+      const filler = join(disk, 'filler');
+      // Each further attempt recreates it, and takes it away as soon as there is no room.
+      const halfMadeIn = async (directory: string) =>
+        (await readdir(directory)).filter((name) => name.endsWith('.new'));
+      const PATIENTLY = { timeout: 60_000 };
+      const fill = async (): Promise<void> => {
+        const { bavail, bsize } = await statfs(disk);
+        await run('dd', [
+          'if=/dev/zero',
+          `of=${filler}`,
+          'bs=1M',
+          `count=${Math.ceil((bavail * bsize) / 1e6)}`,
+        ]).catch(() => undefined);
       };
-      await expect
-        .poll(problemOf, PATIENTLY)
-        .toMatch(/no snapshot could be taken: .*no space left/i);
-      await expect.poll(() => halfMadeIn(snapshots), PATIENTLY).toEqual([]);
-      await rm(filler);
-      await power(small.cloud, parent, 'stop');
-      await power(small.cloud, parent, 'start');
-      await expect.poll(problemOf, PATIENTLY).toBe(null);
-      expect(await readdir(snapshots)).toHaveLength(2);
-      expect(await namesIn(small.cloud, parent)).toEqual(['kept']);
-    } finally {
-      await rm(filler, { force: true });
-      // Soft: what went wrong before is told, too.
-      expect.soft(await small.destroy()).toEqual([]);
-      await run('umount', [disk]);
-      await rm(disk, { recursive: true });
-    }
-  });
+      try {
+        const parent = await small.cloud.create({ name: 'fills', service_type: 'POSTGRES' });
+        await insert(small.cloud, parent, 'kept');
+        const { services, service } = createLayout(join(small.cloud.home, 'data'));
+        await small.holdAt(roleOf(parent), COPY, MIDDLE);
+        const { body } = await small.cloud.request(
+          'POST',
+          `/services/${parent.service_id}/forkService`,
+          { fork_strategy: 'LAST_SNAPSHOT' },
+        );
+        const child = accessOf(body);
+        await small.held();
+        await fill();
+        await small.release();
+        await small.cloud.until(child.service_id, 'UNSTABLE');
+        const [operation] = await small.cloud.operations(child.service_id);
+        expect(operation?.error).toMatch(/clone parent: .*no space left/i);
+        await expect.poll(() => halfMadeIn(services), PATIENTLY).toEqual([]);
+        // There is nothing of it, as it must be.
+        await expect.poll(() => small.cloud.audit(), PATIENTLY).toEqual([]);
+        await rm(filler);
+        await small.cloud.until(child.service_id, 'READY');
+
+        const { snapshots } = service(parent.service_id);
+        const [initial = ''] = await readdir(snapshots);
+        await age(join(snapshots, initial, 'snapshot.json'));
+        await power(small.cloud, parent, 'stop');
+        await small.holdAt(
+          roleOf(parent),
+          'copyFile services/parent/snapshots/TIME.new/data/*',
+          MIDDLE,
+        );
+        await power(small.cloud, parent, 'start');
+        await small.held();
+        await fill();
+        await small.release();
+        const problemOf = async () => {
+          const { body: backups } = await small.cloud.request(
+            'GET',
+            `/services/${parent.service_id}/backups`,
+          );
+          return typeof backups === 'object' && backups !== null && 'problem' in backups
+            ? backups.problem
+            : backups;
+        };
+        await expect
+          .poll(problemOf, PATIENTLY)
+          .toMatch(/no snapshot could be taken: .*no space left/i);
+        await expect.poll(() => halfMadeIn(snapshots), PATIENTLY).toEqual([]);
+        await rm(filler);
+        await power(small.cloud, parent, 'stop');
+        await power(small.cloud, parent, 'start');
+        await expect.poll(problemOf, PATIENTLY).toBe(null);
+        expect(await readdir(snapshots)).toHaveLength(2);
+        expect(await namesIn(small.cloud, parent)).toEqual(['kept']);
+      } finally {
+        await rm(filler, { force: true });
+        // Soft: what went wrong before is told, too.
+        expect.soft(await small.destroy()).toEqual([]);
+        await run('umount', [disk]);
+        await rm(disk, { recursive: true });
+      }
+    },
+  );
 });

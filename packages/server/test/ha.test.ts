@@ -95,30 +95,34 @@ async function underLoad(
 const NOTHING_LOST = { lost: [], violations: [] };
 
 describe('the primary of a pair is killed', () => {
-  test('again and again: the other takes over, nothing acknowledged is lost, and the old one follows', async () => {
-    const service = await pair('killed');
-    expect(service.ha_replicas).toEqual({ replica_count: 1, sync_replica_count: 1 });
-    const gaps: number[] = [];
-    const seen = await underLoad(service, async (load) => {
-      for (let round = 0; round < ROUNDS; round++) {
-        await untilRedundant(cloud, service, 1, 1);
-        await sleep(chance(round) * 100);
-        const killedMs = performance.now();
-        const before = await killPrimary(cloud, service);
-        await untilPrimary(cloud, service, 1 - before);
-        await load.goesOn();
-        gaps.push(Math.round(load.longestGapMs(killedMs)));
-      }
-    });
-    console.log(
-      `seed ${SEED}: write gaps ${gaps.join(', ')} ms; ${seen.acknowledged} acknowledged`,
-    );
-    expect(seen).toMatchObject(NOTHING_LOST);
-    const operation = await newest(service, 'failover');
-    expect(operation).toMatchObject({ requested_by: 'howdah', status: 'succeeded' });
-    expect(operation?.steps.map(({ name }) => name)).toEqual(['fence', 'promote']);
-    await untilRedundant(cloud, service, 1, 1);
-  });
+  test(
+    'again and again: the other takes over, nothing acknowledged is lost, and the old one follows',
+    { tags: 'slow' },
+    async () => {
+      const service = await pair('killed');
+      expect(service.ha_replicas).toEqual({ replica_count: 1, sync_replica_count: 1 });
+      const gaps: number[] = [];
+      const seen = await underLoad(service, async (load) => {
+        for (let round = 0; round < ROUNDS; round++) {
+          await untilRedundant(cloud, service, 1, 1);
+          await sleep(chance(round) * 100);
+          const killedMs = performance.now();
+          const before = await killPrimary(cloud, service);
+          await untilPrimary(cloud, service, 1 - before);
+          await load.goesOn();
+          gaps.push(Math.round(load.longestGapMs(killedMs)));
+        }
+      });
+      console.log(
+        `seed ${SEED}: write gaps ${gaps.join(', ')} ms; ${seen.acknowledged} acknowledged`,
+      );
+      expect(seen).toMatchObject(NOTHING_LOST);
+      const operation = await newest(service, 'failover');
+      expect(operation).toMatchObject({ requested_by: 'howdah', status: 'succeeded' });
+      expect(operation?.steps.map(({ name }) => name)).toEqual(['fence', 'promote']);
+      await untilRedundant(cloud, service, 1, 1);
+    },
+  );
 
   test('a password that was changed before is the new one after', async () => {
     const service = await pair('password');
@@ -394,7 +398,7 @@ describe('a replica that is behind', () => {
     return { service, data, made };
   };
 
-  test('and catches up for long is left to it', async () => {
+  test('and catches up for long is left to it', { tags: 'slow' }, async () => {
     const { service, data, made } = await leftBehind('late');
     const sending = () =>
       askPrimary<{ state: string }>(cloud, service, 'select state from pg_stat_replication');
@@ -446,6 +450,7 @@ describe('a replica that is behind', () => {
     ['of the log', `${FILES}/pg_wal/WAL.new`, 1],
   ] as const)(
     'after a copy %s that took longer than the primary keeps its log for is not made once more',
+    { tags: 'slow' },
     async ([, effect, nth]) => {
       const testbed = await installCrashing();
       const on = testbed.cloud;
@@ -693,7 +698,7 @@ describe('a drill', () => {
     },
   );
 
-  test('that is interrupted has failed, and leaves nothing behind', async () => {
+  test('that is interrupted has failed, and leaves nothing behind', { tags: 'slow' }, async () => {
     const service = await pair('interrupted');
     await untilRedundant(cloud, service, 1, 1);
     accepted(
@@ -788,18 +793,18 @@ describe('a failover while something else is under way', () => {
     expect(seen, `seed ${SEED}`).toMatchObject(NOTHING_LOST);
   };
 
-  test('more replicas', async () => {
+  test('more replicas', { tags: 'slow' }, async () => {
     const service = await pair('growing');
     await killedDuring(200, service, 'setHA', { replica_count: 2 }, 2, 1);
   });
 
-  test('a new size', async () => {
+  test('a new size', { tags: 'slow' }, async () => {
     const service = await pair('resizing');
     await killedDuring(201, service, 'resize', { cpu_millis: '1000' }, 1, 1);
     expect((await cloud.get(service.service_id)).resources[0]?.spec.cpu_millis).toBe(1000);
   });
 
-  test('a switchover', async () => {
+  test('a switchover', { tags: 'slow' }, async () => {
     const service = await pair('swapping', 1, 2);
     await killedDuring(202, service, 'switchover', {}, 2, 1);
   });
@@ -845,7 +850,7 @@ describe('a failover while something else is under way', () => {
     expect(seen, `seed ${SEED}`).toMatchObject(NOTHING_LOST);
   });
 
-  test('a verification of its backup, which says nothing false', async () => {
+  test('a verification of its backup, which says nothing false', { tags: 'slow' }, async () => {
     const service = await pair('verified');
     const verifying = verificationOf(cloud, service);
     await sleep(chance(205) * 2000);

@@ -150,7 +150,7 @@ describe('what dies', () => {
     await untilSet(set, 'active');
   });
 
-  test('the control plane while a set is being made', async () => {
+  test('the control plane while a set is being made', { tags: 'slow' }, async () => {
     const service = await withTable('created twice');
     for (const delayMs of [50, 300]) {
       const set = await asked(service, 2);
@@ -209,20 +209,26 @@ describe('what dies', () => {
     expect(await once(write(service), 'select slot_name from pg_replication_slots')).toEqual([]);
   });
 
-  test('the primary of a service without replicas: nodes go on serving', async () => {
-    const service = await withTable('alone');
-    const set = await createSet(service, 1);
-    await untilShown(set, 1);
-    const readers = startReaders(set, 1);
-    await killPrimary(cloud, service);
-    await expect
-      .poll(async () => (await cloud.operations(service.service_id))[0]?.kind, { timeout: 60_000 })
-      .toBe('repair');
-    await cloud.until(service.service_id, 'READY');
-    await once(write(service), 'insert into t values (2)');
-    await untilShown(set, 2);
-    expect(await readers.stop()).toMatchObject({ refused: [] });
-  });
+  test(
+    'the primary of a service without replicas: nodes go on serving',
+    { tags: 'slow' },
+    async () => {
+      const service = await withTable('alone');
+      const set = await createSet(service, 1);
+      await untilShown(set, 1);
+      const readers = startReaders(set, 1);
+      await killPrimary(cloud, service);
+      await expect
+        .poll(async () => (await cloud.operations(service.service_id))[0]?.kind, {
+          timeout: 60_000,
+        })
+        .toBe('repair');
+      await cloud.until(service.service_id, 'READY');
+      await once(write(service), 'insert into t values (2)');
+      await untilShown(set, 2);
+      expect(await readers.stop()).toMatchObject({ refused: [] });
+    },
+  );
 });
 
 /** Waits until a pair is whole, with so many nodes that follow it too. */
@@ -354,7 +360,7 @@ describe('planted defects are noticed', () => {
       NODE_OPTIONS: `--import ${fileURLToPath(new URL('planted.mjs', import.meta.url))}`,
     });
 
-  test('no lag limit: a node that is far behind serves', async () => {
+  test('no lag limit: a node that is far behind serves', { tags: 'slow' }, async () => {
     const broken = await planted('no-lag-limit');
     const set = await createSet(await withTable('planted', {}, broken), 2, broken);
     await untilShown(set, 1, broken);
@@ -368,22 +374,26 @@ describe('planted defects are noticed', () => {
     await broken.destroy();
   });
 
-  test('nodes are restarted while the gateway routes to them: reads are refused', async () => {
-    const broken = await planted('no-drain');
-    const set = await createSet(await withTable('planted', {}, broken), 2, broken);
-    await untilShown(set, 1, broken);
-    const readers = startReaders(set, 4, broken);
-    for (let round = 0; readers.refused.length === 0; round++) {
-      accepted(
-        await broken.request('POST', pathOf(set, '/resize'), {
-          cpu_millis: round % 2 === 0 ? '1000' : '500',
-        }),
-      );
-      await untilSet(set, 'active', broken);
-    }
-    expect((await readers.stop()).refused).not.toEqual([]);
-    await broken.destroy();
-  });
+  test(
+    'nodes are restarted while the gateway routes to them: reads are refused',
+    { tags: 'slow' },
+    async () => {
+      const broken = await planted('no-drain');
+      const set = await createSet(await withTable('planted', {}, broken), 2, broken);
+      await untilShown(set, 1, broken);
+      const readers = startReaders(set, 4, broken);
+      for (let round = 0; readers.refused.length === 0; round++) {
+        accepted(
+          await broken.request('POST', pathOf(set, '/resize'), {
+            cpu_millis: round % 2 === 0 ? '1000' : '500',
+          }),
+        );
+        await untilSet(set, 'active', broken);
+      }
+      expect((await readers.stop()).refused).not.toEqual([]);
+      await broken.destroy();
+    },
+  );
 
   test('a node that accepts writes is not fenced: the endpoint routes to it', async () => {
     const broken = await planted('writer-serves');

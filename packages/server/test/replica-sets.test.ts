@@ -314,34 +314,42 @@ describe('changes', () => {
     },
   );
 
-  test('a service that becomes larger takes its smaller nodes along', async () => {
-    const service = await withTable('larger');
-    const set = await createSet(service, 2);
-    await untilShown(set, 1);
-    const readers = startReaders(set, 1);
-    accepted(
-      await cloud.request('POST', `/services/${service.service_id}/resize`, { cpu_millis: '1000' }),
-    );
-    await cloud.until(service.service_id, 'READY');
-    await once(write(service), 'insert into t values (2)');
-    await untilShown(set, 2);
-    await untilServing(set, [1, 2]);
-    await readers.more(5);
-    expect(await readers.stop()).toMatchObject({ refused: [] });
-    // As many connections as the primary, with the memory of its own size.
-    expect(
-      await once(
-        read(set),
-        "select current_setting('max_connections') as connections, current_setting('shared_buffers') as buffers",
-      ),
-    ).toEqual([{ connections: '200', buffers: '128MB' }]);
-    accepted(
-      await cloud.request('POST', `/services/${service.service_id}/resize`, { cpu_millis: '500' }),
-    );
-    await cloud.until(service.service_id, 'READY');
-    await once(write(service), 'insert into t values (3)');
-    await untilShown(set, 3);
-  });
+  test(
+    'a service that becomes larger takes its smaller nodes along',
+    { tags: 'slow' },
+    async () => {
+      const service = await withTable('larger');
+      const set = await createSet(service, 2);
+      await untilShown(set, 1);
+      const readers = startReaders(set, 1);
+      accepted(
+        await cloud.request('POST', `/services/${service.service_id}/resize`, {
+          cpu_millis: '1000',
+        }),
+      );
+      await cloud.until(service.service_id, 'READY');
+      await once(write(service), 'insert into t values (2)');
+      await untilShown(set, 2);
+      await untilServing(set, [1, 2]);
+      await readers.more(5);
+      expect(await readers.stop()).toMatchObject({ refused: [] });
+      // As many connections as the primary, with the memory of its own size.
+      expect(
+        await once(
+          read(set),
+          "select current_setting('max_connections') as connections, current_setting('shared_buffers') as buffers",
+        ),
+      ).toEqual([{ connections: '200', buffers: '128MB' }]);
+      accepted(
+        await cloud.request('POST', `/services/${service.service_id}/resize`, {
+          cpu_millis: '500',
+        }),
+      );
+      await cloud.until(service.service_id, 'READY');
+      await once(write(service), 'insert into t values (3)');
+      await untilShown(set, 3);
+    },
+  );
 
   test('stops and starts with its service, on the same port; a restore brings it back', async () => {
     const service = await withTable('paused');

@@ -124,7 +124,7 @@ describe.runIf(disk !== null)('disk space', () => {
 
   test(
     'a tenant beyond its quota is warned, cannot grow further, cleans up, and is normal again',
-    TIMEOUT,
+    { ...TIMEOUT, tags: 'slow' },
     async () => {
       await rows(tenant, 'create unlogged table heap (line text)');
       const fill =
@@ -156,7 +156,7 @@ describe.runIf(disk !== null)('disk space', () => {
     },
   );
 
-  test('a flood of WAL stays within the quota', TIMEOUT, async () => {
+  test('a flood of WAL stays within the quota', { ...TIMEOUT, tags: 'slow' }, async () => {
     const wal =
       "select pg_logical_emit_message(false, 'flood', repeat('x', 100000000)) from generate_series(1, 5)";
     const isHeld = async () => {

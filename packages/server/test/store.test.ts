@@ -199,53 +199,57 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     expect(await exists(join(home, 'data.img'))).toBe(false);
   });
 
-  test('killed before each program that it calls, and in the middle of the copy, it is made all the same and nothing is lost', async () => {
-    const paths = imagePaths(join(home, 'data'));
-    const programs = ['losetup', 'mkfs.btrfs', 'mount', 'umount', 'btrfs', 'setpriv', 'sync'];
-    const tools = await makeTools(programs, home);
-    const path = cloud.env['PATH'] ?? '';
-    let written = 0;
-    let [undecided, decided] = [0, 0];
-    for (;;) {
-      const killAt = (await exists(paths.checked)) ? ++decided : ++undecided;
-      cloud.env['PATH'] = `${tools.directory}:${path}`;
-      await tools.killAt(killAt);
-      const { code, stderr } = await create();
-      cloud.env['PATH'] = path;
-      if (code === 0) break;
-      expect([code, stderr]).toEqual([null, '']);
-      // In between it may be used: what is written then is part of the next copy.
-      if (killAt % 7 !== 0) continue;
-      await cloud.up();
+  test(
+    'killed before each program that it calls, and in the middle of the copy, it is made all the same and nothing is lost',
+    { tags: 'slow' },
+    async () => {
+      const paths = imagePaths(join(home, 'data'));
+      const programs = ['losetup', 'mkfs.btrfs', 'mount', 'umount', 'btrfs', 'setpriv', 'sync'];
+      const tools = await makeTools(programs, home);
+      const path = cloud.env['PATH'] ?? '';
+      let written = 0;
+      let [undecided, decided] = [0, 0];
+      for (;;) {
+        const killAt = (await exists(paths.checked)) ? ++decided : ++undecided;
+        cloud.env['PATH'] = `${tools.directory}:${path}`;
+        await tools.killAt(killAt);
+        const { code, stderr } = await create();
+        cloud.env['PATH'] = path;
+        if (code === 0) break;
+        expect([code, stderr]).toEqual([null, '']);
+        // In between it may be used: what is written then is part of the next copy.
+        if (killAt % 7 !== 0) continue;
+        await cloud.up();
+        expect(await unfinishedMove(paths)).toEqual([]);
+        if (await exists(paths.image)) break;
+        await cloud.until(running.service_id, 'READY');
+        await query(cloud, running, `create table after_${++written} ()`);
+        await down(cloud);
+        await killInTheCopy(paths, written === 1);
+      }
+      expect(undecided).toBeGreaterThan(12);
+      expect(decided).toBeGreaterThan(2);
+      expect(written).toBeGreaterThan(0);
       expect(await unfinishedMove(paths)).toEqual([]);
-      if (await exists(paths.image)) break;
+      expect(await create()).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining('there is a store already'),
+      });
+      await cloud.up();
       await cloud.until(running.service_id, 'READY');
-      await query(cloud, running, `create table after_${++written} ()`);
-      await down(cloud);
-      await killInTheCopy(paths, written === 1);
-    }
-    expect(undecided).toBeGreaterThan(12);
-    expect(decided).toBeGreaterThan(2);
-    expect(written).toBeGreaterThan(0);
-    expect(await unfinishedMove(paths)).toEqual([]);
-    expect(await create()).toMatchObject({
-      code: 1,
-      stderr: expect.stringContaining('there is a store already'),
-    });
-    await cloud.up();
-    await cloud.until(running.service_id, 'READY');
-    expect(await query(cloud, running, 'select count(*)::int, sum(n)::text from t')).toEqual([
-      { count: 100_000, sum: '5000050000' },
-    ]);
-    expect(
-      await query(
-        cloud,
-        running,
-        `select count(*)::int from pg_tables where tablename like 'after%'`,
-      ),
-    ).toEqual([{ count: written }]);
-    expect((await cloud.get(paused.service_id)).status).toBe('PAUSED');
-  }, 900_000);
+      expect(await query(cloud, running, 'select count(*)::int, sum(n)::text from t')).toEqual([
+        { count: 100_000, sum: '5000050000' },
+      ]);
+      expect(
+        await query(
+          cloud,
+          running,
+          `select count(*)::int from pg_tables where tablename like 'after%'`,
+        ),
+      ).toEqual([{ count: written }]);
+      expect((await cloud.get(paused.service_id)).status).toBe('PAUSED');
+    },
+  );
 
   /** Kills a creation while it copies, and sees its cp gone with it. @param halted whether to look before who else may work there */
   const killInTheCopy = async (
@@ -353,38 +357,44 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     await cloud.up();
   });
 
-  test('grows while it is in use, is unmounted with the databases and mounted again by up', async () => {
-    const before = await statfs(join(home, 'data'));
-    expect(await cloud.cli('store', 'resize', '--size', '3G')).toMatchObject({
-      code: 1,
-      stderr: expect.stringContaining('can only become larger'),
-    });
-    expect(await cloud.cli('store', 'resize', '--size', '5G')).toMatchObject({
-      code: 0,
-      stderr: '',
-    });
-    const after = await statfs(join(home, 'data'));
-    expect((after.blocks - before.blocks) * after.bsize).toBe(GIB);
-    expect((await cloud.cli('store', 'show')).stdout).toMatch(
-      /^data +.*\nfile system +btrfs, 5G, .*\nstore +.*data\.img\non the disk +\S+ of at most 5G/,
-    );
-    await down(cloud);
-    expect(await exists(join(home, 'data', 'services'))).toBe(false);
-    expect((await cloud.cli('store', 'show')).stdout).toContain('not mounted: howdah up mounts it');
-    expect((await cloud.cli('doctor')).stdout).toMatch(/is not mounted\n +howdah up mounts it/);
-    expect(await run('losetup', ['--associated', join(home, 'data.img')])).toBe('');
-    // What stands where the store belongs is somebody's: not hidden, not removed.
-    await writeFile(join(home, 'data', 'foreign'), 'mine');
-    await expect(cloud.up()).rejects.toThrow(
-      /has to be mounted on .* in which there is foreign: move that away/,
-    );
-    await rm(join(home, 'data', 'foreign'));
-    await cloud.up();
-    await cloud.until(running.service_id, 'READY');
-    expect(await query(cloud, running, 'select count(*)::int from t')).toEqual([
-      { count: 100_000 },
-    ]);
-  });
+  test(
+    'grows while it is in use, is unmounted with the databases and mounted again by up',
+    { tags: 'slow' },
+    async () => {
+      const before = await statfs(join(home, 'data'));
+      expect(await cloud.cli('store', 'resize', '--size', '3G')).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining('can only become larger'),
+      });
+      expect(await cloud.cli('store', 'resize', '--size', '5G')).toMatchObject({
+        code: 0,
+        stderr: '',
+      });
+      const after = await statfs(join(home, 'data'));
+      expect((after.blocks - before.blocks) * after.bsize).toBe(GIB);
+      expect((await cloud.cli('store', 'show')).stdout).toMatch(
+        /^data +.*\nfile system +btrfs, 5G, .*\nstore +.*data\.img\non the disk +\S+ of at most 5G/,
+      );
+      await down(cloud);
+      expect(await exists(join(home, 'data', 'services'))).toBe(false);
+      expect((await cloud.cli('store', 'show')).stdout).toContain(
+        'not mounted: howdah up mounts it',
+      );
+      expect((await cloud.cli('doctor')).stdout).toMatch(/is not mounted\n +howdah up mounts it/);
+      expect(await run('losetup', ['--associated', join(home, 'data.img')])).toBe('');
+      // What stands where the store belongs is somebody's: not hidden, not removed.
+      await writeFile(join(home, 'data', 'foreign'), 'mine');
+      await expect(cloud.up()).rejects.toThrow(
+        /has to be mounted on .* in which there is foreign: move that away/,
+      );
+      await rm(join(home, 'data', 'foreign'));
+      await cloud.up();
+      await cloud.until(running.service_id, 'READY');
+      expect(await query(cloud, running, 'select count(*)::int from t')).toEqual([
+        { count: 100_000 },
+      ]);
+    },
+  );
 });
 
 test.skipIf(none !== null)(

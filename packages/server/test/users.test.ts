@@ -202,7 +202,7 @@ describe.skipIf(!isRoot)('as root', () => {
     expect((await again.query('select x from kept')).rows).toEqual([{ x: 1 }]);
     await again.end();
     expect(await readFile(paths.marker, 'utf8')).toContain('"uid":');
-    await expect.poll(async () => await cloud.audit(), { timeout: 20_000 }).toEqual([]);
+    await expect.poll(async () => await cloud.audit(), { timeout: 60_000 }).toEqual([]);
   });
 
   test.skipIf(haproxy === null)(

@@ -99,80 +99,84 @@ describe.runIf(ability.way === 'bridge' && haproxy !== null)(
   () => {
     const at = stageNetworks();
 
-    test('races: an attach against a set that is being made, resized or deleted, and against the end of the VPC', async () => {
-      const { cloud, own } = at();
-      const service = await cloud.create({ name: 'racer', service_type: 'POSTGRES' });
-      const path = `/services/${service.service_id}`;
-      const make = () =>
-        own.call('POST', `${path}/replicaSets`, { name: 'readers', nodes: 1, ...SMALL });
-      const outcomes = new Set<string>();
-      const race = async (
-        name: string,
-        other: () => Promise<Answer>,
-        pauseMs: number,
-      ): Promise<void> => {
-        const vpc = await own.vpc('10.99.0.0/24');
-        const [attached, answer] = await Promise.all([
-          own.call('POST', `${path}/attachToVPC`, { vpc_id: vpc.id }),
-          sleep(pauseMs).then(other),
-        ]);
-        outcomes.add(`${name} ${answer.status}`);
-        expect([attached.status, answer.status < 500], `${name}: ${messageOf(answer)}`).toEqual([
-          202,
-          true,
-        ]);
-        const now = await withSets(cloud, service.service_id);
-        const places = [now, ...now.read_replica_sets].map(
-          ({ vpc_endpoint: endpoint }) => endpoint?.host,
-        );
-        expect(new Set(places)).toEqual(new Set([vpcEndpointOf(now).host]));
-        await auditEnds(cloud);
-        expect((await own.call('DELETE', `/vpcs/${vpc.id}`)).status).toBe(409);
-        await own.answered(202, 'POST', `${path}/detachFromVPC`);
-        await withSets(cloud, service.service_id);
-        await own.answered(204, 'DELETE', `/vpcs/${vpc.id}`);
-        await expect.poll(() => namespacesOf(cloud), SOON).toEqual([]);
-      };
-      const set = async () =>
-        `${path}/replicaSets/${(await cloud.get(service.service_id)).read_replica_sets[0]?.id}`;
-      for (const pauseMs of [0, 5, 40]) {
-        await race('create a set', make, pauseMs);
-        if ((await cloud.get(service.service_id)).read_replica_sets.length === 0)
-          await createSet(service, 1, cloud);
-        await race(
-          'resize a set',
-          async () =>
-            own.call('POST', `${await set()}/resize`, {
-              cpu_millis: pauseMs === 5 ? '250' : '500',
-            }),
-          pauseMs,
-        );
-        await race('delete a set', async () => own.call('DELETE', await set()), pauseMs);
-        // One that was told to come along while it is still being made.
-        await make();
-        await race('nothing', () => own.call('GET', path), 0);
-        const again = await own.vpc('10.99.0.0/24');
-        const [attached, removed] = await Promise.all([
-          own.call('POST', `${path}/attachToVPC`, { vpc_id: again.id }),
-          sleep(pauseMs).then(() => own.call('DELETE', `/vpcs/${again.id}`)),
-        ]);
-        outcomes.add(`delete the VPC ${attached.status} ${removed.status}`);
-        expect([
-          [202, 409],
-          [404, 204],
-        ]).toContainEqual([attached.status, removed.status]);
-        await withSets(cloud, service.service_id);
-        if (attached.status === 202) {
+    test(
+      'races: an attach against a set that is being made, resized or deleted, and against the end of the VPC',
+      { tags: 'slow' },
+      async () => {
+        const { cloud, own } = at();
+        const service = await cloud.create({ name: 'racer', service_type: 'POSTGRES' });
+        const path = `/services/${service.service_id}`;
+        const make = () =>
+          own.call('POST', `${path}/replicaSets`, { name: 'readers', nodes: 1, ...SMALL });
+        const outcomes = new Set<string>();
+        const race = async (
+          name: string,
+          other: () => Promise<Answer>,
+          pauseMs: number,
+        ): Promise<void> => {
+          const vpc = await own.vpc('10.99.0.0/24');
+          const [attached, answer] = await Promise.all([
+            own.call('POST', `${path}/attachToVPC`, { vpc_id: vpc.id }),
+            sleep(pauseMs).then(other),
+          ]);
+          outcomes.add(`${name} ${answer.status}`);
+          expect([attached.status, answer.status < 500], `${name}: ${messageOf(answer)}`).toEqual([
+            202,
+            true,
+          ]);
+          const now = await withSets(cloud, service.service_id);
+          const places = [now, ...now.read_replica_sets].map(
+            ({ vpc_endpoint: endpoint }) => endpoint?.host,
+          );
+          expect(new Set(places)).toEqual(new Set([vpcEndpointOf(now).host]));
+          await auditEnds(cloud);
+          expect((await own.call('DELETE', `/vpcs/${vpc.id}`)).status).toBe(409);
           await own.answered(202, 'POST', `${path}/detachFromVPC`);
           await withSets(cloud, service.service_id);
-          await own.answered(204, 'DELETE', `/vpcs/${again.id}`);
+          await own.answered(204, 'DELETE', `/vpcs/${vpc.id}`);
+          await expect.poll(() => namespacesOf(cloud), SOON).toEqual([]);
+        };
+        const set = async () =>
+          `${path}/replicaSets/${(await cloud.get(service.service_id)).read_replica_sets[0]?.id}`;
+        for (const pauseMs of [0, 5, 40]) {
+          await race('create a set', make, pauseMs);
+          if ((await cloud.get(service.service_id)).read_replica_sets.length === 0)
+            await createSet(service, 1, cloud);
+          await race(
+            'resize a set',
+            async () =>
+              own.call('POST', `${await set()}/resize`, {
+                cpu_millis: pauseMs === 5 ? '250' : '500',
+              }),
+            pauseMs,
+          );
+          await race('delete a set', async () => own.call('DELETE', await set()), pauseMs);
+          // One that was told to come along while it is still being made.
+          await make();
+          await race('nothing', () => own.call('GET', path), 0);
+          const again = await own.vpc('10.99.0.0/24');
+          const [attached, removed] = await Promise.all([
+            own.call('POST', `${path}/attachToVPC`, { vpc_id: again.id }),
+            sleep(pauseMs).then(() => own.call('DELETE', `/vpcs/${again.id}`)),
+          ]);
+          outcomes.add(`delete the VPC ${attached.status} ${removed.status}`);
+          expect([
+            [202, 409],
+            [404, 204],
+          ]).toContainEqual([attached.status, removed.status]);
+          await withSets(cloud, service.service_id);
+          if (attached.status === 202) {
+            await own.answered(202, 'POST', `${path}/detachFromVPC`);
+            await withSets(cloud, service.service_id);
+            await own.answered(204, 'DELETE', `/vpcs/${again.id}`);
+          }
+          await own.call('DELETE', await set());
+          await withSets(cloud, service.service_id);
         }
-        await own.call('DELETE', await set());
-        await withSets(cloud, service.service_id);
-      }
-      process.stdout.write(`races ended as ${[...outcomes].join(', ')}\n`);
-      await destroyService(cloud, service);
-    });
+        process.stdout.write(`races ended as ${[...outcomes].join(', ')}\n`);
+        await destroyService(cloud, service);
+      },
+    );
   },
 );
 

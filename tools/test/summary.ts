@@ -1,0 +1,61 @@
+/** What the end of a test run prints besides the results: the tests that were left out, and the disk space that the run took. */
+import { statfsSync } from 'node:fs';
+import type { Reporter, TestModule, Vitest } from 'vitest/node';
+
+const SAMPLE_EVERY_MS = 1000;
+
+function usedBytes(path: string): number {
+  const { blocks, bfree, bsize } = statfsSync(path);
+  return (blocks - bfree) * bsize;
+}
+
+export class Summary implements Reporter {
+  readonly #directory: string;
+  #usedBefore = 0;
+  #mostUsed = 0;
+  #sampler: NodeJS.Timeout | undefined;
+  #tagsFilter: readonly string[] = [];
+
+  constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  onInit(vitest: Vitest): void {
+    this.#tagsFilter = vitest.config.tagsFilter ?? [];
+  }
+
+  onTestRunStart(): void {
+    this.#usedBefore = usedBytes(this.#directory);
+    this.#mostUsed = this.#usedBefore;
+    this.#sampler = setInterval(() => {
+      this.#mostUsed = Math.max(this.#mostUsed, usedBytes(this.#directory));
+    }, SAMPLE_EVERY_MS);
+  }
+
+  onTestRunEnd(modules: readonly TestModule[]): void {
+    clearInterval(this.#sampler);
+    const lines = this.#tagsFilter.includes('!slow') ? leftOut(modules) : [];
+    const gigabytes = ((this.#mostUsed - this.#usedBefore) / 1e9).toFixed(1);
+    lines.push(
+      `At most ${gigabytes} GB more than before were used on the disk of ${this.#directory}.`,
+    );
+    process.stdout.write(`${lines.join('\n')}\n\n`);
+  }
+}
+
+function leftOut(modules: readonly TestModule[]): string[] {
+  const counts = modules
+    .map((module) => ({
+      name: module.relativeModuleId,
+      tests: [...module.children.allTests()].filter(({ tags }) => tags.includes('slow')).length,
+    }))
+    .filter(({ tests }) => tests > 0)
+    .toSorted((a, b) => a.name.localeCompare(b.name));
+  if (counts.length === 0) return [];
+  const total = counts.reduce((sum, { tests }) => sum + tests, 0);
+  return [
+    `Left to ./howdah test --all: ${total} tests in ${counts.length} files`,
+    ...counts.map(({ name, tests }) => `  ${String(tests).padStart(3)}  ${name}`),
+    '',
+  ];
+}
