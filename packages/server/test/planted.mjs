@@ -51,8 +51,11 @@ const hooks = `
     if (!url.endsWith('/packages/server/dist/main.js')) return loaded;
     let source = loaded.source.toString();
     for (const [from, to] of edits) {
-      if (source.split(from).length !== 2) throw new Error('the defect has no place any more: ' + from);
-      source = source.replace(from, () => to);
+      // The bundle breaks lines where the source does, so white space does not count.
+      const words = from.split(/\\s+/).map((word) => word.replace(/[^A-Za-z0-9_]/g, '\\\\$&'));
+      const place = new RegExp(words.join('\\\\s+'), 'g');
+      if ([...source.matchAll(place)].length !== 1) throw new Error('the defect has no place any more: ' + from);
+      source = source.replace(place, () => to);
     }
     return { ...loaded, source };
   }`;
