@@ -41,7 +41,7 @@ import { createPeerings, ownProjects } from './services/peerings.ts';
 import { createProjects } from './services/projects.ts';
 import { createOperations } from './services/operations.ts';
 import { createReplicaSetCalls } from './services/replica-sets.ts';
-import { createServices } from './services/services.ts';
+import { createLogReadLimit } from './services/read-limit.ts';
 import { createVpcServices } from './services/vpcs.ts';
 import { createWebhooks } from './services/webhooks.ts';
 import { LOCAL_REGION, type Region } from './services/regions.ts';
@@ -260,7 +260,7 @@ async function assemble(
     {
       store,
       region,
-      services: createServices(store, region),
+      logReads: createLogReadLimit(),
       vpcs: createVpcServices(store, region),
       peerings: createPeerings(store, [ownProjects]),
       projects: createProjects(store),

@@ -14,7 +14,7 @@ import { createPeerings } from '../src/services/peerings.ts';
 import { createProjects } from '../src/services/projects.ts';
 import { LOCAL_REGION, type Region } from '../src/services/regions.ts';
 import { createReplicaSetCalls } from '../src/services/replica-sets.ts';
-import { createServices } from '../src/services/services.ts';
+import { createLogReadLimit } from '../src/services/read-limit.ts';
 import { createVpcServices } from '../src/services/vpcs.ts';
 import { createWebhooks } from '../src/services/webhooks.ts';
 import type { Store } from '../src/store/database.ts';
@@ -60,7 +60,7 @@ async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> 
     {
       store,
       region,
-      services: createServices(store, region),
+      logReads: createLogReadLimit(),
       vpcs: createVpcServices(store, region),
       peerings: createPeerings(store, []),
       projects: createProjects(store),

@@ -24,12 +24,10 @@ import type { Peerings } from '../services/peerings.ts';
 import type { Projects } from '../services/projects.ts';
 import type { EventHub } from '../events/hub.ts';
 import type { Operations } from '../services/operations.ts';
-import type { Region } from '../services/regions.ts';
 import type { ReplicaSetCalls } from '../services/replica-sets.ts';
-import type { Services } from '../services/services.ts';
+import type { ControlContext } from '../services/context.ts';
 import type { VpcServices } from '../services/vpcs.ts';
 import type { Webhooks } from '../services/webhooks.ts';
-import type { Store } from '../store/database.ts';
 import type { ServerCertificate } from '../lib/tls.ts';
 import { auditCalls } from './audit-log.ts';
 import { createGuard } from './auth.ts';
@@ -56,10 +54,7 @@ import { vpcRoutes } from './routes/vpcs.ts';
 import { webhookRoutes } from './routes/webhooks.ts';
 
 /** What routes stand on. */
-export type ApiContext = {
-  store: Store;
-  region: Region;
-  services: Services;
+export type ApiContext = ControlContext & {
   projects: Projects;
   vpcs: VpcServices;
   peerings: Peerings;

@@ -15,7 +15,7 @@ import { isSecret } from '../lib/secret.ts';
 import { peeringNotFound } from '../services/peerings.ts';
 import { projectNotFound } from '../services/projects.ts';
 import { replicaSetNotFound } from '../services/replica-sets.ts';
-import { serviceNotFound } from '../services/services.ts';
+import { serviceNotFound } from '../services/service-rules.ts';
 import { vpcNotFound } from '../services/vpcs.ts';
 import type { Store } from '../store/database.ts';
 import { keyReader, touchKey, type KeyRow } from '../store/keys.ts';

@@ -70,7 +70,6 @@ export async function createOpenApiDocument({ dryRuns = true } = {}): Promise<ob
 const PARTS: readonly (string | symbol)[] = [
   'store',
   'region',
-  'services',
   'projects',
   'vpcs',
   'peerings',

@@ -39,7 +39,7 @@ import { serviceSpec } from '../domain/service/spec.ts';
 import { serviceStatus } from '../domain/service/status.ts';
 import { haveSetsOperations } from '../store/replica-sets.ts';
 import { listParentsOfUnfinishedForks, listReachableServices } from '../store/service-lists.ts';
-import { changeService, deleteService, lockService, removeSets } from '../store/services.ts';
+import { changeService, deleteServiceRow, lockService, removeSets } from '../store/services.ts';
 import { giveAddressesBack } from '../store/vpcs.ts';
 
 /** Services looked at side by side: what two cores can start at a time (performance.md, section 1, parallel creates), and some that wait for the disk. */
@@ -417,7 +417,7 @@ export function createReconciler(options: ReconcilerOptions) {
         }
         if (isToBeRemoved(service, undeleteMs)) {
           await giveAddressesBack(tx, service.id, null);
-          await deleteService(tx, service);
+          await deleteServiceRow(tx, service);
           return { settled: true, next: { ...current, operation: null }, leaves: true };
         }
         if (service.deleting) {

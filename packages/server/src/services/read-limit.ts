@@ -75,3 +75,9 @@ export function createReadLimit(
     }
   };
 }
+export type ReadLimit = ReturnType<typeof createReadLimit>;
+
+/** Each call reads and parses at most 16 MiB. */
+const LOG_READS: ReadLimits = { perService: 2, total: 4, waitingPerService: 16 };
+
+export const createLogReadLimit = (): ReadLimit => createReadLimit('logs', LOG_READS);

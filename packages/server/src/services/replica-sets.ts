@@ -43,7 +43,7 @@ import type { Region } from './regions.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseByRole } from './permissions.ts';
-import { serviceNotFound } from './services.ts';
+import { serviceNotFound } from './service-rules.ts';
 
 /** A set by the ids of its path. */
 export type SetPath = { serviceId: string; setId: string };

@@ -156,7 +156,7 @@ export async function removeSets(tx: Tx, parentId: string): Promise<void> {
   }
 }
 
-export async function deleteService(
+export async function deleteServiceRow(
   tx: Tx,
   { id, parent_id: parentId }: ServiceRow,
 ): Promise<void> {

@@ -1,10 +1,12 @@
 import { DeletedServiceSchema, MemberSchema, Ref } from '@howdah/contract';
 import { Type } from 'typebox';
+import { readMembers } from '../../services/service-reads.ts';
 import { listDeletedServices } from '../../store/service-documents.ts';
 import type { ApiContext, App } from '../app.ts';
 
 /** What a service consists of, and what is left of those that were deleted. */
-export function memberRoutes(api: App, { store, services, undeleteMs }: ApiContext): void {
+export function memberRoutes(api: App, context: ApiContext): void {
+  const { store, undeleteMs } = context;
   api.get(
     '/projects/:project_id/services/:service_id/members',
     {
@@ -17,7 +19,7 @@ export function memberRoutes(api: App, { store, services, undeleteMs }: ApiConte
         response: { 200: Type.Array(Ref(MemberSchema)) },
       },
     },
-    async (request) => services.members(request.service.key),
+    async (request) => readMembers(context, request.service.key),
   );
 
   api.get(

@@ -27,6 +27,31 @@ import {
   ApiError,
 } from '@howdah/contract';
 import { Type } from 'typebox';
+import {
+  renameService,
+  startService,
+  stopService,
+  resizeService,
+  setServiceEnvironment,
+  updatePassword,
+  verifyBackup,
+} from '../../services/change-service.ts';
+import { createService } from '../../services/create-service.ts';
+import { deleteService, purgeService, restoreService } from '../../services/delete-service.ts';
+import { forkService } from '../../services/fork-service.ts';
+import { setReplicas, startDrill, switchOver } from '../../services/replicas.ts';
+import {
+  attachToVpc,
+  detachFromVpc,
+  enableServicePooler,
+  disableServicePooler,
+} from '../../services/service-network.ts';
+import {
+  readBackups,
+  readLogPage,
+  readMetricSeries,
+  runStatement,
+} from '../../services/service-reads.ts';
 import { listServiceDocuments, type ServiceDoc } from '../../store/service-documents.ts';
 import { parseMoment } from '../../lib/moment.ts';
 import type { ApiContext, App } from '../app.ts';
@@ -72,7 +97,7 @@ const ServicesQuery = Type.Object({
   ),
 });
 
-export function serviceRoutes(api: App, { store, services }: ApiContext): void {
+export function serviceRoutes(api: App, context: ApiContext): void {
   api.get(
     '/projects/:project_id/services',
     {
@@ -88,7 +113,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     async (request, reply) =>
       sendList(request, reply, 'position', (after, limit) =>
         listServiceDocuments(
-          store.pool,
+          context.store.pool,
           request.key.project_id,
           request.query.status ?? null,
           after,
@@ -111,7 +136,8 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 202: Ref(ServiceSchema) },
       },
     },
-    async (request, reply) => answer(reply, await services.create(callerOf(request), request.body)),
+    async (request, reply) =>
+      answer(reply, await createService(context, callerOf(request), request.body)),
   );
 
   api.get(
@@ -151,8 +177,8 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       return answer(
         reply,
         purge === 'true'
-          ? await services.purge(caller, id, confirm)
-          : await services.remove(caller, id),
+          ? await purgeService(context, caller, id, confirm)
+          : await deleteService(context, caller, id),
       );
     },
   );
@@ -172,7 +198,10 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(reply, await services.fork(callerOf(request), request.service.key, request.body)),
+      answer(
+        reply,
+        await forkService(context, callerOf(request), request.service.key, request.body),
+      ),
   );
 
   api.get(
@@ -186,7 +215,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         response: { 200: Ref(BackupsSchema) },
       },
     },
-    async (request) => services.backups(request.service.key),
+    async (request) => readBackups(context, request.service.key),
   );
 
   api.post(
@@ -203,7 +232,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(reply, await services.verifyBackup(callerOf(request), request.service.key)),
+      answer(reply, await verifyBackup(context, callerOf(request), request.service.key)),
   );
 
   api.post(
@@ -221,10 +250,13 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(reply, await services.restore(callerOf(request), request.service.key)),
+      answer(reply, await restoreService(context, callerOf(request), request.service.key)),
   );
 
-  for (const action of ['start', 'stop'] as const) {
+  for (const [action, change] of [
+    ['start', startService],
+    ['stop', stopService],
+  ] as const) {
     api.post(
       `/projects/:project_id/services/:service_id/${action}`,
       {
@@ -237,7 +269,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         },
       },
       async (request, reply) =>
-        answer(reply, await services[action](callerOf(request), request.service.key)),
+        answer(reply, await change(context, callerOf(request), request.service.key)),
     );
   }
 
@@ -254,10 +286,16 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(reply, await services.resize(callerOf(request), request.service.key, request.body)),
+      answer(
+        reply,
+        await resizeService(context, callerOf(request), request.service.key, request.body),
+      ),
   );
 
-  for (const action of ['enablePooler', 'disablePooler'] as const) {
+  for (const [action, change] of [
+    ['enablePooler', enableServicePooler],
+    ['disablePooler', disableServicePooler],
+  ] as const) {
     api.post(
       `/projects/:project_id/services/:service_id/${action}`,
       {
@@ -272,7 +310,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
         },
       },
       async (request, reply) =>
-        answer(reply, await services[action](callerOf(request), request.service.key)),
+        answer(reply, await change(context, callerOf(request), request.service.key)),
     );
   }
 
@@ -293,7 +331,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     async (request, reply) =>
       answer(
         reply,
-        await services.attachToVPC(callerOf(request), request.service.key, request.body.vpc_id),
+        await attachToVpc(context, callerOf(request), request.service.key, request.body.vpc_id),
       ),
   );
 
@@ -316,7 +354,8 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     async (request, reply) =>
       answer(
         reply,
-        await services.detachFromVPC(
+        await detachFromVpc(
+          context,
           callerOf(request),
           request.service.key,
           request.body.vpc_id ?? null,
@@ -339,7 +378,10 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(reply, await services.setHA(callerOf(request), request.service.key, request.body)),
+      answer(
+        reply,
+        await setReplicas(context, callerOf(request), request.service.key, request.body),
+      ),
   );
 
   api.post(
@@ -356,7 +398,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(reply, await services.switchover(callerOf(request), request.service.key)),
+      answer(reply, await switchOver(context, callerOf(request), request.service.key)),
   );
 
   api.post(
@@ -374,7 +416,10 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(reply, await services.drill(callerOf(request), request.service.key, request.body)),
+      answer(
+        reply,
+        await startDrill(context, callerOf(request), request.service.key, request.body),
+      ),
   );
 
   api.post(
@@ -393,7 +438,8 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     async (request, reply) =>
       answer(
         reply,
-        await services.updatePassword(
+        await updatePassword(
+          context,
           callerOf(request),
           request.service.key,
           request.body.password,
@@ -416,7 +462,8 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     async (request, reply) =>
       answer(
         reply,
-        await services.setEnvironment(
+        await setServiceEnvironment(
+          context,
           callerOf(request),
           request.service.key,
           request.body.environment,
@@ -439,7 +486,7 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     async (request, reply) =>
       answer(
         reply,
-        await services.rename(callerOf(request), request.service.key, request.body.name),
+        await renameService(context, callerOf(request), request.service.key, request.body.name),
       ),
   );
 
@@ -458,7 +505,8 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
     },
     async (request, reply) => {
       const { node, since, until, cursor, search, severities } = request.query;
-      const { entries, cursor: next } = await services.logs(
+      const { entries, cursor: next } = await readLogPage(
+        context,
         request.service.key,
         nodeOf(node, request.service),
         {
@@ -507,7 +555,8 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       },
     },
     async (request) =>
-      services.series(
+      readMetricSeries(
+        context,
         request.service.key,
         request.service.parent_id === null ? 0 : 1,
         request.body,
@@ -530,7 +579,11 @@ export function serviceRoutes(api: App, { store, services }: ApiContext): void {
       },
     },
     async (request, reply) =>
-      sendText(reply, 200, JSON.stringify(await services.query(request.service, request.body))),
+      sendText(
+        reply,
+        200,
+        JSON.stringify(await runStatement(context, request.service, request.body)),
+      ),
   );
 }
 

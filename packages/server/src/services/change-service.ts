@@ -1,0 +1,140 @@
+/** Changes of a service: power, size, name, environment, password, and verification of its backup. */
+import {
+  ALLOWED,
+  ApiError,
+  type Environment,
+  refusal,
+  type ResizeBody,
+  sameSize,
+} from '@howdah/contract';
+import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
+import { sizeColumns, sizeOf } from '../domain/service/spec.ts';
+import { scramVerifier } from '../lib/scram.ts';
+import { type Caller, makeChange, type Outcome } from './change.ts';
+import { type Done, sizeOrRefuse } from './common.ts';
+import type { ControlContext } from './context.ts';
+import { keepWithinLimits, weightOf } from './limits.ts';
+import {
+  type Accepted,
+  changeUnderRules,
+  changeWithoutEngine,
+  lockOwnService,
+  reachEngine,
+} from './service-rules.ts';
+import { readUsedStorageGb, storageOrRefuse } from './storage-quota.ts';
+import { beginOperation, recordOperation, verificationUnderWay } from '../store/operations.ts';
+import { changeService } from '../store/services.ts';
+import type { Tx } from '../store/tables.ts';
+
+/** Verifies the newest backup, beside other operations. While one verification runs, another call returns the same operation. */
+export async function verifyBackup(
+  context: ControlContext,
+  caller: Caller,
+  id: string,
+): Promise<Done> {
+  return makeChange(context.store, caller, async (tx) => {
+    const { service } = await lockOwnService(tx, caller, id);
+    const underWay = await verificationUnderWay(tx, id);
+    if (underWay === null && ALLOWED[service.status].verifyBackup !== 'accept')
+      throw new ApiError('INVALID_STATE', refusal('verifyBackup', service.status));
+    const operation = underWay ?? (await beginOperation(tx, service, 'verifyBackup', caller, null));
+    return {
+      message: `the newest backup is being restored beside the service: operation ${operation.id}`,
+      operationId: operation.id,
+    };
+  });
+}
+
+export async function resizeService(
+  context: ControlContext,
+  caller: Caller,
+  id: string,
+  body: ResizeBody,
+): Promise<Accepted> {
+  const { cpu_millis: cpuMillis, memory_gbs: memoryGbs, storage_gb: asked } = body;
+  // A change of the quota alone is allowed for shared services too.
+  const onlyStorage = asked !== undefined && cpuMillis === undefined && memoryGbs === undefined;
+  const wanted = onlyStorage
+    ? null
+    : sizeOrRefuse(cpuMillis, memoryGbs, { fallback: null, sharedAllowed: false });
+  const usedGb = asked === undefined ? 0 : await readUsedStorageGb(context, id);
+  const decide = async (service: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
+    const size = wanted ?? sizeOf(service);
+    const storage_gb =
+      asked === undefined
+        ? service.storage_gb
+        : storageOrRefuse(asked, asked < service.storage_gb ? usedGb : 0);
+    if (sameSize(sizeOf(service), size) && storage_gb === service.storage_gb) return null;
+    const [before, after] = [sizeOf(service), size].map((one) =>
+      weightOf(one, service.replica_count + 1),
+    );
+    const more = (limit: 'cpu_millis' | 'memory_gbs'): number =>
+      (after?.[limit] ?? 0) - (before?.[limit] ?? 0);
+    await keepWithinLimits(tx, caller.projectId, {
+      cpu_millis: more('cpu_millis'),
+      memory_gbs: more('memory_gbs'),
+    });
+    return { ...sizeColumns(size), storage_gb };
+  };
+  return changeUnderRules(context, caller, id, 'resize', decide, 'resize');
+}
+
+export async function updatePassword(
+  context: ControlContext,
+  caller: Caller,
+  id: string,
+  password: string,
+): Promise<Accepted> {
+  const verifier = await scramVerifier(password);
+  // The row stays locked until the password is active, so that a stop or delete waits.
+  return makeChange(context.store, caller, async (tx) => {
+    const { service, operation } = await lockOwnService(tx, caller, id);
+    if (ALLOWED[service.status].updatePassword !== 'accept')
+      throw new ApiError('INVALID_STATE', refusal('updatePassword', service.status));
+    if (!caller.dryRun) await reachEngine(() => context.region.engine.setPassword(id, verifier));
+    const operationId = await recordOperation(tx, service, 'updatePassword', caller);
+    const row = await changeService(tx, service, {}, operation);
+    return { doc: row.doc, operationId };
+  });
+}
+
+export function startService(
+  context: ControlContext,
+  caller: Caller,
+  id: string,
+): Promise<Accepted> {
+  return changeUnderRules(context, caller, id, 'start', () => ({ power: 'running' }), 'start');
+}
+
+export function stopService(
+  context: ControlContext,
+  caller: Caller,
+  id: string,
+): Promise<Accepted> {
+  return changeUnderRules(context, caller, id, 'stop', () => ({ power: 'paused' }), 'stop');
+}
+
+export function renameService(
+  context: ControlContext,
+  caller: Caller,
+  id: string,
+  name: string,
+): Promise<Outcome> {
+  return changeWithoutEngine(context, caller, id, 'rename', { name });
+}
+
+export function setServiceEnvironment(
+  context: ControlContext,
+  caller: Caller,
+  id: string,
+  environment: Environment,
+): Promise<Outcome> {
+  return changeWithoutEngine(
+    context,
+    caller,
+    id,
+    'setEnvironment',
+    { environment },
+    `the environment is ${environment}`,
+  );
+}

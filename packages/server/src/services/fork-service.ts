@@ -1,0 +1,141 @@
+/** Forks services. */
+import {
+  ALLOWED,
+  ApiError,
+  type Backups,
+  type ForkBody,
+  NAME_MAX_CHARACTERS,
+  refusal,
+} from '@howdah/contract';
+import { sizeOf } from '../domain/service/spec.ts';
+import type { Origin } from '../engine/engine.ts';
+import { newPassword } from '../lib/ids.ts';
+import { parseMoment } from '../lib/moment.ts';
+import { scramVerifier } from '../lib/scram.ts';
+import { type Caller, makeChange } from './change.ts';
+import { refuseFullDisk, refuseSecondProject, sizeOrRefuse } from './common.ts';
+import type { ControlContext } from './context.ts';
+import { insertServiceWithPort } from './create-service.ts';
+import { keepWithinLimits, weightOf } from './limits.ts';
+import { type Accepted, lockOwnService } from './service-rules.ts';
+import { readUsedStorageGb, storageOrRefuse } from './storage-quota.ts';
+import { joinVpc } from './vpcs.ts';
+import { makeDue } from '../store/leases.ts';
+import { beginOperation } from '../store/operations.ts';
+import { changeService } from '../store/services.ts';
+
+export async function forkService(
+  context: ControlContext,
+  caller: Caller,
+  parentId: string,
+  body: ForkBody,
+): Promise<Accepted> {
+  const origin: Origin = {
+    parent: parentId,
+    strategy: body.fork_strategy,
+    targetTime: await targetTimeOfFork(context, parentId, body),
+  };
+  await refuseFullDisk(context.region, 'forks');
+  const usedGb = await readUsedStorageGb(context, parentId);
+  const initialPassword = newPassword();
+  const verifier = await scramVerifier(initialPassword);
+  return makeChange(context.store, caller, async (tx) => {
+    const { service: parent } = await lockOwnService(tx, caller, parentId);
+    const action = body.fork_strategy === 'NOW' ? 'forkNow' : 'forkPast';
+    if (ALLOWED[parent.status][action] !== 'accept')
+      throw new ApiError('INVALID_STATE', refusal(action, parent.status));
+    const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, {
+      fallback: sizeOf(parent),
+      sharedAllowed: true,
+    });
+    await refuseSecondProject(tx, context.region, caller.projectId);
+    await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
+    const fresh = await insertServiceWithPort(context, tx, parent.addons, size, origin);
+    const operation = await beginOperation(
+      tx,
+      { id: fresh.id, project_id: caller.projectId },
+      'fork',
+      caller,
+      null,
+    );
+    const name =
+      body.name ??
+      `${[...parent.name].slice(0, NAME_MAX_CHARACTERS - FORK_SUFFIX.length).join('')}${FORK_SUFFIX}`;
+    const change = {
+      project_id: caller.projectId,
+      name,
+      environment: body.environment_tag ?? 'DEV',
+      created: new Date(),
+      created_by: caller.publicKey,
+      first_verifier: verifier,
+      storage_gb: storageOrRefuse(body.storage_gb ?? parent.storage_gb, usedGb),
+    };
+    // A copy must be as private as its parent.
+    const vpc =
+      parent.vpc_id === null
+        ? {}
+        : await joinVpc(tx, context.region, caller.projectId, fresh, parent.vpc_id);
+    const row = await changeService(tx, fresh, { ...change, ...vpc }, operation);
+    await makeDue(tx, row.id);
+    return { doc: row.doc, operationId: operation.id, initialPassword };
+  });
+}
+
+/** Checks the target time of a fork against the window of its parent's backups; null: not a fork to a point in time. */
+export async function targetTimeOfFork(
+  context: ControlContext,
+  parentId: string,
+  body: ForkBody,
+): Promise<string | null> {
+  if (body.fork_strategy !== 'PITR') {
+    if (body.target_time === undefined) return null;
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `target_time: found with the strategy ${body.fork_strategy}; it goes with PITR only`,
+    );
+  }
+  const moment = parseMoment(body.target_time ?? '');
+  if (moment === null) {
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `target_time: found ${JSON.stringify(body.target_time ?? null)}; PITR takes a date-time with an offset, like 2026-01-31T12:00:00.123456Z`,
+    );
+  }
+  const askedMs = Date.now();
+  const { window } = await context.region.engine.backups(parentId);
+  const [earliestMs, latestMs] = [
+    Date.parse(window.earliest ?? ''),
+    Date.parse(window.latest ?? ''),
+  ];
+  // A client's clock may be ahead. Only a window that ends now may be exceeded: after a gap the data is not there.
+  const skewMs = latestMs >= askedMs ? CLOCK_SKEW_MS : 0;
+  if (!(moment.ms >= earliestMs && moment.ms <= latestMs + skewMs)) {
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `target_time: ${body.target_time} is outside the window that can be reached: ${describeWindow(window)}`,
+      { window },
+    );
+  }
+  const gap = window.gaps?.find(
+    ({ after, before }) => moment.ms > Date.parse(after) && moment.ms < Date.parse(before),
+  );
+  if (gap !== undefined) {
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `target_time: ${body.target_time} is in a gap of the window: a WAL file is missing from the archive, and nothing between ${gap.after} and ${gap.before} can be reached; allowed: ${describeWindow(window)}`,
+      { window },
+    );
+  }
+  return moment.ms > latestMs ? window.latest : moment.text;
+}
+
+const FORK_SUFFIX = '-fork';
+
+/** How far a client's clock may be ahead. */
+const CLOCK_SKEW_MS = 5000;
+
+/** The restorable parts of a window, in words. */
+function describeWindow({ earliest, latest, gaps = [] }: Backups['window']): string {
+  if (earliest === null) return 'none yet';
+  return `${earliest} to ${gaps.map(({ after, before }) => `${after}, ${before} to `).join('')}${latest}`;
+}

@@ -1,0 +1,106 @@
+/** The rules that every change of a service follows. */
+import {
+  type Action,
+  ALLOWED,
+  ApiError,
+  type OperationKind,
+  protectionOf,
+  refusal,
+  sameSize,
+} from '@howdah/contract';
+import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
+import { sizeOf } from '../domain/service/spec.ts';
+import { EngineUnavailable } from '../engine/engine.ts';
+import { type Caller, makeChange, type Outcome } from './change.ts';
+import type { ControlContext } from './context.ts';
+import { refuseByRole } from './permissions.ts';
+import { makeDue } from '../store/leases.ts';
+import { beginOperation, recordOperation } from '../store/operations.ts';
+import { changeService, type LockedService, lockService } from '../store/services.ts';
+import type { Tx } from '../store/tables.ts';
+
+/** An accepted change, with the document of the service after it. */
+export type Accepted = Outcome & { doc: string };
+
+/**
+ * Locks a service, checks that role and status allow the action, and records the change and its operation.
+ *
+ * @param decide returns what changes; null: nothing
+ */
+export async function changeUnderRules(
+  context: ControlContext,
+  caller: Caller,
+  id: string,
+  action: Action,
+  decide: (service: ServiceRow, tx: Tx) => ServiceChange | null | Promise<ServiceChange | null>,
+  kind: OperationKind,
+): Promise<Accepted> {
+  return makeChange(context.store, caller, async (tx) => {
+    const { service, operation } = await lockOwnService(tx, caller, id);
+    refuseByRole(caller, action, protectionOf(service.environment, service.read_replica_sets));
+    const verdict = ALLOWED[service.status][action];
+    if (verdict === 'refuse') throw new ApiError('INVALID_STATE', refusal(action, service.status));
+    if (verdict === 'underway') return { doc: service.doc, operationId: operation?.id ?? null };
+    const changed = await decide(service, tx);
+    if (changed === null) return { doc: service.doc, operationId: null };
+    const next = await beginOperation(tx, service, kind, caller, operation);
+    const row = await changeService(tx, service, { ...changed, attempt: 0 }, next);
+    await makeDue(tx, id);
+    return {
+      doc: row.doc,
+      operationId: next.id,
+      keepsSize: sameSize(sizeOf(service), sizeOf(row)),
+    };
+  });
+}
+
+/** Makes a change that needs no engine: it is done when it is answered, also beside an operation. */
+export async function changeWithoutEngine(
+  context: ControlContext,
+  caller: Caller,
+  id: string,
+  action: Extract<Action, 'rename' | 'setEnvironment'>,
+  changed: ServiceChange,
+  message?: string,
+): Promise<Outcome> {
+  return makeChange(context.store, caller, async (tx) => {
+    const { service, operation } = await lockOwnService(tx, caller, id);
+    if (ALLOWED[service.status][action] !== 'accept')
+      throw new ApiError('INVALID_STATE', refusal(action, service.status));
+    const operationId = await recordOperation(tx, service, action, caller);
+    const row = await changeService(tx, service, changed, operation);
+    return message === undefined ? { doc: row.doc, operationId } : { message, operationId };
+  });
+}
+
+export async function lockOwnService(tx: Tx, caller: Caller, id: string): Promise<LockedService> {
+  const locked = await lockService(tx, id);
+  if (
+    locked === null ||
+    locked.service.project_id !== caller.projectId ||
+    locked.service.deleted_at !== null
+  )
+    throw serviceNotFound(id);
+  return locked;
+}
+
+/** The answer for a service that does not exist or belongs to another project. Old clients compare its first words. */
+export function serviceNotFound(id: string): ApiError {
+  return new ApiError(
+    'NOT_FOUND',
+    `no service with that id exists: ${JSON.stringify(id.slice(0, 64))}; GET /projects/{project_id}/services lists them`,
+  );
+}
+
+export async function reachEngine<T>(call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (error) {
+    if (error instanceof EngineUnavailable)
+      throw new ApiError(
+        'UNAVAILABLE',
+        `the service does not answer: ${error.message}; try again in a moment`,
+      );
+    throw error;
+  }
+}
