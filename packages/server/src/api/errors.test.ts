@@ -103,12 +103,13 @@ const REFUSED: [string, object, unknown, string[]][] = [
     'no date-time',
     SeriesBody,
     { name: 'x', from: 'yesterday', to: '2026-01-02T00:00:00Z' },
-    ['from: found "yesterday"', 'date-time'],
+    ['from: found "yesterday"', 'a date-time with an offset, like 2026-01-31T12:00:00Z'],
   ],
   ['a long value', RenameBody, { name: ['x'.repeat(500)] }, ['name: found ["xxx', '…']],
 ];
 test.each(REFUSED)('%s', (_title, schema, body, parts) => {
   const message = explain(schema, body);
+  expect(message, 'no sentence of the validator').not.toMatch(/must (NOT|be|match|pass)/);
   for (const part of parts) expect(message).toContain(part);
   expect(message.length).toBeLessThan(300);
 });

@@ -140,32 +140,80 @@ export function explainValidation(problems: readonly ValidationProblem[], contex
   if (problem === undefined) return `the ${context} is not valid`;
   const path = problem.instancePath.slice(1).replaceAll('/', '.');
   const field = path === '' ? `the ${context}` : path;
-  const found = path.includes('password') ? '' : `found ${inQuotes(problem.data)}, `;
-  const about =
-    typeof problem.parentSchema?.description === 'string'
-      ? ` (${problem.parentSchema.description})`
-      : '';
   const inside = (name: unknown) => (path === '' ? String(name) : `${path}.${String(name)}`);
   const { params } = problem;
-  switch (problem.keyword) {
-    case 'required':
-      return `${inside(params['missingProperty'])}: missing; the ${context} must have it`;
-    case 'additionalProperties':
-      return `${inside(params['additionalProperty'])}: no such field; allowed: ${Object.keys(problem.parentSchema?.properties ?? {}).join(', ')}`;
+  if (problem.keyword === 'required')
+    return `${inside(params['missingProperty'])}: missing; the ${context} must have it`;
+  if (problem.keyword === 'additionalProperties')
+    return `${inside(params['additionalProperty'])}: no such field; allowed: ${Object.keys(problem.parentSchema?.properties ?? {}).join(', ')}`;
+  if (problem.keyword === 'type' && (problem.data === undefined || problem.data === null))
+    return `${field}: missing; expected a JSON ${String(params['type'])}`;
+  const found = path.includes('password') ? '' : `found ${sizeOrValue(problem)}`;
+  const { description } = problem.parentSchema ?? {};
+  const about = typeof description === 'string' ? description : '';
+  const allowed = allowedBy(problem);
+  // The description says it already where it gives the range: "1 to 128 characters".
+  const isSaid = COUNTED[problem.keyword] !== undefined && /\d to \d/.test(about);
+  const rule =
+    allowed === '' || isSaid
+      ? about === ''
+        ? 'not valid'
+        : `allowed: ${about}`
+      : `${allowed}${about === '' ? '' : ` (${about})`}`;
+  return `${field}: ${[found, rule].filter((part) => part !== '').join('; ')}`;
+}
+
+/** What a limit on a length counts. */
+const COUNTED: Partial<Record<string, string>> = {
+  minLength: 'characters',
+  maxLength: 'characters',
+  minItems: 'entries',
+  maxItems: 'entries',
+  minProperties: 'fields',
+  maxProperties: 'fields',
+};
+
+/** The value that was found; its length where that is what is wrong. */
+function sizeOrValue({ keyword, data }: ValidationProblem): string {
+  const counted = COUNTED[keyword];
+  if (counted === undefined || typeof data !== 'object' || data === null)
+    return counted !== undefined && typeof data === 'string'
+      ? `${[...data].length} ${counted}`
+      : inQuotes(data);
+  return `${Object.keys(data).length} ${counted}`;
+}
+
+/** What a rule of JSON Schema allows, in words; empty: its description says it better. */
+function allowedBy({ keyword, params }: ValidationProblem): string {
+  const limit = String(params['limit']);
+  switch (keyword) {
     case 'pattern':
-      if (params['pattern'] !== VISIBLE_PATTERN)
-        return `${field}: ${found}${problem.message ?? 'not valid'}${about}`;
-      return `${field}: ${found}allowed is visible text, without control characters and other invisible ones${about}`;
+      return params['pattern'] === VISIBLE_PATTERN
+        ? 'allowed is visible text, without control characters and other invisible ones'
+        : '';
     case 'enum':
-      return `${field}: ${found}allowed: ${Array.isArray(params['allowedValues']) ? params['allowedValues'].join(', ') : ''}`;
+      return `allowed: ${Array.isArray(params['allowedValues']) ? params['allowedValues'].join(', ') : ''}`;
     case 'type':
-      return problem.data === undefined || problem.data === null
-        ? `${field}: missing; expected a JSON ${String(params['type'])}`
-        : `${field}: ${found}expected ${String(params['type'])}${about}`;
+      return `expected ${String(params['type'])}`;
+    case 'format':
+      return params['format'] === 'date-time'
+        ? 'expected a date-time with an offset, like 2026-01-31T12:00:00Z'
+        : `expected: ${String(params['format'])}`;
+    case 'minimum':
     case 'minLength':
+    case 'minItems':
+    case 'minProperties':
+      return `the minimum is ${limit}`;
+    case 'maximum':
     case 'maxLength':
-      return `${field}: found ${typeof problem.data === 'string' ? [...problem.data].length : '?'} characters, ${problem.message ?? ''}${about}`;
+    case 'maxItems':
+    case 'maxProperties':
+      return `the maximum is ${limit}`;
+    case 'multipleOf':
+      return `allowed are multiples of ${String(params['multipleOf'])}`;
+    case 'uniqueItems':
+      return 'no entry may be there twice';
     default:
-      return `${field}: ${found}${problem.keyword === 'anyOf' ? 'allowed' : (problem.message ?? 'not valid')}${about}`;
+      return '';
   }
 }
