@@ -1,0 +1,187 @@
+import { ENVIRONMENTS } from '@howdah/contract/types';
+import { Option, type Command } from 'commander';
+import { countOf, given, oneOf, verb, type Changing, type Waiting } from '../command.ts';
+import { readSecret } from '../confirm.ts';
+import { connect } from '../connection.ts';
+import { findService, findVpc, pathOf } from '../find.ts';
+import { note } from '../output.ts';
+import { change, changeFound, CHANGES, sizeOf, type Call, type Size } from './service-shared.ts';
+
+export function addChanges(service: Command): void {
+  addPlainChanges(service);
+  addAttachVpc(service);
+  addResize(service);
+  addHa(service);
+  addDrill(service);
+  addNames(service);
+  addPassword(service);
+}
+
+function addPlainChanges(service: Command): void {
+  /** A change that takes nothing but the service. */
+  const plain = (name: string, does: string, call: Call): void => {
+    verb(service, `${name} <service>`, {
+      does,
+      example: `howdah service ${name} orders`,
+      takes: CHANGES,
+    }).action(async (wanted: string, options: Waiting) => changeFound(wanted, options, call));
+  };
+  plain('start', 'Start a paused service.', (client, params) =>
+    client.POST('/projects/{project_id}/services/{service_id}/start', { params }),
+  );
+  plain('stop', 'Pause a service; its data, endpoint and settings stay.', (client, params) =>
+    client.POST('/projects/{project_id}/services/{service_id}/stop', { params }),
+  );
+  plain(
+    'switchover',
+    'Make a replica the primary, in order: nothing is lost, sessions end, new ones wait for a moment.',
+    (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/switchover', { params }),
+  );
+  plain(
+    'enable-pooler',
+    'Put a connection pooler (PgBouncer) in front of a service, on a port of its own.',
+    (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/enablePooler', { params }),
+  );
+  plain(
+    'disable-pooler',
+    'Take the connection pooler away; its port stays reserved.',
+    (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/disablePooler', { params }),
+  );
+  plain(
+    'detach-vpc',
+    'Take a service out of its VPC: its public endpoint is open to all again.',
+    (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/detachFromVPC', {
+        params,
+        body: {},
+      }),
+  );
+}
+
+function addAttachVpc(service: Command): void {
+  verb(service, 'attach-vpc <service> <vpc>', {
+    does: 'Put a service into a VPC: from then on only clients there get in.',
+    example: 'howdah service attach-vpc orders office',
+    takes: CHANGES,
+  }).action(async (wanted: string, vpc: string, options: Waiting) => {
+    const connection = await connect(options);
+    const { service_id: id } = await findService(connection, wanted);
+    const body = { vpc_id: (await findVpc(connection, vpc)).id };
+    await change(connection, id, options, (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/attachToVPC', { params, body }),
+    );
+  });
+}
+
+function addResize(service: Command): void {
+  verb(service, 'resize <service>', {
+    does: 'Change the size of a service.',
+    example: 'howdah service resize orders --cpu-millis 2000',
+    takes: CHANGES,
+  })
+    .option('--cpu-millis <number>', 'thousandths of a core')
+    .option('--memory-gbs <number>', 'gigabytes')
+    .option('--storage-gb <number>', 'gigabytes of disk; alone it needs no restart')
+    .action(async (wanted: string, options: Waiting & Size) =>
+      changeFound(wanted, options, (client, params) =>
+        client.POST('/projects/{project_id}/services/{service_id}/resize', {
+          params,
+          body: sizeOf(options),
+        }),
+      ),
+    );
+}
+
+function addHa(service: Command): void {
+  verb(service, 'ha <service>', {
+    does: 'Set how many replicas stand by, and how many of them have every write before it is acknowledged.',
+    example: 'howdah service ha orders --replicas 1 --sync 1',
+    takes: CHANGES,
+  })
+    .option('--replicas <number>', '0 to 2')
+    .option('--sync <number>', '0 to the number of replicas')
+    .action(async (wanted: string, options: Waiting & { replicas?: string; sync?: string }) => {
+      const { replicas, sync } = options;
+      const body = {
+        ...given(
+          'replica_count',
+          replicas === undefined ? undefined : countOf('--replicas', replicas),
+        ),
+        ...given('sync_replica_count', sync === undefined ? undefined : countOf('--sync', sync)),
+      };
+      await changeFound(wanted, options, (client, params) =>
+        client.POST('/projects/{project_id}/services/{service_id}/setHA', { params, body }),
+      );
+    });
+}
+
+const DRILLS = ['switchover', 'failover'] as const;
+type Drill = (typeof DRILLS)[number];
+
+function addDrill(service: Command): void {
+  verb(service, 'drill <service>', {
+    does: 'Rehearse a switchover, or a failover by killing the primary, and say for how long writes were not possible.',
+    example: 'howdah service drill orders --kind failover',
+    takes: CHANGES,
+  })
+    .addOption(
+      new Option('--kind <kind>', 'what is rehearsed').choices(DRILLS).default('switchover'),
+    )
+    .option(
+      '--confirm <name>',
+      'the name of the service, without which the primary of a PROD service is not killed',
+    )
+    .action(async (wanted: string, options: Waiting & { kind: Drill; confirm?: string }) => {
+      const body = { kind: options.kind, ...given('confirm', options.confirm) };
+      await changeFound(wanted, options, (client, params) =>
+        client.POST('/projects/{project_id}/services/{service_id}/drill', { params, body }),
+      );
+    });
+}
+
+function addNames(service: Command): void {
+  verb(service, 'rename <service> <new-name>', {
+    does: 'Rename a service.',
+    example: 'howdah service rename orders shop',
+    takes: ['output', 'dryRun'],
+  }).action(async (wanted: string, name: string, options: Changing) =>
+    changeFound(wanted, { ...options, wait: false }, (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/rename', {
+        params,
+        body: { name },
+      }),
+    ),
+  );
+
+  verb(service, 'set-environment <service> <environment>', {
+    does: 'Say whether a service is for development or production, which asks for more before it is deleted.',
+    example: 'howdah service set-environment orders PROD',
+    takes: ['output', 'dryRun'],
+  }).action(async (wanted: string, tag: string, options: Changing) => {
+    const body = { environment: oneOf('environment', ENVIRONMENTS, tag) };
+    await changeFound(wanted, { ...options, wait: false }, (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/setEnvironment', { params, body }),
+    );
+  });
+}
+
+function addPassword(service: Command): void {
+  verb(service, 'set-password <service>', {
+    does: 'Change the password of tsdbadmin. It is asked for, or the first line of what is piped in.',
+    example: 'openssl rand -hex 16 | howdah service set-password orders',
+    takes: ['dryRun'],
+  }).action(async (wanted: string, options: { dryRun?: true }) => {
+    const connection = await connect(options);
+    const { service_id: id, name } = await findService(connection, wanted);
+    const password = await readSecret(`new password of ${name}: `);
+    const params = pathOf(connection, id);
+    await connection.client.POST('/projects/{project_id}/services/{service_id}/updatePassword', {
+      params,
+      body: { password },
+    });
+    note(`${name} has the new password; sessions that are open stay`);
+  });
+}

@@ -1,0 +1,182 @@
+import type { Schemas } from '@howdah/client';
+import { ADDONS, SERVICE_TYPES, type ServiceType } from '@howdah/contract/types';
+import { Option, type Command } from 'commander';
+import { endpointOf, placeOf, poolerOf, urlOf } from '../address.ts';
+import { countOf, given, listOf, verb, type Waiting } from '../command.ts';
+import { connect, findCa, type Connection } from '../connection.ts';
+import { Failure } from '../exit.ts';
+import { findDeleted, findPath, findVpc, ofProject } from '../find.ts';
+import { follow } from '../follow.ts';
+import { say, showAs } from '../output.ts';
+import { serviceView } from '../views.ts';
+import { change, CHANGES, environmentOf, sizeOf, type Size } from './service-shared.ts';
+
+type Service = Schemas['Service'];
+type CreateOptions = Waiting &
+  Size & {
+    name: string;
+    addons?: string;
+    type?: ServiceType;
+    region?: string;
+    replicas?: string;
+    sync?: string;
+    environment?: string;
+    pooler?: true;
+    vpc?: string;
+  };
+type ForkOptions = Waiting &
+  Size & { name?: string; lastSnapshot?: true; at?: string; environment?: string };
+
+/** `howdah service create`, `fork` and `restore` */
+export function addCreates(service: Command): void {
+  addCreate(service);
+  addFork(service);
+  addRestore(service);
+}
+
+function addCreate(service: Command): void {
+  verb(service, 'create', {
+    does: 'Create a service, wait until it is ready and print how to connect.',
+    example: 'howdah service create --name orders --addons time-series,ai --cpu-millis 1000',
+    takes: CHANGES,
+  })
+    .requiredOption('--name <name>', '1 to 128 characters')
+    .option(
+      '--addons <list>',
+      'time-series, ai or both, separated by a comma; none for plain PostgreSQL',
+    )
+    .addOption(new Option('--type <type>', 'in place of --addons').choices(SERVICE_TYPES))
+    .option('--cpu-millis <number>', 'thousandths of a core, or shared')
+    .option('--memory-gbs <number>', 'gigabytes, or shared')
+    .option('--storage-gb <number>', 'gigabytes of disk; default: by the size')
+    .option('--replicas <number>', 'replicas that stand by, 0 to 2')
+    .option('--sync <number>', 'how many of them have every write before it is acknowledged')
+    .option('--environment <environment>', 'DEV or PROD; default: DEV')
+    .option('--pooler', 'with a connection pooler')
+    .option('--vpc <vpc>', 'the VPC that it is created in, by its id or name')
+    .option('--region <region>', 'where; howdah region list shows the regions')
+    .action(async (options: CreateOptions) => {
+      const connection = await connect(options);
+      const body = {
+        name: options.name,
+        ...sizeOf(options),
+        ...given('addons', options.addons === undefined ? undefined : addonsOf(options.addons)),
+        ...given('service_type', options.type),
+        ...given('region_code', options.region),
+        ...given('environment_tag', environmentOf(options.environment)),
+        ...given('enable_pooler', options.pooler),
+        ...given(
+          'vpc_id',
+          options.vpc === undefined ? undefined : (await findVpc(connection, options.vpc)).id,
+        ),
+        ...given(
+          'replica_count',
+          options.replicas === undefined ? undefined : countOf('--replicas', options.replicas),
+        ),
+        ...given(
+          'sync_replica_count',
+          options.sync === undefined ? undefined : countOf('--sync', options.sync),
+        ),
+      };
+      const made = await connection.client.POST('/projects/{project_id}/services', {
+        params: ofProject(connection),
+        body,
+      });
+      await showCreated(connection, made, options);
+    });
+}
+
+function addFork(service: Command): void {
+  verb(service, 'fork <service>', {
+    does: 'Fork a service: as it is now, as of its last snapshot, or as it was at a point in time.',
+    example: 'howdah service fork orders --at 2026-01-31T12:00:00Z --name before-the-migration',
+    takes: CHANGES,
+  })
+    .option('--name <name>', 'default: the name of the parent and "-fork"')
+    .option('--last-snapshot', 'from the last snapshot')
+    .option(
+      '--at <date-time>',
+      'as it was then, like 2026-01-31T12:00:00Z; howdah backup list shows how far back',
+    )
+    .option('--cpu-millis <number>', "thousandths of a core, or shared; default: the parent's")
+    .option('--memory-gbs <number>', "gigabytes, or shared; default: the parent's")
+    .option('--storage-gb <number>', "gigabytes of disk; default: the parent's")
+    .option('--environment <environment>', 'DEV or PROD; default: DEV')
+    .action(async (name: string, options: ForkOptions) => {
+      if (options.at !== undefined && options.lastSnapshot === true)
+        throw new Failure('--at and --last-snapshot: give one of them', 'usage');
+      const connection = await connect(options);
+      const strategy =
+        options.at !== undefined ? 'PITR' : options.lastSnapshot === true ? 'LAST_SNAPSHOT' : 'NOW';
+      const body: Schemas['ForkService'] = {
+        fork_strategy: strategy,
+        ...sizeOf(options),
+        ...given('target_time', options.at),
+        ...given('name', options.name),
+        ...given('environment_tag', environmentOf(options.environment)),
+      };
+      const of = await findPath(connection, name);
+      const made = await connection.client.POST(
+        '/projects/{project_id}/services/{service_id}/forkService',
+        { ...of, body },
+      );
+      await showCreated(connection, made, options);
+    });
+}
+
+function addRestore(service: Command): void {
+  verb(service, 'restore <deleted-service>', {
+    does: 'Bring a deleted service back, with its id, endpoint, data and password.',
+    example: 'howdah service restore orders',
+    takes: CHANGES,
+  }).action(async (name: string, options: Waiting) => {
+    const connection = await connect(options);
+    const { service_id: id } = await findDeleted(connection, name);
+    await change(connection, id, options, (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/restore', { params }),
+    );
+  });
+}
+
+/** Waits for a new service and says how to connect: the password is in the answer to create and fork, and nowhere else. */
+async function showCreated(
+  connection: Connection,
+  made: { data?: Service; response: Response },
+  options: Waiting,
+): Promise<void> {
+  const { data, response } = made;
+  if (data === undefined) throw new Failure('the server answered without a body');
+  const ca = await findCa(connection.apiUrl);
+  const view = serviceView(ca);
+  const address = { ...endpointOf(data), ca, ...given('password', data.initial_password) };
+  const asTable = (): void => {
+    say(
+      `${data.service_type} ${data.service_id} at ${placeOf(endpointOf(data))}. Its password is shown once, here:`,
+    );
+    say(`  psql "${urlOf(address)}"`);
+    sayPooler(data);
+    if (data.vpc_endpoint !== undefined)
+      say(`inside the VPC ${data.vpc_endpoint.vpc_id}, and from nowhere else`);
+  };
+  try {
+    await follow(connection, response, options);
+  } finally {
+    // Whatever becomes of the wait: the service may get there yet, and its password is told once.
+    await showAs(options.output, data, view.noun, asTable, view.variables?.(data));
+  }
+}
+
+/** Where the pooler of a service is, if it has one: what stands after the password in a connection string. */
+function sayPooler(service: Service): void {
+  const pooler = poolerOf(service);
+  if (pooler === undefined) return;
+  const place = placeOf(pooler);
+  say(`through the pooler, by session:     ${place}/tsdb?sslmode=require`);
+  say(`through the pooler, by transaction: ${place}/tsdb_transaction?sslmode=require`);
+}
+
+function addonsOf(list: string) {
+  return list === 'none' || list === ''
+    ? []
+    : listOf('--addons', [...ADDONS, 'none'], list).filter((addon) => addon !== 'none');
+}
