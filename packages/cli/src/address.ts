@@ -46,6 +46,20 @@ export function urlOf({ host, port, password, ca }: Address): string {
   return `postgres://${user}@${placeOf({ host, port })}/${DATABASE_NAME}?${mode}`;
 }
 
+/** What clients need beside the URL that do not read it as libpq does. postgres.js sends parameters that it does not know to the server. */
+export function clientHints({ ca }: Pick<Address, 'ca'>): string[] {
+  return ca === null
+    ? [
+        'psql and psycopg take this URL as it is. Node needs the CA certificate: curl "$HD_API/ca.pem" -o ca.pem',
+        '  pg           sslmode=verify-full&sslrootcert=ca.pem in place of sslmode=require',
+        '  postgres.js  sslmode=verify-full in place of sslmode=require, and NODE_EXTRA_CA_CERTS=ca.pem in the environment',
+      ]
+    : [
+        'psql, psycopg and pg (Node) take this URL as it is.',
+        `  postgres.js  leave out &sslrootcert=…, and set NODE_EXTRA_CA_CERTS=${ca} in the environment`,
+      ];
+}
+
 /** As libpq reads them, and nearly everything else does DATABASE_URL. */
 export function variablesOf(address: Address): Variables {
   return {

@@ -16,15 +16,15 @@ export async function confirm(question: string, { yes, dryRun }: Destroying): Pr
 }
 
 /**
- * Asks at a terminal for the name of what is to be removed for good, unless it was given as --confirm; as {@link confirm} does, it
- * does not ask scripts, nor with --yes.
+ * Asks at a terminal for the name of a thing before something that is hard to undo, unless it was given as --confirm; as {@link confirm}
+ * does, it does not ask scripts, nor with --yes.
  *
- * @param what is removed, as the question names it
+ * @param purpose what the name is typed for: `stop the PROD service orders (linltu4hxx)`
  * @returns the name that the caller confirms; undefined: nobody gave one
  * @throws Failure refused, when another name was typed; usage, when another one was given
  */
 export async function confirmName(
-  what: string,
+  purpose: string,
   name: string,
   { confirm: given, yes, dryRun }: Destroying & { confirm?: string },
 ): Promise<string | undefined> {
@@ -38,9 +38,7 @@ export async function confirmName(
     !process.stdout.isTTY
   )
     return given;
-  const typed = await ask(
-    `Type ${printable(name)} to remove ${printable(what)}, so that nobody can restore it: `,
-  );
+  const typed = await ask(`Type ${printable(name)} to ${printable(purpose)}: `);
   if (typed.trim() !== name.trim())
     throw new Failure('nothing was done, since another name was typed', 'refused');
   return name;

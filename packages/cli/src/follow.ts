@@ -21,9 +21,40 @@ export async function follow(
   response: Response,
   { wait, timeout }: Pick<Waiting, 'wait' | 'timeout'>,
 ): Promise<void> {
-  const deadline = performance.now() + (timeout ?? Infinity) * 1000;
   const operationId = response.headers.get('Operation-Id');
-  if (!wait || operationId === null) return;
+  if (wait && operationId !== null) await followOperation(connection, operationId, timeout);
+}
+
+/**
+ * Waits until no operation of a service is under way, apart from a verification of its backup, which changes nothing.
+ *
+ * @throws as {@link follow}
+ */
+export async function followService(
+  connection: Connection,
+  serviceId: string,
+  timeout?: number,
+): Promise<void> {
+  const deadline = performance.now() + (timeout ?? Infinity) * 1000;
+  const query = { service_id: serviceId, status: 'running' as const };
+  const params = { path: { project_id: connection.projectId }, query };
+  for (;;) {
+    const running = await answered(
+      connection.client.GET('/projects/{project_id}/operations', { params }),
+    );
+    const next = running.find(({ kind }) => kind !== 'verifyBackup');
+    if (next === undefined) return;
+    const leftMs = Math.max(deadline - performance.now(), 0);
+    await followOperation(connection, next.id, timeout === undefined ? timeout : leftMs / 1000);
+  }
+}
+
+async function followOperation(
+  connection: Connection,
+  operationId: string,
+  timeout?: number,
+): Promise<void> {
+  const deadline = performance.now() + (timeout ?? Infinity) * 1000;
   const params = { path: { project_id: connection.projectId, operation_id: operationId } };
   const list = stepList();
   for (;;) {
@@ -39,7 +70,7 @@ export async function follow(
     if (performance.now() > deadline) {
       list.clear();
       throw new Failure(
-        `${kind} goes on after ${timeout} s: howdah operation get ${operationId}`,
+        `${kind} goes on after ${Math.round(timeout ?? 0)} s: howdah operation get ${operationId}`,
         'timedOut',
       );
     }

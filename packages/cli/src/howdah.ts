@@ -1,6 +1,7 @@
 /** `howdah …`: the command line. */
-import { DryRunError, NoAnswerError, type Schemas } from '@howdah/client';
+import { DryRunError, HowdahError, NoAnswerError, type Schemas } from '@howdah/client';
 import { CommanderError } from 'commander';
+import { inOurWords } from './api-words.ts';
 import { EXIT_CODES, exitOf } from './exit.ts';
 import { FORMATS, note, paintNote, say, showAs } from './output.ts';
 import { createProgram } from './program.ts';
@@ -40,6 +41,7 @@ async function showPlan(plan: Schemas['DryRun']): Promise<void> {
 }
 
 function messageOf(error: unknown): string {
-  const message = error instanceof Error ? error.message : String(error);
+  const text = error instanceof Error ? error.message : String(error);
+  const message = error instanceof HowdahError ? inOurWords(text) : text;
   return error instanceof NoAnswerError ? `${message} (howdah status, howdah up)` : message;
 }

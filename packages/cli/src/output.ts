@@ -73,9 +73,9 @@ export function table(titles: readonly string[], values: readonly (readonly stri
   for (const row of rows) say(line(row));
 }
 
-/** How long something took, for people. */
+/** How long something took, for people. Never negative: the two times may come from two clocks. */
 export function duration(ms: number): string {
-  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+  return ms < 1000 ? `${Math.max(Math.round(ms), 0)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
 /** Variables of a shell, by their names. */
@@ -174,6 +174,11 @@ export async function showAs(
         else process.stdout.write(`${line}\n`);
       }
   }
+}
+
+/** A word of a shell as a person would type it: quoted only where that is needed. */
+export function quotedWord(text: string): string {
+  return /^[\w.@%+=:,/-]+$/.test(text) ? text : quoted(text);
 }
 
 /** A word of a POSIX shell, whatever is in it. */

@@ -2,12 +2,17 @@
 import type { Schemas } from '@howdah/client';
 import { endpointOf, placeOf, poolerOf, variablesOf } from './address.ts';
 import { tookMs } from './follow.ts';
-import { duration, note, paintNote, type View } from './output.ts';
+import { dateAndDistance, relative } from './moment.ts';
+import { noNames, type NameOf } from './names.ts';
+import { duration, type View } from './output.ts';
 
 type Service = Schemas['Service'];
 
 /** @param ca as {@link variablesOf} takes it */
-export const serviceView = (ca: string | null): View<Service> => ({
+export const serviceView = (
+  ca: string | null,
+  names: { serviceName?: NameOf; vpcName?: NameOf } = {},
+): View<Service> => ({
   noun: 'service',
   columns: [
     ['ID', ({ service_id: id }) => id],
@@ -20,7 +25,11 @@ export const serviceView = (ca: string | null): View<Service> => ({
   ],
   details: [
     ['POOLER', (service) => placeOrNone(poolerOf(service))],
-    ['VPC', ({ vpc_endpoint: endpoint }) => endpoint?.vpc_id ?? ''],
+    [
+      'VPC',
+      ({ vpc_endpoint: inside }) =>
+        inside === undefined ? '' : named(inside.vpc_id, names.vpcName),
+    ],
     ['ENVIRONMENT', ({ metadata }) => metadata.environment],
     ['REGION', ({ region_code: region }) => region],
     [
@@ -33,13 +42,17 @@ export const serviceView = (ca: string | null): View<Service> => ({
       ({ read_replica_sets: sets }) =>
         sets.map(({ name, nodes }) => `${name} (${nodes})`).join(', '),
     ],
-    ['FORKED FROM', ({ forked_from: parent }) => parent?.service_id ?? ''],
+    [
+      'FORKED FROM',
+      ({ forked_from: parent }) =>
+        parent === undefined ? '' : named(parent.service_id, names.serviceName),
+    ],
     [
       'DISK',
       ({ metrics, resources }) =>
         `${metrics.storage_mb === null ? '' : `${metrics.storage_mb} MB of `}${resources[0]?.spec.storage_gb ?? 0} GB`,
     ],
-    ['CREATED', ({ created }) => created],
+    ['CREATED', ({ created }) => dateAndDistance(created)],
   ],
   variables: (service) => ({
     SERVICE_ID: service.service_id,
@@ -51,12 +64,6 @@ export const serviceView = (ca: string | null): View<Service> => ({
   }),
 });
 
-/** Says what a service warns of. */
-export function noteWarnings({ warnings, service_id: id }: Service): void {
-  for (const { code, message } of warnings ?? [])
-    note(`${paintNote.yellow('warning')} ${id} ${code}: ${message}`);
-}
-
 export const DELETED_VIEW: View<Schemas['DeletedService']> = {
   noun: 'deleted_service',
   columns: [
@@ -64,8 +71,11 @@ export const DELETED_VIEW: View<Schemas['DeletedService']> = {
     ['NAME', ({ name }) => name],
     ['TYPE', ({ service_type: type }) => type],
     ['ENVIRONMENT', ({ environment }) => environment],
-    ['DELETED', ({ deleted }) => deleted],
-    ['RESTORABLE UNTIL', ({ restorable_until: until = '' }) => until],
+    ['DELETED', ({ deleted }) => relative(deleted)],
+    [
+      'RESTORABLE UNTIL',
+      ({ restorable_until: until }) => (until === undefined ? '' : dateAndDistance(until)),
+    ],
   ],
 };
 
@@ -140,36 +150,42 @@ export const PEERING_VIEW: View<Schemas['Peering']> = {
   ],
 };
 
-export const OPERATION_VIEW: View<Schemas['Operation']> = {
+export const operationView = (
+  serviceName: NameOf,
+  keyName: NameOf,
+): View<Schemas['Operation']> => ({
   noun: 'operation',
   columns: [
     ['ID', ({ id }) => id],
     ['KIND', ({ kind }) => kind],
-    ['SERVICE', ({ service_id: service }) => service],
+    ['SERVICE', ({ service_id: service }) => serviceName(service)],
     ['STATUS', ({ status }) => status],
-    ['ACCEPTED', ({ created }) => created],
+    ['ACCEPTED', ({ created }) => relative(created)],
     [
       'TOOK',
       ({ created, finished }) =>
         finished === null ? 'under way' : duration(Date.parse(finished) - Date.parse(created)),
     ],
-    ['ASKED FOR BY', ({ requested_by: by }) => by],
+    ['ASKED FOR BY', ({ requested_by: by }) => keyName(by)],
   ],
-};
+});
 
 /** An operation with its steps, as lines. */
-export function linesOf({
-  created,
-  kind,
-  status,
-  requested_by,
-  error,
-  steps,
-  remaining_seconds: remaining,
-}: Schemas['Operation']): string[] {
+export function linesOf(
+  {
+    created,
+    kind,
+    status,
+    requested_by,
+    error,
+    steps,
+    remaining_seconds: remaining,
+  }: Schemas['Operation'],
+  keyName: NameOf,
+): string[] {
   const left = remaining === undefined ? '' : `, about ${duration(remaining * 1000)} more`;
   return [
-    `${created} ${kind} ${status}${left}, asked for by ${requested_by}${error === undefined ? '' : `: ${error}`}`,
+    `${created} ${kind} ${status}${left}, asked for by ${keyName(requested_by)}${error === undefined ? '' : `: ${error}`}`,
     ...steps.map((step) => {
       const took = step.finished === null ? 'under way' : duration(tookMs(step));
       return `  ${step.name} ${took}${step.detail === null ? '' : `, ${step.detail}`}`;
@@ -187,11 +203,15 @@ export const KEY_VIEW: View<Schemas['Key']> = {
       ({ role, dry_run_only: dry, fork_only: fork }) =>
         [role, ...(dry ? ['dry runs only'] : []), ...(fork ? ['forks only'] : [])].join(', '),
     ],
-    ['LAST USED', ({ last_used: used }) => used ?? 'never'],
+    ['LAST USED', ({ last_used: used }) => (used === null ? 'never' : relative(used))],
     [
       'VALID',
       ({ revoked_at: revoked, expires_at: expires }) =>
-        revoked !== null ? `revoked ${revoked}` : expires === null ? 'yes' : `until ${expires}`,
+        revoked !== null
+          ? `revoked ${relative(revoked)}`
+          : expires === null
+            ? 'yes'
+            : `until ${dateAndDistance(expires)}`,
     ],
   ],
 };
@@ -264,14 +284,14 @@ export const DELIVERY_VIEW: View<Schemas['Delivery']> = {
   ],
 };
 
-export const AUDIT_VIEW: View<Schemas['AuditEntry']> = {
+export const auditView = (serviceName: NameOf, keyName: NameOf): View<Schemas['AuditEntry']> => ({
   noun: 'entry',
   columns: [
-    ['AT', ({ at }) => at],
-    ['KEY', ({ public_key: key }) => key ?? 'none'],
+    ['AT', ({ at }) => relative(at)],
+    ['KEY', ({ public_key: key }) => (key === null ? 'none' : keyName(key))],
     ['FROM', ({ address }) => address],
     ['CALL', ({ call }) => call],
-    ['SERVICE', ({ service_id: service }) => service ?? ''],
+    ['SERVICE', ({ service_id: service }) => (service === undefined ? '' : serviceName(service))],
     [
       'OUTCOME',
       ({ code, status, count }) =>
@@ -279,7 +299,7 @@ export const AUDIT_VIEW: View<Schemas['AuditEntry']> = {
     ],
     ['OPERATION', ({ operation_id: operation }) => operation ?? ''],
   ],
-};
+});
 
 export const AUTH_VIEW: View<Schemas['AuthInfo']> = {
   noun: 'auth',
@@ -297,6 +317,12 @@ function restrictionsOf({ fork_only, dry_run_only }: Schemas['AuthInfo']['api_ke
   return [fork_only === true ? 'fork_only' : '', dry_run_only === true ? 'dry_run_only' : '']
     .filter((text) => text !== '')
     .join(', ');
+}
+
+/** `NAME (ID)`, or the id where no name is known for it. */
+function named(id: string, nameOf: NameOf = noNames): string {
+  const name = nameOf(id);
+  return name === id ? id : `${name} (${id})`;
 }
 
 function placeOrNone(endpoint: Schemas['Endpoint'] | undefined): string {

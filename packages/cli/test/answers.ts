@@ -119,7 +119,7 @@ const key = {
   fork_only: true,
   created: AT,
   created_by: null,
-  expires_at: '2027-01-31T12:00:00.000Z',
+  expires_at: '2099-01-31T12:00:00.000Z',
   revoked_at: null,
   last_used: null,
 };

@@ -73,6 +73,9 @@ async function onTerminal(
   return { code: child.exitCode, text };
 }
 
+const ok = (body: unknown): Answer => ({ status: 200, body });
+const DEV = { ...SERVICE, metadata: { environment: 'DEV' } };
+
 const refusal = (code: ErrorCode): Answer => ({
   status: ERROR_STATUS[code],
   body: { code, message: `it is ${code}`, request_id: 'r-1' },
@@ -199,12 +202,12 @@ test('things go by id or by name; a name that two have is refused with their ids
 });
 
 test('at a terminal a deletion asks, and does what it is shown; --yes and --dry-run do not ask', async () => {
-  const { env, changed } = await api();
+  const { env, changed } = await api({ getService: ok(DEV), listServices: ok([DEV]) });
   const asked = await onTerminal('howdah service delete orders', env, { typed: 'n' });
   expect(asked).toMatchObject({
     code: 4,
     text: expect.stringContaining(
-      'Delete the PROD service orders (linltu4hxx) with all its data? [y/N]',
+      'Delete the DEV service orders (linltu4hxx) with all its data? [y/N]',
     ),
   });
   expect(await onTerminal('howdah service delete orders --dry-run', env)).toMatchObject({
@@ -219,6 +222,115 @@ test('at a terminal a deletion asks, and does what it is shown; --yes and --dry-
   expect(shown.text).not.toContain('[y/N]');
   expect(shown.code).toBe(0);
   expect(changed).toEqual(['deleteService', 'deleteVpc']);
+});
+
+test('at a terminal the name of a PROD service is asked for before it is deleted or stopped', async () => {
+  const { env, run, changed } = await api();
+  for (const [verb, purpose] of [
+    ['delete', 'delete the PROD service orders (linltu4hxx) with all its data'],
+    ['stop', 'stop the PROD service orders (linltu4hxx)'],
+  ]) {
+    const question = { at: `Type orders to ${purpose}: ` };
+    const line = `howdah service ${verb} orders`;
+    expect(await onTerminal(line, env, { ...question, typed: 'y' })).toMatchObject({
+      code: 4,
+      text: expect.stringContaining('nothing was done, since another name was typed'),
+    });
+    expect(await onTerminal(`${line} --dry-run`, env)).toMatchObject({ code: 0 });
+    expect(changed.splice(0)).toEqual([]);
+    expect((await onTerminal(line, env, { ...question, typed: 'orders' })).code).toBe(0);
+    expect((await onTerminal(`${line} --yes`, env)).code).toBe(0);
+    // Without a terminal nobody is asked.
+    expect((await run('service', String(verb), 'orders')).code).toBe(0);
+    expect(changed.splice(0)).toEqual(Array.from({ length: 3 }, () => `${verb}Service`));
+  }
+});
+
+test('a stop of a DEV service is not asked about', async () => {
+  const { env, changed } = await api({ getService: ok(DEV), listServices: ok([DEV]) });
+  expect((await onTerminal('howdah service stop orders', env)).code).toBe(0);
+  expect(changed).toEqual(['stopService']);
+});
+
+test('get and list say why a service is UNSTABLE, and what to do', async () => {
+  const unstable = { ...SERVICE, status: 'UNSTABLE', warnings: undefined };
+  const repair = { ...OPERATION, kind: 'repair', status: 'running', finished: null };
+  const { run } = await api({
+    getService: ok(unstable),
+    listServices: ok([unstable]),
+    listOperations: ok([{ ...repair, error: 'no port is left' }]),
+  });
+  for (const line of [['list'], ['get', SERVICE.service_id]]) {
+    const { stdout, stderr, code } = await run('service', ...line);
+    expect([code, stdout.includes('UNSTABLE')]).toEqual([0, true]);
+    expect(stderr)
+      .toBe(`problem orders (linltu4hxx) is UNSTABLE: repair does not get on, and is tried again: no port is left
+  howdah service operations orders shows its steps
+  howdah logs orders shows its server log
+`);
+  }
+  const silent = await api({ getService: ok(unstable), listOperations: ok([]) });
+  expect((await silent.run('service', 'get', SERVICE.service_id)).stderr).toContain(
+    'no operation gives a reason',
+  );
+});
+
+test('times are typed as they are said: --at -5m, --since yesterday', async () => {
+  const { run, changed } = await api();
+  expect((await run('service', 'fork', 'orders', '--at', '-5m')).code).toBe(0);
+  expect(changed).toEqual(['forkService']);
+  expect((await run('logs', 'orders', '--since', 'yesterday')).code).toBe(0);
+  expect(await run('service', 'fork', 'orders', '--at', 'soon')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining(
+      '--at: found soon; allowed: now, yesterday, a distance like -5m',
+    ),
+  });
+  expect(changed).toEqual(['forkService']);
+});
+
+test('an error of the API names commands and options', async () => {
+  const message =
+    'target_time: found "x"; GET /projects/{project_id}/services/{service_id}/backups lists them';
+  const { run } = await api({
+    forkService: { status: 400, body: { code: 'INVALID_REQUEST', message, request_id: 'r' } },
+  });
+  expect(await run('service', 'fork', 'orders')).toEqual({
+    code: 2,
+    stdout: '',
+    stderr: 'error --at: found "x"; howdah backup list SERVICE shows them\n',
+  });
+});
+
+test('get --wait returns when no operation is under way, and shows the service as it is then', async () => {
+  const running = { ...OPERATION, kind: 'repair', status: 'running', finished: null };
+  const verifying = { ...running, id: '01jd3k7w0d', kind: 'verifyBackup' };
+  let looks = 0;
+  const { run, called } = await api({
+    get listOperations() {
+      return ok(++looks < 3 ? [verifying, running] : [verifying]);
+    },
+    getOperation: ok({ ...OPERATION, kind: 'repair' }),
+  });
+  const { code, stdout, stderr } = await run('service', 'get', 'orders', '--wait');
+  expect([code, stdout.includes('READY')]).toEqual([0, true]);
+  expect(stderr).toContain('✓ start PostgreSQL');
+  expect(called.filter((call) => call === 'getOperation').length).toBe(2);
+  expect(called.at(-1)).toBe('getService');
+});
+
+test('events --follow says how it is ended', async () => {
+  const { env } = await api();
+  const child = spawn(process.execPath, [HOWDAH, 'events', '--follow'], {
+    env,
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  let said = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (said += text));
+  await expect.poll(() => said, { timeout: 60_000 }).toContain('Ctrl-C ends it');
+  child.kill('SIGINT');
+  await once(child, 'close');
 });
 
 test('at a terminal a purge asks for the name; --confirm and --dry-run do not ask', async () => {
@@ -280,7 +392,7 @@ test('colour and the live list of steps are for terminals only', async () => {
       return { status: 200, body: ++looks < 5 ? running : OPERATION };
     },
   });
-  const { code, text } = await onTerminal('howdah service stop orders', env);
+  const { code, text } = await onTerminal('howdah service stop orders --yes', env);
   expect(code).toBe(0);
   // What is under way, drawn over again, and then what is done.
   expect(

@@ -2,6 +2,7 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
+import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { connectTo, install, type Installation } from '../../server/test/harness.ts';
 
@@ -46,6 +47,10 @@ test('create, use, ask, fork, follow, delete', async () => {
   const at = (found: Record<string, string>) => ({
     endpoint: { host: found['PGHOST'] ?? '', port: Number(found['PGPORT']) },
   });
+  // As it is printed, with its certificate: `pg` reads what libpq reads.
+  const printed = new Client({ connectionString: shop['DATABASE_URL'] });
+  await printed.connect();
+  await printed.end();
   const client = await connectTo(cloud, at(shop), shop['PGPASSWORD'] ?? '');
   await client.query('create table kept as select 42 as answer');
   await client.end();

@@ -314,7 +314,7 @@ test('settings that are wrong stop the start by name, before anything is made', 
   });
 });
 
-test('a taken port is said to be, and leaves nothing running', async () => {
+test('a start whose port is taken says so before anything is made', async () => {
   await withHome(async (home) => {
     const squatter = createServer().listen(0, '127.0.0.1');
     await once(squatter, 'listening');
@@ -328,6 +328,8 @@ test('a taken port is said to be, and leaves nothing running', async () => {
       code: 1,
       stderr: expect.stringContaining(`port ${port} of 127.0.0.1 is taken`),
     });
+    expect(await readdir(home), 'nothing was begun').toEqual([]);
+    expect(outcome.stdout).toBe('');
     expect((await howdah(['down', '--databases'], { HOWDAH_HOME: home })).stdout).toContain(
       '0 databases stopped',
     );

@@ -5,9 +5,11 @@ import { given, noun, verb, type Listing } from '../command.ts';
 import { connect, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { ofProject } from '../find.ts';
+import { momentIfGiven, MOMENTS } from '../moment.ts';
+import { keyNames, serviceNames } from '../names.ts';
 import { showList } from '../output.ts';
 import { firstOf } from '../pages.ts';
-import { AUDIT_VIEW } from '../views.ts';
+import { auditView } from '../views.ts';
 
 const OUTCOMES = ['allowed', 'refused'] as const;
 
@@ -37,7 +39,11 @@ export function addAuditLog(program: Command): void {
         params: { ...ofProject(connection), query: { ...queryOf(filter), ...page } },
       }),
     );
-    await showList(output, entries, AUDIT_VIEW);
+    const view = auditView(
+      await serviceNames(connection, output),
+      await keyNames(connection, output),
+    );
+    await showList(output, entries, view);
   });
 
   filtered(
@@ -55,8 +61,8 @@ function filtered(command: Command): Command {
     .option('--key <public-key>', 'only calls with this key')
     .option('--call <name>', 'only this call, like createService')
     .addOption(new Option('--outcome <outcome>', 'only these').choices(OUTCOMES))
-    .option('--since <date-time>', 'only at or after it, like 2026-01-31T12:00:00Z')
-    .option('--until <date-time>', 'only before it');
+    .option('--since <time>', `only at or after it: ${MOMENTS}`)
+    .option('--until <time>', 'only before it');
 }
 
 function queryOf({ service, operation, key, call, outcome, since, until }: Filter) {
@@ -66,8 +72,8 @@ function queryOf({ service, operation, key, call, outcome, since, until }: Filte
     ...given('public_key', key),
     ...given('call', call),
     ...given('outcome', outcome),
-    ...given('since', since),
-    ...given('until', until),
+    ...given('since', momentIfGiven('--since', since)),
+    ...given('until', momentIfGiven('--until', until)),
   };
 }
 

@@ -5,6 +5,7 @@ import { answered, connect } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { findPath } from '../find.ts';
 import { follow } from '../follow.ts';
+import { dateAndDistance, relative } from '../moment.ts';
 import { isForPrograms, say, showAs, table } from '../output.ts';
 
 type Backups = Schemas['Backups'];
@@ -59,7 +60,7 @@ function sayBackups({
   storage,
 }: Backups): void {
   say(
-    `any moment from ${earliest ?? 'none yet'} to ${latest ?? 'none yet'}; kept for ${days} days; archive ${archiveMb} MB`,
+    `any moment from ${distanceOf(earliest)} to ${distanceOf(latest)}; kept for ${days} days; archive ${archiveMb} MB`,
   );
   for (const { after, before } of gaps)
     say(`but none between ${after} and ${before}: a WAL file is missing from the archive`);
@@ -67,7 +68,7 @@ function sayBackups({
     ['SNAPSHOT', 'TAKEN', 'KIND', 'SIZE', 'VERIFIED'],
     snapshots.map(({ id, taken, kind, storage_mb, verification }) => [
       id,
-      taken,
+      relative(taken),
       kind,
       `${storage_mb} MB`,
       verificationOf(verification),
@@ -82,5 +83,11 @@ function sayBackups({
 function verificationOf(verification: Verification | undefined): string {
   if (verification === undefined) return 'not yet';
   const { succeeded, at, recovery_seconds: seconds } = verification;
-  return succeeded ? `${at}, back in ${seconds?.toFixed(1) ?? '?'} s` : `FAILED ${at}`;
+  return succeeded
+    ? `${relative(at)}, back in ${seconds?.toFixed(1) ?? '?'} s`
+    : `FAILED ${relative(at)}`;
+}
+
+function distanceOf(moment: string | null): string {
+  return moment === null ? 'none yet' : dateAndDistance(moment);
 }

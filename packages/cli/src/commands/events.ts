@@ -1,8 +1,9 @@
 import { followEvents, NoAnswerError, type Schemas } from '@howdah/client';
 import type { Command } from 'commander';
 import { given, verb, type Printing } from '../command.ts';
-import { access } from '../connection.ts';
-import { say, sayJson, showAs } from '../output.ts';
+import { access, connect } from '../connection.ts';
+import { growingNames } from '../names.ts';
+import { note, say, sayJson, showAs } from '../output.ts';
 
 type Event = Schemas['Event'];
 
@@ -12,10 +13,12 @@ export function addEvents(program: Command): void {
     example: 'howdah events --follow',
     takes: ['output'],
   })
-    .option('-f, --follow', 'print what happens from now on, until Ctrl-C')
+    .option('-f, --follow', 'print what happens from now on; Ctrl-C ends it')
     .option('--after <id>', 'begin after the event with this id')
     .action(async ({ follow, after, output }: Printing & { follow?: true; after?: string }) => {
       const options = await access();
+      const nameOf = growingNames(await connect(), output);
+      if (follow === true) note('following the events; Ctrl-C ends it');
       const from = after ?? (follow === true ? undefined : '0');
       try {
         for await (const event of followEvents({
@@ -23,7 +26,7 @@ export function addEvents(program: Command): void {
           follow: follow === true,
           ...given('after', from),
         }))
-          await print(output, event);
+          await print(output, event, nameOf);
       } catch (error) {
         if (error instanceof TypeError) throw new NoAnswerError(options.apiUrl, error);
         throw error;
@@ -31,17 +34,23 @@ export function addEvents(program: Command): void {
     });
 }
 
-async function print(output: Printing['output'], event: Event): Promise<void> {
+async function print(
+  output: Printing['output'],
+  event: Event,
+  nameOf: (id: string) => Promise<string>,
+): Promise<void> {
   if (output === 'json') return sayJson(event);
   if (output === 'yaml') say('---');
-  await showAs(output, event, 'event', () => say(lineOf(event)));
+  const service = event.data.service_id;
+  const name = typeof service === 'string' ? await nameOf(service) : '';
+  await showAs(output, event, 'event', () => say(lineOf(event, name)));
 }
 
 /** An event in a line: when, what, of which service, and what it says in the order in which it says it. */
-function lineOf({ timestamp, type, data }: Event): string {
-  const { service_id: service, operation_id: _operation, requested_by: _by, ...rest } = data;
+function lineOf({ timestamp, type, data }: Event, serviceName: string): string {
+  const { service_id: _service, operation_id: _operation, requested_by: _by, ...rest } = data;
   const words = Object.values(rest).flatMap((value) => wordsOf(value));
-  return [timestamp, type.padEnd(18), service ?? '', ...words].join(' ').trimEnd();
+  return [timestamp, type.padEnd(18), serviceName, ...words].join(' ').trimEnd();
 }
 
 function wordsOf(value: unknown): string[] {

@@ -4,6 +4,7 @@ import { given, noun, verb, type Changing, type Destroying, type Printing } from
 import { confirm } from '../confirm.ts';
 import { answered, connect } from '../connection.ts';
 import { findKey, findProject } from '../find.ts';
+import { momentIfGiven } from '../moment.ts';
 import { note, say, show, showAs, showList } from '../output.ts';
 import { KEY_VIEW } from '../views.ts';
 
@@ -60,7 +61,7 @@ export function addKey(program: Command): void {
 
   verb(key, 'create', {
     does: 'Make a key and print it. Its secret half is shown once, here.',
-    example: 'howdah key create --name ci --role developer --expires 2027-01-31T12:00:00Z',
+    example: 'howdah key create --name ci --role developer --expires +90d',
     takes: ['output', 'dryRun'],
   })
     .requiredOption('--name <name>', '1 to 128 characters: whose it is')
@@ -70,8 +71,8 @@ export function addKey(program: Command): void {
         .default('developer'),
     )
     .option(
-      '--expires <date-time>',
-      'refused from then on, like 2027-01-31T12:00:00Z; default: never',
+      '--expires <time>',
+      'refused from then on: +90d or 2027-01-31T12:00:00Z; default: never',
     )
     .option('--dry-run-only', 'it may only ask what would be done')
     .option('--fork-only', 'it reads, forks, and changes nothing but forks that it made')
@@ -81,7 +82,7 @@ export function addKey(program: Command): void {
       const body = {
         name: options.name,
         role: options.role,
-        ...given('expires_at', options.expires),
+        ...given('expires_at', momentIfGiven('--expires', options.expires)),
         ...given('dry_run_only', options.dryRunOnly),
         ...given('fork_only', options.forkOnly),
       };

@@ -5,7 +5,8 @@ import { given, verb, type Printing } from '../command.ts';
 import { answered, connect, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { findService, pathOf } from '../find.ts';
-import { say, sayJson, showAs } from '../output.ts';
+import { momentIfGiven, MOMENTS } from '../moment.ts';
+import { note, say, sayJson, showAs } from '../output.ts';
 
 type Logs = Schemas['ServiceLogs'];
 type Entry = Logs['entries'][number];
@@ -50,8 +51,8 @@ export function addServiceLogs(
     .option('--search <text>', 'only lines that contain it, whatever the case')
     .option('--severity <name>', 'only lines of this severity: LOG, WARNING, ERROR, FATAL, …')
     .option('--node <number>', 'the log of this member; howdah service members shows them')
-    .option('--since <date-time>', 'only lines at or after it, like 2026-01-31T12:00:00Z')
-    .option('--until <date-time>', 'only lines before it')
+    .option('--since <time>', `only lines at or after it: ${MOMENTS}`)
+    .option('--until <time>', 'only lines before it')
     .action(async (name: string, options: Options) => {
       if (options.follow === true && options.until !== undefined)
         throw new Failure('--follow and --until: give one of them', 'usage');
@@ -61,10 +62,13 @@ export function addServiceLogs(
         ...given('search', options.search),
         ...given('severities', options.severity),
         ...given('node', options.node),
-        ...given('since', options.since),
-        ...given('until', options.until),
+        ...given('since', momentIfGiven('--since', options.since)),
+        ...given('until', momentIfGiven('--until', options.until)),
       };
-      if (options.follow === true) return followLogs(connection, id, query, options);
+      if (options.follow === true) {
+        note('following the server log; Ctrl-C ends it');
+        return followLogs(connection, id, query, options);
+      }
       const page = await readPage(connection, id, query);
       await showAs(options.output, page, 'logs', () =>
         page.logs.toReversed().forEach((line) => say(line)),

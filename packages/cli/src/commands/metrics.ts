@@ -4,6 +4,7 @@ import { countOf, given, noun, verb, type Printing } from '../command.ts';
 import { answered, connect } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { findPath } from '../find.ts';
+import { momentOf, MOMENTS } from '../moment.ts';
 import { say, showAs, table } from '../output.ts';
 
 const FUNCTIONS = ['avg', 'min', 'max', 'sum', 'last'] as const;
@@ -42,8 +43,8 @@ export function addMetrics(program: Command): void {
     example: 'howdah metrics query orders connections --fn max --bucket-seconds 300',
     takes: ['output'],
   })
-    .option('--from <date-time>', 'like 2026-01-31T12:00:00Z; default: an hour before the end')
-    .option('--to <date-time>', 'default: now')
+    .option('--from <time>', `${MOMENTS}; default: an hour before the end`)
+    .option('--to <time>', 'default: now')
     .option('--bucket-seconds <number>', 'a value for each so many seconds, 60 or more')
     .addOption(
       new Option('--fn <function>', 'what is made of the values in a bucket').choices(FUNCTIONS),
@@ -51,10 +52,10 @@ export function addMetrics(program: Command): void {
     .option('--filter <label=value>', 'only series with this label; may be repeated', addFilter)
     .action(async (name: string, series: string, options: QueryOptions) => {
       const connection = await connect();
-      const to = options.to ?? new Date().toISOString();
+      const to = momentOf('--to', options.to ?? 'now');
       const body = {
         name: series,
-        from: options.from ?? hourBefore(to),
+        from: options.from === undefined ? hourBefore(to) : momentOf('--from', options.from),
         to,
         ...given(
           'bucket_seconds',

@@ -5,9 +5,10 @@ import { given, noun, verb, type Changing, type Listing, type Printing } from '.
 import { answered, connect, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { findService, isId, ofProject } from '../find.ts';
+import { keyNames, serviceNames } from '../names.ts';
 import { say, showAs, showList } from '../output.ts';
 import { firstOf } from '../pages.ts';
-import { linesOf, OPERATION_VIEW } from '../views.ts';
+import { linesOf, operationView } from '../views.ts';
 
 type Operation = Schemas['Operation'];
 type ListOptions = Listing & {
@@ -48,7 +49,8 @@ export function addOperation(program: Command): void {
           params: { ...ofProject(connection), query: { ...query, ...page } },
         }),
       );
-      await showList(options.output, operations, OPERATION_VIEW);
+      const view = await viewFor(connection, options.output);
+      await showList(options.output, operations, view);
     });
 
   verb(operation, 'get <operation>', {
@@ -62,8 +64,9 @@ export function addOperation(program: Command): void {
         params: pathOf(connection, id),
       }),
     );
-    await showAs(output, found, OPERATION_VIEW.noun, () =>
-      linesOf(found).forEach((line) => say(line)),
+    const keyName = await keyNames(connection, output);
+    await showAs(output, found, 'operation', () =>
+      linesOf(found, keyName).forEach((line) => say(line)),
     );
   });
 
@@ -78,7 +81,7 @@ export function addOperation(program: Command): void {
         params: pathOf(connection, id),
       }),
     );
-    await showAs(options.output, cancelled, OPERATION_VIEW.noun, () =>
+    await showAs(options.output, cancelled, 'operation', () =>
       say(`${cancelled.kind} ${id} is cancelled`),
     );
   });
@@ -98,10 +101,16 @@ export function addServiceOperations(service: Command): void {
         params: { ...ofProject(connection), query },
       }),
     );
-    await showAs(output, operations, OPERATION_VIEW.noun, () =>
-      operations.flatMap(linesOf).forEach((line) => say(line)),
+    const keyName = await keyNames(connection, output);
+    await showAs(output, operations, 'operation', () =>
+      operations.flatMap((one) => linesOf(one, keyName)).forEach((line) => say(line)),
     );
   });
+}
+
+/** The table of operations, with the names of services and keys. */
+async function viewFor(connection: Connection, format: Printing['output']) {
+  return operationView(await serviceNames(connection, format), await keyNames(connection, format));
 }
 
 /** The id of a service that is or was. */

@@ -3,12 +3,12 @@ import { once } from 'node:events';
 import type { Schemas } from '@howdah/client';
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract/types';
 import type { Command } from 'commander';
-import { endpointOf, poolerOf, urlOf, variablesOf } from '../address.ts';
+import { clientHints, endpointOf, poolerOf, urlOf, variablesOf } from '../address.ts';
 import { verb, type Printing } from '../command.ts';
 import { connect, findCa } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { findService } from '../find.ts';
-import { say, showAs } from '../output.ts';
+import { note, say, showAs } from '../output.ts';
 
 export function addPsql(program: Command): void {
   verb(program, 'psql <service> [psql-options...]', {
@@ -49,6 +49,9 @@ export function addUrl(program: Command): void {
       const service = await findService(connection, name);
       const address = { ...askedFor(service, pooler), ca: await findCa(connection.apiUrl) };
       await showAs(output, service, 'service', () => say(urlOf(address)), variablesOf(address));
+      // Not in a script that reads the URL.
+      if (output === 'table' && process.stdout.isTTY)
+        for (const line of clientHints(address)) note(line);
     });
 }
 

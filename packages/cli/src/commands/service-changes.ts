@@ -1,7 +1,15 @@
 import { ENVIRONMENTS } from '@howdah/contract/types';
 import { Option, type Command } from 'commander';
-import { countOf, given, oneOf, verb, type Changing, type Waiting } from '../command.ts';
-import { readSecret } from '../confirm.ts';
+import {
+  countOf,
+  given,
+  oneOf,
+  verb,
+  type Changing,
+  type Destroying,
+  type Waiting,
+} from '../command.ts';
+import { confirmName, readSecret } from '../confirm.ts';
 import { connect } from '../connection.ts';
 import { findService, findVpc, pathOf } from '../find.ts';
 import { note } from '../output.ts';
@@ -9,6 +17,7 @@ import { change, changeFound, CHANGES, sizeOf, type Call, type Size } from './se
 
 export function addChanges(service: Command): void {
   addPlainChanges(service);
+  addStop(service);
   addAttachVpc(service);
   addResize(service);
   addHa(service);
@@ -28,9 +37,6 @@ function addPlainChanges(service: Command): void {
   };
   plain('start', 'Start a paused service.', (client, params) =>
     client.POST('/projects/{project_id}/services/{service_id}/start', { params }),
-  );
-  plain('stop', 'Pause a service; its data, endpoint and settings stay.', (client, params) =>
-    client.POST('/projects/{project_id}/services/{service_id}/stop', { params }),
   );
   plain(
     'switchover',
@@ -59,6 +65,22 @@ function addPlainChanges(service: Command): void {
         body: {},
       }),
   );
+}
+
+function addStop(service: Command): void {
+  verb(service, 'stop <service>', {
+    does: 'Stop a service; its data, endpoint and settings stay. For a PROD service it asks for its name, on a terminal.',
+    example: 'howdah service stop orders',
+    takes: [...CHANGES, 'yes'],
+  }).action(async (wanted: string, options: Waiting & Destroying) => {
+    const connection = await connect(options);
+    const { service_id: id, name, metadata } = await findService(connection, wanted);
+    if (metadata.environment === 'PROD')
+      await confirmName(`stop the PROD service ${name} (${id})`, name, options);
+    await change(connection, id, options, (client, params) =>
+      client.POST('/projects/{project_id}/services/{service_id}/stop', { params }),
+    );
+  });
 }
 
 function addAttachVpc(service: Command): void {

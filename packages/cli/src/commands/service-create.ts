@@ -1,12 +1,13 @@
 import type { Schemas } from '@howdah/client';
 import { ADDONS, SERVICE_TYPES, type ServiceType } from '@howdah/contract/types';
 import { Option, type Command } from 'commander';
-import { endpointOf, placeOf, poolerOf, urlOf } from '../address.ts';
+import { clientHints, endpointOf, placeOf, poolerOf, urlOf } from '../address.ts';
 import { countOf, given, listOf, verb, type Waiting } from '../command.ts';
 import { connect, findCa, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { findDeleted, findPath, findVpc, ofProject } from '../find.ts';
 import { follow } from '../follow.ts';
+import { momentIfGiven, MOMENTS } from '../moment.ts';
 import { say, showAs } from '../output.ts';
 import { serviceView } from '../views.ts';
 import { change, CHANGES, environmentOf, sizeOf, type Size } from './service-shared.ts';
@@ -89,15 +90,12 @@ function addCreate(service: Command): void {
 function addFork(service: Command): void {
   verb(service, 'fork <service>', {
     does: 'Fork a service: as it is now, as of its last snapshot, or as it was at a point in time.',
-    example: 'howdah service fork orders --at 2026-01-31T12:00:00Z --name before-the-migration',
+    example: 'howdah service fork orders --at -5m --name before-the-migration',
     takes: CHANGES,
   })
     .option('--name <name>', 'default: the name of the parent and "-fork"')
     .option('--last-snapshot', 'from the last snapshot')
-    .option(
-      '--at <date-time>',
-      'as it was then, like 2026-01-31T12:00:00Z; howdah backup list shows how far back',
-    )
+    .option('--at <time>', `as it was then: ${MOMENTS}; howdah backup list shows how far back`)
     .option('--cpu-millis <number>', "thousandths of a core, or shared; default: the parent's")
     .option('--memory-gbs <number>', "gigabytes, or shared; default: the parent's")
     .option('--storage-gb <number>', "gigabytes of disk; default: the parent's")
@@ -111,7 +109,7 @@ function addFork(service: Command): void {
       const body: Schemas['ForkService'] = {
         fork_strategy: strategy,
         ...sizeOf(options),
-        ...given('target_time', options.at),
+        ...given('target_time', momentIfGiven('--at', options.at)),
         ...given('name', options.name),
         ...given('environment_tag', environmentOf(options.environment)),
       };
@@ -154,6 +152,7 @@ async function showCreated(
       `${data.service_type} ${data.service_id} at ${placeOf(endpointOf(data))}. Its password is shown once, here:`,
     );
     say(`  psql "${urlOf(address)}"`);
+    for (const line of clientHints(address)) say(line);
     sayPooler(data);
     if (data.vpc_endpoint !== undefined)
       say(`inside the VPC ${data.vpc_endpoint.vpc_id}, and from nowhere else`);

@@ -10,23 +10,22 @@ import { note } from '../output.ts';
 
 export function addEnds(service: Command): void {
   verb(service, 'delete <service>', {
-    does: 'Delete a service with all its data. Asks first, on a terminal.',
+    does: 'Delete a service with all its data. On a terminal it asks first; for a PROD service, for its name.',
     example: 'howdah service delete orders --yes',
     takes: ['dryRun', 'wait', 'yes'],
   }).action(async (wanted: string, options: Omit<Waiting, 'output'> & Destroying) => {
     const connection = await connect(options);
     const { service_id: id, name, metadata } = await findService(connection, wanted);
-    await confirm(
-      `Delete the ${metadata.environment} service ${name} (${id}) with all its data?`,
-      options,
-    );
+    const what = `the ${metadata.environment} service ${name} (${id}) with all its data`;
+    if (metadata.environment === 'PROD') await confirmName(`delete ${what}`, name, options);
+    else await confirm(`Delete ${what}?`, options);
     const { response } = await connection.client.DELETE(
       '/projects/{project_id}/services/{service_id}',
       { params: pathOf(connection, id) },
     );
     await follow(connection, response, options);
     note(
-      `${name} is ${options.wait ? 'deleted' : 'being deleted'}; howdah service restore ${id} brings it back, for some time`,
+      `${name} is ${options.wait ? 'deleted' : 'being deleted'}; howdah service restore ${id} restores it while it is kept`,
     );
   });
 
@@ -47,7 +46,7 @@ export function addEnds(service: Command): void {
         const connection = await connect(options);
         const { service_id: id, name, environment } = await findAlsoDeleted(connection, wanted);
         const confirmed = await confirmName(
-          `the ${environment} service ${name} (${id}) with all its data`,
+          `remove the ${environment} service ${name} (${id}) with all its data, so that nobody can restore it`,
           name,
           options,
         );

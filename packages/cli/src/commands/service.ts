@@ -3,9 +3,12 @@ import { SERVICE_STATUSES } from '@howdah/contract/status';
 import { Option, type Command } from 'commander';
 import { given, noun, verb, type Printing } from '../command.ts';
 import { answered, connect, findCa } from '../connection.ts';
-import { findPath, findService, ofProject } from '../find.ts';
+import { findPath, findService, ofProject, readService } from '../find.ts';
+import { followService } from '../follow.ts';
+import { serviceNames, vpcNames } from '../names.ts';
 import { show, showList } from '../output.ts';
-import { DELETED_VIEW, MEMBER_VIEW, noteWarnings, serviceView } from '../views.ts';
+import { DELETED_VIEW, MEMBER_VIEW, serviceView } from '../views.ts';
+import { noteProblems } from '../problems.ts';
 import { addServiceLogs } from './logs.ts';
 import { addServiceOperations } from './operation.ts';
 import { addChanges } from './service-changes.ts';
@@ -40,19 +43,33 @@ function addReads(service: Command): void {
         connection.client.GET('/projects/{project_id}/services', { params }),
       );
       await showList(output, services, serviceView(null));
-      services.forEach(noteWarnings);
+      await noteProblems(connection, services);
     });
 
   verb(service, 'get <service>', {
     does: 'Show a service.',
     example: 'eval "$(howdah service get orders -o env)"',
     takes: ['output'],
-  }).action(async (name: string, { output }: Printing) => {
-    const connection = await connect();
-    const found = await findService(connection, name);
-    await show(output, found, serviceView(await findCa(connection.apiUrl)));
-    noteWarnings(found);
-  });
+  })
+    .option('--wait', 'until no operation is under way, and print its steps')
+    .action(async (name: string, { output, wait }: Printing & { wait?: true }) => {
+      const connection = await connect();
+      const named = await findService(connection, name);
+      if (wait === true) await followService(connection, named.service_id);
+      const found = wait === true ? await readService(connection, named.service_id) : named;
+      const view = serviceView(await findCa(connection.apiUrl), {
+        ...given(
+          'serviceName',
+          found.forked_from === undefined ? undefined : await serviceNames(connection, output),
+        ),
+        ...given(
+          'vpcName',
+          found.vpc_endpoint === undefined ? undefined : await vpcNames(connection, output),
+        ),
+      });
+      await show(output, found, view);
+      await noteProblems(connection, [found]);
+    });
 
   verb(service, 'members <service>', {
     does: 'Show the servers of a service: its primary and the replicas that stand by.',

@@ -5,6 +5,7 @@ import { connect, homeDirectory } from '../connection.ts';
 import { Failure } from '../exit.ts';
 import { listServices } from '../find.ts';
 import { say, table } from '../output.ts';
+import { noteProblems } from '../problems.ts';
 import { loadServer } from '../server.ts';
 
 export function addStatus(program: Command): void {
@@ -18,7 +19,8 @@ export function addStatus(program: Command): void {
         'noConnection',
       );
     say(`The control plane runs: ${control.apiUrl} (process ${control.pid})`);
-    const services = await listServices(await connect());
+    const connection = await connect();
+    const services = await listServices(connection);
     if (services.length === 0) say('No services yet: howdah service create --name first');
     else
       table(
@@ -31,5 +33,6 @@ export function addStatus(program: Command): void {
           placeOf(endpointOf(service)),
         ]),
       );
+    await noteProblems(connection, services);
   });
 }

@@ -1,5 +1,8 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import { Failure } from '../exit.ts';
@@ -28,6 +31,8 @@ async function up(options: Record<string, string>): Promise<void> {
     say(`Howdah is up already: ${running.apiUrl} (process ${running.pid}). howdah down stops it.`);
     return;
   }
+  // Before anything is made: a start that is refused leaves nothing behind.
+  await refuseTakenPort(config);
   const { log, path: logPath } = server.openLog(config.home);
   const plane = await server
     .startControlPlane(config, log, (step, ms) =>
@@ -36,12 +41,7 @@ async function up(options: Record<string, string>): Promise<void> {
     .catch((error: unknown) => {
       log.error({ err: error }, 'the start failed');
       if (error instanceof server.ConfigError) throw new Failure(error.message, 'usage');
-      if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE') {
-        throw new Failure(
-          `port ${config.port} of ${config.host} is taken by another program: end it, or choose another with --port`,
-        );
-      }
-      throw error;
+      throw isPortTaken(error) ? portTaken(config) : error;
     });
   say(`${paint.green('✓')} serving ${paint.dim(`after ${duration(performance.now() - begun)}`)}`);
   if (server.isInTheClear(config))
@@ -65,6 +65,49 @@ async function up(options: Record<string, string>): Promise<void> {
   };
   process.on('SIGINT', () => void stop());
   process.on('SIGTERM', () => void stop());
+}
+
+type Listening = { host: string; port: number };
+
+/** A control plane that is ending may hold the port for a moment longer than its control.json. */
+const PORT_DEADLINE_MS = 2000;
+const PORT_POLL_MS = 100;
+
+/** @throws Failure when the API cannot listen there */
+async function refuseTakenPort(where: Listening): Promise<void> {
+  const deadline = performance.now() + PORT_DEADLINE_MS;
+  for (;;) {
+    const error = await errorOfListening(where);
+    if (error === null) return;
+    if (!isPortTaken(error))
+      throw new Failure(
+        `the API cannot listen on port ${where.port} of ${where.host}: ${error.message}; choose others with --host and --port`,
+      );
+    if (performance.now() > deadline) throw portTaken(where);
+    await sleep(PORT_POLL_MS);
+  }
+}
+
+async function errorOfListening({ host, port }: Listening): Promise<Error | null> {
+  const probe = createServer().listen({ host, port });
+  try {
+    await once(probe, 'listening');
+    return null;
+  } catch (error) {
+    return error instanceof Error ? error : new Error(String(error));
+  } finally {
+    probe.close();
+  }
+}
+
+function isPortTaken(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'EADDRINUSE';
+}
+
+function portTaken({ host, port }: Listening): Failure {
+  return new Failure(
+    `port ${port} of ${host} is taken by another program: end it, or choose another port: howdah up --port ${port + 10}`,
+  );
 }
 
 function readSettings(

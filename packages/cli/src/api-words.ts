@@ -1,0 +1,75 @@
+/** Errors of the API in the words of the command line: its message names calls and fields, people at a shell type commands and options. */
+
+/** The command that lists what a call lists, by the end of the call's path. */
+const LISTS: readonly [call: RegExp, command: string][] = [
+  [/^\/projects\/\S+\/keys$/, 'howdah key list'],
+  [/^\/projects\/\S+\/regions$/, 'howdah region list'],
+  [/^\/projects\/\S+\/vpcs\/\S+\/peerings$/, 'howdah peering list VPC'],
+  [/^\/projects\/\S+\/vpcs$/, 'howdah vpc list'],
+  [/^\/projects\/\S+\/webhooks$/, 'howdah webhook list'],
+  [/deliveries$/, 'howdah webhook deliveries WEBHOOK'],
+  [/^\/projects\/\S+\/operations$/, 'howdah operation list'],
+  [/^\/projects\/\S+\/deletedServices$/, 'howdah service list-deleted'],
+  [/\/replicaSets$/, 'howdah replica-set list SERVICE'],
+  [/\/metrics\/available-series$/, 'howdah metrics list SERVICE'],
+  [/\/backups$/, 'howdah backup list SERVICE'],
+  [/\/members$/, 'howdah service members SERVICE'],
+  [/\/limits$/, 'howdah project get'],
+  [/^\/projects\/\S+\/services$/, 'howdah service list'],
+  [/^\/projects$/, 'howdah project list'],
+];
+
+/** The commands for calls that messages name by their last word. */
+const COMMANDS: Readonly<Record<string, string>> = {
+  updatePassword: 'set-password',
+  setHA: 'ha',
+  enablePooler: 'enable-pooler',
+  disablePooler: 'disable-pooler',
+  attachToVPC: 'attach-vpc',
+  detachFromVPC: 'detach-vpc',
+  setEnvironment: 'set-environment',
+  forkService: 'fork',
+  createReplicaSet: 'replica-set create',
+  resizeReplicaSet: 'replica-set resize',
+  deleteReplicaSet: 'replica-set delete',
+  verifyBackup: 'backup verify',
+};
+
+/** The options that set a field of a body or query. */
+const OPTIONS: Readonly<Record<string, string>> = {
+  target_time: '--at',
+  replica_count: '--replicas',
+  sync_replica_count: '--sync',
+  storage_gb: '--storage-gb',
+  cpu_millis: '--cpu-millis',
+  memory_gbs: '--memory-gbs',
+  region_code: '--region',
+  service_type: '--type',
+  environment_tag: '--environment',
+  enable_pooler: '--pooler',
+  vpc_id: '--vpc',
+  expires_at: '--expires',
+  bucket_seconds: '--bucket-seconds',
+};
+
+const OF_OPERATION = /\bGET \/projects\/\S+\/operations\/(\S+)/g;
+const OF_SET = /what can be done to it is below \/projects\/\S+/g;
+const OF_SETTER = /\bsetHA with replica_count (\d+)/g;
+const OF_LIST = /\bGET (\/\S+?|…\/\S+?)(?=[\s),;:.]|$)(?: lists (them|those [^;.]*))?/g;
+const OF_COMMAND = new RegExp(`\\b(${Object.keys(COMMANDS).join('|')})\\b`, 'g');
+const OF_OPTION = new RegExp(`\\b(${Object.keys(OPTIONS).join('|')})\\b`, 'g');
+
+/** A message of the API for somebody at a shell. */
+export function inOurWords(message: string): string {
+  return message
+    .replaceAll(OF_OPERATION, 'howdah operation get $1')
+    .replaceAll(OF_SET, 'howdah replica-set --help shows what can be done to it')
+    .replaceAll(OF_SETTER, 'howdah service ha NAME --replicas $1')
+    .replaceAll(OF_LIST, (whole, path: string, listed: string | undefined) => {
+      const [, command] = LISTS.find(([call]) => call.test(path)) ?? [];
+      if (command === undefined) return whole;
+      return listed === undefined ? command : `${command} shows ${listed}`;
+    })
+    .replaceAll(OF_COMMAND, (name) => COMMANDS[name] ?? name)
+    .replaceAll(OF_OPTION, (name) => OPTIONS[name] ?? name);
+}

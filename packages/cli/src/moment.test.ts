@@ -1,0 +1,46 @@
+import { expect, test } from 'vitest';
+import { dateAndDistance, momentOf, relative } from './moment.ts';
+import { duration } from './output.ts';
+
+const NOW = Date.parse('2026-01-31T12:00:00.000Z');
+
+test.each([
+  ['now', '2026-01-31T12:00:00.000Z'],
+  ['yesterday', '2026-01-30T12:00:00.000Z'],
+  ['-5m', '2026-01-31T11:55:00.000Z'],
+  ['-90s', '2026-01-31T11:58:30.000Z'],
+  ['-1d12h', '2026-01-30T00:00:00.000Z'],
+  ['+1w', '2026-02-07T12:00:00.000Z'],
+  // The API reads date-times, and refuses those that it does not understand by name.
+  ['2026-01-31T11:00:00.123456+01:00', '2026-01-31T11:00:00.123456+01:00'],
+])('--at %s', (text, moment) => {
+  expect(momentOf('--at', text, NOW)).toBe(moment);
+});
+
+test.each(['', '5m', '-5', '-5x', 'tomorrow-ish', '31.1.2026', '-999999999w'])(
+  '--at %s is refused',
+  (text) => {
+    expect(() => momentOf('--at', text, NOW)).toThrow(`--at: found ${text}; `);
+  },
+);
+
+test.each([
+  ['2026-01-31T12:00:00.400Z', 'now'],
+  ['2026-01-31T11:59:59.000Z', '1 second ago'],
+  ['2026-01-31T11:55:01.000Z', '4 minutes ago'],
+  ['2026-01-31T09:00:00.000Z', '3 hours ago'],
+  ['2026-02-03T12:00:00.000Z', 'in 3 days'],
+  ['2025-12-01T12:00:00.000Z', '2025-12-01T12:00:00.000Z'],
+])('%s is %s', (dateTime, words) => {
+  expect(relative(dateTime, NOW)).toBe(words);
+});
+
+test('a date-time is shown with its distance', () => {
+  expect(dateAndDistance('2026-01-31T11:00:00Z', NOW)).toBe('2026-01-31T11:00:00Z (1 hour ago)');
+  expect(dateAndDistance('2020-01-01T00:00:00Z', NOW)).toBe('2020-01-01T00:00:00Z');
+});
+
+test('no duration is negative: two clocks need not agree', () => {
+  expect(duration(-3)).toBe('0 ms');
+  expect(duration(1500)).toBe('1.5 s');
+});

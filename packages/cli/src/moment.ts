@@ -1,0 +1,71 @@
+/** Times as people type them and as tables show them. */
+import { Failure } from './exit.ts';
+
+const UNITS_MS: Readonly<Record<string, number>> = {
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+  d: 86_400_000,
+  w: 604_800_000,
+};
+const DATE_TIME = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d/;
+const OFFSET = /^([+-])((?:\d{1,9}[smhdw])+)$/;
+
+/** Help for an option that takes such a time. */
+export const MOMENTS = '-5m, yesterday or 2026-01-31T12:00:00Z';
+
+/**
+ * Reads a time of an option: a date-time, which the API reads and checks; `now`; `yesterday`, which is 24 hours ago; or a distance
+ * from now, such as `-5m` or `+1d12h`.
+ *
+ * @returns a date-time for the API
+ * @throws Failure usage
+ */
+export function momentOf(flag: string, text: string, now = Date.now()): string {
+  if (DATE_TIME.test(text)) return text;
+  const [, sign, distance = ''] = OFFSET.exec(text === 'yesterday' ? '-1d' : text) ?? [];
+  if (text !== 'now' && sign === undefined)
+    throw new Failure(
+      `${flag}: found ${text}; allowed: now, yesterday, a distance like -5m or -1d12h (s, m, h, d, w), or a date-time like 2026-01-31T12:00:00Z`,
+      'usage',
+    );
+  const ms = [...distance.matchAll(/(\d+)([smhdw])/g)].reduce(
+    (sum, [, count, unit = '']) => sum + Number(count) * (UNITS_MS[unit] ?? 0),
+    0,
+  );
+  const moment = new Date(sign === '-' ? now - ms : now + ms);
+  if (Number.isNaN(moment.getTime()))
+    throw new Failure(`${flag}: found ${text}; no calendar reaches as far`, 'usage');
+  return moment.toISOString();
+}
+
+/** {@link momentOf} for an option that may be absent. */
+export function momentIfGiven(flag: string, text: string | undefined): string | undefined {
+  return text === undefined ? undefined : momentOf(flag, text);
+}
+
+/** Up to here a distance says more than a date. */
+const NEAR_MS = 30 * 86_400_000;
+const STEPS = [
+  ['day', 86_400_000],
+  ['hour', 3_600_000],
+  ['minute', 60_000],
+  ['second', 1000],
+] as const;
+
+/** A date-time as its distance from now: `5 minutes ago`, `in 3 days`. What is more than 30 days away stays a date-time. */
+export function relative(dateTime: string, now = Date.now()): string {
+  const ms = Date.parse(dateTime) - now;
+  if (Number.isNaN(ms) || Math.abs(ms) > NEAR_MS) return dateTime;
+  const [unit, length] = STEPS.find(([, least]) => Math.abs(ms) >= least) ?? ['second', 1000];
+  const count = Math.floor(Math.abs(ms) / length);
+  if (count === 0) return 'now';
+  const words = `${count} ${unit}${count === 1 ? '' : 's'}`;
+  return ms < 0 ? `${words} ago` : `in ${words}`;
+}
+
+/** Both: what can be pasted as an option, and how far away it is. */
+export function dateAndDistance(dateTime: string, now = Date.now()): string {
+  const distance = relative(dateTime, now);
+  return distance === dateTime ? dateTime : `${dateTime} (${distance})`;
+}

@@ -1,0 +1,64 @@
+/** Names of the things that the API names by ids, for people: looked up once, and only where a table is printed. */
+import { HowdahError } from '@howdah/client';
+import { answered, type Connection } from './connection.ts';
+import { ofProject } from './find.ts';
+import type { Format } from './output.ts';
+
+/** The name of a thing with this id; the id itself where there is no name for it. */
+export type NameOf = (id: string) => string;
+
+export const noNames: NameOf = (id) => id;
+
+/** Services, deleted ones too. A format for programs needs no names. */
+export async function serviceNames(connection: Connection, format: Format): Promise<NameOf> {
+  if (format !== 'table') return noNames;
+  const { client } = connection;
+  const params = ofProject(connection);
+  const [services, deleted] = await Promise.all([
+    answered(client.GET('/projects/{project_id}/services', { params })),
+    answered(client.GET('/projects/{project_id}/deletedServices', { params })),
+  ]);
+  return lookup([...deleted, ...services].map(({ service_id: id, name }) => [id, name]));
+}
+
+/** Keys, where the own key may see them. */
+export async function keyNames(connection: Connection, format: Format): Promise<NameOf> {
+  if (format !== 'table') return noNames;
+  try {
+    const params = ofProject(connection);
+    const keys = await answered(connection.client.GET('/projects/{project_id}/keys', { params }));
+    return lookup(keys.map(({ public_key: id, name }) => [id, name]));
+  } catch (error) {
+    if (error instanceof HowdahError && error.code === 'FORBIDDEN') return noNames;
+    throw error;
+  }
+}
+
+/** VPCs of the project. */
+export async function vpcNames(connection: Connection, format: Format): Promise<NameOf> {
+  if (format !== 'table') return noNames;
+  const params = ofProject(connection);
+  const vpcs = await answered(connection.client.GET('/projects/{project_id}/vpcs', { params }));
+  return lookup(vpcs.map(({ id, name }) => [id, name]));
+}
+
+/** Names that change while events come: an id that is not known yet is looked up when it comes. */
+export function growingNames(
+  connection: Connection,
+  format: Format,
+): (id: string) => Promise<string> {
+  const asked = new Set<string>();
+  let nameOf = noNames;
+  return async (id) => {
+    if (nameOf(id) === id && !asked.has(id)) {
+      asked.add(id);
+      nameOf = await serviceNames(connection, format);
+    }
+    return nameOf(id);
+  };
+}
+
+function lookup(pairs: readonly (readonly [id: string, name: string])[]): NameOf {
+  const names = new Map(pairs);
+  return (id) => names.get(id) ?? id;
+}

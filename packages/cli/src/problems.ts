@@ -1,0 +1,50 @@
+/** What is wrong with services and what to do about it, beside the tables: notes, so that stdout stays data. */
+import type { Schemas } from '@howdah/client';
+import { answered, type Connection } from './connection.ts';
+import { note, paintNote, quotedWord } from './output.ts';
+
+type Service = Pick<Schemas['Service'], 'service_id' | 'name' | 'status' | 'warnings'>;
+type Operation = Pick<Schemas['Operation'], 'kind' | 'status' | 'error'>;
+
+/** Prints the warnings of services, and why an UNSTABLE one is not READY. */
+export async function noteProblems(
+  connection: Connection,
+  services: readonly Service[],
+): Promise<void> {
+  for (const service of services) {
+    for (const { code, message } of service.warnings ?? [])
+      note(`${paintNote.yellow('warning')} ${service.name} ${code}: ${message}`);
+    if (service.status === 'UNSTABLE') {
+      const [problem, ...remedies] = problemOf(service, await lastOperations(connection, service));
+      note(`${paintNote.red('problem')} ${problem}`);
+      for (const remedy of remedies) note(`  ${remedy}`);
+    }
+  }
+}
+
+/** Newest first. */
+async function lastOperations(
+  { client, projectId }: Connection,
+  { service_id }: Service,
+): Promise<Operation[]> {
+  const params = { path: { project_id: projectId }, query: { service_id, limit: '10' } };
+  return answered(client.GET('/projects/{project_id}/operations', { params }));
+}
+
+/** In words: what is wrong with an UNSTABLE service, and the commands that help. */
+export function problemOf(
+  { name, service_id: id }: Service,
+  operations: readonly Operation[],
+): [problem: string, ...remedies: string[]] {
+  const found = operations.find(({ error }) => error !== undefined);
+  const shown = quotedWord(name);
+  const steps = `howdah service operations ${shown} shows its steps`;
+  const log = `howdah logs ${shown} shows its server log`;
+  if (found === undefined)
+    return [`${name} (${id}) is UNSTABLE, and no operation gives a reason`, steps, log];
+  const state =
+    found.status === 'running'
+      ? `${found.kind} does not get on, and is tried again`
+      : `${found.kind} failed`;
+  return [`${name} (${id}) is UNSTABLE: ${state}: ${found.error}`, steps, log];
+}
