@@ -1,33 +1,40 @@
 /**
- * One connection to every running server: it runs our statements, its end reports a death within milliseconds, whichever control plane
- * started the server, and a heartbeat on it tells of a hang (performance.md, section 9.7).
+ * One connection to every running server. It runs our statements. Its end reports a death within
+ * milliseconds, whichever control plane started the server. A heartbeat on it detects a hang.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Client, type QueryResultRow } from 'pg';
+import { Client, type QueryResult, type QueryResultRow } from 'pg';
 import type { InstancePaths } from '../host/layout.ts';
 import { ANSWER_DEADLINE_MS, monitorConfig } from './superuser.ts';
 
-/** How often a server is asked, and after how long without an answer it is reported; it may still come back by itself. */
+/** How often a server is asked, and after how long without an answer it is reported. */
 export type Heartbeat = { everyMs: number; deadlineMs: number };
 export const SLOW_HEARTBEAT: Heartbeat = { everyMs: 5000, deadlineMs: 5000 };
 
-type Watch = { client: Client; heartbeat: Heartbeat; timer: NodeJS.Timeout };
+type Watch = {
+  client: Client;
+  heartbeat: Heartbeat;
+  timer: NodeJS.Timeout;
+  /** Resolves when the statements begun so far have ended: a client takes one at a time. */
+  idle: Promise<unknown>;
+};
 
 /** A server that did not answer in time. */
 export class NoAnswer extends Error {}
 
 /**
- * @param changed called when a watched server died, stopped answering or answers again, with its id
- * @param isFrozen whether a server's first process was stopped by a signal: running sessions would answer, new ones could not begin
+ * @param changed called with the id of a server that died, stopped answering or answers again
+ * @param isFrozen whether a signal stopped a server's first process: its sessions would answer, but
+ *   it would accept no new ones
  */
 export function createMonitor(
   changed: (id: string) => void,
   isFrozen: (id: string) => Promise<boolean>,
 ) {
   const watches = new Map<string, Watch>();
-  /** Connections that nobody waits for, until they are there or have failed. */
+  /** Connections that no caller waits for, until they are made or have failed. */
   const soon = new Map<string, Promise<void>>();
-  /** Since when a server has not answered, by a clock that stands still while the machine sleeps. */
+  /** When a server stopped answering, by a clock that pauses while the machine sleeps. */
   const silentSince = new Map<string, number>();
 
   const connect = async (
@@ -39,7 +46,7 @@ export function createMonitor(
     drop(id);
     const begunMs = performance.now();
     const client = new Client(monitorConfig(paths, port));
-    // Emitted when the server ends the connection, too; 'end' follows and is what we act on.
+    // Also emitted when the server ends the connection; 'end' follows, and we act on that.
     client.on('error', () => undefined);
     try {
       await client.connect();
@@ -54,15 +61,16 @@ export function createMonitor(
       drop(id);
       changed(id);
     });
-    // A random first beat keeps the heartbeat of many servers apart.
+    // A random first wait spreads the heartbeats of many servers.
     watches.set(id, {
       client,
       heartbeat,
-      timer: setTimeout(() => void beat(id, client), heartbeat.everyMs * Math.random()),
+      timer: setTimeout(() => void askForSignOfLife(id, client), heartbeat.everyMs * Math.random()),
+      idle: Promise.resolve(),
     });
   };
 
-  /** Connects to a server that has said that it is ready. Its users need not wait for that: where it fails, it is told as a change. */
+  /** Connects to a server that is ready, without a wait. A failure is reported as a change. */
   const connectSoon = (
     id: string,
     paths: InstancePaths,
@@ -75,15 +83,15 @@ export function createMonitor(
         () => false,
       );
       const wanted = soon.delete(id);
-      // Forgotten meanwhile: the server was stopped, or we are.
+      // Forgotten meanwhile: the server, or this process, is being stopped.
       if (connected && !wanted) drop(id);
-      // It is not as it was left: told to be connected and not, or the other way round.
+      // isConnected() has promised something else.
       if (connected !== wanted) changed(id);
     };
     soon.set(id, attempt());
   };
 
-  const beat = async (id: string, client: Client): Promise<void> => {
+  const askForSignOfLife = async (id: string, client: Client): Promise<void> => {
     const watch = watches.get(id);
     if (watch?.client !== client) return;
     const begunMs = performance.now();
@@ -92,17 +100,17 @@ export function createMonitor(
       changed(id);
     }, watch.heartbeat.deadlineMs);
     try {
-      // The answer to a late beat still counts: a machine that was busy is no server that hangs.
-      await client.query('select 1');
+      // A late answer still counts: on a busy machine a server is slow and does not hang.
+      await run(watch, 'select 1');
       while (watches.get(id) === watch && (await isFrozen(id)))
         await sleep(watch.heartbeat.everyMs);
       if (watches.get(id) !== watch) return;
     } catch {
-      return; // the connection broke: 'end' tells of it
+      return; // the connection broke: 'end' follows
     }
     clearTimeout(watch.timer);
     if (silentSince.delete(id)) changed(id);
-    watch.timer = setTimeout(() => void beat(id, client), watch.heartbeat.everyMs);
+    watch.timer = setTimeout(() => void askForSignOfLife(id, client), watch.heartbeat.everyMs);
   };
 
   const drop = (id: string): void => {
@@ -122,21 +130,21 @@ export function createMonitor(
     await soon.get(id);
     const watch = watches.get(id);
     if (watch === undefined) throw new NoAnswer('the server is not running');
-    return (await inTime(watch.client.query<Row>(text, values))).rows;
+    return (await inTime(run<Row>(watch, text, values))).rows;
   };
 
   return {
     connect,
     connectSoon,
     query,
-    /** Ends the watch without telling: before a server is stopped on purpose, or when it is gone. */
+    /** Ends the watch without a report: before a server is stopped on purpose, or when it is gone. */
     forget: (id: string): void => {
       drop(id);
       soon.delete(id);
       silentSince.delete(id);
     },
     isConnected: (id: string) => watches.has(id) || soon.has(id),
-    /** For how long a server has not answered, in ms; null: it answers. */
+    /** How long a server has not answered, in ms; null: it answers. */
     silentMs: (id: string): number | null => {
       const since = silentSince.get(id);
       return since === undefined ? null : performance.now() - since;
@@ -148,6 +156,17 @@ export function createMonitor(
   };
 }
 export type Monitor = ReturnType<typeof createMonitor>;
+
+/** Runs a statement after those that were begun before it. */
+function run<Row extends QueryResultRow>(
+  watch: Watch,
+  text: string,
+  values?: unknown[],
+): Promise<QueryResult<Row>> {
+  const result = watch.idle.then(() => watch.client.query<Row>(text, values));
+  watch.idle = result.catch(() => undefined);
+  return result;
+}
 
 async function inTime<T>(answer: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;

@@ -1,0 +1,78 @@
+import { EventEmitter, once } from 'node:events';
+import { mkdtemp, realpath, rm } from 'node:fs/promises';
+import { createServer, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { instancePaths } from '../host/layout.ts';
+import { createMonitor } from './monitor.ts';
+
+const PORT = 5432;
+
+/** A message of PostgreSQL's protocol: its type, its length, its contents. */
+function message(type: string, contents: Buffer): Buffer {
+  const length = Buffer.alloc(4);
+  length.writeInt32BE(contents.length + 4);
+  return Buffer.concat([Buffer.from(type), length, contents]);
+}
+const READY = message('Z', Buffer.from('I'));
+const AUTHENTICATED = Buffer.concat([message('R', Buffer.alloc(4)), READY]);
+const COMPLETE = Buffer.concat([message('C', Buffer.from('SELECT 0\0')), READY]);
+
+/** Accepts a session and completes each statement once `allowed` resolves, in order. */
+function serve(socket: Socket, allowed: () => Promise<unknown>, statements: string[]): void {
+  let started = false;
+  let received = Buffer.alloc(0);
+  socket.on('data', (data) => {
+    received = Buffer.concat([received, data]);
+    if (!started) {
+      started = true;
+      received = Buffer.alloc(0);
+      socket.write(AUTHENTICATED);
+      return;
+    }
+    while (received.length >= 5 && received.length > received.readInt32BE(1)) {
+      const end = received.readInt32BE(1) + 1;
+      const [type, text] = [received.toString('utf8', 0, 1), received.toString('utf8', 5, end - 1)];
+      received = received.subarray(end);
+      if (type !== 'Q') continue;
+      statements.push(text);
+      void allowed().then(() => socket.write(COMPLETE));
+    }
+  });
+  socket.on('error', () => undefined);
+}
+
+test('statements and heartbeats of a busy connection wait for each other, in order, without a warning', async () => {
+  const top = await realpath(await mkdtemp(join(tmpdir(), 'howdah-monitor-')));
+  const paths = { ...instancePaths(top), socket: top };
+  const statements: string[] = [];
+  const gate = new EventEmitter();
+  const opened = once(gate, 'open');
+  const server = createServer((socket) => serve(socket, () => opened, statements));
+  const monitor = createMonitor(
+    () => undefined,
+    () => Promise.resolve(false),
+  );
+  const warnings: Error[] = [];
+  const note = (warning: Error): void => void warnings.push(warning);
+  process.on('warning', note);
+  try {
+    await once(server.listen(join(top, `.s.PGSQL.${PORT}`)), 'listening');
+    await monitor.connect('one', paths, PORT, { everyMs: 1, deadlineMs: 60_000 });
+    const texts = ['select 11', 'select 12', 'select 13', 'select 14'];
+    const answers = texts.map((text) => monitor.query('one', text));
+    await expect.poll(() => statements.length).toBe(1);
+    gate.emit('open');
+    expect(await Promise.all(answers)).toEqual([[], [], [], []]);
+    const others = statements.filter((text) => text !== 'select 1');
+    expect(others).toEqual(texts);
+    await expect.poll(() => statements.filter((text) => text === 'select 1').length).not.toBe(0);
+    expect(warnings).toEqual([]);
+  } finally {
+    process.off('warning', note);
+    monitor.close();
+    server.close();
+    await rm(top, { recursive: true });
+  }
+});
