@@ -90,6 +90,10 @@ type Known = {
   elsewhere: ReadonlySet<number>;
   /** What the gateway was told last; null: it has to be asked. */
   told: readonly number[] | null;
+  /** Nodes that this control plane has asked, or has tried to. */
+  asked: Set<number>;
+  /** Nodes that run and are routed to, and that were not asked since the control plane started. */
+  unasked: ReadonlySet<number>;
   measuring: Promise<Primary | null> | null;
 };
 type NodeKnown = {
@@ -139,6 +143,8 @@ export function createReplicaSets({
       withheld: new Set<number>(),
       elsewhere: new Set<number>(),
       told: null,
+      asked: new Set<number>(),
+      unasked: new Set<number>(),
       measuring: null,
     };
     known.spec = spec;
@@ -220,6 +226,7 @@ export function createReplicaSets({
           known.nodes.delete(n);
           return;
         }
+        known.asked.add(n);
         const streaming = primary?.streaming.includes(nodeName(id, n)) === true;
         const lsn = parseLsn(answer.replayed ?? '0/0');
         const streamedMs = streaming
@@ -243,7 +250,7 @@ export function createReplicaSets({
 
   /** Whether the gateway must route to a node, or why not. */
   const judge = (
-    { spec, nodes, withheld, elsewhere }: Known,
+    { spec, nodes, withheld, elsewhere, unasked }: Known,
     n: number,
   ): { eligible: boolean; detail: string } => {
     const key = memberKey(spec.id, n);
@@ -251,6 +258,9 @@ export function createReplicaSets({
     const no = (detail: string) => ({ eligible: false, detail });
     if (dataOf(layout.member(spec.id, n)) === 'absent') return no('being made from the primary');
     if (monitor.silentMs(key) !== null) return no('does not answer');
+    // A restart of the control plane must not interrupt reads: it stays until it is asked.
+    if (unasked.has(n) && !withheld.has(n) && !elsewhere.has(n))
+      return { eligible: true, detail: 'serves, and is asked next' };
     if (!monitor.isConnected(key) || node === undefined) return no('does not run yet');
     if (node.takesWrites) return no('accepts writes: it is ended and recreated');
     if (withheld.has(n)) return no('about to be restarted');
@@ -343,6 +353,14 @@ export function createReplicaSets({
     known.told = seenGateway.serving;
     known.elsewhere = new Set(
       looks.filter(({ seen }) => seen.server?.placed === false).map(({ n }) => n),
+    );
+    known.unasked = new Set(
+      looks
+        .filter(({ n, seen, look: { server } }) => {
+          const answers = seen.server?.phase === 'ready' && server?.postmaster.frozen === false;
+          return answers && seenGateway.serving?.includes(n) === true && !known.asked.has(n);
+        })
+        .map(({ n }) => n),
     );
     const conf = new Map<number, string>();
     const nodes = await Promise.all(
@@ -450,6 +468,7 @@ export function createReplicaSets({
       return node;
     };
     const confOfNode = (n: number): string => conf.get(n) ?? '';
+    if ('n' in step) known.asked.add(step.n);
     switch (step.kind) {
       case 'make':
         return make(id, set.parent);
