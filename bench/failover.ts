@@ -66,7 +66,7 @@ export const failover: Bench = {
 };
 
 async function measureOn(fileSystem: FileSystem, kind: string, rounds: number): Promise<Row[]> {
-  const cloud = await openCloud(fileSystem.directory, { HOWDAH_FAILOVER_REST_SECONDS: '0' });
+  const cloud = await openCloud(fileSystem.directory, { HOWDAH_FAILOVER_COOLDOWN_SECONDS: '0' });
   const kit = await bareKit(cloud);
   const service = await createWithTable(cloud);
   const killed = measured(() => injectFault(cloud, service, 'SIGKILL'));
@@ -150,7 +150,7 @@ async function measureAgainstPeer({ name, directory }: FileSystem, rounds: numbe
   const major = await autoFailoverMajor();
   if (major === null)
     return [skipped('G7', `failover on ${name} against pg_auto_failover`, AUTO_FAILOVER_MISSING)];
-  const cloud = await openCloud(directory, { HOWDAH_FAILOVER_REST_SECONDS: '0' });
+  const cloud = await openCloud(directory, { HOWDAH_FAILOVER_COOLDOWN_SECONDS: '0' });
   const kit = await bareKit(cloud);
   const service = await createWithTable(cloud);
   const { peer, end } = await startAutoFailover(kit, major);

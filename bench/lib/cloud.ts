@@ -27,7 +27,7 @@ export async function openCloud(
   // What a round deletes is gone: a disk of benchmarks has no room for restores.
   const installation = await install({
     HOWDAH_HOME: home,
-    HOWDAH_UNDELETE_HOURS: '0',
+    HOWDAH_RESTORE_HOURS: '0',
     ...settings,
   });
   const end = atEnd(async () => {

@@ -247,7 +247,7 @@ export const REGION_VIEW: View<Schemas['Region']> = {
     ],
     ['REPLICAS', ({ high_availability: { available } }) => yesOrNo(available)],
     ['POOLER', ({ pooler: { available } }) => yesOrNo(available)],
-    ['VPCS', ({ vpc: { way } }) => way],
+    ['VPCS', ({ vpc: { method } }) => method],
     ['A FORK', ({ fork_cost: cost }) => cost],
   ],
 };

@@ -143,7 +143,7 @@ const delivery = {
   id: '17',
   message_id: 'msg_17',
   type: 'service.status',
-  status: 'dead',
+  status: 'failed',
   attempts: 8,
   next_attempt: null,
   response_status: 500,
@@ -260,8 +260,8 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
       ],
       high_availability: available,
       pooler: available,
-      storage: { way: 'measured', note: 'measured every ten seconds' },
-      vpc: { way: 'bridge', note: 'networks of their own' },
+      storage: { method: 'measured', note: 'measured every ten seconds' },
+      vpc: { method: 'bridge', note: 'networks of their own' },
     },
   ]),
   listKeys: ok([
@@ -422,7 +422,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   listWebhooks: ok([webhook]),
   createWebhook: made({ ...webhook, secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw' }),
   deleteWebhook: nothing,
-  testWebhook: ok({ delivered: true, response_status: 200, error: null, took_ms: 12 }),
+  testWebhook: ok({ delivered: true, response_status: 200, error: null, elapsed_ms: 12 }),
   listDeliveries: ok([delivery]),
   redeliver: accepted({
     ...delivery,
@@ -439,7 +439,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
 /** What each change answers that is only asked about. */
 export const PLAN = {
   dry_run: true,
-  would_answer: 202,
+  response_status: 202,
   operation: {
     kind: 'resize',
     service_id: 'linltu4hxx',

@@ -114,7 +114,7 @@ const CALLS: readonly Row[] = [
     'webhook create https://example.com/hook --types service.status,operation.finished',
   ),
   row('testWebhook', 'webhook test https://example.com/hook'),
-  row('listDeliveries', 'webhook deliveries 7 --status dead'),
+  row('listDeliveries', 'webhook deliveries 7 --status failed'),
   row('redeliver', 'webhook redeliver 7 17'),
   row('deleteWebhook', 'webhook delete 7'),
   row('listAudit', 'audit-log list --call deleteService --outcome refused'),

@@ -113,7 +113,7 @@ test('a POST is tried again with the same key and the same body; another has ano
 });
 
 test('a client for dry runs asks about changes, reads as ever, and takes no plan for a change that was made', async () => {
-  const plan = { dry_run: true, would_answer: 202, operation: null };
+  const plan = { dry_run: true, response_status: 202, operation: null };
   const { apiUrl, seen } = await serve(json(200, []), json(200, plan, { 'Dry-Run': 'true' }));
   const client = createClient({ apiUrl, dryRun: true });
   await client.GET('/projects');

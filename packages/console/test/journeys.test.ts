@@ -168,7 +168,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
       params: { path: { project_id: installation.projectId } },
     });
     const place =
-      regions?.[0]?.vpc.way === 'bridge' ? /^10\.61\.0\.\d+:\d+$/ : /^127\.0\.0\.1:\d+$/;
+      regions?.[0]?.vpc.method === 'bridge' ? /^10\.61\.0\.\d+:\d+$/ : /^127\.0\.0\.1:\d+$/;
     await page.getByText(place).first().waitFor();
 
     // Said once more by hand.

@@ -61,7 +61,7 @@ export const MAX_WEBHOOKS = 20;
 
 /**
  * Waits before the second and later attempts, in seconds, each up to a tenth longer: the schedule that Standard Webhooks proposes.
- * After the last one a delivery is dead.
+ * After the last one a delivery has failed.
  */
 export const RETRY_AFTER_SECONDS = [5, 300, 1800, 7200, 18_000, 36_000, 36_000] as const;
 
@@ -106,7 +106,7 @@ export const WebhookSchema = Named(
 );
 export type Webhook = Type.Static<typeof WebhookSchema>;
 
-export const DELIVERY_STATUSES = ['pending', 'delivered', 'dead'] as const;
+export const DELIVERY_STATUSES = ['pending', 'delivered', 'failed'] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
 
 export const DeliverySchema = Named(
@@ -116,7 +116,7 @@ export const DeliverySchema = Named(
     message_id: Type.String({ description: 'the header webhook-id: the same for each attempt' }),
     type: StringEnum(EVENT_TYPES),
     status: StringEnum(DELIVERY_STATUSES, {
-      description: 'dead: given up; POST …/redeliver tries again',
+      description: 'failed: every attempt failed; POST …/redeliver tries again',
     }),
     attempts: Type.Integer(),
     next_attempt: dateTimeOrNull('when it is tried next; null: it is not'),
@@ -136,7 +136,7 @@ export const WebhookTestSchema = Named(
     delivered: Type.Boolean(),
     response_status: Type.Union([Type.Integer(), Type.Null()]),
     error: Type.Union([Type.String(), Type.Null()], { description: 'why it was not delivered' }),
-    took_ms: Type.Integer({ description: 'milliseconds' }),
+    elapsed_ms: Type.Integer({ description: 'milliseconds' }),
   }),
 );
 export type WebhookTest = Type.Static<typeof WebhookTestSchema>;

@@ -28,7 +28,7 @@ import {
   PEERING_STATUSES,
   ROLES,
   SERVICE_TYPES,
-  VPC_WAYS,
+  VPC_METHODS,
 } from './types.ts';
 
 const NO_CONTROL_CHARACTERS = '^[^\\u0000-\\u001f\\u007f-\\u009f]*$';
@@ -672,8 +672,8 @@ export const QueryResultSchema = Named(
 export type QueryResult = Type.Static<typeof QueryResultSchema>;
 
 /** How quotas are enforced. */
-export const STORAGE_WAYS = ['measured'] as const;
-export type StorageWay = (typeof STORAGE_WAYS)[number];
+export const STORAGE_METHODS = ['measured'] as const;
+export type StorageMethod = (typeof STORAGE_METHODS)[number];
 
 export const RegionSchema = Named(
   'Region',
@@ -721,13 +721,13 @@ export const RegionSchema = Named(
       ),
     }),
     storage: Type.Object({
-      way: StringEnum(STORAGE_WAYS, {
+      method: StringEnum(STORAGE_METHODS, {
         description: 'how storage_gb is enforced; measured: by looking at what a service takes',
       }),
       note: Type.String({ description: 'the same in words' }),
     }),
     vpc: Type.Object({
-      way: StringEnum(VPC_WAYS, {
+      method: StringEnum(VPC_METHODS, {
         description:
           'bridge: a network of its own; address: rules by the address that a client comes from',
       }),
@@ -965,7 +965,7 @@ export const DryRunSchema = Named(
   'DryRun',
   Type.Object({
     dry_run: Type.Boolean({ description: 'true: nothing was done' }),
-    would_answer: Type.Integer({ description: 'the status code of the answer' }),
+    response_status: Type.Integer({ description: 'the status code of the answer' }),
     operation: Type.Union(
       [
         Type.Object({

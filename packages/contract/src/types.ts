@@ -53,8 +53,8 @@ export const TRANSACTION_POOL_NAME = 'tsdb_transaction';
 export const MAX_REPLICAS = 2;
 
 /** How a VPC keeps others out: by a network of its own, or by rules on the addresses that clients come from. */
-export const VPC_WAYS = ['bridge', 'address'] as const;
-export type VpcWay = (typeof VPC_WAYS)[number];
+export const VPC_METHODS = ['bridge', 'address'] as const;
+export type VpcMethod = (typeof VPC_METHODS)[number];
 
 /**
  * A peering waits for the other side (pending), is being made (approved) and holds (active); or it never will (invalid), nobody answered

@@ -110,8 +110,8 @@ export const SETTINGS = {
     default: '24',
     meaning: 'hours between verifications of the newest backup of a running service',
   },
-  HOWDAH_UNDELETE_HOURS: {
-    flag: '--undelete-hours',
+  HOWDAH_RESTORE_HOURS: {
+    flag: '--restore-hours',
     default: '24',
     meaning: 'hours in which a deleted service can be restored; 0 for none',
   },
@@ -126,13 +126,13 @@ export const SETTINGS = {
     meaning:
       'milliseconds after which the stopped primary of a service with replicas is ended and replaced',
   },
-  HOWDAH_FAILOVER_REST_SECONDS: {
-    flag: '--failover-rest-seconds',
+  HOWDAH_FAILOVER_COOLDOWN_SECONDS: {
+    flag: '--failover-cooldown-seconds',
     default: '30',
     meaning: 'seconds after a failover in which a primary that dies is restarted in place',
   },
-  HOWDAH_LAG_LIMIT_BYTES: {
-    flag: '--lag-limit-bytes',
+  HOWDAH_FAILOVER_LAG_BYTES: {
+    flag: '--failover-lag-bytes',
     default: '1048576',
     meaning:
       'the most of the log that an asynchronous replica may lack when it takes over by itself',
@@ -286,14 +286,14 @@ export function readConfig(
     failover: Object.freeze({
       restMs:
         integer(
-          'HOWDAH_FAILOVER_REST_SECONDS',
-          value('HOWDAH_FAILOVER_REST_SECONDS') ?? '30',
+          'HOWDAH_FAILOVER_COOLDOWN_SECONDS',
+          value('HOWDAH_FAILOVER_COOLDOWN_SECONDS') ?? '30',
           0,
           86_400,
         ) * 1000,
       lagLimitBytes: integer(
-        'HOWDAH_LAG_LIMIT_BYTES',
-        value('HOWDAH_LAG_LIMIT_BYTES') ?? '1048576',
+        'HOWDAH_FAILOVER_LAG_BYTES',
+        value('HOWDAH_FAILOVER_LAG_BYTES') ?? '1048576',
         0,
         999_999_999,
       ),
@@ -313,7 +313,7 @@ export function readConfig(
       ),
     }),
     undeleteMs:
-      decimal('HOWDAH_UNDELETE_HOURS', value('HOWDAH_UNDELETE_HOURS') ?? '24', 0, 87_600) * HOUR_MS,
+      decimal('HOWDAH_RESTORE_HOURS', value('HOWDAH_RESTORE_HOURS') ?? '24', 0, 87_600) * HOUR_MS,
     historyMs:
       decimal('HOWDAH_HISTORY_DAYS', value('HOWDAH_HISTORY_DAYS') ?? '365', 0.001, 36_500) * DAY_MS,
     webhookNetworks: networks(

@@ -22,7 +22,7 @@ import { connectTo, install, makeHome, type Installation, type Service } from '.
 let cloud: Installation;
 beforeAll(async () => {
   // What is deleted is gone.
-  cloud = await install({ HOWDAH_UNDELETE_HOURS: '0' });
+  cloud = await install({ HOWDAH_RESTORE_HOURS: '0' });
 });
 afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);

@@ -33,7 +33,7 @@ export async function crashFamilies(): Promise<Family[]> {
   return [
     {
       name: 'creates',
-      settings: { HOWDAH_UNDELETE_HOURS: '0' },
+      settings: { HOWDAH_RESTORE_HOURS: '0' },
       playable: true,
       make: createScenes,
     },
@@ -45,7 +45,7 @@ export async function crashFamilies(): Promise<Family[]> {
   ];
 }
 
-/** Scenes that leave nothing behind: deleted services are gone at once (HOWDAH_UNDELETE_HOURS=0). */
+/** Scenes that leave nothing behind: deleted services are gone at once (HOWDAH_RESTORE_HOURS=0). */
 async function createScenes(testbed: Testbed): Promise<Playable[]> {
   const { cloud } = testbed;
   const running = await cloud.create({ name: 'running parent', service_type: 'POSTGRES' });
@@ -81,7 +81,7 @@ async function createScenes(testbed: Testbed): Promise<Playable[]> {
   ];
 }
 
-/** Scenes on one service that comes back each time (HOWDAH_UNDELETE_HOURS is long). */
+/** Scenes on one service that comes back each time (HOWDAH_RESTORE_HOURS is long). */
 async function powerScenes({ cloud }: Testbed): Promise<Playable[]> {
   const service = await cloud.create({ name: 'comes back', service_type: 'POSTGRES' });
   await insert(cloud, service, 'kept');

@@ -21,7 +21,7 @@ import {
 const seed = Number(process.env['SEED'] ?? 1);
 const HITS_PER_SCENE = 3;
 
-const { way } = await probeNetworks();
+const { method } = await probeNetworks();
 const RULES_WRITTEN = after(replaced('services/it/config/pg_hba.conf'), 'kill');
 
 /** Where something once went wrong, by the names of scenes; played besides the sample. An effect that no longer comes about fails the test. */
@@ -29,7 +29,7 @@ const ONCE_WRONG: Readonly<Record<string, readonly Hit[]>> = {
   // The metadata database away for a moment made a good backup a bad one.
   'verify backup': [after(replaced('scratch/it/data/postgresql.auto.conf'), { server: 'store' })],
   // The files had new rules, and the server never read them. Where a VPC is a network, it has no such rules.
-  ...(way === 'address' ? { attach: [RULES_WRITTEN], detach: [RULES_WRITTEN] } : {}),
+  ...(method === 'address' ? { attach: [RULES_WRITTEN], detach: [RULES_WRITTEN] } : {}),
 };
 
 /** The effect by which a file is replaced: it is written under another name first. */

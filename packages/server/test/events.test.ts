@@ -23,7 +23,7 @@ let cloud: Installation;
 let metadata: Awaited<ReturnType<typeof openMetadata>>;
 let service: Service;
 beforeAll(async () => {
-  cloud = await install({ HOWDAH_UNDELETE_HOURS: '0' });
+  cloud = await install({ HOWDAH_RESTORE_HOURS: '0' });
   metadata = await openMetadata(cloud.home);
   service = await cloud.create({ name: 'told of', service_type: 'POSTGRES' });
 });

@@ -29,7 +29,7 @@ import { openMetadata } from './metadata.ts';
 let testbed: Testbed;
 let cloud: Testbed['cloud'];
 beforeAll(async () => {
-  testbed = await installCrashing({ HOWDAH_UNDELETE_HOURS: '0' });
+  testbed = await installCrashing({ HOWDAH_RESTORE_HOURS: '0' });
   ({ cloud } = testbed);
 });
 afterAll(async () => {
@@ -421,7 +421,7 @@ test('a fork that the machine went down with before its files were on the disk i
   await cloud.until(child.service_id, 'READY');
   expect(await namesIn(cloud, child)).toEqual(['kept']);
   const [operation] = await cloud.operations(child.service_id);
-  expect(operation?.steps.map(({ name }) => name)).toContain('discard unfinished data');
+  expect(operation?.steps.map(({ name }) => name)).toContain('discard incomplete data');
   await clear(child, parent);
 });
 
@@ -451,7 +451,7 @@ describe('a service whose time to be restored is over', () => {
   };
 
   test("is gone for good, its port is somebody else's, and a restore that comes while it goes is refused", async () => {
-    const mortal = await installCrashing({ HOWDAH_UNDELETE_HOURS: String(END_MS / 3_600_000) });
+    const mortal = await installCrashing({ HOWDAH_RESTORE_HOURS: String(END_MS / 3_600_000) });
     const { cloud: mortals } = mortal;
     try {
       const service = await mortals.create({ name: 'mortal', service_type: 'POSTGRES' });
@@ -508,7 +508,7 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
       await run('mount', ['-t', 'tmpfs', '-o', 'size=1500m,mode=0755', 'howdah-test', disk]);
       const small = await installCrashing({
         HOWDAH_HOME: join(disk, 'home'),
-        HOWDAH_UNDELETE_HOURS: '0',
+        HOWDAH_RESTORE_HOURS: '0',
       });
       const filler = join(disk, 'filler');
       // Each further attempt recreates it, and takes it away as soon as there is no room.

@@ -46,7 +46,7 @@ const whichOf = async (path: string): Promise<string> => {
 
 let cloud: Installation;
 beforeAll(async () => {
-  cloud = await install({ HOWDAH_FAILOVER_REST_SECONDS: '0', HOWDAH_SNAPSHOT_HOURS: '0.005' });
+  cloud = await install({ HOWDAH_FAILOVER_COOLDOWN_SECONDS: '0', HOWDAH_SNAPSHOT_HOURS: '0.005' });
 });
 afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);
@@ -279,9 +279,9 @@ describe('what else dies', () => {
   test('the machine, before what a standby was made of was on the disk: it is recreated; a standby that only died is not', async () => {
     const service = await pair('power');
     const made = (await newest(service, 'create'))?.steps.map(({ name }) => name);
-    expect(made).toContain('start PostgreSQL (member 0) and the gateway');
+    expect(made).toContain('start PostgreSQL (member 0) and gateway');
     // They come with what they are for.
-    expect(made).not.toContain('set slots');
+    expect(made).not.toContain('configure replication slots');
     expect(made).not.toContain('write configuration (member 0)');
     const { root, data } = layoutOf(cloud).member(service.service_id, 1);
     const note = join(root, 'seeded');
@@ -991,7 +991,7 @@ test('what is refused says why', async () => {
 describe('planted defects are noticed', () => {
   const planted = (plant: string): Promise<Installation> =>
     install({
-      HOWDAH_FAILOVER_REST_SECONDS: '0',
+      HOWDAH_FAILOVER_COOLDOWN_SECONDS: '0',
       PLANT: plant,
       NODE_OPTIONS: `--import ${fileURLToPath(new URL('planted.mjs', import.meta.url))}`,
     });

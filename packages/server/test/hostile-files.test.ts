@@ -38,7 +38,7 @@ let other: ServiceAccess;
 let service: ServiceAccess;
 
 beforeAll(async () => {
-  cloud = await install({ HOWDAH_FAILOVER_REST_SECONDS: '0', HOWDAH_SNAPSHOT_HOURS: '0.005' });
+  cloud = await install({ HOWDAH_FAILOVER_COOLDOWN_SECONDS: '0', HOWDAH_SNAPSHOT_HOURS: '0.005' });
   // On the file system of the data: a hard link cannot leave it.
   outside = await mkdtemp(join(tmpdir(), 'howdah-outside-'));
   secret = join(outside, 'secret');

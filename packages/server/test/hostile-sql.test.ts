@@ -22,7 +22,7 @@ let service: Service & { initial_password: string };
 let password: string;
 
 beforeAll(async () => {
-  cloud = await install({ HOWDAH_UNDELETE_HOURS: '1' });
+  cloud = await install({ HOWDAH_RESTORE_HOURS: '1' });
   service = await cloud.create({ name: 'hostile', service_type: 'POSTGRES' });
   password = service.initial_password;
 });

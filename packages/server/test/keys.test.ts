@@ -180,14 +180,14 @@ test('a dry run tells the steps, and a refusal is the same as in earnest', async
   });
   expect(create).toMatchObject({
     status: 200,
-    body: { dry_run: true, would_answer: 202, operation: { kind: 'create', service_id: null } },
+    body: { dry_run: true, response_status: 202, operation: { kind: 'create', service_id: null } },
   });
   expect(create.headers.get('dry-run')).toBe('true');
   expect(steps(create)).toEqual(['clone template', 'start PostgreSQL', 'set password']);
   expect(JSON.stringify(create.body)).not.toContain('initial_password');
   const resize = await cloud.request('POST', `${path}/resize?dry_run=true`, { cpu_millis: '1000' });
   expect(resize.body).toMatchObject({
-    would_answer: 202,
+    response_status: 202,
     operation: { kind: 'resize', service_id: service.service_id },
   });
   expect(steps(resize)).toEqual(['stop PostgreSQL', 'write configuration', 'start PostgreSQL']);
@@ -229,7 +229,7 @@ test('a dry run of a new password leaves the old one live', async () => {
     `/services/${made.service_id}/updatePassword?dry_run=true`,
     { password: 'never-live-1' },
   );
-  expect(answer).toMatchObject({ status: 200, body: { would_answer: 204 } });
+  expect(answer).toMatchObject({ status: 200, body: { response_status: 204 } });
   const client = await connectTo(cloud, made, initial_password);
   await client.end();
   await cloud.request('DELETE', `/services/${made.service_id}`);

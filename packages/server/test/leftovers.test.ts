@@ -130,8 +130,8 @@ describe.skipIf(!isRoot)('as root', () => {
   });
 
   test('networks of installations that are gone', async (context) => {
-    const { way, note } = machine.networks;
-    if (way !== 'bridge') return context.skip(note);
+    const { method, note } = machine.networks;
+    if (method !== 'bridge') return context.skip(note);
     const name = `howdah-${hex(4)}-1000`;
     await isFound(name, /^network .* is of an installation that is gone/, () =>
       execute('ip', ['netns', 'add', name]),

@@ -99,7 +99,7 @@ describe.runIf(none === null)('what was acknowledged is there after the machine 
       await mkdir(home);
       const running = (cloud = await install({
         HOWDAH_HOME: home,
-        HOWDAH_FAILOVER_REST_SECONDS: '0',
+        HOWDAH_FAILOVER_COOLDOWN_SECONDS: '0',
       }));
       /** Writes a row to a service, then copies the disk at once. */
       const cuts: { name: string; service: ServiceAccess; rows: number }[] = [];

@@ -380,9 +380,9 @@ describe('changes', () => {
   });
 
   test.each(['0', '0.0005'])(
-    'a service that is removed for good takes its sets along (HOWDAH_UNDELETE_HOURS=%s)',
+    'a service that is removed for good takes its sets along (HOWDAH_RESTORE_HOURS=%s)',
     async (hours) => {
-      const on = await install({ HOWDAH_UNDELETE_HOURS: hours });
+      const on = await install({ HOWDAH_RESTORE_HOURS: hours });
       const service = await withTable('removed', {}, on);
       const set = await createSet(service, 2, on);
       expect((await on.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
@@ -634,7 +634,7 @@ test('the command line makes, shows, changes and deletes a set', async () => {
   );
   // The periodic measurement of lag may configure the gateway before the step does.
   const lastStep =
-    /✓ clone the primary \(node 1\)[^]*✓ (lead the gateway|start PostgreSQL \(node 1\))/;
+    /✓ clone primary \(node 1\)[^]*✓ (route gateway to nodes|start PostgreSQL \(node 1\))/;
   expect(made).toMatchObject({ code: 0, stderr: expect.stringMatching(lastStep) });
   expect(made.stdout).toMatch(
     /^[a-z0-9]{10}, read-only, with the users and passwords of its service: 127\.0\.0\.1:\d+\/tsdb/,

@@ -87,7 +87,7 @@ const FILL: Record<string, (old: boolean, count: number) => string> = {
     old,
     n,
   ) => `insert into deliveries (webhook_id, message_id, type, body, status, created)
-    select 'rowswebhok', '${old}' || i, 'service.status', '{}', case when i % 2 = 0 then 'pending' else 'dead' end, now() - interval '${old ? 8 : 6} days' from generate_series(1, ${n}) i`,
+    select 'rowswebhok', '${old}' || i, 'service.status', '{}', case when i % 2 = 0 then 'pending' else 'failed' end, now() - interval '${old ? 8 : 6} days' from generate_series(1, ${n}) i`,
   events: (old, n) => `insert into events (seq, project_id, at, type, doc)
     select nextval('event_seq'), 'rowsrows00', now() - interval '${old ? 8 : 6} days', 'service.status', '{}' from generate_series(1, ${n}) i`,
   samples: (

@@ -12,7 +12,7 @@ let cloud: Installation;
 
 export async function installForSets(): Promise<Installation> {
   cloud = await install({
-    HOWDAH_FAILOVER_REST_SECONDS: '0',
+    HOWDAH_FAILOVER_COOLDOWN_SECONDS: '0',
     HOWDAH_READ_LAG_BYTES: '4194304',
     HOWDAH_READ_LAG_SECONDS: '600',
   });

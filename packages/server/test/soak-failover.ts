@@ -33,7 +33,7 @@ function chance(): number {
 }
 
 const commit = execFileSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).trim();
-const cloud = await install({ HOWDAH_FAILOVER_REST_SECONDS: '0' });
+const cloud = await install({ HOWDAH_FAILOVER_COOLDOWN_SECONDS: '0' });
 const created = await cloud.create({
   name: 'soak',
   service_type: 'POSTGRES',

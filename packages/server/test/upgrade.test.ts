@@ -1,13 +1,15 @@
 /** What changes when the control plane starts again with other settings, or keeps its metadata elsewhere. */
-import { appendFile } from 'node:fs/promises';
+import { appendFile, readdir, readFile, writeFile } from 'node:fs/promises';
 import { once } from 'node:events';
 import { connect as connectPlainly, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from 'node:tls';
+import { sql } from 'kysely';
 import { expect, test } from 'vitest';
 import { createLayout } from '../src/engine/local/host/layout.ts';
 import { connectTo, install } from './harness.ts';
+import { openMetadata } from './metadata.ts';
 
 test('another public host and other settings for the same size reach a running server without ending a session', async () => {
   const cloud = await install();
@@ -32,6 +34,57 @@ test('another public host and other settings for the same size reach a running s
   await client.end();
   expect(await cloud.destroy()).toEqual([]);
 });
+
+test('a home that still has the names of an older release starts, and shows the new names', async () => {
+  const cloud = await install({ HOWDAH_SPARES: '0', HOWDAH_WEBHOOK_NETWORKS: '127.0.0.1' });
+  const service = await cloud.create({ name: 'older', service_type: 'POSTGRES' });
+  const backups = async () =>
+    (await cloud.request('GET', `/services/${service.service_id}/backups`)).body;
+  const initial = { snapshots: [{ kind: 'initial' }] };
+  await expect.poll(backups, { timeout: 60_000 }).toMatchObject(initial);
+  const { data: webhook } = await cloud.client.POST('/projects/{project_id}/webhooks', {
+    params: { path: { project_id: cloud.projectId } },
+    body: { url: 'http://127.0.0.1:9/' },
+  });
+  const webhookId = webhook?.id ?? '';
+  const deliveries = `/webhooks/${webhookId}/deliveries`;
+  // As the older release left it: columns and statuses, the marker of the instance, and the snapshot.
+  const metadata = await openMetadata(cloud.home);
+  await sql`insert into deliveries (webhook_id, message_id, type, body, status, finished)
+    values (${webhookId}, 'older', 'service.status', '{}', 'failed', now())`.execute(metadata.db);
+  await cloud.stop('SIGKILL');
+  for (const statement of OLDER_NAMES) await sql.raw(statement).execute(metadata.db);
+  await metadata.close();
+  const paths = createLayout(join(cloud.home, 'data')).service(service.service_id);
+  await rewrite(paths.marker, '"provisioned":', '"born":');
+  for (const id of await readdir(paths.snapshots))
+    await rewrite(join(paths.snapshots, id, 'snapshot.json'), '"initial"', '"birth"');
+  await cloud.up();
+  expect((await cloud.get(service.service_id)).status).toBe('READY');
+  expect(await backups()).toMatchObject(initial);
+  expect((await cloud.request('GET', `${deliveries}?status=failed`)).body).toMatchObject([
+    { message_id: 'older', status: 'failed' },
+  ]);
+  await (await connectTo(cloud, service, service.initial_password)).end();
+  expect(await cloud.destroy()).toEqual([]);
+});
+
+/** Takes the migrations back that renamed something. */
+const OLDER_NAMES = [
+  'alter table deliveries drop constraint deliveries_status_check',
+  `update deliveries set status = 'dead' where status = 'failed'`,
+  `alter table deliveries add constraint deliveries_status_check
+    check (status in ('pending', 'delivered', 'dead'))`,
+  'alter table services rename column allowed_networks to admitted',
+  `delete from kysely_migration where name >= '0016'`,
+];
+
+/** Replaces a text that a file must contain. */
+async function rewrite(path: string, from: string, to: string): Promise<void> {
+  const text = await readFile(path, 'utf8');
+  expect(text).toContain(from);
+  await writeFile(path, text.replace(from, to));
+}
 
 test('the metadata database can stand in a database that is named, even one of a Howdah', async () => {
   const below = await install();

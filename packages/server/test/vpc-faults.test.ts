@@ -94,7 +94,7 @@ describe('address', () => {
   });
 });
 
-describe.runIf(ability.way === 'bridge' && haproxy !== null)(
+describe.runIf(ability.method === 'bridge' && haproxy !== null)(
   'bridge, with read replica sets',
   () => {
     const at = stageNetworks();
@@ -180,10 +180,10 @@ describe.runIf(ability.way === 'bridge' && haproxy !== null)(
   },
 );
 
-describe.runIf(ability.way === 'bridge' && haproxy !== null)('held in the middle of it', () => {
+describe.runIf(ability.method === 'bridge' && haproxy !== null)('held in the middle of it', () => {
   let testbed: Testbed;
   beforeAll(async () => {
-    testbed = await installCrashing({ HOWDAH_UNDELETE_HOURS: '0' });
+    testbed = await installCrashing({ HOWDAH_RESTORE_HOURS: '0' });
   });
   afterAll(async () => {
     expect(await testbed.destroy()).toEqual([]);

@@ -39,14 +39,14 @@ async function eventsOf(cloud: Installation, after: string): Promise<Schemas['Ev
   return found;
 }
 
-describe.runIf(ability.way === 'bridge')('bridge', () => {
+describe.runIf(ability.method === 'bridge')('bridge', () => {
   const at = stageNetworks();
 
   test('the region and the doctor say so', async () => {
     const { cloud, own } = at();
     const regions = await own.answered(200, 'GET', '/regions');
     expect(regions).toMatchObject([
-      { vpc: { way: 'bridge', note: expect.stringContaining('bridge') } },
+      { vpc: { method: 'bridge', note: expect.stringContaining('bridge') } },
     ]);
     expect((await cloud.cli('doctor')).stdout).toContain('VPCs: bridge');
   });
@@ -219,7 +219,7 @@ describe('address', () => {
     const { own } = at();
     const regions = await own.answered(200, 'GET', '/regions');
     expect(regions).toMatchObject([
-      { vpc: { way: 'address', note: expect.stringContaining('networks of their own take') } },
+      { vpc: { method: 'address', note: expect.stringContaining('networks of their own take') } },
     ]);
   });
 

@@ -57,7 +57,7 @@ async function send({ within }: Net, from: string, to: string): Promise<void> {
   await sh(program, words);
 }
 
-describe.runIf(ability.way === 'bridge')('bridge', () => {
+describe.runIf(ability.method === 'bridge')('bridge', () => {
   const at = stageNetworks();
 
   test('a peering routes between two VPCs and no further; ending it ends what is open', async () => {

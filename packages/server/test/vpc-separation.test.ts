@@ -39,7 +39,7 @@ import {
 } from './vpc.ts';
 import { messageOf } from './vpc-calls.ts';
 
-describe.runIf(ability.way === 'bridge')('bridge', () => {
+describe.runIf(ability.method === 'bridge')('bridge', () => {
   const at = stageNetworks();
 
   test('a service in a VPC is reached from inside it and from nowhere else, until it is detached', async () => {

@@ -27,7 +27,7 @@ export const [haproxy, pgbouncer] = await Promise.all([
   findProgram('haproxy'),
   findProgram('pgbouncer'),
 ]);
-if (ability.way !== 'bridge')
+if (ability.method !== 'bridge')
   process.stdout.write(`VPCs as networks are not tested here: ${ability.note}\n`);
 /** Root that may not change networks: the way by address, on a machine where the other would be taken. */
 const WITHOUT_NETWORKS = root
@@ -259,7 +259,7 @@ type Stage = { cloud: Installation; own: Project };
 function stageOf(settings: Record<string, string>, within: readonly string[]): () => Stage {
   let stage: Stage | null = null;
   beforeAll(async () => {
-    const cloud = await install({ HOWDAH_UNDELETE_HOURS: '0', ...settings }, within);
+    const cloud = await install({ HOWDAH_RESTORE_HOURS: '0', ...settings }, within);
     stage = { cloud, own: project(cloud.request) };
   });
   afterAll(async () => {
@@ -315,7 +315,7 @@ type PrivateAddress = { address: string; remove: () => Promise<unknown> };
 
 /** An address of this machine that a VPC can have: one that root adds for the test, or one that is there. */
 async function privateAddress(): Promise<PrivateAddress | null> {
-  if (root && ability.way === 'bridge') {
+  if (root && ability.method === 'bridge') {
     const address = `10.${100 + Math.floor(Math.random() * 100)}.${Math.floor(Math.random() * 256)}.9`;
     await sh('ip', ['addr', 'add', `${address}/32`, 'dev', 'lo']);
     return { address, remove: () => sh('ip', ['addr', 'del', `${address}/32`, 'dev', 'lo']) };

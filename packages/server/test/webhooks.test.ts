@@ -203,7 +203,7 @@ test('killed in the middle of an attempt, it is made again', async () => {
   expect(new Set(received.map(({ headers }) => headers['webhook-id'])).size).toBe(1);
 });
 
-test('after the last attempt it is dead, and can be delivered again', async () => {
+test('a delivery whose last attempt failed has failed, and can be delivered again', async () => {
   let well = false;
   const { url, received } = await receiver(() => (well ? 200 : 500));
   const { id } = await makeWebhook({ url, types: ['operation.finished'] });
@@ -215,23 +215,23 @@ test('after the last attempt it is dead, and can be delivered again', async () =
       .toBe(attempt);
     await hurry(id);
   }
-  const [dead] = await deliveries(id, 'dead');
-  expect(dead).toMatchObject({
+  const [failed] = await deliveries(id, 'failed');
+  expect(failed).toMatchObject({
     attempts: 8,
     next_attempt: null,
     error: 'the receiver answered 500',
   });
-  expect(dead?.finished).not.toBeNull();
+  expect(failed?.finished).not.toBeNull();
   well = true;
-  const again = await cloud.request('POST', `/webhooks/${id}/deliveries/${dead?.id}/redeliver`);
+  const again = await cloud.request('POST', `/webhooks/${id}/deliveries/${failed?.id}/redeliver`);
   expect(again).toMatchObject({
     status: 202,
-    body: { id: dead?.id, status: 'pending', attempts: 0 },
+    body: { id: failed?.id, status: 'pending', attempts: 0 },
   });
   await expect
     .poll(async () => (await deliveries(id, 'delivered')).length, { timeout: 30_000 })
     .toBe(1);
-  expect(received.at(-1)?.headers['webhook-id']).toBe(dead?.message_id);
+  expect(received.at(-1)?.headers['webhook-id']).toBe(failed?.message_id);
 });
 
 test('a receiver that does not answer holds nobody else up', async () => {

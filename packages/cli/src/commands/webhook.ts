@@ -33,7 +33,7 @@ const TYPES: readonly EventType[] = [
   'vpc.status',
   'peering.status',
 ];
-const STATUSES = ['pending', 'delivered', 'dead'] as const;
+const STATUSES = ['pending', 'delivered', 'failed'] as const;
 
 export function addWebhook(program: Command): void {
   const webhook = noun(
@@ -93,7 +93,7 @@ export function addWebhook(program: Command): void {
     await showAs(options.output, outcome, 'delivery', () => {
       if (outcome.delivered)
         say(
-          `delivered in ${duration(outcome.took_ms)}: the receiver answered ${outcome.response_status}`,
+          `delivered in ${duration(outcome.elapsed_ms)}: the receiver answered ${outcome.response_status}`,
         );
     });
     if (!outcome.delivered)
@@ -102,7 +102,7 @@ export function addWebhook(program: Command): void {
 
   verb(webhook, 'deliveries <webhook>', {
     does: 'List what was delivered and what was not, newest first.',
-    example: 'howdah webhook deliveries https://example.com/hook --status dead',
+    example: 'howdah webhook deliveries https://example.com/hook --status failed',
     takes: ['output', 'limit'],
   })
     .addOption(new Option('--status <status>', 'only those with this status').choices(STATUSES))

@@ -1670,7 +1670,7 @@ export interface components {
                  * @description how storage_gb is enforced; measured: by looking at what a service takes
                  * @enum {string}
                  */
-                way: "measured";
+                method: "measured";
                 /** @description the same in words */
                 note: string;
             };
@@ -1679,7 +1679,7 @@ export interface components {
                  * @description bridge: a network of its own; address: rules by the address that a client comes from
                  * @enum {string}
                  */
-                way: "bridge" | "address";
+                method: "bridge" | "address";
                 /** @description the same in words; for address also why, and what adds the other */
                 note: string;
             };
@@ -1847,7 +1847,7 @@ export interface components {
             /** @description true: nothing was done */
             dry_run: boolean;
             /** @description the status code of the answer */
-            would_answer: number;
+            response_status: number;
             /** @description null: there would be none, since all is so already or it is no change of a service */
             operation: {
                 /** @enum {string} */
@@ -1968,10 +1968,10 @@ export interface components {
             /** @enum {string} */
             type: "service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status";
             /**
-             * @description dead: given up; POST …/redeliver tries again
+             * @description failed: every attempt failed; POST …/redeliver tries again
              * @enum {string}
              */
-            status: "pending" | "delivered" | "dead";
+            status: "pending" | "delivered" | "failed";
             attempts: number;
             next_attempt: string | null;
             /** @description HTTP status of the last answer; null: there was none */
@@ -1991,7 +1991,7 @@ export interface components {
             /** @description why it was not delivered */
             error: string | null;
             /** @description milliseconds */
-            took_ms: number;
+            elapsed_ms: number;
         };
         AuditEntry: {
             /** @description digits */
@@ -11289,7 +11289,7 @@ export interface operations {
                 limit?: string;
                 /** @description from the header Link */
                 cursor?: string;
-                status?: "pending" | "delivered" | "dead";
+                status?: "pending" | "delivered" | "failed";
             };
             header?: never;
             path: {

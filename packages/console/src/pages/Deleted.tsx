@@ -33,7 +33,7 @@ export function Deleted() {
           <Card flush>
             {deleted.length === 0 ? (
               <Empty icon={Archive} title="Nothing was deleted lately">
-                A service that you delete waits here for a day, or as long as HOWDAH_UNDELETE_HOURS
+                A service that you delete waits here for a day, or as long as HOWDAH_RESTORE_HOURS
                 says, before its data is gone for good.
               </Empty>
             ) : (

@@ -91,7 +91,7 @@ function RegionCard({ region }: { region: Region }) {
           },
           {
             what: 'VPCs',
-            state: region.vpc.way === 'bridge' ? 'ok' : 'note',
+            state: region.vpc.method === 'bridge' ? 'ok' : 'note',
             found: region.vpc.note,
           },
         ]}

@@ -152,7 +152,7 @@ function One({ webhook }: { webhook: Webhook }) {
           <Notice tone={tested.delivered ? 'good' : 'bad'}>
             <p>
               {tested.delivered
-                ? `Delivered in ${duration(tested.took_ms)}`
+                ? `Delivered in ${duration(tested.elapsed_ms)}`
                 : (tested.error ?? 'It was not delivered')}
               {tested.response_status !== null && `, answered with ${tested.response_status}`}
             </p>
@@ -172,7 +172,7 @@ function One({ webhook }: { webhook: Webhook }) {
   );
 }
 
-const TONE = { pending: 'busy', delivered: 'good', dead: 'bad' } as const;
+const TONE = { pending: 'busy', delivered: 'good', failed: 'bad' } as const;
 /** Of the newest deliveries, until all are asked for. */
 const SHOWN = 6;
 
@@ -212,7 +212,7 @@ function Deliveries({
             {
               title: null,
               show: ({ id, status }) =>
-                status === 'dead' && (
+                status === 'failed' && (
                   <ActionButton
                     variant="default"
                     size="xs"

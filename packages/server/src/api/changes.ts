@@ -118,7 +118,7 @@ export function answerDryRun(
 ): FastifyReply {
   const dryRun: DryRunAnswer = {
     dry_run: true,
-    would_answer: declaredAnswer(reply).status,
+    response_status: declaredAnswer(reply).status,
     operation:
       planned === null
         ? null

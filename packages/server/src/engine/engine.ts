@@ -19,9 +19,9 @@ import type {
   ReplicaState,
   ServiceType,
   Size,
-  StorageWay,
+  StorageMethod,
   Verification,
-  VpcWay,
+  VpcMethod,
   Warning,
 } from '@howdah/contract';
 import type { ReadLagLimit } from '../config.ts';
@@ -150,9 +150,9 @@ export type Capabilities = {
   /** What stands before the members of a service. */
   gateway: TypeCapability;
   /** How VPCs keep others out, in words too. */
-  vpc: { way: VpcWay; note: string };
+  vpc: { method: VpcMethod; note: string };
   /** How quotas are enforced, in words too. */
-  storage: { way: StorageWay; note: string };
+  storage: { method: StorageMethod; note: string };
   /** Whether services are kept from each other below PostgreSQL, and in words how, or what is in the way. */
   isolation: { isolated: boolean; note: string };
   limitsEnforced: boolean;

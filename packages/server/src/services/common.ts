@@ -27,7 +27,7 @@ export async function reservePort(
   if (port === null) {
     throw new ApiError(
       'LIMIT_EXCEEDED',
-      `no port is left: all of HOWDAH_PORT_RANGE ${region.portRange.join('-')} are taken; widen the range, or delete services and wait: deleted ones keep theirs for HOWDAH_UNDELETE_HOURS`,
+      `no port is left: all of HOWDAH_PORT_RANGE ${region.portRange.join('-')} are taken; widen the range, or delete services and wait: deleted ones keep theirs for HOWDAH_RESTORE_HOURS`,
     );
   }
   return port;

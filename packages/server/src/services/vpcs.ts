@@ -154,13 +154,13 @@ export async function joinVpc(
       `vpc_id: the VPC ${vpcId} is in ${vpc.region_code}, the service in ${service.region_code}`,
     );
   const allowed_networks = await allowedNetworksOf(tx, vpc);
-  if (engine.capabilities.vpc.way === 'address')
+  if (engine.capabilities.vpc.method === 'address')
     return { vpc_id: vpc.id, vpc_address: null, allowed_networks };
   const address = await takeAddress(tx, vpc, service.id);
   if (address === null) {
     throw new ApiError(
       'LIMIT_EXCEEDED',
-      `vpc_id: the VPC ${vpc.id} (${vpc.cidr}) is full: all ${serviceCapacity(trustedCidr(vpc.cidr))} addresses that services can have are taken, deleted ones keep theirs for HOWDAH_UNDELETE_HOURS; detach or delete one, or take a VPC with a larger network`,
+      `vpc_id: the VPC ${vpc.id} (${vpc.cidr}) is full: all ${serviceCapacity(trustedCidr(vpc.cidr))} addresses that services can have are taken, deleted ones keep theirs for HOWDAH_RESTORE_HOURS; detach or delete one, or take a VPC with a larger network`,
     );
   }
   await changeVpcs(tx, [vpc.id]);

@@ -124,6 +124,6 @@ function tested({ responseStatus, error }: Attempt, begunMs: number): WebhookTes
     delivered: error === null,
     response_status: responseStatus,
     error,
-    took_ms: Math.round(performance.now() - begunMs),
+    elapsed_ms: Math.round(performance.now() - begunMs),
   };
 }

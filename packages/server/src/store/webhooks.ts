@@ -168,7 +168,7 @@ export async function recordAttempt(
   retryAfterMs: number | null,
 ): Promise<void> {
   const status: DeliveryStatus =
-    attempt.error === null ? 'delivered' : retryAfterMs === null ? 'dead' : 'pending';
+    attempt.error === null ? 'delivered' : retryAfterMs === null ? 'failed' : 'pending';
   await db
     .updateTable('deliveries')
     .set({
@@ -194,7 +194,7 @@ export async function listDeliveries(
   let query = db.selectFrom('deliveries').selectAll().where('webhook_id', '=', webhookId);
   if (status !== undefined) query = query.where('status', '=', status);
   // What follows from the status says by which index they are found.
-  if (status === 'pending' || status === 'dead') query = query.where('status', '<>', 'delivered');
+  if (status === 'pending' || status === 'failed') query = query.where('status', '<>', 'delivered');
   if (after !== null) query = query.where('id', '<', after);
   return query.orderBy('id', 'desc').limit(limit).execute();
 }

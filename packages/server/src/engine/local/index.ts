@@ -504,7 +504,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         : { version: machine.pgbouncer.version },
     gateway: options.gateway,
     vpc: machine.networks,
-    storage: { way: 'measured', note: QUOTA_NOTE },
+    storage: { method: 'measured', note: QUOTA_NOTE },
     isolation: {
       isolated: machine.isolation.isolated,
       note: isolationNote(
@@ -587,7 +587,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     converge,
     remove,
     convergeVpcs: (specs) =>
-      machine.networks.way === 'bridge'
+      machine.networks.method === 'bridge'
         ? makeNetworks(machine.networkPrefix, machine.layout.root, specs, options.egress.refuseIn)
         : Promise.resolve([]),
     setPassword: async (id, verifier) => {

@@ -261,8 +261,8 @@ async function egress(): Promise<Finding> {
 
 /** How VPCs keep others out here. */
 async function vpcs(): Promise<Finding> {
-  const { way, note } = await probeNetworks();
-  return { what: 'VPCs', state: way === 'bridge' ? 'ok' : 'note', found: note };
+  const { method, note } = await probeNetworks();
+  return { what: 'VPCs', state: method === 'bridge' ? 'ok' : 'note', found: note };
 }
 
 async function program(name: ProgramName): Promise<Finding> {

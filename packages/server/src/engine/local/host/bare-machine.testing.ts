@@ -14,7 +14,7 @@ export function bareMachine(layout: Layout): Machine {
     limits: { kind: 'none', why: 'a test' },
     installations: { usable: [], tooOld: [] },
     pgbouncer: null,
-    networks: { way: 'address', note: '' },
+    networks: { method: 'address', note: '' },
     egress: { refused: false, note: '' },
     networkPrefix: 'none-',
   };

@@ -8,7 +8,7 @@
  */
 import { readdir } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { VpcWay } from '@howdah/contract';
+import type { VpcMethod } from '@howdah/contract';
 import { addressAt, ROUTER_HOST, trustedCidr } from '../../../lib/cidr.ts';
 import type { VpcSpec } from '../../engine.ts';
 import { NotYet } from '../backup/backups.ts';
@@ -20,7 +20,7 @@ const BRIDGE = 'vpc';
 const LINK = 'to-';
 
 /** Whether this machine can have networks of our own, or why it cannot and what adds it. */
-export type NetworkAbility = { way: VpcWay; note: string };
+export type NetworkAbility = { method: VpcMethod; note: string };
 
 const BRIDGE_NOTE =
   'bridge: each VPC is a network of its own, and nobody outside of it has a way to its services';
@@ -30,7 +30,7 @@ const ADDRESS_NOTE =
 /** Tries whether networks can be made, in namespaces that nobody else sees and that are gone with the attempt. */
 export async function probeNetworks(): Promise<NetworkAbility> {
   const without = (why: string): NetworkAbility => ({
-    way: 'address',
+    method: 'address',
     note: `${ADDRESS_NOTE}; networks of their own take ${why}`,
   });
   if (process.getuid?.() !== 0) return without('root: start Howdah as root');
@@ -41,7 +41,7 @@ export async function probeNetworks(): Promise<NetworkAbility> {
   }
   try {
     await run('unshare', ['--net', '--mount', '--', 'sh', '-e', '-c', PROBE]);
-    return { way: 'bridge', note: BRIDGE_NOTE };
+    return { method: 'bridge', note: BRIDGE_NOTE };
   } catch (error) {
     const refused = error instanceof Error ? error.message : String(error);
     return without(
@@ -309,10 +309,10 @@ const ANY_NAME = /^howdah-[0-9a-f]{8}-[0-9]+$/;
 /** @throws NotYet while the network of a listener is not there, Error when it cannot be had */
 export async function assertPlace(
   { address, namespace }: Listener,
-  { way, note }: NetworkAbility,
+  { method, note }: NetworkAbility,
 ): Promise<void> {
   if (namespace === null) return;
-  if (way === 'address')
+  if (method === 'address')
     throw new Error(
       `it is in a VPC with a network of its own, which this machine cannot have now: ${note}`,
     );

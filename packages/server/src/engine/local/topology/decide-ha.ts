@@ -77,7 +77,7 @@ export function haStepName(step: HaStep): string | null {
         return null;
       return `${STEP_NAME[step.step.kind]} (member ${step.n})`;
     case 'fence':
-      return `end member ${step.n}, which is not the primary`;
+      return `stop second writer (member ${step.n})`;
     case 'failOver':
       return 'fail over';
     case 'promote':
@@ -85,27 +85,27 @@ export function haStepName(step: HaStep): string | null {
     case 'switchOver':
       return `switch over to member ${step.to}`;
     case 'restart':
-      return 'restart the primary';
+      return 'restart primary';
     case 'moveToGateway':
-      return 'put the gateway before the primary';
+      return 'start gateway in front of primary';
     case 'own':
       return `${STEP_NAME.own} and restart`;
     case 'move':
-      return 'move the primary and the gateway';
+      return 'move primary and gateway';
     case 'allowNetworks':
-      return 'change whom the gateway lets in';
+      return 'configure allowed networks';
     case 'openGateway':
-      return 'start the gateway';
+      return 'start gateway';
     case 'startWithGateway':
-      return `${STEP_NAME.start} (member ${step.n}) and the gateway`;
+      return `${STEP_NAME.start} (member ${step.n}) and gateway`;
     case 'lead':
-      return 'lead the gateway to the primary';
+      return 'route gateway to primary';
     case 'closeGateway':
-      return 'stop the gateway';
+      return 'stop gateway';
     case 'seed':
-      return `clone the primary (member ${step.n})`;
+      return `clone primary (member ${step.n})`;
     case 'setSlots':
-      return 'set slots';
+      return 'configure replication slots';
     case 'retire':
       return `remove member ${step.n}`;
     case 'sweepDrill':

@@ -269,9 +269,9 @@ test('steps that change something have a name', () => {
     { kind: 'restart', n: 2 },
   ];
   expect(steps.map(setStepName)).toEqual([
-    'make its directory',
-    'end node 1, which accepts writes',
-    'clone the primary (node 2)',
+    'create directory',
+    'stop second writer (node 1)',
+    'clone primary (node 2)',
     'restart node 2',
   ]);
   expect(setStepName({ kind: 'pooler', step: { kind: 'settled' } })).toBeNull();

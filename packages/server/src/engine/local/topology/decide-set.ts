@@ -48,9 +48,9 @@ export type SetStep =
 export function setStepName(step: SetStep): string | null {
   switch (step.kind) {
     case 'make':
-      return 'make its directory';
+      return 'create directory';
     case 'own':
-      return 'give its files to the user of its service';
+      return 'change owner of files';
     case 'server':
     case 'pooler': {
       const { step: own } = step;
@@ -60,19 +60,19 @@ export function setStepName(step: SetStep): string | null {
         : `${STEP_NAME[own.kind]} (node ${step.n})`;
     }
     case 'fence':
-      return `end node ${step.n}, which accepts writes`;
+      return `stop second writer (node ${step.n})`;
     case 'openGateway':
-      return 'start the gateway';
+      return 'start gateway';
     case 'closeGateway':
-      return 'stop the gateway';
+      return 'stop gateway';
     case 'allowNetworks':
-      return 'change whom the gateway lets in';
+      return 'configure allowed networks';
     case 'balance':
-      return 'lead the gateway';
+      return 'route gateway to nodes';
     case 'setSlots':
-      return 'set slots';
+      return 'configure replication slots';
     case 'seed':
-      return `clone the primary (node ${step.n})`;
+      return `clone primary (node ${step.n})`;
     case 'restart':
       return `restart node ${step.n}`;
   }

@@ -54,18 +54,18 @@ export type Step =
 
 /** The name of each step as a user reads it. */
 export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refuse'>, string> = {
-  discard: 'discard unfinished data',
-  makeTemplate: 'make template',
+  discard: 'discard incomplete data',
+  makeTemplate: 'create template',
   clone: 'clone template',
   fork: 'clone parent',
-  own: 'give its files to a user of its own',
+  own: 'change owner of files',
   writeFiles: 'write configuration',
   start: 'start PostgreSQL',
   connect: 'connect',
-  limit: 'enforce size',
+  limit: 'enforce resource limits',
   renewCertificate: 'renew certificate',
   reload: 'reload configuration',
-  endSessions: 'end sessions of clients that are let in no more',
+  endSessions: 'terminate disallowed sessions',
   setFirstPassword: 'set password',
   startPooler: 'start connection pooler',
   reloadPooler: 'reload connection pooler',

@@ -31,7 +31,7 @@ test.each([
     'create',
     { ha: { members, primary: 0, sync: 1, leave: null, drill: null } },
     true,
-    ['set password', 'clone the primary (member 1)', 'start PostgreSQL (member 1)'],
+    ['set password', 'clone primary (member 1)', 'start PostgreSQL (member 1)'],
   ],
   ['fork', { origin }, false, ['clone parent', 'start PostgreSQL', 'set password']],
   ['stop', { power: 'paused' }, true, ['stop PostgreSQL']],

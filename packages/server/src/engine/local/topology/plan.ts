@@ -59,9 +59,9 @@ export function planOf(
         ? [STEP_NAME.reload, STEP_NAME.endSessions]
         : [STEP_NAME.stop, ...start];
     case 'detachFromVPC':
-      return spec.power === 'paused' ? [] : ['let everybody in at the public endpoint'];
+      return spec.power === 'paused' ? [] : ['open public endpoint'];
     case 'verifyBackup':
-      return ['restore the newest snapshot beside the service', 'check it', 'throw it away'];
+      return ['restore newest snapshot', 'check restored data', 'remove restored copy'];
     case 'updatePassword':
     case 'setEnvironment':
     case 'rename':
@@ -93,9 +93,9 @@ function planOfSet(
   switch (kind) {
     case 'create':
       return [
-        'start the gateway',
+        'start gateway',
         ...nodes.flatMap(({ n }) => [
-          `clone the primary (node ${n})`,
+          `clone primary (node ${n})`,
           `${STEP_NAME.start} (node ${n})`,
         ]),
       ];
