@@ -1,6 +1,6 @@
 /**
  * The floor: PostgreSQL servers made and run by hand, from the same template, with the same binaries, on the same file system as the
- * services that are measured, and by nothing but the steps that cannot be left out (performance.md, recipe R1).
+ * services that are measured, and by nothing but the steps that cannot be left out (docs/performance.md, recipe R1).
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';

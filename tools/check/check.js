@@ -4,6 +4,7 @@ import { spawnSync } from 'node:child_process';
 
 const CHECKS = [
   ['words', 'node', ['tools/check/words.js']],
+  ['references', 'node', ['tools/check/references.js']],
   ['format', 'oxfmt', ['--check', '.']],
   ['lint', 'oxlint', ['--type-aware', '--deny-warnings', '.']],
   ['types', 'tsc', ['-p', '.']],

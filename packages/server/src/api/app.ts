@@ -95,7 +95,7 @@ export type App = FastifyInstance<
   TypeBoxTypeProvider
 >;
 
-/** Node's own defaults let a slow client hold a connection for five minutes (reliability.md, trap 9). */
+/** Node's own defaults let a slow client hold a connection for five minutes (docs/reliability.md, trap 9). */
 const LIMITS = {
   bodyLimit: 64 * 1024,
   headersMs: 10_000,

@@ -1,6 +1,6 @@
 /**
  * What the kernel says of processes. Linux only: /proc is the one source that also sees zombies and start times,
- * without which a recycled pid or a `<defunct>` server looks alive (reliability.md, trap 1).
+ * without which a recycled pid or a `<defunct>` server looks alive (docs/reliability.md, trap 1).
  */
 import { constants, lstatSync, readFileSync, readlinkSync, statSync } from 'node:fs';
 import { lstat, open, readFile, readdir, type FileHandle } from 'node:fs/promises';

@@ -42,7 +42,7 @@ import { listParentsOfUnfinishedForks, listReachableServices } from '../store/se
 import { changeService, deleteServiceRow, lockService, removeSets } from '../store/services.ts';
 import { giveAddressesBack } from '../store/vpcs.ts';
 
-/** Services looked at side by side: what two cores can start at a time (performance.md, section 1, parallel creates), and some that wait for the disk. */
+/** Services looked at side by side: what two cores can start at a time (docs/performance.md, section 1, parallel creates), and some that wait for the disk. */
 const PARALLEL_LOOKS = 12;
 /** How often records that are away are tried again. */
 const METADATA_RETRY_MS = 500;

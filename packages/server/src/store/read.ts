@@ -1,6 +1,6 @@
 /**
  * Reads that many requests make at the same time: the ids asked for in one turn of the event loop go to the database as one prepared
- * statement. Never stale, and 3.7 times the rate of one statement a request (performance.md, section 5).
+ * statement. Never stale, and 3.7 times the rate of one statement a request (docs/performance.md, section 5).
  */
 import type { Pool, QueryResultRow } from 'pg';
 

@@ -1,6 +1,7 @@
 /**
  * One connection to every running server. It runs our statements. Its end reports a death within
- * milliseconds, whichever control plane started the server. A heartbeat on it detects a hang.
+ * milliseconds, whichever control plane started the server. A heartbeat on it detects a hang
+ * (docs/performance.md, section 9.7).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type QueryResult, type QueryResultRow } from 'pg';

@@ -48,14 +48,14 @@ export function replicationConf(
     upstream === null
       ? []
       : [
-          // Over the Unix socket, in a directory of the servers' user alone: nothing to encrypt, and half the work (performance.md, 9.5).
+          // Over the Unix socket, in a directory of the servers' user alone: nothing to encrypt, and half the work (docs/performance.md, 9.5).
           `primary_conninfo = ${quoted(`host=${upstream.paths.socket} port=${upstream.port} user=${CONTROL_ROLE} application_name=${name}`)}`,
           `primary_slot_name = ${quoted(name)}`,
         ];
   return [
     '# Written by Howdah from the members of the service; changes are overwritten.',
     ...conninfo,
-    // With the default of 5 s every few failovers wait for it (performance.md, section 3).
+    // With the default of 5 s every few failovers wait for it (docs/performance.md, section 3).
     'wal_retrieve_retry_interval = 10ms',
     `synchronous_standby_names = ${quoted(quorumSetting(waitedFor.now))}`,
     ...waitedFor.before.map((quorum) => `${BEFORE}${quorumSetting(quorum)}`),

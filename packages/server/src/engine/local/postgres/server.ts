@@ -69,7 +69,7 @@ export async function launch(
   others: readonly string[] = [],
 ): Promise<void> {
   if (machine.namespaces === 'none') await endOrphans(paths);
-  // A server that was killed leaves these; with nothing running they only mislead (reliability.md, trap 1).
+  // A server that was killed leaves these; with nothing running they only mislead (docs/reliability.md, trap 1).
   await Promise.all([
     removeEntry(join(paths.data, 'postmaster.pid')),
     rm(paths.pidFile, { force: true }),
@@ -105,7 +105,7 @@ export async function launch(
 
 /**
  * Ends whatever works on an instance's data, and sees it gone: the fence. A server that is dead already may have backends that go on
- * acknowledging for some 15 ms (performance.md, section 3); in a PID namespace `unshare`, which is the last to go, tells that none is left.
+ * acknowledging for some 15 ms (docs/performance.md, section 3); in a PID namespace `unshare`, which is the last to go, tells that none is left.
  *
  * @returns whether nothing is left
  */
@@ -125,7 +125,7 @@ async function isOf(pid: number, paths: InstancePaths): Promise<boolean> {
 
 /**
  * Ends the backends that a killed server left behind: a busy one outlives it for as long as it likes, holds its shared memory, and
- * no new server can start (performance.md, section 3). In a PID namespace they went with it.
+ * no new server can start (docs/performance.md, section 3). In a PID namespace they went with it.
  */
 async function endOrphans(paths: InstancePaths): Promise<boolean> {
   for (const pid of await allPids()) {
@@ -241,7 +241,7 @@ export type StopMode = keyof typeof STOP_SIGNAL;
 
 /**
  * Ends a server and sees it gone, with all its backends: in a PID namespace they go with it; without one they are
- * waited for, since a busy backend outlives its postmaster (performance.md, section 3).
+ * waited for, since a busy backend outlives its postmaster (docs/performance.md, section 3).
  *
  * @returns whether it was gone before the deadline
  */

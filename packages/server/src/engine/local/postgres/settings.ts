@@ -82,7 +82,7 @@ export function serverSettings({
     // [H] two replicas, twenty nodes of read replica sets, and what the default leaves to users.
     max_wal_senders: '32',
     max_replication_slots: '32',
-    // [H] a slot that nobody reads must not fill the disk (reliability.md, trap 7).
+    // [H] a slot that nobody reads must not fill the disk (docs/reliability.md, trap 7).
     max_slot_wal_keep_size: `${Math.min(Math.max(1024, memoryMb), Math.max(SMALLEST_MAX_WAL_MB, Math.floor(quotaMb / 4)))}MB`,
     // [H] of one process; a fifth of the quota. Only a superuser may change it.
     ...(storageGb === null ? {} : { temp_file_limit: `${Math.floor(quotaMb / 5)}MB` }),
