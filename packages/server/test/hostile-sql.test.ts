@@ -265,6 +265,17 @@ test('a server that is stopped by a signal keeps a call waiting for seconds', as
   while ((await call('POST', '/updatePassword', { password })).status >= 300) await sleep(100);
 });
 
+test('a connection limit of the database does not make the verification of a backup fail', async () => {
+  await asTenant(async (client) => {
+    await client.query('alter database tsdb connection limit 0');
+    try {
+      await act('/backups/verify');
+    } finally {
+      await client.query('alter database tsdb connection limit -1');
+    }
+  });
+});
+
 test('a service with traps is deleted, and its files with it', async () => {
   expect((await call('DELETE', '?purge=true')).status).toBe(202);
   await expect

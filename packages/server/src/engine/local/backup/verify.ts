@@ -442,12 +442,16 @@ async function checkExpressions(
   return false;
 }
 
-/** The role that checks are run as: none of a superuser's, whatever the copy's service had made of it. */
+/**
+ * The role that checks are run as: none of a superuser's, whatever the copy's service had made of it. The owner of the database may have
+ * set a connection limit, which holds for every role but a superuser.
+ */
 async function makeChecker(client: Client): Promise<void> {
   const { rows } = await client.query('select from pg_roles where rolname = $1', [READER_ROLE]);
   if (rows.length === 0) await client.query(`create role ${READER_ROLE}`);
   await client.query(`
     alter role ${READER_ROLE} login nosuperuser nocreatedb nocreaterole noreplication nobypassrls connection limit -1;
+    alter database ${DATABASE_NAME} connection limit -1;
     grant connect on database ${DATABASE_NAME} to ${READER_ROLE}`);
 }
 
