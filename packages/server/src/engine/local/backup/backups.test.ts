@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
+  chooseSnapshot,
   copyWalFiles,
   describeBackups,
   missingWal,
@@ -19,6 +20,14 @@ const from = (takenMs: number, latestMs: number, gap: string | null = null): Int
   takenMs,
   latestMs,
   gap,
+});
+
+test('a point in time is restored from the newest snapshot that is not later', () => {
+  const [newer, older] = [{ takenMs: 50 }, { takenMs: 10 }];
+  expect(chooseSnapshot([newer, older], 60)).toBe(newer);
+  expect(chooseSnapshot([newer, older], 50)).toBe(newer);
+  expect(chooseSnapshot([newer, older], 49)).toBe(older);
+  expect(chooseSnapshot([newer, older], 9)).toBeNull();
 });
 
 describe('what can be reached', () => {

@@ -327,10 +327,8 @@ export async function forkData(
     return `snapshot of ${new Date(newest.takenMs).toISOString()}, by ${machine.cloneMethod}`;
   }
   const targetTime = origin.targetTime ?? '';
-  // As `reachable` has it: an older one leads no further.
-  const base = snapshots.find(({ takenMs }) => takenMs <= Date.parse(targetTime));
-  if (base === undefined)
-    throw new Error(`no snapshot of ${parent.root} is older than ${targetTime}`);
+  const base = chooseSnapshot(snapshots, Date.parse(targetTime));
+  if (base === null) throw new Error(`no snapshot of ${parent.root} is older than ${targetTime}`);
   // Recovery stops before the first commit after the point in time: there has to be one.
   await writeMark();
   const { gap, latestMs } = await reach(parent, base);
@@ -377,6 +375,20 @@ async function forkNow(
   }
   await writeOwned(owner, join(target, 'postgresql.auto.conf'), '');
   return `by ${machine.cloneMethod} of the running parent in ${Date.now() - begun} ms`;
+}
+
+/**
+ * The snapshot from which a point in time is restored: the newest that is not later. An older one
+ * leads no further, see {@link reachable}. Forks and pruning use this choice.
+ *
+ * @param snapshots newest first
+ * @returns null: there is none
+ */
+export function chooseSnapshot<T extends Pick<Snapshot, 'takenMs'>>(
+  snapshots: readonly T[],
+  targetMs: number,
+): T | null {
+  return snapshots.find(({ takenMs }) => takenMs <= targetMs) ?? null;
 }
 
 /** Makes a data directory of a snapshot. */
@@ -566,11 +578,8 @@ async function isBeforeGap(
   targetTime: string,
   begin: bigint,
 ): Promise<boolean> {
-  const base = (await listSnapshots(parent)).find(
-    ({ takenMs }) => takenMs <= Date.parse(targetTime),
-  );
-  const { gap, latestMs } =
-    base === undefined ? { gap: null, latestMs: 0 } : await reach(parent, base);
+  const base = chooseSnapshot(await listSnapshots(parent), Date.parse(targetTime));
+  const { gap, latestMs } = base === null ? { gap: null, latestMs: 0 } : await reach(parent, base);
   // On whichever timeline.
   return (
     gap !== null &&
@@ -924,8 +933,8 @@ export async function pruneBackups(
   const snapshots = await listSnapshots(paths);
   const beginMs = Date.now() - windowMs;
   // The newest snapshot from before the window is what its earliest point is reached from.
-  const base = snapshots.findIndex(({ takenMs }) => takenMs <= beginMs);
-  const dropped = base === -1 ? [] : snapshots.slice(base + 1);
+  const base = chooseSnapshot(snapshots, beginMs);
+  const dropped = base === null ? [] : snapshots.slice(snapshots.indexOf(base) + 1);
   for (const { id } of dropped) {
     // Renamed first: one that is half removed is never taken for whole.
     const going = join(paths.snapshots, `${id}.new`);
@@ -935,7 +944,7 @@ export async function pruneBackups(
   for (const entry of await readdir(paths.snapshots)) {
     if (entry.endsWith('.new')) await removeTree(join(paths.snapshots, entry), cloneMethod);
   }
-  const oldestKept = snapshots[dropped.length === 0 ? snapshots.length - 1 : base];
+  const oldestKept = snapshots[snapshots.length - dropped.length - 1];
   if (oldestKept === undefined) return;
   for (const wal of await listEntries(paths.archive)) {
     // What a timeline had begun when the next one took over is archived as partial: the next one's file has it too.

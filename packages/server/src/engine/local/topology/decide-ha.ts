@@ -6,6 +6,7 @@
  */
 import { DRILL_STEP, type HighAvailability, type ServiceSpec } from '../../engine.ts';
 import { decide, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
+import { choosePlanned, type Successor } from './failover.ts';
 import type { GatewaySeen } from '../proxy/gateway.ts';
 import type { Phase } from '../postgres/server.ts';
 
@@ -46,7 +47,6 @@ export type MembersSeen = {
   /** Looked for while the primary is dead or hangs: who can take over, or why nobody can. */
   successor: Successor | null;
 };
-export type Successor = { n: number; detail: string } | { why: string };
 
 export type HaStep =
   | { kind: 'server'; n: number; step: Step }
@@ -218,7 +218,7 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
     });
   // Commits of the drill's writer wait for the standbys, and hold locks meanwhile: not before these are back.
   if (seen.rehearsed && ha.drill === null) return { kind: 'sweepDrill' };
-  const [successor] = others;
+  const successor = choosePlanned(others);
   if (successor !== undefined) {
     if (primary.server?.size === 'smaller')
       return { kind: 'switchOver', to: successor.n, why: 'for its new size' };

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { followingWalFile } from '../backup/backups.ts';
-import { chooseSuccessor, type Choice } from './failover.ts';
+import { choosePlanned, chooseStandby, chooseSuccessor, type Choice } from './failover.ts';
 import {
   nextQuorum,
   nextWaitedFor,
@@ -31,6 +31,14 @@ const choice = (more: Partial<Choice>): Choice => ({
 const ANY_1_OF_2 = { count: 1, members: [1, 2] };
 const waited = (now: Quorum, ...before: Quorum[]): WaitedFor => ({ now, before });
 const WHY = { why: expect.any(String) };
+
+test('the standby with the most WAL becomes the primary, and of equals the first', () => {
+  expect(chooseStandby([{ received: 1n }, { received: 3n }, { received: 2n }])).toEqual({
+    received: 3n,
+  });
+  expect(choosePlanned([{ n: 2 }, { n: 1 }])).toEqual({ n: 2 });
+  expect(choosePlanned([])).toBeUndefined();
+});
 
 test.each<[string, Partial<Choice>, unknown]>([
   [

@@ -6,9 +6,10 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Member } from '../../engine.ts';
-import type { Successor } from './decide-ha.ts';
 import type { Quorum, WaitedFor } from '../postgres/replication.ts';
 import { formatLsn } from '../postgres/wal.ts';
+
+export type Successor = { n: number; detail: string } | { why: string };
 
 /** A standby as it is when the primary is dead. */
 export type Candidate = {
@@ -30,6 +31,24 @@ export type Choice = {
 };
 
 /**
+ * The standby that becomes the primary, in a failover and in a switchover: the one with the most
+ * WAL; of equals the first.
+ */
+export function chooseStandby<T extends Pick<Candidate, 'received'>>(
+  candidates: readonly T[],
+): T | undefined {
+  return candidates.toSorted((a, b) => Number(b.received - a.received))[0];
+}
+
+/**
+ * The standby for a switchover. It takes place when all of them stream, and waits until the new
+ * primary has all WAL: they are equals.
+ */
+export function choosePlanned<T extends { n: number }>(standbys: readonly T[]): T | undefined {
+  return chooseStandby(standbys.map((standby) => ({ standby, received: 0n })))?.standby;
+}
+
+/**
  * Who takes over: the one with the most of the log. With synchronous replicas only if what was acknowledged is certain to be among those
  * that are alive; without, only if what it lacks is within the limit. Where nobody can, the dead primary itself is started again, and
  * nothing is lost.
@@ -41,7 +60,7 @@ export function chooseSuccessor({
   end,
   lagLimitBytes,
 }: Choice): Successor {
-  const best = candidates.toSorted((a, b) => Number(b.received - a.received))[0];
+  const best = chooseStandby(candidates);
   if (best === undefined) return { why: 'no other member runs and follows' };
   const lostBytes = end - best.received;
   if (lostBytes <= 0n) return { n: best.n, detail: 'it has all that was written' };

@@ -24,12 +24,11 @@ import {
   type HaStep,
   type MemberSeen,
   type MembersSeen,
-  type Successor,
 } from './decide-ha.ts';
 import type { Observation } from './decide.ts';
 import type { Listener } from '../network/listener.ts';
 import { REHEARSED, rehearse, sweepRehearsal } from './drill.ts';
-import { chooseSuccessor, promote } from './failover.ts';
+import { choosePlanned, chooseSuccessor, promote, type Successor } from './failover.ts';
 import {
   applyAllowedNetworks,
   closeGateway,
@@ -845,7 +844,7 @@ export function createMembers({
       },
       injectFault: async () => {
         if (kind === 'switchover') {
-          const successor = ha.members.find(({ n }) => n !== ha.primary);
+          const successor = choosePlanned(ha.members.filter(({ n }) => n !== ha.primary));
           if (successor !== undefined)
             await toPrimary(spec, ha, () => switchOver(spec, ha, successor.n, 'drill')).catch(
               forGood,
