@@ -278,6 +278,20 @@ test('what is no page and no file of the console is 404, as everywhere', async (
   expect((await fetch(`${origin}/login`, { method: 'POST' })).status).toBe(405);
 });
 
+test('a browser at an unknown address gets a page; programs and paths of the API get JSON', async () => {
+  const browser = { Accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
+  const visit = async (path: string, init: RequestInit = {}) => {
+    const { status, headers } = await fetch(`${origin}${path}`, { headers: browser, ...init });
+    return [status, headers.get('content-type')?.split(';')[0]];
+  };
+  for (const path of ['/nowhere', '/service/abc', '/public', '/public/api/v1x'])
+    expect([path, ...(await visit(path))]).toEqual([path, 404, 'text/html']);
+  for (const path of ['/public/api/v1/nowhere', '/public/api/v1?x=1', '/assets/none.js'])
+    expect([path, ...(await visit(path))]).toEqual([path, 404, 'application/json']);
+  expect(await visit('/nowhere', { headers: {} })).toEqual([404, 'application/json']);
+  expect(await visit('/nowhere', { method: 'POST' })).toEqual([404, 'application/json']);
+});
+
 /** As it stands: `fetch` would tidy the path up. */
 async function raw(
   path: string,

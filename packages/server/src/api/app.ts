@@ -35,7 +35,7 @@ import { answerAgain, answerDryRun, answerKept } from './changes.ts';
 import { limitChanges } from './change-limit.ts';
 import { compileOnFirstUse } from './compilers.ts';
 import { limitConnections, limitPipelining } from './connections.ts';
-import { consolePages, consoleSessions, createSessions } from './console.ts';
+import { consolePages, consoleSessions, createSessions, isVisit, sendPage } from './console.ts';
 import { createHostCheck } from './hosts.ts';
 import { errorBody, errorHandler, sendError } from './errors.ts';
 import { createMetrics } from './metrics.ts';
@@ -297,6 +297,7 @@ function refuseUnknownRoutes(app: App): void {
         ),
       );
     }
+    if (isVisit(request)) return sendPage(reply, 404);
     return sendError(
       reply,
       new ApiError(

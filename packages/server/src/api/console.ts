@@ -9,7 +9,14 @@ import { readdir, readFile } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import { ApiError, CONSOLE_HEADER, ConsoleLinkSchema, OpenLinkBody, Ref } from '@howdah/contract';
+import {
+  ApiError,
+  BASE_PATH,
+  CONSOLE_HEADER,
+  ConsoleLinkSchema,
+  OpenLinkBody,
+  Ref,
+} from '@howdah/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { CONSOLE_DIRECTORY } from '../paths.ts';
@@ -232,24 +239,38 @@ const policy = (nonce: string): string =>
     "frame-ancestors 'none'",
   ].join('; ');
 
+/** Sends the console's document. Its scripts show the page of the address, or that there is none. */
+export async function sendPage(
+  reply: FastifyReply,
+  status: 200 | 404 = 200,
+): Promise<FastifyReply> {
+  const nonce = randomBytes(16).toString('base64');
+  const document = await readFile(join(CONSOLE_DIRECTORY, 'index.html'), 'utf8');
+  return reply
+    .code(status)
+    .headers({
+      'Content-Security-Policy': policy(nonce),
+      'Cache-Control': 'no-cache',
+      'Referrer-Policy': 'no-referrer',
+    })
+    .type('text/html; charset=utf-8')
+    .send(document.replaceAll(NONCE, nonce));
+}
+
+/** Whether a request is a browser's visit to a page. The paths of the API always answer in JSON. */
+export function isVisit({ method, url, headers }: FastifyRequest): boolean {
+  return (
+    (method === 'GET' || method === 'HEAD') &&
+    headers.accept?.includes('text/html') === true &&
+    !`${url.split('?')[0]}/`.startsWith(`${BASE_PATH}/`)
+  );
+}
+
 export function consolePages(app: App): void {
   const open = { config: { public: true }, schema: { hide: true } } as const;
   const assets = createAssets();
 
-  for (const page of PAGES) {
-    app.get(page, open, async (_request, reply) => {
-      const nonce = randomBytes(16).toString('base64');
-      const document = await readFile(join(CONSOLE_DIRECTORY, 'index.html'), 'utf8');
-      return reply
-        .headers({
-          'Content-Security-Policy': policy(nonce),
-          'Cache-Control': 'no-cache',
-          'Referrer-Policy': 'no-referrer',
-        })
-        .type('text/html; charset=utf-8')
-        .send(document.replaceAll(NONCE, nonce));
-    });
-  }
+  for (const page of PAGES) app.get(page, open, (_request, reply) => sendPage(reply));
 
   app.get(
     '/assets/:name',
