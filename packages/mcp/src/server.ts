@@ -1,11 +1,14 @@
 import { McpServer } from '@modelcontextprotocol/server';
 import type { Cloud } from './cloud.ts';
 import { addBackupTools } from './tools/backups.ts';
+import { addCreateTools } from './tools/create-services.ts';
 import { addDatabaseTools } from './tools/database.ts';
+import { addDeleteTools } from './tools/delete-services.ts';
 import { addObserveTools } from './tools/observe.ts';
 import { addOperationTools } from './tools/operations.ts';
 import { addProjectTools } from './tools/project.ts';
 import { addPurgeTool } from './tools/purge.ts';
+import { addRunTools } from './tools/run-services.ts';
 import { addServiceTools } from './tools/services.ts';
 
 const INSTRUCTIONS = `Howdah is a PostgreSQL cloud. A service is a PostgreSQL server with a database tsdb and a user tsdbadmin.
@@ -22,6 +25,9 @@ export function createMcpServer(cloud: Cloud): McpServer {
   for (const add of [
     addProjectTools,
     addServiceTools,
+    addCreateTools,
+    addRunTools,
+    addDeleteTools,
     addPurgeTool,
     addBackupTools,
     addOperationTools,

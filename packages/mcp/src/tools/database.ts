@@ -35,21 +35,11 @@ const optionalName = (description: string) =>
   Type.Optional(Type.String({ minLength: 1, maxLength: 63, description }));
 
 export function addDatabaseTools(server: McpServer, cloud: Cloud): void {
-  const { client } = cloud;
+  addDbSchema(server, cloud);
+  addDbQuery(server, cloud);
+}
 
-  const query = async (
-    of: Service,
-    sent: Query,
-    signal: AbortSignal,
-  ): Promise<Schemas['QueryResult']> =>
-    body(
-      await client.POST('/projects/{project_id}/services/{service_id}/query', {
-        params: { path: pathOf(of) },
-        body: sent,
-        signal,
-      }),
-    );
-
+function addDbSchema(server: McpServer, cloud: Cloud): void {
   addTool(
     server,
     'db_schema',
@@ -70,6 +60,7 @@ export function addDatabaseTools(server: McpServer, cloud: Cloud): void {
     async ({ service: wanted, schema, table }, signal) => {
       const found = await findService(cloud, wanted);
       const { rows, truncated } = await query(
+        cloud,
         found,
         {
           sql: SCHEMA_SQL,
@@ -87,7 +78,9 @@ export function addDatabaseTools(server: McpServer, cloud: Cloud): void {
       };
     },
   );
+}
 
+function addDbQuery(server: McpServer, cloud: Cloud): void {
   addTool(
     server,
     'db_query',
@@ -124,9 +117,26 @@ export function addDatabaseTools(server: McpServer, cloud: Cloud): void {
     ) => {
       const found = await findService(cloud, wanted);
       const sent: Query = { sql, parameters, max_rows, timeout_ms };
-      if (on_fork !== true) return rowsOf(await query(found, sent, signal));
-      return onFork(cloud, found, signal, async (fork) => rowsOf(await query(fork, sent, signal)));
+      if (on_fork !== true) return rowsOf(await query(cloud, found, sent, signal));
+      return onFork(cloud, found, signal, async (fork) =>
+        rowsOf(await query(cloud, fork, sent, signal)),
+      );
     },
+  );
+}
+
+async function query(
+  { client }: Cloud,
+  of: Service,
+  sent: Query,
+  signal: AbortSignal,
+): Promise<Schemas['QueryResult']> {
+  return body(
+    await client.POST('/projects/{project_id}/services/{service_id}/query', {
+      params: { path: pathOf(of) },
+      body: sent,
+      signal,
+    }),
   );
 }
 

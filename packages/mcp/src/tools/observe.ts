@@ -8,8 +8,12 @@ import { addTool, closed, service } from '../tool.ts';
 const POINTS = 60;
 
 export function addObserveTools(server: McpServer, cloud: Cloud): void {
-  const { client } = cloud;
+  addGetLogs(server, cloud);
+  addGetMetrics(server, cloud);
+}
 
+function addGetLogs(server: McpServer, cloud: Cloud): void {
+  const { client } = cloud;
   addTool(
     server,
     'get_logs',
@@ -55,7 +59,10 @@ export function addObserveTools(server: McpServer, cloud: Cloud): void {
       };
     },
   );
+}
 
+function addGetMetrics(server: McpServer, cloud: Cloud): void {
+  const { client } = cloud;
   addTool(
     server,
     'get_metrics',

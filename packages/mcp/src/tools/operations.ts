@@ -23,16 +23,15 @@ const operation_id = Type.String({
 });
 const POLL_MS = 250;
 
-export function addOperationTools(server: McpServer, { client, projectId, ...rest }: Cloud): void {
-  const cloud: Cloud = { client, projectId, ...rest };
-  const read = async (id: string, signal?: AbortSignal): Promise<Operation> =>
-    body(
-      await client.GET('/projects/{project_id}/operations/{operation_id}', {
-        params: { path: { project_id: await projectId(), operation_id: id } },
-        ...(signal === undefined ? {} : { signal }),
-      }),
-    );
+export function addOperationTools(server: McpServer, cloud: Cloud): void {
+  addListOperations(server, cloud);
+  addGetOperation(server, cloud);
+  addWaitForOperation(server, cloud);
+  addCancelOperation(server, cloud);
+}
 
+function addListOperations(server: McpServer, cloud: Cloud): void {
+  const { client, projectId } = cloud;
   addTool(
     server,
     'list_operations',
@@ -71,7 +70,9 @@ export function addOperationTools(server: McpServer, { client, projectId, ...res
       };
     },
   );
+}
 
+function addGetOperation(server: McpServer, cloud: Cloud): void {
   addTool(
     server,
     'get_operation',
@@ -82,9 +83,11 @@ export function addOperationTools(server: McpServer, { client, projectId, ...res
       kind: 'read',
       input: Type.Object({ operation_id }, closed),
     },
-    async (args) => about(await read(args.operation_id)),
+    async (args) => about(await read(cloud, args.operation_id)),
   );
+}
 
+function addWaitForOperation(server: McpServer, cloud: Cloud): void {
   addTool(
     server,
     'wait_for_operation',
@@ -106,14 +109,17 @@ export function addOperationTools(server: McpServer, { client, projectId, ...res
     async ({ operation_id: id, wait_seconds = WAIT_SECONDS }, signal) => {
       const begunMs = performance.now();
       for (;;) {
-        const operation = await read(id, signal);
+        const operation = await read(cloud, id, signal);
         const ended = operation.status === 'succeeded' || operation.status === 'failed';
         if (ended || performance.now() - begunMs > wait_seconds * 1000) return about(operation);
         await sleep(POLL_MS, undefined, { signal });
       }
     },
   );
+}
 
+function addCancelOperation(server: McpServer, cloud: Cloud): void {
+  const { client, projectId } = cloud;
   addTool(
     server,
     'cancel_operation',
@@ -136,6 +142,19 @@ export function addOperationTools(server: McpServer, { client, projectId, ...res
           }),
         ),
       ),
+  );
+}
+
+async function read(
+  { client, projectId }: Cloud,
+  id: string,
+  signal?: AbortSignal,
+): Promise<Operation> {
+  return body(
+    await client.GET('/projects/{project_id}/operations/{operation_id}', {
+      params: { path: { project_id: await projectId(), operation_id: id } },
+      ...(signal === undefined ? {} : { signal }),
+    }),
   );
 }
 

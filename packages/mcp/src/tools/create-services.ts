@@ -1,0 +1,121 @@
+import type { McpServer } from '@modelcontextprotocol/server';
+import { Type } from 'typebox';
+import { body, findService, pathOf, type Cloud } from '../cloud.ts';
+import { addTool, askedAs, changing, closed, service, wait, WAIT_SECONDS } from '../tool.ts';
+import { size, sizeIn } from './size.ts';
+import { created } from './outcome.ts';
+import { ENVIRONMENTS, NAME_MAX_CHARACTERS, SERVICE_TYPES } from '@howdah/contract';
+
+export function addCreateTools(server: McpServer, cloud: Cloud): void {
+  addCreateService(server, cloud);
+  addForkService(server, cloud);
+}
+
+const name = Type.String({ minLength: 1, maxLength: NAME_MAX_CHARACTERS });
+
+function addCreateService(server: McpServer, cloud: Cloud): void {
+  const { client, projectId } = cloud;
+  addTool(
+    server,
+    'create_service',
+    {
+      title: 'Create a service',
+      description:
+        'Makes an empty PostgreSQL service: about a second, 60 MB of disk, and its memory as long as it runs. The answer holds the password and a connection string, once: keep them. To work on existing data use fork_service; delete what you no longer need.',
+      kind: 'make',
+      input: Type.Object(
+        {
+          name,
+          service_type: Type.Optional(
+            Type.Enum([...SERVICE_TYPES], {
+              description: 'default: TIMESCALEDB where it can be had',
+            }),
+          ),
+          ...size,
+          environment: Type.Optional(
+            Type.Enum([...ENVIRONMENTS], {
+              description: 'default DEV; PROD guards it from being deleted by mistake',
+            }),
+          ),
+          ...wait,
+          ...changing,
+        },
+        closed,
+      ),
+    },
+    async (args, signal) => {
+      const { name: wanted, service_type, environment, wait_seconds = WAIT_SECONDS } = args;
+      const { data, response } = await client.POST('/projects/{project_id}/services', {
+        params: { path: { project_id: await projectId() }, ...askedAs(args) },
+        body: {
+          name: wanted,
+          ...(service_type === undefined ? {} : { service_type }),
+          ...sizeIn(args),
+          ...(environment === undefined ? {} : { environment_tag: environment }),
+        },
+        signal,
+      });
+      return created(cloud, body({ data }), response, wait_seconds, signal, 'created');
+    },
+  );
+}
+
+function addForkService(server: McpServer, cloud: Cloud): void {
+  const { client } = cloud;
+  addTool(
+    server,
+    'fork_service',
+    {
+      title: 'Fork a service',
+      description:
+        'Makes a copy of a service with its data, which never notices and is never changed by what you do to the copy. Cost: moments on btrfs and XFS, else as long and as much disk as the data is big (list_regions: fork_cost). The answer holds the password of the fork and a connection string, once. Try db_query with on_fork: true first if you only want to read. Delete the fork when done.',
+      kind: 'make',
+      input: Type.Object(
+        {
+          service,
+          strategy: Type.Optional(
+            Type.Enum(['NOW', 'LAST_SNAPSHOT', 'PITR'], {
+              description:
+                'NOW (default): as it is; LAST_SNAPSHOT: cheapest for the parent, and works when it is UNSTABLE; PITR: as it was at target_time',
+            }),
+          ),
+          target_time: Type.Optional(
+            Type.String({
+              description: 'for PITR: 2026-01-31T12:00:00Z; list_backups says how far back',
+            }),
+          ),
+          name: Type.Optional(name),
+          ...size,
+          ...wait,
+          ...changing,
+        },
+        closed,
+      ),
+    },
+    async (args, signal) => {
+      const { strategy = 'NOW', target_time, name: wanted, wait_seconds = WAIT_SECONDS } = args;
+      const parent = await findService(cloud, args.service);
+      const { data, response } = await client.POST(
+        '/projects/{project_id}/services/{service_id}/forkService',
+        {
+          params: { path: pathOf(parent), ...askedAs(args) },
+          body: {
+            fork_strategy: strategy,
+            ...(target_time === undefined ? {} : { target_time }),
+            ...(wanted === undefined ? {} : { name: wanted }),
+            ...sizeIn(args),
+          },
+          signal,
+        },
+      );
+      return created(
+        cloud,
+        body({ data }),
+        response,
+        wait_seconds,
+        signal,
+        `forked from ${parent.name}`,
+      );
+    },
+  );
+}

@@ -1,0 +1,50 @@
+/** What tools answer about a service. */
+import { connectionString, describe, settle, type Cloud, type Service } from '../cloud.ts';
+import type { Outcome } from '../tool.ts';
+
+export function about(found: Service): Outcome {
+  const data = describe(found);
+  return {
+    summary: `${data.name} (${data.service_id}) is ${data.status} at ${data.endpoint}.`,
+    data,
+  };
+}
+
+/** A service after a change that was waited for. */
+export async function became(
+  cloud: Cloud,
+  accepted: Service,
+  response: Response,
+  target: 'READY' | 'PAUSED',
+  waitSeconds: number,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  const { service: seen, done } = await settle(cloud, accepted, target, waitSeconds, signal);
+  const operation_id = response.headers.get('Operation-Id');
+  const outcome = about(seen ?? accepted);
+  return {
+    summary: done ? outcome.summary : `${outcome.summary} Not ${target} yet: wait_for_operation.`,
+    data: { ...outcome.data, operation_id },
+  };
+}
+
+/** A new service with its password, which is outcome here and nowhere else. */
+export async function created(
+  cloud: Cloud,
+  accepted: Service,
+  response: Response,
+  waitSeconds: number,
+  signal: AbortSignal,
+  how: string,
+): Promise<Outcome> {
+  const password = accepted.initial_password ?? '';
+  const secret = { password, connection_string: connectionString(accepted, password) };
+  // Whatever becomes of the wait, the password is outcome.
+  const { data } = await became(cloud, accepted, response, 'READY', waitSeconds, signal).catch(() =>
+    about(accepted),
+  );
+  return {
+    summary: `${accepted.name} (${accepted.service_id}) was ${how} and is ${String(data['status'])}. Keep the password: it is outcome once.`,
+    data: { ...data, ...secret },
+  };
+}

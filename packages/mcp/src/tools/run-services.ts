@@ -1,0 +1,128 @@
+import type { McpServer } from '@modelcontextprotocol/server';
+import { Type } from 'typebox';
+import { body, findService, pathOf, type Cloud } from '../cloud.ts';
+import {
+  addTool,
+  askedAs,
+  changing,
+  closed,
+  confirm,
+  confirmed,
+  service,
+  wait,
+  WAIT_SECONDS,
+} from '../tool.ts';
+import { size, sizeIn } from './size.ts';
+import { became } from './outcome.ts';
+import { Problem } from '../problem.ts';
+
+export function addRunTools(server: McpServer, cloud: Cloud): void {
+  addStartService(server, cloud);
+  addStopService(server, cloud);
+  addResizeService(server, cloud);
+}
+
+function addStartService(server: McpServer, cloud: Cloud): void {
+  const { client } = cloud;
+  addTool(
+    server,
+    'start_service',
+    {
+      title: 'Start a service',
+      description:
+        'Starts a paused service, or repairs an UNSTABLE one: about a second. Its memory is in use from then on.',
+      kind: 'change',
+      input: Type.Object({ service, ...wait, ...changing }, closed),
+    },
+    async (args, signal) => {
+      const found = await findService(cloud, args.service);
+      const { data, response } = await client.POST(
+        '/projects/{project_id}/services/{service_id}/start',
+        {
+          params: { path: pathOf(found), ...askedAs(args) },
+          signal,
+        },
+      );
+      return became(
+        cloud,
+        body({ data }),
+        response,
+        'READY',
+        args.wait_seconds ?? WAIT_SECONDS,
+        signal,
+      );
+    },
+  );
+}
+
+function addStopService(server: McpServer, cloud: Cloud): void {
+  const { client } = cloud;
+  addTool(
+    server,
+    'stop_service',
+    {
+      title: 'Stop a service',
+      description:
+        'Pauses a service: all its sessions end, nobody can connect until start_service. Data, endpoint and password stay; memory and cores are free. Refused for PROD unless the key is admin. Ask the user first.',
+      kind: 'destroy',
+      input: Type.Object({ service, confirm, ...wait, ...changing }, closed),
+    },
+    async (args, signal) => {
+      const found = confirmed(await findService(cloud, args.service), args.confirm);
+      const { data, response } = await client.POST(
+        '/projects/{project_id}/services/{service_id}/stop',
+        {
+          params: { path: pathOf(found), ...askedAs(args) },
+          signal,
+        },
+      );
+      return became(
+        cloud,
+        body({ data }),
+        response,
+        'PAUSED',
+        args.wait_seconds ?? WAIT_SECONDS,
+        signal,
+      );
+    },
+  );
+}
+
+function addResizeService(server: McpServer, cloud: Cloud): void {
+  const { client } = cloud;
+  addTool(
+    server,
+    'resize_service',
+    {
+      title: 'Resize a service',
+      description:
+        'Gives a service another size. With cpu_millis or memory_gbs it restarts: its sessions end, new ones wait about a second. storage_gb alone needs no restart. Look at get_service and get_metrics first whether it needs more.',
+      kind: 'change',
+      input: Type.Object({ service, ...size, ...wait, ...changing }, closed),
+    },
+    async (args, signal) => {
+      const found = await findService(cloud, args.service);
+      if (Object.keys(sizeIn(args)).length === 0)
+        throw new Problem(
+          'cpu_millis, memory_gbs, storage_gb: all missing',
+          'send one of them; list_regions shows the sizes',
+        );
+      const { data, response } = await client.POST(
+        '/projects/{project_id}/services/{service_id}/resize',
+        {
+          params: { path: pathOf(found), ...askedAs(args) },
+          body: sizeIn(args),
+          signal,
+        },
+      );
+      return became(
+        cloud,
+        body({ data }),
+        response,
+        found.status === 'PAUSED' ? 'PAUSED' : 'READY',
+        args.wait_seconds ?? WAIT_SECONDS,
+        signal,
+      );
+    },
+  );
+}
