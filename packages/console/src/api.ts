@@ -1,7 +1,7 @@
-/** What the console asks of the API: all through the typed client. A query's key begins with the service it is of. */
+/** The console's calls of the API, through the typed client. The key of a query begins with its service. */
 import { createClient, HowdahError, type Schemas } from '@howdah/client';
 import { visibleJson } from '@howdah/contract/text';
-import { CONSOLE_HEADER } from '@howdah/contract/types';
+import { BASE_PATH, CONSOLE_HEADER, type Environment } from '@howdah/contract/types';
 import { queryOptions } from '@tanstack/react-query';
 
 export type Service = Schemas['Service'];
@@ -13,9 +13,9 @@ export type LogEntry = Schemas['ServiceLogs']['entries'][number];
 export type DeletedService = Schemas['DeletedService'];
 export type Me = Schemas['AuthInfo']['api_key'];
 
-export const BASE = '/public/api/v1';
+export { BASE_PATH as BASE } from '@howdah/contract/types';
 
-/** Names, logs and messages are texts of others: what would turn the order of letters on a page around stands there as an escape. */
+/** Names, logs and messages are texts of tenants. Characters that reorder text, or are invisible, are shown as escapes. */
 async function fetchVisible(request: Request): Promise<Response> {
   const response = await globalThis.fetch(request);
   if (response.headers.get('Content-Type')?.startsWith('application/json') !== true)
@@ -24,15 +24,15 @@ async function fetchVisible(request: Request): Promise<Response> {
   return new Response(text === '' ? null : visibleJson(text), response);
 }
 
-/** The cookie is the key; queries are tried again by {@link ./live.ts}, which also says that something is wrong. */
+/** The cookie stands for the key. {@link ./live.ts} repeats queries and reports a lost control plane. */
 export const client = createClient({
-  apiUrl: new URL(BASE, window.location.href).href,
+  apiUrl: new URL(BASE_PATH, window.location.href).href,
   headers: { [CONSOLE_HEADER]: '1' },
   retries: 0,
   fetch: fetchVisible,
 });
 
-/** The body of an answer that has one. */
+/** The body of a response. @throws if it has none */
 export async function body<T>(call: Promise<{ data?: T }>): Promise<T> {
   const { data } = await call;
   if (data === undefined) throw new Error('the server answered without a body');
@@ -93,7 +93,20 @@ export const operationsQuery = (project: string, id: string) =>
       ),
   });
 
-/** One by itself is told with how long it will still take, which a list is not. */
+/** The operations of a project that have begun and not ended. */
+export const runningQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['operations', project, 'running'],
+    queryFn: ({ signal }) =>
+      body(
+        client.GET('/projects/{project_id}/operations', {
+          params: { ...ofProject(project), query: { status: 'running' } },
+          signal,
+        }),
+      ),
+  });
+
+/** A single operation has the estimate of its remaining time, which a list has not. */
 export const operationQuery = (project: string, id: string) =>
   queryOptions({
     queryKey: ['operation', id],
@@ -206,10 +219,10 @@ export const deletedQuery = (project: string) =>
       ),
   });
 
-/** The service that a call made. */
-async function made(call: Promise<{ data?: object }>): Promise<Service> {
+/** The service that a call created. */
+async function created(call: Promise<{ data?: object }>): Promise<Service> {
   const answer = await body(call);
-  if (!isService(answer)) throw new Error('the answer holds no service: nothing was made');
+  if (!isService(answer)) throw new Error('the answer holds no service: nothing was created');
   return answer;
 }
 const isService = (answer: object): answer is Service =>
@@ -217,7 +230,7 @@ const isService = (answer: object): answer is Service =>
 
 // ── changes ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The changes of a service, by the names of the actions that its status allows. */
+/** The calls that change a service, by the names of their actions. */
 export function serviceCalls(project: string, id: string) {
   const params = ofService(project, id);
   const at = '/projects/{project_id}/services/{service_id}';
@@ -226,7 +239,7 @@ export function serviceCalls(project: string, id: string) {
     stop: () => client.POST(`${at}/stop`, { params }),
     resize: (body: Schemas['ResizeInput']) => client.POST(`${at}/resize`, { params, body }),
     rename: (name: string) => client.POST(`${at}/rename`, { params, body: { name } }),
-    setEnvironment: (environment: 'DEV' | 'PROD') =>
+    setEnvironment: (environment: Environment) =>
       client.POST(`${at}/setEnvironment`, { params, body: { environment } }),
     updatePassword: (password: string) =>
       client.POST(`${at}/updatePassword`, { params, body: { password } }),
@@ -237,7 +250,7 @@ export function serviceCalls(project: string, id: string) {
     disablePooler: () => client.POST(`${at}/disablePooler`, { params }),
     verifyBackup: () => client.POST(`${at}/backups/verify`, { params }),
     fork: (request: Schemas['ForkService']) =>
-      made(client.POST(`${at}/forkService`, { params, body: request })),
+      created(client.POST(`${at}/forkService`, { params, body: request })),
     restore: () => client.POST(`${at}/restore`, { params }),
     delete: () => client.DELETE(at, { params }),
     purge: (name: string) =>
@@ -246,13 +259,13 @@ export function serviceCalls(project: string, id: string) {
 }
 
 export const createService = (project: string, request: Schemas['CreateService']) =>
-  made(
+  created(
     client.POST('/projects/{project_id}/services', { params: ofProject(project), body: request }),
   );
 
 // ── passwords ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Initial passwords of services made in this tab: they are in one answer and nowhere else, and gone with the tab. */
+/** Initial passwords of services created in this tab. Only the response to the create holds them; the tab forgets them. */
 const passwords = new Map<string, string>();
 export const rememberPassword = ({ service_id: id, initial_password: password }: Service): void => {
   if (password !== undefined) passwords.set(id, password);

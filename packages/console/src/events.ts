@@ -85,6 +85,7 @@ function gather(cache: QueryClient): (service: string | null) => void {
             ? kind !== 'me'
             : kind === 'services' ||
               kind === 'deleted' ||
+              kind === 'operations' ||
               (kind === 'service' && typeof id === 'string' && ids.has(id)),
       });
     }, GATHER_MS);

@@ -1,6 +1,8 @@
-/** Figures and moments for people. */
+/** Figures and times as people read them. */
 
-export function duration(ms: number): string {
+/** A duration; a negative one, from clocks that differ, is 0. */
+export function duration(milliseconds: number): string {
+  const ms = Math.max(0, milliseconds);
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
   const minutes = Math.round(ms / 60_000);
@@ -9,15 +11,16 @@ export function duration(ms: number): string {
   return hours < 48 ? `${hours} h` : `${Math.round(hours / 24)} days`;
 }
 
-/** A duration that is an estimate. */
+/** An estimated duration. */
 export function roughly(seconds: number): string {
-  return seconds < 60 ? `${Math.round(seconds)} s` : duration(seconds * 1000);
+  return seconds < 60 ? `${Math.max(0, Math.round(seconds))} s` : duration(seconds * 1000);
 }
 
 export function bytes(count: number): string {
   const units = ['B', 'kB', 'MB', 'GB', 'TB'];
-  const power = count < 1 ? 0 : Math.min(Math.floor(Math.log10(count) / 3), units.length - 1);
-  const value = count / 1000 ** power;
+  const positive = Math.max(0, count);
+  const power = positive < 1 ? 0 : Math.min(Math.floor(Math.log10(positive) / 3), units.length - 1);
+  const value = positive / 1000 ** power;
   return `${value < 10 && power > 0 ? value.toFixed(1) : Math.round(value)} ${units[power] ?? 'B'}`;
 }
 
@@ -38,5 +41,5 @@ export function ago(iso: string, nowMs = Date.now()): string {
 /** "in 3 min". */
 export function ahead(iso: string, nowMs = Date.now()): string {
   const ms = Date.parse(iso) - nowMs;
-  return ms < 60_000 ? 'in a moment' : `in ${duration(ms)}`;
+  return ms < 60_000 ? 'in less than a minute' : `in ${duration(ms)}`;
 }

@@ -1,14 +1,14 @@
 /**
- * Keeps what is shown true: by the stream of events (`events.ts`), and by asking again, quickly while something is under way and nobody
- * tells, slowly otherwise. The one place that decides how; pages ask with these hooks and know nothing of it.
+ * Keeps the shown data current: the stream of events (`events.ts`) says what to read again, and polling does the rest, often while
+ * something is in progress and no events come, rarely otherwise. Pages read through these hooks only.
  */
 import { HowdahError } from '@howdah/client';
 import { isStreaming } from './events.ts';
-import { isTransitional } from './status.ts';
+import { isTransitional, problemOf, type Problem } from './status.ts';
 import { QueryClient, useQuery, useQueryClient, type UseQueryOptions } from '@tanstack/react-query';
 import { useParams } from '@tanstack/react-router';
 import { usePrevious } from '@mantine/hooks';
-import { useCallback, useEffect } from 'react';
+import { useCallback, useEffect, useMemo } from 'react';
 import {
   backupsQuery,
   deletedQuery,
@@ -17,31 +17,32 @@ import {
   operationQuery,
   operationsQuery,
   regionsQuery,
+  runningQuery,
   serviceQuery,
   servicesQuery,
   type Operation,
   type Service,
 } from './api.ts';
-import { setsQuery } from './api-project.ts';
+import { keysQuery, setsQuery, vpcsQuery } from './api-project.ts';
 import { useIsLost, watchReach } from './reach.ts';
 import { useMe } from './session.ts';
 
 const QUICK_MS = 600;
 const SLOW_MS = 4000;
-/** An estimate need not be newer. */
+/** Often enough for an estimate. */
 const REMAINING_MS = 2000;
-/** While events come: figures change without one. */
+/** While events come, for figures that change without an event. */
 const STREAMING_MS = 15_000;
-/** A list of a thousand services is half a megabyte: asked for less often the longer it is. */
+/** A list of a thousand services is half a megabyte, so long lists are read less often. */
 const PER_SERVICE_MS = 10;
 
 export const queryClient: QueryClient = new QueryClient({
   queryCache: watchReach(() => void queryClient.invalidateQueries({ queryKey: meQuery.queryKey })),
   defaultOptions: {
     queries: {
-      // The control plane of one's own machine is reached without a network, too.
+      // A control plane on the same machine is reached without a network.
       networkMode: 'always',
-      // What the API refused stays refused; a connection that broke is tried again by the next look.
+      // A refusal stays one; the next poll tries again after a lost connection.
       retry: false,
       refetchOnWindowFocus: true,
       gcTime: 10 * 60_000,
@@ -68,6 +69,65 @@ export function useServices() {
   });
 }
 
+/** The names of services by id; deleted services keep theirs while they can be restored. */
+export function useServiceNames(): ReadonlyMap<string, string> {
+  const { project } = useMe();
+  const { data: services } = useQuery(servicesQuery(project.id));
+  const { data: deleted } = useQuery({ ...deletedQuery(project.id), staleTime: SLOW_MS });
+  return useMemo(
+    () =>
+      new Map([...(deleted ?? []), ...(services ?? [])].map((one) => [one.service_id, one.name])),
+    [services, deleted],
+  );
+}
+
+/** The name of a VPC, or its id if it has no known name. */
+export function useVpcName(id: string | undefined): string {
+  const { project } = useMe();
+  const { data: vpcs } = useQuery({ ...vpcsQuery(project.id), enabled: id !== undefined });
+  return vpcs?.find((vpc) => vpc.id === id)?.name ?? id ?? '';
+}
+
+/** The names of keys by their public half. */
+export function useKeyNames(): ReadonlyMap<string, string> {
+  const { project } = useMe();
+  const { data: keys } = useQuery({ ...keysQuery(project.id), staleTime: SLOW_MS });
+  return useMemo(() => new Map((keys ?? []).map((key) => [key.public_key, key.name])), [keys]);
+}
+
+/** Whether names of services and keys are read: a table drawn before would change its height. */
+export function useAreNamesRead(): boolean {
+  const { project } = useMe();
+  const services = useQuery({ ...servicesQuery(project.id), staleTime: SLOW_MS });
+  const deleted = useQuery({ ...deletedQuery(project.id), staleTime: SLOW_MS });
+  const keys = useQuery({ ...keysQuery(project.id), staleTime: SLOW_MS });
+  return !services.isPending && !deleted.isPending && !keys.isPending;
+}
+
+/** The problem of each UNSTABLE service, by its id. */
+export function useProblems(
+  services: readonly Service[],
+): { service: Service; problem: Problem }[] {
+  const { project } = useMe();
+  const unstable = services.filter(({ status }) => status === 'UNSTABLE');
+  const { data: operations } = useQuery({
+    ...runningQuery(project.id),
+    enabled: unstable.length > 0,
+    refetchInterval: SLOW_MS,
+  });
+  return unstable.flatMap((service) => {
+    const problem = problemOf(service, operations ?? []);
+    return problem === null ? [] : [{ service, problem }];
+  });
+}
+
+/** The problem of the service that the address names; null: it is not UNSTABLE. */
+export function useProblem(): Problem | null {
+  const { data: service } = useService();
+  const { data: operations } = useOperations();
+  return service === undefined ? null : problemOf(service, operations ?? []);
+}
+
 export function useServiceId(): string {
   return useParams({ from: '/shell/services/$id' }).id;
 }
@@ -79,7 +139,7 @@ export function useService() {
   const cache = useQueryClient();
   return useQuery({
     ...serviceQuery(project.id, id),
-    // The list has it already, mostly: a page begins with that.
+    // The list usually has the service already: the page begins with that.
     placeholderData: () =>
       cache
         .getQueryData(servicesQuery(project.id).queryKey)
@@ -88,18 +148,18 @@ export function useService() {
   });
 }
 
-/** The same, for the pages in the frame of a service, which shows nothing while there is none. */
+/** {@link useService} for the pages inside the frame of a service, which are shown once it is read. */
 export function useThisService(): Service {
   const { data } = useService();
-  if (data === undefined) throw new Error('there is no service');
+  if (data === undefined) throw new Error('the service is not read yet');
   return data;
 }
 
-/** Whether what is asked for does not exist. */
+/** Whether an error says that something does not exist. */
 export const isGone = (error: unknown): boolean =>
   error instanceof HowdahError && error.status === 404;
 
-/** What belongs to the service of the address, asked for again at the same pace as the service. */
+/** Data of the service that the address names, read as often as the service itself. */
 function useOfService<T, K extends readonly unknown[]>(
   options: (project: string, id: string) => UseQueryOptions<T, Error, T, K>,
   busy: (data: T | undefined) => boolean = () => false,
@@ -115,7 +175,7 @@ function useOfService<T, K extends readonly unknown[]>(
 export const useOperations = () =>
   useOfService(operationsQuery, (operations) => operations?.some(isOpen) === true);
 
-/** About how long an operation will still take, from past ones of its kind; undefined: it has ended, or nobody can tell. */
+/** The estimated seconds until an operation ends; undefined: it has ended, or there is no estimate. */
 export function useRemainingSeconds(operation: Operation): number | undefined {
   const { project } = useMe();
   const goesOn = isOpen(operation);
@@ -127,7 +187,7 @@ export function useRemainingSeconds(operation: Operation): number | undefined {
   return goesOn ? data?.remaining_seconds : undefined;
 }
 
-/** How far the servers are behind changes all the time, and no event tells. */
+/** The lag of the servers changes all the time, and no event reports it. */
 export function useMembers() {
   const { project } = useMe();
   return useQuery({ ...membersQuery(project.id, useServiceId()), refetchInterval: QUICK_MS });
@@ -148,20 +208,20 @@ export function useDeleted() {
   return useQuery({ ...deletedQuery(project.id), refetchInterval: SLOW_MS });
 }
 
-/** Whether the control plane does not answer. While it does not, this asks once a second, and then for everything that is shown. */
+/** Whether the control plane does not answer. It is then asked once a second; when it answers, all shown data is read again. */
 export function useLost(): boolean {
   const lost = useIsLost();
-  const lookAgain = useLookAgain();
+  const refresh = useRefresh();
   useQuery({ ...meQuery, refetchInterval: lost ? 1000 : false });
   const was = usePrevious(lost);
   useEffect(() => {
-    if (was === true && !lost) void lookAgain();
-  }, [was, lost, lookAgain]);
+    if (was === true && !lost) void refresh();
+  }, [was, lost, refresh]);
   return lost;
 }
 
-/** Looks again at once: called after a change. */
-export function useLookAgain() {
+/** Reads all shown data again: called after a change. */
+export function useRefresh() {
   const cache = useQueryClient();
   return useCallback(
     () => cache.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'me' }),

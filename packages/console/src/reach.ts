@@ -1,4 +1,4 @@
-/** Whether the control plane answers, as the last call saw it. */
+/** Whether the control plane answered the last call. */
 import { HowdahError, NoAnswerError } from '@howdah/client';
 import { QueryCache } from '@tanstack/react-query';
 import { useSyncExternalStore } from 'react';
@@ -12,7 +12,7 @@ function see(next: boolean): void {
   for (const listener of listeners) listener();
 }
 
-const isLoss = (error: unknown): boolean =>
+export const isLoss = (error: unknown): boolean =>
   error instanceof NoAnswerError ||
   (error instanceof HowdahError && [502, 503, 504].includes(error.status));
 

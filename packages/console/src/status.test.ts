@@ -1,9 +1,9 @@
 import { ACTIONS, ALLOWED, refusal } from '@howdah/contract/actions';
 import { LIVE_STATUSES, OPERATION_KINDS } from '@howdah/contract/status';
 import { expect, test } from 'vitest';
-import type { Me, Service } from './api.ts';
+import type { Me, Operation, Service } from './api.ts';
 import type { ReplicaSet } from './api-project.ts';
-import { kindLabel, whyNot, whyNotPurge, whyReadOnly } from './status.ts';
+import { kindLabel, problemOf, whyNot, whyNotPurge, whyReadOnly } from './status.ts';
 
 const me = (role: Me['role'], restrictions: Pick<Me, 'fork_only' | 'dry_run_only'> = {}): Me => ({
   ...restrictions,
@@ -119,4 +119,36 @@ test('kinds of operations in words', () => {
     ),
   ).toEqual(['Create', 'Enable pooler', 'Set HA', 'Attach to VPC', 'Create VPC', 'Verify backup']);
   for (const kind of OPERATION_KINDS) expect(kindLabel(kind)).toMatch(/^[A-Z][A-Za-z ]+$/);
+});
+
+const operation = (kind: Operation['kind'], error?: string): Operation => ({
+  id: 'o',
+  kind,
+  service_id: 's',
+  status: 'running',
+  requested_by: 'howdah',
+  created: '2026-01-01T00:00:00Z',
+  finished: null,
+  steps: [
+    { name: 'start PostgreSQL', started: '2026-01-01T00:00:00Z', finished: null, detail: null },
+  ],
+  ...(error === undefined ? {} : { error }),
+});
+
+test('the problem of an UNSTABLE service is the error of its operation, with a remedy', () => {
+  const unstable = { service_id: 's', status: 'UNSTABLE' } as const;
+  expect(problemOf({ service_id: 's', status: 'READY' }, [operation('repair', 'e')])).toBeNull();
+  expect(problemOf(unstable, [operation('repair', 'start: no room')])).toEqual({
+    problem: 'start: no room',
+    remedy: expect.stringContaining('tries again'),
+  });
+  expect(problemOf(unstable, [operation('failover')])).toEqual({
+    problem: 'The primary does not answer',
+    remedy: 'Wait: failover in progress (start PostgreSQL).',
+  });
+  // An operation of another service, and one that verifies a backup, are no reason.
+  expect(
+    problemOf({ ...unstable, service_id: 't' }, [operation('repair', 'e')])?.problem,
+  ).toContain('does not accept connections');
+  expect(problemOf(unstable, [operation('verifyBackup', 'e')])?.problem).toContain('connections');
 });

@@ -8,7 +8,7 @@ import {
   PURGE,
 } from '@howdah/contract/permissions';
 import { IS_TRANSITIONAL, LIVE_STATUSES, type LiveStatus } from '@howdah/contract/status';
-import type { ServiceType } from '@howdah/contract/types';
+import type { Environment, ServiceType } from '@howdah/contract/types';
 import type { Me, Operation, Service } from './api.ts';
 import type { ReplicaSet } from './api-project.ts';
 
@@ -26,64 +26,99 @@ const LOOK: Record<LiveStatus, { tone: Tone; label: string }> = {
   DELETING: { tone: 'busy', label: 'Deleting' },
 };
 
-/** Types of services by the names that people know. */
+/** The types of services by the names of the products. */
 export const TYPE_NAMES: Record<ServiceType, string> = {
   TIMESCALEDB: 'TimescaleDB',
   POSTGRES: 'PostgreSQL',
   VECTOR: 'Vector',
 };
 
-/** A status of ours; the API's enumeration has two more, which it never sends. */
+/** A status of ours. The API's enumeration has two more, which it never sends. */
 export const live = (status: Service['status']): LiveStatus =>
   LIVE_STATUSES.find((known) => known === status) ?? 'CONFIGURING';
 export const lookOf = (status: Service['status']) => LOOK[live(status)];
 export const isTransitional = (status: Service['status']): boolean => IS_TRANSITIONAL[live(status)];
 
-/** Why a key may not make a change that is about no service, or about one that a key created; null: it may. */
+/** Why a key may not make a change, of no service or of one that a key created; null: it may. */
 export const whyReadOnly = (me: Me, createdBy?: string): string | null =>
   denialOfChanges(me, createdBy);
 
-/** Why a key may not remove a service, or a deleted one, for good; null: it may. */
+/** Why a key may not purge a service, or a deleted one; null: it may. */
 export const whyNotPurge = (me: Me, createdBy?: string): string | null =>
   denialOfKey(me, PURGE, { createdBy });
 
+type Subject = Pick<Service, 'status' | 'metadata' | 'read_replica_sets' | 'created_by'>;
+
+/** The environment that protects a service. PROD: it is stopped or deleted by its name only. */
+export const protectionOfService = ({
+  metadata,
+  read_replica_sets: sets,
+}: Pick<Subject, 'metadata' | 'read_replica_sets'>): Environment =>
+  protectionOf(metadata.environment, sets);
+
 /**
- * Why an action cannot be had now, in the words of the API; null: it can.
+ * Why a key may not perform an action, whatever the status of the service; null: it may.
  *
- * @param set the read replica set that the action is on, if it is not the service
+ * @param set the read replica set of the action, if it is not the service
  */
-export function whyNot(
+export function whyDenied(
   action: Action,
-  service: Pick<Service, 'status' | 'metadata' | 'read_replica_sets' | 'created_by'>,
+  service: Subject,
   me: Me,
   set?: Pick<ReplicaSet, 'metadata'>,
 ): string | null {
-  const environment =
-    set?.metadata.environment ??
-    protectionOf(service.metadata.environment, service.read_replica_sets);
-  const denied = denialOfKey(me, permissionOfAction(action), {
-    environment,
+  return denialOfKey(me, permissionOfAction(action), {
+    environment: set?.metadata.environment ?? protectionOfService(service),
     createdBy: service.created_by ?? null,
   });
+}
+
+/** Why an action is not possible now, for this key or in this status, in the API's words; null: it is. */
+export function whyNot(
+  action: Action,
+  service: Subject,
+  me: Me,
+  set?: Pick<ReplicaSet, 'metadata'>,
+): string | null {
+  const denied = whyDenied(action, service, me, set);
   if (denied !== null) return denied;
   const status = live(service.status);
   return ALLOWED[status][action] === 'accept' ? null : refusal(action, status);
 }
 
-/** What a service is doing, or why it is not well: from its operation under way. */
-export function reasonOf(service: Service, operations: readonly Operation[]): string | null {
+/** What is wrong with a service, and what to do. */
+export type Problem = { problem: string; remedy: string };
+
+/** The problem of an UNSTABLE service, from its unfinished operation; null: it is not UNSTABLE. */
+export function problemOf(
+  { service_id: id, status }: Pick<Service, 'service_id' | 'status'>,
+  operations: readonly Operation[],
+): Problem | null {
+  if (status !== 'UNSTABLE') return null;
   const open = operations.find(
-    ({ finished, kind }) => finished === null && kind !== 'verifyBackup',
+    ({ service_id: of, finished, kind }) =>
+      of === id && finished === null && kind !== 'verifyBackup',
   );
-  if (open === undefined) return null;
-  if (open.error !== undefined) return open.error;
-  const step = open.steps.findLast(({ finished }) => finished === null);
-  return isTransitional(service.status) || service.status === 'UNSTABLE'
-    ? (step?.name ?? null)
-    : null;
+  if (open?.error !== undefined)
+    return {
+      problem: open.error,
+      remedy:
+        'Howdah tries again at least every 30 s. If the problem stays, read the service’s logs; its last snapshot can be forked meanwhile.',
+    };
+  const step = open?.steps.findLast(({ finished }) => finished === null)?.name;
+  return {
+    problem:
+      open?.kind === 'failover'
+        ? 'The primary does not answer'
+        : 'The server does not accept connections',
+    remedy:
+      open === undefined
+        ? 'Howdah repairs it by itself within seconds. If the problem stays, read the service’s logs.'
+        : `Wait: ${kindLabel(open.kind).toLowerCase()} in progress${step === undefined ? '' : ` (${step})`}.`,
+  };
 }
 
-/** The name of a kind of operation: its words. */
+/** The words of an operation's kind, or of a call. */
 export const kindLabel = (kind: string): string =>
   kind
     .replaceAll(/([a-z])([A-Z])/g, (_, before: string, after: string) => `${before} ${after}`)

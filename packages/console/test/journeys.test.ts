@@ -277,7 +277,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.getByText('Ready', { exact: true }).waitFor();
 
     await page.getByRole('button', { name: 'Drill…' }).click();
-    await page.getByRole('button', { name: 'Begin the drill' }).click();
+    await page.getByRole('button', { name: 'Start the drill' }).click();
     await page
       .getByText(/^The last drill, .*: write gap \d+ ms; 0 of \d+ acknowledged probes lost$/)
       .waitFor();
@@ -397,14 +397,14 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
       .getByRole('link', { name: 'Settings' })
       .click();
     const size = page.getByRole('region', { name: 'Size' });
-    await size.getByText(/\d+ MB of 20 GB are used/).waitFor();
+    await size.getByText(/\d+ MB of 20 GB in use/).waitFor();
     const resize = size.getByRole('button', { name: 'Resize' });
     expect(await resize.getAttribute('aria-disabled')).toBe('true');
     await size.getByText('The server restarts').waitFor();
     await size.getByRole('textbox', { name: 'New storage in GB' }).fill('30');
     await size.getByText('without a restart').waitFor();
     await resize.click();
-    await size.getByText(/of 30 GB are used/).waitFor();
+    await size.getByText(/of 30 GB in use/).waitFor();
     const services = (await installation.request('GET', '/services')).body;
     const made = Array.isArray(services)
       ? services.find(({ name }) => name === 'with storage')
@@ -444,14 +444,13 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
       expect(await seen.getByRole('button', { name }).getAttribute('aria-disabled')).toBe('true');
     }
     await other.page.goto('/create');
-    await other.page.getByRole('textbox', { name: 'Name' }).fill('not mine to make');
-    await other.page.getByRole('button', { name: /^Create / }).hover({ force: true });
-    await other.page.getByRole('tooltip').filter({ hasText: 'fork_only' }).waitFor();
+    await other.page.getByText(/^You cannot create services: this key is fork_only/).waitFor();
+    expect(await other.page.getByRole('textbox').count()).toBe(0);
     await other.context.close();
 
     await row.getByRole('button', { name: 'Purge…' }).click();
-    const dialog = page.getByRole('dialog', { name: 'Remove not wanted for good' });
-    const remove = dialog.getByRole('button', { name: 'Remove for good' });
+    const dialog = page.getByRole('dialog', { name: 'Purge not wanted' });
+    const remove = dialog.getByRole('button', { name: 'Purge the service' });
     await dialog.getByRole('textbox').fill('not wante');
     expect(await remove.getAttribute('aria-disabled')).toBe('true');
     await dialog.getByRole('textbox').fill('not wanted');
@@ -515,7 +514,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
       await page.evaluate('document.body.tabIndex = -1; document.body.focus()');
       await page.keyboard.press('Tab');
       return page.evaluate('document.activeElement.textContent');
-    }).toBe('To the page');
+    }).toBe('Skip to the page');
     await page.keyboard.press('Enter');
     await eventually(() => page.evaluate('document.activeElement.id')).toBe('main');
     await page.getByRole('button', { name: 'Delete…' }).focus();
@@ -547,9 +546,13 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     const reader = await openWindow(browser, installation);
     reader.page.setDefaultTimeout(PATIENCE_MS);
     await logIn(reader.context, { ...installation, key });
-    await reader.page.goto('/create');
-    await reader.page.getByRole('textbox', { name: 'Name' }).fill('not mine to make');
-    const create = reader.page.getByRole('button', { name: /^Create / });
+    for (const path of ['/create', '/project/keys', '/project/vpcs', '/project/webhooks']) {
+      await reader.page.goto(path);
+      await reader.page.getByText(/^You cannot .* a key with the role viewer may not/).waitFor();
+      expect([path, await reader.page.getByRole('textbox').count()]).toEqual([path, 0]);
+    }
+    await reader.page.goto('/services');
+    const create = reader.page.getByRole('button', { name: 'Create service' });
     await create.hover({ force: true });
     expect(await reader.page.getByRole('tooltip').first().textContent()).toContain('viewer');
 
@@ -560,6 +563,121 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await reader.page.goto('/services');
     await reader.page.waitForURL('**/login');
     await reader.context.close();
+  });
+
+  test('PROD is stopped by its name only, and not by a developer', async () => {
+    const service = await installation.create({
+      name: 'in production',
+      addons: [],
+      environment_tag: 'PROD',
+    });
+    const { data: key } = await installation.client.POST('/projects/{project_id}/keys', {
+      params: { path: { project_id: installation.projectId } },
+      body: { name: 'developer', role: 'developer' },
+    });
+    const other = await openWindow(browser, installation);
+    other.page.setDefaultTimeout(PATIENCE_MS);
+    await logIn(other.context, { ...installation, key: `${key?.public_key}:${key?.secret_key}` });
+    await openService(other.page, service);
+    const refused = other.page.getByRole('button', { name: 'Stop…' });
+    expect(await refused.getAttribute('aria-disabled')).toBe('true');
+    await refused.hover({ force: true });
+    await other.page.getByRole('tooltip').filter({ hasText: 'PROD' }).waitFor();
+    await other.context.close();
+
+    const { page } = await enter();
+    await openService(page, service);
+    await page.getByRole('button', { name: 'Stop…' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Stop in production' });
+    const stop = dialog.getByRole('button', { name: 'Stop the service' });
+    await dialog.getByRole('textbox').fill('in productio');
+    expect(await stop.getAttribute('aria-disabled')).toBe('true');
+    expect((await installation.operations(service.service_id)).map(({ kind }) => kind)).toEqual([
+      'create',
+    ]);
+    await dialog.getByRole('textbox').fill('in production');
+    await stop.click();
+    await page.getByText('Paused', { exact: true }).waitFor();
+  });
+
+  test('an unknown address shows a page with a way back', async () => {
+    const { page } = await enter();
+    for (const path of ['/nowhere', '/project/nowhere']) {
+      await page.goto(path);
+      await page.getByRole('heading', { name: 'Page not found' }).waitFor();
+      await page.getByRole('link', { name: 'All services' }).click();
+      await page.getByRole('heading', { name: 'Services' }).waitFor();
+    }
+  });
+
+  test('an UNSTABLE service shows its problem once and its remedy, on the list and on its page', async () => {
+    const service = await installation.create({ name: 'in trouble', addons: [] });
+    const { page } = await enter();
+    const error = 'start PostgreSQL: no room on the disk';
+    const path = `/services/${service.service_id}`;
+    await page.route(/\/services(\/\w+)?(\?.*)?$/, async (route) => {
+      if (route.request().resourceType() !== 'fetch') return route.continue();
+      const response = await route.fetch();
+      const body: unknown = await response.json();
+      const change = (one: object) =>
+        Reflect.get(one, 'service_id') === service.service_id
+          ? { ...one, status: 'UNSTABLE' }
+          : one;
+      const json = Array.isArray(body)
+        ? body.map((one) => change(Object(one)))
+        : change(Object(body));
+      return route.fulfill({ response, json });
+    });
+    await page.route(/\/operations(\?.*)?$/, async (route) => {
+      if (route.request().resourceType() !== 'fetch') return route.continue();
+      const started = new Date().toISOString();
+      const step = { name: 'start PostgreSQL', started, finished: null };
+      const operation = {
+        id: 'op00000000',
+        kind: 'repair',
+        service_id: service.service_id,
+        status: 'running',
+        requested_by: 'howdah',
+        created: started,
+        finished: null,
+        steps: [{ ...step, detail: 'no room on the disk' }],
+        error,
+      };
+      return route.fulfill({ json: [operation] });
+    });
+    for (const at of ['/services', path, `${path}/operations`]) {
+      await page.goto(at);
+      await page.getByText('tries again').waitFor();
+      expect([at, await page.getByText('no room on the disk').count()]).toEqual([at, 1]);
+    }
+  });
+
+  test('charts show time and value at the pointer, and at the point that the keyboard chose', async () => {
+    const service = await installation.create({ name: 'measured', addons: [] });
+    const { page } = await enter();
+    await page.route(/\/metrics\/series$/, async (route) => {
+      const { from, bucket_seconds: seconds } = route.request().postDataJSON();
+      const data = Array.from({ length: 60 }, (_, n) => ({
+        time: new Date(Date.parse(from) + n * seconds * 1000).toISOString(),
+        value: n,
+      }));
+      return route.fulfill({ json: [{ labels: { node: '0' }, data }] });
+    });
+    await openService(page, service, 'metrics');
+    const chart = page.getByRole('slider', { name: 'Connections over time' });
+    const canvas = chart.locator('.u-over');
+    await canvas.hover();
+    const pointed = chart.locator('b');
+    await eventually(() => pointed.textContent()).toMatch(/^(2|3)\d$/);
+    await page.mouse.move(0, 0);
+    await pointed.waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Earlier' }).focus();
+    await chart.focus();
+    await page.keyboard.press('End');
+    await eventually(() => pointed.textContent()).toBe('59');
+    await page.keyboard.press('ArrowLeft');
+    await eventually(() => pointed.textContent()).toBe('58');
+    expect(await chart.getAttribute('aria-valuetext')).toMatch(/\S, 58$/);
   });
 
   // Colours are of a theme, and places of a width: each of both once.
@@ -628,7 +746,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
           ...(await barriers(page)),
           ...(await jumps(page)),
           ...(Number(over) > 0 ? [`${String(over)} pixels too wide`] : []),
-          ...((await page.getByText('There is no such page').count()) > 0 ? ['is no page'] : []),
+          ...((await page.getByText('Page not found').count()) > 0 ? ['is no page'] : []),
         ];
         if (problems.length > 0) found[path] = problems;
       }

@@ -1,33 +1,70 @@
-import { TextInput } from '@mantine/core';
-import { useState } from 'react';
+import { Modal, TextInput, type ButtonProps } from '@mantine/core';
+import { useDisclosure } from '@mantine/hooks';
+import { useState, type ReactNode } from 'react';
 import { Form } from './Form.tsx';
+import { ActionButton } from './ui.tsx';
+import { useCall } from './use-call.tsx';
 
-/**
- * What a dialog asks before something is taken away: its name, typed. It starts empty each time the dialog opens.
- *
- * @param call the call that takes it away
- * @param submit the label of the button
- */
-export function ConfirmName({
-  name,
-  call,
-  submit,
-  onConfirm,
-}: {
+type Ending = {
+  /** The name to type. */
   name: string;
-  call: { pending: boolean; error: unknown };
+  /** The label of the dialog's button. */
   submit: string;
-  onConfirm: () => void;
-}) {
+  call: () => Promise<unknown>;
+  onDone?: () => void;
+  /** The consequences. */
+  children: ReactNode;
+};
+
+/** A button that ends something that others may use: a dialog asks for its name first. */
+export function ConfirmName({
+  label,
+  title,
+  why,
+  button,
+  onDone,
+  ...ending
+}: Ending & { label: string; title: string; why: string | null; button?: ButtonProps }) {
+  const [opened, { open, close }] = useDisclosure(false);
+  return (
+    <>
+      <ActionButton variant="default" {...button} why={why} onClick={open}>
+        {label}
+      </ActionButton>
+      <Modal
+        opened={opened}
+        onClose={close}
+        title={title}
+        closeButtonProps={{ 'aria-label': 'Close' }}
+      >
+        <Contents
+          {...ending}
+          onDone={() => {
+            close();
+            onDone?.();
+          }}
+        />
+      </Modal>
+    </>
+  );
+}
+
+/** The contents of the dialog. They are empty again each time it opens. */
+function Contents({ name, submit, call, onDone, children }: Ending) {
   const [typed, setTyped] = useState('');
+  const { run, pending, error } = useCall(call, {
+    quiet: true,
+    ...(onDone === undefined ? {} : { onDone: () => onDone() }),
+  });
   return (
     <Form
-      call={call}
+      call={{ pending, error }}
       why={typed === name ? null : `type ${name} first`}
-      onSubmit={onConfirm}
+      onSubmit={() => run()}
       submit={submit}
       button={{ color: 'red.9' }}
     >
+      <p style={{ margin: 0, lineHeight: 1.55 }}>{children}</p>
       <TextInput
         label={
           <>

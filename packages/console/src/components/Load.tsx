@@ -1,8 +1,8 @@
 import type { UseQueryResult } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
-import { Card, ErrorNotice, Waiting } from './ui.tsx';
+import { Card, Unread } from './ui.tsx';
 
-/** What was read, or its place, or why it could not be. */
+/** The content that a query has read, a placeholder, or why it could not be read. */
 export function Load<T>({
   query: { data, error },
   children,
@@ -11,5 +11,9 @@ export function Load<T>({
   children: (data: T) => ReactNode;
 }) {
   if (data !== undefined) return children(data);
-  return <Card>{error === null ? <Waiting rows={5} /> : <ErrorNotice error={error} />}</Card>;
+  return (
+    <Card>
+      <Unread error={error} rows={5} />
+    </Card>
+  );
 }

@@ -1,4 +1,4 @@
-/** The small pieces that every page is made of. */
+/** The components that every page uses. */
 import { HowdahError, NoAnswerError } from '@howdah/client';
 import {
   ActionIcon,
@@ -9,19 +9,11 @@ import {
   type ButtonProps,
 } from '@mantine/core';
 import { useClipboard } from '@mantine/hooks';
-import {
-  Check,
-  CircleAlert,
-  Copy,
-  LoaderCircle,
-  TriangleAlert,
-  X,
-  type LucideIcon,
-} from 'lucide-react';
+import { Check, CircleAlert, Copy, Lock, TriangleAlert, type LucideIcon } from 'lucide-react';
 import { useId, type ReactNode } from 'react';
-import type { Operation, Service } from '../api.ts';
-import { ahead, duration, fullTime, ago, roughly } from '../format.ts';
-import { useRemainingSeconds } from '../live.ts';
+import type { Service } from '../api.ts';
+import { ago, ahead, fullTime } from '../format.ts';
+import { isLoss } from '../reach.ts';
 import { lookOf, type Tone } from '../status.ts';
 import classes from './ui.module.css';
 
@@ -74,7 +66,7 @@ export function PageHead({
   );
 }
 
-/** What stands where there is nothing yet: what it would be, and how to get the first. */
+/** Shown in place of an empty list: what it would hold, and how to get the first entry. */
 export function Empty({
   icon: Icon,
   title,
@@ -111,7 +103,7 @@ export function Facts({ rows }: { rows: readonly (readonly [string, ReactNode])[
   );
 }
 
-/** The place of what is still being read, as large as that will be. */
+/** A placeholder for content that is being read, of about its size. */
 export function Waiting({ rows = 3, height = 20 }: { rows?: number; height?: number }) {
   return (
     <div aria-busy="true" aria-label="Loading" role="status">
@@ -174,7 +166,7 @@ export function Notice({
   );
 }
 
-/** An error in the words of the API, with the request by which it is found in the log. */
+/** An error in the words of the API, with the id that finds its request in the control log. */
 export function ErrorText({ error }: { error: unknown }) {
   return (
     <>
@@ -196,9 +188,43 @@ export function ErrorNotice({ error }: { error: unknown }) {
   );
 }
 
+/** A placeholder while content is read, or why it could not be. A lost control plane is reported once, by the shell. */
+export function Unread({
+  error,
+  rows,
+  height,
+}: {
+  error: unknown;
+  rows?: number;
+  height?: number;
+}) {
+  return error === null || isLoss(error) ? (
+    <Waiting
+      {...(rows === undefined ? {} : { rows })}
+      {...(height === undefined ? {} : { height })}
+    />
+  ) : (
+    <ErrorNotice error={error} />
+  );
+}
+
+/** Shown in place of a form to a key that may not send it. */
+export function Denied({ what, why }: { what: string; why: string }) {
+  return (
+    <div className={`${classes.notice} ${classes.idle}`} role="note">
+      <Lock size={17} aria-hidden />
+      <div>
+        <p>
+          You cannot {what}: {why}.
+        </p>
+      </div>
+    </div>
+  );
+}
+
 export function messageOf(error: unknown): string {
   if (error instanceof NoAnswerError)
-    return 'The control plane does not answer. Whether it did this is not known yet; the databases go on.';
+    return 'The control plane does not answer, so it is not known whether it made this change. The databases keep running.';
   return error instanceof Error ? error.message : String(error);
 }
 
@@ -221,7 +247,7 @@ export function CopyButton({ value, label }: { value: string; label: string }) {
   );
 }
 
-/** A text that is to be copied. @param shown what stands there instead, when the text holds a secret */
+/** A text to copy. @param shown in place of the text, if that holds a secret */
 export function Code({
   value,
   shown,
@@ -245,7 +271,7 @@ export function Code({
 
 // ── actions ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** A button that says why it cannot be used; it can be reached all the same, so that everybody can hear it. */
+/** A button that says why it is disabled. It keeps the focus, so that screen readers read the reason too. */
 export function ActionButton({
   why,
   onClick,
@@ -279,8 +305,9 @@ export function LinkButton({ children, onClick }: { children: ReactNode; onClick
   );
 }
 
-// ── time and steps ───────────────────────────────────────────────────────────────────────────────────────────────
+// ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+/** A time in the past, relative to now. */
 export function Ago({ iso }: { iso: string }) {
   return (
     <time dateTime={iso} title={fullTime(iso)} className="num">
@@ -289,82 +316,11 @@ export function Ago({ iso }: { iso: string }) {
   );
 }
 
-/** A moment to come, by how far away it is. */
+/** A time in the future, relative to now. */
 export function Until({ iso }: { iso: string }) {
   return (
     <time dateTime={iso} title={fullTime(iso)} className="num">
       {ahead(iso)}
     </time>
-  );
-}
-
-type Step = Operation['steps'][number];
-
-/** Steps as they are shown: those that were tried again, with the same outcome, as one. */
-function withTries(steps: readonly Step[]): (Step & { tries: number })[] {
-  const shown: (Step & { tries: number })[] = [];
-  for (const step of steps) {
-    const last = shown.at(-1);
-    if (last !== undefined && last.name === step.name && last.detail === step.detail)
-      shown.splice(-1, 1, { ...step, tries: last.tries + 1 });
-    else shown.push({ ...step, tries: 1 });
-  }
-  return shown;
-}
-
-/** The steps of an operation as they go. */
-export function Steps({ operation }: { operation: Operation }) {
-  const { steps, status, error } = operation;
-  const remaining = useRemainingSeconds(operation);
-  return (
-    <ol className={classes.steps} aria-live={operation.finished === null ? 'polite' : 'off'}>
-      {steps.length === 0 && status === 'queued' && (
-        <li className={classes.step}>
-          <LoaderCircle size={16} className={classes.spin} color="var(--busy)" aria-hidden />
-          <span>waiting for its turn</span>
-        </li>
-      )}
-      {withTries(steps).map((step, index) => (
-        <li key={`${step.name} ${index}`} className={classes.step}>
-          {error !== undefined && error === `${step.name}: ${step.detail}` ? (
-            <X size={16} color="var(--bad)" aria-label="did not work" />
-          ) : step.finished !== null ? (
-            <Check size={16} color="var(--good)" aria-label="done" />
-          ) : status === 'failed' ? (
-            <X size={16} color="var(--bad)" aria-label="failed" />
-          ) : (
-            <LoaderCircle
-              size={16}
-              className={classes.spin}
-              color="var(--busy)"
-              aria-label="under way"
-            />
-          )}
-          <span>
-            {step.name}
-            {step.tries > 1 && (
-              <span className={classes.stepDetail}> · tried {step.tries} times</span>
-            )}
-            {step.detail !== null && <span className={classes.stepDetail}> · {step.detail}</span>}
-          </span>
-          <span className={`${classes.stepTime} num`}>
-            {duration(
-              (step.finished === null ? Date.now() : Date.parse(step.finished)) -
-                Date.parse(step.started),
-            )}
-          </span>
-        </li>
-      ))}
-      {remaining !== undefined && remaining >= 1 && (
-        <li className={classes.stepDetail}>about {roughly(remaining)} more</li>
-      )}
-      {error !== undefined && (
-        <li>
-          <Notice tone={status === 'failed' ? 'bad' : 'warn'}>
-            <p>{error}</p>
-          </Notice>
-        </li>
-      )}
-    </ol>
   );
 }

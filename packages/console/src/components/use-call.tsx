@@ -1,19 +1,19 @@
 import { notifications } from '@mantine/notifications';
 import { useMutation } from '@tanstack/react-query';
-import { useLookAgain } from '../live.ts';
+import { useRefresh } from '../live.ts';
 import { ErrorText } from './ui.tsx';
 
 /**
- * A call that changes something: everything shown is looked at again afterwards, whatever became of it.
+ * A call that changes something. All shown data is read again after it, also if it fails.
  *
- * @param onDone told of the answer
- * @param quiet the page shows `error` itself; otherwise a notification does
+ * @param onDone receives the answer
+ * @param quiet whether the page shows `error` itself, in place of a notification
  */
 export function useCall<A extends unknown[], T>(
   call: (...args: A) => Promise<T>,
   { onDone, quiet = false }: { onDone?: (answer: T) => void; quiet?: boolean } = {},
 ) {
-  const lookAgain = useLookAgain();
+  const refresh = useRefresh();
   const mutation = useMutation({
     mutationFn: (args: A) => call(...args),
     onSuccess: (answer) => onDone?.(answer),
@@ -21,12 +21,12 @@ export function useCall<A extends unknown[], T>(
       if (!quiet)
         notifications.show({
           color: 'red',
-          title: 'That did not work',
+          title: 'Request failed',
           message: <ErrorText error={error} />,
           autoClose: 12_000,
         });
     },
-    onSettled: () => lookAgain(),
+    onSettled: () => refresh(),
   });
   return {
     run: (...args: A) => mutation.mutate(args),

@@ -1,21 +1,13 @@
 import { Button, NativeSelect } from '@mantine/core';
 import { useInfiniteQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
 import { ScrollText } from 'lucide-react';
 import { useState } from 'react';
 import { BASE } from '../api.ts';
 import { readAudit, type AuditEntry, type AuditFilter } from '../api-project.ts';
+import { KeyName, ServiceName } from '../components/names.tsx';
 import { Rows } from '../components/Rows.tsx';
-import {
-  Ago,
-  Card,
-  CopyButton,
-  Empty,
-  ErrorNotice,
-  PageHead,
-  Pill,
-  Waiting,
-} from '../components/ui.tsx';
+import { Ago, Card, CopyButton, Empty, PageHead, Pill, Unread } from '../components/ui.tsx';
+import { useAreNamesRead } from '../live.ts';
 import { useMe } from '../session.ts';
 import { kindLabel } from '../status.ts';
 import ui from './project.module.css';
@@ -33,12 +25,13 @@ export function Audit() {
     getNextPageParam: ({ next }) => next,
     refetchInterval: ({ state }) => ((state.data?.pages.length ?? 1) === 1 ? 5000 : false),
   });
+  const areNamesRead = useAreNamesRead();
   const entries = data?.pages.flatMap((page) => page.entries);
   return (
     <>
       <PageHead
         title="Audit log"
-        about="Every call that was to change something: who, when, from where, and what became of it."
+        about="Every call that asked for a change: who made it, when, from where, and its outcome."
       >
         <div className={ui.row}>
           <NativeSelect
@@ -64,13 +57,13 @@ export function Audit() {
         </div>
       </PageHead>
       <Card flush>
-        {entries === undefined ? (
+        {entries === undefined || !areNamesRead ? (
           <div style={{ padding: 20 }}>
-            {error === null ? <Waiting rows={6} /> : <ErrorNotice error={error} />}
+            <Unread error={error} rows={6} />
           </div>
         ) : entries.length === 0 ? (
-          <Empty icon={ScrollText} title="Nothing yet">
-            The first change, or the first attempt at one, will stand here.
+          <Empty icon={ScrollText} title="No entries">
+            Each change, and each refused one, is listed here.
           </Empty>
         ) : (
           <Entries entries={entries} />
@@ -103,13 +96,7 @@ const Entries = ({ entries }: { entries: readonly AuditEntry[] }) => (
             {kindLabel(call)}
             {service !== undefined && (
               <div>
-                <Link
-                  to="/services/$id/operations"
-                  params={{ id: service }}
-                  className={`mono ${ui.link}`}
-                >
-                  {service}
-                </Link>
+                <ServiceName id={service} />
               </div>
             )}
           </>
@@ -119,7 +106,7 @@ const Entries = ({ entries }: { entries: readonly AuditEntry[] }) => (
         title: 'Who',
         show: ({ public_key: key, address }) => (
           <>
-            <span className="mono">{key ?? 'nobody'}</span>
+            {key === null ? 'no key' : <KeyName publicKey={key} />}
             <div className={ui.muted}>{address}</div>
           </>
         ),

@@ -2,8 +2,10 @@ import { NativeSelect, Radio, SegmentedControl, Switch, TextInput } from '@manti
 import { DEFAULT_SIZE, defaultStorageGb, SERVICE_SIZES } from '@howdah/contract/sizes';
 import {
   ADDONS_OF_TYPE,
+  ENVIRONMENTS,
   MAX_REPLICAS,
   NAME_MAX_CHARACTERS,
+  type Environment,
   type ServiceType,
 } from '@howdah/contract/types';
 import type { Schemas } from '@howdah/client';
@@ -16,7 +18,16 @@ import { vpcsQuery } from '../api-project.ts';
 import { Choice } from '../components/Choice.tsx';
 import { StorageInput, whyNoStorage } from '../components/Storage.tsx';
 import { Load } from '../components/Load.tsx';
-import { ActionButton, Card, Code, ErrorNotice, Notice, PageHead } from '../components/ui.tsx';
+import { ButtonLink } from '../components/links.tsx';
+import {
+  ActionButton,
+  Card,
+  Code,
+  Denied,
+  ErrorNotice,
+  Notice,
+  PageHead,
+} from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
 import { cores } from '../format.ts';
 import { useRegions } from '../live.ts';
@@ -39,33 +50,48 @@ type CreateForm = {
   name: string;
   type: ServiceType;
   size: string;
-  /** Gigabytes; null: by the size. */
+  /** Gigabytes; null: the default of the size. */
   storage: number | null;
   replicas: number;
   sync: number;
   pooler: boolean;
-  /** Empty: in none. */
+  /** The id; empty: no VPC. */
   vpc: string;
-  environment: 'DEV' | 'PROD';
+  environment: Environment;
 };
 
 export function Create() {
+  const why = whyReadOnly(useMe());
   return (
     <>
       <PageHead
         title="Create a service"
         about="A PostgreSQL server of its own, ready in about a second."
       />
-      <Load query={useRegions()}>
-        {([region]) => region !== undefined && <CreateForm region={region} />}
-      </Load>
+      {why === null ? (
+        <Regions />
+      ) : (
+        <div className={classes.form}>
+          <Denied what="create services" why={why} />
+          <div>
+            <ButtonLink to="/services" variant="default">
+              All services
+            </ButtonLink>
+          </div>
+        </div>
+      )}
     </>
   );
 }
 
+const Regions = () => (
+  <Load query={useRegions()}>
+    {([region]) => region !== undefined && <CreateForm region={region} />}
+  </Load>
+);
+
 function CreateForm({ region }: { region: Region }) {
-  const me = useMe();
-  const { project } = me;
+  const { project } = useMe();
   const navigate = useNavigate();
   const [form, setForm] = useState<CreateForm>({
     name: '',
@@ -92,9 +118,8 @@ function CreateForm({ region }: { region: Region }) {
     useQuery(vpcsQuery(project.id)).data?.filter(({ region_code: code }) => code === region.code) ??
     [];
   const why =
-    whyReadOnly(me) ??
     (form.storage === null ? null : whyNoStorage(form.storage)) ??
-    (form.name.trim() === '' ? 'give it a name first' : null);
+    (form.name.trim() === '' ? 'type a name first' : null);
   return (
     <form
       className={classes.grid}
@@ -130,7 +155,9 @@ function CreateForm({ region }: { region: Region }) {
                   <Choice
                     key={type}
                     value={type}
-                    why={available ? null : `Not here: ${reason ?? 'this region cannot run it'}`}
+                    why={
+                      available ? null : `Not available: ${reason ?? 'this region cannot run it'}`
+                    }
                     title={
                       <>
                         <Icon size={17} aria-hidden />
@@ -170,7 +197,7 @@ function CreateForm({ region }: { region: Region }) {
 
         <StorageCard form={form} onChange={(storage) => change({ storage })} />
 
-        <Card title="High availability" hint="a replica takes over by itself when the primary dies">
+        <Card title="High availability" hint="a standby is promoted when the primary fails">
           {ha.available ? (
             <>
               <SegmentedControl
@@ -190,11 +217,12 @@ function CreateForm({ region }: { region: Region }) {
                 checked={form.sync > 0}
                 onChange={(event) => change({ sync: event.currentTarget.checked ? 1 : 0 })}
                 label="Lose nothing: each write is on a standby before it is acknowledged"
+                description={form.replicas === 0 ? 'this needs a standby' : undefined}
               />
             </>
           ) : (
             <Notice tone="warn">
-              <p>{ha.reason ?? 'this region has none'}</p>
+              <p>{ha.reason ?? 'not available in this region'}</p>
             </Notice>
           )}
         </Card>
@@ -204,7 +232,7 @@ function CreateForm({ region }: { region: Region }) {
             checked={form.pooler}
             disabled={!region.pooler.available}
             onChange={(event) => change({ pooler: event.currentTarget.checked })}
-            label="Keep a few connections open and lend them out"
+            label="Share a few server connections among many clients"
             description={
               region.pooler.available
                 ? `PgBouncer ${region.pooler.version ?? ''}, on a port of its own`
@@ -217,8 +245,8 @@ function CreateForm({ region }: { region: Region }) {
           title="Network"
           hint={
             form.vpc === ''
-              ? 'its endpoint is open to all'
-              : 'only clients of the VPC and its active peers get in'
+              ? 'all networks may connect'
+              : 'only the VPC and its active peers may connect'
           }
         >
           <NativeSelect
@@ -230,23 +258,23 @@ function CreateForm({ region }: { region: Region }) {
               ...here.map(({ id, name, cidr }) => ({ value: id, label: `${name} (${cidr})` })),
             ]}
             {...(here.length === 0
-              ? { description: 'There is no VPC in this region yet: one is made under VPCs.' }
+              ? { description: 'There is no VPC in this region yet. Create one under VPCs.' }
               : {})}
           />
         </Card>
 
-        <Card title="Environment" hint="a PROD service is deleted by admin keys only">
-          <SegmentedControl<'DEV' | 'PROD'>
+        <Card title="Environment" hint="only admin keys may stop or delete a PROD service">
+          <SegmentedControl<Environment>
             aria-label="Environment"
             value={form.environment}
             onChange={(environment) => change({ environment })}
-            data={['DEV', 'PROD']}
+            data={[...ENVIRONMENTS]}
           />
         </Card>
       </div>
 
       <div className={classes.aside}>
-        <Card title="The same by hand" hint="as you click">
+        <Card title="The same request" hint="as a command, and with curl">
           <div style={{ display: 'grid', gap: 12 }}>
             <Code value={cliOf(request)} label="command" />
             <Code value={curlOf(request)} label="curl" wrap />
@@ -274,7 +302,7 @@ function StorageCard({
       : (SERVICE_SIZES.find(({ cpuMillis }) => String(cpuMillis) === size) ?? DEFAULT_SIZE),
   );
   return (
-    <Card title="Storage" hint="for each of its servers; it can be changed without a restart">
+    <Card title="Storage" hint="for each server; a change needs no restart">
       <StorageInput
         aria-label="Storage in GB"
         value={storage ?? fallback}
@@ -285,7 +313,7 @@ function StorageCard({
   );
 }
 
-/** What is left at its default is left out: the calls shown are as short as they can be. */
+/** The request of the form. Defaults are left out, so that the calls shown are short. */
 function requestOf({
   name,
   type,

@@ -1,5 +1,3 @@
-import { Modal } from '@mantine/core';
-import { useDisclosure } from '@mantine/hooks';
 import { notifications } from '@mantine/notifications';
 import { useNavigate } from '@tanstack/react-router';
 import { Archive } from 'lucide-react';
@@ -15,26 +13,19 @@ import { TYPE_NAMES, whyNotPurge, whyReadOnly } from '../status.ts';
 import ui from './project.module.css';
 
 export function Deleted() {
-  const me = useMe();
-  const { project } = me;
-  const navigate = useNavigate();
-  const restore = useCall(async (id: string) => {
-    await serviceCalls(project.id, id).restore();
-    await navigate({ to: '/services/$id', params: { id } });
-  });
   return (
     <>
       <PageHead
         title="Deleted services"
-        about="For a while they can be brought back, with their id, endpoint, data and password."
+        about="A deleted service can be restored for a while, with its id, endpoint, data and password."
       />
       <Load query={useDeleted()}>
         {(deleted) => (
           <Card flush>
             {deleted.length === 0 ? (
-              <Empty icon={Archive} title="Nothing was deleted lately">
-                A service that you delete waits here for a day, or as long as HOWDAH_RESTORE_HOURS
-                says, before its data is gone for good.
+              <Empty icon={Archive} title="No deleted services">
+                A deleted service stays here for a day, or for HOWDAH_RESTORE_HOURS, before its data
+                is removed.
               </Empty>
             ) : (
               <Rows
@@ -62,16 +53,7 @@ export function Deleted() {
                     title: null,
                     show: (service) => (
                       <>
-                        <ActionButton
-                          variant="default"
-                          size="xs"
-                          loading={restore.pending}
-                          why={whyReadOnly(me, service.created_by)}
-                          onClick={() => restore.run(service.service_id)}
-                        >
-                          Restore
-                        </ActionButton>{' '}
-                        <Purge service={service} />
+                        <Restore service={service} /> <Purge service={service} />
                       </>
                     ),
                   },
@@ -85,55 +67,50 @@ export function Deleted() {
   );
 }
 
-/** Removes a deleted service for good: the dialog asks for its name. */
-function Purge({ service }: { service: DeletedService }) {
+/** Brings a deleted service back, and opens its page. */
+function Restore({
+  service: { service_id: id, created_by: createdBy },
+}: {
+  service: DeletedService;
+}) {
   const me = useMe();
-  const [asking, { open, close }] = useDisclosure(false);
-  const { name, created_by: createdBy } = service;
+  const navigate = useNavigate();
+  const restore = useCall(serviceCalls(me.project.id, id).restore, {
+    onDone: () => void navigate({ to: '/services/$id', params: { id } }),
+  });
   return (
-    <>
-      <ActionButton variant="default" size="xs" why={whyNotPurge(me, createdBy)} onClick={open}>
-        Purge…
-      </ActionButton>
-      <Modal
-        opened={asking}
-        onClose={close}
-        title={`Remove ${name} for good`}
-        closeButtonProps={{ 'aria-label': 'Close' }}
-      >
-        <ConfirmPurge service={service} onDone={close} />
-      </Modal>
-    </>
+    <ActionButton
+      variant="default"
+      size="xs"
+      loading={restore.pending}
+      why={whyReadOnly(me, createdBy)}
+      onClick={() => restore.run()}
+    >
+      Restore
+    </ActionButton>
   );
 }
 
-function ConfirmPurge({
-  service: { service_id: id, name },
-  onDone,
+/** Removes a deleted service for good. */
+function Purge({
+  service: { service_id: id, name, created_by: createdBy },
 }: {
   service: DeletedService;
-  onDone: () => void;
 }) {
-  const { project } = useMe();
-  const purge = useCall(serviceCalls(project.id, id).purge, {
-    quiet: true,
-    onDone: () => {
-      onDone();
-      notifications.show({ message: `${name} is being removed`, color: 'teal' });
-    },
-  });
+  const me = useMe();
   return (
-    <div className={ui.stack}>
-      <p className={ui.muted}>
-        Its data and backups are removed, and nobody can restore it. Its disk space is free soon
-        after.
-      </p>
-      <ConfirmName
-        name={name}
-        call={purge}
-        submit="Remove for good"
-        onConfirm={() => purge.run(name)}
-      />
-    </div>
+    <ConfirmName
+      label="Purge…"
+      title={`Purge ${name}`}
+      submit="Purge the service"
+      name={name}
+      why={whyNotPurge(me, createdBy)}
+      button={{ size: 'xs' }}
+      call={() => serviceCalls(me.project.id, id).purge(name)}
+      onDone={() => notifications.show({ message: `${name} is being purged`, color: 'teal' })}
+    >
+      Its data and backups are removed, and nobody can restore it. Its disk space is free soon
+      after.
+    </ConfirmName>
   );
 }

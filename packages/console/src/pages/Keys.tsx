@@ -10,9 +10,8 @@ import { Fields, Form, NameInput } from '../components/Form.tsx';
 import { Load } from '../components/Load.tsx';
 import { Rows } from '../components/Rows.tsx';
 import { Secret } from '../components/Secret.tsx';
-import { Ago, Card, Empty, PageHead, Pill } from '../components/ui.tsx';
+import { Ago, Card, Denied, Empty, PageHead, Pill, Until } from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
-import { fullTime } from '../format.ts';
 import { useMe } from '../session.ts';
 import ui from './project.module.css';
 
@@ -34,17 +33,17 @@ export function Keys() {
     <>
       <PageHead
         title="Keys"
-        about="Who may do what by the API. A key is shown once; a revoked one is refused at once, everywhere."
+        about="A key gives access to the API with a role. Its secret is shown once. A revoked key is refused at once."
       />
       <div className={ui.stack}>
-        <NewKey why={why} />
+        {why === null ? <NewKey /> : <Denied what="create or revoke keys" why={why} />}
         <Load query={keys}>{(found) => <List keys={found} why={why} />}</Load>
       </div>
     </>
   );
 }
 
-function NewKey({ why }: { why: string | null }) {
+function NewKey() {
   const { project } = useMe();
   const [name, setName] = useState('');
   const [role, setRole] = useState<Role>('developer');
@@ -71,7 +70,7 @@ function NewKey({ why }: { why: string | null }) {
       },
     },
   );
-  const notYet = why ?? (name.trim() === '' ? 'give it a name first' : null);
+  const notYet = name.trim() === '' ? 'type a name first' : null;
   return (
     <Card title="New key">
       <Form call={create} why={notYet} onSubmit={() => create.run()} submit="Create the key">
@@ -100,17 +99,23 @@ function NewKey({ why }: { why: string | null }) {
         <Checkbox
           checked={forkOnly}
           onChange={(event) => setForkOnly(event.currentTarget.checked)}
-          label="Forks only: changes nothing but forks that it made"
+          label="Forks only: changes only forks that it created"
         />
         <Checkbox
           checked={dryRunOnly}
           onChange={(event) => setDryRunOnly(event.currentTarget.checked)}
-          label="Dry runs only: is told what would be done"
+          label="Dry runs only: the API reports what a change would do, and does nothing"
         />
       </Form>
       <Secret title="The new key" label="key" value={secret} onClose={() => setSecret(null)} />
     </Card>
   );
+}
+
+/** When a key expires, or has expired. */
+function Expiry({ iso }: { iso: string | null }) {
+  if (iso === null) return 'never';
+  return Date.parse(iso) > Date.now() ? <Until iso={iso} /> : <Ago iso={iso} />;
 }
 
 function List({ keys, why }: { keys: readonly Key[]; why: string | null }) {
@@ -120,7 +125,7 @@ function List({ keys, why }: { keys: readonly Key[]; why: string | null }) {
     <Card flush>
       {keys.length === 0 ? (
         <Empty icon={KeyRound} title="No keys">
-          Each program and each person gets a key of its own, so that each can be revoked alone.
+          Give each program and each person a key of their own, so that each can be revoked alone.
         </Empty>
       ) : (
         <Rows
@@ -155,7 +160,7 @@ function List({ keys, why }: { keys: readonly Key[]; why: string | null }) {
             },
             {
               title: 'Expires',
-              show: ({ expires_at: at }) => (at === null ? 'never' : fullTime(at)),
+              show: ({ expires_at: at }) => <Expiry iso={at} />,
             },
             {
               title: null,
@@ -170,9 +175,8 @@ function List({ keys, why }: { keys: readonly Key[]; why: string | null }) {
                     pending={revoke.pending}
                     onConfirm={() => revoke.run(publicKey)}
                   >
-                    From that moment on, every call with <code>{publicKey}</code> is refused.
-                    {publicKey === mine &&
-                      ' It is the key of this very session, which ends with it.'}
+                    Every call with <code>{publicKey}</code> is refused from then on.
+                    {publicKey === mine && ' This session uses it, and ends with it.'}
                   </Confirm>
                 ),
             },

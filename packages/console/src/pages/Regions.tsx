@@ -5,7 +5,7 @@ import type { ReactNode } from 'react';
 import type { Region } from '../api.ts';
 import { doctorQuery, type Finding } from '../api-project.ts';
 import { Load } from '../components/Load.tsx';
-import { Card, Empty, ErrorNotice, PageHead, Waiting } from '../components/ui.tsx';
+import { Card, Empty, PageHead, Unread } from '../components/ui.tsx';
 import { cores } from '../format.ts';
 import { useRegions } from '../live.ts';
 import { TYPE_NAMES } from '../status.ts';
@@ -16,7 +16,7 @@ export function Regions() {
     <>
       <PageHead
         title="Regions"
-        about="What each can run, how, and for what it cannot, the command that adds it."
+        about="The types and features that each region has, and the command that adds a missing one."
       />
       <div className={ui.stack}>
         <Load query={useRegions()}>
@@ -24,7 +24,7 @@ export function Regions() {
             regions.length === 0 ? (
               <Card>
                 <Empty icon={MapPin} title="No region">
-                  An engine makes one when it starts.
+                  The engine creates a region when it starts.
                 </Empty>
               </Card>
             ) : (
@@ -42,19 +42,17 @@ export function Regions() {
   );
 }
 
-/** What `howdah doctor` says of the machine, to those who look after it. */
+/** The findings of `howdah doctor`, for the operator. */
 function Doctor() {
   const { data, error } = useQuery(doctorQuery);
   return (
-    <Card title="This machine" hint="as howdah doctor says it">
+    <Card title="This machine" hint="as howdah doctor reports it">
       {data !== undefined ? (
         <Findings findings={data} />
-      ) : error === null ? (
-        <Waiting rows={8} />
       ) : isRefused(error) ? (
         <p className={ui.muted}>{error.message}.</p>
       ) : (
-        <ErrorNotice error={error} />
+        <Unread error={error} rows={8} />
       )}
     </Card>
   );
@@ -107,7 +105,7 @@ function capabilityOf(
 ): Finding {
   return available
     ? { what, state: 'ok', found: `${program} ${version ?? ''}` }
-    : { what, state: 'missing', found: reason ?? 'cannot be had here' };
+    : { what, state: 'missing', found: reason ?? 'not available' };
 }
 
 const LOOK: Record<Finding['state'], ReactNode> = {

@@ -1,22 +1,24 @@
 import { Button, NativeSelect, TextInput } from '@mantine/core';
-import type { ServiceType } from '@howdah/contract/types';
+import type { Environment as EnvironmentTag, ServiceType } from '@howdah/contract/types';
 import { ButtonLink } from '../components/links.tsx';
 import { Link } from '@tanstack/react-router';
 import { CornerDownRight, Database, Plus, Search, SearchX, TriangleAlert } from 'lucide-react';
 import { useMemo, useRef, useState } from 'react';
 import type { Service } from '../api.ts';
 import {
+  ActionButton,
   Card,
   Empty,
   Environment,
-  ErrorNotice,
+  Notice,
   PageHead,
   Status,
-  Waiting,
+  Unread,
 } from '../components/ui.tsx';
 import { cores } from '../format.ts';
-import { useServices } from '../live.ts';
-import { lookOf, TYPE_NAMES, type Tone } from '../status.ts';
+import { useProblems, useServiceNames, useServices } from '../live.ts';
+import { useMe } from '../session.ts';
+import { lookOf, TYPE_NAMES, whyReadOnly, type Tone } from '../status.ts';
 import { ROW_PX, useRowsInSight } from '../rows.ts';
 import { forkTree, type Placed } from '../tree.ts';
 import classes from './services.module.css';
@@ -25,7 +27,7 @@ type Filter = {
   text: string;
   tone: Tone | null;
   type: ServiceType | null;
-  environment: keyof typeof ENVIRONMENT_TAGS | null;
+  environment: EnvironmentTag | null;
 };
 const EVERYTHING: Filter = { text: '', tone: null, type: null, environment: null };
 
@@ -37,27 +39,20 @@ export function Services() {
   return (
     <>
       <PageHead title="Services" about={data === undefined ? <>&nbsp;</> : summary(data)}>
-        {!empty && (
-          <ButtonLink to="/create" leftSection={<Plus size={17} />}>
-            Create service
-          </ButtonLink>
-        )}
+        {!empty && <CreateButton />}
       </PageHead>
+      <Problems services={data ?? []} />
       {!empty && <Filters filter={filter} onChange={setFilter} />}
       <Card flush>
         {data === undefined ? (
           <div style={{ padding: 20 }}>
-            {error === null ? <Waiting rows={5} height={36} /> : <ErrorNotice error={error} />}
+            <Unread error={error} rows={5} height={36} />
           </div>
         ) : empty ? (
           <Empty
             icon={Database}
             title="Your first database is a second away"
-            action={
-              <ButtonLink to="/create" leftSection={<Plus size={17} />} mt="xs">
-                Create service
-              </ButtonLink>
-            }
+            action={<CreateButton />}
           >
             A service is a PostgreSQL server of its own, with a port, a password and TLS. Fork it to
             try something on a copy, throw the copy away, and go back to any moment of the last
@@ -66,20 +61,60 @@ export function Services() {
         ) : placed.length === 0 ? (
           <Empty
             icon={SearchX}
-            title="None of your services is like that"
+            title="No service matches"
             action={
               <Button variant="default" onClick={() => setFilter(EVERYTHING)}>
                 Show all {data.length}
               </Button>
             }
           >
-            Names, ids and endpoints are searched.
+            The search looks at names, ids and endpoints.
           </Empty>
         ) : (
           <List placed={placed} />
         )}
       </Card>
     </>
+  );
+}
+
+/** The way to the form, for keys that may create services. */
+function CreateButton() {
+  const why = whyReadOnly(useMe());
+  const icon = <Plus size={17} />;
+  return why === null ? (
+    <ButtonLink to="/create" leftSection={icon}>
+      Create service
+    </ButtonLink>
+  ) : (
+    <ActionButton leftSection={icon} why={why}>
+      Create service
+    </ActionButton>
+  );
+}
+
+/** UNSTABLE services with problem and remedy, at most so many. */
+const PROBLEMS_SHOWN = 5;
+
+function Problems({ services }: { services: readonly Service[] }) {
+  const problems = useProblems(services);
+  const more = problems.length - PROBLEMS_SHOWN;
+  if (problems.length === 0) return null;
+  return (
+    <div className={classes.problems}>
+      {problems.slice(0, PROBLEMS_SHOWN).map(({ service, problem: { problem, remedy } }) => (
+        <Notice key={service.service_id} tone="bad">
+          <p>
+            <Link to="/services/$id" params={{ id: service.service_id }}>
+              {service.name}
+            </Link>{' '}
+            is unstable: {problem}
+          </p>
+          <p className={classes.remedy}>{remedy}</p>
+        </Notice>
+      ))}
+      {more > 0 && <p className={classes.remedy}>{more} more are unstable: filter by status.</p>}
+    </div>
   );
 }
 
@@ -120,7 +155,7 @@ function Filters({ filter, onChange }: { filter: Filter; onChange: (filter: Filt
 }
 
 const TONES = { good: 'Ready', busy: 'In transition', bad: 'Unstable', idle: 'Paused' };
-const ENVIRONMENT_TAGS = { DEV: 'DEV', PROD: 'PROD' };
+const ENVIRONMENT_TAGS: Record<EnvironmentTag, string> = { DEV: 'DEV', PROD: 'PROD' };
 
 /** One of some values, or any. */
 function Among<T extends string>({
@@ -155,14 +190,11 @@ function Among<T extends string>({
   );
 }
 
-/** The rows in the window and a few beyond it, whatever the number of services. */
+/** Draws the rows in the window and a few beyond it, for any number of services. */
 function List({ placed }: { placed: readonly Placed[] }) {
   const list = useRef<HTMLUListElement>(null);
   const { first, end } = useRowsInSight(list, placed.length);
-  const names = useMemo(
-    () => new Map(placed.map(({ service }) => [service.service_id, service.name])),
-    [placed],
-  );
+  const names = useServiceNames();
   return (
     <>
       <div className={classes.head} aria-hidden>
@@ -205,7 +237,7 @@ function Row({ service, depth, parentName }: Placed & { parentName: string | und
     warnings,
   } = service;
   const { cpu_millis: cpu, memory_gbs: memory } = resources[0]?.spec ?? {};
-  // In a VPC the public endpoint lets nobody in.
+  // In a VPC the public endpoint accepts no connections.
   const { host, port } = service.vpc_endpoint ?? service.endpoint;
   return (
     <Link to="/services/$id" params={{ id }} className={classes.row}>
@@ -216,7 +248,9 @@ function Row({ service, depth, parentName }: Placed & { parentName: string | und
             <span>{name}</span>
             <Environment service={service} />
             {warnings !== undefined && (
-              <TriangleAlert size={15} color="var(--warn)" aria-label="with a warning" />
+              <span title={warnings.map(({ message }) => message).join('\n')}>
+                <TriangleAlert size={15} color="var(--warn)" aria-label="with a warning" />
+              </span>
             )}
           </div>
           <div className={classes.sub}>

@@ -1,12 +1,12 @@
 import { useQuery } from '@tanstack/react-query';
 import { projectQuery } from '../api-project.ts';
 import { Load } from '../components/Load.tsx';
-import { Card, PageHead } from '../components/ui.tsx';
-import { cores, fullTime } from '../format.ts';
+import { Ago, Card, PageHead } from '../components/ui.tsx';
+import { cores } from '../format.ts';
 import { useMe } from '../session.ts';
 import classes from './service/service.module.css';
 
-/** What is counted, and how it is shown. */
+/** The counted resources and their format. */
 const COUNTED = [
   { name: 'services', label: 'Services', show: String },
   { name: 'replica_sets', label: 'Read replica sets', show: String },
@@ -19,10 +19,17 @@ export function Usage() {
   const query = useQuery({ ...projectQuery(project.id), refetchInterval: 5000 });
   return (
     <>
-      <PageHead title="Usage" about="What this project has, and the most that it may have." />
+      <PageHead title="Usage" about="What this project uses, and its limits." />
       <Load query={query}>
         {({ name, created, used, limits }) => (
-          <Card title={name} hint={`since ${fullTime(created)}`}>
+          <Card
+            title={name}
+            hint={
+              <>
+                created <Ago iso={created} />
+              </>
+            }
+          >
             <div className={classes.meters}>
               {COUNTED.map(({ name: counted, label, show }) => {
                 const limit = limits[counted] ?? null;
@@ -32,7 +39,7 @@ export function Usage() {
                       <span>{label}</span>
                       <span>
                         {show(used[counted])}
-                        {limit === null ? ', without a limit' : ` of ${show(limit)}`}
+                        {limit === null ? ', no limit' : ` of ${show(limit)}`}
                       </span>
                     </div>
                     {limit !== null && (

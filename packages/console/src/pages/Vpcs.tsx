@@ -14,7 +14,7 @@ import {
 import { Confirm } from '../components/Confirm.tsx';
 import { Form, NameInput } from '../components/Form.tsx';
 import { Load } from '../components/Load.tsx';
-import { Card, CopyButton, Empty, PageHead, Pill } from '../components/ui.tsx';
+import { Card, CopyButton, Denied, Empty, PageHead, Pill } from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
 import { useRegions, useServices } from '../live.ts';
 import { useMe } from '../session.ts';
@@ -22,23 +22,25 @@ import { whyReadOnly, type Tone } from '../status.ts';
 import ui from './project.module.css';
 
 export function Vpcs() {
-  const { project } = useMe();
+  const me = useMe();
+  const { project } = me;
+  const why = whyReadOnly(me);
   const vpcs = useQuery({ ...networksQuery(project.id), refetchInterval: 5000 });
   return (
     <>
       <PageHead
         title="VPCs"
-        about="A private network. Only clients inside its addresses, or those of an active peer, reach the services in it."
+        about="A VPC is a private network. Only its clients, and those of its active peers, can connect to the services in it."
       />
       <div className={ui.stack}>
-        <NewVpc />
+        {why === null ? <NewVpc /> : <Denied what="change VPCs" why={why} />}
         <Load query={vpcs}>
           {(found) =>
             found.length === 0 ? (
               <Card>
-                <Empty icon={Network} title="Every service is reached from everywhere it listens">
-                  Make a network, attach services to it, and peer it with another: what is not in
-                  either does not get in.
+                <Empty icon={Network} title="No VPCs">
+                  Create a VPC and attach services to it. Only its clients, and those of its peers,
+                  can connect to them.
                 </Empty>
               </Card>
             ) : (
@@ -66,7 +68,7 @@ function NewVpc() {
       onDone: () => setName(''),
     },
   );
-  const why = whyReadOnly(me) ?? (name.trim() === '' ? 'give it a name first' : null);
+  const why = name.trim() === '' ? 'type a name first' : null;
   return (
     <Card title="New VPC" hint={`in the region ${region}`}>
       <Form call={create} why={why} onSubmit={() => create.run()} submit="Create the VPC" inline>
@@ -99,11 +101,11 @@ function One({ vpc, others }: { vpc: VpcWithPeerings; others: readonly Vpc[] }) 
           <Confirm
             label="Delete"
             title={`Delete ${vpc.name}`}
-            why={whyReadOnly(me)}
+            why={whyReadOnly(me) ?? whyInUse(inside.length, vpc.peerings.length)}
             pending={remove.pending}
             onConfirm={() => remove.run()}
           >
-            A VPC with services or peerings is not deleted; the answer says which.
+            Its network is removed. No service is in it, and it has no peering.
           </Confirm>
         </span>
       }
@@ -114,7 +116,7 @@ function One({ vpc, others }: { vpc: VpcWithPeerings; others: readonly Vpc[] }) 
           <div className={ui.inside}>
             {inside.length === 0 && (
               <span className={ui.muted}>
-                No service yet: attach one on its page Network, or create one in this VPC.
+                No services. Attach one on its page Network, or create one in this VPC.
               </span>
             )}
             {inside.map(({ service_id: id, name, vpc_endpoint: endpoint }) => (
@@ -128,11 +130,17 @@ function One({ vpc, others }: { vpc: VpcWithPeerings; others: readonly Vpc[] }) 
           {vpc.peerings.map((peering) => (
             <Peer key={peering.id} vpc={vpc} peering={peering} others={others} />
           ))}
-          <NewPeering vpc={vpc} others={others} />
+          {whyReadOnly(me) === null && <NewPeering vpc={vpc} others={others} />}
         </div>
       </div>
     </Card>
   );
+}
+
+/** Why a VPC cannot be deleted; null: nothing is in it. */
+function whyInUse(services: number, peerings: number): string | null {
+  if (services > 0) return 'services are in this VPC: detach them first';
+  return peerings > 0 ? 'this VPC has peerings: end them first' : null;
 }
 
 const TONE: Record<Peering['status'], Tone> = {
@@ -188,8 +196,7 @@ function NewPeering({ vpc, others }: { vpc: Vpc; others: readonly Vpc[] }) {
     { quiet: true, onDone: () => setPeer('') },
   );
   const known = useId();
-  const why =
-    whyReadOnly(me) ?? (peer.trim() === '' ? 'give it the id of the other VPC first' : null);
+  const why = peer.trim() === '' ? 'type the id of the other VPC first' : null;
   return (
     <Form
       call={create}

@@ -15,7 +15,16 @@ import { Form } from '../components/Form.tsx';
 import { Load } from '../components/Load.tsx';
 import { Rows } from '../components/Rows.tsx';
 import { Secret } from '../components/Secret.tsx';
-import { ActionButton, Ago, Card, Empty, Notice, PageHead, Pill } from '../components/ui.tsx';
+import {
+  ActionButton,
+  Ago,
+  Card,
+  Denied,
+  Empty,
+  Notice,
+  PageHead,
+  Pill,
+} from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
 import { EVENT_TYPES, isEventType } from '../events.ts';
 import { duration } from '../format.ts';
@@ -24,23 +33,25 @@ import { whyReadOnly } from '../status.ts';
 import ui from './project.module.css';
 
 export function Webhooks() {
-  const { project } = useMe();
+  const me = useMe();
+  const { project } = me;
+  const why = whyReadOnly(me);
   const webhooks = useQuery({ ...webhooksQuery(project.id), refetchInterval: 5000 });
   return (
     <>
       <PageHead
         title="Webhooks"
-        about="Tells a program of yours what happens, signed as Standard Webhooks are, and again until it answers."
+        about="A webhook delivers events to a program of yours. Deliveries are signed as in Standard Webhooks, and repeated until they are answered."
       />
       <div className={ui.stack}>
-        <NewWebhook />
+        {why === null ? <NewWebhook /> : <Denied what="change webhooks" why={why} />}
         <Load query={webhooks}>
           {(found) =>
             found.length === 0 ? (
               <Card>
-                <Empty icon={WebhookIcon} title="Nobody is told yet">
-                  A service became ready, an operation failed, a backup did not verify itself: each
-                  is an event, delivered within moments.
+                <Empty icon={WebhookIcon} title="No webhooks">
+                  A service became ready, an operation failed, a backup could not be verified: each
+                  is an event, delivered within seconds.
                 </Empty>
               </Card>
             ) : (
@@ -72,15 +83,11 @@ function NewWebhook() {
       },
     },
   );
-  const why = whyReadOnly(me) ?? (url.trim() === '' ? 'give it an address first' : null);
+  const why = url.trim() === '' ? 'type an address first' : null;
   return (
     <Card
       title="New webhook"
-      hint={
-        types.length === 0
-          ? 'told of all events'
-          : `told of ${types.length} of ${EVENT_TYPES.length} events`
-      }
+      hint={types.length === 0 ? 'all events' : `${types.length} of ${EVENT_TYPES.length} events`}
     >
       <Form call={create} why={why} onSubmit={() => create.run()} submit="Create the webhook">
         <TextInput
@@ -145,7 +152,7 @@ function One({ webhook }: { webhook: Webhook }) {
             pending={remove.pending}
             onConfirm={() => remove.run()}
           >
-            Nothing more is delivered to {webhook.url}; what waits to be delivered is dropped.
+            Nothing more is delivered to {webhook.url}; pending deliveries are dropped.
           </Confirm>
         </div>
         {tested !== null && (
@@ -204,11 +211,11 @@ function Deliveries({
               ),
             },
             {
-              title: 'Tried',
+              title: 'Attempts',
               show: ({ attempts, response_status: answered }) =>
-                `${attempts} ×${answered === null ? '' : `, answered ${answered}`}`,
+                `${attempts}${answered === null ? '' : `, answered with ${answered}`}`,
             },
-            { title: 'Begun', show: ({ created }) => <Ago iso={created} /> },
+            { title: 'Created', show: ({ created }) => <Ago iso={created} /> },
             {
               title: null,
               show: ({ id, status }) =>

@@ -1,4 +1,4 @@
-/** The frame of every page: where to go, who one is, and whether the control plane answers. */
+/** The frame of every page: navigation, the user, and whether the control plane answers. */
 import {
   ActionIcon,
   Button,
@@ -51,7 +51,7 @@ export function Shell() {
   return (
     <>
       <a className="skip" href="#main">
-        To the page
+        Skip to the page
       </a>
       <div className={classes.frame}>
         <TopBar />
@@ -73,7 +73,7 @@ export function Shell() {
   );
 }
 
-/** Shows nothing: follows what happens while the frame is there. */
+/** Follows the events while the frame is shown. */
 function Live() {
   useEvents(useMe().project.id);
   return null;
@@ -83,7 +83,7 @@ function Lost() {
   return (
     <div className={classes.lost} role="alert">
       <Unplug size={18} aria-hidden />
-      The control plane does not answer. Your databases go on; this page continues by itself.
+      The control plane does not answer. Your databases keep running. This page continues by itself.
     </div>
   );
 }
@@ -97,7 +97,7 @@ function Brand() {
   );
 }
 
-/** The way about on a phone. */
+/** The navigation on a phone. */
 function TopBar() {
   const [opened, { open, close }] = useDisclosure(false);
   const path = useRouterState({ select: ({ location }) => location.pathname });
@@ -225,28 +225,29 @@ export function Centered({ children }: { children: ReactNode }) {
 export function NotFound() {
   return (
     <Centered>
+      <title>Page not found · Howdah</title>
       <Card>
         <Empty
           icon={Compass}
-          title="There is no such page"
+          title="Page not found"
           action={
             <ButtonLink to="/services" mt="xs">
-              To the services
+              All services
             </ButtonLink>
           }
         >
-          The address may have changed, or the page was deleted.
+          The console has no page at this address.
         </Empty>
       </Card>
     </Centered>
   );
 }
 
-/** A page that broke, which is a defect of ours: what it said, and the way out. */
+/** Shown when a page throws, which is a defect of the console. */
 export function Crashed({ error }: { error: unknown }) {
   const router = useRouter();
   return (
-    <Card title="This page broke">
+    <Card title="This page failed">
       <ErrorNotice error={error} />
       <Button mt="md" onClick={() => void router.invalidate()}>
         Try again

@@ -1,4 +1,4 @@
-/** Which server accepts writes, who follows it and how closely; and the rehearsal of losing it. */
+/** The primary, its standbys and read replica sets with their lag; switchover and drill. */
 import { Modal, SegmentedControl, Switch, TextInput } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { MAX_REPLICAS } from '@howdah/contract/types';
@@ -8,10 +8,17 @@ import { serviceCalls, type Member, type Operation, type Service } from '../../a
 import type { ReplicaSet } from '../../api-project.ts';
 import { Form } from '../../components/Form.tsx';
 import { Load } from '../../components/Load.tsx';
-import { ActionButton, Ago, Card, Empty, Notice, Pill, Steps } from '../../components/ui.tsx';
+import { Steps } from '../../components/Steps.tsx';
+import { ActionButton, Ago, Card, Empty, Notice, Pill } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { bytes, duration } from '../../format.ts';
-import { useMembers, useOperations, useReplicaSets, useThisService } from '../../live.ts';
+import {
+  useMembers,
+  useOperations,
+  useProblem,
+  useReplicaSets,
+  useThisService,
+} from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { whyNot, type Tone } from '../../status.ts';
 import { ReplicaSets } from './ReplicaSets.tsx';
@@ -29,7 +36,7 @@ export function Availability() {
         <Load query={sets}>
           {(found) => (
             <div className={classes.stack}>
-              <Card title="Now" hint="as the servers say themselves">
+              <Card title="Now" hint="as the servers report it">
                 <Picture service={service} members={servers} sets={found} />
               </Card>
               <div className={classes.two}>
@@ -69,7 +76,7 @@ function Picture({
   if (primary === undefined)
     return (
       <Empty icon={Server} title="No server yet">
-        The service is being made; its servers stand here as soon as they are there.
+        The servers are shown here once they are created.
       </Empty>
     );
   return (
@@ -111,7 +118,7 @@ function Follower({ follows, children }: { follows: boolean; children: ReactNode
   );
 }
 
-/** A set with each of its nodes. Nothing waits for them: they are all asynchronous. */
+/** A set with its nodes, which are all asynchronous. */
 function SetBox({ set }: { set: ReplicaSet }) {
   const { name, node_states: nodes } = set;
   const endpoint = set.vpc_endpoint ?? set.endpoint;
@@ -134,7 +141,7 @@ function SetBox({ set }: { set: ReplicaSet }) {
         {nodes.map(({ node, serving, lag_bytes: lag, lag_seconds: lagSeconds, detail }) => (
           <li key={node} title={detail}>
             <Pill tone={serving ? 'good' : 'bad'}>node {node}</Pill>{' '}
-            {serving ? said('asynchronous', lag, lagSeconds) : detail}
+            {serving ? lagOf('asynchronous', lag, lagSeconds) : detail}
           </li>
         ))}
       </ul>
@@ -142,8 +149,8 @@ function SetBox({ set }: { set: ReplicaSet }) {
   );
 }
 
-/** How one follows: whether it is waited for, and how far behind it is. */
-function said(
+/** Whether a standby is synchronous, and its lag. */
+function lagOf(
   sync: 'synchronous' | 'asynchronous',
   lagBytes: number | null,
   lagSeconds: number | null,
@@ -177,7 +184,7 @@ function Node({
       <span className={`${classes.hint} num`}>
         {role === 'primary'
           ? 'reads and writes'
-          : said(synchronous ? 'synchronous' : 'asynchronous', lag, lagSeconds)}
+          : lagOf(synchronous ? 'synchronous' : 'asynchronous', lag, lagSeconds)}
       </span>
     </div>
   );
@@ -208,7 +215,7 @@ function Replicas({ service }: { service: Service }) {
     <Card title="Standbys">
       <Form
         call={set}
-        why={same ? 'this is how it is' : whyNot('setHA', service, me)}
+        why={whyNot('setHA', service, me) ?? (same ? 'nothing is changed' : null)}
         onSubmit={() => set.run()}
         submit="Apply"
       >
@@ -238,7 +245,11 @@ function Replicas({ service }: { service: Service }) {
             setWanted((old) => ({ ...old, sync: checked ? 1 : 0 }));
           }}
           label="Lose nothing"
-          description="each write is on a standby before it is acknowledged, which takes a little longer"
+          description={
+            wanted.count === 0
+              ? 'this needs a standby'
+              : 'each write is on a standby before it is acknowledged, which takes a little longer'
+          }
         />
       </Form>
     </Card>
@@ -261,27 +272,29 @@ function Rehearsal({
     .find(({ kind }) => kind === 'drill')
     ?.steps.find(({ name }) => name === 'drill');
   const me = useMe();
+  const problem = useProblem();
   const calls = serviceCalls(me.project.id, service.service_id);
   const [drilling, { open, close }] = useDisclosure(false);
   const switchover = useCall(calls.switchover);
   const alone =
     service.ha_replicas.replica_count === 0
-      ? 'it takes a standby to switch to: add one at the left'
+      ? 'the service has no standby: add one under Standbys'
       : null;
   return (
     <Card
-      title="Switch over, or rehearse a failure"
+      title="Switchover and drill"
       hint={last === undefined ? undefined : <Ago iso={last.created} />}
     >
       <div className={classes.stack} style={{ gap: 14 }}>
         <p className={classes.hint}>
-          A switchover changes roles in order and loses nothing. A drill does it under a writer of
-          Howdah’s own and measures for how long writes were not possible, and how many were lost.
+          A switchover exchanges primary and standby and loses nothing. A drill does the same, or
+          kills the primary, while Howdah writes probes. It measures the write gap and the lost
+          probes.
         </p>
         <div className={classes.row}>
           <ActionButton
             leftSection={<ArrowLeftRight size={16} />}
-            why={alone ?? whyNot('switchover', service, me)}
+            why={whyNot('switchover', service, me) ?? alone}
             loading={switchover.pending}
             onClick={() => switchover.run()}
           >
@@ -290,7 +303,7 @@ function Rehearsal({
           <ActionButton
             variant="default"
             leftSection={<Unplug size={16} />}
-            why={alone ?? whyNot('drill', service, me)}
+            why={whyNot('drill', service, me) ?? alone}
             onClick={open}
           >
             Drill…
@@ -305,13 +318,13 @@ function Rehearsal({
         )}
         {last !== undefined &&
           (last.kind !== 'drill' || last.finished === null || last.status === 'failed') && (
-            <Steps operation={last} />
+            <Steps operation={last} shownAbove={problem?.problem} />
           )}
       </div>
       <Modal
         opened={drilling}
         onClose={close}
-        title="Rehearse"
+        title="Failover drill"
         closeButtonProps={{ 'aria-label': 'Close' }}
       >
         <Drill service={service} onDone={close} />
@@ -341,20 +354,20 @@ function Drill({ service, onDone }: { service: Service; onDone: () => void }) {
       call={drill}
       why={needsName && typed !== service.name ? `type ${service.name} first` : null}
       onSubmit={() => drill.run(typed)}
-      submit="Begin the drill"
+      submit="Start the drill"
     >
       <SegmentedControl<'failover' | 'switchover'>
-        aria-label="What happens"
+        aria-label="Kind of drill"
         value={kind}
         onChange={setKind}
         data={[
-          { value: 'switchover', label: 'Swap in order' },
+          { value: 'switchover', label: 'Switch over' },
           { value: 'failover', label: 'Kill the primary' },
         ]}
       />
       {kind === 'failover' && (
         <Notice tone="warn">
-          <p>The primary is really killed. Sessions break; clients have to connect again.</p>
+          <p>The primary is killed. Its sessions end; clients have to connect again.</p>
         </Notice>
       )}
       {needsName && (

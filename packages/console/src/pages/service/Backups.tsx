@@ -1,4 +1,4 @@
-/** How far back the service can be had, and a fork of any moment of that time. */
+/** The window that backups reach, forks from a point in it, snapshots and their verification. */
 import { Button, Radio, TextInput } from '@mantine/core';
 import { useNavigate } from '@tanstack/react-router';
 import { Check, CircleCheck, CircleX, Hourglass, X } from 'lucide-react';
@@ -13,27 +13,32 @@ import { Choice } from '../../components/Choice.tsx';
 import { Form, NameInput } from '../../components/Form.tsx';
 import { Load } from '../../components/Load.tsx';
 import { StorageInput, whyNoStorage } from '../../components/Storage.tsx';
-import { ActionButton, Ago, Card, Empty, Facts, Notice } from '../../components/ui.tsx';
+import { ActionButton, Ago, Card, Denied, Empty, Facts, Notice } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { bytes, fullTime } from '../../format.ts';
 import { useBackups, useRegions, useThisService } from '../../live.ts';
 import { useMe } from '../../session.ts';
-import { whyNot } from '../../status.ts';
+import { whyDenied, whyNot } from '../../status.ts';
 import create from '../create.module.css';
 import classes from './service.module.css';
 
 export function Backups() {
   const service = useThisService();
+  const denied = whyDenied('forkPast', service, useMe());
   return (
     <Load query={useBackups()}>
       {(backups) => (
         <div className={classes.stack}>
-          {unsaid(backups, service).map((problem) => (
+          {otherProblems(backups, service).map((problem) => (
             <Notice key={problem} tone="warn">
               <p>{problem}</p>
             </Notice>
           ))}
-          <Fork service={service} backups={backups} />
+          {denied === null ? (
+            <Fork service={service} backups={backups} />
+          ) : (
+            <Denied what="fork this service" why={denied} />
+          )}
           <div className={classes.two}>
             <Snapshots backups={backups} />
             <VerificationCard service={service} backups={backups} />
@@ -44,8 +49,8 @@ export function Backups() {
   );
 }
 
-/** What is wrong with the backups and does not stand among the service's warnings, above all of its pages. */
-function unsaid({ problem }: BackupsDocument, { warnings = [] }: Service): string[] {
+/** Problems of backups that are not among the service's warnings, which its frame shows. */
+function otherProblems({ problem }: BackupsDocument, { warnings = [] }: Service): string[] {
   return (problem?.split('\n') ?? []).filter((line) =>
     warnings.every(({ message }) => message !== line),
   );
@@ -134,9 +139,9 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
               title="As it was at a point in time"
               why={window === null ? 'Not yet: the first backup is being taken.' : null}
             >
-              Any moment of the last{' '}
-              {backups.window.days === 1 ? 'day' : `${Number(backups.window.days.toFixed(1))} days`}{' '}
-              that it has lived.
+              A time in the last{' '}
+              {backups.window.days === 1 ? 'day' : `${Number(backups.window.days.toFixed(1))} days`}
+              .
             </Choice>
           </div>
         </Radio.Group>
@@ -168,9 +173,9 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
 type Span = { fromMs: number; toMs: number };
 
 const lostIn = ({ fromMs, toMs }: Span): string =>
-  `Nothing between ${fullTime(new Date(fromMs).toISOString())} and ${fullTime(new Date(toMs).toISOString())} can be reached: a WAL file is missing from the archive`;
+  `Nothing between ${fullTime(new Date(fromMs).toISOString())} and ${fullTime(new Date(toMs).toISOString())} can be restored: a WAL segment is missing from the archive`;
 
-/** The window that backups reach, with its snapshots and gaps; a point of it is picked by hand, by key, or in figures. */
+/** The window that backups reach, with snapshots and gaps. A point is chosen with the mouse, by keyboard, or as text. */
 function Timeline({
   window: { fromMs, toMs },
   gaps,
@@ -260,7 +265,7 @@ function Timeline({
   );
 }
 
-/** As an input of the kind `datetime-local` wants it. */
+/** A time as an input of the type `datetime-local` needs it. */
 function localMoment(ms: number): string {
   const date = new Date(ms);
   return new Date(ms - date.getTimezoneOffset() * 60_000).toISOString().slice(0, -1);
@@ -268,18 +273,18 @@ function localMoment(ms: number): string {
 
 function Snapshots({ backups }: { backups: BackupsDocument }) {
   return (
-    <Card title="Snapshots" hint={`and ${bytes(backups.archive_mb * 1e6)} of log between them`}>
+    <Card title="Snapshots" hint={`and ${bytes(backups.archive_mb * 1e6)} of WAL between them`}>
       {backups.snapshots.length === 0 ? (
-        <Empty icon={Hourglass} title="The first is on its way">
-          The first is taken when the service is created, the next ones on schedule while something
-          is written.
+        <Empty icon={Hourglass} title="No snapshots yet">
+          The first is taken when the service is created, the others on schedule while the database
+          changes.
         </Empty>
       ) : (
         <ul className={classes.plain}>
           {backups.snapshots.map(({ id, taken, kind, storage_mb: storage, verification }) => (
             <li key={id} className={`${classes.row} ${classes.between}`}>
               <span style={{ fontSize: 14 }} className="num">
-                {fullTime(taken)}
+                <Ago iso={taken} />
                 <span className={classes.hint}> · {kind}</span>
               </span>
               <span className={classes.hint}>
@@ -287,7 +292,7 @@ function Snapshots({ backups }: { backups: BackupsDocument }) {
                   ? ''
                   : verification.succeeded
                     ? 'verified · '
-                    : 'did not verify itself · '}
+                    : 'could not be verified · '}
                 {storage === 0 ? '< 1 MB' : bytes(storage * 1e6)}
               </span>
             </li>
@@ -306,8 +311,8 @@ function VerificationCard({ service, backups }: { service: Service; backups: Bac
     <Card title="Verification" hint={last === undefined ? undefined : <Ago iso={last.at} />}>
       {last === undefined ? (
         <p className={classes.hint}>
-          A backup is worth what its restore is. Once a day the newest is restored beside the
-          service, rolled forward, checked page by page and thrown away.
+          Once a day the newest backup is restored beside the service, checked page by page and
+          removed.
         </p>
       ) : (
         <div className={classes.stack} style={{ gap: 14 }}>
@@ -324,11 +329,11 @@ function VerificationCard({ service, backups }: { service: Service; backups: Bac
           <Facts
             rows={[
               [
-                'Back after',
+                'Restored within',
                 last.recovery_seconds === null ? 'never' : `${last.recovery_seconds.toFixed(1)} s`,
               ],
               [
-                'With all up to',
+                'Last transaction',
                 last.recovery_point === null ? 'unknown' : fullTime(last.recovery_point),
               ],
             ]}
@@ -356,7 +361,7 @@ function VerificationCard({ service, backups }: { service: Service; backups: Bac
         loading={verify.pending}
         onClick={() => verify.run()}
       >
-        Verify it now
+        Verify now
       </ActionButton>
     </Card>
   );

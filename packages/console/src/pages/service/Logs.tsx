@@ -1,17 +1,17 @@
-/** The log of the database: newest last, as a terminal would show it, and followed while one is at its end. */
+/** The server log, newest last. It follows new lines while it is scrolled to the end. */
 import { Chip, NativeSelect, Switch, TextInput } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
 import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
 import { ScrollText, Search } from 'lucide-react';
 import { useLayoutEffect, useRef, useState } from 'react';
 import { readLogs, type LogEntry } from '../../api.ts';
-import { Card, Empty, ErrorNotice, LinkButton, Waiting } from '../../components/ui.tsx';
+import { Card, Empty, LinkButton, Unread } from '../../components/ui.tsx';
 import { clockTime, fullTime } from '../../format.ts';
 import { useMembers, useServiceId } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import classes from './service.module.css';
 
-/** Each names what it stands for in PostgreSQL's log. */
+/** The severities of PostgreSQL in each group. */
 const SEVERITIES = {
   Errors: ['ERROR', 'FATAL', 'PANIC'],
   Warnings: ['WARNING'],
@@ -39,7 +39,7 @@ export function Logs() {
     initialPageParam: '',
     getNextPageParam: ({ last_cursor: cursor }) => cursor,
     placeholderData: keepPreviousData,
-    // Older pages are looked at standing still.
+    // Once older pages are shown, the log stops following.
     refetchInterval: ({ state }) =>
       follow && (state.data?.pages.length ?? 1) === 1 ? FOLLOW_MS : false,
   });
@@ -88,18 +88,18 @@ export function Logs() {
       <Card flush>
         {entries === undefined ? (
           <div style={{ padding: 20 }}>
-            {error === null ? <Waiting rows={10} height={14} /> : <ErrorNotice error={error} />}
+            <Unread error={error} rows={10} height={14} />
           </div>
         ) : entries.length === 0 ? (
           <Empty
             icon={ScrollText}
             title={
-              search === '' && severities.length === 0 ? 'Nothing was logged yet' : 'No such line'
+              search === '' && severities.length === 0 ? 'The log is empty' : 'No line matches'
             }
           >
             {search === '' && severities.length === 0
-              ? 'What PostgreSQL has to say stands here as it says it.'
-              : 'All of the log that is kept was searched, whatever the case.'}
+              ? 'Lines appear here as PostgreSQL writes them.'
+              : 'The search covers the whole log that is kept, in upper and lower case.'}
           </Empty>
         ) : (
           <Lines

@@ -31,15 +31,15 @@ function Inside({ service, vpc }: { service: Service; vpc: string }) {
   return (
     <Card
       title={`In the VPC ${known === undefined ? vpc : `${known.name} (${known.cidr})`}`}
-      hint="only clients of its addresses, and of its active peers, get in"
+      hint="only clients of the VPC and its active peers may connect"
     >
       <div className={classes.stack}>
         {endpoint !== undefined && (
           <Code value={`${endpoint.host}:${endpoint.port}`} label="endpoint in the VPC" />
         )}
         <p className={classes.hint}>
-          The public endpoint {service.endpoint.host}:{service.endpoint.port} is kept for the day it
-          is detached, and lets nobody in until then.
+          The public endpoint {service.endpoint.host}:{service.endpoint.port} accepts no connections
+          until the service is detached.
         </p>
         <div>
           <ActionButton
@@ -68,21 +68,20 @@ function Outside({ service }: { service: Service }) {
         const vpc = chosen === '' ? (here[0]?.id ?? '') : chosen;
         return (
           <Card
-            title="Open to all"
-            hint="attached to a VPC, it lets in only clients of its addresses and of its active peers"
+            title="All networks may connect"
+            hint="in a VPC, only its clients and those of its active peers may connect"
           >
             {here.length === 0 ? (
               <Empty
                 icon={NetworkIcon}
-                title="Reached from everywhere it listens"
+                title="No VPC in this region"
                 action={
                   <ButtonLink to="/project/vpcs" mt="xs">
                     To the VPCs
                   </ButtonLink>
                 }
               >
-                In a VPC, only clients of its addresses and of its peers get in. There is none in
-                this region yet.
+                Create a VPC first, then attach the service to it.
               </Empty>
             ) : (
               <Form

@@ -1,9 +1,11 @@
 import { History } from 'lucide-react';
 import type { Operation } from '../../api.ts';
 import { Load } from '../../components/Load.tsx';
-import { Ago, Card, Empty, Pill, Steps } from '../../components/ui.tsx';
+import { Steps } from '../../components/Steps.tsx';
+import { KeyName } from '../../components/names.tsx';
+import { Ago, Card, Empty, Pill, Waiting } from '../../components/ui.tsx';
 import { duration } from '../../format.ts';
-import { useOperations } from '../../live.ts';
+import { useAreNamesRead, useOperations, useProblem } from '../../live.ts';
 import { kindLabel, type Tone } from '../../status.ts';
 import classes from './service.module.css';
 
@@ -15,13 +17,18 @@ const TONE: Record<Operation['status'], Tone> = {
 };
 
 export function Operations() {
+  const areNamesRead = useAreNamesRead();
   return (
     <Load query={useOperations()}>
       {(operations) => (
         <Card flush>
-          {operations.length === 0 ? (
-            <Empty icon={History} title="Nothing was done yet">
-              Every change is an operation, with its steps and how long each took.
+          {!areNamesRead ? (
+            <div style={{ padding: 20 }}>
+              <Waiting rows={6} />
+            </div>
+          ) : operations.length === 0 ? (
+            <Empty icon={History} title="No operations yet">
+              Each change is an operation, with its steps and their durations.
             </Empty>
           ) : (
             operations.map((operation) => <One key={operation.id} operation={operation} />)
@@ -32,7 +39,7 @@ export function Operations() {
   );
 }
 
-/** From the first thing that was done for it, which may be before it was written down: a failover comes first. */
+/** The duration from the first step, which may precede the record: a failover acts first. */
 function tookMs({ created, finished, steps }: Operation): number | null {
   if (finished === null) return null;
   const begun = Math.min(
@@ -53,12 +60,11 @@ function One({ operation }: { operation: Operation }) {
           <span className={`${classes.hint} num`}>{took === null ? '' : duration(took)}</span>
         </div>
         <span className={classes.hint}>
-          <Ago iso={created} /> by{' '}
-          {by === 'howdah' ? 'Howdah itself' : <span className="mono">{by}</span>} ·{' '}
+          <Ago iso={created} /> by {by === 'howdah' ? 'Howdah' : <KeyName publicKey={by} />} ·{' '}
           <span className="mono">{id}</span>
         </span>
       </div>
-      <Steps operation={operation} />
+      <Steps operation={operation} shownAbove={useProblem()?.problem} />
     </article>
   );
 }

@@ -2,9 +2,11 @@ import { SegmentedControl, Switch } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
 import { useState, type ReactNode } from 'react';
 import { BASE, passwordOf, type Service } from '../../api.ts';
-import { Ago, Card, Code, Facts, Notice, Steps, Waiting } from '../../components/ui.tsx';
+import { Steps } from '../../components/Steps.tsx';
+import { ServiceName } from '../../components/names.tsx';
+import { Ago, Card, Code, Facts, Notice, Waiting } from '../../components/ui.tsx';
 import { bytes, cores } from '../../format.ts';
-import { useOperations, useThisService } from '../../live.ts';
+import { useOperations, useProblem, useThisService, useVpcName } from '../../live.ts';
 import { connectionSnippet, SNIPPETS, UNKNOWN_PASSWORD, type Snippet } from '../../snippets.ts';
 import { kindLabel } from '../../status.ts';
 import classes from './service.module.css';
@@ -13,12 +15,13 @@ export function Overview() {
   const service = useThisService();
   const { data: operations } = useOperations();
   const latest = operations?.[0];
+  const problem = useProblem();
   return (
     <div className={`${classes.two} ${classes.wideLeft}`}>
       <div className={classes.stack}>
         <Connect service={service} />
         <Card title="About">
-          <Facts rows={factsOf(service)} />
+          <Facts rows={factsOf(service, useVpcName(service.vpc_endpoint?.vpc_id))} />
         </Card>
       </div>
       <div className={classes.stack}>
@@ -33,7 +36,7 @@ export function Overview() {
               <p className={classes.hint} style={{ marginBottom: 12 }}>
                 {kindLabel(latest.kind)} {latest.status}
               </p>
-              <Steps operation={latest} />
+              <Steps operation={latest} shownAbove={problem?.problem} />
             </>
           )}
         </Card>
@@ -49,7 +52,7 @@ function Connect({ service }: { service: Service }) {
   const [kind, setKind] = useState<Snippet>('psql');
   const [verified, setVerified] = useState(false);
   const password = passwordOf(service.service_id);
-  // In a VPC the public endpoint lets nobody in.
+  // In a VPC the public endpoint accepts no connections.
   const { host, port } = service.vpc_endpoint ?? service.endpoint;
   const target = { host, port, password };
   return (
@@ -57,11 +60,11 @@ function Connect({ service }: { service: Service }) {
       <div className={classes.stack} style={{ gap: 14 }}>
         {password !== undefined && (
           <Notice tone="busy">
-            <p>The password below is shown in this tab only, until you close it. Keep it now.</p>
+            <p>Save the password below now: only this tab shows it, until you close it.</p>
           </Notice>
         )}
         <SegmentedControl<Snippet>
-          aria-label="For which program"
+          aria-label="Client"
           value={kind}
           onChange={setKind}
           data={[...SNIPPETS]}
@@ -73,7 +76,7 @@ function Connect({ service }: { service: Service }) {
             checked={verified}
             onChange={(event) => setVerified(event.currentTarget.checked)}
             label="Check the server’s certificate"
-            description="the strictest that PostgreSQL knows"
+            description="sslmode verify-full, the strictest of PostgreSQL"
           />
           <a href={`${BASE}/ca.pem`} download="ca.pem" className={classes.link}>
             Download ca.pem
@@ -81,8 +84,8 @@ function Connect({ service }: { service: Service }) {
         </div>
         {password === undefined && (
           <p className={classes.hint}>
-            In place of <code>{UNKNOWN_PASSWORD}</code> goes the one that was shown when the service
-            was made. Nobody can look it up; a new one is set in{' '}
+            Replace <code>{UNKNOWN_PASSWORD}</code> with the password that was shown when the
+            service was created. Nobody can look it up. Set a new one in{' '}
             <Link
               to="/services/$id/settings"
               params={{ id: service.service_id }}
@@ -102,7 +105,7 @@ const address = ({ host, port }: { host: string; port: number }) => (
   <span className="mono">{`${host}:${port}`}</span>
 );
 
-function factsOf(service: Service): (readonly [string, ReactNode])[] {
+function factsOf(service: Service, vpcName: string): (readonly [string, ReactNode])[] {
   const {
     created,
     endpoint,
@@ -126,27 +129,15 @@ function factsOf(service: Service): (readonly [string, ReactNode])[] {
         ? 'none'
         : `${ha.replica_count}${ha.sync_replica_count > 0 ? `, ${ha.sync_replica_count} synchronous` : ''}`,
     ],
-    ...(vpc === undefined ? [] : [[`In the VPC ${vpc.vpc_id}`, address(vpc)] as const]),
-    [vpc === undefined ? 'Endpoint' : 'Public endpoint, closed', address(endpoint)],
+    ...(vpc === undefined ? [] : [[`In the VPC ${vpcName}`, address(vpc)] as const]),
+    [vpc === undefined ? 'Endpoint' : 'Public endpoint (closed)', address(endpoint)],
     ['Pooler', pooler === undefined ? 'none' : address(pooler.endpoint)],
     ...service.read_replica_sets.map(
       (set) => [`Read replica set ${set.name}`, address(set.endpoint)] as const,
     ),
     ...(parent === undefined
       ? []
-      : [
-          [
-            'Forked from',
-            <Link
-              key="parent"
-              to="/services/$id"
-              params={{ id: parent.service_id }}
-              className={`mono ${classes.link}`}
-            >
-              {parent.service_id}
-            </Link>,
-          ] as const,
-        ]),
+      : [['Forked from', <ServiceName key="parent" id={parent.service_id} />] as const]),
   ];
 }
 
@@ -158,7 +149,7 @@ function Usage({ service }: { service: Service }) {
     storage_gb: quota,
   } = service.resources[0]?.spec ?? {};
   if (memory === null && cpu === null && storage === null)
-    return <p className={classes.hint}>Figures come once a minute while the service runs.</p>;
+    return <p className={classes.hint}>Measured once a minute while the service runs.</p>;
   return (
     <div className={classes.meters}>
       <Meter name="CPU" used={cpu} of={cpuLimit} show={cores} />

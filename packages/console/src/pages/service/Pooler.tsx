@@ -29,7 +29,7 @@ export function Pooler() {
           action={
             <ActionButton
               mt="xs"
-              why={missing ?? whyNot('enablePooler', service, me)}
+              why={whyNot('enablePooler', service, me) ?? missing}
               loading={enable.pending}
               onClick={() => enable.run()}
             >
@@ -38,7 +38,7 @@ export function Pooler() {
           }
         >
           {missing ??
-            'Many short connections cost a server more than their queries do. PgBouncer keeps a few open and lends them out, on a port of its own, with the same users and passwords.'}
+            'PgBouncer shares a few server connections among many clients. It has its own port, and the same users and passwords.'}
         </Empty>
       </Card>
     );
@@ -46,12 +46,12 @@ export function Pooler() {
   const target = { ...pooler.endpoint, password: passwordOf(service.service_id) };
   return (
     <div className={classes.stack}>
-      <Card title="Pool by session" hint="everything works as on a connection of one’s own">
+      <Card title="Pool by session" hint="works like a direct connection">
         <Code value={connectionSnippet('URI', target, false)} label="session pool URI" wrap />
       </Card>
       <Card
         title="Pool by transaction"
-        hint="thousands of clients; no session state, prepared statements only by protocol"
+        hint="for thousands of clients; no session state, and only protocol-level prepared statements"
       >
         <Code
           value={connectionSnippet('URI', { ...target, database: TRANSACTION_POOL_NAME }, false)}
@@ -62,7 +62,7 @@ export function Pooler() {
       <Card title="Disable">
         <div className={`${classes.row} ${classes.between}`}>
           <p className={classes.hint}>
-            Its connections end. The port is kept for the day it is enabled again.
+            Its connections end. The port stays reserved for the pooler.
           </p>
           <ActionButton
             variant="default"

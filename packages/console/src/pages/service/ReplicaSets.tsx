@@ -6,13 +6,14 @@ import { Layers } from 'lucide-react';
 import { useState } from 'react';
 import { setCalls, type ReplicaSet } from '../../api-project.ts';
 import { Confirm } from '../../components/Confirm.tsx';
+import { ConfirmName } from '../../components/ConfirmName.tsx';
 import { Form, NameInput } from '../../components/Form.tsx';
-import { ActionButton, Card, CopyButton, Empty, Pill } from '../../components/ui.tsx';
+import { ActionButton, Card, CopyButton, Denied, Empty, Pill } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { cores } from '../../format.ts';
 import { useThisService } from '../../live.ts';
 import { useMe } from '../../session.ts';
-import { whyNot, type Tone } from '../../status.ts';
+import { whyDenied, whyNot, type Tone } from '../../status.ts';
 import classes from './service.module.css';
 
 const TONE: Record<ReplicaSet['status'], Tone> = {
@@ -28,19 +29,20 @@ const SIZES = NODE_SIZES.map(({ cpuMillis, memoryGbs }) => ({
 }));
 
 export function ReplicaSets({ sets }: { sets: readonly ReplicaSet[] }) {
+  const denied = whyDenied('createReplicaSet', useThisService(), useMe());
   return (
     <Card title="Read replica sets" hint="reads, on endpoints of their own" flush>
       {sets.length === 0 && (
-        <Empty icon={Layers} title="All reads go to the primary">
-          A set has up to ten nodes behind one port. Nodes that lag too far get no connections until
-          they have caught up.
+        <Empty icon={Layers} title="No read replica sets">
+          A set has up to {MAX_NODES} nodes behind one port. A node whose lag is too large gets no
+          connections until it has caught up.
         </Empty>
       )}
       <div className={classes.sets}>
         {sets.map((set) => (
           <One key={set.id} set={set} />
         ))}
-        <NewSet />
+        {denied === null ? <NewSet /> : <Denied what="create read replica sets" why={denied} />}
       </div>
     </Card>
   );
@@ -50,7 +52,6 @@ function One({ set }: { set: ReplicaSet }) {
   const me = useMe();
   const service = useThisService();
   const calls = setCalls(me.project.id, service.service_id);
-  const remove = useCall(calls.delete);
   const setPooler = useCall(calls.setPooler);
   const { connection_pooler: pooler, vpc_endpoint: inside } = set;
   const { host, port } = inside ?? set.endpoint;
@@ -73,25 +74,51 @@ function One({ set }: { set: ReplicaSet }) {
           <ActionButton
             variant="default"
             size="xs"
-            why={whyNoChange(set) ?? whyNot('changeReplicaSet', service, me)}
+            why={whyNot('changeReplicaSet', service, me) ?? whyNoChange(set)}
             loading={setPooler.pending}
             onClick={() => setPooler.run(set.id, pooler === undefined)}
           >
             {pooler === undefined ? 'Enable the pooler' : 'Disable the pooler'}
           </ActionButton>
-          <Confirm
-            label="Delete"
-            title={`Delete ${set.name}`}
-            why={whyNot('deleteReplicaSet', service, me, set)}
-            pending={remove.pending}
-            onConfirm={() => remove.run(set.id)}
-          >
-            Its endpoint goes. The service and its data stay.
-          </Confirm>
+          <Delete set={set} />
         </div>
       </div>
       <Resize key={set.cpu_millis} set={set} />
     </div>
+  );
+}
+
+/** Deletes the set: a PROD set by its name only. */
+function Delete({ set }: { set: ReplicaSet }) {
+  const me = useMe();
+  const service = useThisService();
+  const calls = setCalls(me.project.id, service.service_id);
+  const remove = useCall(calls.delete);
+  const why = whyNot('deleteReplicaSet', service, me, set);
+  const title = `Delete ${set.name}`;
+  const consequences = 'Its endpoint closes. The service and its data stay.';
+  return set.metadata.environment === 'PROD' ? (
+    <ConfirmName
+      label="Delete…"
+      title={title}
+      submit="Delete the set"
+      name={set.name}
+      why={why}
+      button={{ size: 'xs' }}
+      call={() => calls.delete(set.id)}
+    >
+      {consequences}
+    </ConfirmName>
+  ) : (
+    <Confirm
+      label="Delete"
+      title={title}
+      why={why}
+      pending={remove.pending}
+      onConfirm={() => remove.run(set.id)}
+    >
+      {consequences}
+    </Confirm>
   );
 }
 
@@ -118,7 +145,7 @@ function Resize({ set }: { set: ReplicaSet }) {
   const why =
     whyNot('changeReplicaSet', service, me) ??
     whyNoChange(set) ??
-    (size === now ? 'this is its size' : null);
+    (size === now ? 'the size is unchanged' : null);
   return (
     <Form
       call={resize}
@@ -156,7 +183,7 @@ function NewSet() {
     { quiet: true, onDone: () => setName('') },
   );
   const why =
-    whyNot('createReplicaSet', service, me) ?? (name.trim() === '' ? 'give it a name first' : null);
+    whyNot('createReplicaSet', service, me) ?? (name.trim() === '' ? 'type a name first' : null);
   return (
     <div className={classes.set}>
       <Form call={create} why={why} onSubmit={() => create.run()} submit="Add the set" inline>

@@ -1,24 +1,24 @@
-/** The frame of a service's pages: what it is, how it is and why, and what can be done to it. */
+/** The frame of a service's pages: its name, status, problem and actions. */
 import { ButtonLink } from '../../components/links.tsx';
 import { Link, Outlet, useRouterState } from '@tanstack/react-router';
 import { GitFork, Pause, Play, SearchX } from 'lucide-react';
 import { useEffect, useRef } from 'react';
-import { serviceCalls, type Operation, type Service as ServiceDocument } from '../../api.ts';
+import { serviceCalls, type Service as ServiceDocument } from '../../api.ts';
 import {
   ActionButton,
   Card,
   CopyButton,
   Empty,
   Environment,
-  ErrorNotice,
   Notice,
   Status,
-  Waiting,
+  Unread,
 } from '../../components/ui.tsx';
+import { ConfirmName } from '../../components/ConfirmName.tsx';
 import { useCall } from '../../components/use-call.tsx';
-import { isGone, useOperations, useService, useServiceId } from '../../live.ts';
+import { isGone, useProblem, useService, useServiceId } from '../../live.ts';
 import { useMe } from '../../session.ts';
-import { reasonOf, TYPE_NAMES, whyNot } from '../../status.ts';
+import { protectionOfService, TYPE_NAMES, whyNot } from '../../status.ts';
 import ui from '../../components/ui.module.css';
 import classes from './service.module.css';
 
@@ -36,7 +36,6 @@ const TABS = [
 
 export function Service() {
   const { data: service, error } = useService();
-  const { data: operations } = useOperations();
   const id = useServiceId();
   const path = useRouterState({ select: ({ location }) => location.pathname });
   const tabs = useRef<HTMLElement>(null);
@@ -48,8 +47,7 @@ export function Service() {
       ?.scrollIntoView({ block: 'nearest', inline: 'center' });
   }, [path, known]);
   if (isGone(error)) return <Gone error={error} />;
-  if (service === undefined)
-    return error === null ? <Waiting rows={8} /> : <ErrorNotice error={error} />;
+  if (service === undefined) return <Unread error={error} rows={8} />;
   return (
     <>
       <title>{`${service.name} · Howdah`}</title>
@@ -67,7 +65,7 @@ export function Service() {
           </Link>
         ))}
       </nav>
-      <Reasons service={service} operations={operations ?? []} />
+      <Problems service={service} />
       <Outlet />
     </>
   );
@@ -76,10 +74,9 @@ export function Service() {
 function Head({ service }: { service: ServiceDocument }) {
   const me = useMe();
   const { service_id: id, status } = service;
-  const calls = serviceCalls(me.project.id, id);
-  const start = useCall(calls.start);
-  const stop = useCall(calls.stop);
+  const start = useCall(serviceCalls(me.project.id, id).start);
   const paused = status === 'PAUSED' || status === 'RESUMING';
+  const whyNoFork = whyNot('forkPast', service, me);
   return (
     <header className={ui.head}>
       <div>
@@ -106,39 +103,69 @@ function Head({ service }: { service: ServiceDocument }) {
             Start
           </ActionButton>
         ) : (
-          <ActionButton
-            variant="default"
-            leftSection={<Pause size={16} />}
-            loading={stop.pending}
-            why={whyNot('stop', service, me)}
-            onClick={() => stop.run()}
+          <Stop service={service} />
+        )}
+        {whyNoFork === null ? (
+          <ButtonLink
+            to="/services/$id/backups"
+            params={{ id }}
+            leftSection={<GitFork size={16} />}
           >
-            Stop
+            Fork
+          </ButtonLink>
+        ) : (
+          <ActionButton leftSection={<GitFork size={16} />} why={whyNoFork}>
+            Fork
           </ActionButton>
         )}
-        <ButtonLink to="/services/$id/backups" params={{ id }} leftSection={<GitFork size={16} />}>
-          Fork
-        </ButtonLink>
       </div>
     </header>
   );
 }
 
-/** Why the status is what it is, and what will become trouble. */
-function Reasons({
-  service,
-  operations,
-}: {
-  service: ServiceDocument;
-  operations: readonly Operation[];
-}) {
-  const reason = service.status === 'UNSTABLE' ? reasonOf(service, operations) : null;
-  if (reason === null && service.warnings === undefined) return null;
+/** Stops the service: at once, or by its name if it is PROD or has a PROD read replica set. */
+function Stop({ service }: { service: ServiceDocument }) {
+  const me = useMe();
+  const calls = serviceCalls(me.project.id, service.service_id);
+  const stop = useCall(calls.stop);
+  const why = whyNot('stop', service, me);
+  const icon = <Pause size={16} />;
+  return protectionOfService(service) === 'PROD' ? (
+    <ConfirmName
+      label="Stop…"
+      title={`Stop ${service.name}`}
+      submit="Stop the service"
+      name={service.name}
+      why={why}
+      button={{ leftSection: icon }}
+      call={calls.stop}
+    >
+      All its sessions end, and those of its read replica sets. Nobody can connect until it is
+      started again.
+    </ConfirmName>
+  ) : (
+    <ActionButton
+      variant="default"
+      leftSection={icon}
+      loading={stop.pending}
+      why={why}
+      onClick={() => stop.run()}
+    >
+      Stop
+    </ActionButton>
+  );
+}
+
+/** The problem of an UNSTABLE service with its remedy, and the warnings. */
+function Problems({ service }: { service: ServiceDocument }) {
+  const problem = useProblem();
+  if (problem === null && service.warnings === undefined) return null;
   return (
     <div className={`${classes.reason} ${classes.stack}`}>
-      {reason !== null && (
+      {problem !== null && (
         <Notice tone="bad">
-          <p>{reason}</p>
+          <p>{problem.problem}</p>
+          <p className={classes.hint}>{problem.remedy}</p>
         </Notice>
       )}
       {service.warnings?.map(({ code, message }) => (
@@ -155,7 +182,7 @@ function Gone({ error }: { error: unknown }) {
     <Card>
       <Empty
         icon={SearchX}
-        title="This service is gone"
+        title="There is no such service"
         action={
           <div className={classes.actions}>
             <ButtonLink to="/services" variant="default">
@@ -165,7 +192,8 @@ function Gone({ error }: { error: unknown }) {
           </div>
         }
       >
-        {error instanceof Error ? error.message : ''}. If it was deleted lately, it can be restored.
+        {error instanceof Error ? error.message : ''}. A deleted service can be restored for a
+        while.
       </Empty>
     </Card>
   );

@@ -1,14 +1,19 @@
-import { Modal, NativeSelect, PasswordInput, SegmentedControl } from '@mantine/core';
-import { useDisclosure } from '@mantine/hooks';
+import { NativeSelect, PasswordInput, SegmentedControl } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
-import { PASSWORD_CHARACTERS } from '@howdah/contract/types';
+import {
+  ADMIN_ROLE,
+  ENVIRONMENTS,
+  NAME_MAX_CHARACTERS,
+  PASSWORD_CHARACTERS,
+  type Environment as EnvironmentTag,
+} from '@howdah/contract/types';
 import { useNavigate } from '@tanstack/react-router';
 import { useState, type ReactNode } from 'react';
 import { serviceCalls, setKnownPassword, type Service } from '../../api.ts';
 import { ConfirmName } from '../../components/ConfirmName.tsx';
 import { Form, NameInput } from '../../components/Form.tsx';
 import { StorageInput, whyNoStorage } from '../../components/Storage.tsx';
-import { ActionButton, Card, ErrorNotice } from '../../components/ui.tsx';
+import { Card, ErrorNotice } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { bytes, cores } from '../../format.ts';
 import { useRegions, useThisService } from '../../live.ts';
@@ -32,9 +37,9 @@ export function Settings() {
 }
 
 const useCalls = (service: Service) => serviceCalls(useMe().project.id, service.service_id);
-const said = (message: string) => () => notifications.show({ message, color: 'teal' });
+const notify = (message: string) => () => notifications.show({ message, color: 'teal' });
 
-/** One setting: what it means, and the form or the switch for it. */
+/** A setting: its meaning, and the form or switch that changes it. */
 function Setting({
   title,
   about,
@@ -59,16 +64,16 @@ const QUIET = { variant: 'default' } as const;
 function Rename({ service }: { service: Service }) {
   const me = useMe();
   const [name, setName] = useState(service.name);
-  const rename = useCall(useCalls(service).rename, { quiet: true, onDone: said('Renamed') });
+  const rename = useCall(useCalls(service).rename, { quiet: true, onDone: notify('Renamed') });
   const why =
     whyNot('rename', service, me) ??
     (name.trim() === ''
-      ? 'a name has 1 to 128 characters'
+      ? `a name has 1 to ${NAME_MAX_CHARACTERS} characters`
       : name === service.name
-        ? 'this is its name'
+        ? 'the name is unchanged'
         : null);
   return (
-    <Setting title="Name" about="For people. Programs go by the id, which stays.">
+    <Setting title="Name" about="Programs use the id, which stays the same.">
       <Form
         call={rename}
         why={why}
@@ -88,13 +93,16 @@ function Environment({ service }: { service: Service }) {
   const set = useCall(useCalls(service).setEnvironment, { quiet: true });
   const why = whyNot('setEnvironment', service, me);
   return (
-    <Setting title="Environment" about="Only keys with the role admin may delete a PROD service.">
-      <SegmentedControl<'DEV' | 'PROD'>
+    <Setting
+      title="Environment"
+      about="Only keys with the role admin may stop or delete a PROD service, and must type its name."
+    >
+      <SegmentedControl<EnvironmentTag>
         aria-label="Environment tag"
         value={service.metadata.environment}
         disabled={why !== null || set.pending}
         onChange={(environment) => set.run(environment)}
-        data={['DEV', 'PROD']}
+        data={[...ENVIRONMENTS]}
         style={{ justifySelf: 'start' }}
       />
       {why !== null && <p className={classes.hint}>{why}</p>}
@@ -113,7 +121,7 @@ function Resize({ service }: { service: Service }) {
   const [storage, setStorage] = useState(quota);
   const resize = useCall(useCalls(service).resize, {
     quiet: true,
-    onDone: said('The new size is being applied'),
+    onDone: notify('The new size is being applied'),
   });
   const sizes = regions?.find(({ code }) => code === service.region_code)?.sizes ?? [];
   const request = {
@@ -123,7 +131,7 @@ function Resize({ service }: { service: Service }) {
   const why =
     whyNot('resize', service, me) ??
     whyNoStorage(storage) ??
-    (Object.keys(request).length === 0 ? 'this is its size' : null);
+    (Object.keys(request).length === 0 ? 'the size is unchanged' : null);
   return (
     <Setting
       title="Size"
@@ -163,19 +171,19 @@ function Resize({ service }: { service: Service }) {
 }
 
 function aboutResize({ status }: Service, onlyStorage: boolean): string {
-  if (status === 'PAUSED') return 'Takes effect at the start.';
+  if (status === 'PAUSED') return 'The new size applies from the next start.';
   return onlyStorage
     ? 'Storage changes without a restart.'
-    : 'The server restarts: sessions end, and new ones wait for a moment.';
+    : 'The server restarts: sessions end, and new ones wait for about a second.';
 }
 
-/** How much of its storage a service uses. */
+/** The storage that a service uses. */
 function usageOf(service: Service): string {
   const { storage_mb: usedMb } = service.metrics;
   const quota = bytes((specOf(service)?.storage_gb ?? 0) * 1e9);
   return usedMb === null
-    ? `Storage: ${quota}; what is used is known while it runs.`
-    : `Storage: ${bytes(usedMb * 1e6)} of ${quota} are used.`;
+    ? `Storage: ${quota}. The use is known while the service runs.`
+    : `Storage: ${bytes(usedMb * 1e6)} of ${quota} in use.`;
 }
 
 function Password({ service }: { service: Service }) {
@@ -187,7 +195,7 @@ function Password({ service }: { service: Service }) {
     onDone: () => {
       setKnownPassword(service.service_id, password);
       setPassword('');
-      said('The new password is live')();
+      notify('The new password is active')();
     },
   });
   const { min, max } = PASSWORD_CHARACTERS;
@@ -196,7 +204,7 @@ function Password({ service }: { service: Service }) {
     whyNot('updatePassword', service, me) ??
     (count < min || count > max ? `a password has ${min} to ${max} characters` : null);
   return (
-    <Setting title="Password of tsdbadmin" about="Live at once; sessions that are open stay.">
+    <Setting title={`Password of ${ADMIN_ROLE}`} about="Active at once. Open sessions stay.">
       <Form
         call={update}
         why={why}
@@ -220,49 +228,33 @@ function Password({ service }: { service: Service }) {
 
 function Delete({ service }: { service: Service }) {
   const me = useMe();
-  const [asking, { open, close }] = useDisclosure(false);
+  const navigate = useNavigate();
+  const calls = useCalls(service);
   return (
     <div className={classes.danger}>
       <Card title="Delete">
         <div className={`${classes.row} ${classes.between}`}>
           <p className={classes.hint}>
-            Its processes end and its endpoint goes. For a while it can be restored under Deleted,
-            with its data and password.
+            Its processes end and its endpoint closes. It can be restored for a while, with its data
+            and password: see Deleted.
           </p>
-          <ActionButton color="red.9" why={whyNot('delete', service, me)} onClick={open}>
-            Delete…
-          </ActionButton>
+          <ConfirmName
+            label="Delete…"
+            title={`Delete ${service.name}`}
+            submit="Delete the service"
+            name={service.name}
+            why={whyNot('delete', service, me)}
+            button={{ color: 'red.9', variant: 'filled' }}
+            call={calls.delete}
+            onDone={() => {
+              notify(`${service.name} is being deleted`)();
+              void navigate({ to: '/services' });
+            }}
+          >
+            All its sessions end, and those of its read replica sets.
+          </ConfirmName>
         </div>
-        <Modal
-          opened={asking}
-          onClose={close}
-          title={`Delete ${service.name}`}
-          closeButtonProps={{ 'aria-label': 'Close' }}
-        >
-          <ConfirmDelete service={service} onDone={close} />
-        </Modal>
       </Card>
     </div>
-  );
-}
-
-/** The contents of the dialog: it starts again each time it opens. */
-function ConfirmDelete({ service, onDone }: { service: Service; onDone: () => void }) {
-  const navigate = useNavigate();
-  const remove = useCall(useCalls(service).delete, {
-    quiet: true,
-    onDone: () => {
-      onDone();
-      said(`${service.name} is being deleted`)();
-      void navigate({ to: '/services' });
-    },
-  });
-  return (
-    <ConfirmName
-      name={service.name}
-      call={remove}
-      submit="Delete the service"
-      onConfirm={() => remove.run()}
-    />
   );
 }
