@@ -6,15 +6,21 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { OperationStep } from '@howdah/contract';
+import type { OperationRow } from '../domain/operation/row.ts';
+import { problemOfSettledOperation } from '../domain/operation/settled.ts';
+import { backoffMs, MAX_BACKOFF_MS } from '../domain/service/backoff.ts';
+import { isRestoreOver, msUntilRemoval, mustBeRemoved } from '../domain/service/removal.ts';
+import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
+import { serviceSpec } from '../domain/service/spec.ts';
+import { serviceStatus } from '../domain/service/status.ts';
 import {
-  DRILL_STEP,
   type BeginStep,
+  DRILL_STEP,
   type Engine,
   type Seen,
   type Verdict,
 } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
-import type { Tx } from '../store/tables.ts';
 import {
   claimService,
   dueServices,
@@ -26,7 +32,6 @@ import {
   releaseService,
   renewLease,
 } from '../store/leases.ts';
-import type { OperationRow } from '../domain/operation/row.ts';
 import {
   beginOperation,
   endOperation,
@@ -34,31 +39,33 @@ import {
   progressOperation,
   takeUpOperation,
 } from '../store/operations.ts';
-import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
-import { serviceSpec } from '../domain/service/spec.ts';
-import { serviceStatus } from '../domain/service/status.ts';
 import { haveSetsOperations } from '../store/replica-sets.ts';
 import { listParentsOfUnfinishedForks, listReachableServices } from '../store/service-lists.ts';
 import { changeService, deleteServiceRow, lockService, removeSets } from '../store/services.ts';
-import { giveAddressesBack } from '../store/vpcs.ts';
+import type { Tx } from '../store/tables.ts';
+import { releaseAddresses } from '../store/vpc-addresses.ts';
 
 /** Services looked at side by side: what two cores can start at a time (docs/performance.md, section 1, parallel creates), and some that wait for the disk. */
 const PARALLEL_LOOKS = 12;
+
 /** How often records that are away are tried again. */
 const METADATA_RETRY_MS = 500;
+
 /** A look that has nothing to do but wait gives its place up after this long: what it waits for may need one. */
 const GIVE_WAY_AFTER_MS = 3000;
+
 /** How often the timer asks for services that are due. */
 const TIMER_MS = 1000;
+
 /** How often it is looked for deaths that nobody has told of. */
 const DEATHS_EVERY_MS = 30_000;
+
 /** A step that takes longer is shown while it is going on. */
 const SHOW_AFTER_MS = 250;
+
 /** An operation that takes longer is shown as failing, with what it waits for; it goes on all the same. */
 const OPERATION_DEADLINE_MS = 600_000;
-/** Waits between attempts double up to this. */
-const MAX_BACKOFF_MS = 30_000;
-const FIRST_BACKOFF_MS = 500;
+
 export type Log = {
   info: (facts: object, message: string) => void;
   warn: (facts: object, message: string) => void;
@@ -189,11 +196,11 @@ export function createReconciler(options: ReconcilerOptions) {
         operation,
       );
     });
-    if (taken === null || !restoreIsOver(taken.service, undeleteMs)) return taken;
+    if (taken === null || !isRestoreOver(taken.service, undeleteMs)) return taken;
     // Nobody's from here on, for certain: a restore finds nothing any more, however long the removal takes.
     return store.db.transaction().execute(async (tx) => {
       const { service, operation } = await lockLeased(tx, id, token, taken.operation);
-      if (!restoreIsOver(service, undeleteMs)) return work(id, token, service, operation);
+      if (!isRestoreOver(service, undeleteMs)) return work(id, token, service, operation);
       return work(id, token, await changeService(tx, service, { project_id: null }, null), null);
     });
   };
@@ -230,11 +237,11 @@ export function createReconciler(options: ReconcilerOptions) {
     try {
       if (await waitsForSets(current.service)) return SETS_FIRST;
       if (
-        isToBeRemoved(current.service, undeleteMs) &&
+        mustBeRemoved(current.service, undeleteMs) &&
         (await listParentsOfUnfinishedForks(store.db)).has(current.id)
       )
         return FORKS_FIRST;
-      if (isToBeRemoved(current.service, undeleteMs))
+      if (mustBeRemoved(current.service, undeleteMs))
         return await engine.remove(current.id, current.service.parent_id, begin);
       const verdict = await engine.converge(serviceSpec(current.service), begin);
       if (verdict.outcome === 'settled' && (await waitsForMoves(current)))
@@ -266,7 +273,7 @@ export function createReconciler(options: ReconcilerOptions) {
   const waitsForSets = async (service: ServiceRow): Promise<boolean> => {
     const { id, power, deleting, read_replica_sets: sets } = service;
     if (sets.length === 0 || (power === 'running' && !deleting)) return false;
-    if (isToBeRemoved(service, undeleteMs))
+    if (mustBeRemoved(service, undeleteMs))
       await store.db.transaction().execute((tx) => removeSets(tx, id));
     return haveSetsOperations(store.db, id);
   };
@@ -365,7 +372,7 @@ export function createReconciler(options: ReconcilerOptions) {
       found.outcome === 'settled' &&
       (service.vpc_id !== current.service.vpc_id ||
         // Purged meanwhile: it has stopped, and its data is there still.
-        isToBeRemoved(service, undeleteMs) !== isToBeRemoved(current.service, undeleteMs));
+        mustBeRemoved(service, undeleteMs) !== mustBeRemoved(current.service, undeleteMs));
     const verdict: Verdict = elsewhere ? { ...found, outcome: 'again', waitMs: 0 } : found;
     const seen = { reachable: verdict.seen.reachable && service.power === 'running' };
 
@@ -406,7 +413,7 @@ export function createReconciler(options: ReconcilerOptions) {
     switch (verdict.outcome) {
       case 'settled': {
         if (operation !== null) {
-          const problem = problemOf(operation.kind, current.steps);
+          const problem = problemOfSettledOperation(operation.kind, current.steps);
           await endOperation(
             tx,
             operation.id,
@@ -415,24 +422,24 @@ export function createReconciler(options: ReconcilerOptions) {
             current.steps,
           );
         }
-        if (isToBeRemoved(service, undeleteMs)) {
-          await giveAddressesBack(tx, service.id, null);
+        if (mustBeRemoved(service, undeleteMs)) {
+          await releaseAddresses(tx, service.id, null);
           await deleteServiceRow(tx, service);
           return { settled: true, next: { ...current, operation: null }, leaves: true };
         }
         if (service.deleting) {
           // It has stopped. From here on nobody sees it; its data waits for a restore, or for the end of the time for one.
-          await giveAddressesBack(tx, service.id, service.vpc_id);
+          await releaseAddresses(tx, service.id, service.vpc_id);
           const deleted = { deleted_at: service.deleted_at ?? new Date() };
           return leave(
             { ...deleted, reachable: false, attempt: 0 },
             null,
-            removalDueMs({ ...service, ...deleted }, undeleteMs),
+            msUntilRemoval({ ...service, ...deleted }, undeleteMs),
           );
         }
         // Whatever was asked for, it is in the desired network and in no other.
         if (operation !== null && operation.kind !== 'create')
-          await giveAddressesBack(tx, service.id, service.vpc_id);
+          await releaseAddresses(tx, service.id, service.vpc_id);
         return leave(
           { ...seen, attempt: 0 },
           null,
@@ -539,36 +546,12 @@ export function createReconciler(options: ReconcilerOptions) {
     },
   };
 }
+
 export type Reconciler = ReturnType<typeof createReconciler>;
-
-/** Whether a service that was deleted can be brought back no more. */
-function restoreIsOver(
-  { project_id: projectId, deleted_at: deletedAt, parent_id: parentId }: ServiceRow,
-  undeleteMs: number,
-): boolean {
-  return (
-    parentId === null &&
-    projectId !== null &&
-    deletedAt !== null &&
-    Date.now() - deletedAt.getTime() >= undeleteMs
-  );
-}
-
-/** Whether all of a service must be removed: spares and read replica sets at once, as are those that are purged or can be brought back no more. */
-function isToBeRemoved(
-  { deleting, project_id: projectId, parent_id: parentId, purge }: ServiceRow,
-  undeleteMs: number,
-): boolean {
-  return deleting && (projectId === null || parentId !== null || undeleteMs === 0 || purge);
-}
-
-/** When a deleted service is to be removed, in ms from now; null: it is gone. */
-function removalDueMs({ deleted_at: deletedAt }: ServiceRow, undeleteMs: number): number | null {
-  return deletedAt === null ? null : Math.max(1000, deletedAt.getTime() + undeleteMs - Date.now());
-}
 
 /** How often a service that waits for its sets looks at them. */
 const WITH_SETS_MS = 50;
+
 const SETS_FIRST: Verdict = {
   did: null,
   detail: 'its read replica sets go first',
@@ -577,23 +560,7 @@ const SETS_FIRST: Verdict = {
   waitMs: WITH_SETS_MS,
 };
 
-/** What is wrong with an operation whose service has its desired state; null: nothing. */
-export function problemOf(
-  kind: OperationRow['kind'],
-  steps: readonly OperationStep[],
-): string | null {
-  const rehearsed = steps.some(({ name, finished }) => name === DRILL_STEP && finished !== null);
-  return kind === 'drill' && !rehearsed
-    ? 'it was interrupted, and measured nothing: ask for another'
-    : null;
-}
-
 const FORKS_FIRST: Verdict = { ...SETS_FIRST, detail: 'it is being forked', waitMs: 500 };
 
 /** Steps kept of an operation that is tried again and again: the last ones. */
 const MAX_STEPS = 100;
-
-/** The wait before the next attempt. */
-export function backoffMs(attempt: number): number {
-  return Math.min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** Math.min(attempt - 1, 10));
-}

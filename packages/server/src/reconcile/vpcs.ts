@@ -2,15 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
-import {
-  deleteVpc,
-  endOldRequests,
-  makeServicesDue,
-  noteMade,
-  refreshAllowedNetworks,
-  vpcsAreMade,
-  wantedVpcs,
-} from '../store/vpcs.ts';
+import { expirePeeringRequests } from '../store/peerings.ts';
+import { refreshAllowedNetworks } from '../store/vpc-addresses.ts';
+import { deleteVpc, makeServicesDue, noteMade, vpcsAreMade, wantedVpcs } from '../store/vpcs.ts';
 import type { Log } from './reconciler.ts';
 
 /** What somebody else took away comes back within this time. */
@@ -37,7 +31,7 @@ export function createVpcs({ store, engine, log, wakeService }: VpcsOptions) {
 
   const makeTrue = async (): Promise<void> => {
     const { db } = store;
-    await endOldRequests(
+    await expirePeeringRequests(
       db,
       ANSWER_WITHIN_MS,
       'the other side did not ask for the same within 7 days; delete this one and ask again',

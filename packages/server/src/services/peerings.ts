@@ -16,18 +16,16 @@ import type { Db, Tx } from '../store/tables.ts';
 import { findProject } from '../store/projects.ts';
 import {
   changePeering,
-  changeVpcs,
   deletePeering,
   findPeering,
+  findPeeringBetween,
   insertPeering,
   listPeerings,
-  lockVpcs,
-  peeringBetween,
+  listPeers,
   peeringDocument,
-  peersOf,
   type PeeringRow,
-  type VpcRow,
-} from '../store/vpcs.ts';
+} from '../store/peerings.ts';
+import { changeVpcs, lockVpcs, type VpcRow } from '../store/vpcs.ts';
 import { amendAnswer, makeChange, type Caller, type Outcome } from './change.ts';
 import { MADE_POLL_MS, MADE_WITHIN_MS, vpcNotFound } from './vpcs.ts';
 
@@ -159,7 +157,7 @@ export const ownProjects: PeeringProvider = {
     const peer = locked.get(request.peer_vpc_id);
     const problem = await problemWith(tx, vpc, request, peer);
     if (problem !== null || peer === undefined) return record(tx, vpc, request, 'invalid', problem);
-    const own = await peeringBetween(tx, vpc.id, peer);
+    const own = await findPeeringBetween(tx, vpc.id, peer);
     if (own?.asked === true)
       throw new ApiError(
         'CONFLICT',
@@ -168,7 +166,7 @@ export const ownProjects: PeeringProvider = {
     // The other side of a peering inside one project was made with it, and is now asked for as well.
     if (own !== null) return changePeering(tx, own.id, { asked: true });
     const inside = peer.project_id === vpc.project_id;
-    const mirror = await peeringBetween(tx, peer.id, vpc);
+    const mirror = await findPeeringBetween(tx, peer.id, vpc);
     if (mirror === null && !inside) return record(tx, vpc, request, 'pending');
     const mine = await record(tx, vpc, request, 'approved');
     if (mirror === null) await record(tx, peer, requestFor(vpc), 'approved', null, false);
@@ -182,7 +180,7 @@ export const ownProjects: PeeringProvider = {
     await deletePeering(tx, peering.id);
     if (peer === undefined || (peering.status !== 'approved' && peering.status !== 'active'))
       return;
-    const mirror = await peeringBetween(tx, peer.id, vpc);
+    const mirror = await findPeeringBetween(tx, peer.id, vpc);
     if (mirror !== null) {
       if (peer.project_id === vpc.project_id) await deletePeering(tx, mirror.id);
       else
@@ -223,14 +221,14 @@ async function problemWith(
   if (overlap(mine, theirs))
     return `the networks overlap: the other VPC has addresses of ${vpc.cidr}, this VPC's own; peer VPCs whose networks differ`;
   const peerings = await listPeerings(tx, peer.id);
-  if (peerings.length >= MAX_PEERINGS && (await peeringBetween(tx, peer.id, vpc)) === null)
+  if (peerings.length >= MAX_PEERINGS && (await findPeeringBetween(tx, peer.id, vpc)) === null)
     return `the other VPC has ${MAX_PEERINGS} peerings, the most that a VPC can have; its owner has to delete one first`;
-  const near = (await peersOf(tx, vpc.id)).find(
+  const near = (await listPeers(tx, vpc.id)).find(
     ({ id, cidr }) => id !== peer.id && overlap(trustedCidr(cidr), theirs),
   );
   if (near !== undefined)
     return `the network of the other VPC overlaps that of the VPC ${near.id}, which this one reaches by the peering ${near.peering}; delete that one first`;
-  const far = (await peersOf(tx, peer.id)).find(
+  const far = (await listPeers(tx, peer.id)).find(
     ({ id, cidr }) => id !== vpc.id && overlap(trustedCidr(cidr), mine),
   );
   if (far !== undefined)

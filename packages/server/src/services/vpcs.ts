@@ -6,21 +6,18 @@ import type { Store } from '../store/database.ts';
 import type { Tx } from '../store/tables.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { changeService, lockService } from '../store/services.ts';
+import { listPeerings, refusePeeringRequests } from '../store/peerings.ts';
+import { readAllowedNetworks, releaseAddresses, takeAddress } from '../store/vpc-addresses.ts';
 import {
-  allowedNetworksOf,
   changeVpcs,
   countVpcs,
-  giveAddressesBack,
   insertVpc,
-  listPeerings,
   lockVpcs,
-  refuseRequestsTo,
   renameVpc,
   servicesIn,
-  takeAddress,
+  vpcDocument,
   vpcIsMade,
   vpcsToCompare,
-  vpcDocument,
 } from '../store/vpcs.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import type { Region } from './regions.ts';
@@ -94,7 +91,7 @@ export function createVpcServices(store: Store, region: Region) {
           `the VPC ${id} has ${shown.join(', ')}; detach or delete its services and delete its peerings first`,
         );
       }
-      await refuseRequestsTo(
+      await refusePeeringRequests(
         tx,
         vpc,
         `the VPC ${id} of project ${vpc.project_id} was deleted; delete this peering`,
@@ -113,7 +110,7 @@ export function createVpcServices(store: Store, region: Region) {
       { vpc_id: null, vpc_address: null, allowed_networks: null, power: 'paused' },
       locked.operation,
     );
-    await giveAddressesBack(tx, serviceId, null);
+    await releaseAddresses(tx, serviceId, null);
   };
 
   const rename = (caller: Caller, id: string, name: string): Promise<Outcome> =>
@@ -153,7 +150,7 @@ export async function joinVpc(
       'INVALID_REQUEST',
       `vpc_id: the VPC ${vpcId} is in ${vpc.region_code}, the service in ${service.region_code}`,
     );
-  const allowed_networks = await allowedNetworksOf(tx, vpc);
+  const allowed_networks = await readAllowedNetworks(tx, vpc);
   if (engine.capabilities.vpc.method === 'address')
     return { vpc_id: vpc.id, vpc_address: null, allowed_networks };
   const address = await takeAddress(tx, vpc, service.id);

@@ -4,22 +4,18 @@
  * Locks are taken in one order: services, then VPCs by their ids. A VPC counts what is wanted of it; the engine has made it true once
  * `made` has come up to `wanted` (reconcile/vpcs.ts).
  */
-import type { Peering, Vpc } from '@howdah/contract';
-import { sql, type Selectable } from 'kysely';
-import { addressAt, hostOf, nextHost, trustedCidr } from '../lib/cidr.ts';
+import type { Vpc } from '@howdah/contract';
+import { type Selectable, sql } from 'kysely';
 import type { VpcSpec } from '../engine/engine.ts';
 import { notifyVpcs } from './notifications.ts';
 import type { Db, Tables, Tx } from './tables.ts';
 
 export type VpcRow = Selectable<Tables['vpcs']>;
-export type PeeringRow = Selectable<Tables['peerings']>;
 
 /** Whether a text can be the id of a VPC or a peering. */
-function isNumber(id: string): boolean {
+export function isNumber(id: string): boolean {
   return /^[1-9][0-9]{0,17}$/.test(id);
 }
-
-// ── VPCs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export async function listVpcs(db: Db, projectId: string): Promise<VpcRow[]> {
   return db
@@ -130,193 +126,6 @@ export function vpcDocument({ id, name, cidr, region_code }: VpcRow): Vpc {
   return { id, name, cidr, region_code };
 }
 
-// ── addresses ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-/**
- * An address of its own for a service, in a VPC that the transaction holds locked: the one that it still has there, or the next free one.
- *
- * @returns null when all are taken
- */
-export async function takeAddress(tx: Tx, vpc: VpcRow, serviceId: string): Promise<string | null> {
-  const rows = await tx
-    .selectFrom('vpc_addresses')
-    .select(['address', 'service_id'])
-    .where('vpc_id', '=', vpc.id)
-    .execute();
-  const own = rows.find(({ service_id }) => service_id === serviceId);
-  if (own !== undefined) return own.address;
-  const cidr = trustedCidr(vpc.cidr);
-  const host = nextHost(
-    cidr,
-    vpc.last_host,
-    new Set(rows.map(({ address }) => hostOf(cidr, address))),
-  );
-  if (host === null) return null;
-  const address = addressAt(cidr, host);
-  await tx
-    .insertInto('vpc_addresses')
-    .values({ vpc_id: vpc.id, address, service_id: serviceId })
-    .execute();
-  await tx.updateTable('vpcs').set({ last_host: host }).where('id', '=', vpc.id).execute();
-  return address;
-}
-
-/** Gives the addresses of a service back that it has left for certain. @param except the VPC that it is in; null: none */
-export async function giveAddressesBack(
-  tx: Tx,
-  serviceId: string,
-  except: string | null,
-): Promise<void> {
-  const rows = await tx
-    .deleteFrom('vpc_addresses')
-    .where('service_id', '=', serviceId)
-    .where(sql<boolean>`vpc_id is distinct from ${except}::bigint`)
-    .returning('vpc_id')
-    .execute();
-  await changeVpcs(
-    tx,
-    rows.map(({ vpc_id }) => vpc_id),
-  );
-}
-
-/** The networks whose clients services in a VPC let in. */
-export async function allowedNetworksOf(
-  db: Db,
-  vpc: Pick<VpcRow, 'id' | 'cidr'>,
-): Promise<string[]> {
-  const peers = await peersOf(db, vpc.id);
-  return [vpc.cidr, ...peers.map(({ cidr }) => cidr)];
-}
-
-// ── peerings ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-export async function listPeerings(db: Db, vpcId: string): Promise<PeeringRow[]> {
-  return db
-    .selectFrom('peerings')
-    .selectAll()
-    .where('vpc_id', '=', vpcId)
-    .orderBy('created')
-    .orderBy('id')
-    .execute();
-}
-
-export async function findPeering(db: Db, vpcId: string, id: string): Promise<PeeringRow | null> {
-  if (!isNumber(id)) return null;
-  return (
-    (await db
-      .selectFrom('peerings')
-      .selectAll()
-      .where('id', '=', id)
-      .where('vpc_id', '=', vpcId)
-      .executeTakeFirst()) ?? null
-  );
-}
-
-export type NewPeering = Pick<
-  PeeringRow,
-  'vpc_id' | 'peer_account_id' | 'peer_region_code' | 'peer_vpc_id' | 'asked' | 'status'
-> & {
-  error_message?: string;
-};
-
-export async function insertPeering(tx: Tx, peering: NewPeering): Promise<PeeringRow> {
-  return tx
-    .insertInto('peerings')
-    .values({ error_message: null, provisioned_id: null, ...peering })
-    .returningAll()
-    .executeTakeFirstOrThrow();
-}
-
-export async function changePeering(
-  tx: Tx,
-  id: string,
-  change: Partial<Pick<PeeringRow, 'asked' | 'status' | 'error_message' | 'provisioned_id'>>,
-): Promise<PeeringRow> {
-  return tx
-    .updateTable('peerings')
-    .set(change)
-    .where('id', '=', id)
-    .returningAll()
-    .executeTakeFirstOrThrow();
-}
-
-export async function deletePeering(tx: Tx, id: string): Promise<void> {
-  await tx.deleteFrom('peerings').where('id', '=', id).execute();
-}
-
-/** The peering by which a VPC asks for another one, or has it; null: none that is alive. */
-export async function peeringBetween(
-  db: Db,
-  vpcId: string,
-  peer: Pick<VpcRow, 'id' | 'project_id' | 'region_code'>,
-): Promise<PeeringRow | null> {
-  const row = await db
-    .selectFrom('peerings')
-    .selectAll()
-    .where('vpc_id', '=', vpcId)
-    .where('peer_account_id', '=', peer.project_id)
-    .where('peer_region_code', '=', peer.region_code)
-    .where('peer_vpc_id', '=', peer.id)
-    .where('status', 'in', ['pending', 'approved', 'active'])
-    .executeTakeFirst();
-  return row ?? null;
-}
-
-/** The VPCs that one is peered with, by their ids. */
-export async function peersOf(
-  db: Db,
-  vpcId: string,
-): Promise<{ id: string; cidr: string; peering: string }[]> {
-  return db
-    .selectFrom('peerings')
-    .innerJoin('vpcs', (join) => join.on(sql<boolean>`vpcs.id::text = peerings.peer_vpc_id`))
-    .select(['vpcs.id', 'vpcs.cidr', 'peerings.id as peering'])
-    .where('peerings.vpc_id', '=', vpcId)
-    .where('peerings.status', 'in', ['approved', 'active'])
-    .orderBy('vpcs.id')
-    .execute();
-}
-
-/** Ends requests that wait for an answer from a VPC that is gone. */
-export async function refuseRequestsTo(
-  tx: Tx,
-  vpc: Pick<VpcRow, 'id' | 'project_id'>,
-  why: string,
-): Promise<void> {
-  await tx
-    .updateTable('peerings')
-    .set({ status: 'invalid', error_message: why })
-    .where('peer_account_id', '=', vpc.project_id)
-    .where('peer_vpc_id', '=', vpc.id)
-    .where('status', '=', 'pending')
-    .execute();
-}
-
-/** Ends requests that nobody answered. */
-export async function endOldRequests(db: Db, afterMs: number, why: string): Promise<void> {
-  await db
-    .updateTable('peerings')
-    .set({ status: 'timeout', error_message: why })
-    .where('status', '=', 'pending')
-    .where('created', '<', sql<Date>`now() - ${`${afterMs} ms`}::interval`)
-    .execute();
-}
-
-/** A peering as the API answers it. */
-export function peeringDocument(row: PeeringRow): Peering {
-  return {
-    id: row.id,
-    peer_account_id: row.peer_account_id,
-    peer_region_code: row.peer_region_code,
-    peer_vpc_id: row.peer_vpc_id,
-    status: row.status,
-    ...(row.error_message === null ? {} : { error_message: row.error_message }),
-    ...(row.provisioned_id === null ? {} : { provisioned_id: row.provisioned_id }),
-  };
-}
-
-// ── what the engine makes true ───────────────────────────────────────────────────────────────────────────────────
-
 /** A VPC with what was wanted of it when it was read. */
 export type WantedVpc = VpcSpec & { wanted: number; made: number; deleting: boolean };
 
@@ -394,24 +203,6 @@ export async function deleteVpc(tx: Tx, id: string): Promise<boolean> {
   if (held !== undefined) return false;
   await tx.deleteFrom('vpcs').where('id', '=', id).where('deleting', '=', true).execute();
   return true;
-}
-
-/** Brings the networks up to date that services in VPCs let in. @returns the services that are to look at that */
-export async function refreshAllowedNetworks(db: Db): Promise<string[]> {
-  const { rows } = await sql<{ id: string }>`
-    with wanted as materialized (
-      select v.id, v.cidr::text || array(select peer.cidr::text
-                                         from peerings p join vpcs peer on peer.id::text = p.peer_vpc_id
-                                         where p.vpc_id = v.id and p.status in ('approved', 'active') order by peer.id) as allowed_networks
-      from vpcs v
-    ), other as (
-      select s.id from services s join wanted on wanted.id = s.vpc_id and s.allowed_networks is distinct from wanted.allowed_networks
-      order by s.parent_id nulls first, s.id for update of s -- as all who lock services with their sets
-    )
-    update services s set allowed_networks = wanted.allowed_networks, due_at = now() from wanted
-    where s.id = any (array(select id from other)) and wanted.id = s.vpc_id
-    returning s.id`.execute(db);
-  return rows.map(({ id }) => id);
 }
 
 /** Has the services in VPCs looked at. @returns their ids */

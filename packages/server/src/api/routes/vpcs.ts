@@ -9,7 +9,8 @@ import {
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import { answer, callerOf } from '../changes.ts';
-import { listPeerings, listVpcs, peeringDocument, vpcDocument } from '../../store/vpcs.ts';
+import { listPeerings, peeringDocument } from '../../store/peerings.ts';
+import { listVpcs, vpcDocument } from '../../store/vpcs.ts';
 import type { ApiContext, App } from '../app.ts';
 
 const ofProject = Type.Object({ project_id: Type.String() });

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { backoffMs } from './reconciler.ts';
+import { backoffMs } from './backoff.ts';
 
 test('waits double from half a second up to half a minute', () => {
   expect([1, 2, 3, 4, 5, 6, 7, 8, 100, 1e6].map(backoffMs)).toEqual([

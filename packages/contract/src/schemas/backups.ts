@@ -1,0 +1,97 @@
+/** Schemas of backups. */
+import { Type } from 'typebox';
+import { Named, Ref, StringEnum } from '../schema.ts';
+import { dateTime, moment } from './parts.ts';
+
+/** How a data directory is cloned: in the same time whatever its size, by the number of its files, or byte by byte. */
+export const CLONE_METHODS = ['subvolume', 'reflink', 'copy'] as const;
+
+export type CloneMethod = (typeof CLONE_METHODS)[number];
+
+/** What became of restoring a snapshot to verify it; a file beside the snapshot holds the same. */
+export const VerificationSchema = Named(
+  'Verification',
+  Type.Object({
+    at: dateTime('when it ended'),
+    succeeded: Type.Boolean(),
+    recovery_seconds: Type.Union([Type.Number(), Type.Null()], {
+      description: 'from the begin of the restore to accepting connections; null: it never did',
+    }),
+    recovery_point: moment(
+      'the last transaction that it holds is of this moment; null: it did not recover',
+    ),
+    checks: Type.Array(
+      Type.Object({ name: Type.String(), succeeded: Type.Boolean(), detail: Type.String() }),
+      {
+        description: 'in their order; the first that fails is the last',
+      },
+    ),
+    problem: Type.Optional(Type.String({ description: 'why it failed' })),
+  }),
+);
+
+export type Verification = Type.Static<typeof VerificationSchema>;
+
+export const BackupsSchema = Named(
+  'Backups',
+  Type.Object({
+    window: Type.Object({
+      earliest: moment(
+        'from this moment on the service can be forked at a point in time; null: not yet',
+      ),
+      latest: moment('up to this one'),
+      days: Type.Number({ description: 'for how long backups are kept' }),
+      gaps: Type.Optional(
+        Type.Array(
+          Type.Object({
+            after: dateTime('this moment can still be reached'),
+            before: dateTime('this one can be reached again'),
+          }),
+          {
+            description:
+              'in the order of time; nothing between the two can be reached, since a WAL file is missing from the archive; absent: there is none',
+          },
+        ),
+      ),
+    }),
+    snapshots: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        taken: dateTime('its state is that of this moment'),
+        kind: StringEnum(['initial', 'scheduled']),
+        storage_mb: Type.Integer({
+          description:
+            'megabytes; on a file system that clones by reference most of them are shared with the service',
+        }),
+        verification: Type.Optional(Ref(VerificationSchema)),
+      }),
+      { description: 'newest first' },
+    ),
+    archive_mb: Type.Integer({ description: 'megabytes of archived WAL' }),
+    last_verification: Type.Optional(Ref(VerificationSchema)),
+    storage: Type.Union(
+      [
+        Type.Object({
+          total_mb: Type.Integer(),
+          owned_mb: Type.Integer({ description: 'what would be free without this service' }),
+          shared_mb: Type.Integer({
+            description: 'shared with its snapshots, its forks, its parent or its template',
+          }),
+        }),
+        Type.Null(),
+      ],
+      {
+        description:
+          'megabytes of the data, without archive and snapshots; null where it cannot be told',
+      },
+    ),
+    problem: Type.Union([Type.String(), Type.Null()], { description: 'why backups do not get on' }),
+  }),
+);
+
+export type Backups = Type.Static<typeof BackupsSchema>;
+
+/** How quotas are enforced. */
+export const STORAGE_METHODS = ['measured'] as const;
+
+export type StorageMethod = (typeof STORAGE_METHODS)[number];

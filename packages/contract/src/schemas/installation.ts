@@ -1,0 +1,87 @@
+/** Schemas of regions and findings of the doctor. */
+import { Type } from 'typebox';
+import { Named, StringEnum } from '../schema.ts';
+import { CLONE_METHODS, STORAGE_METHODS } from './backups.ts';
+import { SERVICE_TYPES, VPC_METHODS } from '../types.ts';
+
+export const RegionSchema = Named(
+  'Region',
+  Type.Object({
+    code: Type.String(),
+    engine: Type.String(),
+    limits_enforced: Type.Boolean({
+      description: 'whether sizes are enforced by the operating system',
+    }),
+    limits_note: Type.String(),
+    isolation: Type.Object(
+      { isolated: Type.Boolean(), note: Type.String() },
+      {
+        description:
+          'whether each service runs as an operating system user of its own, and what is in the way where it does not',
+      },
+    ),
+    clone_method: StringEnum(CLONE_METHODS, {
+      description: 'how forks and snapshots are made here; copy is O(n) in the size',
+    }),
+    fork_cost: Type.String({ description: 'the same in words' }),
+    sizes: Type.Array(Type.Object({ cpu_millis: Type.Integer(), memory_gbs: Type.Integer() })),
+    service_types: Type.Array(
+      Type.Object({
+        service_type: StringEnum(SERVICE_TYPES),
+        available: Type.Boolean(),
+        version: Type.Optional(Type.String({ description: 'of PostgreSQL' })),
+        reason: Type.Optional(
+          Type.String({ description: 'why it cannot be had here, and what adds it' }),
+        ),
+      }),
+    ),
+    high_availability: Type.Object({
+      available: Type.Boolean({ description: 'whether services can have replicas that stand by' }),
+      version: Type.Optional(Type.String({ description: 'of HAProxy' })),
+      reason: Type.Optional(
+        Type.String({ description: 'why none can be had here, and what adds it' }),
+      ),
+    }),
+    pooler: Type.Object({
+      available: Type.Boolean({ description: 'whether services can have a connection pooler' }),
+      version: Type.Optional(Type.String({ description: 'of PgBouncer' })),
+      reason: Type.Optional(
+        Type.String({ description: 'why none can be had here, and what adds it' }),
+      ),
+    }),
+    storage: Type.Object({
+      method: StringEnum(STORAGE_METHODS, {
+        description: 'how storage_gb is enforced; measured: by looking at what a service takes',
+      }),
+      note: Type.String({ description: 'the same in words' }),
+    }),
+    vpc: Type.Object({
+      method: StringEnum(VPC_METHODS, {
+        description:
+          'bridge: a network of its own; address: rules by the address that a client comes from',
+      }),
+      note: Type.String({
+        description: 'the same in words; for address also why, and what adds the other',
+      }),
+    }),
+  }),
+);
+
+/** How what was looked at is: as it is best, lacking something, or worth knowing. */
+export const FINDING_STATES = ['ok', 'missing', 'note'] as const;
+
+export const FindingSchema = Named(
+  'Finding',
+  Type.Object({
+    what: Type.String({ description: 'what was looked at' }),
+    state: StringEnum(FINDING_STATES, {
+      description:
+        'missing: something cannot be had without it; note: it works, and could be better',
+    }),
+    found: Type.String(),
+    remedy: Type.Optional(Type.String({ description: 'what adds or fixes it: a command, mostly' })),
+  }),
+);
+
+/** One thing that `howdah doctor` looked at. */
+export type Finding = Type.Static<typeof FindingSchema>;

@@ -1,0 +1,43 @@
+/** Schemas of operations. */
+import { Type } from 'typebox';
+import { Named, StringEnum } from '../schema.ts';
+import { dateTime } from './parts.ts';
+import { OPERATION_KINDS, OPERATION_STATUSES } from '../status.ts';
+
+export const OperationStepSchema = Type.Object({
+  name: Type.String(),
+  started: dateTime('when it began'),
+  finished: Type.Union([dateTime('when it ended'), Type.Null()]),
+  detail: Type.Union([Type.String(), Type.Null()], {
+    description: 'what was done, or why it did not work',
+  }),
+});
+
+export type OperationStep = Type.Static<typeof OperationStepSchema>;
+
+export const OperationSchema = Named(
+  'Operation',
+  Type.Object({
+    id: Type.String(),
+    kind: StringEnum(OPERATION_KINDS),
+    service_id: Type.String(),
+    status: StringEnum(OPERATION_STATUSES),
+    requested_by: Type.String({ description: 'public key; "howdah" for what it began itself' }),
+    steps: Type.Array(OperationStepSchema),
+    error: Type.Optional(
+      Type.String({
+        description: 'why it failed, or why its last attempt did and is being retried',
+      }),
+    ),
+    created: dateTime('when it was accepted'),
+    finished: Type.Union([dateTime('when it ended'), Type.Null()]),
+    remaining_seconds: Type.Optional(
+      Type.Number({
+        description:
+          'about how long it will still take, from past ones of its kind; absent: ended, or nobody can tell',
+      }),
+    ),
+  }),
+);
+
+export type Operation = Type.Static<typeof OperationSchema>;

@@ -1,0 +1,59 @@
+/** Parts that schemas of several resources share. Not exported from the package. */
+import { Type } from 'typebox';
+import { STORAGE_GB } from '../sizes.ts';
+import { VISIBLE_PATTERN } from '../text.ts';
+import { MAX_REPLICAS, NAME_MAX_CHARACTERS } from '../types.ts';
+
+export const NO_CONTROL_CHARACTERS = '^[^\\u0000-\\u001f\\u007f-\\u009f]*$';
+
+export const closed = { additionalProperties: false } as const;
+
+export const dateTime = (description: string) => Type.String({ format: 'date-time', description });
+
+/** Names are shown in terminals, logs and pages: no characters that nobody sees. */
+export const name = (description: string) =>
+  Type.String({
+    minLength: 1,
+    maxLength: NAME_MAX_CHARACTERS,
+    pattern: VISIBLE_PATTERN,
+    description,
+  });
+
+/** A number of a request: clients send digits as a string or an integer. */
+export const sizeInput = (description: string, shared: boolean) =>
+  Type.Union(
+    [
+      Type.String({ pattern: shared ? '^([0-9]{1,9}|shared)$' : '^[0-9]{1,9}$' }),
+      Type.Integer({ minimum: 0 }),
+    ],
+    { description },
+  );
+
+export const storageGb = (description: string) =>
+  Type.Integer({ minimum: STORAGE_GB.min, maximum: STORAGE_GB.max, description });
+
+export const replicaCount = Type.Integer({
+  minimum: 0,
+  maximum: MAX_REPLICAS,
+  description: `HA replicas, 0 to ${MAX_REPLICAS}`,
+});
+
+export const syncReplicaCount = Type.Integer({
+  minimum: 0,
+  maximum: MAX_REPLICAS,
+  description: 'how many of them have every write before it is acknowledged',
+});
+
+export const vpcId = (description: string) =>
+  Type.String({ minLength: 1, maxLength: 64, pattern: VISIBLE_PATTERN, description });
+
+export const moment = (description: string) => Type.Union([dateTime(description), Type.Null()]);
+
+export const count = (description: string) => Type.Integer({ minimum: 0, description });
+
+export const limit = (description: string) =>
+  Type.Optional(
+    Type.Union([Type.Integer({ minimum: 0, maximum: 1_000_000_000 }), Type.Null()], {
+      description: `${description}; null: no limit`,
+    }),
+  );

@@ -1,0 +1,65 @@
+/** Schemas of projects and their limits. */
+import { Type } from 'typebox';
+import { Named, Ref } from '../schema.ts';
+import { closed, count, dateTime, limit, name } from './parts.ts';
+
+export const ProjectSchema = Named(
+  'Project',
+  Type.Object({ id: Type.String(), name: Type.String() }),
+);
+
+/** What the limits of a project are about. */
+export const PROJECT_LIMITS = ['services', 'replica_sets', 'cpu_millis', 'memory_gbs'] as const;
+
+export type ProjectLimit = (typeof PROJECT_LIMITS)[number];
+
+export const ProjectLimitsSchema = Named(
+  'ProjectLimits',
+  Type.Object(
+    {
+      services: limit('services, paused ones too'),
+      replica_sets: limit('read replica sets'),
+      cpu_millis: limit('thousandths of a core of all services and their replicas together'),
+      memory_gbs: limit('gigabytes of all services and their replicas together'),
+    },
+    { additionalProperties: false, description: 'what is left out stays as it is' },
+  ),
+);
+
+export type ProjectLimits = Type.Static<typeof ProjectLimitsSchema>;
+
+export const ProjectDetailsSchema = Named(
+  'ProjectDetails',
+  Type.Object({
+    id: Type.String(),
+    name: Type.String(),
+    created: dateTime('when it was made'),
+    operator: Type.Boolean({
+      description: 'whether its admin keys manage projects and their limits',
+    }),
+    limits: Ref(ProjectLimitsSchema),
+    used: Type.Object({
+      services: count('services'),
+      replica_sets: count('read replica sets'),
+      cpu_millis: count('thousandths of a core'),
+      memory_gbs: count('gigabytes'),
+    }),
+  }),
+);
+
+export type ProjectDetails = Type.Static<typeof ProjectDetailsSchema>;
+
+export const CreateProjectBody = Named(
+  'CreateProject',
+  Type.Object(
+    { name: name('1 to 128 characters'), limits: Type.Optional(Ref(ProjectLimitsSchema)) },
+    closed,
+  ),
+);
+
+export type CreateProjectBody = Type.Static<typeof CreateProjectBody>;
+
+export const RenameProjectBody = Named(
+  'RenameProject',
+  Type.Object({ name: name('1 to 128 characters') }, closed),
+);

@@ -1,0 +1,193 @@
+/** Bodies of the calls that create and change services. */
+import { Type } from 'typebox';
+import { Named, StringEnum } from '../schema.ts';
+import {
+  closed,
+  name,
+  NO_CONTROL_CHARACTERS,
+  replicaCount,
+  sizeInput,
+  storageGb,
+  syncReplicaCount,
+  vpcId,
+} from './parts.ts';
+import { OPERATION_KINDS } from '../status.ts';
+import { ADDONS, ENVIRONMENTS, PASSWORD_CHARACTERS, SERVICE_TYPES } from '../types.ts';
+
+export const CreateServiceBody = Named(
+  'CreateService',
+  Type.Object(
+    {
+      name: name('1 to 128 characters'),
+      addons: Type.Optional(
+        Type.Array(StringEnum(ADDONS), {
+          uniqueItems: true,
+          maxItems: ADDONS.length,
+          description:
+            'time-series → TIMESCALEDB, ai → VECTOR, both → TIMESCALEDB with vector, none → POSTGRES',
+        }),
+      ),
+      service_type: Type.Optional(StringEnum(SERVICE_TYPES, { description: 'in place of addons' })),
+      region_code: Type.Optional(Type.String({ maxLength: 64 })),
+      replica_count: Type.Optional(replicaCount),
+      sync_replica_count: Type.Optional(syncReplicaCount),
+      cpu_millis: Type.Optional(sizeInput('thousandths of a core, or "shared"', true)),
+      memory_gbs: Type.Optional(sizeInput('gigabytes, or "shared"', true)),
+      storage_gb: Type.Optional(
+        storageGb(
+          'gigabytes of disk for each of its servers; default: 5 for each of memory, 10 at least',
+        ),
+      ),
+      environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
+      enable_pooler: Type.Optional(Type.Boolean({ description: 'with a connection pooler' })),
+      vpc_id: Type.Optional(
+        vpcId('the VPC that the service is created in; without one, its endpoint is open to all'),
+      ),
+    },
+    closed,
+  ),
+);
+
+export type CreateServiceBody = Type.Static<typeof CreateServiceBody>;
+
+/** Which state of the parent a fork begins with. */
+export const FORK_STRATEGIES = ['NOW', 'LAST_SNAPSHOT', 'PITR'] as const;
+
+export type ForkStrategy = (typeof FORK_STRATEGIES)[number];
+
+export const ForkBody = Named(
+  'ForkService',
+  Type.Object(
+    {
+      fork_strategy: StringEnum(FORK_STRATEGIES, { description: 'NOW, LAST_SNAPSHOT or PITR' }),
+      target_time: Type.Optional(
+        Type.String({
+          maxLength: 64,
+          description: 'date-time, to the microsecond; for PITR, and only there',
+        }),
+      ),
+      name: Type.Optional(name('1 to 128 characters; default: the name of the parent and "-fork"')),
+      cpu_millis: Type.Optional(
+        sizeInput('thousandths of a core, or "shared"; default: the size of the parent', true),
+      ),
+      memory_gbs: Type.Optional(
+        sizeInput('gigabytes, or "shared"; default: the size of the parent', true),
+      ),
+      storage_gb: Type.Optional(
+        storageGb('gigabytes of disk, not less than its data takes; default: as the parent'),
+      ),
+      environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
+    },
+    closed,
+  ),
+);
+
+export type ForkBody = Type.Static<typeof ForkBody>;
+
+export const ResizeBody = Named(
+  'ResizeInput',
+  Type.Object(
+    {
+      cpu_millis: Type.Optional(
+        sizeInput('thousandths of a core; one of the pair implies the other', false),
+      ),
+      memory_gbs: Type.Optional(sizeInput('gigabytes; one of the pair implies the other', false)),
+      storage_gb: Type.Optional(
+        storageGb(
+          'gigabytes of disk for each of its servers, not less than it takes; alone it needs no restart',
+        ),
+      ),
+    },
+    closed,
+  ),
+);
+
+export type ResizeBody = Type.Static<typeof ResizeBody>;
+
+export const UpdatePasswordBody = Named(
+  'UpdatePassword',
+  Type.Object(
+    {
+      password: Type.String({
+        minLength: PASSWORD_CHARACTERS.min,
+        maxLength: PASSWORD_CHARACTERS.max,
+        pattern: NO_CONTROL_CHARACTERS,
+        description: '8 to 128 characters without control characters',
+      }),
+    },
+    closed,
+  ),
+);
+
+export const SetEnvironmentBody = Named(
+  'SetEnvironmentInput',
+  Type.Object({ environment: StringEnum(ENVIRONMENTS) }, closed),
+);
+
+export const SetHABody = Named(
+  'SetHAInput',
+  Type.Object(
+    {
+      replica_count: Type.Optional(replicaCount),
+      sync_replica_count: Type.Optional(syncReplicaCount),
+    },
+    closed,
+  ),
+);
+
+/** What a drill does to a service: kill its primary, or swap it in order. */
+export const DRILL_KINDS = ['failover', 'switchover'] as const;
+
+export type DrillKind = (typeof DRILL_KINDS)[number];
+
+export const DrillBody = Named(
+  'DrillInput',
+  Type.Object(
+    {
+      kind: StringEnum(DRILL_KINDS, {
+        description: 'failover kills the primary, switchover swaps it in order',
+      }),
+      confirm: Type.Optional(
+        Type.String({
+          maxLength: 512,
+          description: 'the name of the service; a failover of a PROD service happens only with it',
+        }),
+      ),
+    },
+    closed,
+  ),
+);
+
+export const RenameBody = Named(
+  'RenameService',
+  Type.Object({ name: name('1 to 128 characters') }, closed),
+);
+
+/** The answer to a change that was only asked about: `?dry_run=true`, or a key with dry_run_only. */
+export const DryRunSchema = Named(
+  'DryRun',
+  Type.Object({
+    dry_run: Type.Boolean({ description: 'true: nothing was done' }),
+    response_status: Type.Integer({ description: 'the status code of the answer' }),
+    operation: Type.Union(
+      [
+        Type.Object({
+          kind: StringEnum(OPERATION_KINDS),
+          service_id: Type.Union([Type.String(), Type.Null()], {
+            description: 'null: it would be made',
+          }),
+          steps: Type.Array(Type.String(), {
+            description: 'as they are taken when nothing is in the way',
+          }),
+        }),
+        Type.Null(),
+      ],
+      {
+        description:
+          'null: there would be none, since all is so already or it is no change of a service',
+      },
+    ),
+  }),
+);
+
+export type DryRunAnswer = Type.Static<typeof DryRunSchema>;

@@ -1,0 +1,143 @@
+/** Schemas of services and their members. */
+import { Type } from 'typebox';
+import { Named, Ref, StringEnum } from '../schema.ts';
+import {
+  EndpointSchema,
+  PoolerSchema,
+  ResourceSchema,
+  VpcEndpointSchema,
+} from './errors-and-endpoints.ts';
+import { dateTime } from './parts.ts';
+import { ReadReplicaSetSchema } from './replica-sets.ts';
+import { SERVICE_STATUSES } from '../status.ts';
+import { ENVIRONMENTS, SERVICE_TYPES } from '../types.ts';
+
+/**
+ * What a warning is about: the disk that services stand on, WAL that is not archived, a snapshot not taken, a backup that did not verify
+ * itself, a replica that is missing, processes ended by the memory limit, the quota of the service.
+ */
+export const WARNING_CODES = [
+  'DISK',
+  'STORAGE',
+  'ARCHIVE',
+  'SNAPSHOT',
+  'VERIFICATION',
+  'REPLICA_MISSING',
+  'MEMORY',
+] as const;
+
+export const WarningSchema = Named(
+  'Warning',
+  Type.Object({
+    code: StringEnum(WARNING_CODES, { description: 'for programs' }),
+    message: Type.String({
+      description: 'for people: what is wrong, with figures, and what fixes it',
+    }),
+  }),
+);
+
+export type Warning = Type.Static<typeof WarningSchema>;
+
+export const ServiceSchema = Named(
+  'Service',
+  Type.Object({
+    service_id: Type.String(),
+    project_id: Type.String(),
+    name: Type.String(),
+    service_type: StringEnum(SERVICE_TYPES),
+    status: StringEnum(SERVICE_STATUSES),
+    region_code: Type.String(),
+    created: dateTime('when the create was accepted'),
+    created_by: Type.Optional(
+      Type.String({ description: 'public key of the caller who created or forked it' }),
+    ),
+    endpoint: Ref(EndpointSchema),
+    connection_pooler: Type.Optional(Ref(PoolerSchema)),
+    vpc_endpoint: Type.Optional(Ref(VpcEndpointSchema)),
+    vpcEndpoint: Type.Optional(Ref(VpcEndpointSchema)),
+    initial_password: Type.Optional(
+      Type.String({ format: 'password', description: 'in the answer to create only' }),
+    ),
+    forked_from: Type.Optional(
+      Type.Object(
+        { project_id: Type.String(), service_id: Type.String(), is_standby: Type.Boolean() },
+        {
+          description:
+            'the parent of a fork; of a read replica set (is_standby) the service that it follows',
+        },
+      ),
+    ),
+    ha_replicas: Type.Object({ replica_count: Type.Integer(), sync_replica_count: Type.Integer() }),
+    metadata: Type.Object({ environment: StringEnum(ENVIRONMENTS) }),
+    metrics: Type.Object({
+      memory_mb: Type.Union([Type.Integer(), Type.Null()], {
+        description: 'megabytes in use; null while not running',
+      }),
+      milli_cpu: Type.Union([Type.Integer(), Type.Null()], {
+        description: 'thousandths of a core in use; null while not running',
+      }),
+      storage_mb: Type.Union([Type.Integer(), Type.Null()], {
+        description: 'megabytes on disk; null while not running',
+      }),
+    }),
+    read_replica_sets: Type.Array(Ref(ReadReplicaSetSchema)),
+    resources: Type.Array(Ref(ResourceSchema)),
+    warnings: Type.Optional(
+      Type.Array(Ref(WarningSchema), {
+        description: 'what will become trouble; absent when there is nothing to warn of',
+      }),
+    ),
+  }),
+);
+
+export type Service = Type.Static<typeof ServiceSchema>;
+
+export const ServiceListSchema = Type.Array(Ref(ServiceSchema));
+
+/** How a server of a service is: the primary `running`, the others `streaming`, `catching_up` or not connected to it (`disconnected`). */
+export const MEMBER_STATES = [
+  'running',
+  'streaming',
+  'catching_up',
+  'disconnected',
+  'stopped',
+] as const;
+
+export const MemberSchema = Named(
+  'Member',
+  Type.Object({
+    node: Type.Integer({ description: 'its number: the logs are asked for by it' }),
+    role: StringEnum(['primary', 'standby']),
+    state: StringEnum(MEMBER_STATES),
+    synchronous: Type.Boolean({
+      description: 'whether it has every write before it is acknowledged',
+    }),
+    lag_bytes: Type.Union([Type.Integer(), Type.Null()], {
+      description:
+        'bytes of the log that it has not replayed; null for the primary, and where it cannot be told',
+    }),
+    lag_seconds: Type.Union([Type.Number(), Type.Null()], {
+      description:
+        'how long the newest write took to be readable there; null where nothing was written lately',
+    }),
+  }),
+);
+
+export type Member = Type.Static<typeof MemberSchema>;
+
+export const DeletedServiceSchema = Named(
+  'DeletedService',
+  Type.Object({
+    service_id: Type.String(),
+    name: Type.String(),
+    service_type: StringEnum(SERVICE_TYPES),
+    environment: StringEnum(ENVIRONMENTS),
+    created_by: Type.Optional(
+      Type.String({ description: 'public key of the caller who created or forked it' }),
+    ),
+    deleted: dateTime('when it was'),
+    restorable_until: Type.Optional(
+      dateTime('its data is removed then, or earlier when the disk is nearly full'),
+    ),
+  }),
+);

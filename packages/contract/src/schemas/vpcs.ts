@@ -1,0 +1,111 @@
+/** Schemas of VPCs and peerings. */
+import { Type } from 'typebox';
+import { Named, StringEnum } from '../schema.ts';
+import { closed, name, vpcId } from './parts.ts';
+import { VISIBLE_PATTERN } from '../text.ts';
+import { PEERING_STATUSES } from '../types.ts';
+
+export const VpcSchema = Named(
+  'Vpc',
+  Type.Object({
+    id: Type.String({ description: 'digits' }),
+    name: Type.String(),
+    cidr: Type.String({ description: 'the addresses of the network: 10.1.0.0/16' }),
+    region_code: Type.String(),
+  }),
+);
+
+export type Vpc = Type.Static<typeof VpcSchema>;
+
+export const CreateVpcBody = Named(
+  'CreateVpc',
+  Type.Object(
+    {
+      name: name('1 to 128 characters'),
+      cidr: Type.String({
+        maxLength: 64,
+        description: 'private IPv4 addresses, /16 to /28, like 10.1.0.0/16',
+      }),
+      region_code: Type.String({ maxLength: 64 }),
+    },
+    closed,
+  ),
+);
+
+export type CreateVpcBody = Type.Static<typeof CreateVpcBody>;
+
+export const RenameVpcBody = Named(
+  'RenameVpc',
+  Type.Object({ name: name('1 to 128 characters') }, closed),
+);
+
+export const RenamedVpcSchema = Named(
+  'RenamedVpc',
+  Type.Object({ ...VpcSchema.properties, message: Type.String() }),
+);
+
+export const PeeringSchema = Named(
+  'Peering',
+  Type.Object({
+    id: Type.String({ description: 'digits' }),
+    peer_account_id: Type.String(),
+    peer_region_code: Type.String(),
+    peer_vpc_id: Type.String(),
+    status: StringEnum(PEERING_STATUSES, {
+      description:
+        'pending: the other side has not asked yet; active: the networks reach each other',
+    }),
+    error_message: Type.Optional(
+      Type.String({ description: 'why it failed or ended, and what to do about it' }),
+    ),
+    provisioned_id: Type.Optional(
+      Type.String({ description: 'of the connection, once it is active; the same on both sides' }),
+    ),
+  }),
+);
+
+export type Peering = Type.Static<typeof PeeringSchema>;
+
+export const CreatePeeringBody = Named(
+  'CreatePeering',
+  Type.Object(
+    {
+      peer_account_id: Type.String({
+        minLength: 1,
+        maxLength: 64,
+        pattern: VISIBLE_PATTERN,
+        description: 'the project of the other VPC',
+      }),
+      peer_region_code: Type.String({
+        minLength: 1,
+        maxLength: 64,
+        pattern: VISIBLE_PATTERN,
+        description: 'its region',
+      }),
+      peer_vpc_id: Type.String({
+        minLength: 1,
+        maxLength: 64,
+        pattern: VISIBLE_PATTERN,
+        description: 'the other VPC',
+      }),
+    },
+    closed,
+  ),
+);
+
+export type CreatePeeringBody = Type.Static<typeof CreatePeeringBody>;
+
+export const AttachBody = Named(
+  'ServiceVpcInput',
+  Type.Object({ vpc_id: vpcId('the VPC to attach the service to') }, closed),
+);
+
+export const DetachBody = Named(
+  'DetachInput',
+  Type.Object(
+    {
+      vpc_id: Type.Optional(vpcId('the VPC that the service is in; for those who want to be sure')),
+    },
+    closed,
+  ),
+);
