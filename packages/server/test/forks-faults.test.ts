@@ -421,7 +421,7 @@ test('a fork that the machine went down with before its files were on the disk i
   await cloud.until(child.service_id, 'READY');
   expect(await namesIn(cloud, child)).toEqual(['kept']);
   const [operation] = await cloud.operations(child.service_id);
-  expect(operation?.steps.map(({ name }) => name)).toContain('discard incomplete data');
+  expect(operation?.steps.map(({ name }) => name)).toContain('discard unfinished data');
   await clear(child, parent);
 });
 
@@ -450,52 +450,56 @@ describe('a service whose time to be restored is over', () => {
     return row !== undefined;
   };
 
-  test("is gone for good, its port is somebody else's, and a restore that comes while it goes is refused", async () => {
-    const mortal = await installCrashing({ HOWDAH_RESTORE_HOURS: String(END_MS / 3_600_000) });
-    const { cloud: mortals } = mortal;
-    try {
-      const service = await mortals.create({ name: 'mortal', service_type: 'POSTGRES' });
-      await insert(mortals, service, 'precious');
-      const askRestore = () => mortals.request('POST', `/services/${service.service_id}/restore`);
-      // A delete, a restore and another delete at once: the last one wins, and nothing is incomplete.
-      await mortals.request('DELETE', `/services/${service.service_id}`);
-      await until(() => isGone(mortals, service), 'a delete does not end');
-      await Promise.all([
-        askRestore(),
-        mortals.request('DELETE', `/services/${service.service_id}`),
-        askRestore(),
-      ]);
-      await until(
-        async () => (await mortals.operations()).every(({ finished }) => finished !== null),
-        'goes on for ever',
-      );
-      if (await isGone(mortals, service)) expect((await askRestore()).status).toBe(202);
-      await mortals.until(service.service_id, 'READY');
-      expect(await namesIn(mortals, service)).toEqual(['precious']);
+  test(
+    "is gone for good, its port is somebody else's, and a restore that comes while it goes is refused",
+    { tags: 'slow' },
+    async () => {
+      const mortal = await installCrashing({ HOWDAH_RESTORE_HOURS: String(END_MS / 3_600_000) });
+      const { cloud: mortals } = mortal;
+      try {
+        const service = await mortals.create({ name: 'mortal', service_type: 'POSTGRES' });
+        await insert(mortals, service, 'precious');
+        const askRestore = () => mortals.request('POST', `/services/${service.service_id}/restore`);
+        // A delete, a restore and another delete at once: the last one wins, and nothing is incomplete.
+        await mortals.request('DELETE', `/services/${service.service_id}`);
+        await until(() => isGone(mortals, service), 'a delete does not end');
+        await Promise.all([
+          askRestore(),
+          mortals.request('DELETE', `/services/${service.service_id}`),
+          askRestore(),
+        ]);
+        await until(
+          async () => (await mortals.operations()).every(({ finished }) => finished !== null),
+          'goes on for ever',
+        );
+        if (await isGone(mortals, service)) expect((await askRestore()).status).toBe(202);
+        await mortals.until(service.service_id, 'READY');
+        expect(await namesIn(mortals, service)).toEqual(['precious']);
 
-      await mortal.holdAt({ [service.service_id]: 'it' }, 'rename services/it → trash/it');
-      await mortals.request('DELETE', `/services/${service.service_id}`);
-      await mortal.held();
-      expect((await askRestore()).status).toBe(404);
-      const taken = await nextAt(mortals, service.endpoint.port);
-      expect(taken.endpoint.port).not.toBe(service.endpoint.port);
-      await mortal.release();
-      await until(
-        async () =>
-          !(await readdir(join(mortals.home, 'data', 'services'))).includes(service.service_id),
-        'its data stays',
-      );
-      await expect.poll(() => mortals.audit(), { timeout: 60_000 }).toEqual([]);
-      expect((await askRestore()).status).toBe(404);
-      // Its data goes before its record, and the port with the record.
-      await until(async () => !(await isRecorded(mortals, service)), 'its record stays');
-      expect((await nextAt(mortals, service.endpoint.port)).endpoint.port).toBe(
-        service.endpoint.port,
-      );
-    } finally {
-      expect(await mortal.destroy()).toEqual([]);
-    }
-  });
+        await mortal.holdAt({ [service.service_id]: 'it' }, 'rename services/it → trash/it');
+        await mortals.request('DELETE', `/services/${service.service_id}`);
+        await mortal.held();
+        expect((await askRestore()).status).toBe(404);
+        const taken = await nextAt(mortals, service.endpoint.port);
+        expect(taken.endpoint.port).not.toBe(service.endpoint.port);
+        await mortal.release();
+        await until(
+          async () =>
+            !(await readdir(join(mortals.home, 'data', 'services'))).includes(service.service_id),
+          'its data stays',
+        );
+        await expect.poll(() => mortals.audit(), { timeout: 60_000 }).toEqual([]);
+        expect((await askRestore()).status).toBe(404);
+        // Its data goes before its record, and the port with the record.
+        await until(async () => !(await isRecorded(mortals, service)), 'its record stays');
+        expect((await nextAt(mortals, service.endpoint.port)).endpoint.port).toBe(
+          service.endpoint.port,
+        );
+      } finally {
+        expect(await mortal.destroy()).toEqual([]);
+      }
+    },
+  );
 });
 
 // A file system of its own is what can be filled without harm, and it takes root to mount one.

@@ -626,31 +626,35 @@ describe('moves', () => {
     expect(made?.filter((step) => step.startsWith('clone'))).toEqual([]);
   });
 
-  test('counts change under load; only the first replica costs sessions, once', async () => {
-    const service = await cloud.create({ name: 'counts', service_type: 'POSTGRES' });
-    await act(service, 'setHA', { replica_count: 1 });
-    const client = await connectTo(cloud, service, service.initial_password);
-    const seen = await underLoad(service, async () => {
-      for (const [replica_count, sync_replica_count] of [
-        [2, 1],
-        [2, 2],
-        [1, 1],
-        [2, 0],
-        [0, 0],
-        [1, 1],
-      ] as const) {
-        await act(service, 'setHA', { replica_count, sync_replica_count });
-        expect((await cloud.get(service.service_id)).ha_replicas).toEqual({
-          replica_count,
-          sync_replica_count,
-        });
-      }
-    });
-    expect(seen).toMatchObject({ ...NOTHING_LOST, refused: [] });
-    // The same session all the time.
-    expect((await client.query('select 1 as one')).rows).toEqual([{ one: 1 }]);
-    await client.end();
-  });
+  test(
+    'counts change under load; only the first replica costs sessions, once',
+    { tags: 'slow' },
+    async () => {
+      const service = await cloud.create({ name: 'counts', service_type: 'POSTGRES' });
+      await act(service, 'setHA', { replica_count: 1 });
+      const client = await connectTo(cloud, service, service.initial_password);
+      const seen = await underLoad(service, async () => {
+        for (const [replica_count, sync_replica_count] of [
+          [2, 1],
+          [2, 2],
+          [1, 1],
+          [2, 0],
+          [0, 0],
+          [1, 1],
+        ] as const) {
+          await act(service, 'setHA', { replica_count, sync_replica_count });
+          expect((await cloud.get(service.service_id)).ha_replicas).toEqual({
+            replica_count,
+            sync_replica_count,
+          });
+        }
+      });
+      expect(seen).toMatchObject({ ...NOTHING_LOST, refused: [] });
+      // The same session all the time.
+      expect((await client.query('select 1 as one')).rows).toEqual([{ one: 1 }]);
+      await client.end();
+    },
+  );
 
   test('a new size: the standbys first, then they are swapped; back in place', async () => {
     const service = await pair('sizes', 1, 2);
@@ -714,7 +718,7 @@ describe('a drill', () => {
     await untilRedundant(cloud, service, 1, 1);
   });
 
-  test('of a PROD service kills only with its name', async () => {
+  test('of a PROD service kills only with its name', { tags: 'slow' }, async () => {
     const service = await cloud.create({
       name: 'prod',
       service_type: 'POSTGRES',
@@ -865,7 +869,7 @@ describe('a failover while something else is under way', () => {
     expect(await verificationOf(cloud, service)).toEqual({ status: 'succeeded', error: undefined });
   });
 
-  test('a fork, which is whole all the same', async () => {
+  test('a fork, which is whole all the same', { tags: 'slow' }, async () => {
     const service = await pair('forking');
     const client = await connectTo(cloud, service, service.initial_password);
     await client.query('create table bulk as select g from generate_series(1, 100000) g');

@@ -395,16 +395,20 @@ describe('planted defects are noticed', () => {
     },
   );
 
-  test('a node that accepts writes is not fenced: the endpoint routes to it', async () => {
-    const broken = await planted('writer-serves');
-    const set = await createSet(await withTable('planted', {}, broken), 1, broken);
-    await untilShown(set, 1, broken);
-    await promoteBehind(set, broken);
-    // Longer than it takes to be noticed where all is well.
-    while ((await detailOf(set, broken)).node_states[0]?.detail === 'follows the primary')
-      await sleep(20);
-    await sleep(2000);
-    expect(await routesToWriter(set, broken)).toBe(true);
-    await broken.destroy();
-  });
+  test(
+    'a node that accepts writes is not fenced: the endpoint routes to it',
+    { tags: 'slow' },
+    async () => {
+      const broken = await planted('writer-serves');
+      const set = await createSet(await withTable('planted', {}, broken), 1, broken);
+      await untilShown(set, 1, broken);
+      await promoteBehind(set, broken);
+      // Longer than it takes to be noticed where all is well.
+      while ((await detailOf(set, broken)).node_states[0]?.detail === 'follows the primary')
+        await sleep(20);
+      await sleep(2000);
+      expect(await routesToWriter(set, broken)).toBe(true);
+      await broken.destroy();
+    },
+  );
 });

@@ -414,7 +414,7 @@ describe('changes', () => {
     ).toEqual([{ n: 0 }]);
   });
 
-  test('deleted, or its service stopped, while it is being made', async () => {
+  test('deleted, or its service stopped, while it is being made', { tags: 'slow' }, async () => {
     const service = await withTable('interrupted');
     await once(
       write(service),
