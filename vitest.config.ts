@@ -49,7 +49,7 @@ export default defineConfig({
       {
         test: {
           name: 'unit',
-          include: ['packages/*/src/**/*.test.ts'],
+          include: ['packages/*/src/**/*.test.ts', 'tools/*/*.test.ts'],
           sequence: { groupOrder: 0 },
         },
       },

@@ -5,6 +5,9 @@ import { spawnSync } from 'node:child_process';
 const CHECKS = [
   ['words', 'node', ['tools/check/words.js']],
   ['references', 'node', ['tools/check/references.js']],
+  ['layers', 'tsx', ['tools/check/walls.ts', 'layers']],
+  ['lengths', 'tsx', ['tools/check/walls.ts', 'lengths']],
+  ['commits', 'tsx', ['tools/check/walls.ts', 'commits']],
   ['format', 'oxfmt', ['--check', '.']],
   ['lint', 'oxlint', ['--type-aware', '--deny-warnings', '.']],
   ['types', 'tsc', ['-p', '.']],

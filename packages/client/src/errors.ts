@@ -1,4 +1,4 @@
-import type { Schemas } from './client.ts';
+import type { components } from './generated/api.ts';
 
 /** An answer that is an error of the API. */
 export class HowdahError extends Error {
@@ -21,9 +21,9 @@ export class HowdahError extends Error {
 /** The call was only asked about, by `dry_run` or a key for nothing else: nothing was done. */
 export class DryRunError extends HowdahError {
   /** What would be done. */
-  readonly answer: Schemas['DryRun'];
+  readonly answer: components['schemas']['DryRun'];
 
-  constructor(status: number, answer: Schemas['DryRun']) {
+  constructor(status: number, answer: components['schemas']['DryRun']) {
     super(
       status,
       'DRY_RUN',

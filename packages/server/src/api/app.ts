@@ -1,14 +1,11 @@
 /** The HTTP face: Fastify with our errors, our limits and the routes. It knows services, never an engine's insides. */
-import { ApiError, BASE_PATH, NAMED_SCHEMAS, whyNotJson, type Finding } from '@howdah/contract';
+import { ApiError, BASE_PATH, NAMED_SCHEMAS, whyNotJson } from '@howdah/contract';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, {
   LogController,
   type FastifyBaseLogger,
-  type FastifyInstance,
   type FastifyReply,
   type FastifyRequest,
-  type RawReplyDefaultExpression,
-  type RawRequestDefaultExpression,
   type RawServerDefault,
 } from 'fastify';
 import { randomUUID } from 'node:crypto';
@@ -20,15 +17,6 @@ import {
 import { createServer as createHttpsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import { AnsweredBefore, DryRun } from '../services/change.ts';
-import type { Peerings } from '../services/peerings.ts';
-import type { Projects } from '../services/projects.ts';
-import type { EventHub } from '../events/hub.ts';
-import type { Operations } from '../services/operations.ts';
-import type { ReplicaSetCalls } from '../services/replica-sets.ts';
-import type { ControlContext } from '../services/context.ts';
-import type { VpcServices } from '../services/vpcs.ts';
-import type { Webhooks } from '../services/webhooks.ts';
-import type { ServerCertificate } from '../lib/tls.ts';
 import { auditCalls } from './audit-log.ts';
 import { createGuard } from './auth.ts';
 import { answerAgain, answerDryRun, answerKept } from './changes.ts';
@@ -36,6 +24,7 @@ import { limitChanges } from './change-limit.ts';
 import { compileOnFirstUse } from './compilers.ts';
 import { limitConnections, limitPipelining } from './connections.ts';
 import { consolePages, consoleSessions, createSessions, isVisit, sendPage } from './console.ts';
+import type { ApiContext, App, HttpSettings } from './context.ts';
 import { createHostCheck } from './hosts.ts';
 import { errorBody, errorHandler, sendError } from './errors.ts';
 import { createMetrics } from './metrics.ts';
@@ -52,48 +41,6 @@ import { replicaSetRoutes } from './routes/replica-sets.ts';
 import { serviceRoutes } from './routes/services.ts';
 import { vpcRoutes } from './routes/vpcs.ts';
 import { webhookRoutes } from './routes/webhooks.ts';
-
-/** What routes stand on. */
-export type ApiContext = ControlContext & {
-  projects: Projects;
-  vpcs: VpcServices;
-  peerings: Peerings;
-  http: HttpSettings;
-  operations: Operations;
-  webhooks: Webhooks;
-  events: EventHub;
-  replicaSets: ReplicaSetCalls;
-  /** The certificate of our CA. */
-  caPem: string;
-  /** For how long a deleted service can be restored. */
-  undeleteMs: number;
-  /** Looks the machine over. */
-  doctor: () => Promise<Finding[]>;
-  /** Whether the control plane does its work; null when it does, else why not. */
-  notReady: () => Promise<string | null>;
-};
-
-/** The address of the API, and the limits of its callers. */
-export type HttpSettings = {
-  /** The certificate for TLS; null: plain HTTP. */
-  certificate: ServerCertificate | null;
-  /** Addresses and networks whose word about the client's address is taken. */
-  trustedProxies: readonly string[];
-  /** By which it is known, beside its addresses. */
-  names: readonly string[];
-  connectionsPerAddress: number;
-  failedKeysPerMinute: number;
-  /** Accepted changes of a project. */
-  changesPerDay: number;
-};
-
-export type App = FastifyInstance<
-  RawServerDefault,
-  RawRequestDefaultExpression,
-  RawReplyDefaultExpression,
-  FastifyBaseLogger,
-  TypeBoxTypeProvider
->;
 
 /** Node's own defaults let a slow client hold a connection for five minutes (docs/reliability.md, trap 9). */
 const LIMITS = {

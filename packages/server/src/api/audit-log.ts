@@ -12,10 +12,10 @@ import {
 } from '../store/audit-log.ts';
 import type { Store } from '../store/database.ts';
 import type { KeyRow } from '../store/keys.ts';
-import type { App } from './app.ts';
+import type { App } from './context.ts';
 import { createAuditCounts } from './audit-counts.ts';
-import { parametersOf, parseAuthorization } from './auth.ts';
 import { createDropLog } from './dropped.ts';
+import { parametersOf, parseAuthorization } from './presented.ts';
 
 /** New entries of refused calls are written together this often, and how often they have been repeated. */
 const FLUSH_AFTER_MS = 100;

@@ -25,6 +25,7 @@ import { findVpc, type VpcRow } from '../store/vpcs.ts';
 import { beginChange } from './changes.ts';
 import type { Session } from './console.ts';
 import { createFailures } from './failures.ts';
+import { parametersOf, parseAuthorization, type PresentedKey } from './presented.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -218,30 +219,4 @@ function permissionOfRoute({ routeOptions: { schema, url } }: FastifyRequest): P
   return permission;
 }
 
-type PresentedKey = { publicKey: string; secretKey: string };
-
-/** The two halves of the key in an Authorization header; null when there are none. */
-export function parseAuthorization(header: string | undefined): PresentedKey | null {
-  const [, scheme, value] = /^(Bearer|Basic) +([^ ]+) *$/i.exec(header ?? '') ?? [];
-  if (scheme === undefined || value === undefined) return null;
-  const pair =
-    scheme.toLowerCase() === 'basic' ? Buffer.from(value, 'base64').toString('utf8') : value;
-  const colon = pair.indexOf(':');
-  const publicKey = pair.slice(0, colon);
-  // What cannot be a key is not looked for: the store cannot even be asked for a NUL.
-  if (colon < 1 || !/^[A-Za-z0-9_-]{1,64}$/.test(publicKey)) return null;
-  return { publicKey, secretKey: pair.slice(colon + 1) };
-}
-
 const NO_HASH = Buffer.alloc(32);
-
-const PARAMETERS = ['project_id', 'service_id', 'vpc_id', 'peering_id', 'replica_set_id'] as const;
-
-/** The project, and what else of ours, that a path names. */
-export function parametersOf(
-  params: unknown,
-): Partial<Record<(typeof PARAMETERS)[number], string>> {
-  if (typeof params !== 'object' || params === null) return {};
-  const entries = PARAMETERS.map((name) => [name, Reflect.get(params, name)] as const);
-  return Object.fromEntries(entries.filter(([, value]) => typeof value === 'string'));
-}

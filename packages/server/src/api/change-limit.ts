@@ -2,7 +2,7 @@
 import { ApiError, permissionOf } from '@howdah/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { createAllowance } from './allowance.ts';
-import type { App } from './app.ts';
+import type { App } from './context.ts';
 import type { KeyRow } from '../store/keys.ts';
 
 const DAY_MS = 86_400_000;

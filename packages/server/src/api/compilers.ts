@@ -5,7 +5,7 @@
 import { AjvCompiler } from '@fastify/ajv-compiler';
 import { SerializerSelector } from '@fastify/fast-json-stringify-compiler';
 import { NAMED_SCHEMAS } from '@howdah/contract';
-import type { App } from './app.ts';
+import type { App } from './context.ts';
 
 export function compileOnFirstUse(app: App): void {
   const named = Object.fromEntries(NAMED_SCHEMAS.map((schema) => [schema.$id, schema]));

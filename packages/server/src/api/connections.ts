@@ -3,7 +3,7 @@ import type { RequestListener } from 'node:http';
 import { BlockList, isIPv6, type Server, type Socket } from 'node:net';
 import { ApiError } from '@howdah/contract';
 import { randomUUID } from 'node:crypto';
-import type { HttpSettings } from './app.ts';
+import type { HttpSettings } from './context.ts';
 import { errorBody } from './errors.ts';
 import { sourceOf } from './failures.ts';
 

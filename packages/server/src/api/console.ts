@@ -25,7 +25,7 @@ import { sha256 } from '../lib/secret.ts';
 import type { Store } from '../store/database.ts';
 import { isKeyValid, type KeyRow } from '../store/keys.ts';
 import { createAllowance } from './allowance.ts';
-import type { App } from './app.ts';
+import type { App } from './context.ts';
 import { sendNothing } from './reply.ts';
 
 /** How long a link can be used, once, and how long a session lasts. */

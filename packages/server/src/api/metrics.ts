@@ -7,7 +7,7 @@ import {
   listReplicatedServices,
   listServicesThatMustRun,
 } from '../store/service-lists.ts';
-import type { ApiContext, App } from './app.ts';
+import type { ApiContext, App } from './context.ts';
 
 type Figures = Omit<Sample, 'at' | 'lag'>;
 

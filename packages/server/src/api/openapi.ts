@@ -10,7 +10,8 @@ import {
 } from '@howdah/contract';
 import swagger from '@fastify/swagger';
 import { pino } from 'pino';
-import { createApp, type ApiContext } from './app.ts';
+import { createApp } from './app.ts';
+import type { ApiContext } from './context.ts';
 
 /**
  * @param dryRuns false: without the answers to dry runs, which no typed client sees: it makes the calls that it is asked to

@@ -5,7 +5,7 @@
  */
 import { RETRY_AFTER_SECONDS } from '@howdah/contract';
 import type { BlockList } from 'node:net';
-import type { Log } from '../reconcile/reconciler.ts';
+import type { Log } from '../lib/log.ts';
 import type { Store } from '../store/database.ts';
 import {
   claimWebhook,

@@ -8,6 +8,13 @@ import { closeSync, mkdirSync, openSync, renameSync, statSync, write, writeSync 
 import { join } from 'node:path';
 import { pino, type Logger } from 'pino';
 
+/** What a module needs of the log. */
+export type Log = {
+  info: (facts: object, message: string) => void;
+  warn: (facts: object, message: string) => void;
+  error: (facts: object, message: string) => void;
+};
+
 /** The most that a file holds; with the one put aside the logs take twice as much. */
 const ROTATE_BYTES = 20e6;
 /** Lines that wait for the disk; more are dropped. */

@@ -11,7 +11,7 @@ import {
 } from '../store/operations.ts';
 import { readPrimary, recordPrimary, takeDrill } from '../store/primaries.ts';
 import { changeService, lockService } from '../store/services.ts';
-import type { Log } from './reconciler.ts';
+import type { Log } from '../lib/log.ts';
 
 export function createPrimaryStore({ db }: Store, log: Log): PrimaryStore {
   return {

@@ -11,7 +11,7 @@ import { pruneAnswers } from '../store/kept-answers.ts';
 import { pruneKeys } from '../store/keys.ts';
 import { pruneOperations } from '../store/operations.ts';
 import { pruneSamples } from '../store/samples.ts';
-import type { Log } from './reconciler.ts';
+import type { Log } from '../lib/log.ts';
 
 const EVERY_MS = 600_000;
 

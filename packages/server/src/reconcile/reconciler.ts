@@ -20,6 +20,7 @@ import {
   type Seen,
   type Verdict,
 } from '../engine/engine.ts';
+import type { Log } from '../lib/log.ts';
 import type { Store } from '../store/database.ts';
 import {
   claimService,
@@ -65,12 +66,6 @@ const SHOW_AFTER_MS = 250;
 
 /** An operation that takes longer is shown as failing, with what it waits for; it goes on all the same. */
 const OPERATION_DEADLINE_MS = 600_000;
-
-export type Log = {
-  info: (facts: object, message: string) => void;
-  warn: (facts: object, message: string) => void;
-  error: (facts: object, message: string) => void;
-};
 
 export type ReconcilerOptions = {
   store: Store;

@@ -6,7 +6,7 @@ import { insertSamples, type Sample } from '../store/samples.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { listParentsOfUnfinishedForks, listReadyServices } from '../store/service-lists.ts';
 import { changeService, lockService } from '../store/services.ts';
-import type { Log } from './reconciler.ts';
+import type { Log } from '../lib/log.ts';
 
 /** The finest bucket of a series is a minute; one sample falls into each. */
 export const SAMPLE_MS = 60_000;

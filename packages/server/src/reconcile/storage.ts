@@ -14,7 +14,7 @@ import {
   listStorageQuotas,
 } from '../store/service-lists.ts';
 import { changeService, lockService, purgeDeleted } from '../store/services.ts';
-import type { Log } from './reconciler.ts';
+import type { Log } from '../lib/log.ts';
 
 const LOOK_EVERY_MS = 1000;
 const QUOTAS_EVERY_MS = 10_000;

@@ -18,7 +18,7 @@ import {
 } from '../store/operations.ts';
 import { serviceSpec } from '../domain/service/spec.ts';
 import { lockService } from '../store/services.ts';
-import type { Log } from './reconciler.ts';
+import type { Log } from '../lib/log.ts';
 
 const TIMER_MS = 1000;
 /** Nothing is due more precisely than this. */

@@ -5,7 +5,7 @@ import type { Store } from '../store/database.ts';
 import { expirePeeringRequests } from '../store/peerings.ts';
 import { refreshAllowedNetworks } from '../store/vpc-addresses.ts';
 import { deleteVpc, makeServicesDue, noteMade, vpcsAreMade, wantedVpcs } from '../store/vpcs.ts';
-import type { Log } from './reconciler.ts';
+import type { Log } from '../lib/log.ts';
 
 /** What somebody else took away comes back within this time. */
 const LOOK_EVERY_MS = 30_000;

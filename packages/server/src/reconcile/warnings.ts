@@ -8,7 +8,7 @@ import {
   listStoppedServicesWithOtherDiskWarning,
 } from '../store/service-lists.ts';
 import { changeService, lockService } from '../store/services.ts';
-import type { Log } from './reconciler.ts';
+import type { Log } from '../lib/log.ts';
 
 /** With the time that what is wrong takes to show, it is seen within a minute. */
 const LOOK_EVERY_MS = 30_000;

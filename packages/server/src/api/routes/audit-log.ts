@@ -4,7 +4,7 @@ import { Type } from 'typebox';
 import { parseMoment } from '../../lib/moment.ts';
 import { auditDocument, listAuditEntries, type AuditFilter } from '../../store/audit-log.ts';
 import type { Db } from '../../store/tables.ts';
-import type { ApiContext, App } from '../app.ts';
+import type { ApiContext, App } from '../context.ts';
 import { pageOf, paging, sendList } from '../paging.ts';
 import { sendStream } from '../reply.ts';
 

@@ -1,6 +1,6 @@
 import { AnalyticsSchema, AuthInfoSchema, Ref } from '@howdah/contract';
 import { Type } from 'typebox';
-import type { App } from '../app.ts';
+import type { App } from '../context.ts';
 import type { Sessions } from '../console.ts';
 import { sendNothing } from '../reply.ts';
 

@@ -1,6 +1,6 @@
 import { ApiError, EventSchema, Ref } from '@howdah/contract';
 import { Type } from 'typebox';
-import type { ApiContext, App } from '../app.ts';
+import type { ApiContext, App } from '../context.ts';
 import { CURSORS } from '../paging.ts';
 import { sendStream } from '../reply.ts';
 

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import Fastify, { type FastifyInstance } from 'fastify';
 import { ApiError, BASE_PATH } from '@howdah/contract';
 import { OPENAPI_FILE } from '../../paths.ts';
-import type { ApiContext, App } from '../app.ts';
+import type { ApiContext, App } from '../context.ts';
 import type { Metrics } from '../metrics.ts';
 import { refuseUnknownParameters } from '../parameters.ts';
 

@@ -1,6 +1,6 @@
 import { CreateKeyBody, KeySchema, Ref } from '@howdah/contract';
 import { Type } from 'typebox';
-import type { ApiContext, App } from '../app.ts';
+import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 
 const ofProject = Type.Object({ project_id: Type.String() });

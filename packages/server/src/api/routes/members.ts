@@ -2,7 +2,7 @@ import { DeletedServiceSchema, MemberSchema, Ref } from '@howdah/contract';
 import { Type } from 'typebox';
 import { readMembers } from '../../services/service-reads.ts';
 import { listDeletedServices } from '../../store/service-documents.ts';
-import type { ApiContext, App } from '../app.ts';
+import type { ApiContext, App } from '../context.ts';
 
 /** What a service consists of, and what is left of those that were deleted. */
 export function memberRoutes(api: App, context: ApiContext): void {

@@ -8,7 +8,7 @@ import {
 import { Type } from 'typebox';
 import { operationDocument } from '../../domain/operation/document.ts';
 import { listOperations } from '../../store/operations.ts';
-import type { ApiContext, App } from '../app.ts';
+import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 import { pageOf, paging, sendList } from '../paging.ts';
 

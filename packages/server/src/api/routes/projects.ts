@@ -11,7 +11,7 @@ import {
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import { describeRegion } from '../../services/regions.ts';
-import type { ApiContext, App } from '../app.ts';
+import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 
 const ofProject = Type.Object({ project_id: Type.String() });

@@ -10,7 +10,7 @@ import {
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import type { SetPath } from '../../services/replica-sets.ts';
-import type { ApiContext, App } from '../app.ts';
+import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 
 const ofService = Type.Object({ project_id: Type.String(), service_id: Type.String() });

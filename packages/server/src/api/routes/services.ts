@@ -54,7 +54,7 @@ import {
 } from '../../services/service-reads.ts';
 import { listServiceDocuments, type ServiceDoc } from '../../store/service-documents.ts';
 import { parseMoment } from '../../lib/moment.ts';
-import type { ApiContext, App } from '../app.ts';
+import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 import { paging, sendList } from '../paging.ts';
 import { clientOf, sendText } from '../reply.ts';

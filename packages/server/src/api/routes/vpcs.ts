@@ -11,7 +11,7 @@ import { Type } from 'typebox';
 import { answer, callerOf } from '../changes.ts';
 import { listPeerings, peeringDocument } from '../../store/peerings.ts';
 import { listVpcs, vpcDocument } from '../../store/vpcs.ts';
-import type { ApiContext, App } from '../app.ts';
+import type { ApiContext, App } from '../context.ts';
 
 const ofProject = Type.Object({ project_id: Type.String() });
 const ofVpc = Type.Object({ project_id: Type.String(), vpc_id: Type.String() });

@@ -14,7 +14,7 @@ import {
   listWebhooks,
   webhookDocument,
 } from '../../store/webhooks.ts';
-import type { ApiContext, App } from '../app.ts';
+import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 import { pageOf, paging, sendList } from '../paging.ts';
 

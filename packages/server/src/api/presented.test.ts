@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { sha256 } from '../lib/secret.ts';
-import { parseAuthorization } from './auth.ts';
+import { parseAuthorization } from './presented.ts';
 
 const basic = (text: string): string => `Basic ${Buffer.from(text).toString('base64')}`;
 

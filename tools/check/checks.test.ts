@@ -1,0 +1,149 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { checkCommits, faultsOf } from './commits.ts';
+import { findViolations, LAYERS, layerTable } from './layers.ts';
+import { functionsIn, tooLong, wideDocumentLines, wideLines } from './lengths.ts';
+import { exceedingCounts, refusedImports } from './refusals.ts';
+
+let root = '';
+beforeEach(() => void (root = mkdtempSync(join(tmpdir(), 'howdah-checks-'))));
+afterEach(() => rmSync(root, { recursive: true }));
+
+function plant(files: Readonly<Record<string, string>>): void {
+  for (const [path, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+    writeFileSync(join(root, path), text);
+  }
+}
+
+const server = (path: string): string => `packages/server/src/${path}`;
+const importOf = (path: string): string => `import { x } from '${path}';\nexport const y = x;\n`;
+const X = 'export const x = 1;\n';
+
+describe('layers', () => {
+  // One run for all: it takes seconds, and many on a busy machine.
+  test('imports that the table does not allow, cycles and files outside of all layers are refused', () => {
+    const planted = [
+      ['api/a.ts', '../engine/local/b.ts', 'engine/local/b.ts'],
+      ['store/a.ts', '../services/b.ts', 'services/b.ts'],
+      ['domain/a.ts', '../store/b.ts', 'store/b.ts'],
+      ['reconcile/a.ts', '../engine/local/admin/b.ts', 'engine/local/admin/b.ts'],
+      ['engine/local/host/a.ts', '../../../store/b.ts', 'store/b.ts'],
+      ['lib/a.ts', '../config.ts', 'config.ts'],
+    ] as const;
+    for (const [from, specifier, to] of planted)
+      plant({ [server(from)]: importOf(specifier), [server(to)]: X });
+    plant({
+      [server('api/allowed.ts')]: importOf('../store/b.ts'),
+      [server('store/c.ts')]: "import type { D } from './d.ts';\nexport type C = { d: D };\n",
+      [server('store/d.ts')]:
+        "import type { C } from './c.ts';\nexport type D = { c: C | null };\n",
+      [server('helpers/a.ts')]: importOf('../lib/b.ts'),
+      [server('lib/b.ts')]: X,
+    });
+    const ring = ['c', 'd', 'c'].map((name) => server(`store/${name}.ts`)).join(' → ');
+    const outside = `${server('helpers/a.ts')} → ${server('lib/b.ts')}`;
+    const edges = planted.map(([from, , to]) => `${server(from)} → ${server(to)}`);
+    expect(findViolations(root).map(({ found }) => found)).toEqual(
+      [...edges, ring, outside].toSorted(),
+    );
+  }, 300_000);
+
+  test('the table has a row for each layer, and each row names layers that exist', () => {
+    const names = LAYERS.map(({ name }) => name);
+    expect(layerTable().split('\n')).toHaveLength(names.length + 2);
+    for (const { imports } of LAYERS) expect(names).toEqual(expect.arrayContaining([...imports]));
+  });
+
+  test('an exception covers its import and the cycles over it, and is refused once it is unused', () => {
+    const violations = [
+      { rule: 'imports of api', found: 'a.ts → b.ts' },
+      { rule: 'cycle', found: 'c.ts → a.ts → b.ts → c.ts' },
+    ];
+    expect(refusedImports(violations, { 'a.ts → b.ts': 'why' })).toEqual([]);
+    expect(refusedImports(violations, {})).toHaveLength(2);
+    expect(refusedImports([], { 'a.ts → b.ts': 'why' })).toEqual([
+      expect.stringContaining('no longer an exception'),
+    ]);
+  });
+});
+
+describe('lengths', () => {
+  const lines = (count: number): string => '  work();\n'.repeat(count);
+
+  test('a function of 81 lines and a file of 401 are refused', () => {
+    const long = `function long() {\n${lines(79)}}\n`;
+    expect(tooLong('a.ts', `function short() {\n${lines(78)}}\n`)).toEqual([]);
+    expect(tooLong('a.ts', long)).toEqual([{ found: 'a.ts: long', lines: 81 }]);
+    expect(tooLong('a.ts', 'work();\n'.repeat(400))).toEqual([]);
+    expect(tooLong('a.ts', 'work();\n'.repeat(401))).toEqual([{ found: 'a.ts', lines: 401 }]);
+  });
+
+  test('a handler counts, its route declaration does not; nor do JSX and lists of tests', () => {
+    const route = `function routes(api) {\n  api.get('/a', {}, async () => {\n${lines(90)}  });\n}\n`;
+    expect(functionsIn('a.ts', route)).toEqual([
+      { name: 'routes', line: 1, lines: 2 },
+      { name: 'api.get()', line: 2, lines: 92 },
+    ]);
+    const page = `function Page() {\n  return (\n    <p>\n${'      text\n'.repeat(90)}    </p>\n  );\n}\n`;
+    expect(functionsIn('a.tsx', page)).toEqual([{ name: 'Page', line: 1, lines: 4 }]);
+    const suite = `describe('a', () => {\n  test('b', () => {\n${lines(90)}  });\n});\n`;
+    expect(functionsIn('a.test.ts', suite)).toEqual([{ name: 'test "b"', line: 2, lines: 92 }]);
+  });
+
+  test('lines over 100 characters are found in sources, over 110 in the text of documents', () => {
+    expect(wideLines(`${'x'.repeat(100)}\n${'x'.repeat(101)}\n`, 100)).toEqual([2]);
+    const row = `| ${'x'.repeat(120)} |`;
+    expect(wideDocumentLines(`${row}\n${'x'.repeat(110)}\n${'x'.repeat(111)}\n`)).toEqual([3]);
+  });
+
+  test('a number above its exception is refused, and so is an exception without a finding', () => {
+    const found = new Map([['a.ts', 500]]);
+    expect(exceedingCounts(found, { 'a.ts': 500 }, 'lines')).toEqual([]);
+    expect(exceedingCounts(found, { 'a.ts': 499 }, 'lines')).toEqual(['a.ts: 500 lines']);
+    expect(exceedingCounts(new Map(), { 'a.ts': 500 }, 'lines')).toHaveLength(1);
+  });
+});
+
+describe('commits', () => {
+  const BODY = '\n\nThe reason, and how it was tested.\n';
+
+  test.each(['Add a check', 'Embed the page', 'Process events in order', 'Pass the limit on'])(
+    '%s is accepted',
+    (subject) => expect(faultsOf(subject + BODY)).toEqual([]),
+  );
+
+  test.each([
+    `Add ${'x'.repeat(70)}${BODY}`,
+    `Added a check${BODY}`,
+    `Adding a check${BODY}`,
+    `Adds a check${BODY}`,
+    `The check is added${BODY}`,
+    `add a check${BODY}`,
+    `Add a check.${BODY}`,
+    'Add a check',
+    'Add a check\nThe reason without an empty line.',
+    'Add a check\n\nSigned-off-by: nobody',
+  ])('%j is refused', (message) => expect(faultsOf(message)).not.toEqual([]));
+
+  test('commits after the main branch are checked, those on it are not', () => {
+    const git = (...args: string[]) =>
+      execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@example.com', ...args], {
+        cwd: root,
+      });
+    const commit = (message: string) => git('commit', '--quiet', '--allow-empty', '-m', message);
+    git('init', '--quiet', '--initial-branch', 'main');
+    commit('anything');
+    expect(checkCommits(root)).toEqual({ base: null, count: 0, faults: [] });
+    git('switch', '--quiet', '--create', 'topic');
+    commit(`Add a check${BODY}`);
+    expect(checkCommits(root)).toEqual({ base: 'main', count: 1, faults: [] });
+    commit('added another');
+    expect(checkCommits(root).faults).not.toEqual([]);
+    git('update-ref', 'refs/remotes/origin/main', 'HEAD');
+    expect(checkCommits(root)).toEqual({ base: 'origin/main', count: 0, faults: [] });
+  }, 60_000);
+});

@@ -1,0 +1,259 @@
+/**
+ * The layers of the code, and which of them may import which.
+ *
+ * docs/architecture.md shows this table; `npm run check` compares both, and dependency-cruiser
+ * enforces it. Imports of types count like all others.
+ */
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { ICruiseResult, IForbiddenRuleType } from 'dependency-cruiser';
+
+export type Layer = {
+  readonly name: string;
+  readonly holds: string;
+  /** Which files belong to it, as a regular expression; no file belongs to two layers. */
+  readonly path: string;
+  /** Names of the layers that it may import, beside itself. */
+  readonly imports: readonly string[];
+};
+
+/** `found` is an import, `from → to`, or a cycle, `a → b → a`. */
+export type Violation = { readonly rule: string; readonly found: string };
+
+const SERVER = 'packages/server/src';
+const TESTS = '\\.(test|testing)\\.tsx?$';
+
+export const LAYERS: readonly Layer[] = [
+  {
+    name: 'contract',
+    holds: 'schemas, statuses, actions, roles, sizes, errors, ids: data and pure functions',
+    path: '^packages/contract/src/',
+    imports: [],
+  },
+  {
+    name: 'lib',
+    holds: 'files, durability, processes, networks as numbers, TLS, log: knows nothing of services',
+    path: `^${SERVER}/lib/`,
+    imports: ['contract'],
+  },
+  {
+    name: 'engine interface',
+    holds: '`engine/engine.ts`: what the control plane asks of an engine, in facets',
+    path: `^${SERVER}/engine/[^/]+$`,
+    imports: ['contract', 'lib', 'config'],
+  },
+  {
+    name: 'config',
+    holds: '`config.ts`, `paths.ts`: the settings, read once, and the places of our own files',
+    path: `^${SERVER}/(config|paths)\\.ts$`,
+    imports: ['contract', 'lib'],
+  },
+  {
+    name: 'domain',
+    holds: 'rules without input or output: pure functions of what they are given',
+    path: `^${SERVER}/domain/`,
+    imports: ['contract', 'lib', 'engine interface'],
+  },
+  {
+    name: 'store',
+    holds: 'every SQL statement on the metadata database, as functions',
+    path: `^${SERVER}/store/`,
+    imports: ['contract', 'lib', 'engine interface', 'config', 'domain'],
+  },
+  {
+    name: 'events',
+    holds: 'event streams and webhooks',
+    path: `^${SERVER}/events/`,
+    imports: ['contract', 'lib', 'store'],
+  },
+  {
+    name: 'services',
+    holds: 'check the rules, one transaction, notify; one file or folder for each resource',
+    path: `^${SERVER}/services/`,
+    imports: ['contract', 'lib', 'engine interface', 'config', 'domain', 'store', 'events'],
+  },
+  {
+    name: 'api',
+    holds: 'routes, keys and roles, errors, metrics, OpenAPI, the console and its sessions',
+    path: `^${SERVER}/api/`,
+    imports: [
+      'contract',
+      'lib',
+      'engine interface',
+      'config',
+      'domain',
+      'store',
+      'events',
+      'services',
+    ],
+  },
+  {
+    name: 'reconcile',
+    holds: 'the loop and its background tasks: failovers, spares, samples, warnings, VPCs, history',
+    path: `^${SERVER}/reconcile/`,
+    imports: ['contract', 'lib', 'engine interface', 'config', 'domain', 'store'],
+  },
+  {
+    name: 'installation',
+    holds: '`installation.ts`: the files by which the command line finds a control plane',
+    path: `^${SERVER}/installation\\.ts$`,
+    imports: ['contract', 'lib', 'config'],
+  },
+  {
+    name: 'engine/local/admin',
+    holds: 'doctor, audit, backup of the control plane: commands that work without it',
+    path: `^${SERVER}/engine/local/admin/`,
+    imports: [
+      'contract',
+      'lib',
+      'engine interface',
+      'config',
+      'domain',
+      'store',
+      'installation',
+      'engine/local',
+    ],
+  },
+  {
+    name: 'engine/local',
+    holds: 'servers on this machine',
+    path: `^${SERVER}/engine/local/(?!admin/)`,
+    imports: ['contract', 'lib', 'engine interface', 'config', 'domain'],
+  },
+  {
+    name: 'main',
+    holds: '`main.ts`, `first-key.ts`: config → store → engine → reconciler → API; knows all parts',
+    path: `^${SERVER}/(main|first-key)\\.ts$`,
+    imports: [
+      'contract',
+      'lib',
+      'engine interface',
+      'config',
+      'domain',
+      'store',
+      'events',
+      'services',
+      'api',
+      'reconcile',
+      'installation',
+      'engine/local/admin',
+      'engine/local',
+    ],
+  },
+  {
+    name: 'client',
+    holds: '`packages/client`: the typed client, generated from `openapi/openapi.json`',
+    path: '^packages/client/src/',
+    imports: [],
+  },
+  {
+    name: 'console',
+    holds: '`packages/console`: the web console, bundled by `tools/build/console.js`',
+    path: '^packages/console/src/',
+    imports: ['client', 'contract'],
+  },
+  {
+    name: 'mcp',
+    holds: '`packages/mcp`: tools for agents, over standard input or HTTP',
+    path: '^packages/mcp/src/',
+    imports: ['client', 'contract'],
+  },
+  {
+    name: 'cli',
+    holds:
+      '`packages/cli`: `howdah …`, a thin layer over the client; up and doctor load the server',
+    path: '^packages/cli/src/',
+    imports: ['client', 'contract', 'mcp', 'main', 'config'],
+  },
+];
+
+/** The table of docs/architecture.md, one row for each layer. */
+export function layerTable(): string {
+  const rows = LAYERS.map(
+    ({ name, holds, imports }) =>
+      `| ${name} | ${holds} | ${imports.length === 0 ? 'nothing of ours' : imports.join(', ')} |`,
+  );
+  return ['| layer | what it holds | may import |', '|---|---|---|', ...rows].join('\n');
+}
+
+/** The table as rules of dependency-cruiser. */
+export function layerRules(): IForbiddenRuleType[] {
+  const pathsOf = (names: readonly string[]) =>
+    LAYERS.filter(({ name }) => names.includes(name)).map(({ path }) => path);
+  const all = LAYERS.map(({ path }) => path);
+  return [
+    { name: 'cycle', severity: 'error', from: { pathNot: TESTS }, to: { circular: true } },
+    ...LAYERS.map(({ name, path, imports }): IForbiddenRuleType => ({
+      name: `imports of ${name}`,
+      severity: 'error',
+      from: { path, pathNot: TESTS },
+      to: { path: all, pathNot: pathsOf([name, ...imports]) },
+    })),
+    {
+      name: 'file in no layer',
+      severity: 'error',
+      from: { path: '^packages/[^/]+/src/', pathNot: [TESTS, ...all] },
+      to: {},
+    },
+    {
+      name: 'import that leads nowhere',
+      severity: 'error',
+      from: { path: all },
+      to: { path: '^(\\.|@howdah)', couldNotResolve: true },
+    },
+  ];
+}
+
+/** @returns every import and cycle that the rules refuse, each once; `root` holds `packages` */
+export function findViolations(root: string): Violation[] {
+  const { summary } = runCruiser(root);
+  const found = summary.violations.map(({ rule, from, to, cycle }) => ({
+    rule: rule.name,
+    found: cycle === undefined ? `${from} → ${to}` : ringOf(cycle.map(({ name }) => name)),
+  }));
+  const once = new Map(found.map((violation) => [violation.found, violation]));
+  return [...once.values()].toSorted((a, b) => (a.found < b.found ? -1 : 1));
+}
+
+function runCruiser(root: string): ICruiseResult {
+  const scratch = mkdtempSync(join(tmpdir(), 'howdah-layers-'));
+  try {
+    const config = join(scratch, 'dependency-cruiser.json');
+    writeFileSync(config, JSON.stringify({ forbidden: layerRules(), options: OPTIONS }));
+    const args = [CRUISE, '--config', config, '--output-type', 'json', 'packages'];
+    const json = execFileSync(process.execPath, args, {
+      cwd: root,
+      encoding: 'utf8',
+      maxBuffer: 1 << 28,
+    });
+    const result: ICruiseResult = JSON.parse(json);
+    if (result.summary.totalCruised === 0) throw new Error(`${root}: no modules found`);
+    return result;
+  } finally {
+    rmSync(scratch, { recursive: true });
+  }
+}
+
+const CRUISE = fileURLToPath(new URL('cruise.js', import.meta.url));
+const OPTIONS = {
+  parser: 'tsc',
+  // Imports of types count like all others.
+  tsPreCompilationDeps: true,
+  doNotFollow: { path: 'node_modules' },
+  exclude: { path: '(^|/)(dist|generated)/' },
+  enhancedResolveOptions: {
+    extensions: ['.ts', '.tsx', '.js', '.mjs'],
+    exportsFields: ['exports'],
+    conditionNames: ['import', 'types', 'node', 'default'],
+  },
+};
+
+/** One text for a cycle, no matter which of its files it was found from. */
+function ringOf(ring: readonly string[]): string {
+  const first = ring.indexOf(ring.toSorted()[0] ?? '');
+  const turned = [...ring.slice(first), ...ring.slice(0, first)];
+  return [...turned, turned[0]].join(' → ');
+}

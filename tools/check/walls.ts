@@ -1,0 +1,68 @@
+/** Runs the checks of layers, lengths and commits: `tsx tools/check/walls.ts layers lengths commits`. */
+import { readFileSync } from 'node:fs';
+import { checkCommits } from './commits.ts';
+import { IMPORTS, LENGTHS, WIDE } from './exceptions.ts';
+import { filesOf } from './files.ts';
+import { findViolations, layerTable } from './layers.ts';
+import { MAX_DOCUMENT_WIDTH, MAX_WIDTH, tooLong, wideDocumentLines, wideLines } from './lengths.ts';
+import { exceedingCounts, refusedImports } from './refusals.ts';
+
+const ARCHITECTURE = 'docs/architecture.md';
+const SOURCE = /\.(ts|tsx|js|mjs|css)$/;
+const read = (path: string): string => readFileSync(path, 'utf8');
+
+const CHECKS: Readonly<Record<string, () => string[]>> = {
+  layers: () => [
+    ...refusedImports(findViolations('.'), IMPORTS),
+    ...(read(ARCHITECTURE).includes(layerTable())
+      ? []
+      : [`${ARCHITECTURE}: its table of layers must be this one:\n${layerTable()}`]),
+  ],
+  lengths: () => {
+    const sources = filesOf('.', SOURCE);
+    const long = sources.flatMap((path) => tooLong(path, read(path)));
+    const lengths = new Map(long.map(({ found, lines }) => [found, lines]));
+    return [
+      ...exceedingCounts(lengths, LENGTHS, 'lines: split it by topic'),
+      ...wideLinesOver(
+        'sources',
+        sources.map((path) => [path, wideLines(read(path), MAX_WIDTH)]),
+      ),
+      ...wideLinesOver(
+        'documents',
+        filesOf('.', /\.md$/).map((path) => [path, wideDocumentLines(read(path))]),
+      ),
+    ];
+  },
+  commits: () => {
+    const { base, count, faults } = checkCommits('.');
+    if (base === null) process.stdout.write('commits: no main branch to compare with\n');
+    else if (count === 0) process.stdout.write(`commits: none after ${base}, nothing to check\n`);
+    return faults;
+  },
+};
+
+/** @returns the files with wide lines, if there are more such lines than the exceptions allow */
+function wideLinesOver(
+  kind: keyof typeof WIDE,
+  files: readonly (readonly [path: string, lines: number[]])[],
+): string[] {
+  const count = files.reduce((sum, [, lines]) => sum + lines.length, 0);
+  if (count <= WIDE[kind]) return [];
+  const width = kind === 'sources' ? MAX_WIDTH : MAX_DOCUMENT_WIDTH;
+  return [
+    ...files.flatMap(([path, lines]) => lines.map((line) => `${path}:${line}: too wide`)),
+    `${count} lines of ${kind} have more than ${width} characters; at most ${WIDE[kind]} may`,
+  ];
+}
+
+for (const name of process.argv.slice(2)) {
+  const check = CHECKS[name];
+  if (check === undefined) {
+    throw new Error(`${name}: no such check; there are: ${Object.keys(CHECKS).join(', ')}`);
+  }
+  for (const line of check()) {
+    process.stdout.write(`${line}\n`);
+    process.exitCode = 1;
+  }
+}
