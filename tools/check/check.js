@@ -7,6 +7,7 @@ const CHECKS = [
   ['references', 'node', ['tools/check/references.js']],
   ['layers', 'tsx', ['tools/check/walls.ts', 'layers']],
   ['lengths', 'tsx', ['tools/check/walls.ts', 'lengths']],
+  ['unused code', 'knip', ['--no-progress', '--treat-config-hints-as-errors']],
   ['commits', 'tsx', ['tools/check/walls.ts', 'commits']],
   ['format', 'oxfmt', ['--check', '.']],
   ['lint', 'oxlint', ['--type-aware', '--deny-warnings', '.']],

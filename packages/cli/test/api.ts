@@ -9,7 +9,6 @@ import { ANSWERS, PLAN, type Answer } from './answers.ts';
 export const HOWDAH = fileURLToPath(new URL('../dist/howdah.js', import.meta.url));
 const BASE = '/public/api/v1';
 
-export type Api = Awaited<ReturnType<typeof serve>>;
 export type Outcome = { code: number | null; stdout: string; stderr: string };
 
 /** @param answers in place of those that are known, by the name of the call */

@@ -37,8 +37,6 @@ export async function backendOf(postmaster: number, title: string): Promise<numb
   throw new Error(`no ${title} below ${postmaster}`);
 }
 
-export type Load = Awaited<ReturnType<typeof startLoad>>;
-
 /**
  * Writes without pause into the service's own table. A number is acknowledged when its commit came back without a warning; whether
  * one is there whose session broke nobody knows.

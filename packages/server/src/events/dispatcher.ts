@@ -123,7 +123,6 @@ export function createDispatcher({ store, log, sealer, allowed }: DispatcherOpti
     },
   };
 }
-export type Dispatcher = ReturnType<typeof createDispatcher>;
 
 /** When to try again after so many attempts; null: not. */
 function retryAfterMs(attempts: number): number | null {

@@ -212,14 +212,6 @@ export async function removeLimitsRoot(limits: Limits): Promise<void> {
   for (const root of rootsOf(limits)) await rmdir(root).catch(noneOf('ENOENT'));
 }
 
-/** Whether any group of a server is there still. */
-export async function limitsPresent(limits: Limits, id: string): Promise<boolean> {
-  for (const group of groupPaths(limits, id)) {
-    if ((await readOrNull(join(group, 'cgroup.procs'))) !== null) return true;
-  }
-  return false;
-}
-
 /** Ids of all servers that have a group. */
 export async function groupIds(limits: Limits): Promise<string[]> {
   return [...new Set((await Promise.all(rootsOf(limits).map(groupsBelow))).flat())];

@@ -223,7 +223,6 @@ export function createQuotas(machine: Machine, monitor: Monitor) {
     },
   };
 }
-export type Quotas = ReturnType<typeof createQuotas>;
 
 const OTHERS = `pid <> pg_catalog.pg_backend_pid() and usename <> 'howdah'::pg_catalog.name`;
 const END_SESSIONS = {

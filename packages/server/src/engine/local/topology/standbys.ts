@@ -215,7 +215,6 @@ export function createStandbys(machine: Machine, executor: Executor, monitor: Mo
     dropSlots,
   };
 }
-export type Standbys = ReturnType<typeof createStandbys>;
 
 /** What a server that starts on a data directory would be. Anything but a regular file is not of our making: a standby with that is seeded again. */
 export function dataOf({ data }: InstancePaths): MemberSeen['data'] {
