@@ -315,7 +315,7 @@ describe('a backup that is damaged is found', () => {
     );
     const listed = await cloud.cli('service', 'list');
     expect(listed.stderr).toContain(
-      `${service.service_id} VERIFICATION: the backup could not be verified`,
+      `warning ${service.name} VERIFICATION: the backup could not be verified`,
     );
     await damaged(
       service,

@@ -421,7 +421,7 @@ test('a fork that the machine went down with before its files were on the disk i
   await cloud.until(child.service_id, 'READY');
   expect(await namesIn(cloud, child)).toEqual(['kept']);
   const [operation] = await cloud.operations(child.service_id);
-  expect(operation?.steps.map(({ name }) => name)).toContain('discard unfinished data');
+  expect(operation?.steps.map(({ name }) => name)).toContain('discard incomplete data');
   await clear(child, parent);
 });
 

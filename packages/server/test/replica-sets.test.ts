@@ -668,7 +668,7 @@ test('the command line makes, shows, changes and deletes a set', async () => {
   );
   expect(refused).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining('found cpu_millis "501"'),
+    stderr: expect.stringContaining('found --cpu-millis "501"'),
   });
   expect(await cloud.cli('replica-set', 'get', service.service_id, 'none')).toMatchObject({
     code: 3,
