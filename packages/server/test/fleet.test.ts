@@ -82,7 +82,7 @@ test('ten thousand services and a hundred thousand operations: no statement read
     ['POST', '/webhooks', { url: 'http://receiver.invalid/' }],
     ['GET', '/webhooks'],
     ['GET', '/webhooks/webhook000/deliveries?limit=10'],
-    ['GET', '/webhooks/webhook000/deliveries?limit=10&status=dead'],
+    ['GET', '/webhooks/webhook000/deliveries?limit=10&status=failed'],
     ['GET', '/audit?limit=10&public_key=HDunknown'],
     ['GET', '/audit?limit=10&call=deleteService'],
     ['GET', '/audit?limit=10&operation_id=f000000001'],

@@ -288,8 +288,8 @@ test('the command line lists, shows and cancels them', async () => {
       code: 2,
       stderr: expect.stringContaining(bad),
     });
-  const told = await cloud.cli('events');
-  expect(told.stdout).toMatch(/service\.status +[a-z0-9]{10} READY PAUSING\n/);
+  const { stdout: events } = await cloud.cli('events');
+  expect(events).toMatch(/service\.status +operated READY PAUSING\n/);
   expect(await cloud.cli('events', '--after', 'x')).toMatchObject({
     code: 2,
     stderr: expect.stringContaining('Last-Event-ID: found "x"'),

@@ -1078,7 +1078,7 @@ export interface paths {
         };
         /**
          * List deliveries, newest first
-         * @description Of the last 7 days. Those with the status dead were given up.
+         * @description Of the last 7 days. Those with the status failed are not attempted again.
          */
         get: operations["listDeliveries"];
         put?: never;

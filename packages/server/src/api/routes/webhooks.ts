@@ -89,7 +89,7 @@ export function webhookRoutes(api: App, { store, webhooks }: ApiContext): void {
       schema: {
         operationId: 'listDeliveries',
         summary: 'List deliveries, newest first',
-        description: 'Of the last 7 days. Those with the status dead were given up.',
+        description: 'Of the last 7 days. Those with the status failed are not attempted again.',
         tags: ['webhooks'],
         params: ofWebhook,
         querystring: Type.Object({
