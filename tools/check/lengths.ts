@@ -17,7 +17,7 @@ export type FunctionLength = {
   readonly line: number;
   readonly lines: number;
 };
-type Node = { readonly type: string; readonly start: number; readonly end: number };
+export type Node = { readonly type: string; readonly start: number; readonly end: number };
 type Span = readonly [first: number, last: number];
 
 const FUNCTIONS = new Set(['FunctionDeclaration', 'FunctionExpression', 'ArrowFunctionExpression']);
@@ -87,7 +87,7 @@ function isCallbackOf(parent: Node | null, node: Node, callee: RegExp): boolean 
 }
 
 /** The dotted name of what a call calls; `it.each(rows)(…)` is `it.each`. */
-function calleeOf(call: Node): string {
+export function calleeOf(call: Node): string {
   const callee: unknown = Reflect.get(call, 'callee');
   return isNode(callee) ? dotted(callee) : '';
 }
@@ -100,7 +100,7 @@ function dotted(node: Node): string {
   return `${dottedAt(node, 'object')}.${dottedAt(node, 'property')}`;
 }
 
-function dottedAt(node: Node, key: string): string {
+export function dottedAt(node: Node, key: string): string {
   const child: unknown = Reflect.get(node, key);
   return isNode(child) ? dotted(child) : '';
 }
@@ -131,7 +131,7 @@ function titleOf(call: Node): string | undefined {
   return typeof title === 'string' && TEST.test(callee) ? `${callee} "${title}"` : `${callee}()`;
 }
 
-function childrenOf(node: Node): [string, Node][] {
+export function childrenOf(node: Node): [string, Node][] {
   return (visitorKeys[node.type] ?? []).flatMap((key) =>
     [Reflect.get(node, key)]
       .flat()
@@ -139,7 +139,7 @@ function childrenOf(node: Node): [string, Node][] {
   );
 }
 
-function isNode(value: unknown): value is Node {
+export function isNode(value: unknown): value is Node {
   return typeof value === 'object' && value !== null && 'type' in value && 'start' in value;
 }
 

@@ -1,8 +1,9 @@
-// Writes openapi/openapi.json from the routes, and the client's types from that. With --check: fails when they are not up to date.
+// Writes openapi/openapi.json from the routes, the client's types from that, and docs/messages.md from the sources. With --check: fails when they are not up to date.
 import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { createOpenApiDocument } from '@howdah/server/api/openapi';
 import openapiTS, { astToString } from 'openapi-typescript';
+import { messagesPage } from '../check/messages.ts';
 
 const root = new URL('../../', import.meta.url);
 const check = process.argv.includes('--check');
@@ -16,6 +17,7 @@ let stale = false;
 for (const [path, text] of [
   ['openapi/openapi.json', json],
   ['packages/client/src/generated/api.ts', types],
+  ['docs/messages.md', messagesPage(fileURLToPath(root))],
 ] as const) {
   const url = new URL(path, root);
   const current = await readFile(url, 'utf8').catch(() => '');

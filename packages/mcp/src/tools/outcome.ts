@@ -44,7 +44,7 @@ export async function created(
     about(accepted),
   );
   return {
-    summary: `${accepted.name} (${accepted.service_id}) was ${how} and is ${String(data['status'])}. Keep the password: it is outcome once.`,
+    summary: `${accepted.name} (${accepted.service_id}) was ${how} and is ${String(data['status'])}. Keep the password: it is shown once.`,
     data: { ...data, ...secret },
   };
 }

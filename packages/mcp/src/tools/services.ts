@@ -66,7 +66,7 @@ function addGetService(server: McpServer, cloud: Cloud): void {
     {
       title: 'Show a service',
       description:
-        'Status, size, endpoint, what it uses, and warnings. Free. Passwords are never outcome again.',
+        'Status, size, endpoint, what it uses, and warnings. Free. Passwords are never shown again.',
       kind: 'read',
       input: Type.Object({ service }, closed),
     },

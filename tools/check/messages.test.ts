@@ -1,0 +1,47 @@
+import { fileURLToPath } from 'node:url';
+import { describe, expect, test } from 'vitest';
+import { AREAS, messagesPage, textsIn } from './messages.ts';
+
+/** A text of each area, by the title of the area. */
+const SAMPLES: Readonly<Record<string, string>> = {
+  'Validation and general errors of the API': '{inside}: missing; the {context} must have it',
+  'Operation steps': 'route gateway to primary',
+  'Warnings, problems and remedies': '{gb} of {gb} GB (storage_gb) are used',
+  'Findings of howdah doctor': 'not root: databases run as this user',
+  'Findings of the integrity check': 'service {id} has no directory',
+  'Control log': 'could not renew a lease',
+  'Startup of the control plane': 'start the metadata database',
+  'Errors of the API and the engine': 'the server is not running',
+  'Sentences of the API and its services': 'List all services, oldest first',
+  'Descriptions of the contract': 'nothing but waiting',
+  'Command line': 'Stop the control plane; the databases go on unless --databases is given.',
+  'Errors of the client': 'the server answered {status}',
+  'Tools of the MCP server': 'List services',
+  'Web console': 'Page not found',
+};
+
+const page = messagesPage(fileURLToPath(new URL('../..', import.meta.url)));
+
+describe('docs/messages.md', () => {
+  test.each(AREAS.map(({ title }) => title))('has a known text of: %s', (title) => {
+    const [, section = ''] = page.split(`\n## ${title}\n`);
+    expect(section.split('\n## ')[0]).toContain(`\n    ${SAMPLES[title] ?? 'no sample'}\n`);
+  });
+
+  test('shows values as placeholders, and neither keys nor separators', () => {
+    const area = { title: '', files: /./, calls: /(Error|Failure)$/, properties: /^label$/ };
+    const source = `
+      throw new ApiError('NOT_FOUND', \`no \${what.kind} \${String(id)}: \` + listOf(ids, ', and'));
+      throw new Failure(isGone ? 'it is gone' : 'it is late', 'usage');
+      const look = <Pill label="not ready" className="a wide one">a {b} of them</Pill>;
+      call('not shown');
+    `;
+    expect(textsIn('a.tsx', source, area)).toEqual([
+      'no {kind} {id}: {listOf}',
+      'it is gone',
+      'it is late',
+      'not ready',
+      'of them',
+    ]);
+  });
+});
