@@ -248,7 +248,7 @@ async function assemble(
     if (service.reachable)
       sampler
         .sampleOne(service)
-        .catch((error: unknown) => log.warn({ err: error }, 'no first figures'));
+        .catch((error: unknown) => log.warn({ err: error }, 'could not take the first samples'));
   };
   const apiTls = config.tls.on ? await openApiTls(config.tls, hosts, authority) : null;
   const sealer = await openSealer(join(config.home, 'secrets.key'));

@@ -20,7 +20,7 @@ export function addAudit(program: Command): void {
           (error.code === 'ENOENT' || error.code === 'ECONNREFUSED');
         if (!refused) throw error;
         throw new Failure(
-          `the metadata database of ${home} do not answer: they run with the control plane, which howdah up starts`,
+          `the metadata database of ${home} does not answer: it runs with the control plane, which howdah up starts`,
         );
       });
     problems.push(...(await server.auditMachine({ home })));

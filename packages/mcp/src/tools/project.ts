@@ -96,7 +96,7 @@ function mayDo({
   fork_only: boolean;
   dry_run_only: boolean;
 }): string {
-  if (dry_run_only) return 'is told what would be done, and changes nothing';
+  if (dry_run_only) return 'asks what would be done, and changes nothing';
   if (fork_only) return 'reads, forks, and changes nothing but its own forks';
   return ROLE_SUMMARIES[role];
 }

@@ -51,7 +51,7 @@ export async function openApiTls(
         look().catch((error: unknown) =>
           log.warn(
             { err: error },
-            'the certificate of the API cannot be renewed; the former one stays',
+            'the certificate of the API cannot be renewed; the old one stays in use',
           ),
         );
       }, everyMs).unref();

@@ -44,7 +44,7 @@ export function createPrimaryStore({ db }: Store, log: Log): PrimaryStore {
         if (locked === null) return;
         const { service, operation } = locked;
         if (why !== null) {
-          log.warn({ service: id, steps, why }, 'nobody can take over');
+          log.warn({ service: id, steps, why }, 'no replica can take over');
           if (operation?.kind !== 'failover') return;
           await endOperation(tx, operation.id, 'failed', `nobody can take over: ${why}`, steps);
           await changeService(tx, service, {}, null);

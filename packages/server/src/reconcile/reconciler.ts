@@ -101,7 +101,7 @@ export function createReconciler(options: ReconcilerOptions) {
       queue.delete(id);
       const done = look(id)
         .catch((error: unknown) => {
-          log.error({ service: id, err: error }, 'a look ended in an error; it is repeated');
+          log.error({ service: id, err: error }, 'observing a service failed; trying again');
           // Where the metadata database could not be asked, they do not know that anybody wanted it.
           setTimeout(() => wake(id), METADATA_RETRY_MS).unref();
         })
@@ -147,7 +147,7 @@ export function createReconciler(options: ReconcilerOptions) {
       try {
         return await releaseService(store.db, id, token, MAX_BACKOFF_MS / 10);
       } catch (error) {
-        log.warn({ service: id, err: error }, 'could not give a lease back');
+        log.warn({ service: id, err: error }, 'could not release a lease');
         if (closing) return;
       }
     }
@@ -249,7 +249,7 @@ export function createReconciler(options: ReconcilerOptions) {
       if (verdict.outcome !== 'settled') await announceFault(current, verdict.seen);
       return verdict;
     } catch (error) {
-      log.error({ service: current.id, err: error }, 'the engine failed in a way it does not know');
+      log.error({ service: current.id, err: error }, 'unexpected engine error');
       const reason = error instanceof Error ? error.message : String(error);
       return {
         did: current.steps.at(-1)?.name ?? null,
@@ -456,7 +456,7 @@ export function createReconciler(options: ReconcilerOptions) {
         const attempt = service.attempt + 1;
         log.warn(
           { service: service.id, operation: operation?.kind, reason: verdict.reason, attempt },
-          'a step did not work; it is tried again',
+          'a step failed; trying again',
         );
         const steps = current.steps.slice(-MAX_STEPS);
         if (operation?.kind === 'drill' && verdict.did === DRILL_STEP) {

@@ -43,7 +43,7 @@ export function createSampler(
         return { serviceId: id, at: new Date(atMs), transactionsPerSecond: rate, ...usage };
       });
     } catch (error) {
-      log.info({ service: id, err: error }, 'no figures of a service this time');
+      log.info({ service: id, err: error }, 'could not sample a service');
       return [];
     }
   };
@@ -79,7 +79,7 @@ export function createSampler(
     } catch (error) {
       log.warn(
         { service: id, err: error },
-        'backups of a service do not get on; trying again in a minute',
+        'backups of a service failed; trying again in a minute',
       );
     }
   };

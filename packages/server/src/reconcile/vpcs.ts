@@ -58,7 +58,7 @@ export function createVpcs({ store, engine, log, wakeService }: VpcsOptions) {
       try {
         await makeTrue();
       } catch (error) {
-        log.warn({ err: error }, 'VPCs could not be made as they are wanted; trying again');
+        log.warn({ err: error }, 'could not configure the networks of VPCs; trying again');
         asked = true;
         await sleep(AGAIN_MS);
       }
@@ -83,7 +83,7 @@ export function createVpcs({ store, engine, log, wakeService }: VpcsOptions) {
       timer = setInterval(look, LOOK_EVERY_MS).unref();
       // After a crash of the machine nothing of a VPC is there.
       await makeTrue().catch((error: unknown) =>
-        log.warn({ err: error }, 'VPCs could not be made as they are wanted; trying again'),
+        log.warn({ err: error }, 'could not configure the networks of VPCs; trying again'),
       );
       if (!(await vpcsAreMade(store.db))) look();
     },

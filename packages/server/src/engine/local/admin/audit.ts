@@ -89,7 +89,7 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
     ...inBoth('process', new Set(found.processes.map(serviceOf))),
     ...found.processes
       .filter((key) => settledIds.has(serviceOf(key)) && !members.has(key))
-      .map((key) => `server ${key} is of no member of its service`),
+      .map((key) => `server ${key} belongs to no member of its service`),
     ...settled
       .filter(({ id, provisioning }) => !provisioning && !found.directories.includes(id))
       .map(({ id }) => `service ${id} has no directory`),
@@ -101,7 +101,7 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
       .map(({ id, port }) => `service ${id} is PAUSED and something listens on its port ${port}`),
     ...found.processPorts
       .filter((port) => !promised.has(port))
-      .map((port) => `a server listens on port ${port}, which no record promises`),
+      .map((port) => `a server listens on port ${port}, which belongs to no service`),
     ...settled
       .filter(({ port, vpcAddress }) => vpcAddress !== null && found.ports.includes(port))
       .map(

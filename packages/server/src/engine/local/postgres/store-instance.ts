@@ -95,7 +95,7 @@ async function installationOfStore(machine: Machine, templates: Templates): Prom
       usable.find((found) => found.major === Number.parseInt(name, 10));
     if (known === undefined)
       throw new Error(
-        `the control plane's records in ${paths.root} need PostgreSQL ${name}, which is no longer installed; install it again`,
+        `the metadata database in ${paths.root} needs PostgreSQL ${name}, which is no longer installed; install it again`,
       );
     return known;
   }

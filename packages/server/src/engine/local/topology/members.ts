@@ -830,8 +830,7 @@ export function createMembers({
   const drill = async (spec: ServiceSpec, ha: HighAvailability): Promise<string> => {
     const { id } = spec;
     // Taken up before it begins: one that is interrupted does not kill another primary.
-    if (!(await records.takeDrill(id)))
-      throw new Error('it was begun before, and interrupted: ask for another');
+    if (!(await records.takeDrill(id))) throw new Error('drill interrupted; run it again');
     const kind = ha.drill;
     return rehearse({
       primary: () => ({
