@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
-import { cloneRunning, writeOwned } from '../packages/server/src/engine/local/backup/backups.ts';
+import { cloneRunning, writeOwned } from '../packages/server/src/engine/local/backup/take.ts';
 import { removeTree } from '../packages/server/src/engine/local/host/clone.ts';
 import { createLayout } from '../packages/server/src/engine/local/host/layout.ts';
 import { childrenOf, signal } from '../packages/server/src/lib/processes.ts';

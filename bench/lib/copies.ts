@@ -2,7 +2,7 @@
 import { chown, copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
-import { nextWalFile } from '../../packages/server/src/engine/local/backup/backups.ts';
+import { nextWalFile } from '../../packages/server/src/engine/local/postgres/wal-files.ts';
 import { exists } from '../../packages/server/src/lib/processes.ts';
 import {
   connectBare,

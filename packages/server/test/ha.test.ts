@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe as anyDescribe, expect, test as anyTest } from 'vitest';
-import { portOf } from '../src/engine/local/backup/backups.ts';
+import { portOf } from '../src/engine/local/backup/take.ts';
 import { findDaemon, findProgram } from '../src/engine/local/host/daemon.ts';
 import { memberKey } from '../src/engine/local/host/layout.ts';
 import { currentBoot } from '../src/engine/local/host/marker.ts';

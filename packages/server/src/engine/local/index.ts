@@ -11,12 +11,7 @@ import {
   type Warning,
 } from '@howdah/contract';
 import { createCertificateCheck, createIssuer, type CertificateAuthority } from '../../lib/tls.ts';
-import {
-  isWildcard,
-  type BackupPolicy,
-  type FailoverPolicy,
-  type ReadLagLimit,
-} from '../../config.ts';
+import type { BackupPolicy, FailoverPolicy, ReadLagLimit } from '../../config.ts';
 import {
   EngineUnavailable,
   type BeginStep,
@@ -30,7 +25,9 @@ import {
   type Verdict,
 } from '../engine.ts';
 import { createExecutor, type Found } from './topology/apply.ts';
-import { describeBackups, NotYet, removeLinkedArchive } from './backup/backups.ts';
+import { describeBackups } from './backup/window.ts';
+import { NotYet } from './host/not-yet.ts';
+import { removeLinkedArchive } from './backup/prune.ts';
 import { CLONE_COST, discard, removeTree } from './host/clone.ts';
 import { capLog, findDaemon } from './host/daemon.ts';
 import { decide, STEP_NAME, type Observation } from './topology/decide.ts';
@@ -67,6 +64,8 @@ import { measure, type Glance } from './host/usage.ts';
 import { isOwned } from './host/own.ts';
 import { configUsersOf, ownerOf } from './host/users.ts';
 import { createVerifications } from './backup/verify.ts';
+
+export { certificateHosts } from './network/listener.ts';
 
 export type LocalEngineOptions = {
   machine: Machine;
@@ -700,12 +699,6 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       poolers.close();
     },
   };
-}
-
-/** The names and addresses under which clients may reach a server: what certificates carry. */
-export function certificateHosts(publicHost: string, listenAddress: string): string[] {
-  const listen = isWildcard(listenAddress) ? [] : [listenAddress];
-  return [...new Set([publicHost, ...listen, 'localhost', '127.0.0.1', '::1'])];
 }
 
 async function filesAreCurrent(paths: InstancePaths, files: ConfigFiles): Promise<boolean> {

@@ -2,7 +2,8 @@ import { mkdir, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { describeBackups, listSnapshots } from './backups.ts';
+import { describeBackups } from './window.ts';
+import { listSnapshots } from './snapshots.ts';
 import { createKeeper } from './keeper.ts';
 import { createLayout } from '../host/layout.ts';
 import { bareMachine } from '../host/bare-machine.testing.ts';

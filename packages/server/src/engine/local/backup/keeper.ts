@@ -2,15 +2,10 @@
 import { readdir } from 'node:fs/promises';
 import type { Warning } from '@howdah/contract';
 import type { BackupPolicy } from '../../../config.ts';
-import {
-  archiveProblem,
-  lastVerification,
-  listSnapshots,
-  pruneBackups,
-  reach,
-  takeSnapshot,
-  type KeptSnapshot,
-} from './backups.ts';
+import { archiveProblem, reach } from './window.ts';
+import { lastVerification, listSnapshots, type KeptSnapshot } from './snapshots.ts';
+import { pruneBackups } from './prune.ts';
+import { takeSnapshot } from './take.ts';
 import { memberKey, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine.ts';
 import { readMarker } from '../host/marker.ts';

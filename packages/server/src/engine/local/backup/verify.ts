@@ -10,16 +10,11 @@ import type { Client } from 'pg';
 import { DATABASE_NAME, type Verification } from '@howdah/contract';
 import { DISK_FULL_PERCENT } from '../../../domain/disk.ts';
 import type { RunStep, ServiceSpec } from '../../engine.ts';
-import {
-  listSnapshots,
-  materialise,
-  portOf,
-  reach,
-  recoveryConf,
-  writeOwned,
-  writeVerification,
-  type KeptSnapshot,
-} from './backups.ts';
+import { listSnapshots, writeVerification, type KeptSnapshot } from './snapshots.ts';
+import { materialise } from './fork.ts';
+import { portOf, writeOwned } from './take.ts';
+import { reach } from './window.ts';
+import { recoveryConf } from './recovery.ts';
 import {
   compareCatalogs,
   readCatalogSizes,

@@ -5,6 +5,7 @@
 import { statSync } from 'node:fs';
 import { BlockList, isIPv6 } from 'node:net';
 import { join } from 'node:path';
+import { isWildcard } from '../../../config.ts';
 import type { ServiceVpc } from '../../engine.ts';
 import { isErrno, readOrNull } from '../../../lib/processes.ts';
 
@@ -99,4 +100,10 @@ export function isAllowed(allowedNetworks: readonly string[], address: string): 
 /** What a certificate has to name beside what all do. */
 export function hostsOf({ address, namespace }: Listener): string[] {
   return namespace === null ? [] : [address];
+}
+
+/** The names and addresses under which clients may reach a server: what certificates carry. */
+export function certificateHosts(publicHost: string, listenAddress: string): string[] {
+  const listen = isWildcard(listenAddress) ? [] : [listenAddress];
+  return [...new Set([publicHost, ...listen, 'localhost', '127.0.0.1', '::1'])];
 }

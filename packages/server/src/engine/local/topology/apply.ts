@@ -4,13 +4,10 @@ import pLimit from 'p-limit';
 import { ADMIN_ROLE, type Size } from '@howdah/contract';
 import type { CertificateIssuer } from '../../../lib/tls.ts';
 import type { Origin, ServiceSpec } from '../../engine.ts';
-import {
-  forgetRecovery,
-  forkData,
-  recordInitialSnapshot,
-  NotYet,
-  recoverOn,
-} from '../backup/backups.ts';
+import { forgetRecovery, recoverOn } from '../backup/recovery.ts';
+import { forkData } from '../backup/fork.ts';
+import { recordInitialSnapshot } from '../backup/snapshots.ts';
+import { NotYet } from '../host/not-yet.ts';
 import { assertSpaceFor, cloneTree, discard, removeTree } from '../host/clone.ts';
 import type { Step } from './decide.ts';
 import type { ConfigFiles } from '../postgres/files.ts';

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { followingWalFile } from '../backup/backups.ts';
+import { followingWalFile } from '../postgres/wal-files.ts';
 import { choosePlanned, chooseStandby, chooseSuccessor, type Choice } from './failover.ts';
 import {
   nextQuorum,

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
-import type { OperationStep, ReplicaState, Warning } from '@howdah/contract';
+import type { ReplicaState, Warning } from '@howdah/contract';
 import type { FailoverPolicy } from '../../../config.ts';
 import type {
   BeginStep,
@@ -14,7 +14,9 @@ import type {
   Verdict,
 } from '../../engine.ts';
 import type { Found, Executor } from './apply.ts';
-import { archiveLeftovers, NotYet, writeOwned } from '../backup/backups.ts';
+import { archiveLeftovers } from '../backup/recovery.ts';
+import { NotYet } from '../host/not-yet.ts';
+import { writeOwned } from '../backup/take.ts';
 import { discard, removeTree } from '../host/clone.ts';
 import { capLog, createDaemonWatch, findDaemon } from '../host/daemon.ts';
 import {
@@ -63,6 +65,7 @@ import { fence, findServer, portOfServer, stopServer } from '../postgres/server.
 import { listEntries, removeEntry } from '../host/service-files.ts';
 import { gatewayOwnerOf, ownerOf } from '../host/users.ts';
 import { withSuperuserSession } from '../postgres/superuser.ts';
+import { createSteps } from './steps.ts';
 import { compareSizes, confOf, createStandbys, dataOf, RECEIVING } from './standbys.ts';
 import { endOfWal, newestTimeline, parseLsn } from '../postgres/wal.ts';
 
@@ -1092,22 +1095,4 @@ const PASSWORD_WAIT_MS = 3000;
 /** What cannot be done now is not waited for. */
 function forGood(error: unknown): never {
   throw error instanceof NotYet ? new Error(error.message, { cause: error }) : error;
-}
-
-/** Notes steps that are recorded when all is done. */
-function createSteps() {
-  const steps: OperationStep[] = [];
-  return {
-    take: async <T>(
-      name: string,
-      work: () => Promise<T>,
-      detail: (result: T) => string,
-    ): Promise<T> => {
-      const started = new Date().toISOString();
-      const result = await work();
-      steps.push({ name, started, finished: new Date().toISOString(), detail: detail(result) });
-      return result;
-    },
-    done: (): OperationStep[] => steps,
-  };
 }

@@ -6,7 +6,7 @@ import type { ReplicaState, Warning } from '@howdah/contract';
 import type { ReadLagLimit } from '../../../config.ts';
 import type { BeginStep, Seen, ServiceSpec, Verdict } from '../../engine.ts';
 import type { Found, Executor } from './apply.ts';
-import { NotYet } from '../backup/backups.ts';
+import { NotYet } from '../host/not-yet.ts';
 import { removeTree } from '../host/clone.ts';
 import { capLog, createDaemonWatch, findDaemon } from '../host/daemon.ts';
 import type { Observation } from './decide.ts';

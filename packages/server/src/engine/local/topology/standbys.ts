@@ -2,7 +2,9 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Found, Executor } from './apply.ts';
-import { archiveLeftovers, cloneRunning, copyWalFiles, writeOwned } from '../backup/backups.ts';
+import { archiveLeftovers } from '../backup/recovery.ts';
+import { cloneRunning, writeOwned } from '../backup/take.ts';
+import { copyWalFiles } from '../postgres/wal-files.ts';
 import { discard, removeTree } from '../host/clone.ts';
 import type { MemberSeen } from './decide-ha.ts';
 import { REPLICATION_FILE } from '../postgres/files.ts';

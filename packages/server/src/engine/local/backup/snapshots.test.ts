@@ -2,16 +2,9 @@ import { mkdir, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import {
-  chooseSnapshot,
-  copyWalFiles,
-  describeBackups,
-  missingWal,
-  parseHistory,
-  reach,
-  reachable,
-  type Interval,
-} from './backups.ts';
+import { chooseSnapshot } from './snapshots.ts';
+import { copyWalFiles, parseHistory } from '../postgres/wal-files.ts';
+import { describeBackups, missingWal, reach, reachable, type Interval } from './window.ts';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
 import { commitAt, walFile } from '../postgres/wal.testing.ts';
 

@@ -1,0 +1,110 @@
+/**
+ * Makes the data directory of a fork: of now, of the last snapshot, or of a point in time.
+ */
+import { join } from 'node:path';
+import type { Origin } from '../../engine.ts';
+import { cloneTree } from '../host/clone.ts';
+import { readControl, writeSystemIdentifier } from '../postgres/identity.ts';
+import { instancePaths, type InstancePaths } from '../host/layout.ts';
+import type { Machine, Owner } from '../host/machine.ts';
+import { findServer, phaseOf } from '../postgres/server.ts';
+import { NotYet } from '../host/not-yet.ts';
+import { type Snapshot, chooseSnapshot, listSnapshots } from './snapshots.ts';
+import { OF_THE_SERVER, cloneRunning, assertSpace, writeOwned } from './take.ts';
+import { forkRecoveryConf, copyWalFrom } from './recovery.ts';
+import { reach } from './window.ts';
+
+/**
+ * Makes the data directory of a fork. What it starts with recovers by itself; for a point in time, from the parent's archive.
+ *
+ * @returns a line for the operation
+ * @throws Error when the parent has nothing that the fork could begin with, or its archive has a gap before the point in time
+ */
+export async function forkData(
+  machine: Machine,
+  owner: Owner | null,
+  parent: InstancePaths,
+  target: string,
+  origin: Origin,
+  writeMark: () => Promise<void>,
+): Promise<string> {
+  if (origin.strategy === 'NOW') return forkNow(machine, owner, parent, target);
+  const snapshots = await listSnapshots(parent);
+  if (origin.strategy === 'LAST_SNAPSHOT') {
+    const [newest] = snapshots;
+    if (newest === undefined) return forkNow(machine, owner, parent, target); // not even its first snapshot: it is as young as that
+    await materialise(machine, owner, parent, newest, target);
+    return `snapshot of ${new Date(newest.takenMs).toISOString()}, by ${machine.cloneMethod}`;
+  }
+  const targetTime = origin.targetTime ?? '';
+  const base = chooseSnapshot(snapshots, Date.parse(targetTime));
+  if (base === null) throw new Error(`no snapshot of ${parent.root} is older than ${targetTime}`);
+  // Recovery stops before the first commit after the point in time: there has to be one.
+  await writeMark();
+  const { gap, latestMs } = await reach(parent, base);
+  if (gap !== null && latestMs < Date.parse(targetTime)) {
+    throw new Error(
+      `WAL file ${gap} is missing from the archive: nothing after ${new Date(latestMs).toISOString()} can be reached`,
+    );
+  }
+  await materialise(machine, owner, parent, base, target);
+  await copyWalFrom(machine, owner, parent, base.firstWal, target);
+  await writeOwned(owner, join(target, 'postgresql.auto.conf'), forkRecoveryConf(targetTime));
+  await writeOwned(owner, join(target, 'recovery.signal'), '');
+  return `snapshot of ${new Date(base.takenMs).toISOString()}, by ${machine.cloneMethod}, to be rolled forward to ${targetTime}`;
+}
+
+async function forkNow(
+  machine: Machine,
+  owner: Owner | null,
+  parent: InstancePaths,
+  target: string,
+): Promise<string> {
+  const begun = Date.now();
+  const server = await findServer(parent);
+  if (server === null) {
+    await assertSpace(machine, parent);
+    const before = await readControl(parent.data);
+    await cloneTree(parent.data, target, machine.cloneMethod, owner, OF_THE_SERVER);
+    // Every start and every end of a server is noted in its control file.
+    const lay =
+      (await findServer(parent)) === null && (await readControl(parent.data)).equals(before);
+    if (!lay) throw new NotYet('its parent was started meanwhile');
+    await writeOwned(owner, join(target, 'postgresql.auto.conf'), '');
+    return `by ${machine.cloneMethod} of the paused parent in ${Date.now() - begun} ms`;
+  }
+  if ((await phaseOf(parent)) !== 'ready') throw new NotYet('its parent is starting or stopping');
+  try {
+    await cloneRunning(machine, owner, parent, target);
+  } catch (error) {
+    // A parent that was stopped meanwhile is cloned when it lies still.
+    const still = await findServer(parent);
+    if (still === null || (await phaseOf(parent)) !== 'ready')
+      throw new NotYet('its parent is starting or stopping', { cause: error });
+    throw error;
+  }
+  await writeOwned(owner, join(target, 'postgresql.auto.conf'), '');
+  return `by ${machine.cloneMethod} of the running parent in ${Date.now() - begun} ms`;
+}
+
+/** Makes a data directory of a snapshot. */
+export async function materialise(
+  machine: Machine,
+  owner: Owner | null,
+  paths: InstancePaths,
+  snapshot: Snapshot,
+  target: string,
+): Promise<void> {
+  if (snapshot.template === null) {
+    await cloneTree(join(paths.snapshots, snapshot.id, 'data'), target, machine.cloneMethod, owner);
+  } else {
+    await cloneTree(
+      instancePaths(join(machine.layout.templates, snapshot.template)).data,
+      target,
+      machine.cloneMethod,
+      owner,
+    );
+    await writeSystemIdentifier(target, BigInt(snapshot.systemIdentifier ?? '0'));
+  }
+  await writeOwned(owner, join(target, 'postgresql.auto.conf'), '');
+}

@@ -1,0 +1,61 @@
+/**
+ * Removes the snapshots and the archived WAL that the window does not need, and archives on other disks.
+ */
+import { lstat, readdir, realpath } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { BackupPolicy } from '../../../config.ts';
+import { removeTree } from '../host/clone.ts';
+import type { InstancePaths } from '../host/layout.ts';
+import type { Machine } from '../host/machine.ts';
+import { isErrno, noneOf } from '../../../lib/processes.ts';
+import { rename, rmdir } from '../host/root-files.ts';
+import { listEntries, removeEntry } from '../host/service-files.ts';
+import { isWalFile, entriesOf } from '../postgres/wal-files.ts';
+import { chooseSnapshot, listSnapshots } from './snapshots.ts';
+
+/** Removes snapshots and archived WAL that no point inside the window needs. At least one snapshot stays. */
+export async function pruneBackups(
+  { cloneMethod }: Pick<Machine, 'cloneMethod'>,
+  paths: InstancePaths,
+  { windowMs }: Pick<BackupPolicy, 'windowMs'>,
+): Promise<void> {
+  const snapshots = await listSnapshots(paths);
+  const beginMs = Date.now() - windowMs;
+  // The newest snapshot from before the window is what its earliest point is reached from.
+  const base = chooseSnapshot(snapshots, beginMs);
+  const dropped = base === null ? [] : snapshots.slice(snapshots.indexOf(base) + 1);
+  for (const { id } of dropped) {
+    // Renamed first: one that is half removed is never taken for whole.
+    const going = join(paths.snapshots, `${id}.new`);
+    await rename(join(paths.snapshots, id), going);
+    await removeTree(going, cloneMethod);
+  }
+  for (const entry of await readdir(paths.snapshots)) {
+    if (entry.endsWith('.new')) await removeTree(join(paths.snapshots, entry), cloneMethod);
+  }
+  const oldestKept = snapshots[snapshots.length - dropped.length - 1];
+  if (oldestKept === undefined) return;
+  for (const wal of await listEntries(paths.archive)) {
+    // What a timeline had begun when the next one took over is archived as partial: the next one's file has it too.
+    if (isWalFile(wal.replace(/\.partial$/, '')) && wal < oldestKept.firstWal)
+      await removeEntry(join(paths.archive, wal));
+  }
+}
+
+/**
+ * Removes an archive that the operator has put on another disk: what PostgreSQL wrote there, and the directory, if nothing else stands
+ * in it. What lies below the service's own directory goes with that.
+ */
+export async function removeLinkedArchive(paths: InstancePaths): Promise<void> {
+  const info = await lstat(paths.archive).catch(noneOf('ENOENT', 'ENOTDIR'));
+  if (info?.isSymbolicLink() !== true) return;
+  const target = await realpath(paths.archive).catch(noneOf('ENOENT', 'ENOTDIR'));
+  if (target === null) return; // a disk that is not there
+  for (const name of await entriesOf(target)) {
+    if (isWalFile(name.slice(0, 24)) || /^[0-9A-F]{8}\.history$|^archtemp\./.test(name))
+      await removeEntry(join(target, name));
+  }
+  await rmdir(target).catch((error: unknown) => {
+    if (!isErrno(error, 'ENOTEMPTY', 'EBUSY', 'ENOENT')) throw error;
+  });
+}

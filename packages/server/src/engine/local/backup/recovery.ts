@@ -1,0 +1,217 @@
+/**
+ * How a fork, a restored backup or a standby recovers: the settings of the recovery, and the WAL that it reads.
+ */
+import { join, relative } from 'node:path';
+import { assertSpaceFor } from '../host/clone.ts';
+import type { InstancePaths } from '../host/layout.ts';
+import { readLogs } from '../postgres/logs.ts';
+import type { Machine, Owner } from '../host/machine.ts';
+import { isErrno, noneOf } from '../../../lib/processes.ts';
+import { chown, mkdir } from '../host/root-files.ts';
+import { quoted } from '../postgres/settings.ts';
+import { findServer } from '../postgres/server.ts';
+import { copyInto, entryExists, listEntries } from '../host/service-files.ts';
+import { endOfRecord, endOfWal, newestTimeline, parseLsn, walFileName } from '../postgres/wal.ts';
+import {
+  WAL_FILE_BYTES,
+  isWalFile,
+  nextWalFile,
+  isHistory,
+  entriesOf,
+  holdsItsName,
+} from '../postgres/wal-files.ts';
+import { chooseSnapshot, listSnapshots } from './snapshots.ts';
+import { writeOwned } from './take.ts';
+import { reach } from './window.ts';
+
+/**
+ * Rolls forward from the parent's archive, then from the WAL it has not archived yet. A file that was archived while it was copied may
+ * have been written over meanwhile: then, and when it is gone, the archive is asked once more.
+ *
+ * @param data the data directory that rolls forward; commands run in it, and relative paths need no quoting
+ */
+export function recoveryConf(parent: InstancePaths, data: string): string {
+  const archived = `"${relative(data, parent.archive)}/%f"`;
+  const inPlace = `"${relative(data, parent.data)}/pg_wal/%f"`;
+  const quiet = '2>/dev/null';
+  const command = `cp ${archived} "%p" ${quiet} || { cp ${inPlace} "%p" ${quiet} && test ! -e ${archived}; } || cp ${archived} "%p" ${quiet}`;
+  return recoverySettings(command);
+}
+
+/**
+ * Rolls a fork forward over WAL that {@link copyWalFrom} has put into its own directory: its server cannot read its parent's. A command has
+ * to be there, and finds nothing, so that PostgreSQL looks into pg_wal.
+ */
+export function forkRecoveryConf(targetTime: string | null): string {
+  return recoverySettings(
+    'false',
+    ...(targetTime === null ? [] : [`recovery_target_time = ${quoted(numericOffset(targetTime))}`]),
+  );
+}
+
+function recoverySettings(command: string, ...target: readonly string[]): string {
+  return [
+    `restore_command = ${quoted(command)}`,
+    ...target,
+    "recovery_target_action = 'promote'",
+    // Nobody gets in before it is promoted.
+    'hot_standby = off',
+    '',
+  ].join('\n');
+}
+
+/**
+ * Gives a data directory the WAL that a service has written from a file on, of whichever timeline, archived or not yet, and the history of
+ * its timelines.
+ *
+ * @param first null: all there is
+ */
+export async function copyWalFrom(
+  machine: Machine,
+  owner: Owner | null,
+  { data, archive }: InstancePaths,
+  first: string | null,
+  target: string,
+): Promise<void> {
+  const inPlace = join(data, 'pg_wal');
+  const isNeeded = (name: string): boolean =>
+    isHistory(name) || (isWalFile(name) && name.slice(8) >= (first ?? '').slice(8));
+  // In this order: a file goes from here to the archive, and is missed in neither.
+  const places = [inPlace, archive].map(async (directory) =>
+    (await entriesOf(directory)).filter(isNeeded),
+  );
+  const [there = [], archived = []] = await Promise.all(places);
+  const names = [...new Set([...archived, ...there])].toSorted();
+  if (machine.cloneMethod === 'copy') await assertSpaceFor(names.length * WAL_FILE_BYTES, target);
+  // A snapshot of a server that ran comes without it.
+  const status = join(target, 'pg_wal', 'archive_status');
+  await mkdir(status, { recursive: true, mode: 0o700 });
+  if (owner !== null) await chown(status, owner.uid, owner.gid);
+  for (const name of names) {
+    const to = join(target, 'pg_wal', name);
+    const copied = await copyNeeded(join(archive, name), join(inPlace, name), to, name, owner);
+    if (!copied) continue;
+    // It is the parent's to archive, not the fork's.
+    await writeOwned(owner, join(status, `${name}.done`), '');
+  }
+}
+
+/** One that was archived while it was copied may have been written over meanwhile: then the archive has it. @returns whether there is one */
+async function copyNeeded(
+  archived: string,
+  inPlace: string,
+  to: string,
+  name: string,
+  owner: Owner | null,
+): Promise<boolean> {
+  const copy = async (from: string): Promise<boolean> =>
+    copyInto(from, to, owner).then(
+      () => true,
+      (error: unknown) => {
+        if (isErrno(error, 'ENOENT')) return false;
+        throw error;
+      },
+    );
+  if (await copy(archived)) return true;
+  const copied = (isHistory(name) || (await holdsItsName(inPlace, name))) && (await copy(inPlace));
+  return (await copy(archived)) || copied;
+}
+
+/** Names of time zones, even Z, are not known yet when the server reads this. */
+function numericOffset(moment: string): string {
+  return moment.replace('T', ' ').replace(/Z$/, '+00:00');
+}
+
+const ENDED_EARLY = 'recovery ended before configured recovery target was reached';
+
+/**
+ * Called before a fork goes on with its recovery to a point in time. Where that ended because its parent had written nothing after the
+ * point (it was paused then), or nothing that is left (the archive has a gap after it), all there was belongs to the fork, and nothing that
+ * the parent has written since. Where there is more, some of it could not be read at that moment: it is tried again, from whichever member is the parent's primary now.
+ *
+ * @param writeMark has the parent commit something, if it runs: recovery has to have a commit to stop at
+ */
+export async function recoverOn(
+  machine: Machine,
+  owner: Owner | null,
+  paths: InstancePaths,
+  parent: InstancePaths,
+  targetTime: string,
+  lastFatal: string,
+  writeMark: () => Promise<void>,
+): Promise<void> {
+  if (!lastFatal.includes(ENDED_EARLY)) return;
+  const query = {
+    sinceMs: null,
+    untilMs: null,
+    cursor: null,
+    search: ['redo done at'],
+    severities: ['LOG'],
+    limit: 1,
+  };
+  const [entry] = (await readLogs(paths.logs, query)).entries;
+  const end = /redo done at ([0-9A-F]+\/[0-9A-F]+)/.exec(entry?.message ?? '')?.[1];
+  const all =
+    end !== undefined &&
+    ((await isBeforeGap(parent, targetTime, parseLsn(end))) ||
+      // One that runs writes more in a moment.
+      ((await findServer(parent)) === null && (await isLastRecord(parent, parseLsn(end)))));
+  if (!all) {
+    await writeMark();
+    // What it has already may have been copied as it was being written.
+    const first = end === undefined ? null : walFileName(0, parseLsn(end));
+    await copyWalFrom(machine, owner, parent, first, paths.data);
+  }
+  const conf = all
+    ? `${forkRecoveryConf(null)}recovery_target_lsn = ${quoted(end)}\n`
+    : forkRecoveryConf(targetTime);
+  await writeOwned(owner, join(paths.data, 'postgresql.auto.conf'), conf);
+}
+
+/** Whether a point in time is before a gap in the archive, and a record of the log in the last file before it. */
+async function isBeforeGap(
+  parent: InstancePaths,
+  targetTime: string,
+  begin: bigint,
+): Promise<boolean> {
+  const base = chooseSnapshot(await listSnapshots(parent), Date.parse(targetTime));
+  const { gap, latestMs } = base === null ? { gap: null, latestMs: 0 } : await reach(parent, base);
+  // On whichever timeline.
+  return (
+    gap !== null &&
+    Date.parse(targetTime) <= latestMs &&
+    nextWalFile(walFileName(0, begin)).slice(8) === gap.slice(8)
+  );
+}
+
+/** Whether a server has written nothing after the record of its log that begins here. */
+async function isLastRecord({ data }: InstancePaths, begin: bigint): Promise<boolean> {
+  const timeline = await newestTimeline(data);
+  const end = await endOfRecord(data, timeline, begin);
+  return end !== null && (await endOfWal(data, timeline, end, 1n)) <= end;
+}
+
+/**
+ * Archives what a primary that died had written whole and not archived yet: those who follow it take it for archived. To be done before its
+ * data is taken away.
+ */
+export async function archiveLeftovers(
+  owner: Owner | null,
+  { data, archive }: InstancePaths,
+): Promise<void> {
+  const status = await listEntries(join(data, 'pg_wal', 'archive_status')).catch(
+    noneOf('ENOENT', 'ENOTDIR'),
+  );
+  const waiting = (status ?? []).flatMap(
+    (entry) => /^([0-9A-F]{8}[0-9A-F.a-z]*)\.ready$/.exec(entry)?.[1] ?? [],
+  );
+  for (const name of waiting) {
+    if (!entryExists(join(archive, name)))
+      await copyInto(join(data, 'pg_wal', name), join(archive, name), owner, true);
+  }
+}
+
+/** Takes away what a fork needed to recover: it archives for itself now. */
+export async function forgetRecovery(owner: Owner | null, paths: InstancePaths): Promise<void> {
+  await writeOwned(owner, join(paths.data, 'postgresql.auto.conf'), '');
+}
