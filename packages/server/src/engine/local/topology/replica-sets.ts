@@ -260,7 +260,7 @@ export function createReplicaSets({
     if (monitor.silentMs(key) !== null) return no('does not answer');
     // A restart of the control plane must not interrupt reads: it stays until it is asked.
     if (unasked.has(n) && !withheld.has(n) && !elsewhere.has(n))
-      return { eligible: true, detail: 'serves, and is asked next' };
+      return { eligible: true, detail: 'accepts connections; its lag has not been measured yet' };
     if (!monitor.isConnected(key) || node === undefined) return no('does not run yet');
     if (node.takesWrites) return no('accepts writes: it is ended and recreated');
     if (withheld.has(n)) return no('about to be restarted');
