@@ -1,6 +1,8 @@
 /**
- * `npm run soak:hostile [-- --minutes N --seed N --image-gb N --attack NAME…]`: one tenant attacks with everything that it has, or with the named attacks only, while two others work, on a disk of its own. Prints what the
- * others saw of it, and ends with 1 when a bound is broken. As root, since it mounts that disk; `--minutes 1` is a smoke test.
+ * `npm run soak:hostile [-- --minutes N --seed N --image-gb N --attack NAME…]`: one tenant attacks with all
+ * attacks, or only with the named ones, while two others work, on a disk of its own. Prints what the others
+ * see, and ends with 1 when a bound is exceeded. As root, since it mounts that disk; `--minutes 1` is a smoke
+ * test.
  */
 import { execFile, fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -37,7 +39,7 @@ if (unknown.length > 0)
 const minutes = Number(values.minutes);
 const seed = Number(values.seed ?? randomInt(2 ** 31));
 
-/** A neighbour's p99 under attack, of that before; and what the control plane may grow by. */
+/** p99 of a neighbour under attack, divided by its p99 before; growth of the control plane. */
 const P99_RATIO = 1.5;
 const GROWTH_MB = 200;
 /** Rows that attacks may leave. In a day a key may make more: each bound is for the time of the soak. */
@@ -197,9 +199,9 @@ async function rowsOf({ db }: Records): Promise<[string, number][]> {
 
 const problems: string[] = [];
 const lines: [string, string][] = [];
-function report(what: string, figure: string, broken = false): void {
-  lines.push([what, broken ? `${figure}  BROKEN` : figure]);
-  if (broken) problems.push(`${what}: ${figure}`);
+function report(what: string, figure: string, exceeded = false): void {
+  lines.push([what, exceeded ? `${figure}  EXCEEDED` : figure]);
+  if (exceeded) problems.push(`${what}: ${figure}`);
 }
 
 async function soak(): Promise<void> {
@@ -285,5 +287,5 @@ problems.push(...(await endAll()));
 process.stdout.write(`soak:hostile, ${minutes} minutes, seed ${seed}\n`);
 const width = Math.max(...lines.map(([what]) => what.length));
 for (const [what, figure] of lines) process.stdout.write(`  ${what.padEnd(width)}  ${figure}\n`);
-for (const problem of problems) process.stdout.write(`bound broken: ${problem}\n`);
+for (const problem of problems) process.stdout.write(`bound exceeded: ${problem}\n`);
 process.exitCode = problems.length === 0 ? 0 : 1;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { cpuQuota, writeBytesPerSecond } from './limits.ts';
+import { cpuQuota, delegatedGroup, writeBytesPerSecond } from './limits.ts';
 
 test.each([
   [250, { quotaUs: 10_000, periodUs: 40_000 }],
@@ -18,4 +18,13 @@ test('the rate of writes follows from the CPU, and nobody gets less than the lea
   expect(writeBytesPerSecond(size)).toBe(128 * 1024 ** 2);
   expect(writeBytesPerSecond({ ...size, cpuMillis: 250 })).toBe(32 * 1024 ** 2);
   expect(writeBytesPerSecond('shared')).toBe(32 * 1024 ** 2);
+});
+
+test.each([
+  ['/', '/'],
+  ['/system.slice/howdah.service', '/system.slice/howdah.service'],
+  ['/system.slice/howdah.service/control', '/system.slice/howdah.service'],
+  ['/user.slice/user-1000.slice/session-3.scope', '/user.slice/user-1000.slice/session-3.scope'],
+])('the delegated group of a process in %s is %s', (own, delegated) => {
+  expect(delegatedGroup(own)).toBe(delegated);
 });

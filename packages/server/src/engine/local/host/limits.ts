@@ -311,16 +311,25 @@ async function lookV2(group: string, disk: string | null): Promise<Limits> {
   if (controllers === null) throw new Error('no cgroup v2 at /sys/fs/cgroup');
   // As root the group stands at the top; else below the group this process was delegated, if it was.
   const own = /^0::(.*)$/m.exec((await readOrNull('/proc/self/cgroup')) ?? '')?.[1] ?? '/';
-  const parent = process.getuid?.() === 0 ? MOUNT : join(MOUNT, own);
+  const parent = process.getuid?.() === 0 ? MOUNT : join(MOUNT, delegatedGroup(own));
   await access(parent, constants.W_OK).catch(notDelegated);
   const hasIo = /\bio\b/.test((await readOrNull(join(parent, 'cgroup.controllers'))) ?? '');
   return { kind: 'v2', root: join(parent, group), disk: hasIo ? disk : null };
 }
 
+/**
+ * The group that systemd delegated to this process. A group with processes cannot pass on controllers (cgroups(7), "no internal
+ * processes"), so the process is in a subgroup of its unit where its groups can be limited (DelegateSubgroup=).
+ *
+ * @param own the group of the process
+ */
+export const delegatedGroup = (own: string): string =>
+  own === '/' || /\.(service|scope|slice)$/.test(own) ? own : dirname(own);
+
 function notDelegated(error: unknown): never {
   const why = error instanceof Error ? error.message : String(error);
   throw new Error(
-    `cgroup v2 is not delegated to this user (${why}); as root or in a systemd unit with Delegate=yes it is`,
+    `cgroup v2 is not delegated to this user (${why}); as root or in a systemd unit with Delegate=yes and DelegateSubgroup=control it is`,
     {
       cause: error,
     },
