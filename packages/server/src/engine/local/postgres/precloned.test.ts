@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { createLayout } from '../host/layout.ts';
 import { bareMachine } from '../host/bare-machine.testing.ts';
@@ -29,9 +30,9 @@ afterEach(async () => {
   await rm(machine.layout.root, { recursive: true });
 });
 
-/** Takes one, if there is one. @returns whether there was */
-const take = async (to: string): Promise<boolean> =>
-  (await precloned.take(template)?.moveTo(to)) === true;
+/** Takes a clone if there is one. @returns whether there was */
+const take = (to: string): Promise<boolean> =>
+  precloned.withClone(template, async (clone) => (await clone?.moveTo(to)) === true);
 
 /** Takes one when there is one. @returns where it is now */
 async function taken(name: string): Promise<string> {
@@ -70,6 +71,23 @@ test('what an earlier control plane left is gone, and none of it is taken', asyn
   expect(await take(join(machine.layout.root, 'early'))).toBe(false);
   expect(await taken('late')).toBe('of the template');
   expect(await readdir(machine.layout.precloned)).toEqual([template.name]);
+});
+
+test('a clone that is taken and not yet moved is not removed, however long that takes', async () => {
+  const to = join(machine.layout.root, 'slow');
+  const place = join(machine.layout.precloned, template.name, 'data');
+  const takeSlowly = () =>
+    precloned.withClone(template, async (clone) => {
+      if (clone === null) return false;
+      // Another create asks meanwhile, and the next clone is due.
+      expect(await take(join(machine.layout.root, 'other'))).toBe(false);
+      await writeFile(join(place, 'mark'), 'this clone');
+      await sleep(3000);
+      return clone.moveTo(to);
+    });
+  await vi.waitUntil(takeSlowly, SEEN);
+  expect(await readFile(join(to, 'mark'), 'utf8')).toBe('this clone');
+  expect(await taken('next')).toBe('of the template');
 });
 
 test('one that was taken away by hand is no hindrance', async () => {

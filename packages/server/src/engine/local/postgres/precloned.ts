@@ -15,9 +15,17 @@ const AFTER_MS = 1000;
 /** What has to be free on the disk, in bytes: a full one needs its room for databases. */
 const ROOM_BYTES = 2e9;
 
+/**
+ * A clone that nobody else has: its owner, and how to make it the data directory of an instance. False: it is
+ * missing, clone the template.
+ */
+export type Clone = { owner: Owner | null; moveTo: (data: string) => Promise<boolean> };
+
 export function createPrecloned({ layout, cloneMethod, owner: shared, isolation }: Machine) {
   /** Templates whose clone can be taken, and whose user it belongs to. */
   const ready = new Map<string, Owner | null>();
+  /** Templates whose clone is given to a create that may not have moved it yet. */
+  const taken = new Set<string>();
   const timers = new Map<string, NodeJS.Timeout>();
   /** One clone at a time is made, and none before what was here is gone. */
   let making: Promise<void> | null = null;
@@ -34,7 +42,7 @@ export function createPrecloned({ layout, cloneMethod, owner: shared, isolation 
   };
 
   const fill = async (template: Template): Promise<void> => {
-    if (closed || ready.has(template.name)) return;
+    if (closed || ready.has(template.name) || taken.has(template.name)) return;
     const place = placeOf(template);
     await assertSpaceFor(ROOM_BYTES, layout.precloned);
     await removeTree(place, cloneMethod);
@@ -59,23 +67,31 @@ export function createPrecloned({ layout, cloneMethod, owner: shared, isolation 
   return {
     fillSoon,
     /**
-     * Takes the clone of a template, which no one else gets from here on; null: there is none.
-     *
-     * @returns its owner, and how to make it the data directory of an instance; false: it cannot be had, clone the template
+     * Gives the clone of a template to `work`, and to nobody else; null: there is none. The next clone is
+     * due when `work` has ended: until then this one may still stand where the next one is made.
      */
-    take: (
+    withClone: async <T>(
       template: Template,
-    ): { owner: Owner | null; moveTo: (data: string) => Promise<boolean> } | null => {
+      work: (clone: Clone | null) => Promise<T>,
+    ): Promise<T> => {
       const owner = ready.get(template.name);
+      if (owner === undefined) {
+        fillSoon(template);
+        return work(null);
+      }
       ready.delete(template.name);
-      fillSoon(template);
-      if (owner === undefined) return null;
       const moveTo = (data: string): Promise<boolean> =>
         rename(join(placeOf(template), 'data'), data).then(
           () => true,
-          () => false, // taken away by hand; a disk that fails is met again by the clone
+          () => false, // removed by hand; if the disk fails, the clone of the template fails as well
         );
-      return { owner, moveTo };
+      taken.add(template.name);
+      try {
+        return await work({ owner, moveTo });
+      } finally {
+        taken.delete(template.name);
+        fillSoon(template);
+      }
     },
     close: (): void => {
       closed = true;

@@ -237,25 +237,26 @@ export function createExecutor({ machine, templates, precloned, monitor, issuer,
     );
     const begun = Date.now();
     let way = 'from a clone made ahead';
-    const ahead = precloned.take(template);
-    await make(
-      spec,
-      paths,
-      installation,
-      filesAs,
-      listener,
-      ahead?.owner ?? null,
-      async (unfinished, owner) => {
-        if (ahead === null || !(await ahead.moveTo(unfinished.data))) {
-          way = `by ${machine.cloneMethod}`;
-          await cloneTree(template.data, unfinished.data, machine.cloneMethod, owner);
-        }
-        await recordInitialSnapshot(
-          unfinished,
-          template.name,
-          await writeSystemIdentifier(unfinished.data),
-        );
-      },
+    await precloned.withClone(template, (ahead) =>
+      make(
+        spec,
+        paths,
+        installation,
+        filesAs,
+        listener,
+        ahead?.owner ?? null,
+        async (unfinished, owner) => {
+          if (ahead === null || !(await ahead.moveTo(unfinished.data))) {
+            way = `by ${machine.cloneMethod}`;
+            await cloneTree(template.data, unfinished.data, machine.cloneMethod, owner);
+          }
+          await recordInitialSnapshot(
+            unfinished,
+            template.name,
+            await writeSystemIdentifier(unfinished.data),
+          );
+        },
+      ),
     );
     beginFlush(paths);
     return `PostgreSQL ${installation.version} ${way} in ${Date.now() - begun} ms`;
