@@ -202,7 +202,13 @@ async function connect(config: ClientConfig): Promise<Client> {
     await client.connect();
   } catch (error) {
     client.connection.stream.destroy();
+    if (error instanceof Error && error.message === PG_CONNECT_TIMEOUT)
+      throw new Error(`PostgreSQL opened no session within ${ANSWER_DEADLINE_MS / 1000} s`, {
+        cause: error,
+      });
     throw error;
   }
   return client;
 }
+/** The message of pg's error for connectionTimeoutMillis, which says nothing of what was waited for. */
+const PG_CONNECT_TIMEOUT = 'timeout expired';
