@@ -47,8 +47,9 @@ export const LAYERS: readonly Layer[] = [
   },
   {
     name: 'config',
-    holds: '`config.ts`, `paths.ts`: the settings, read once, and the places of our own files',
-    path: `^${SERVER}/(config|paths)\\.ts$`,
+    holds:
+      '`settings.ts`, `config.ts`, `paths.ts`: the settings, read once, and the places of our own files',
+    path: `^${SERVER}/(settings|config|paths)\\.ts$`,
     imports: ['contract', 'lib'],
   },
   {
@@ -125,8 +126,9 @@ export const LAYERS: readonly Layer[] = [
   },
   {
     name: 'main',
-    holds: '`main.ts`, `first-key.ts`: config → store → engine → reconciler → API; knows all parts',
-    path: `^${SERVER}/(main|first-key)\\.ts$`,
+    holds:
+      '`main.ts`, `control-plane.ts`, `first-key.ts`: config → store → engine → reconciler → API; knows all parts',
+    path: `^${SERVER}/(main|control-plane|startup|metadata-database|first-key)\\.ts$`,
     imports: [
       'contract',
       'lib',
@@ -166,7 +168,7 @@ export const LAYERS: readonly Layer[] = [
     holds:
       '`packages/cli`: `howdah …`, a thin layer over the client; up and doctor load the server',
     path: '^packages/cli/src/',
-    imports: ['client', 'contract', 'mcp', 'main', 'config'],
+    imports: ['client', 'contract', 'mcp', 'main'],
   },
 ];
 

@@ -64,7 +64,7 @@ export const AREAS: readonly Area[] = [
   },
   {
     title: 'Startup of the control plane',
-    files: /^packages\/server\/src\/(main|config)\.ts$/,
+    files: /^packages\/server\/src\/(main|control-plane|metadata-database|config|settings)\.ts$/,
     calls: /^(timed|progress)$/,
     sentences: true,
   },

@@ -1,14 +1,8 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import {
-  ConfigError,
-  isWildcard,
-  readConfig,
-  SETTINGS,
-  type Config,
-  type SettingName,
-} from './config.ts';
+import { ConfigError, isWildcard, readConfig, type Config } from './config.ts';
+import { listSettings, parseSetting, type SettingName } from './settings.ts';
 
 const problem = (env: NodeJS.ProcessEnv, flags?: Parameters<typeof readConfig>[1]): string => {
   try {
@@ -96,7 +90,7 @@ const GOOD: [SettingName, string, Partial<Config>][] = [
   ['DATABASE_URL', 'postgresql://h/d', { databaseUrl: 'postgresql://h/d' }],
 ];
 test.each(GOOD)('%s=%s', (name, value, expected) => {
-  // The API's port must stand outside the range of the databases'.
+  // The API's port must be outside the range of the databases' ports.
   const env = name === 'HOWDAH_PORT_RANGE' ? { HOWDAH_PORT: '80' } : {};
   expect(readConfig({ ...env, [name]: value })).toMatchObject(expected);
   expect(readConfig(env, { [name]: value })).toMatchObject(expected);
@@ -132,9 +126,15 @@ const BAD: [SettingName, string, string][] = [
   ['HOWDAH_PUBLIC_HOST', '-x', 'host name'],
   ['HOWDAH_SPARES', '17', '0 to 16'],
   ['HOWDAH_SPARES', 'none', '0 to 16'],
+  ['HOWDAH_BACKUP_DAYS', '0', '0.001 to 3650'],
+  ['HOWDAH_BACKUP_DAYS', '1e1', '0.001 to 3650'],
+  ['HOWDAH_RESTORE_HOURS', '87601', '0 to 87600'],
+  ['HOWDAH_HEARTBEAT_MS', '99', '100 to 60000'],
+  ['HOWDAH_TLS', 'ON', 'auto, on, off'],
+  ['HOWDAH_WEBHOOK_NETWORKS', '10.0.0.0/33', 'networks'],
 ];
 test.each(BAD)(
-  '%s=%s is refused by name, with what was found and what is allowed',
+  '%s=%s is refused: the message names the setting, the value found and what is allowed',
   (name, value, allowed) => {
     for (const message of [problem({ [name]: value }), problem({}, { [name]: value })]) {
       expect(message).toContain(`${name}: found ${JSON.stringify(value)}`);
@@ -143,7 +143,46 @@ test.each(BAD)(
   },
 );
 
-test('a URL of the metadata database is not shown, for the password in it', () => {
+test('a refusal ends with an example, as a variable or as a flag', () => {
+  expect(problem({ HOWDAH_PORT: 'x' })).toBe(
+    'HOWDAH_PORT: found "x"; allowed: a whole number from 1 to 65535; for example HOWDAH_PORT=8080',
+  );
+  expect(problem({ HOWDAH_PORT: '81' }, { HOWDAH_PORT: 'x' })).toMatch(
+    /; for example --port 8080$/,
+  );
+  for (const { name, default: fallback, example } of listSettings()) {
+    expect(parseSetting(name, example).wrong, name).toEqual([]);
+    expect(example, name).not.toMatch(/^(none)?$/);
+    expect(fallback, name).not.toBe('');
+  }
+});
+
+test('the wrong entries of a list are shown, and the right ones are not', () => {
+  expect(problem({ HOWDAH_TRUSTED_PROXIES: '10.0.0.1, x,10.0.0.2,y/8' })).toContain(
+    'HOWDAH_TRUSTED_PROXIES: found "x", "y/8";',
+  );
+});
+
+test('all problems are reported together, one in a line', () => {
+  const message = problem(
+    { HOWDAH_PROT: '1', HOWDAH_SPARES: '99', HOWDAH_TLS_CERT: '/etc/a.pem' },
+    { HOWDAH_HOST: 'example.com' },
+  );
+  expect(message.split('\n').map((line) => line.split(':')[0])).toEqual([
+    'HOWDAH_PROT',
+    'HOWDAH_HOST',
+    'HOWDAH_SPARES',
+    'HOWDAH_TLS_KEY',
+  ]);
+});
+
+test('settings that do not fit together are compared only if each is right', () => {
+  const message = problem({ HOWDAH_PORT: '25000', HOWDAH_PORT_RANGE: 'x', HOWDAH_SPARES: '99' });
+  expect(message).not.toContain('25000');
+  expect(message.split('\n')).toHaveLength(2);
+});
+
+test('the URL of the metadata database is not shown, as it may contain a password', () => {
   for (const url of [
     'mysql://u:secret@h/d',
     'postgres:/secret',
@@ -163,14 +202,14 @@ test('the port of the API inside the range of the databases is refused', () => {
   expect(readConfig({ HOWDAH_PORT: '30000' }).port).toBe(30000);
 });
 
-test('unknown settings are refused by name, with those that are known; other variables are nobody’s', () => {
+test('unknown settings are refused by name, with the known ones; other variables are ignored', () => {
   const message = problem({ HOWDAH_PROT: '80', HOWDAH_X: '', PATH: '/bin' });
   expect(message).toContain('HOWDAH_PROT, HOWDAH_X');
-  for (const name of Object.keys(SETTINGS)) expect(message).toContain(name);
+  for (const { name } of listSettings()) expect(message).toContain(name);
   expect(readConfig({ PATH: '/bin', HOWDAHX: '1', XHOWDAH_PORT: '1' }).port).toBe(8080);
 });
 
-test('an empty variable is one that is not set; an empty flag is a mistake', () => {
+test('an empty variable counts as not set; an empty flag is refused', () => {
   expect(readConfig({ HOWDAH_PORT: '', HOWDAH_HOME: '', DATABASE_URL: '' })).toEqual(
     readConfig({}),
   );
@@ -192,10 +231,11 @@ test('flags win over the environment', () => {
   ).toMatchObject({ port: 82, spares: 2 });
 });
 
-test('every setting has a flag of its own, named after it', () => {
-  for (const [name, { flag, meaning }] of Object.entries(SETTINGS)) {
+test('every setting has a flag of its own, named after it, and says what it is', () => {
+  for (const { name, flag, meaning, allowed } of listSettings()) {
     expect(flag).toBe(`--${name.replace('HOWDAH_', '').toLowerCase().replaceAll('_', '-')}`);
-    expect(meaning).not.toBe('');
+    expect(meaning, name).not.toBe('');
+    expect(allowed, name).not.toBe('');
   }
 });
 
@@ -204,7 +244,7 @@ test('wildcards', () => {
   expect(['127.0.0.1', '::1', 'localhost'].some(isWildcard)).toBe(false);
 });
 
-test('TLS beyond this machine, unless somebody says otherwise', () => {
+test('the API speaks TLS if other machines can reach it, unless a setting says otherwise', () => {
   expect(readConfig({ HOWDAH_HOST: '0.0.0.0', HOWDAH_TLS: 'off' }).tls).toEqual({
     on: false,
     files: null,

@@ -51,14 +51,7 @@ import type { ServiceRow } from './domain/service/row.ts';
 import { insertRegion } from './store/regions.ts';
 import { openCertificateAuthority, type CertificateAuthority } from './lib/tls.ts';
 
-export {
-  readConfig,
-  isInTheClear,
-  ConfigError,
-  SETTINGS,
-  type Config,
-  type SettingName,
-} from './config.ts';
+export { readConfig, isInTheClear, ConfigError, type Config } from './config.ts';
 export { AlreadyRunning } from './store/connections.ts';
 export { findControl, readCredentials, credentialsPath, type Credentials } from './installation.ts';
 export { openLog } from './lib/log.ts';

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { DEFAULT_UID_RANGE } from '../src/config.ts';
+import { DEFAULT_UID_RANGE } from '../src/settings.ts';
 import { allowEgress, refuseEgress, tableOf } from '../src/engine/local/host/egress.ts';
 import { rootsOf } from '../src/engine/local/host/limits.ts';
 import { prepareMachine, type Machine } from '../src/engine/local/host/machine.ts';

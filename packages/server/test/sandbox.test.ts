@@ -4,7 +4,7 @@ import { readFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { DEFAULT_UID_RANGE } from '../src/config.ts';
+import { DEFAULT_UID_RANGE } from '../src/settings.ts';
 import { allowEgress, isEgressRefused, tableOf } from '../src/engine/local/host/egress.ts';
 import { CONTROL_ROLE } from '../src/engine/local/postgres/files.ts';
 import type { InstancePaths } from '../src/engine/local/host/layout.ts';

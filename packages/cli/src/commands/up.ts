@@ -8,7 +8,7 @@ import type { Command } from 'commander';
 import { Failure } from '../exit.ts';
 import { duration, paint, say } from '../output.ts';
 import { verb } from '../command.ts';
-import { SETTINGS } from '@howdah/server/config';
+import { SETTINGS } from '../generated/settings.ts';
 import { loadServer } from '../server.ts';
 
 export function addUp(program: Command): void {
@@ -16,9 +16,7 @@ export function addUp(program: Command): void {
     does: 'Start the cloud on this machine, in the foreground. Ctrl-C stops the control plane; the databases go on.',
     example: 'howdah up --port 8090',
   });
-  for (const [name, { flag, meaning, default: fallback }] of Object.entries(SETTINGS)) {
-    command.option(`${flag} <value>`, `${meaning} (${name}; default ${fallback})`);
-  }
+  for (const { flag, help } of SETTINGS) command.option(`${flag} <value>`, help);
   command.action(async (options: Record<string, string>) => up(options));
 }
 
@@ -116,7 +114,7 @@ function readSettings(
 ) {
   try {
     const flags = Object.fromEntries(
-      Object.entries(SETTINGS).flatMap(([name, { flag }]) => {
+      SETTINGS.flatMap(({ name, flag }) => {
         const value =
           options[
             flag.slice(2).replaceAll(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())

@@ -5,7 +5,8 @@
 import { basename } from 'node:path';
 import type { ClientConfig } from 'pg';
 import { ID_LENGTH, IS_TRANSITIONAL } from '@howdah/contract';
-import { DEFAULT_UID_RANGE, type Config } from '../../../config.ts';
+import type { Config } from '../../../config.ts';
+import { DEFAULT_UID_RANGE } from '../../../settings.ts';
 import { findLack, tableOf } from '../host/egress.ts';
 import { takeInventory, type Inventory } from './inventory.ts';
 import { memberKey, partsOfKey } from '../host/layout.ts';

@@ -26,7 +26,7 @@ import {
 } from '../postgres/installations.ts';
 import { findLeftovers } from './leftovers.ts';
 import { foreseeLimits, limitsNote } from '../host/limits.ts';
-import { DEFAULT_UID_RANGE } from '../../../config.ts';
+import { DEFAULT_UID_RANGE } from '../../../settings.ts';
 import type { UidRange } from '../host/users.ts';
 import {
   dataDirectory,

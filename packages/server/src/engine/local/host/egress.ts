@@ -11,7 +11,7 @@ import { namespacePath } from '../network/listener.ts';
 import type { Layout } from './layout.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 import { run } from '../../../lib/run.ts';
-import { DEFAULT_UID_RANGE } from '../../../config.ts';
+import { DEFAULT_UID_RANGE } from '../../../settings.ts';
 import type { Isolation } from './users.ts';
 
 /** Whether outgoing connections of services are refused here, or why not and what adds it. */

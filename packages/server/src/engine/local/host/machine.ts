@@ -30,7 +30,7 @@ import {
   type Isolation,
   type UidRange,
 } from './users.ts';
-import { DEFAULT_UID_RANGE } from '../../../config.ts';
+import { DEFAULT_UID_RANGE } from '../../../settings.ts';
 
 export type Owner = { name: string; uid: number; gid: number };
 
