@@ -1,0 +1,97 @@
+/** Starts, opens and watches the metadata database: one of our own, or the one that DATABASE_URL names. */
+import { randomUUID } from 'node:crypto';
+import type { FastifyBaseLogger } from 'fastify';
+import type { ClientConfig } from 'pg';
+import type { Config } from './config.ts';
+import type { Machine } from './engine/local/host/machine.ts';
+import { createMonitor } from './engine/local/postgres/monitor.ts';
+import { findServer } from './engine/local/postgres/server.ts';
+import {
+  ensureStoreRunning,
+  killStore,
+  stopStore,
+} from './engine/local/postgres/store-instance.ts';
+import type { Templates } from './engine/local/postgres/templates.ts';
+import type { Startup } from './startup.ts';
+import { AlreadyRunning } from './store/connections.ts';
+import { openStore, type Store } from './store/database.ts';
+
+/** How long after a failed start of our own metadata database the next one is tried. */
+const RETRY_MS = 1000;
+
+/** @throws AlreadyRunning when another control plane uses it; Error with what is in the way */
+export async function openMetadataDatabase(
+  { config, machine, log, timed, closers }: Startup,
+  templates: Templates,
+): Promise<Store> {
+  const connection = await timed('start the metadata database', () =>
+    connectionOf(config, machine, templates),
+  );
+  if (config.databaseUrl === null) closers.push(() => stopStore(machine));
+  const store = await timed('open the metadata database', () =>
+    openStore(connection, (error) =>
+      log.warn({ err: error }, 'a connection to the metadata database broke'),
+    ),
+  ).catch((error: unknown) => {
+    // Another control plane works with the metadata database: it must not be stopped.
+    if (error instanceof AlreadyRunning) closers.length = 0;
+    else if (config.databaseUrl !== null) throw cannotOpen(config.databaseUrl, error);
+    throw error;
+  });
+  closers.push(() => store.close());
+  return store;
+}
+
+/** Without the URL itself, which may contain a password. */
+function cannotOpen(databaseUrl: string, error: unknown): Error {
+  const reason = error instanceof Error ? error.message : String(error);
+  return new Error(
+    `DATABASE_URL: the metadata database in ${new URL(databaseUrl).host} cannot be opened: ${reason}`,
+    { cause: error },
+  );
+}
+
+async function connectionOf(
+  config: Config,
+  machine: Machine,
+  templates: Templates,
+): Promise<ClientConfig> {
+  return config.databaseUrl === null
+    ? ensureStoreRunning(machine, templates)
+    : { connectionString: config.databaseUrl };
+}
+
+/** Starts our own metadata database again whenever it dies or hangs. */
+export async function watchStore(machine: Machine, templates: Templates, log: FastifyBaseLogger) {
+  const id = `store-${randomUUID()}`;
+  const isFrozen = async (): Promise<boolean> =>
+    (await findServer(machine.layout.store))?.postmaster.frozen === true;
+  const monitor = createMonitor(() => revive(), isFrozen);
+  let closing = false;
+  let timer: NodeJS.Timeout | undefined;
+  let reviving: Promise<void> = Promise.resolve();
+  const revive = (): void => {
+    if (!closing) reviving = tryToRevive();
+  };
+  const tryToRevive = async (): Promise<void> => {
+    try {
+      log.warn({}, 'the metadata database died or hangs: starting it again');
+      if (monitor.silentMs(id) !== null) await killStore(machine);
+      await ensureStoreRunning(machine, templates);
+      await monitor.connect(id, machine.layout.store, 5432);
+    } catch (error) {
+      log.error({ err: error }, 'the metadata database does not start; trying again');
+      timer = setTimeout(revive, RETRY_MS);
+    }
+  };
+  await monitor.connect(id, machine.layout.store, 5432);
+  return {
+    /** Starts it no more, so that a stop can end it. */
+    close: async (): Promise<void> => {
+      closing = true;
+      await reviving;
+      clearTimeout(timer);
+      monitor.close();
+    },
+  };
+}
