@@ -23,7 +23,14 @@ import { answerAgain, answerDryRun, answerKept } from './changes.ts';
 import { limitChanges } from './change-limit.ts';
 import { compileOnFirstUse } from './compilers.ts';
 import { limitConnections, limitPipelining } from './connections.ts';
-import { consolePages, consoleSessions, createSessions, isVisit, sendPage } from './console.ts';
+import {
+  consolePages,
+  consoleSessions,
+  createSessions,
+  isVisit,
+  sendPage,
+  type Sessions,
+} from './console.ts';
 import type { ApiContext, App, HttpSettings } from './context.ts';
 import { createHostCheck } from './hosts.ts';
 import { errorBody, errorHandler, sendError } from './errors.ts';
@@ -101,37 +108,44 @@ export async function createApp(
   installationRoutes(app, context, metrics);
   const sessions = createSessions(context.store);
   consolePages(app);
-  await app.register(
-    async (api: App) => {
-      api.decorateRequest('key');
-      api.decorateRequest('service');
-      api.decorateRequest('vpc');
-      api.decorateRequest('peering');
-      api.decorateRequest('change');
-      auditCalls(api, context.store, log);
-      const refuseChange = limitChanges(api, context.http.changesPerDay);
-      api.addHook(
-        'onRequest',
-        createGuard(context.store, context.http.failedKeysPerMinute, sessions.find, refuseChange),
-      );
-      api.addHook('preValidation', refuseUnknownParameters);
-      api.addHook('preValidation', answerAgain);
-      authRoutes(api, sessions);
-      consoleSessions(api, sessions);
-      projectRoutes(api, context);
-      keyRoutes(api, context);
-      serviceRoutes(api, context);
-      vpcRoutes(api, context);
-      replicaSetRoutes(api, context);
-      operationRoutes(api, context);
-      eventRoutes(api, context);
-      webhookRoutes(api, context);
-      auditLogRoutes(api, context);
-      memberRoutes(api, context);
-    },
-    { prefix: BASE_PATH },
-  );
+  await app.register(async (api: App) => apiRoutes(api, context, sessions, log), {
+    prefix: BASE_PATH,
+  });
   return app;
+}
+
+/** The routes of the API, behind its guard. */
+function apiRoutes(
+  api: App,
+  context: ApiContext,
+  sessions: Sessions,
+  log: FastifyBaseLogger,
+): void {
+  api.decorateRequest('key');
+  api.decorateRequest('service');
+  api.decorateRequest('vpc');
+  api.decorateRequest('peering');
+  api.decorateRequest('change');
+  auditCalls(api, context.store, log);
+  const refuseChange = limitChanges(api, context.http.changesPerDay);
+  api.addHook(
+    'onRequest',
+    createGuard(context.store, context.http.failedKeysPerMinute, sessions.find, refuseChange),
+  );
+  api.addHook('preValidation', refuseUnknownParameters);
+  api.addHook('preValidation', answerAgain);
+  authRoutes(api, sessions);
+  consoleSessions(api, sessions);
+  projectRoutes(api, context);
+  keyRoutes(api, context);
+  serviceRoutes(api, context);
+  vpcRoutes(api, context);
+  replicaSetRoutes(api, context);
+  operationRoutes(api, context);
+  eventRoutes(api, context);
+  webhookRoutes(api, context);
+  auditLogRoutes(api, context);
+  memberRoutes(api, context);
 }
 
 /** Whether an answer is for the caller alone. */

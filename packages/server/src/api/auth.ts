@@ -1,4 +1,4 @@
-/** Who asks, and whether they may: key, then project, then resource. Bodies are not even read before that. */
+/** Who calls, and whether they may: key, then project, then resource. The body is not read before that. */
 import {
   ApiError,
   denial,
@@ -55,127 +55,180 @@ declare module 'fastify' {
 /** How precise `last_used` is. */
 const TOUCH_EVERY_MS = 60_000;
 
+type FindSession = (request: FastifyRequest) => Promise<Session | null>;
+type RefuseChange = (request: FastifyRequest, reply: FastifyReply) => void;
+type Guard = Readonly<{
+  store: Store;
+  failedKeysPerMinute: number;
+  failures: ReturnType<typeof createFailures>;
+  readKey: (publicKey: string) => Promise<KeyRow | null>;
+  readDoc: (id: string) => Promise<ServiceDoc | null>;
+  findSession: FindSession;
+  refuseChange: RefuseChange;
+}>;
+/** A key, and the secret that the caller has sent for it. */
+type Caller = { key: KeyRow; secret: string };
+
 /**
  * @param findSession the session of the web console that a request carries; null: none
  * @param refuseChange throws where the project has made too many changes
+ * @returns what runs before anything else of a request
  */
 export function createGuard(
   store: Store,
   failedKeysPerMinute: number,
-  findSession: (request: FastifyRequest) => Promise<Session | null>,
-  refuseChange: (request: FastifyRequest, reply: FastifyReply) => void,
-) {
-  const readKey = keyReader(store.pool);
-  const readDoc = createDocumentReader(store.pool);
-  const failures = createFailures(failedKeysPerMinute);
-
-  const authenticate = async (
-    presented: PresentedKey | null,
-    request: FastifyRequest,
-  ): Promise<KeyRow> => {
-    if (presented === null) {
-      const found = request.headers.authorization === undefined ? 'missing' : 'not understood';
-      throw new ApiError(
-        'UNAUTHORIZED',
-        `Authorization: ${found}; send "Bearer <public_key>:<secret_key>", or Basic with the two halves`,
-      );
-    }
-    const row = await readKey(presented.publicKey);
-    // A key that does not exist is compared too, so that an answer's time does not tell which keys there are.
-    const matches = isSecret(presented.secretKey, row?.secret_hash ?? NO_HASH);
-    if (row === null || !matches || !row.valid) {
-      // A good key is let through whatever others do from the same address.
-      if (!failures.note(request.ip))
-        throw new ApiError(
-          'RATE_LIMITED',
-          `Authorization: more than ${failedKeysPerMinute} keys from ${request.ip} were wrong within a minute; wait a minute, and use a valid key`,
-        );
-      throw new ApiError(
-        'UNAUTHORIZED',
-        'Authorization: no valid key: unknown, revoked, expired or a wrong secret',
-      );
-    }
-    return row;
+  findSession: FindSession,
+  refuseChange: RefuseChange,
+): (request: FastifyRequest, reply: FastifyReply) => Promise<void> {
+  const guard: Guard = {
+    store,
+    failedKeysPerMinute,
+    failures: createFailures(failedKeysPerMinute),
+    readKey: keyReader(store.pool),
+    readDoc: createDocumentReader(store.pool),
+    findSession,
+    refuseChange,
   };
-
-  /** Runs before anything else of a request. */
-  return async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
-    const { config } = request.routeOptions;
-    if (config.public === true) return;
-    const {
-      project_id: projectId,
-      service_id: serviceId,
-      vpc_id: vpcId,
-      peering_id: peeringId,
-      replica_set_id: setId,
-    } = parametersOf(request.params);
-    // Read beside the key, since each is a round trip; nothing of it is told before the key has been checked. What is no id is
-    // nobody's, and the store cannot even be asked for a NUL.
-    const reading =
-      serviceId !== undefined && isId(serviceId) ? readDoc(serviceId) : Promise.resolve(null);
-    reading.catch(() => undefined);
-    const readingSet = setId !== undefined && isId(setId) ? readDoc(setId) : Promise.resolve(null);
-    readingSet.catch(() => undefined);
-    const presented = parseAuthorization(request.headers.authorization);
-    const session = request.headers.authorization === undefined ? await findSession(request) : null;
-    const key = session?.key ?? (await authenticate(presented, request));
-    if (isUseNews(key)) {
-      // A metadata database without space for it answers reads all the same.
-      await touchKey(store.db, key.key).catch((error: unknown) =>
-        request.log.warn({ err: error }, 'the last use of a key was not noted'),
-      );
-    }
-    request.key = key;
-    const permission = permissionOfRoute(request);
-    const operates = key.operator && key.role === 'admin';
-    if (permission.operator === true && !operates)
-      throw new ApiError(
-        'FORBIDDEN',
-        'it takes an admin key of the operator project: the one that howdah up made',
-      );
-    if (projectId !== undefined && projectId !== key.project_id) {
-      if (!(config.operatorToo === true && operates))
-        throw new ApiError(
-          'FORBIDDEN',
-          'this key does not reach that project; GET /projects lists those it does',
-        );
-      // The store cannot even be asked for a NUL.
-      if (!isId(projectId)) throw projectNotFound(projectId);
-    }
-    // What would be ended is looked at in the transaction that ends it (services/permissions.ts).
-    const purges = config.purges === true && asksForPurge(request.query);
-    const denied = denial(key.role, purges ? PURGE : permission);
-    if (denied !== null) throw new ApiError('FORBIDDEN', denied);
-    const withoutDryRun =
-      permission.dryRunOnly === 'never' ? denialOfDryRunOnly(factsOf(key), permission) : null;
-    if (withoutDryRun !== null) throw new ApiError('FORBIDDEN', withoutDryRun);
-    if (permission.changes)
-      await beginChange(store, request, session?.token ?? presented?.secretKey ?? '');
-    refuseChange(request, reply);
-    // What was answered before is answered again, whatever has become of the service since.
-    if (request.change?.kept != null) return;
-    const service = serviceId === undefined ? null : await reading;
-    if (serviceId !== undefined) {
-      if (
-        service === null ||
-        service.project_id !== projectId ||
-        (service.deleted && config.deletedToo !== true && !purges)
-      )
-        throw serviceNotFound(serviceId);
-      const { parent_id: parent } = service;
-      if (parent !== null && config.setsToo !== true)
-        throw new ApiError(
-          'INVALID_REQUEST',
-          `${serviceId} is a read replica set of ${parent}: what can be done to it is below /projects/{project_id}/services/${parent}/replicaSets/${serviceId}`,
-        );
-      if (setId !== undefined && (await readingSet)?.parent_id !== serviceId)
-        throw replicaSetNotFound(setId);
-      request.service = service;
-    }
-    const notItsFork = denialOfForkOnly(factsOf(key), permission, service?.created_by ?? null);
-    if (notItsFork !== null) throw new ApiError('FORBIDDEN', notItsFork);
-    if (vpcId !== undefined) await findVpcIn(store, request, vpcId, peeringId);
+  return async (request, reply) => {
+    if (request.routeOptions.config.public !== true) await checkRequest(guard, request, reply);
   };
+}
+
+async function checkRequest(
+  guard: Guard,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<void> {
+  const { config } = request.routeOptions;
+  const path = parametersOf(request.params);
+  // Read beside the key, since each is a round trip; no answer depends on them before the key is checked.
+  const service = readIfId(guard, path.service_id);
+  const set = readIfId(guard, path.replica_set_id);
+  const { key, secret } = await identify(guard, request);
+  request.key = key;
+  const permission = permissionOfRoute(request);
+  checkProject(request, permission, path.project_id);
+  // A PROD service is protected in the transaction that ends it (services/permissions.ts).
+  const purges = config.purges === true && asksForPurge(request.query);
+  checkRole(key, permission, purges);
+  if (permission.changes) await beginChange(guard.store, request, secret);
+  guard.refuseChange(request, reply);
+  // A repeated request gets the kept answer, even if its service has changed since.
+  if (request.change?.kept != null) return;
+  if (path.service_id !== undefined) {
+    request.service = serviceOrRefuse(request, path.service_id, await service, purges);
+    const setId = path.replica_set_id;
+    if (setId !== undefined && (await set)?.parent_id !== path.service_id)
+      throw replicaSetNotFound(setId);
+  }
+  const createdBy = path.service_id === undefined ? null : request.service.created_by;
+  const notItsFork = denialOfForkOnly(factsOf(key), permission, createdBy);
+  if (notItsFork !== null) throw new ApiError('FORBIDDEN', notItsFork);
+  if (path.vpc_id !== undefined)
+    await findVpcIn(guard.store, request, path.vpc_id, path.peering_id);
+}
+
+/** Null for what is no id: nothing has it, and PostgreSQL refuses a text with a NUL. */
+function readIfId({ readDoc }: Guard, id: string | undefined): Promise<ServiceDoc | null> {
+  if (id === undefined || !isId(id)) return Promise.resolve(null);
+  const reading = readDoc(id);
+  // A request that is refused before waits for it no more.
+  reading.catch(() => undefined);
+  return reading;
+}
+
+async function identify(guard: Guard, request: FastifyRequest): Promise<Caller> {
+  const { authorization } = request.headers;
+  const session = authorization === undefined ? await guard.findSession(request) : null;
+  const caller =
+    session === null
+      ? await authenticate(guard, parseAuthorization(authorization), request)
+      : { key: session.key, secret: session.token };
+  if (isUseNews(caller.key)) {
+    // A metadata database without disk space still answers reads.
+    await touchKey(guard.store.db, caller.key.key).catch((error: unknown) =>
+      request.log.warn({ err: error }, 'the last use of a key was not noted'),
+    );
+  }
+  return caller;
+}
+
+async function authenticate(
+  { readKey, failures, failedKeysPerMinute }: Guard,
+  presented: PresentedKey | null,
+  request: FastifyRequest,
+): Promise<Caller> {
+  if (presented === null) {
+    const found = request.headers.authorization === undefined ? 'missing' : 'not understood';
+    throw new ApiError(
+      'UNAUTHORIZED',
+      `Authorization: ${found}; send "Bearer <public_key>:<secret_key>", or Basic with the two halves`,
+    );
+  }
+  const row = await readKey(presented.publicKey);
+  // A key that does not exist is compared too, so that the time of an answer does not show which keys exist.
+  const matches = isSecret(presented.secretKey, row?.secret_hash ?? NO_HASH);
+  if (row !== null && matches && row.valid) return { key: row, secret: presented.secretKey };
+  // Wrong keys are counted by address, but a valid key is accepted from any.
+  if (!failures.note(request.ip))
+    throw new ApiError(
+      'RATE_LIMITED',
+      `Authorization: more than ${failedKeysPerMinute} keys from ${request.ip} were wrong within a minute; wait a minute, and use a valid key`,
+    );
+  throw new ApiError(
+    'UNAUTHORIZED',
+    'Authorization: no valid key: unknown, revoked, expired or a wrong secret',
+  );
+}
+
+function checkProject(
+  { key, routeOptions: { config } }: FastifyRequest,
+  permission: Permission,
+  projectId: string | undefined,
+): void {
+  const operates = key.operator && key.role === 'admin';
+  if (permission.operator === true && !operates)
+    throw new ApiError(
+      'FORBIDDEN',
+      'it takes an admin key of the operator project: the one that howdah up made',
+    );
+  if (projectId === undefined || projectId === key.project_id) return;
+  if (!(config.operatorToo === true && operates))
+    throw new ApiError(
+      'FORBIDDEN',
+      'this key does not reach that project; GET /projects lists those it does',
+    );
+  // PostgreSQL refuses a text with a NUL.
+  if (!isId(projectId)) throw projectNotFound(projectId);
+}
+
+function checkRole(key: KeyRow, permission: Permission, purges: boolean): void {
+  const denied =
+    denial(key.role, purges ? PURGE : permission) ??
+    (permission.dryRunOnly === 'never' ? denialOfDryRunOnly(factsOf(key), permission) : null);
+  if (denied !== null) throw new ApiError('FORBIDDEN', denied);
+}
+
+/** The service that the path names, if the route reaches it. */
+function serviceOrRefuse(
+  { params, routeOptions: { config } }: FastifyRequest,
+  serviceId: string,
+  service: ServiceDoc | null,
+  purges: boolean,
+): ServiceDoc {
+  if (
+    service === null ||
+    service.project_id !== parametersOf(params).project_id ||
+    (service.deleted && config.deletedToo !== true && !purges)
+  )
+    throw serviceNotFound(serviceId);
+  const { parent_id: parent } = service;
+  if (parent !== null && config.setsToo !== true)
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `${serviceId} is a read replica set of ${parent}: what can be done to it is below /projects/{project_id}/services/${parent}/replicaSets/${serviceId}`,
+    );
+  return service;
 }
 
 const factsOf = ({ key, role, fork_only, dry_run_only }: KeyRow): KeyFacts => ({
@@ -190,7 +243,7 @@ function asksForPurge(query: unknown): boolean {
   return typeof query === 'object' && query !== null && 'purge' in query && query.purge === 'true';
 }
 
-/** Notes the VPC that a path names, and its peering. */
+/** Finds the VPC that a path names, and its peering, for the handler. */
 async function findVpcIn(
   store: Store,
   request: FastifyRequest,
@@ -206,7 +259,7 @@ async function findVpcIn(
   request.peering = peering;
 }
 
-/** Whether when the key was used last is to be noted again. */
+/** Whether `last_used` must be written again. */
 function isUseNews({ last_used: lastUsed }: KeyRow): boolean {
   return lastUsed === null || Date.now() - lastUsed.getTime() > TOUCH_EVERY_MS;
 }

@@ -1,4 +1,4 @@
-/** Once a minute: samples of what running services use, into the series and as current figures on the service; and their backups. */
+/** Once a minute: samples of running services, for the series and for the current figures of each service; and their backups. */
 import pLimit from 'p-limit';
 import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
@@ -11,8 +11,22 @@ import type { Log } from '../lib/log.ts';
 /** The finest bucket of a series is a minute; one sample falls into each. */
 export const SAMPLE_MS = 60_000;
 
-/** Services whose backups are seen to at the same time: a snapshot may be a long copy, for which the others do not wait. */
+/** Services whose backups are kept at the same time: a snapshot may be a long copy, and the others do not wait for it. */
 const KEPT_AT_A_TIME = 2;
+
+type Sampler = {
+  readonly store: Store;
+  readonly engine: Engine;
+  readonly log: Log;
+  /** Brings the warnings of a service up to date. */
+  readonly warn: (id: string) => Promise<void>;
+  /** The last count of each server's transactions, by service and node. */
+  readonly transactions: Map<string, { atMs: number; count: number }>;
+  timer: NodeJS.Timeout | undefined;
+  closing: boolean;
+  running: Promise<void>;
+  backups: Promise<void> | undefined;
+};
 
 /** @param warn brings the warnings of a service up to date */
 export function createSampler(
@@ -21,126 +35,132 @@ export function createSampler(
   log: Log,
   warn: (id: string) => Promise<void>,
 ) {
-  const transactions = new Map<string, { atMs: number; count: number }>();
-  let timer: NodeJS.Timeout | undefined;
-  let closing = false;
-  let running: Promise<void> = Promise.resolve();
-  let backups: Promise<void> | undefined;
-
-  /** One look at each server of a service; none when it stopped meanwhile. */
-  const sample = async (id: string): Promise<Sample[]> => {
-    try {
-      const used = await engine.usage(id);
-      const atMs = Date.now();
-      return used.map((usage) => {
-        const key = `${id} ${usage.node}`;
-        const before = transactions.get(key);
-        transactions.set(key, { atMs, count: usage.transactions });
-        const rate =
-          before === undefined || usage.transactions < before.count
-            ? 0
-            : ((usage.transactions - before.count) / (atMs - before.atMs)) * 1000;
-        return { serviceId: id, at: new Date(atMs), transactionsPerSecond: rate, ...usage };
-      });
-    } catch (error) {
-      log.info({ service: id, err: error }, 'could not sample a service');
-      return [];
-    }
+  const sampler: Sampler = {
+    store,
+    engine,
+    log,
+    warn,
+    transactions: new Map(),
+    timer: undefined,
+    closing: false,
+    running: Promise.resolve(),
+    backups: undefined,
   };
-
-  /** What a service uses is what the server uses that accepts writes; of a read replica set, what all its nodes use. */
-  const show = async (samples: readonly Sample[]): Promise<void> =>
-    store.db.transaction().execute(async (tx) => {
-      const locked = samples[0] === undefined ? null : await lockService(tx, samples[0].serviceId);
-      if (locked === null || locked.service.status !== 'READY') return;
-      const counted = locked.service.parent_id === null ? samples.slice(0, 1) : samples;
-      const sum = (figure: (one: Sample) => number) =>
-        counted.reduce((total, one) => total + figure(one), 0);
-      const mb = (bytes: number) => Math.round(bytes / 1e6);
-      const figures = {
-        memory_mb: mb(sum(({ memoryBytes }) => memoryBytes)),
-        milli_cpu: sum(({ cpuMillis }) => cpuMillis),
-        storage_mb: mb(sum(({ storageBytes }) => storageBytes)),
-      };
-      const { memory_mb, milli_cpu, storage_mb } = locked.service;
-      if (
-        memory_mb === figures.memory_mb &&
-        milli_cpu === figures.milli_cpu &&
-        storage_mb === figures.storage_mb
-      )
-        return;
-      await changeService(tx, locked.service, figures, locked.operation);
-    });
-
-  const keepBackups = async (id: string): Promise<void> => {
-    try {
-      if (await engine.keepBackups(id, !(await listParentsOfUnfinishedForks(store.db)).has(id)))
-        await warn(id);
-    } catch (error) {
-      log.warn(
-        { service: id, err: error },
-        'backups of a service failed; trying again in a minute',
-      );
-    }
-  };
-
-  const keepAllBackups = async (): Promise<void> => {
-    try {
-      const inTurn = pLimit(KEPT_AT_A_TIME);
-      await inTurn.map(await listReadyServices(store.db), async (id) => {
-        if (!closing) await keepBackups(id);
-      });
-    } catch (error) {
-      log.warn({ err: error }, 'could not ask which services run');
-    }
-  };
-
-  const sampleAll = async (): Promise<void> => {
-    const ids = await listReadyServices(store.db, 'with sets');
-    const found: Sample[] = [];
-    // One after the other: figures are not worth competing with the services' own work.
-    for (const id of ids) {
-      if (closing) return;
-      const taken = await sample(id);
-      found.push(...taken);
-      await show(taken);
-    }
-    await insertSamples(store.db, found);
-    for (const key of transactions.keys())
-      if (!ids.includes(key.split(' ')[0] ?? '')) transactions.delete(key);
-  };
-
-  const round = async (): Promise<void> => {
-    // A snapshot may be a long copy: figures do not wait for it, and no second round begins before it is done.
-    backups ??= keepAllBackups().finally(() => {
-      backups = undefined;
-    });
-    running = sampleAll().catch((error: unknown) =>
-      log.warn({ err: error }, 'a round of samples was interrupted'),
-    );
-    await running;
-    if (!closing) timer = setTimeout(() => void round(), SAMPLE_MS);
-  };
-
   return {
-    start: () => void round(),
+    start: () => void sampleAndKeep(sampler),
     /** The first figures of a service that has just become ready. */
-    sampleOne: async ({
-      id,
-      parent_id: parent,
-    }: Pick<ServiceRow, 'id' | 'parent_id'>): Promise<void> => {
-      if (closing) return;
-      const taken = await sample(id);
-      if (taken.length === 0) return;
-      await show(taken);
-      await insertSamples(store.db, taken);
-      if (parent === null) await keepBackups(id);
-    },
+    sampleOne: (service: Pick<ServiceRow, 'id' | 'parent_id'>) => sampleOne(sampler, service),
     close: async (): Promise<void> => {
-      closing = true;
-      clearTimeout(timer);
-      // A snapshot under way is left: it is recreated, and what there is of it removed.
-      await running;
+      sampler.closing = true;
+      clearTimeout(sampler.timer);
+      // A snapshot that is under way is not waited for: the next start removes it and takes another.
+      await sampler.running;
     },
   };
+}
+
+async function sampleAndKeep(sampler: Sampler): Promise<void> {
+  // A snapshot may be a long copy: figures do not wait for it, and no second round begins before it is done.
+  sampler.backups ??= keepAllBackups(sampler).finally(() => {
+    sampler.backups = undefined;
+  });
+  sampler.running = sampleAll(sampler).catch((error: unknown) =>
+    sampler.log.warn({ err: error }, 'a round of samples was interrupted'),
+  );
+  await sampler.running;
+  if (!sampler.closing) sampler.timer = setTimeout(() => void sampleAndKeep(sampler), SAMPLE_MS);
+}
+
+async function sampleAll(sampler: Sampler): Promise<void> {
+  const { store, transactions } = sampler;
+  const ids = await listReadyServices(store.db, 'with sets');
+  const found: Sample[] = [];
+  // One after the other: figures must not compete with the work of the services.
+  for (const id of ids) {
+    if (sampler.closing) return;
+    const taken = await sample(sampler, id);
+    found.push(...taken);
+    await show(store, taken);
+  }
+  await insertSamples(store.db, found);
+  for (const key of transactions.keys())
+    if (!ids.includes(key.split(' ')[0] ?? '')) transactions.delete(key);
+}
+
+async function sampleOne(
+  sampler: Sampler,
+  { id, parent_id: parent }: Pick<ServiceRow, 'id' | 'parent_id'>,
+): Promise<void> {
+  if (sampler.closing) return;
+  const taken = await sample(sampler, id);
+  if (taken.length === 0) return;
+  await show(sampler.store, taken);
+  await insertSamples(sampler.store.db, taken);
+  if (parent === null) await keepBackups(sampler, id);
+}
+
+/** A sample of each server of a service; none if it has stopped meanwhile. */
+async function sample({ engine, log, transactions }: Sampler, id: string): Promise<Sample[]> {
+  try {
+    const used = await engine.usage(id);
+    const atMs = Date.now();
+    return used.map((usage) => {
+      const key = `${id} ${usage.node}`;
+      const before = transactions.get(key);
+      transactions.set(key, { atMs, count: usage.transactions });
+      const rate =
+        before === undefined || usage.transactions < before.count
+          ? 0
+          : ((usage.transactions - before.count) / (atMs - before.atMs)) * 1000;
+      return { serviceId: id, at: new Date(atMs), transactionsPerSecond: rate, ...usage };
+    });
+  } catch (error) {
+    log.info({ service: id, err: error }, 'could not sample a service');
+    return [];
+  }
+}
+
+/** The figures of a service are those of its primary, of a read replica set the sum over its nodes. */
+async function show(store: Store, samples: readonly Sample[]): Promise<void> {
+  await store.db.transaction().execute(async (tx) => {
+    const locked = samples[0] === undefined ? null : await lockService(tx, samples[0].serviceId);
+    if (locked === null || locked.service.status !== 'READY') return;
+    const counted = locked.service.parent_id === null ? samples.slice(0, 1) : samples;
+    const sum = (figure: (one: Sample) => number) =>
+      counted.reduce((total, one) => total + figure(one), 0);
+    const mb = (bytes: number) => Math.round(bytes / 1e6);
+    const figures = {
+      memory_mb: mb(sum(({ memoryBytes }) => memoryBytes)),
+      milli_cpu: sum(({ cpuMillis }) => cpuMillis),
+      storage_mb: mb(sum(({ storageBytes }) => storageBytes)),
+    };
+    const { memory_mb, milli_cpu, storage_mb } = locked.service;
+    if (
+      memory_mb === figures.memory_mb &&
+      milli_cpu === figures.milli_cpu &&
+      storage_mb === figures.storage_mb
+    )
+      return;
+    await changeService(tx, locked.service, figures, locked.operation);
+  });
+}
+
+async function keepAllBackups(sampler: Sampler): Promise<void> {
+  try {
+    const inTurn = pLimit(KEPT_AT_A_TIME);
+    await inTurn.map(await listReadyServices(sampler.store.db), async (id) => {
+      if (!sampler.closing) await keepBackups(sampler, id);
+    });
+  } catch (error) {
+    sampler.log.warn({ err: error }, 'could not ask which services run');
+  }
+}
+
+async function keepBackups({ store, engine, log, warn }: Sampler, id: string): Promise<void> {
+  try {
+    if (await engine.keepBackups(id, !(await listParentsOfUnfinishedForks(store.db)).has(id)))
+      await warn(id);
+  } catch (error) {
+    log.warn({ service: id, err: error }, 'backups of a service failed; trying again in a minute');
+  }
 }

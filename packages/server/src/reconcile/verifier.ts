@@ -1,6 +1,6 @@
 /**
- * Works on the operations that verify backups, one at a time over the whole installation, beside everything else; and asks for those
- * that are due. What a crash interrupted is begun again.
+ * Performs the operations that verify backups, one at a time in the whole installation and beside all
+ * other operations, and begins those that are due. An interrupted verification begins again.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { OperationStep } from '@howdah/contract';
@@ -23,7 +23,7 @@ import type { Log } from '../lib/log.ts';
 const TIMER_MS = 1000;
 /** Nothing is due more precisely than this. */
 const DUE_EVERY_MS = 30_000;
-/** How long a stop waits for a copy to be thrown away; what is left the next start throws away. */
+/** How long a stop waits until a copy is removed; the next start removes what is left. */
 const CLOSE_GRACE_MS = 5000;
 /** Who asked for a verification by schedule. */
 const HOWDAH = 'howdah';
@@ -34,132 +34,140 @@ export type VerifierOptions = {
   log: Log;
   /** The time between two verifications of a running service. */
   everyMs: number;
-  /** Called with the id of a service whose verification has come to a result, before its operation ends. */
+  /** Called with the id of a service after its verification, before the operation ends. */
   ended: (id: string) => Promise<void>;
 };
 
-export function createVerifier({ store, engine, log, everyMs, ended }: VerifierOptions) {
-  let timer: NodeJS.Timeout | undefined;
-  let closing = false;
-  let lookedForDueMs = -Infinity;
-  let working: Promise<void> = Promise.resolve();
-  let cutShort = new AbortController();
+type Verifier = Readonly<VerifierOptions> & {
+  timer: NodeJS.Timeout | undefined;
+  closing: boolean;
+  lookedForDueMs: number;
+  working: Promise<void>;
+  /** Interrupts the verification that is under way. */
+  interrupt: AbortController;
+};
 
-  const work = async (operation: OperationRow): Promise<void> => {
-    const service = await store.db
-      .transaction()
-      .execute(async (tx) => (await lockService(tx, operation.service_id))?.service ?? null);
-    if (service === null || service.deleting)
-      return endOperation(store.db, operation.id, 'failed', 'superseded by delete');
-    cutShort = new AbortController();
-    if (closing) return;
-    const watch = setInterval(() => {
-      // Ended by somebody else, that is by a delete.
-      isUnderWay(store.db, operation.id).then(
-        (underWay) => (underWay ? undefined : cutShort.abort()),
-        (error: unknown) =>
-          log.warn(
-            { service: service.id, err: error },
-            'could not ask whether a verification is still wanted',
-          ),
-      );
-    }, TIMER_MS);
-    try {
-      const { problem } = await engine.verifyBackup(
-        serviceSpec(service),
-        stepsOf(operation),
-        cutShort.signal,
-      );
-      await ended(service.id);
-      await endOperation(
-        store.db,
-        operation.id,
-        problem === undefined ? 'succeeded' : 'failed',
-        problem ?? null,
-      );
-    } catch (error) {
-      if (cutShort.signal.aborted || !(await isUnderWay(store.db, operation.id))) return;
-      log.warn({ service: service.id, err: error }, 'a backup could not be verified');
-      await endOperation(
-        store.db,
-        operation.id,
-        'failed',
-        error instanceof Error ? error.message : String(error),
-      );
-    } finally {
-      clearInterval(watch);
-    }
+export function createVerifier(options: VerifierOptions) {
+  const verifier: Verifier = {
+    ...options,
+    timer: undefined,
+    closing: false,
+    lookedForDueMs: -Infinity,
+    working: Promise.resolve(),
+    interrupt: new AbortController(),
   };
-
-  /** Shows each part of a verification in its operation. */
-  const stepsOf = ({ id }: OperationRow): RunStep => {
-    const steps: OperationStep[] = [];
-    // Records that are away for a moment are no reason to doubt a backup: the next step that is shown shows this one too.
-    const save = () =>
-      progressOperation(store.db, id, steps, null).catch((error: unknown) => {
-        log.warn({ operation: id, err: error }, 'could not show a step of a verification');
-      });
-    return async (name, run) => {
-      const step: OperationStep = {
-        name,
-        started: new Date().toISOString(),
-        finished: null,
-        detail: null,
-      };
-      steps.push(step);
-      await save();
-      try {
-        step.detail = await run();
-      } catch (error) {
-        step.detail = error instanceof Error ? error.message : String(error);
-        throw error;
-      } finally {
-        step.finished = new Date().toISOString();
-        if (!cutShort.signal.aborted) await save();
-      }
-    };
-  };
-
-  const beginDue = async (): Promise<void> => {
-    if (performance.now() - lookedForDueMs < DUE_EVERY_MS) return;
-    lookedForDueMs = performance.now();
-    const id = await dueForVerification(store.db, everyMs);
-    if (id === null) return;
-    await store.db.transaction().execute(async (tx) => {
-      const locked = await lockService(tx, id);
-      if (
-        locked === null ||
-        locked.service.deleting ||
-        (await verificationUnderWay(tx, id)) !== null
-      )
-        return;
-      await beginOperation(tx, locked.service, 'verifyBackup', HOWDAH, null);
-    });
-    // There may be more.
-    lookedForDueMs = -Infinity;
-  };
-
-  const round = async (): Promise<void> => {
-    const operation = await nextVerification(store.db);
-    await (operation === null ? beginDue() : work(operation));
-  };
-
-  const tick = async (): Promise<void> => {
-    working = round().catch((error: unknown) =>
-      log.warn({ err: error }, 'a verification was interrupted; trying again'),
-    );
-    await working;
-    if (!closing) timer = setTimeout(() => void tick(), TIMER_MS);
-  };
-
   return {
-    start: () => void tick(),
-    /** Cuts a verification short, which the next start begins again. */
+    start: () => void tick(verifier),
+    /** Interrupts a verification; the next start begins it again. */
     close: async (): Promise<void> => {
-      closing = true;
-      clearTimeout(timer);
-      cutShort.abort();
-      await Promise.race([working, sleep(CLOSE_GRACE_MS, undefined, { ref: false })]);
+      verifier.closing = true;
+      clearTimeout(verifier.timer);
+      verifier.interrupt.abort();
+      await Promise.race([verifier.working, sleep(CLOSE_GRACE_MS, undefined, { ref: false })]);
     },
   };
+}
+
+async function tick(verifier: Verifier): Promise<void> {
+  verifier.working = round(verifier).catch((error: unknown) =>
+    verifier.log.warn({ err: error }, 'a verification was interrupted; trying again'),
+  );
+  await verifier.working;
+  if (!verifier.closing) verifier.timer = setTimeout(() => void tick(verifier), TIMER_MS);
+}
+
+async function round(verifier: Verifier): Promise<void> {
+  const operation = await nextVerification(verifier.store.db);
+  await (operation === null ? beginDue(verifier) : verify(verifier, operation));
+}
+
+async function beginDue(verifier: Verifier): Promise<void> {
+  if (performance.now() - verifier.lookedForDueMs < DUE_EVERY_MS) return;
+  verifier.lookedForDueMs = performance.now();
+  const id = await dueForVerification(verifier.store.db, verifier.everyMs);
+  if (id === null) return;
+  await verifier.store.db.transaction().execute(async (tx) => {
+    const locked = await lockService(tx, id);
+    if (locked === null || locked.service.deleting || (await verificationUnderWay(tx, id)) !== null)
+      return;
+    await beginOperation(tx, locked.service, 'verifyBackup', HOWDAH, null);
+  });
+  // There may be more.
+  verifier.lookedForDueMs = -Infinity;
+}
+
+async function verify(verifier: Verifier, operation: OperationRow): Promise<void> {
+  const { store, engine, log, ended } = verifier;
+  const service = await store.db
+    .transaction()
+    .execute(async (tx) => (await lockService(tx, operation.service_id))?.service ?? null);
+  if (service === null || service.deleting)
+    return endOperation(store.db, operation.id, 'failed', 'superseded by delete');
+  verifier.interrupt = new AbortController();
+  const { signal } = verifier.interrupt;
+  if (verifier.closing) return;
+  const watch = interruptOnceEnded(verifier, operation);
+  try {
+    const { problem } = await engine.verifyBackup(
+      serviceSpec(service),
+      stepsOf(verifier, operation),
+      signal,
+    );
+    await ended(service.id);
+    const status = problem === undefined ? 'succeeded' : 'failed';
+    await endOperation(store.db, operation.id, status, problem ?? null);
+  } catch (error) {
+    if (signal.aborted || !(await isUnderWay(store.db, operation.id))) return;
+    log.warn({ service: service.id, err: error }, 'a backup could not be verified');
+    await endOperation(store.db, operation.id, 'failed', messageOf(error));
+  } finally {
+    clearInterval(watch);
+  }
+}
+
+/** A delete ends the operation of a verification that is under way. */
+function interruptOnceEnded(
+  { store, log, interrupt }: Verifier,
+  { id, service_id: service }: OperationRow,
+): NodeJS.Timeout {
+  return setInterval(() => {
+    isUnderWay(store.db, id).then(
+      (underWay) => (underWay ? undefined : interrupt.abort()),
+      (error: unknown) =>
+        log.warn({ service, err: error }, 'could not ask whether a verification is still wanted'),
+    );
+  }, TIMER_MS);
+}
+
+/** Shows each part of a verification in its operation. */
+function stepsOf({ store, log, interrupt }: Verifier, { id }: OperationRow): RunStep {
+  const steps: OperationStep[] = [];
+  // Without the metadata database for a moment the backup is still good: the next step that is saved saves this one too.
+  const save = () =>
+    progressOperation(store.db, id, steps, null).catch((error: unknown) => {
+      log.warn({ operation: id, err: error }, 'could not show a step of a verification');
+    });
+  return async (name, run) => {
+    const step: OperationStep = {
+      name,
+      started: new Date().toISOString(),
+      finished: null,
+      detail: null,
+    };
+    steps.push(step);
+    await save();
+    try {
+      step.detail = await run();
+    } catch (error) {
+      step.detail = messageOf(error);
+      throw error;
+    } finally {
+      step.finished = new Date().toISOString();
+      if (!interrupt.signal.aborted) await save();
+    }
+  };
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
