@@ -3,7 +3,7 @@
 import { spawnSync } from 'node:child_process';
 
 const CHECKS = [
-  ['words', 'node', ['tools/check/words.js']],
+  ['words', 'tsx', ['tools/check/walls.ts', 'words']],
   ['references', 'node', ['tools/check/references.js']],
   ['layers', 'tsx', ['tools/check/walls.ts', 'layers']],
   ['lengths', 'tsx', ['tools/check/walls.ts', 'lengths']],

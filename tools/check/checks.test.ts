@@ -52,6 +52,11 @@ describe('layers', () => {
     );
   }, 300_000);
 
+  test('a run that sees no TypeScript is refused, although it saw other modules', () => {
+    plant({ [server('lib/a.js')]: X });
+    expect(() => findViolations(root)).toThrow('no TypeScript modules found');
+  }, 300_000);
+
   test('the table has a row for each layer, and each row names layers that exist', () => {
     const names = LAYERS.map(({ name }) => name);
     expect(layerTable().split('\n')).toHaveLength(names.length + 2);

@@ -232,7 +232,9 @@ function runCruiser(root: string): ICruiseResult {
       maxBuffer: 1 << 28,
     });
     const result: ICruiseResult = JSON.parse(json);
-    if (result.summary.totalCruised === 0) throw new Error(`${root}: no modules found`);
+    // Without the compiler as a library the cruiser reads JavaScript only, and finds nothing to refuse.
+    if (!result.modules.some(({ source }) => /\.tsx?$/.test(source)))
+      throw new Error(`${root}: no TypeScript modules found`);
     return result;
   } finally {
     rmSync(scratch, { recursive: true });

@@ -123,6 +123,11 @@ const KEY = /^[a-z]+([A-Z][a-z]+)*$/;
 const FOR_PROGRAMS = /^(kind|mode|state|status|code|type|format|method|className|style|key)$/;
 const TYPES = /^(TS(?!As|NonNull|Satisfies)|ImportDeclaration|ExportAllDeclaration)/;
 
+/** Whether a string has several words and is neither a statement nor a path. */
+export function isUserText(text: string): boolean {
+  return SENTENCE.test(text) && !CODE.test(text) && !NO_TEXT.test(text);
+}
+
 /** @returns the texts of one source that belong to `area`, in their order and each of them once */
 export function textsIn(path: string, source: string, area: Area): string[] {
   const { program, errors } = parseSync(path, source);
@@ -210,7 +215,7 @@ function keyOf(node: Node): string {
 }
 
 /** @returns the text of a string, a template literal or a sum of them, with `{name}` for a value; null: it is no text */
-function textOf(node: Node): string | null {
+export function textOf(node: Node): string | null {
   if (node.type === 'Literal') {
     const value: unknown = Reflect.get(node, 'value');
     return typeof value === 'string' ? value : null;

@@ -1,4 +1,4 @@
-/** Runs the checks of layers, lengths and commits: `tsx tools/check/walls.ts layers lengths commits`. */
+/** Runs the checks of words, layers, lengths and commits: `tsx tools/check/walls.ts words layers lengths commits`. */
 import { readFileSync } from 'node:fs';
 import { checkCommits } from './commits.ts';
 import { IMPORTS, LENGTHS, WIDE } from './exceptions.ts';
@@ -6,12 +6,32 @@ import { filesOf } from './files.ts';
 import { findViolations, layerTable } from './layers.ts';
 import { MAX_DOCUMENT_WIDTH, MAX_WIDTH, tooLong, wideDocumentLines, wideLines } from './lengths.ts';
 import { exceedingCounts, refusedImports } from './refusals.ts';
+import { WORDS } from './word-exceptions.ts';
+import { GLOSSARY, rulesOf, WORDED, wordsIn } from './words.ts';
 
 const ARCHITECTURE = 'docs/architecture.md';
+const WORD_LIST = 'tools/check/word-exceptions.ts';
 const SOURCE = /\.(ts|tsx|js|mjs|css)$/;
 const read = (path: string): string => readFileSync(path, 'utf8');
 
 const CHECKS: Readonly<Record<string, () => string[]>> = {
+  words: () => {
+    const rules = rulesOf(read(GLOSSARY));
+    const hits = new Map(
+      filesOf('.', WORDED).flatMap((path) => {
+        const found = wordsIn(path, read(path), rules);
+        return found.length === 0 ? [] : [[path, found] as const];
+      }),
+    );
+    const counts = new Map([...hits].map(([path, found]) => [path, found.length]));
+    const added = [...hits].filter(([path, found]) => found.length > (WORDS[path] ?? 0));
+    return [
+      ...added.flatMap(([path, found]) =>
+        found.map(({ line, word, instead }) => `${path}:${line}: "${word}": use ${instead}`),
+      ),
+      ...exceedingCounts(counts, WORDS, `words that ${GLOSSARY} replaces`, WORD_LIST),
+    ];
+  },
   layers: () => [
     ...refusedImports(findViolations('.'), IMPORTS),
     ...(read(ARCHITECTURE).includes(layerTable())
