@@ -19,6 +19,8 @@ describe('words', () => {
     ['identifiers', 'a.ts', 'export function handsOf() {}', '1: hands'],
     ['identifiers', 'a.ts', 'type A = { isCalm: boolean };', '1: calm'],
     ['identifiers', 'packages/server/src/a.ts', 'const memberOf = 1;', '1: member'],
+    ['identifiers', 'packages/server/src/a.ts', 'const { a: [member = 1] } = b;', '1: member'],
+    ['identifiers', 'packages/server/src/a.ts', 'f((member) => 1);', '1: member'],
     ['identifiers', 'packages/server/src/members.ts', '', '1: members'],
     ['identifiers', LOCAL, 'export function auditAll() {}', '1: audit'],
     ['prose', 'a.ts', '/** It tells\n * nothing. */', '1: tells'],
@@ -41,6 +43,7 @@ describe('words', () => {
 
   test.each([
     ['identifiers in the contract', 'packages/contract/src/a.ts', 'const memberOf = 1;'],
+    ['declarations', 'packages/server/src/a.ts', 'const { members } = row.members;'],
     ['identifiers', 'a.ts', '/** The member, calm, with the hands of another. */'],
     ['prose of the local engine', 'packages/server/src/api/a.ts', '// reads the log'],
     ['prose, which has no code', 'a.md', 'Run `howdah tell` in `the store`.\n\n    the store\n'],

@@ -2,7 +2,7 @@
  * The words that docs/glossary.md replaces, each with the scope in which it is wrong.
  *
  * `everywhere` reads every line and the words inside of names (`tornFile` is "torn file"). `identifiers`
- * are the names of a source and of its file, `prose` is documents and comments, `user messages` are the
+ * are the names that a source declares and that of its file, `prose` is documents and comments, `user messages` are the
  * texts of docs/messages.md, and `test names` the titles of tests.
  */
 import { basename, extname } from 'node:path';
@@ -39,6 +39,32 @@ const SOURCE = /\.(ts|tsx|js|mjs)$/;
 const SHELL = /(\.sh|^howdah|\/run)$/;
 const TEST_CALL = /^(describe|it|test)(\.\w+)*$/;
 const USER_TEXT = /^packages\/[^/]+\/src\/(?!.*\.(test|testing)\.tsx?$)/;
+
+const FUNCTION_KEYS = ['id', 'params'];
+const DECLARED_KEYS: Readonly<Record<string, readonly string[]>> = {
+  VariableDeclarator: ['id'],
+  FunctionDeclaration: FUNCTION_KEYS,
+  FunctionExpression: FUNCTION_KEYS,
+  ArrowFunctionExpression: FUNCTION_KEYS,
+  TSFunctionType: ['params'],
+  CatchClause: ['param'],
+  ClassDeclaration: ['id'],
+  MethodDefinition: ['key'],
+  PropertyDefinition: ['key'],
+  TSTypeAliasDeclaration: ['id'],
+  TSInterfaceDeclaration: ['id'],
+  TSEnumDeclaration: ['id'],
+  TSPropertySignature: ['key'],
+  TSMethodSignature: ['key', 'params'],
+  TSParameterProperty: ['parameter'],
+};
+const PATTERN_KEYS: Readonly<Record<string, readonly string[]>> = {
+  ObjectPattern: ['properties'],
+  ArrayPattern: ['elements'],
+  Property: ['value'],
+  AssignmentPattern: ['left'],
+  RestElement: ['argument'],
+};
 
 /** @returns the rows of the table of words; a pattern with a capital letter minds the case */
 export function rulesOf(glossary: string): Rule[] {
@@ -115,14 +141,15 @@ function textsOfSource(path: string, source: string, lines: readonly Text[]): Te
   const names = new Map<string, number>([[basename(path, extname(path)), 1]]);
   const titles: Text[] = [];
 
-  function visit(node: Node): void {
+  function visit(node: Node, isDeclared: boolean): void {
     const name: unknown = Reflect.get(node, 'name');
-    if (typeof name === 'string' && !names.has(name)) names.set(name, lineAt(node.start));
+    if (isDeclared && typeof name === 'string' && !names.has(name))
+      names.set(name, lineAt(node.start));
     const title = titleOf(node);
     if (title !== null) titles.push({ line: lineAt(node.start), lines: [title] });
-    for (const [, child] of childrenOf(node)) visit(child);
+    for (const [key, child] of childrenOf(node)) visit(child, declares(node, key, isDeclared));
   }
-  visit(program);
+  visit(program, false);
 
   const identifiers = [...names].map(([name, line]) => ({ line, lines: [wordsOfName(name)] }));
   // A name of one word is found in its line.
@@ -134,6 +161,16 @@ function textsOfSource(path: string, source: string, lines: readonly Text[]): Te
     'user messages': userTexts(path, source),
     'test names': titles,
   };
+}
+
+/**
+ * Whether the name under `key` is new here: a file that uses a name of another does not repeat its words.
+ * A pattern declares what it binds, unless it keeps the name of a property.
+ */
+function declares(node: Node, key: string, isDeclared: boolean): boolean {
+  if (PATTERN_KEYS[node.type]?.includes(key) === true)
+    return isDeclared && Reflect.get(node, 'shorthand') !== true;
+  return DECLARED_KEYS[node.type]?.includes(key) === true;
 }
 
 /** `memberOfSet`, `member-of-set`, `MEMBER_OF_SET`: "member of set". */
