@@ -8,16 +8,23 @@ const temporary = (process.env['TMPDIR'] ??= '/var/tmp');
 
 /** The files that take minutes, the longest first. */
 const LONG = [
-  'ha',
-  'backups',
   'races',
-  'crash-creates',
+  'backups',
+  'ha-failover',
+  'ha-lag',
+  'ha-changes',
   'forks-faults',
+  'crash-creates',
+  'faults',
+  'replica-sets-faults',
+  'forks',
   'journeys',
   'vpc-separation',
-  'replica-sets-faults',
-  'faults',
   'store',
+  'hostile',
+  'power-cut',
+  'fuzz',
+  'edges',
 ];
 
 /** What takes long begins first, so that nothing of it is left over at the end; a clean clone has no times of an earlier run to order by. */

@@ -1,213 +1,24 @@
 /** An answer to each call of the API, as an installation gave or would give it. The server of these tests holds each against the document. */
-
-const AT = '2026-01-31T12:00:00.000Z';
-const endpoint = { host: '127.0.0.1', port: 20000 };
-const pooler = { endpoint: { host: '127.0.0.1', port: 20002 } };
-
-const set = {
-  id: 'qr5wt9z1ab',
-  name: 'readers',
-  nodes: 2,
-  cpu_millis: 500,
-  memory_gbs: 2,
-  endpoint: { host: '127.0.0.1', port: 20004 },
-  connection_pooler: { endpoint: { host: '127.0.0.1', port: 20006 } },
-  metadata: { environment: 'DEV' },
-  status: 'active',
-};
-
-export const SERVICE = {
-  service_id: 'linltu4hxx',
-  project_id: 'n765kku04j',
-  name: 'orders',
-  service_type: 'TIMESCALEDB',
-  status: 'READY',
-  region_code: 'local',
-  created: AT,
-  endpoint,
-  connection_pooler: pooler,
-  ha_replicas: { replica_count: 1, sync_replica_count: 1 },
-  metadata: { environment: 'PROD' },
-  metrics: { memory_mb: 142, milli_cpu: 31, storage_mb: 512 },
-  read_replica_sets: [set],
-  resources: [
-    {
-      id: 'lnk2vx0qpa',
-      spec: { cpu_millis: 1000, memory_gbs: 4, storage_gb: 40, volume_type: 'local' },
-    },
-  ],
-  warnings: [{ code: 'DISK', message: 'the disk is 91 % full' }],
-};
-
-/** It has nothing that is optional, and a name that a shell must not take apart. */
-export const PLAIN_SERVICE = {
-  service_id: 'mq45ho2ud1',
-  project_id: 'n765kku04j',
-  name: "it's $HOME",
-  service_type: 'POSTGRES',
-  status: 'PAUSED',
-  region_code: 'local',
-  created: AT,
-  endpoint: { host: '127.0.0.1', port: 20008 },
-  forked_from: { project_id: 'n765kku04j', service_id: 'linltu4hxx', is_standby: false },
-  ha_replicas: { replica_count: 0, sync_replica_count: 0 },
-  metadata: { environment: 'DEV' },
-  metrics: { memory_mb: null, milli_cpu: null, storage_mb: null },
-  read_replica_sets: [],
-  resources: [{ id: 'lnk2vx0qpb', spec: { storage_gb: 20, volume_type: 'local' } }],
-};
-
-const creating = {
-  ...SERVICE,
-  status: 'QUEUED',
-  warnings: undefined,
-  initial_password: 'VeSmI78KsGT5AM9sxotaH6Jljes_KRHZ',
-};
-
-const operation = {
-  id: '01jd3k7w0c',
-  kind: 'resize',
-  service_id: 'linltu4hxx',
-  status: 'succeeded',
-  requested_by: 'HD6dyef7cunqk6c3gr2jqn',
-  steps: [
-    {
-      name: 'stop PostgreSQL',
-      started: AT,
-      finished: '2026-01-31T12:00:00.048Z',
-      detail: 'for its new size',
-    },
-    {
-      name: 'write configuration',
-      started: '2026-01-31T12:00:00.050Z',
-      finished: '2026-01-31T12:00:00.062Z',
-      detail: null,
-    },
-    {
-      name: 'start PostgreSQL',
-      started: '2026-01-31T12:00:00.070Z',
-      finished: '2026-01-31T12:00:01.270Z',
-      detail: 'accepting connections',
-    },
-  ],
-  created: AT,
-  finished: '2026-01-31T12:00:01.300Z',
-};
-
-const vpc = { id: '1001', name: 'office', cidr: '10.1.0.0/16', region_code: 'local' };
-const peering = {
-  id: '2001',
-  peer_account_id: 'n765kku04j',
-  peer_region_code: 'local',
-  peer_vpc_id: '1002',
-  status: 'active',
-  provisioned_id: 'pcx-2001',
-};
-const project = { id: 'n765kku04j', name: 'default' };
-const projectDetails = {
-  ...project,
-  created: AT,
-  operator: true,
-  limits: { services: 10, replica_sets: null, cpu_millis: 8000, memory_gbs: null },
-  used: { services: 2, replica_sets: 1, cpu_millis: 2000, memory_gbs: 8 },
-};
-const key = {
-  public_key: 'HD6dyef7cunqk6c3gr2jqn',
-  name: 'ci',
-  role: 'developer',
-  dry_run_only: false,
-  fork_only: true,
-  created: AT,
-  created_by: null,
-  expires_at: '2099-01-31T12:00:00.000Z',
-  revoked_at: null,
-  last_used: null,
-};
-const authKey = {
-  public_key: key.public_key,
-  name: key.name,
-  role: key.role,
-  fork_only: true,
-  dry_run_only: false,
-  created: AT,
-  project: { ...project, plan_type: 'self-hosted' },
-  issuing_user: { id: 'owner', name: 'Owner of this installation', email: 'owner@howdah.local' },
-};
-const webhook = {
-  id: '7',
-  url: 'https://example.com/hook',
-  types: ['service.status', 'operation.finished'],
-  created: AT,
-};
-const delivery = {
-  id: '17',
-  message_id: 'msg_17',
-  type: 'service.status',
-  status: 'failed',
-  attempts: 8,
-  next_attempt: null,
-  response_status: 500,
-  error: null,
-  created: AT,
-  finished: AT,
-};
-const verification = {
-  at: AT,
-  succeeded: true,
-  recovery_seconds: 4.21,
-  recovery_point: AT,
-  checks: [{ name: 'pages', succeeded: true, detail: '4096 pages' }],
-};
-const backups = {
-  window: {
-    earliest: '2026-01-28T12:00:00.000Z',
-    latest: AT,
-    days: 3,
-    gaps: [{ after: '2026-01-29T12:00:00.000Z', before: '2026-01-29T12:05:00.000Z' }],
-  },
-  snapshots: [
-    { id: 's2', taken: AT, kind: 'scheduled', storage_mb: 90, verification },
-    { id: 's1', taken: '2026-01-28T12:00:00.000Z', kind: 'initial', storage_mb: 41 },
-  ],
-  archive_mb: 32,
-  last_verification: verification,
-  storage: { total_mb: 512, owned_mb: 100, shared_mb: 412 },
-  problem: null,
-};
-const audit = {
-  id: '41',
-  at: AT,
-  public_key: key.public_key,
-  address: '127.0.0.1',
-  call: 'deleteService',
-  method: 'DELETE',
-  path: '/projects/n765kku04j/services/linltu4hxx',
-  service_id: 'linltu4hxx',
-  outcome: 'refused',
-  status: 403,
-  code: 'FORBIDDEN',
-  request_id: '5c30083c-b4b0-4e39-ac96-4e68c224983a',
-};
-const events = [
-  {
-    id: '5',
-    type: 'service.status',
-    timestamp: AT,
-    data: { service_id: 'linltu4hxx', from: 'READY', to: 'UPGRADING' },
-  },
-  {
-    id: '6',
-    type: 'operation.step',
-    timestamp: AT,
-    data: {
-      service_id: 'linltu4hxx',
-      operation_id: operation.id,
-      kind: 'resize',
-      step: operation.steps[0],
-    },
-  },
-];
-const available = { available: true, version: '3.0' };
+import {
+  AT,
+  audit,
+  authKey,
+  available,
+  backups,
+  creating,
+  delivery,
+  events,
+  key,
+  operation,
+  peering,
+  PLAIN_SERVICE,
+  project,
+  projectDetails,
+  SERVICE,
+  set,
+  vpc,
+  webhook,
+} from './examples.ts';
 
 /** `operation`: the answer names one, which is waited for. */
 export type Answer = {
@@ -223,8 +34,11 @@ const accepted = (body?: unknown): Answer => ({
   operation: true,
   ...(body === undefined ? {} : { body }),
 });
+
 const ok = (body: unknown): Answer => ({ status: 200, body });
+
 const made = (body: unknown): Answer => ({ status: 201, body });
+
 const nothing: Answer = { status: 204 };
 
 export const ANSWERS: Readonly<Record<string, Answer>> = {
@@ -446,4 +260,5 @@ export const PLAN = {
     steps: ['stop PostgreSQL', 'write configuration', 'start PostgreSQL'],
   },
 };
+
 export const OPERATION = operation;

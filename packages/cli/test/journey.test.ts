@@ -30,6 +30,62 @@ async function variables(text: string): Promise<Record<string, string>> {
   );
 }
 
+type Fork = {
+  service_id: string;
+  endpoint: { host: string; port: number };
+  initial_password: string;
+};
+
+/** A dry run says what would be done, and does nothing. */
+async function expectDryRuns(id: string): Promise<void> {
+  const asked = await cloud.cli('service', 'resize', 'shop', '--cpu-millis', '1000', '--dry-run');
+  expect(asked).toMatchObject({
+    code: 0,
+    stderr: '',
+    stdout: expect.stringContaining(`Nothing was done. It would resize ${id}:`),
+  });
+  expect((await cloud.cli('service', 'delete', 'shop', '--dry-run')).stdout).toContain(
+    `It would delete ${id}`,
+  );
+  expect(await cloud.get(id)).toMatchObject({
+    status: 'READY',
+    resources: [{ spec: { cpu_millis: 500 } }],
+  });
+}
+
+/** Makes a fork, which has the data, the server log and the events that it must have. */
+async function forkShop(): Promise<Fork> {
+  const forked = await cloud.cli('service', 'fork', 'shop', '--name', 'trial', '-o', 'json');
+  expect(forked.code).toBe(0);
+  const trial: Fork = JSON.parse(forked.stdout);
+  const fork = await connectTo(cloud, trial, trial.initial_password);
+  expect((await fork.query('table kept')).rows).toEqual([{ answer: 42 }]);
+  await fork.end();
+
+  expect((await cloud.cli('logs', 'trial', '--search', 'ready to accept')).stdout).toContain(
+    'database system is ready to accept connections',
+  );
+  const shown = (await cloud.cli('events', '-o', 'json')).stdout
+    .trim()
+    .split('\n')
+    .map((line): { type: string } => JSON.parse(line));
+  expect(shown.map(({ type }) => type)).toContain('operation.finished');
+  return trial;
+}
+
+/** What a status, a value or a role does not allow ends with the exit code for it. */
+async function expectRefusals(): Promise<void> {
+  expect(await cloud.cli('service', 'start', 'trial')).toMatchObject({ code: 5, stdout: '' });
+  expect(await cloud.cli('service', 'resize', 'trial', '--cpu-millis', '7')).toMatchObject({
+    code: 2,
+  });
+  const key = await cloud.cli('key', 'create', '--name', 'reader', '--role', 'viewer', '-o', 'env');
+  const { KEY_PUBLIC_KEY: publicKey, KEY_SECRET_KEY: secretKey } = await variables(key.stdout);
+  cloud.env['HD_KEY'] = `${publicKey}:${secretKey}`;
+  expect(await cloud.cli('service', 'delete', 'trial')).toMatchObject({ code: 4, stdout: '' });
+  delete cloud.env['HD_KEY'];
+}
+
 test('create, use, ask, fork, follow, delete', async () => {
   const created = await cloud.cli(
     'service',
@@ -71,49 +127,9 @@ test('create, use, ask, fork, follow, delete', async () => {
     stdout: expect.stringContaining('"status": "READY"'),
   });
 
-  const asked = await cloud.cli('service', 'resize', 'shop', '--cpu-millis', '1000', '--dry-run');
-  expect(asked).toMatchObject({
-    code: 0,
-    stderr: '',
-    stdout: expect.stringContaining(`Nothing was done. It would resize ${id}:`),
-  });
-  expect((await cloud.cli('service', 'delete', 'shop', '--dry-run')).stdout).toContain(
-    `It would delete ${id}`,
-  );
-  expect(await cloud.get(id)).toMatchObject({
-    status: 'READY',
-    resources: [{ spec: { cpu_millis: 500 } }],
-  });
-
-  const forked = await cloud.cli('service', 'fork', 'shop', '--name', 'trial', '-o', 'json');
-  expect(forked.code).toBe(0);
-  const trial: {
-    service_id: string;
-    endpoint: { host: string; port: number };
-    initial_password: string;
-  } = JSON.parse(forked.stdout);
-  const fork = await connectTo(cloud, trial, trial.initial_password);
-  expect((await fork.query('table kept')).rows).toEqual([{ answer: 42 }]);
-  await fork.end();
-
-  expect((await cloud.cli('logs', 'trial', '--search', 'ready to accept')).stdout).toContain(
-    'database system is ready to accept connections',
-  );
-  const shown = (await cloud.cli('events', '-o', 'json')).stdout
-    .trim()
-    .split('\n')
-    .map((line): { type: string } => JSON.parse(line));
-  expect(shown.map(({ type }) => type)).toContain('operation.finished');
-
-  expect(await cloud.cli('service', 'start', 'trial')).toMatchObject({ code: 5, stdout: '' });
-  expect(await cloud.cli('service', 'resize', 'trial', '--cpu-millis', '7')).toMatchObject({
-    code: 2,
-  });
-  const key = await cloud.cli('key', 'create', '--name', 'reader', '--role', 'viewer', '-o', 'env');
-  const { KEY_PUBLIC_KEY: publicKey, KEY_SECRET_KEY: secretKey } = await variables(key.stdout);
-  cloud.env['HD_KEY'] = `${publicKey}:${secretKey}`;
-  expect(await cloud.cli('service', 'delete', 'trial')).toMatchObject({ code: 4, stdout: '' });
-  delete cloud.env['HD_KEY'];
+  await expectDryRuns(id);
+  const trial = await forkShop();
+  await expectRefusals();
 
   expect(await cloud.cli('service', 'delete', 'trial')).toMatchObject({ code: 0, stdout: '' });
   expect(await cloud.cli('service', 'get', 'trial')).toMatchObject({ code: 3, stdout: '' });

@@ -18,7 +18,7 @@ import {
   setUp,
   tearDown,
 } from './api-requests.ts';
-import { type Answer } from './harness.ts';
+import type { Answer } from './harness-caller.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);

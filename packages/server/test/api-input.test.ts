@@ -17,7 +17,8 @@ import {
   setUp,
   tearDown,
 } from './api-requests.ts';
-import { connectTo, type Answer } from './harness.ts';
+import { connectTo } from './harness.ts';
+import type { Answer } from './harness-caller.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);

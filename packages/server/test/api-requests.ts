@@ -5,7 +5,8 @@ import { newId } from '../src/lib/ids.ts';
 import { sha256 } from '../src/lib/secret.ts';
 import { insertKey } from '../src/store/keys.ts';
 import { insertProject } from '../src/store/projects.ts';
-import { install, type Answer, type Installation, type Service } from './harness.ts';
+import { install, type Installation } from './harness.ts';
+import type { Answer, Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 
 type Records = Awaited<ReturnType<typeof openMetadata>>;

@@ -1,52 +1,16 @@
 /** The command line as people and scripts use it: what it says, and its exit codes. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { readdir, stat } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { findProgram } from '../src/engine/local/host/daemon.ts';
-import { connectTo, install, type Installation } from './harness.ts';
+import { connectTo } from './harness.ts';
+import { cloud, greeting, howdah, withHome, setUp, tearDown } from './cli-cloud.ts';
 
-const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));
-
-let cloud: Installation;
-beforeAll(async () => {
-  cloud = await install();
-});
-afterAll(async () => {
-  expect(await cloud?.destroy()).toEqual([]);
-});
-
-type Outcome = { code: number | null; stdout: string; stderr: string };
-
-/** Runs the command line to its end with an environment of the test's own. */
-async function howdah(args: readonly string[], env: Record<string, string>): Promise<Outcome> {
-  const child = spawn(process.execPath, [HOWDAH, ...args], {
-    env: { PATH: process.env['PATH'] ?? '', NO_COLOR: '1', ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: 100_000, // what hangs must not outlive the test
-  });
-  const said = { stdout: '', stderr: '' };
-  child.stdout.setEncoding('utf8').on('data', (text: string) => (said.stdout += text));
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (said.stderr += text));
-  await once(child, 'close');
-  return { code: child.exitCode, ...said };
-}
-
-/** A home of its own that is taken away, whatever was started in it. */
-async function withHome<T>(work: (home: string) => Promise<T>): Promise<T> {
-  const home = await mkdtemp(join(tmpdir(), 'hd-'));
-  await chmod(home, 0o755);
-  try {
-    return await work(home);
-  } finally {
-    await howdah(['down', '--databases'], { HOWDAH_HOME: home });
-    await rm(home, { recursive: true, force: true });
-  }
-}
+beforeAll(setUp);
+afterAll(tearDown);
 
 test('up on a running installation says so and leaves it alone', async () => {
   const pid = cloud.planePid();
@@ -57,12 +21,6 @@ test('up on a running installation says so and leaves it alone', async () => {
     status: 'ready',
   });
 });
-
-/** What `up` said when it was done, which it says a moment after it serves. */
-async function greeting(): Promise<string> {
-  await expect.poll(() => cloud.output.join(''), { timeout: 30_000 }).toContain('Ctrl-C stops');
-  return cloud.output.join('');
-}
 
 test('up said where everything is; the credentials are closed to others', async () => {
   const said = await greeting();
@@ -216,6 +174,7 @@ test('a service from create to delete', async () => {
   const said = stdout.split('\n').filter((line) => line !== '' && !LEFT_BY_OTHERS.test(line));
   expect(said).toEqual(code === 0 ? ['All is as it must be.'] : []);
 });
+
 /** As leftovers.ts words it. */
 const LEFT_BY_OTHERS =
   / is of an installation that is gone| is of no installation that is known here|^shared memory of user |, a list of mounts, |, which is deleted/;

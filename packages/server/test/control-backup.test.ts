@@ -12,7 +12,8 @@ import {
 } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { connectTo, install, makeHome, type Installation, type Service } from './harness.ts';
+import { connectTo, install, makeHome, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 
 let cloud: Installation;
 let away: string;

@@ -10,18 +10,8 @@
 import { randomBytes } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { crashFamilies } from './crash-scenes.ts';
-import {
-  describeHit,
-  explore,
-  hitsOf,
-  installCrashing,
-  randomFrom,
-  type Hit,
-  type Playable,
-  type Point,
-  type Resumed,
-  type Testbed,
-} from './crash.ts';
+import { describeHit, hitsOf, randomFrom, type Hit, type Point } from './crash-points.ts';
+import { explore, installCrashing, type Playable, type Resumed, type Testbed } from './crash.ts';
 
 const { values } = parseArgs({
   options: {

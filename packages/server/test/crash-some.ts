@@ -5,17 +5,8 @@
 import { expect, test } from 'vitest';
 import { probeNetworks } from '../src/engine/local/network/networks.ts';
 import { crashFamilies } from './crash-scenes.ts';
-import {
-  explore,
-  hitsOf,
-  installCrashing,
-  randomFrom,
-  sample,
-  type Hit,
-  type Playable,
-  type Point,
-  type Fault,
-} from './crash.ts';
+import { explore, installCrashing, type Playable } from './crash.ts';
+import { hitsOf, randomFrom, sample, type Hit, type Point, type Fault } from './crash-points.ts';
 
 // The same points each time, so that a run says of the change before it; the soak goes elsewhere.
 const seed = Number(process.env['SEED'] ?? 1);

@@ -7,7 +7,8 @@ import { prepareMachine } from '../src/engine/local/host/machine.ts';
 import { ensureStoreRunning } from '../src/engine/local/postgres/store-instance.ts';
 import { createTemplates } from '../src/engine/local/postgres/templates.ts';
 import { problemOf, ROUTES } from './document.ts';
-import { connectTo, install, type Installation, type Service } from './harness.ts';
+import { connectTo, install, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 
 let cloud: Installation;

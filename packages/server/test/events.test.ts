@@ -1,9 +1,6 @@
 /** The stream of events: complete, in order, resumable wherever it breaks, and closed with its key. */
-import { readFile } from 'node:fs/promises';
-import { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { followEvents, type Schemas } from '@howdah/client';
-import { BASE_PATH } from '@howdah/contract';
+import { followEvents } from '@howdah/client';
 import { sql } from 'kysely';
 import { Client, Pool } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -13,74 +10,27 @@ import { prepareMachine } from '../src/engine/local/host/machine.ts';
 import { storeConnection } from '../src/engine/local/postgres/store-instance.ts';
 import type { Store } from '../src/store/database.ts';
 import type { OnNotification } from '../src/store/notifications.ts';
-import { sha256 } from '../src/lib/secret.ts';
-import { install, type Installation, type Service } from './harness.ts';
-import { openMetadata } from './metadata.ts';
+import {
+  allEvents,
+  cloud,
+  type Event,
+  eventsUpToNow,
+  insertKey,
+  lastEvent,
+  memoryMb,
+  metadata,
+  openAndStall,
+  openStreams,
+  readInPieces,
+  rename,
+  revoke,
+  service,
+  setUp,
+  tearDown,
+} from './events-cloud.ts';
 
-type Event = Schemas['Event'];
-
-let cloud: Installation;
-let metadata: Awaited<ReturnType<typeof openMetadata>>;
-let service: Service;
-beforeAll(async () => {
-  cloud = await install({ HOWDAH_RESTORE_HOURS: '0' });
-  metadata = await openMetadata(cloud.home);
-  service = await cloud.create({ name: 'told of', service_type: 'POSTGRES' });
-});
-afterAll(async () => {
-  await metadata.close();
-  expect(await cloud.destroy()).toEqual([]);
-});
-
-/** Everything that there is to be told of, as the metadata database has it. */
-async function allEvents(after = '0'): Promise<string[]> {
-  const { rows } = await sql<{ seq: string }>`
-    select seq from events where project_id = ${cloud.projectId} and seq > ${after} order by seq`.execute(
-    metadata.db,
-  );
-  return rows.map(({ seq }) => seq);
-}
-
-async function lastEvent(): Promise<string> {
-  return (await allEvents()).at(-1) ?? '0';
-}
-
-/** Reads until the end of what there is now. */
-async function eventsUpToNow(after: string): Promise<Event[]> {
-  const found: Event[] = [];
-  for await (const event of followEvents({ ...cloud, after, follow: false })) found.push(event);
-  return found;
-}
-
-/** A key made by hand, as another control plane would have made it. */
-async function insertKey(projectId = cloud.projectId): Promise<string> {
-  const [publicKey, secret] = [`HD${newId()}${newId()}`, newId()];
-  await metadata.db
-    .insertInto('api_keys')
-    .values({
-      public_key: publicKey,
-      project_id: projectId,
-      name: 'test',
-      role: 'viewer',
-      secret_hash: sha256(secret),
-      expires_at: null,
-      revoked_at: null,
-      last_used: null,
-    })
-    .execute();
-  return `${publicKey}:${secret}`;
-}
-
-async function revoke(key: string): Promise<void> {
-  await metadata.db
-    .updateTable('api_keys')
-    .set({ revoked_at: new Date() })
-    .where('public_key', '=', key.split(':')[0] ?? '')
-    .execute();
-}
-
-const rename = (name: string) =>
-  cloud.request('POST', `/services/${service.service_id}/rename`, { name });
+beforeAll(setUp);
+afterAll(tearDown);
 
 test('the life of a service is told in order, each step of each operation once', async () => {
   const after = await lastEvent();
@@ -174,36 +124,6 @@ test('a reader of events up to a number never misses a lower one: numbers follow
   );
 });
 
-/** Reads on and on; its connection ends after some events each time, and is opened again where it was. */
-async function readInPieces(
-  after: string,
-  until: () => Promise<string | null>,
-  random: () => number,
-): Promise<string[]> {
-  const seen: string[] = [];
-  let place = after;
-  for (let end = await until(); end === null || BigInt(place) < BigInt(end); end = await until()) {
-    const cut = new AbortController();
-    let left = 1 + Math.floor(random() * 7);
-    const timer = setTimeout(() => cut.abort(), 500);
-    try {
-      for await (const event of followEvents({ ...cloud, after: place, signal: cut.signal })) {
-        seen.push(event.id);
-        place = event.id;
-        if (--left === 0) break;
-      }
-    } catch (error) {
-      // The control plane is being killed.
-      if (!(error instanceof TypeError)) throw error;
-      await sleep(50);
-    } finally {
-      clearTimeout(timer);
-      cut.abort();
-    }
-  }
-  return seen;
-}
-
 test('no gap and no duplicate, over connections that end anywhere and a control plane that is killed', async () => {
   const seed = Math.floor(Math.random() * 2 ** 31);
   process.stdout.write(`events.test.ts: seed ${seed}\n`);
@@ -282,29 +202,6 @@ test('a revoked key ends what it has open at once, and nothing else', async () =
   stop.abort();
   await Promise.all(followers);
 });
-
-/** Connections to the API that have sent a request and are still answered: of this test, the streams. */
-async function openStreams(): Promise<number> {
-  const text = await (await fetch(`http://127.0.0.1:${cloud.port}/metrics`)).text();
-  return Number(/^howdah_event_streams (\d+)$/m.exec(text)?.[1] ?? -1);
-}
-
-/** A stream that nobody reads from. */
-function openAndStall(key: string): Socket {
-  const socket = new Socket();
-  socket.on('error', () => undefined);
-  socket.connect(cloud.port, '127.0.0.1');
-  socket.write(
-    `GET ${BASE_PATH}/projects/${cloud.projectId}/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${key}\r\nLast-Event-ID: 0\r\n\r\n`,
-  );
-  socket.pause();
-  return socket;
-}
-
-async function memoryMb(): Promise<number> {
-  const status = await readFile(`/proc/${cloud.planePid()}/status`, 'utf8');
-  return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) / 1024;
-}
 
 test('readers that do not read hold no memory, and their key can be revoked', async () => {
   const [from] = await allEvents();

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { sql } from 'kysely';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { insertFleet } from './fleet.ts';
-import { install, type Installation, type Service } from './harness.ts';
+import { install, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 
 const COUNTS = {

@@ -1,74 +1,27 @@
 /** Forks of now, of the last snapshot and of a point in time; backups and their window; restore of what was deleted. */
-import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createLayout } from '../src/engine/local/host/layout.ts';
 import { readMarker } from '../src/engine/local/host/marker.ts';
-import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
+import { connectTo } from './harness.ts';
+import type { Service } from './harness-caller.ts';
+import {
+  accessOf,
+  backupsOf,
+  cloud,
+  fork,
+  insert,
+  loseFromArchive,
+  namesIn,
+  type ServiceAccess,
+  withClient,
+  setUp,
+  tearDown,
+} from './forks-data.ts';
 
-let cloud: Installation;
-beforeAll(async () => {
-  // A snapshot is due every 3.6 s of writing.
-  cloud = await install({ HOWDAH_SNAPSHOT_HOURS: '0.001' });
-});
-afterAll(async () => {
-  expect(await cloud.destroy()).toEqual([]);
-});
-
-type ServiceAccess = Service & { initial_password: string };
-
-function accessOf({ status, body }: Answer): { service_id: string; initial_password: string } {
-  expect(status, JSON.stringify(body)).toBe(202);
-  if (
-    typeof body === 'object' &&
-    body !== null &&
-    'service_id' in body &&
-    'initial_password' in body
-  ) {
-    return { service_id: String(body.service_id), initial_password: String(body.initial_password) };
-  }
-  throw new Error(`no service in ${JSON.stringify(body)}`);
-}
-
-async function fork(parent: Service, body: object): Promise<ServiceAccess> {
-  const { service_id, initial_password } = accessOf(
-    await cloud.request('POST', `/services/${parent.service_id}/forkService`, body),
-  );
-  return { ...(await cloud.until(service_id, 'READY')), initial_password };
-}
-
-async function withClient<T>(
-  service: ServiceAccess,
-  use: (client: Client) => Promise<T>,
-): Promise<T> {
-  const client = await connectTo(cloud, service, service.initial_password);
-  try {
-    return await use(client);
-  } finally {
-    await client.end();
-  }
-}
-
-const namesIn = (service: ServiceAccess): Promise<string[]> =>
-  withClient(service, async (client) =>
-    (await client.query<{ name: string }>('select name from t order by n')).rows.map(
-      ({ name }) => name,
-    ),
-  );
-
-const insert = (service: ServiceAccess, name: string): Promise<string> =>
-  withClient(service, async (client) => {
-    await client.query(
-      'create table if not exists t (n int generated always as identity primary key, name text)',
-    );
-    await client.query('insert into t (name) values ($1)', [name]);
-    const { rows } = await client.query<{ now: string }>(
-      `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
-    );
-    return rows[0]?.now ?? '';
-  });
+beforeAll(setUp);
+afterAll(tearDown);
 
 describe('a fork of now', () => {
   test('has the data, roles and type of its parent, its own password and port, and goes its own way', async () => {
@@ -312,30 +265,8 @@ describe('the past', () => {
     await restart();
     const parent = await cloud.create({ name: 'gap', service_type: 'POSTGRES' });
     const early = await insert(parent, 'before the gap');
-    const { archive, socket } = createLayout(join(cloud.home, 'data')).service(parent.service_id);
-    // More WAL files, all archived.
-    const control = new Client({
-      host: socket,
-      port: parent.endpoint.port,
-      user: 'howdah',
-      database: 'postgres',
-    });
-    await control.connect();
     const files = ['file 0', 'file 1', 'file 2', 'file 3'];
-    for (const file of files) {
-      await insert(parent, file);
-      await control.query('select pg_switch_wal()');
-    }
-    await control.end();
-    await expect
-      .poll(
-        async () => (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).length,
-        { timeout: 60_000 },
-      )
-      .toBeGreaterThan(2);
-    const [, lost] = (await readdir(archive)).toSorted();
-    await rm(join(archive, lost ?? ''));
-    await rm(join(archive, '..', 'data', 'pg_wal', lost ?? ''), { force: true });
+    const lost = await loseFromArchive(parent, files);
     const { problem, window } = await backupsOf(parent);
     expect(problem).toContain(`WAL file ${lost} is missing from the archive`);
     const askFor = (ms: number) =>
@@ -441,11 +372,3 @@ describe('undelete', () => {
     expect((await cloud.until(service.service_id, 'PAUSED')).status).toBe('PAUSED');
   });
 });
-
-async function backupsOf(service: Service) {
-  const { data } = await cloud.client.GET('/projects/{project_id}/services/{service_id}/backups', {
-    params: { path: { project_id: cloud.projectId, service_id: service.service_id } },
-  });
-  if (data === undefined) throw new Error('no backups');
-  return data;
-}

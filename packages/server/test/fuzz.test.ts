@@ -7,7 +7,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { invalid, valid } from './arbitraries.ts';
 import { ajv, problemOf, ROUTES, type Route } from './document.ts';
-import { install, type Installation, type Service } from './harness.ts';
+import { install, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 
 const SEED = Number(process.env['SEED'] ?? Date.now() % 2 ** 31);
 const CALLS = Number(process.env['CALLS'] ?? 20_000);

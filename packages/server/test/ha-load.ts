@@ -11,7 +11,8 @@ import { childrenOf, signal } from '../src/lib/processes.ts';
 import { MEMBER, NODE, waitedForOf } from '../src/engine/local/postgres/replication.ts';
 import { findServer } from '../src/engine/local/postgres/server.ts';
 import { confOf } from '../src/engine/local/topology/standbys.ts';
-import { connectTo, type Installation, type Service } from './harness.ts';
+import { connectTo, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 
 export type ServiceAccess = Service & { initial_password: string };
 

@@ -12,7 +12,8 @@ import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { childrenOf, signal } from '../src/lib/processes.ts';
 import { layoutOf, postmasterOf, untilRedundant } from './ha-load.ts';
 import { FORBIDDEN, SETTINGS, SPRUNG, TENANT_OPTIONS, TRAP, TRAPS } from './hostile-sql.ts';
-import { install, type Answer, type Installation, type Service } from './harness.ts';
+import { install, type Installation } from './harness.ts';
+import type { Answer, Service } from './harness-caller.ts';
 
 const haproxy = await findProgram('haproxy');
 const pgbouncer = await findProgram('pgbouncer');

@@ -10,7 +10,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { install, type Installation, type Service } from './harness.ts';
+import { install, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 
 /** What the control plane may grow by: all at once, and with what V8 has not collected yet, it is 50 to 100 MB. */
 const GROWTH_MB = 200;

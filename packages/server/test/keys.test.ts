@@ -1,7 +1,8 @@
 /** Keys, projects and their limits, as an operator, an admin and an agent use them. */
 import type { Schemas } from '@howdah/client';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
+import { connectTo, install, type Installation } from './harness.ts';
+import type { Answer, Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 
 type Key = Schemas['Key'];

@@ -11,7 +11,8 @@ import { DEFAULT_UID_RANGE } from '../src/settings.ts';
 import { allowEgress, refuseEgress, tableOf } from '../src/engine/local/host/egress.ts';
 import { rootsOf } from '../src/engine/local/host/limits.ts';
 import { prepareMachine, type Machine } from '../src/engine/local/host/machine.ts';
-import { HOWDAH, install, makeHome, type Installation, type Service } from './harness.ts';
+import { HOWDAH, install, makeHome, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 
 const execute = promisify(execFile);
 const isRoot = process.getuid?.() === 0;

@@ -2,7 +2,8 @@
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { install, type Installation, type Service } from './harness.ts';
+import { install, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 
 const docs = new URL('../../../docs/', import.meta.url);
 

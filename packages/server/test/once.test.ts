@@ -1,7 +1,8 @@
 /** Idempotency-Key: a call is made once, however often it is repeated, and whatever dies meanwhile. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { connectTo, install, type Answer, type Installation } from './harness.ts';
+import { connectTo, install, type Installation } from './harness.ts';
+import type { Answer } from './harness-caller.ts';
 import { pruneAnswers } from '../src/store/kept-answers.ts';
 import { openMetadata } from './metadata.ts';
 

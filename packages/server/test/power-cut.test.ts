@@ -10,7 +10,8 @@ import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { unmount } from '../src/engine/local/host/loop.ts';
 import { currentBoot } from '../src/engine/local/host/marker.ts';
 import { run } from '../src/lib/run.ts';
-import { connectTo, install, type Installation, type Service } from './harness.ts';
+import { connectTo, install, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 import { killPrimary, untilConnected, untilRedundant, type ServiceAccess } from './ha-load.ts';
 
 const GIB = 1024 ** 3;
@@ -83,6 +84,23 @@ async function reboot(services: string): Promise<void> {
   }
 }
 
+async function forkOf(
+  running: Installation,
+  parent: Service,
+  body: object,
+): Promise<ServiceAccess> {
+  const { body: answer } = await running.request(
+    'POST',
+    `/services/${parent.service_id}/forkService`,
+    body,
+  );
+  const { service_id, initial_password } = Object(answer);
+  return {
+    ...(await running.until(String(service_id), 'READY')),
+    initial_password: String(initial_password),
+  };
+}
+
 const none = await whyNone();
 if (none !== null) process.stderr.write(`power-cut.test.ts is skipped: ${none}\n`);
 const replicas = (await findProgram('haproxy')) !== null;
@@ -113,29 +131,20 @@ describe.runIf(none === null)('what was acknowledged is there after the machine 
         await client.end();
         cuts.push({ name, service, rows: rows[0]?.rows ?? NaN });
       };
-      const forkOf = async (parent: Service, body: object): Promise<ServiceAccess> => {
-        const { body: answer } = await running.request(
-          'POST',
-          `/services/${parent.service_id}/forkService`,
-          body,
-        );
-        const { service_id, initial_password } = Object(answer);
-        return {
-          ...(await running.until(String(service_id), 'READY')),
-          initial_password: String(initial_password),
-        };
-      };
 
       const parent = await running.create({ name: 'parent', service_type: 'POSTGRES' });
       await writeAndCut('a service', parent);
-      await writeAndCut('a fork of now', await forkOf(parent, { fork_strategy: 'NOW' }));
+      await writeAndCut('a fork of now', await forkOf(running, parent, { fork_strategy: 'NOW' }));
       await writeAndCut(
         'a fork of its initial snapshot',
-        await forkOf(parent, { fork_strategy: 'LAST_SNAPSHOT' }),
+        await forkOf(running, parent, { fork_strategy: 'LAST_SNAPSHOT' }),
       );
       await writeAndCut(
         'a fork of a moment',
-        await forkOf(parent, { fork_strategy: 'PITR', target_time: new Date().toISOString() }),
+        await forkOf(running, parent, {
+          fork_strategy: 'PITR',
+          target_time: new Date().toISOString(),
+        }),
       );
       if (replicas) {
         const pair = await running.create({

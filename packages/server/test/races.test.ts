@@ -2,16 +2,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { install, type Installation } from './harness.ts';
 import { openTrack } from './race-track.ts';
-import {
-  ALL_STARTS,
-  CALLS,
-  inTurn,
-  worldFor,
-  type Call,
-  type Slot,
-  type Start,
-  type World,
-} from './races.ts';
+import { ALL_STARTS, inTurn, worldFor, type Start } from './race-endings.ts';
+import { CALLS } from './races.ts';
+import { type Call, type Slot, type World } from './race-world.ts';
 
 let cloud: Installation;
 beforeAll(async () => {

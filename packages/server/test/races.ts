@@ -6,149 +6,26 @@ import {
   ALLOWED,
   CANCEL,
   REPLICA_SET_STATUS,
-  statusOf,
-  statusOfReplicaSet,
   type Action,
   type Environment,
-  type LiveStatus,
   type OperationKind,
 } from '@howdah/contract';
-import { ROUTES, successOf } from './document.ts';
-
-/** An operation under way. */
-type UnderWay = {
-  kind: OperationKind;
-  begun: boolean;
-  /** Whether it was under way before both calls. */ original: boolean;
-};
-/** One that has ended, or none has: what is told of it in the end. The service, its first set, its second one, or a fork of it. */
-type Told = `${'service' | 'set' | 'set 2' | 'fork'} ${OperationKind} ${string}`;
-
-export type SetWorld = {
-  power: 'running' | 'paused';
-  reachable: boolean;
-  deleting: boolean;
-  environment: Environment;
-  cpuMillis: number;
-  pooler: boolean;
-  inVpc: boolean;
-  operation: UnderWay | null;
-};
-
-/** All that matters of one service. */
-export type World = {
-  power: 'running' | 'paused';
-  reachable: boolean;
-  deleting: boolean;
-  /** Deleted, and can be restored. */
-  deleted: boolean;
-  /** To be removed for good: nobody can restore it, and once it was deleted, nobody sees it any more. */
-  purged: boolean;
-  name: string;
-  environment: Environment;
-  cpuMillis: number;
-  replicas: number;
-  pooler: boolean;
-  inVpc: boolean;
-  operation: UnderWay | null;
-  verification: UnderWay | null;
-  /** What was under way before both calls: a cancel names it. */
-  original: OperationKind | null;
-  originalVerification: OperationKind | null;
-  sets: readonly SetWorld[];
-  ended: readonly Told[];
-};
-
-/** Which of the two calls it is: they ask for different things where they can. */
-export type Slot = 'one' | 'two';
-
-export type Call = {
-  operationId: string;
-  /** The row of the contract's table that it goes by; null: by a rule of its own. */
-  action: Action | null;
-  body?: (slot: Slot) => object;
-  query?: string;
-  /** What it finds besides a service with a replica. */
-  needs?: 'set' | 'pooler' | 'pooler of the set' | 'VPC' | 'verification';
-  /** What becomes of a world, and what is answered; the order of the checks is that of the contract. */
-  act: (world: World, slot: Slot) => Effect;
-};
-
-/** answer: the status, the code of an error, and the operation that is named. */
-type Effect = { world: World; answer: string };
-
-// ── the rules that calls share ───────────────────────────────────────────────────────────────────────────────────
-
-const failing = (operation: UnderWay | null) =>
-  operation === null ? null : { ...operation, failing: false };
-export const statusIn = ({ deleting, power, reachable, operation }: World): LiveStatus =>
-  deleting ? 'DELETING' : statusOf(power, reachable, failing(operation));
-export const setStatusIn = ({ deleting, power, reachable, operation }: SetWorld): LiveStatus =>
-  deleting ? 'DELETING' : statusOfReplicaSet(power, reachable, failing(operation));
-
-const refused = (world: World): Effect => ({ world, answer: '400 INVALID_STATE' });
-const missing = (world: World): Effect => ({ world, answer: '404 NOT_FOUND' });
-const done = (world: World, operationId: string, kind: OperationKind | null): Effect => ({
-  world,
-  answer: `${successOf(operationId)} ${kind ?? 'nothing to do'}`,
-});
-
-/** A new operation; the one that it takes the place of has ended. */
-function begun(world: World, kind: OperationKind, change: Partial<World>): World {
-  const superseded = `failed superseded by ${kind}`;
-  const beside = kind === 'delete' && world.verification !== null;
-  const ended: Told[] = [
-    ...world.ended,
-    ...(world.operation === null ? [] : [`service ${world.operation.kind} ${superseded}` as const]),
-    ...(beside ? [`service verifyBackup ${superseded}` as const] : []),
-  ];
-  const after = {
-    ...world,
-    ...change,
-    operation: { kind, begun: false, original: false },
-    ended,
-    ...(beside ? { verification: null } : {}),
-  };
-  return followed(after);
-}
-
-/** Sets run while their service does, and stand where it does. */
-function followed(world: World): World {
-  const power = world.deleting ? 'paused' : world.power;
-  const { inVpc } = world;
-  let after = world;
-  for (const [index, set] of world.sets.entries()) {
-    if (set.deleting) after = { ...after, sets: after.sets.with(index, { ...set, inVpc }) };
-    else if (set.power !== power)
-      after = begunOnSet(after, index, power === 'running' ? 'start' : 'stop', { power, inVpc });
-    else if (set.inVpc !== inVpc && set.operation === null)
-      after = begunOnSet(after, index, inVpc ? 'attachToVPC' : 'detachFromVPC', { inVpc });
-    else after = { ...after, sets: after.sets.with(index, { ...set, inVpc }) };
-  }
-  return after;
-}
-
-const nameOfSet = (index: number): 'set' | 'set 2' => (index === 0 ? 'set' : 'set 2');
-
-function begunOnSet(
-  world: World,
-  index: number,
-  kind: OperationKind,
-  change: Partial<SetWorld>,
-): World {
-  const set = world.sets[index];
-  if (set === undefined) return world;
-  const superseded =
-    set.operation === null
-      ? []
-      : [`${nameOfSet(index)} ${set.operation.kind} failed superseded by ${kind}` as const];
-  const sets = world.sets.with(index, {
-    ...set,
-    ...change,
-    operation: { kind, begun: false, original: false },
-  });
-  return { ...world, sets, ended: [...world.ended, ...superseded] };
-}
+import { ROUTES } from './document.ts';
+import {
+  begun,
+  begunOnSet,
+  type Call,
+  done,
+  type Effect,
+  missing,
+  refused,
+  setStatusIn,
+  type SetWorld,
+  type Slot,
+  statusIn,
+  type Told,
+  type World,
+} from './race-world.ts';
 
 /** A change under the table. `decide` returns null when it is so already. */
 function changing(
@@ -329,10 +206,10 @@ function settingEnvironmentOfSet(): Pick<Call, 'operationId' | 'action' | 'act'>
   return { operationId: 'setEnvironmentOfReplicaSet', action: null, act };
 }
 
-// ── the calls ────────────────────────────────────────────────────────────────────────────────────────────────────
-
 const cpuOf = (slot: Slot): number => (slot === 'one' ? 1000 : 2000);
+
 const replicasOf = (slot: Slot): number => (slot === 'one' ? 2 : 0);
+
 const environmentOf = (slot: Slot): Environment => (slot === 'one' ? 'PROD' : 'DEV');
 
 export const CALLS: Record<string, Call> = {
@@ -438,143 +315,3 @@ export const RACING = ROUTES.filter(
   ({ changes, names }) =>
     changes && (names.includes('service_id') || names.includes('operation_id')),
 ).map(({ operationId }) => operationId);
-
-// ── where they begin ─────────────────────────────────────────────────────────────────────────────────────────────
-
-export type Start = LiveStatus | 'DELETED';
-
-/** How a service is that is seen with a status; DELETED: it can be restored. */
-const STARTS: Record<
-  Start,
-  Pick<World, 'power' | 'reachable'> & { operation: [OperationKind, boolean] | null }
-> = {
-  QUEUED: { power: 'running', reachable: false, operation: ['create', false] },
-  CONFIGURING: { power: 'running', reachable: true, operation: ['switchover', false] },
-  READY: { power: 'running', reachable: true, operation: null },
-  UNSTABLE: { power: 'running', reachable: false, operation: null },
-  PAUSING: { power: 'paused', reachable: true, operation: ['stop', true] },
-  PAUSED: { power: 'paused', reachable: false, operation: null },
-  RESUMING: { power: 'running', reachable: false, operation: ['start', true] },
-  UPGRADING: { power: 'running', reachable: true, operation: ['resize', true] },
-  DELETING: { power: 'running', reachable: true, operation: ['delete', true] },
-  DELETED: { power: 'running', reachable: false, operation: null },
-};
-export const ALL_STARTS = Object.keys(STARTS).filter((start): start is Start => start in STARTS);
-
-/** The world that two calls find. */
-export function worldFor(start: Start, one: Call, two: Call): World {
-  const { power, reachable, operation } = STARTS[start];
-  const needs = [one.needs, two.needs];
-  const deleting = start === 'DELETING' || start === 'DELETED';
-  const setPower = deleting ? 'paused' : power;
-  const set: SetWorld = {
-    power: setPower,
-    reachable: setPower === 'running',
-    deleting: false,
-    environment: 'DEV',
-    cpuMillis: 250,
-    pooler: needs.includes('pooler of the set'),
-    inVpc: needs.includes('VPC'),
-    operation: null,
-  };
-  const hasSet = needs.includes('set') || needs.includes('pooler of the set');
-  const verified = needs.includes('verification') && !deleting;
-  return {
-    power,
-    reachable,
-    deleting,
-    deleted: start === 'DELETED',
-    purged: false,
-    name: 'raced for',
-    environment: 'DEV',
-    cpuMillis: 500,
-    replicas: 1,
-    pooler: needs.includes('pooler'),
-    inVpc: needs.includes('VPC'),
-    operation:
-      operation === null ? null : { kind: operation[0], begun: operation[1], original: true },
-    verification: verified ? { kind: 'verifyBackup', begun: false, original: true } : null,
-    original: operation?.[0] ?? null,
-    originalVerification: verified ? 'verifyBackup' : null,
-    sets: hasSet ? [set] : [],
-    ended: [],
-  };
-}
-
-// ── how it ends ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-/** All that is compared. */
-export type Ending = {
-  answers: Record<Slot, string>;
-  service: object;
-  sets: readonly object[];
-  operations: readonly string[];
-  /** Entries of accepted changes in the audit log. */
-  audited: number;
-};
-
-/** How two calls end, one after the other. */
-export function inTurn(
-  world: World,
-  calls: Record<Slot, Call>,
-  order: readonly [Slot, Slot],
-): Ending {
-  const [early, late] = order;
-  const first = calls[early].act(world, early);
-  const second = calls[late].act(first.world, late);
-  const answers =
-    early === 'one'
-      ? { one: first.answer, two: second.answer }
-      : { one: second.answer, two: first.answer };
-  return endingOf(second.world, answers);
-}
-
-function endingOf(world: World, answers: Record<Slot, string>): Ending {
-  const {
-    power,
-    deleting,
-    deleted,
-    purged,
-    name,
-    environment,
-    cpuMillis,
-    replicas,
-    pooler,
-    inVpc,
-    sets,
-  } = world;
-  const goesOn = (on: string, operation: UnderWay | null) =>
-    operation === null ? [] : [`${on} ${operation.kind} ${operation.begun ? 'running' : 'queued'}`];
-  return {
-    answers,
-    service: {
-      status: statusIn(world),
-      power,
-      deleting,
-      deleted,
-      purged,
-      name,
-      environment,
-      cpuMillis,
-      replicas,
-      pooler,
-      inVpc,
-    },
-    sets: sets.map((set) => ({
-      status: setStatusIn(set),
-      power: set.power,
-      deleting: set.deleting,
-      environment: set.environment,
-      cpuMillis: set.cpuMillis,
-      pooler: set.pooler,
-      inVpc: set.inVpc,
-    })),
-    operations: [
-      ...world.ended,
-      ...goesOn('service', world.operation),
-      ...goesOn('service', world.verification),
-      ...sets.flatMap((set, index) => goesOn(nameOfSet(index), set.operation)),
-    ].toSorted(),
-    audited: Object.values(answers).filter((answer) => answer.startsWith('2')).length,
-  };
-}

@@ -1,14 +1,13 @@
 /** Read replica sets: what becomes of one when something dies, lags or accepts writes, and that the tests would notice. */
 import { afterAll, beforeAll, describe as anyDescribe, expect, test as anyTest } from 'vitest';
-import { once as onceEmitted } from 'node:events';
 import { mkdir, rm, rmdir } from 'node:fs/promises';
-import { connect, createServer, type Server } from 'node:net';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { findDaemon, findProgram } from '../src/engine/local/host/daemon.ts';
 import { memberKey } from '../src/engine/local/host/layout.ts';
-import { childrenOf, findProcess, isErrno, signal } from '../src/lib/processes.ts';
+import { childrenOf, findProcess, signal } from '../src/lib/processes.ts';
 import { nodeName } from '../src/engine/local/postgres/replication.ts';
 import { findServer } from '../src/engine/local/postgres/server.ts';
 import { install, type Installation } from './harness.ts';
@@ -21,6 +20,7 @@ import {
   untilRedundant,
   type ServiceAccess,
 } from './ha-load.ts';
+import { listens, untilHeld } from './ports.ts';
 import { openMetadata } from './metadata.ts';
 import {
   installForSets,
@@ -59,20 +59,6 @@ beforeAll(async () => {
 afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);
 });
-
-// ── what dies ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-/** Whether something listens on a port. */
-const listens = (port: number): Promise<boolean> =>
-  new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1');
-    socket
-      .once('error', () => resolve(false))
-      .once('connect', () => {
-        socket.destroy();
-        resolve(true);
-      });
-  });
 
 describe('what dies', () => {
   test('a node: the others serve, and it comes back', async () => {
@@ -235,8 +221,6 @@ describe('what dies', () => {
 const untilRedundantBeside = async (service: ServiceAccess, nodes: number): Promise<void> =>
   untilRedundant(cloud, service, 1, 1, nodes);
 
-// ── nobody writes ────────────────────────────────────────────────────────────────────────────────────────────────
-
 describe('a node that accepts writes', () => {
   test('is ended and recreated; after that the endpoint routes to no writer', async () => {
     const service = await withTable('promoted');
@@ -263,8 +247,6 @@ describe('a node that accepts writes', () => {
     await untilShown(set, 2);
   });
 });
-
-// ── what is said of it ──────────────────────────────────────────────────────────────────────────────────────────
 
 test('the audit knows sets: it misses a node, a gateway, and finds what nobody wants', async () => {
   const service = await withTable('audited');
@@ -311,20 +293,6 @@ test('the audit knows sets: it misses a node, a gateway, and finds what nobody w
   await untilServing(set, [1]);
   await expect.poll(() => cloud.audit(), { timeout: 60_000 }).toEqual([]);
 });
-
-/** Listens on a port as soon as it is free: a process that a killed server had just forked has it a moment longer. */
-async function untilHeld(holder: Server, port: number): Promise<void> {
-  for (;;) {
-    holder.listen(port, '127.0.0.1');
-    try {
-      await onceEmitted(holder, 'listening');
-      return;
-    } catch (error) {
-      if (!isErrno(error, 'EADDRINUSE')) throw error;
-      await sleep(20);
-    }
-  }
-}
 
 test('a missing replica is a warning of its service', async () => {
   const service = await withTable('warned');

@@ -12,7 +12,8 @@ import { prepareMachine, type Machine } from '../src/engine/local/host/machine.t
 import { workingDirectoryOf } from '../src/lib/processes.ts';
 import { run } from '../src/lib/run.ts';
 import { findServer } from '../src/engine/local/postgres/server.ts';
-import { connectTo, install, type Installation, type Service } from './harness.ts';
+import { connectTo, install, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 
 const LATER = { timeout: 60_000, interval: 50 };
 

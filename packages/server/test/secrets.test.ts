@@ -11,6 +11,7 @@ import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { CONTROL_ROLE } from '../src/engine/local/postgres/files.ts';
 import { createLayout } from '../src/engine/local/host/layout.ts';
 import { connectTo, install, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 
 const pgbouncer = await findProgram('pgbouncer');
 
@@ -127,15 +128,8 @@ async function processes(): Promise<string[]> {
   return hits.flat();
 }
 
-test('0 hits in logs, answers, processes, metrics and files', async () => {
-  const project = `/projects/${cloud.projectId}`;
-  secrets.set('the first key', cloud.key.split(':')[1] ?? '');
-  const fromProcesses: string[] = [];
-  const layout = createLayout(join(cloud.home, 'data'));
-  await makeTalkative(layout.store.socket, 5432);
-  const look = async (): Promise<void> => void fromProcesses.push(...(await processes()));
-
-  // Good ones.
+/** Calls that are accepted. @param look is called while secrets are on their way */
+async function makeGoodCalls(project: string, look: () => Promise<void>) {
   const idempotencyKey = canary('an Idempotency-Key');
   const create = await call(
     'POST',
@@ -156,6 +150,7 @@ test('0 hits in logs, answers, processes, metrics and files', async () => {
     true,
   );
   await (await connectTo(cloud, service, initial)).end();
+  const layout = createLayout(join(cloud.home, 'data'));
   await makeTalkative(layout.service(id).socket, service.endpoint.port);
   const password = canary('a new password');
   expect(
@@ -197,8 +192,12 @@ test('0 hits in logs, answers, processes, metrics and files', async () => {
     Authorization: `Basic ${Buffer.from(`${publicKey}:${secret}`).toString('base64')}`,
   });
   await cloud.cli('service', 'list');
+  return { id, service, forkId, publicKey };
+}
 
-  // Bad ones: refused, malformed, in the wrong place.
+/** Calls that are refused, are malformed, or have a secret in the wrong place. */
+async function makeBadCalls(project: string, service: Service, publicKey: string): Promise<void> {
+  const id = service.service_id;
   await call('GET', '/projects', undefined, {
     Authorization: `Bearer ${publicKey}:${canary('a wrong key')}`,
   });
@@ -229,6 +228,39 @@ test('0 hits in logs, answers, processes, metrics and files', async () => {
     password: canary('a password that was only asked about'),
   });
   await (await connectTo(cloud, service, canary('a wrong password')).catch(() => null))?.end();
+}
+
+/** What is found in the files of the installation, which is down, and how many files there are. */
+async function searchFiles(id: string): Promise<{ hits: string[]; files: number }> {
+  const layout = createLayout(join(cloud.home, 'data'));
+  const data = await readlink(join(cloud.home, 'data')).catch(() => join(cloud.home, 'data'));
+  const files = (await Promise.all([filesBelow(cloud.home), filesBelow(data)])).flat();
+  expect(files.filter((path) => path.includes('/store/data/base/')).length).toBeGreaterThan(100);
+  expect(files.some((path) => path.endsWith('control.log'))).toBe(true);
+  for (const { logs } of [layout.store, layout.service(id)])
+    expect(await everyLineOf(logs)).toMatch(/statement: |execute /);
+  const hits: string[] = [];
+  for (const path of new Set(files)) {
+    const found = hitsIn(path, await readFile(path).catch(() => Buffer.alloc(0)));
+    // The one file that is there to hold a key, for its owner alone.
+    if (path === join(cloud.home, 'credentials.json'))
+      expect(found).toEqual([`the first key in ${path}`]);
+    else hits.push(...found);
+  }
+  expect((await stat(join(cloud.home, 'credentials.json'))).mode & 0o077).toBe(0);
+  return { hits, files: new Set(files).size };
+}
+
+test('no secret is in logs, answers, processes, metrics or files', async () => {
+  const project = `/projects/${cloud.projectId}`;
+  secrets.set('the first key', cloud.key.split(':')[1] ?? '');
+  const fromProcesses: string[] = [];
+  const layout = createLayout(join(cloud.home, 'data'));
+  await makeTalkative(layout.store.socket, 5432);
+  const look = async (): Promise<void> => void fromProcesses.push(...(await processes()));
+
+  const { id, service, forkId, publicKey } = await makeGoodCalls(project, look);
+  await makeBadCalls(project, service, publicKey);
 
   // Whatever is written when something dies, too.
   await call('POST', `${project}/services/${id}/resize`, { cpu_millis: '1000' });
@@ -251,28 +283,14 @@ test('0 hits in logs, answers, processes, metrics and files', async () => {
   // What the metadata database keep in memory goes to their files.
   await cloud.stop('SIGTERM');
   try {
-    const data = await readlink(join(cloud.home, 'data')).catch(() => join(cloud.home, 'data'));
-    const files = (await Promise.all([filesBelow(cloud.home), filesBelow(data)])).flat();
-    expect(files.filter((path) => path.includes('/store/data/base/')).length).toBeGreaterThan(100);
-    expect(files.some((path) => path.endsWith('control.log'))).toBe(true);
-    for (const { logs } of [layout.store, layout.service(id)])
-      expect(await everyLineOf(logs)).toMatch(/statement: |execute /);
-    const hits: string[] = [];
-    for (const path of new Set(files)) {
-      const found = hitsIn(path, await readFile(path).catch(() => Buffer.alloc(0)));
-      // The one file that is there to hold a key, for its owner alone.
-      if (path === join(cloud.home, 'credentials.json'))
-        expect(found).toEqual([`the first key in ${path}`]);
-      else hits.push(...found);
-    }
-    expect((await stat(join(cloud.home, 'credentials.json'))).mode & 0o077).toBe(0);
+    const { hits, files } = await searchFiles(id);
     hits.push(
       ...hitsIn('an answer', Buffer.from(answers.join('\n'))),
       ...hitsIn('the metrics', Buffer.from(metrics)),
       ...hitsIn('what howdah up prints', Buffer.from(cloud.output.join(''))),
     );
     process.stdout.write(
-      `${hits.length + fromProcesses.length} hits of ${secrets.size} secrets in ${new Set(files).size} files, ${answers.length} answers, metrics, output and processes\n`,
+      `${hits.length + fromProcesses.length} hits of ${secrets.size} secrets in ${files} files, ${answers.length} answers, metrics, output and processes\n`,
     );
     expect([...new Set([...hits, ...fromProcesses])]).toEqual([]);
     expect(secrets.size).toBeGreaterThan(12);

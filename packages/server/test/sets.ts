@@ -3,7 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { expect } from 'vitest';
 import { findServer } from '../src/engine/local/postgres/server.ts';
-import { connectTo, install, type Answer, type Installation, type Service } from './harness.ts';
+import { connectTo, install, type Installation } from './harness.ts';
+import type { Answer, Service } from './harness-caller.ts';
 import { layoutOf, type ServiceAccess } from './ha-load.ts';
 import { openMetadata } from './metadata.ts';
 

@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import { connectTo, type Installation, type Service } from './harness.ts';
+import { connectTo, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 
 export type Target = {
   cloud: Installation;

@@ -17,8 +17,9 @@ import { newId } from '../src/lib/ids.ts';
 import { sha256 } from '../src/lib/secret.ts';
 import { insertKey } from '../src/store/keys.ts';
 import { insertProject } from '../src/store/projects.ts';
-import { randomFrom } from './crash.ts';
-import { install, makeHome, type Installation, type Service } from './harness.ts';
+import { randomFrom } from './crash-points.ts';
+import { install, makeHome, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import { ATTACKS, type Target } from './soak-attacks.ts';
 

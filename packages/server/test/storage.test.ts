@@ -7,7 +7,8 @@ import { promisify } from 'node:util';
 import { followEvents } from '@howdah/client';
 import type { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { connectTo, install, type Installation, type Service } from './harness.ts';
+import { connectTo, install, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 import { makeLoopDisk, type LoopDisk } from './loop-disk.ts';
 
 const run = promisify(execFile);

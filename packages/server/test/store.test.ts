@@ -1,17 +1,7 @@
 /** `howdah store`: the data of an installation moves into a file system of its own and loses nothing, wherever the move is interrupted. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import {
-  chmod,
-  mkdir,
-  mkdtemp,
-  readFile,
-  rm,
-  stat,
-  statfs,
-  symlink,
-  writeFile,
-} from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, stat, statfs, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -23,16 +13,18 @@ import { mountImage, unmount } from '../src/engine/local/host/loop.ts';
 import { readMarker, writeMarker } from '../src/engine/local/host/marker.ts';
 import { allPids, argumentsOf, exists } from '../src/lib/processes.ts';
 import { run } from '../src/lib/run.ts';
+import { HOWDAH, install, makeHome, type Installation } from './harness.ts';
 import {
-  connectTo,
-  HOWDAH,
-  install,
-  makeHome,
-  type Installation,
-  type Service,
-} from './harness.ts';
-
-type ServiceAccess = Service & { initial_password: string };
+  down,
+  fork,
+  makeTools,
+  query,
+  type ServiceAccess,
+  spawned,
+  stepsOf,
+  storageOf,
+  sweep,
+} from './store-volume.ts';
 
 const GIB = 1024 ** 3;
 
@@ -63,69 +55,8 @@ async function whyNone(): Promise<string | null> {
 }
 
 const none = await whyNone();
+
 if (none !== null) process.stderr.write(`store.test.ts is skipped: ${none}\n`);
-
-/** Nothing stays mounted, however a test ended. */
-async function sweep(home: string): Promise<void> {
-  const { data, staging, image, unfinished, checked } = imagePaths(join(home, 'data'));
-  for (const mounted of [data, staging]) await run('umount', ['--lazy', mounted]).catch(() => '');
-  for (const file of [image, unfinished, checked]) {
-    const devices = (
-      await run('losetup', ['--noheadings', '--output', 'NAME', '--associated', file]).catch(
-        () => '',
-      )
-    ).split('\n');
-    for (const device of devices.filter(Boolean))
-      await run('losetup', ['--detach', device]).catch(() => '');
-  }
-  await rm(home, { recursive: true, force: true });
-}
-
-async function stepsOf(cloud: Installation, service: Service): Promise<string> {
-  const [operation] = (await cloud.operations(service.service_id)).toReversed();
-  return operation?.steps.map(({ name, detail }) => `${name}: ${detail}`).join('\n') ?? '';
-}
-
-async function fork(
-  cloud: Installation,
-  parent: Service,
-  strategy: 'NOW' | 'LAST_SNAPSHOT',
-): Promise<ServiceAccess> {
-  const { data } = await cloud.client.POST(
-    '/projects/{project_id}/services/{service_id}/forkService',
-    {
-      params: { path: { project_id: cloud.projectId, service_id: parent.service_id } },
-      body: { fork_strategy: strategy },
-    },
-  );
-  if (data?.initial_password === undefined) throw new Error('no password in the answer to a fork');
-  return {
-    ...(await cloud.until(data.service_id, 'READY')),
-    initial_password: data.initial_password,
-  };
-}
-
-async function storageOf(cloud: Installation, service: Service) {
-  const { data } = await cloud.client.GET('/projects/{project_id}/services/{service_id}/backups', {
-    params: { path: { project_id: cloud.projectId, service_id: service.service_id } },
-  });
-  if (data === undefined || data.storage === null) throw new Error('what is shared is not told');
-  return data.storage;
-}
-
-async function query(cloud: Installation, service: ServiceAccess, sql: string): Promise<unknown[]> {
-  const client = await connectTo(cloud, service, service.initial_password);
-  try {
-    return (await client.query(sql)).rows;
-  } finally {
-    await client.end();
-  }
-}
-
-const down = async (cloud: Installation): Promise<void> => {
-  await cloud.stop('SIGTERM');
-  expect(await cloud.cli('down', '--databases')).toMatchObject({ code: 0, stderr: '' });
-};
 
 describe.skipIf(none !== null)('a store of btrfs for an installation that has services', () => {
   let cloud: Installation;
@@ -428,36 +359,6 @@ test.skipIf(none !== null)(
     }
   },
 );
-
-async function spawned(args: string[], home: string): Promise<{ stdout: string }> {
-  const stdout = await run(process.execPath, [HOWDAH, ...args], {
-    env: { PATH: process.env['PATH'], HOWDAH_HOME: home, NO_COLOR: '1' },
-  });
-  return { stdout };
-}
-
-/** Programs that stand before the real ones: the Nth call kills its caller. */
-async function makeTools(programs: readonly string[], home: string) {
-  const directory = join(home, 'tools');
-  const [calls, deadly] = [join(directory, 'calls'), join(directory, 'deadly')];
-  await mkdir(directory, { recursive: true });
-  for (const program of programs) {
-    const script = `#!/bin/sh
-echo ${program} >> ${calls}
-[ "$(wc -l < ${calls})" -ne "$(cat ${deadly})" ] || { kill -9 $PPID; exit 1; }
-PATH=\${PATH#*:} exec ${program} "$@"
-`;
-    await writeFile(join(directory, program), script);
-    await chmod(join(directory, program), 0o755);
-  }
-  return {
-    directory,
-    killAt: async (call: number): Promise<void> => {
-      await writeFile(calls, '');
-      await writeFile(deadly, String(call));
-    },
-  };
-}
 
 describe.runIf(none === null)('the machine goes down right after a service was provisioned', () => {
   test.each(['btrfs', 'xfs'])('%s: it is provisioned in the next boot as well', async (kind) => {

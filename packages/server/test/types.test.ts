@@ -7,7 +7,7 @@ import {
   verificationOf,
   withClient,
   type ServiceAccess,
-} from './crash-scenes.ts';
+} from './service-access.ts';
 import { install, type Installation } from './harness.ts';
 
 let cloud: Installation;

@@ -12,7 +12,8 @@ import { createLayout, type InstancePaths } from '../src/engine/local/host/layou
 import { uidOf } from '../src/lib/processes.ts';
 import { findServer } from '../src/engine/local/postgres/server.ts';
 import { layoutOf, untilRedundant } from './ha-load.ts';
-import { connectTo, install, type Installation, type Service } from './harness.ts';
+import { connectTo, install, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 import { createSet, untilSet } from './sets.ts';
 
 const execute = promisify(execFile);

@@ -1,6 +1,6 @@
 /** The API of VPCs and peerings, as a project sees it; for tests and soaks. */
 import type { Schemas } from '@howdah/client';
-import type { Answer } from './harness.ts';
+import type { Answer } from './harness-caller.ts';
 
 export type Vpc = Schemas['Vpc'];
 type Peering = Schemas['Peering'];

@@ -1,12 +1,9 @@
-/**
- * VPCs that really separate. Clients are processes of their own: in real network namespaces on the bridges where root and the kernel allow,
- * else with source addresses of their own against the rules by address.
- */
+/** VPCs with network namespaces: who reaches a service, its members, its pooler and its read replica sets. */
 import { describe, expect, test } from 'vitest';
 import { findDaemon } from '../src/engine/local/host/daemon.ts';
 import { findNetworks } from '../src/engine/local/network/networks.ts';
-import { power } from './crash-scenes.ts';
-import { layoutOf } from './ha-load.ts';
+import { power } from './service-access.ts';
+import { layoutOf, type ServiceAccess } from './ha-load.ts';
 import {
   asked,
   createSet,
@@ -19,7 +16,6 @@ import {
 } from './sets.ts';
 import {
   ability,
-  around,
   attach,
   auditEnds,
   destroyService,
@@ -31,13 +27,92 @@ import {
   prefixOf,
   settled,
   stageNetworks,
-  stageRules,
   visit,
   vpcEndpointOf,
-  type Reachable,
   SOON,
 } from './vpc.ts';
-import { messageOf } from './vpc-calls.ts';
+import { messageOf, type Vpc } from './vpc-calls.ts';
+
+type Stage = ReturnType<ReturnType<typeof stageNetworks>>;
+type Endpoint = ReturnType<typeof vpcEndpointOf>;
+/** The command before a program that runs in a network namespace. */
+type Within = readonly string[];
+
+/** Each endpoint is reached from inside the VPC, and from nowhere else; not by its public address either. */
+async function expectReachedFrom(
+  cloud: Stage['cloud'],
+  service: ServiceAccess,
+  endpoints: readonly ServiceAccess['endpoint'][],
+  within: Within,
+  elsewhere: readonly Within[],
+): Promise<void> {
+  for (const one of endpoints) {
+    expect((await visit(cloud, service, one, { within, patienceMs: LONG })).how).toMatch(/^in as/);
+    for (const other of elsewhere)
+      expect((await visit(cloud, service, one, { within: other })).how).toMatch(/^refused/);
+    expect((await visit(cloud, service, { ...one, host: '127.0.0.1' }, {})).how).toMatch(
+      /^refused/,
+    );
+  }
+}
+
+/** A peering lets clients of the peer in for as long as it exists. @returns a session from inside, which stays */
+async function expectPeeringOpens(
+  { cloud, own }: Stage,
+  service: ServiceAccess,
+  { vpc, peer, endpoint }: { vpc: Vpc; peer: Vpc; endpoint: Endpoint },
+  [inside, peered]: readonly [Within, Within],
+) {
+  const peering = await own.peer(vpc, cloud.projectId, peer.id);
+  const guest = await visit(cloud, service, endpoint, {
+    within: peered,
+    patienceMs: LONG,
+  });
+  const stays = await visit(cloud, service, endpoint, {
+    within: inside,
+    patienceMs: LONG,
+  });
+  expect([guest.how, stays.how]).toEqual([
+    expect.stringMatching(/^in as/),
+    expect.stringMatching(/^in as/),
+  ]);
+  await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
+  await guest.ends();
+  expect(stays.goesOn()).toBe(true);
+  return stays;
+}
+
+/** A set that is made inside a VPC is inside from the first moment on. */
+async function expectSetMadeInside(
+  { cloud, own }: Stage,
+  service: ServiceAccess,
+  { vpc, endpoint }: { vpc: Vpc; endpoint: Endpoint },
+  within: Within,
+): Promise<void> {
+  const second = await asked(service, 1, cloud);
+  expect(vpcEndpointOf(await cloud.get(second.id))).toEqual({
+    host: endpoint.host,
+    port: second.endpoint.port,
+    vpc_id: vpc.id,
+  });
+  await untilSet(second, 'active', cloud);
+  await untilShown(second, 3, cloud);
+  expect(
+    (
+      await visit(
+        cloud,
+        service,
+        { ...endpoint, port: second.endpoint.port },
+        { within, patienceMs: LONG },
+      )
+    ).how,
+  ).toMatch(/^in as/);
+  expect((await visit(cloud, service, second.endpoint, {})).how).toMatch(/^refused/);
+  await own.answered(202, 'DELETE', pathOf(second));
+  await expect
+    .poll(async () => (await cloud.request('GET', pathOf(second))).status, SOON)
+    .toBe(404);
+}
 
 describe.runIf(ability.method === 'bridge')('bridge', () => {
   const at = stageNetworks();
@@ -215,16 +290,11 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       ];
       const inside = await plugged(vpc, '10.92.0.200');
       const [outside, peered] = [await plugged(null, null), await plugged(peer, '10.93.0.200')];
-      for (const one of endpoints) {
-        expect(
-          (await visit(cloud, service, one, { within: inside.within, patienceMs: LONG })).how,
-        ).toMatch(/^in as/);
-        for (const within of [outside.within, peered.within, []])
-          expect((await visit(cloud, service, one, { within })).how).toMatch(/^refused/);
-        expect((await visit(cloud, service, { ...one, host: '127.0.0.1' }, {})).how).toMatch(
-          /^refused/,
-        );
-      }
+      await expectReachedFrom(cloud, service, endpoints, inside.within, [
+        outside.within,
+        peered.within,
+        [],
+      ]);
       await insertBehind(service, cloud);
       await untilShown(set, 2, cloud);
       await auditEnds(cloud);
@@ -237,47 +307,12 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       await settled(cloud, service);
       await insertBehind(service, cloud);
       await untilShown(set, 3, cloud);
-      const peering = await own.peer(vpc, cloud.projectId, peer.id);
-      const guest = await visit(cloud, service, endpoint, {
-        within: peered.within,
-        patienceMs: LONG,
-      });
-      const stays = await visit(cloud, service, endpoint, {
-        within: inside.within,
-        patienceMs: LONG,
-      });
-      expect([guest.how, stays.how]).toEqual([
-        expect.stringMatching(/^in as/),
-        expect.stringMatching(/^in as/),
+      const stays = await expectPeeringOpens(at(), service, { vpc, peer, endpoint }, [
+        inside.within,
+        peered.within,
       ]);
-      await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
-      await guest.ends();
-      expect(stays.goesOn()).toBe(true);
 
-      // One that is made inside is inside from the first moment on.
-      const second = await asked(service, 1, cloud);
-      expect(vpcEndpointOf(await cloud.get(second.id))).toEqual({
-        host: endpoint.host,
-        port: second.endpoint.port,
-        vpc_id: vpc.id,
-      });
-      await untilSet(second, 'active', cloud);
-      await untilShown(second, 3, cloud);
-      expect(
-        (
-          await visit(
-            cloud,
-            service,
-            { ...endpoint, port: second.endpoint.port },
-            { within: inside.within, patienceMs: LONG },
-          )
-        ).how,
-      ).toMatch(/^in as/);
-      expect((await visit(cloud, service, second.endpoint, {})).how).toMatch(/^refused/);
-      await own.answered(202, 'DELETE', pathOf(second));
-      await expect
-        .poll(async () => (await cloud.request('GET', pathOf(second))).status, SOON)
-        .toBe(404);
+      await expectSetMadeInside(at(), service, { vpc, endpoint }, inside.within);
       expect(messageOf(await own.call('DELETE', `/vpcs/${vpc.id}`))).not.toContain(set.id);
 
       const detached = await detach(cloud, service);
@@ -334,194 +369,6 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       await auditEnds(cloud);
       await destroyService(cloud, service);
       await goesWithoutTrace(cloud, own, vpc);
-    },
-  );
-});
-
-describe('address', () => {
-  const at = stageRules();
-
-  test('a service in a VPC refuses clients from elsewhere, on its port and its pooler', async () => {
-    const { cloud, own } = at();
-    const vpc = await own.vpc('10.240.0.0/24');
-    const service = await cloud.create({
-      name: 'ruled',
-      service_type: 'POSTGRES',
-      enable_pooler: pgbouncer !== null,
-    });
-    const endpoints = [
-      service.endpoint,
-      ...(service.connection_pooler === undefined ? [] : [service.connection_pooler.endpoint]),
-    ];
-    const before = await Promise.all(
-      endpoints.map((endpoint) => visit(cloud, service, endpoint, { patienceMs: LONG })),
-    );
-    for (const { how } of before) expect(how).toMatch(/^in as/);
-    const attached = await attach(cloud, service, vpc);
-    expect(attached.vpc_endpoint).toEqual({ ...service.endpoint, vpc_id: vpc.id });
-    for (const session of before) await session.ends();
-    for (const endpoint of endpoints)
-      expect((await visit(cloud, service, endpoint, {})).how).toMatch(/^refused/);
-    await auditEnds(cloud);
-    await detach(cloud, service);
-    for (const endpoint of endpoints)
-      expect((await visit(cloud, service, endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
-    await destroyService(cloud, service);
-    await own.remove(vpc);
-  });
-
-  test('members behind a gateway are ruled by it', async () => {
-    const { cloud, own, inside } = at();
-    if (haproxy === null)
-      return expect(
-        await own.call('POST', '/services', { name: 'x', replica_count: 1 }),
-      ).toMatchObject({ status: 422 });
-    const vpc = await own.vpc('10.241.0.0/24');
-    const service = await cloud.create({
-      name: 'ruled members',
-      service_type: 'POSTGRES',
-      replica_count: 1,
-    });
-    const before = await visit(cloud, service, service.endpoint, { patienceMs: LONG });
-    await attach(cloud, service, vpc);
-    await before.ends();
-    expect((await visit(cloud, service, service.endpoint, {})).how).toMatch(/^refused/);
-    if (inside !== null) {
-      const near = await own.vpc(around(inside.address));
-      const peering = await own.peer(vpc, cloud.projectId, near.id);
-      const come = async (patienceMs: number) =>
-        visit(cloud, service, service.endpoint, { from: inside?.address ?? '', patienceMs });
-      await expect.poll(async () => (await come(LONG)).how, SOON).toMatch(/^in as/);
-      const open = await come(LONG);
-      await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
-      await open.ends();
-      await expect.poll(async () => (await come(3000)).how, SOON).toMatch(/^refused/);
-      await own.remove(near);
-    }
-    expect(
-      (await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'switchover' }))
-        .status,
-    ).toBe(202);
-    await settled(cloud, service);
-    expect((await cloud.operations(service.service_id))[0]).toMatchObject({
-      kind: 'drill',
-      status: 'succeeded',
-    });
-    await detach(cloud, service);
-    expect((await visit(cloud, service, service.endpoint, { patienceMs: LONG })).how).toMatch(
-      /^in as/,
-    );
-    await destroyService(cloud, service);
-    await own.remove(vpc);
-  });
-
-  test('clients of the VPC and of its peers get in, and stay when others have to go', async () => {
-    const { cloud, own, inside } = at();
-    // A machine without a private address has nobody who could be inside.
-    if (inside === null) return;
-    const { address } = inside;
-    const [vpc, peer] = [await own.vpc('10.242.0.0/24'), await own.vpc(around(address))];
-    const service = await cloud.create({
-      name: 'inner',
-      service_type: 'POSTGRES',
-      enable_pooler: pgbouncer !== null,
-    });
-    const endpoints = [
-      service.endpoint,
-      ...(service.connection_pooler === undefined ? [] : [service.connection_pooler.endpoint]),
-    ];
-    const [stays, goes] = [
-      await visit(cloud, service, service.endpoint, { from: address, patienceMs: LONG }),
-      await visit(cloud, service, service.endpoint, { patienceMs: LONG }),
-    ];
-    await attach(cloud, service, peer);
-    await goes.ends();
-    expect(stays.goesOn()).toBe(true);
-    for (const endpoint of endpoints) {
-      expect(
-        (await visit(cloud, service, endpoint, { from: address, patienceMs: LONG })).how,
-      ).toMatch(/^in as/);
-      expect((await visit(cloud, service, endpoint, {})).how).toMatch(/^refused/);
-    }
-    await detach(cloud, service);
-    expect(stays.goesOn()).toBe(true);
-    await attach(cloud, service, vpc);
-    await stays.ends();
-    const peering = await own.peer(vpc, cloud.projectId, peer.id);
-    expect(peering.status).toBe('active');
-    for (const endpoint of endpoints)
-      await expect
-        .poll(
-          async () =>
-            (await visit(cloud, service, endpoint, { from: address, patienceMs: LONG })).how,
-          SOON,
-        )
-        .toMatch(/^in as/);
-    const peered = await Promise.all(
-      endpoints.map((endpoint) =>
-        visit(cloud, service, endpoint, { from: address, patienceMs: LONG }),
-      ),
-    );
-    await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
-    for (const session of peered) await session.ends();
-    for (const endpoint of endpoints)
-      expect((await visit(cloud, service, endpoint, { from: address })).how).toMatch(/^refused/);
-    await destroyService(cloud, service);
-    for (const one of [vpc, peer]) await own.remove(one);
-  });
-
-  test.runIf(haproxy !== null && pgbouncer !== null)(
-    'read replica sets are ruled as their service is',
-    async () => {
-      const { cloud, own, inside } = at();
-      const vpc = await own.vpc('10.243.0.0/24');
-      const service = await withTable('ruled followed', {}, cloud);
-      const set = await createSet(service, 2, cloud);
-      await own.answered(200, 'POST', pathOf(set, '/enablePooler'));
-      const pooler = (await cloud.get(set.id)).connection_pooler?.endpoint ?? set.endpoint;
-      const endpoints = [set.endpoint, pooler];
-      const before = await Promise.all(
-        endpoints.map((endpoint) => visit(cloud, service, endpoint, { patienceMs: LONG })),
-      );
-      for (const { how } of before) expect(how).toMatch(/^in as/);
-      const nodes = [await nodeOf(set, 1, cloud), await nodeOf(set, 2, cloud)];
-      const attached = await attach(cloud, service, vpc);
-      for (const session of before) await session.ends();
-      expect(attached.read_replica_sets[0]?.vpc_endpoint).toEqual({
-        ...set.endpoint,
-        vpc_id: vpc.id,
-      });
-      for (const endpoint of endpoints)
-        expect((await visit(cloud, service, endpoint, {})).how).toMatch(/^refused/);
-      await auditEnds(cloud);
-      if (inside !== null) {
-        const near = await own.vpc(around(inside.address));
-        const peering = await own.peer(vpc, cloud.projectId, near.id);
-        const come = async (endpoint: Reachable) =>
-          visit(cloud, service, endpoint, { from: inside.address, patienceMs: LONG });
-        for (const endpoint of endpoints)
-          await expect.poll(async () => (await come(endpoint)).how, SOON).toMatch(/^in as/);
-        const open = await Promise.all(endpoints.map(come));
-        await own.answered(204, 'DELETE', `/vpcs/${vpc.id}/peerings/${peering.id}`);
-        for (const session of open) await session.ends();
-        for (const endpoint of endpoints)
-          await expect
-            .poll(
-              async () => (await visit(cloud, service, endpoint, { from: inside.address })).how,
-              SOON,
-            )
-            .toMatch(/^refused/);
-        await own.remove(near);
-      }
-      const second = await createSet(service, 1, cloud);
-      expect((await visit(cloud, service, second.endpoint, {})).how).toMatch(/^refused/);
-      await detach(cloud, service);
-      for (const endpoint of [...endpoints, second.endpoint])
-        expect((await visit(cloud, service, endpoint, { patienceMs: LONG })).how).toMatch(/^in as/);
-      // The gateway checks the allowed networks: no node was restarted for them.
-      expect([await nodeOf(set, 1, cloud), await nodeOf(set, 2, cloud)]).toEqual(nodes);
-      await destroyService(cloud, service);
-      await own.remove(vpc);
     },
   );
 });

@@ -15,7 +15,8 @@ import { sha256 } from '../src/lib/secret.ts';
 import { insertKey } from '../src/store/keys.ts';
 import { insertProject } from '../src/store/projects.ts';
 import type { Target } from './client.ts';
-import { install, type Installation, type Service } from './harness.ts';
+import { install, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
 import { openMetadata } from './metadata.ts';
 import { project, type Call, type Project, type Vpc } from './vpc-calls.ts';
 

@@ -1,0 +1,192 @@
+/** Tests of api-shapes.test.ts: what a create answers and refuses. */
+import { expect, test } from 'vitest';
+import { connectTo } from './harness.ts';
+import {
+  type Body,
+  call,
+  callApi,
+  cloud,
+  create,
+  metadata,
+  operationOf,
+  portOf,
+  reach,
+  remove,
+  SERVICE_KEYS,
+} from './api-shapes-calls.ts';
+
+/** Every change of a service that is QUEUED is refused, with that status. */
+async function expectRefusedWhileQueued(id: string): Promise<void> {
+  for (const [action, body] of [
+    ['start'],
+    ['stop'],
+    ['resize', { cpu_millis: 1000 }],
+    ['enablePooler'],
+    ['disablePooler'],
+    ['setHA', { replica_count: 1 }],
+    ['switchover'],
+    ['drill', { kind: 'switchover' }],
+    ['attachToVPC', { vpc_id: '1' }],
+    ['detachFromVPC'],
+    ['updatePassword', { password: 'long-enough' }],
+  ] as const) {
+    const refused = await call('POST', `/services/${id}/${action}`, body);
+    expect(refused).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_STATE', message: expect.stringContaining('QUEUED') },
+    });
+  }
+}
+
+test('create answers 202 with everything a client prints, and stays QUEUED until somebody works on it', async () => {
+  const { id, password, answer } = await metadata.holdingReconciler(async () => {
+    const created = await create({
+      name: 'Größe 🐘',
+      service_type: 'POSTGRES',
+      environment_tag: 'PROD',
+    });
+    for (let again = 0; again < 3; again++)
+      expect((await call('GET', `/services/${created.id}`)).body).toMatchObject({
+        status: 'QUEUED',
+        endpoint: created.answer.body['endpoint'],
+      });
+    await expectRefusedWhileQueued(created.id);
+    return created;
+  });
+  const { body } = answer;
+  expect(Object.keys(body).toSorted().join(' ')).toBe(
+    [...SERVICE_KEYS.split(' '), 'initial_password'].toSorted().join(' '),
+  );
+  expect(body).toMatchObject({
+    project_id: cloud.projectId,
+    name: 'Größe 🐘',
+    service_type: 'POSTGRES',
+    status: 'QUEUED',
+    region_code: 'local',
+    endpoint: { host: '127.0.0.1', port: expect.any(Number) },
+    ha_replicas: { replica_count: 0, sync_replica_count: 0 },
+    metadata: { environment: 'PROD' },
+    metrics: { memory_mb: null, milli_cpu: null, storage_mb: null },
+    read_replica_sets: [],
+    resources: [{ spec: { cpu_millis: 500, memory_gbs: 2, volume_type: expect.any(String) } }],
+  });
+  expect(id).toMatch(/^[a-z0-9]{10}$/);
+  expect(password).toMatch(/^[A-Za-z0-9_-]{32}$/);
+  expect(body['created']).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z$/);
+  const operation = await call('GET', `/operations/${operationOf(answer)}`);
+  expect(operation.body).toMatchObject({
+    kind: 'create',
+    service_id: id,
+    requested_by: cloud.key.split(':')[0],
+  });
+
+  const ready = await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  expect(Object.keys(ready).toSorted().join(' ')).toBe(SERVICE_KEYS);
+  for (const key of ['service_id', 'endpoint', 'created', 'resources', 'name', 'metadata'])
+    expect(ready[key]).toEqual(body[key]);
+  const client = await connectTo(
+    cloud,
+    { endpoint: { host: '127.0.0.1', port: portOf(body) } },
+    password,
+  );
+  await client.end();
+  await expect
+    .poll(async () => (await call('GET', `/services/${id}`)).body['metrics'], { timeout: 60_000 })
+    .toEqual({
+      memory_mb: expect.any(Number),
+      milli_cpu: expect.any(Number),
+      storage_mb: expect.any(Number),
+    });
+  expect((await call('GET', `/operations/${operationOf(answer)}`)).body).toMatchObject({
+    status: 'succeeded',
+    steps: expect.arrayContaining([
+      expect.objectContaining({ name: 'clone template', finished: expect.any(String) }),
+    ]),
+  });
+  await remove(id);
+});
+
+test('a shared size has no numbers', async () => {
+  const { id, answer } = await create({
+    name: 'shared',
+    service_type: 'POSTGRES',
+    cpu_millis: 'shared',
+    memory_gbs: 'shared',
+  });
+  expect(answer.body['resources']).toEqual([
+    {
+      id: expect.stringMatching(/^[a-z0-9]{10}$/),
+      spec: { storage_gb: 10, volume_type: expect.any(String) },
+    },
+  ]);
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  await remove(id);
+});
+
+test('create refuses what it cannot keep', async () => {
+  const refused: [Body, number, string, string][] = [
+    [{}, 400, 'INVALID_REQUEST', 'name'],
+    [{ name: '' }, 400, 'INVALID_REQUEST', 'name'],
+    [{ name: 'x'.repeat(129) }, 400, 'INVALID_REQUEST', 'name'],
+    [{ name: 'x', addons: ['ai'], service_type: 'VECTOR' }, 400, 'INVALID_REQUEST', 'service_type'],
+    [{ name: 'x', addons: ['ai', 'ai'] }, 400, 'INVALID_REQUEST', 'addons'],
+    [{ name: 'x', addons: ['sql'] }, 400, 'INVALID_REQUEST', 'time-series, ai'],
+    [{ name: 'x', addons: 'ai' }, 400, 'INVALID_REQUEST', 'addons'],
+    [{ name: 'x', service_type: 'MYSQL' }, 400, 'INVALID_REQUEST', 'TIMESCALEDB, POSTGRES, VECTOR'],
+    [{ name: 'x', region_code: 'mars' }, 400, 'INVALID_REQUEST', 'local'],
+    [{ name: 'x', environment_tag: 'TEST' }, 400, 'INVALID_REQUEST', 'DEV, PROD'],
+    [{ name: 'x', cpu_millis: '500', memory_gbs: '4' }, 400, 'INVALID_REQUEST', '64000/256'],
+    [{ name: 'x', cpu_millis: 'shared', memory_gbs: '2' }, 400, 'INVALID_REQUEST', 'shared/shared'],
+    [{ name: 'x', replica_count: -1 }, 400, 'INVALID_REQUEST', 'replica_count'],
+    [{ name: 'x', replica_count: 3 }, 400, 'INVALID_REQUEST', 'replica_count'],
+    [{ name: 'x', nmae: 'y' }, 400, 'INVALID_REQUEST', 'nmae'],
+    [{ name: 5 }, 400, 'INVALID_REQUEST', 'found 5'],
+    [{ name: null }, 400, 'INVALID_REQUEST', 'name'],
+  ];
+  const before = (await cloud.operations()).length;
+  for (const [body, status, code, part] of refused)
+    expect(await call('POST', '/services', body), JSON.stringify(body)).toMatchObject({
+      status,
+      body: { code, message: expect.stringContaining(part) },
+    });
+  expect(await cloud.operations()).toHaveLength(before);
+});
+
+test('without a type: TIMESCALEDB where this region can, else POSTGRES; no add-ons: POSTGRES', async () => {
+  const { body } = await callApi('GET', `/projects/${cloud.projectId}/regions`);
+  const can = JSON.stringify(body).includes('"service_type":"TIMESCALEDB","available":true');
+  const [none, empty] = await Promise.all([
+    create({ name: 'default' }),
+    create({ name: 'plain', addons: [] }),
+  ]);
+  expect(none.answer.body['service_type']).toBe(can ? 'TIMESCALEDB' : 'POSTGRES');
+  expect(empty.answer.body['service_type']).toBe('POSTGRES');
+  await Promise.all([remove(none.id), remove(empty.id)]);
+});
+
+test('an empty body is no body, whatever Content-Type says of it', async () => {
+  const { id } = await create({ name: 'empty', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  expect(
+    (await call('POST', `/services/${id}/stop`, '', { 'Content-Type': 'application/json' })).status,
+  ).toBe(202);
+  await reach(id, 'PAUSED', 'PAUSING');
+  expect(
+    (
+      await call('POST', `/services/${id}/start`, ' \n', {
+        'Content-Type': 'application/json; charset=utf-8',
+      })
+    ).status,
+  ).toBe(202);
+  await reach(id, 'READY', 'RESUMING');
+  expect(
+    (await call('GET', `/services/${id}`, undefined, { 'Content-Type': 'application/json' }))
+      .status,
+  ).toBe(200);
+  expect(
+    (await call('DELETE', `/services/${id}`, '', { 'Content-Type': 'application/json' })).status,
+  ).toBe(202);
+  await expect
+    .poll(async () => (await call('GET', `/services/${id}`)).status, { timeout: 60_000 })
+    .toBe(404);
+});

@@ -1,0 +1,254 @@
+/** Tests of api-shapes.test.ts: calls on the installation, on projects, VPCs and webhooks. */
+import { Validator } from '@seriousme/openapi-schema-validator';
+import { expect, test } from 'vitest';
+import {
+  bodies,
+  type Body,
+  call,
+  callApi,
+  cloud,
+  create,
+  isBody,
+  pgbouncer,
+  portOf,
+  reach,
+  remove,
+  SERVICE_KEYS,
+} from './api-shapes-calls.ts';
+
+test('auth/info in both spellings, by both schemes; projects; logout; analytics', async () => {
+  const [publicKey = '', secret = ''] = cloud.key.split(':');
+  const basic = `Basic ${Buffer.from(`${publicKey}:${secret}`).toString('base64')}`;
+  for (const Authorization of [`Bearer ${cloud.key}`, basic]) {
+    const { status, body } = await callApi('GET', '/auth/info', undefined, { Authorization });
+    expect(status).toBe(200);
+    expect(body).toMatchObject({
+      type: 'apiKey',
+      api_key: {
+        public_key: publicKey,
+        name: expect.any(String),
+        created: expect.any(String),
+        project: { id: cloud.projectId, name: expect.any(String), plan_type: expect.any(String) },
+        issuing_user: {
+          id: expect.any(String),
+          name: expect.any(String),
+          email: expect.stringMatching(/^[^@]+@[^@]+\.[a-z]+$/),
+        },
+      },
+    });
+    expect(body['apiKey']).toEqual(body['api_key']);
+  }
+  expect((await callApi('GET', '/projects')).body['value']).toEqual([
+    { id: cloud.projectId, name: expect.any(String) },
+  ]);
+  expect((await callApi('POST', '/auth/logout')).status).toBe(204);
+  for (const name of ['identify', 'track'])
+    for (const body of [undefined, {}, { event: 'x', properties: { deep: [1] } }, ''])
+      expect(await callApi('POST', `/analytics/${name}`, body)).toMatchObject({
+        status: 200,
+        body: { status: 'success' },
+      });
+  expect(bodies.join('')).not.toContain(secret);
+});
+
+test('projects and keys', async () => {
+  const project = await callApi('POST', '/projects', {
+    name: 'another',
+    limits: { services: 1, memory_gbs: null },
+  });
+  expect(project).toMatchObject({
+    status: 201,
+    body: { name: 'another', operator: false, limits: { services: 1, memory_gbs: null } },
+  });
+  const at = (path: string) => `/projects/${String(project.body['id'])}${path}`;
+  expect(await callApi('POST', at('/rename'), { name: 'renamed' })).toMatchObject({
+    status: 200,
+    body: { name: 'renamed' },
+  });
+  expect(await callApi('POST', at('/setLimits'), { cpu_millis: 4000 })).toMatchObject({
+    status: 200,
+    body: { limits: { services: 1, replica_sets: null, cpu_millis: 4000, memory_gbs: null } },
+  });
+  expect((await callApi('GET', at(''))).body).toMatchObject({
+    name: 'renamed',
+    used: { services: 0, replica_sets: 0, cpu_millis: 0, memory_gbs: 0 },
+  });
+  expect((await callApi('GET', '/projects?all=true')).body['value']).toHaveLength(2);
+  const key = await callApi('POST', at('/keys'), {
+    name: 'reader',
+    role: 'viewer',
+    expires_at: '2099-01-01T00:00:00+01:00',
+  });
+  expect(key).toMatchObject({
+    status: 201,
+    body: {
+      role: 'viewer',
+      expires_at: '2098-12-31T23:00:00.000Z',
+      secret_key: expect.stringMatching(/^[\w-]{43}$/),
+    },
+  });
+  const { secret_key: _, ...told } = key.body;
+  expect((await callApi('GET', at('/keys'))).body['value']).toEqual([told]);
+  const one = at(`/keys/${String(key.body['public_key'])}`);
+  expect((await callApi('GET', one)).body).toEqual(told);
+  expect((await callApi('DELETE', one)).status).toBe(204);
+  expect((await callApi('GET', one)).body['revoked_at']).toEqual(expect.any(String));
+});
+
+test('regions say what can be had, and what cannot, why', async () => {
+  const { body } = await callApi('GET', `/projects/${cloud.projectId}/regions`);
+  expect(body['value']).toHaveLength(1);
+  const [region]: Body[] = Array.isArray(body['value']) ? body['value'] : [];
+  expect(region).toMatchObject({
+    code: 'local',
+    engine: 'local',
+    limits_enforced: expect.any(Boolean),
+  });
+  expect(region).toMatchObject({
+    clone_method: expect.stringMatching(/^(subvolume|reflink|copy)$/),
+    fork_cost: expect.stringContaining('forks are'),
+  });
+  expect(region?.['sizes']).toHaveLength(9);
+  const types = region?.['service_types'];
+  expect(types).toHaveLength(3);
+  for (const type of Array.isArray(types) ? types : []) {
+    if (type.available === true) expect(type.version).toMatch(/^\d+\.\d+$/);
+    else expect(type.reason).toContain('apt-get install');
+  }
+  expect(region?.['pooler']).toEqual(
+    pgbouncer === null
+      ? { available: false, reason: expect.stringContaining('apt-get install pgbouncer') }
+      : { available: true, version: pgbouncer.version },
+  );
+});
+
+test('doctor: the machine as the command line sees it', async () => {
+  const { status, body } = await callApi('GET', '/doctor');
+  expect(status).toBe(200);
+  const found = body['value'];
+  expect(found).toContainEqual({ what: 'Node', state: 'ok', found: process.version });
+  expect(found).toContainEqual(
+    pgbouncer === null
+      ? {
+          what: 'PgBouncer',
+          state: 'missing',
+          found: 'not installed',
+          remedy: expect.stringContaining('apt-get install pgbouncer'),
+        }
+      : { what: 'PgBouncer', state: 'ok', found: `${pgbouncer.version}, ${pgbouncer.path}` },
+  );
+});
+
+test('health, metrics and the CA need no key', async () => {
+  const get = async (path: string) => {
+    const response = await fetch(`http://127.0.0.1:${cloud.port}${path}`);
+    return {
+      status: response.status,
+      type: response.headers.get('content-type'),
+      text: await response.text(),
+    };
+  };
+  expect(await get('/healthz')).toMatchObject({ status: 200, text: '{"status":"ok"}' });
+  expect(await get('/readyz')).toMatchObject({ status: 200, text: '{"status":"ready"}' });
+  const metrics = await get('/metrics');
+  expect(metrics).toMatchObject({ status: 200, type: expect.stringMatching(/^text\/plain/) });
+  expect(metrics.text).toMatch(/^howdah_services\{status="READY"\} \d+$/m);
+  expect(metrics.text).toMatch(
+    /^howdah_http_request_duration_seconds_count\{operation="createService",status="202"\} [1-9]\d*$/m,
+  );
+  expect(metrics.text).toMatch(/^process_cpu_seconds_total /m);
+  const ca = await get('/public/api/v1/ca.pem');
+  expect(ca).toMatchObject({ status: 200, text: await cloud.caPem() });
+  expect(ca.text).toMatch(/^-----BEGIN CERTIFICATE-----\n/);
+});
+
+test('the document is valid OpenAPI 3.1', async () => {
+  const result = await new Validator().validate(
+    await (await fetch(`${cloud.apiUrl}/openapi.json`)).text(),
+  );
+  expect(result).toMatchObject({ valid: true });
+});
+
+test('the reference page comes from here alone', async () => {
+  const page = await fetch(`${cloud.apiUrl}/reference`);
+  expect(page.status).toBe(200);
+  expect(page.headers.get('content-type')).toMatch(/^text\/html/);
+  const html = await page.text();
+  expect(html).toContain('/public/api/v1/openapi.json');
+  expect(html.match(/(?:https?:)?\/\/[a-z0-9-]+\.[a-z]/gi) ?? []).toEqual([]);
+  const scripts = [...html.matchAll(/<(?:script|link|img)[^>]*(?:src|href)="([^"]+)"/g)].map(
+    (match) => match[1] ?? '',
+  );
+  expect(scripts.length).toBeGreaterThan(0);
+  for (const script of scripts) {
+    const answer = await fetch(new URL(script, page.url));
+    expect(answer.status, script).toBe(200);
+    await answer.body?.cancel();
+  }
+});
+
+test('VPCs and peerings, and a service that goes in and out', async () => {
+  const make = (name: string, cidr: string) =>
+    call('POST', '/vpcs', { name, cidr, region_code: 'local' });
+  const [one, two] = [await make('one', '10.1.0.0/16'), await make('two', '10.2.0.0/16')];
+  expect([one.status, two.status]).toEqual([201, 201]);
+  const [id, other] = [String(one.body['id']), String(two.body['id'])];
+  expect(one.body).toEqual({ id, name: 'one', cidr: '10.1.0.0/16', region_code: 'local' });
+  expect((await call('GET', '/vpcs')).body['value']).toEqual([one.body, two.body]);
+  expect((await call('GET', `/vpcs/${id}`)).body).toEqual(one.body);
+  expect((await call('POST', `/vpcs/${id}/rename`, { name: 'first' })).body).toMatchObject({
+    name: 'first',
+    message: expect.any(String),
+  });
+  const asked = { peer_account_id: cloud.projectId, peer_region_code: 'local', peer_vpc_id: other };
+  const peering = await call('POST', `/vpcs/${id}/peerings`, asked);
+  expect(peering).toMatchObject({
+    status: 201,
+    body: { ...asked, status: 'active', provisioned_id: expect.any(String) },
+  });
+  const path = `/vpcs/${id}/peerings/${String(peering.body['id'])}`;
+  expect((await call('GET', path)).body).toEqual(peering.body);
+  expect((await call('GET', `/vpcs/${id}/peerings`)).body['value']).toEqual([peering.body]);
+  expect((await call('DELETE', path)).status).toBe(204);
+
+  const { id: service } = await create({ name: 'in and out', service_type: 'POSTGRES' });
+  const { endpoint } = await reach(service, 'READY', 'QUEUED', 'CONFIGURING');
+  const attached = await call('POST', `/services/${service}/attachToVPC`, { vpc_id: id });
+  expect(attached).toMatchObject({ status: 202, body: { message: expect.stringContaining(id) } });
+  const inside = await reach(service, 'READY', 'CONFIGURING');
+  expect(inside).toMatchObject({ endpoint, vpc_endpoint: { vpc_id: id, port: portOf(inside) } });
+  expect(inside['vpcEndpoint']).toEqual(inside['vpc_endpoint']);
+  expect((await call('POST', `/services/${service}/detachFromVPC`, '')).status).toBe(202);
+  expect(
+    Object.keys(await reach(service, 'READY', 'CONFIGURING'))
+      .toSorted()
+      .join(' '),
+  ).toBe(SERVICE_KEYS);
+  await remove(service);
+  for (const vpc of [id, other]) expect((await call('DELETE', `/vpcs/${vpc}`)).status).toBe(204);
+});
+
+test('a session of the console begins with a key, or with a link that is used up by it', async () => {
+  expect((await callApi('POST', '/auth/sessions')).headers.get('set-cookie')).toMatch(/HttpOnly/);
+  const link = await callApi('POST', '/auth/links');
+  const [, token] = /#(.+)$/.exec(String(link.body['path'])) ?? [];
+  expect((await callApi('POST', '/auth/sessions/open', { token })).status).toBe(204);
+  expect((await callApi('POST', '/auth/sessions/open', { token })).status).toBe(401);
+});
+
+test('webhooks and what was delivered to them; the audit log', async () => {
+  const made = await call('POST', '/webhooks', { url: 'https://receiver.invalid/' });
+  expect(made.status).toBe(201);
+  const path = `/webhooks/${String(made.body['id'])}`;
+  expect((await call('GET', '/webhooks')).body['value']).toHaveLength(1);
+  expect((await call('POST', `${path}/test`)).status).toBe(200);
+  const { id } = await create({ name: 'told of', service_type: 'POSTGRES' });
+  const deliveries = async () =>
+    [(await call('GET', `${path}/deliveries`)).body['value']].flat().filter(isBody);
+  await expect.poll(deliveries, { timeout: 60_000 }).not.toEqual([]);
+  const deliveryId = String((await deliveries())[0]?.['id']);
+  expect((await call('POST', `${path}/deliveries/${deliveryId}/redeliver`)).status).toBe(202);
+  expect((await call('DELETE', path)).status).toBe(204);
+  expect((await call('GET', '/audit?limit=5')).body['value']).toHaveLength(5);
+  await remove(id);
+});

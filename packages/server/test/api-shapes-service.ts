@@ -1,0 +1,389 @@
+/** Tests of api-shapes.test.ts: the other calls on a service. */
+import { expect, test } from 'vitest';
+import {
+  call,
+  cloud,
+  create,
+  haproxy,
+  isBody,
+  metadata,
+  operationOf,
+  passwords,
+  pgbouncer,
+  reach,
+  remove,
+} from './api-shapes-calls.ts';
+
+test('list, rename, setEnvironment, updatePassword', async () => {
+  expect((await call('GET', '/services')).body['value']).toEqual([]);
+  const one = await create({ name: 'one', service_type: 'POSTGRES' });
+  const two = await create({ name: 'two', service_type: 'POSTGRES', cpu_millis: '1000' });
+  await reach(one.id, 'READY', 'QUEUED', 'CONFIGURING');
+  await reach(two.id, 'READY', 'QUEUED', 'CONFIGURING');
+  // The first figures of a service may come between the one answer and the other.
+  await expect
+    .poll(async () => {
+      const list = (await call('GET', '/services')).body['value'];
+      const each = [
+        (await call('GET', `/services/${one.id}`)).body,
+        (await call('GET', `/services/${two.id}`)).body,
+      ];
+      return JSON.stringify(list) === JSON.stringify(each);
+    })
+    .toBe(true);
+
+  const renamed = await call('POST', `/services/${one.id}/rename`, { name: '🐘'.repeat(128) });
+  expect(renamed).toMatchObject({
+    status: 200,
+    body: { service_id: one.id, name: '🐘'.repeat(128), status: 'READY' },
+  });
+  for (const bad of [
+    {},
+    { name: '' },
+    { name: '🐘'.repeat(129) },
+    { name: 'a\nb' },
+    { name: 'a', more: 1 },
+  ])
+    expect(await call('POST', `/services/${one.id}/rename`, bad)).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_REQUEST' },
+    });
+
+  const tagged = await call('POST', `/services/${one.id}/setEnvironment`, { environment: 'PROD' });
+  expect(tagged).toMatchObject({ status: 200, body: { message: expect.stringContaining('PROD') } });
+  expect((await call('GET', `/services/${one.id}`)).body['metadata']).toEqual({
+    environment: 'PROD',
+  });
+  for (const bad of [
+    {},
+    { environment: 'prod' },
+    { environment: 'STAGING' },
+    { environment: ['PROD'] },
+  ])
+    expect(await call('POST', `/services/${one.id}/setEnvironment`, bad)).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_REQUEST' },
+    });
+
+  passwords.push('changed-by-the-api');
+  const changed = await call('POST', `/services/${one.id}/updatePassword`, {
+    password: 'changed-by-the-api',
+  });
+  expect(changed).toMatchObject({ status: 204, body: { value: '' } });
+  expect((await call('GET', `/operations/${operationOf(changed)}`)).body).toMatchObject({
+    kind: 'updatePassword',
+    status: 'succeeded',
+  });
+  const bad = [
+    '1234567',
+    'x'.repeat(129),
+    'with\u0000nul-in-it',
+    'with\ttab-in-it',
+    'with\u0085next-line',
+    12345678,
+    null,
+    ['12345678'],
+  ];
+  for (const password of bad) {
+    const refused = await call('POST', `/services/${one.id}/updatePassword`, { password });
+    expect(refused).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_REQUEST', message: expect.stringContaining('password') },
+    });
+    if (typeof password === 'string') expect(refused.body['message']).not.toContain(password);
+  }
+  await Promise.all([remove(one.id), remove(two.id)]);
+});
+
+test.runIf(haproxy !== null)(
+  'replicas are set, swapped and rehearsed with; each is accepted, CONFIGURING, then READY',
+  async () => {
+    const { id, answer } = await create({
+      name: 'available',
+      service_type: 'POSTGRES',
+      replica_count: 0,
+    });
+    expect(answer.body).toMatchObject({ ha_replicas: { replica_count: 0, sync_replica_count: 0 } });
+    await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+    for (const [action, body] of [
+      ['setHA', { replica_count: 1 }],
+      ['setHA', { sync_replica_count: 1 }],
+      ['switchover'],
+      ['drill', { kind: 'switchover' }],
+    ] as const) {
+      const changed = await call('POST', `/services/${id}/${action}`, body);
+      expect(changed).toMatchObject({
+        status: 202,
+        body: { status: 'CONFIGURING', endpoint: answer.body['endpoint'] },
+      });
+      await reach(id, 'READY', 'CONFIGURING');
+      expect((await call('GET', `/operations/${operationOf(changed)}`)).body).toMatchObject({
+        kind: action,
+        status: 'succeeded',
+      });
+    }
+    expect((await call('GET', `/services/${id}`)).body).toMatchObject({
+      ha_replicas: { replica_count: 1, sync_replica_count: 1 },
+    });
+    await remove(id);
+  },
+);
+
+test('a pooler is enabled and disabled when that is answered; its endpoint is there while it is', async () => {
+  const { id, answer } = await create({
+    name: 'pooled',
+    service_type: 'POSTGRES',
+    enable_pooler: false,
+  });
+  expect(answer.body).not.toHaveProperty('connection_pooler');
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  expect(await call('POST', `/services/${id}/disablePooler`)).toMatchObject({
+    status: 200,
+    body: { message: expect.any(String) },
+  });
+  if (pgbouncer !== null) {
+    const enabled = await call('POST', `/services/${id}/enablePooler`);
+    expect(enabled).toMatchObject({ status: 200, body: { message: expect.any(String) } });
+    expect((await call('GET', `/operations/${operationOf(enabled)}`)).body).toMatchObject({
+      kind: 'enablePooler',
+      status: 'succeeded',
+    });
+    expect((await call('GET', `/services/${id}`)).body).toMatchObject({
+      status: 'READY',
+      connection_pooler: { endpoint: { host: '127.0.0.1', port: expect.any(Number) } },
+    });
+    expect((await call('POST', `/services/${id}/disablePooler`)).status).toBe(200);
+    expect((await call('GET', `/services/${id}`)).body).not.toHaveProperty('connection_pooler');
+  }
+  for (const bad of ['yes', 1, null])
+    expect(await call('POST', '/services', { name: 'x', enable_pooler: bad })).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_REQUEST' },
+    });
+  await remove(id);
+});
+
+test('a fork is answered like a create, with its parent; backups and restore have their shapes', async () => {
+  const { id } = await create({ name: 'has a fork', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  const { body: backups } = await call('GET', `/services/${id}/backups`);
+  expect(backups).toMatchObject({
+    window: { earliest: expect.any(String), days: 3 },
+    snapshots: [{ kind: 'initial' }],
+    problem: null,
+  });
+  const asked = await call('POST', `/services/${id}/backups/verify`);
+  expect(asked).toMatchObject({
+    status: 202,
+    body: { message: expect.stringContaining(operationOf(asked)) },
+  });
+  await expect
+    .poll(async () => (await call('GET', `/operations/${operationOf(asked)}`)).body, {
+      timeout: 60_000,
+    })
+    .toMatchObject({ kind: 'verifyBackup', service_id: id, status: 'succeeded' });
+  expect((await call('GET', `/services/${id}/backups`)).body).toMatchObject({
+    last_verification: { succeeded: true },
+  });
+  const forked = await call('POST', `/services/${id}/forkService`, { fork_strategy: 'NOW' });
+  expect(forked).toMatchObject({
+    status: 202,
+    body: {
+      name: 'has a fork-fork',
+      status: 'QUEUED',
+      forked_from: { service_id: id, project_id: cloud.projectId, is_standby: false },
+    },
+  });
+  const fork = String(forked.body['service_id']);
+  passwords.push(String(forked.body['initial_password']));
+  expect((await call('GET', `/operations/${operationOf(forked)}`)).body).toMatchObject({
+    kind: 'fork',
+  });
+  const ready = await reach(fork, 'READY', 'QUEUED', 'CONFIGURING');
+  expect(ready).not.toHaveProperty('initial_password');
+  expect(ready['endpoint']).toEqual(forked.body['endpoint']);
+  await remove(fork);
+  const restored = await call('POST', `/services/${fork}/restore`);
+  expect(restored).toMatchObject({
+    status: 202,
+    body: { status: 'RESUMING', endpoint: forked.body['endpoint'] },
+  });
+  await reach(fork, 'READY', 'RESUMING');
+  await Promise.all([remove(id), remove(fork)]);
+});
+
+test('logs have entries, and refuse parameters that they do not know', async () => {
+  const { id } = await create({ name: 'measured', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  const { body: logs } = await call('GET', `/services/${id}/logs`);
+  expect(Object.keys(logs).toSorted()).toEqual(['entries', 'logs']);
+  expect(logs['entries']).not.toEqual([]);
+  for (const query of [
+    'node=0',
+    'since=2026-01-01T00:00:00Z',
+    'since=2026-01-01T00:00:00.123456789%2B02:00',
+    'until=2026-01-01T00:00:00+0200',
+    'until=&since=&cursor=&node=',
+    'search=a&search=b',
+    'severities=error&severities=LOG',
+  ])
+    expect((await call('GET', `/services/${id}/logs?${query}`)).status, query).toBe(200);
+  for (const [query, part] of [
+    ['node=7', 'node'],
+    ['since=yesterday', 'since'],
+    ['until=2026-01-01', 'until'],
+    ['until=2026-13-01T00:00:00Z', 'until'],
+    ['cursor=xyz', 'cursor'],
+    [`cursor=${'x'.repeat(201)}`, 'cursor'],
+    [`search=${'x'.repeat(257)}`, 'search'],
+  ] as const)
+    expect(await call('GET', `/services/${id}/logs?${query}`), query).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_REQUEST', message: expect.stringContaining(part) },
+    });
+  await remove(id);
+});
+
+test('series have a point for each bucket, and refuse spans, buckets and names that they do not know', async () => {
+  const { id } = await create({ name: 'in figures', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  const names = (await call('GET', `/services/${id}/metrics/available-series`)).body['value'];
+  expect(names).toEqual([
+    'cpu_millis',
+    'memory_bytes',
+    'storage_bytes',
+    'connections',
+    'transactions_per_second',
+    'lag_bytes',
+    'lag_seconds',
+  ]);
+  const span = { from: '2026-01-01T00:00:00Z', to: '2026-01-01T01:00:30Z' };
+  for (const [query, points] of [
+    [{ name: 'connections', ...span }, 61],
+    [{ name: 'connections', ...span, bucket_seconds: 600, fn: 'max' }, 7],
+    [
+      {
+        name: 'memory_bytes',
+        from: span.from,
+        to: '2026-01-01T00:10:00+00:00',
+        filters: [{ key: 'node', value: '0' }],
+      },
+      10,
+    ],
+    [{ name: 'connections', ...span, bucket_seconds: 2_592_000 }, 1],
+  ] as const) {
+    const answer = await call('POST', `/services/${id}/metrics/series`, query);
+    expect(answer.status).toBe(200);
+    const [series]: unknown[] = Array.isArray(answer.body['value']) ? answer.body['value'] : [];
+    expect(series).toMatchObject({ labels: { node: '0' }, data: expect.any(Array) });
+    const data: unknown[] = isBody(series) && Array.isArray(series['data']) ? series['data'] : [];
+    expect(data).toHaveLength(points);
+    expect(data[0]).toEqual({ time: '2026-01-01T00:00:00.000Z', value: null });
+  }
+  expect(
+    (
+      await call('POST', `/services/${id}/metrics/series`, {
+        name: 'connections',
+        ...span,
+        filters: [{ key: 'node', value: '1' }],
+      })
+    ).body,
+  ).toEqual({
+    value: [],
+  });
+  for (const [bad, part] of [
+    [{}, 'name'],
+    [{ name: 'nonsense', ...span }, 'cpu_millis, memory_bytes'],
+    [{ name: 'connections', from: span.to, to: span.from }, 'from'],
+    [{ name: 'connections', from: span.from, to: span.from }, 'from'],
+    [{ name: 'connections', from: '2026-01-01T23:59:60Z', to: '2026-01-02T00:00:00Z' }, 'from'],
+    [{ name: 'connections', ...span, bucket_seconds: 59 }, 'bucket_seconds'],
+    [{ name: 'connections', ...span, bucket_seconds: 1e300 }, 'bucket_seconds'],
+    [
+      { name: 'connections', from: '2020-01-01T00:00:00Z', to: '2026-01-01T00:00:00Z' },
+      'bucket_seconds',
+    ],
+    [{ name: 'connections', ...span, fn: 'median' }, 'avg, min, max'],
+    [{ name: 'connections', from: 'x', to: 'y' }, 'date-time'],
+  ] as const)
+    expect(
+      await call('POST', `/services/${id}/metrics/series`, bad),
+      JSON.stringify(bad),
+    ).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_REQUEST', message: expect.stringContaining(part) },
+    });
+  await remove(id);
+});
+
+test('a statement that reads is answered in rows of text', async () => {
+  const { id } = await create({ name: 'asked', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  expect(
+    await call('POST', `/services/${id}/query`, {
+      sql: 'select $1::int + 1 as n, null as nothing',
+      parameters: ['41'],
+    }),
+  ).toMatchObject({
+    status: 200,
+    body: {
+      columns: [
+        { name: 'n', type: 'integer' },
+        { name: 'nothing', type: 'text' },
+      ],
+      rows: [['42', null]],
+      row_count: 1,
+      truncated: false,
+    },
+  });
+  await remove(id);
+});
+
+test('a service lists its members; once deleted it is among the deleted ones; a verification is cancelled', async () => {
+  const { id } = await create({ name: 'listed', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  expect((await call('GET', `/services/${id}/members`)).body['value']).toMatchObject([
+    { role: 'primary', state: 'running' },
+  ]);
+  const cancelled = await metadata.holdingReconciler(async () => {
+    const verifying = await call('POST', `/services/${id}/backups/verify`);
+    return call('POST', `/operations/${operationOf(verifying)}/cancel`);
+  });
+  expect(cancelled).toMatchObject({ status: 200, body: { status: 'failed' } });
+  await remove(id);
+  expect((await call('GET', '/deletedServices')).body['value']).toEqual(
+    expect.arrayContaining([expect.objectContaining({ service_id: id })]),
+  );
+});
+
+test.runIf(haproxy !== null)('a read replica set: its life', async () => {
+  const { id } = await create({ name: 'read from', service_type: 'POSTGRES' });
+  await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  const sets = `/services/${id}/replicaSets`;
+  const made = await call('POST', sets, {
+    name: 'readers',
+    nodes: 1,
+    cpu_millis: 500,
+    memory_gbs: 2,
+  });
+  expect(made).toMatchObject({ status: 202, body: { name: 'readers', nodes: 1 } });
+  const path = `${sets}/${String(made.body['id'])}`;
+  const ready = () =>
+    expect
+      .poll(async () => (await call('GET', path)).body['status'], { timeout: 120_000 })
+      .toBe('active');
+  await ready();
+  expect((await call('GET', sets)).body['value']).toHaveLength(1);
+  expect((await call('POST', `${path}/setEnvironment`, { environment: 'PROD' })).status).toBe(200);
+  if (pgbouncer !== null) expect((await call('POST', `${path}/enablePooler`)).status).toBe(200);
+  await ready();
+  expect((await call('POST', `${path}/disablePooler`)).status).toBe(200);
+  await ready();
+  expect((await call('POST', `${path}/resize`, { cpu_millis: 1000, memory_gbs: 4 })).status).toBe(
+    202,
+  );
+  await ready();
+  expect((await call('DELETE', path)).status).toBe(202);
+  await expect.poll(async () => (await call('GET', path)).status, { timeout: 120_000 }).toBe(404);
+  await remove(id);
+});

@@ -1,0 +1,250 @@
+/** Backups: damage that a verification finds, and a disk that runs full. */
+import { open, readdir, rm, utimes } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { run } from '../src/lib/run.ts';
+import { connectTo, install, makeHome } from './harness.ts';
+import type { Service } from './harness-caller.ts';
+import {
+  asHowdah,
+  backupsOf,
+  cloud,
+  execute,
+  outcomeOf,
+  pathsOf,
+  restart,
+  scratch,
+  SEEN,
+  snapshotNow,
+  VERIFIED,
+  verify,
+  setUp,
+  tearDown,
+} from './backups-cloud.ts';
+
+beforeAll(setUp);
+afterAll(tearDown);
+
+describe('a backup that is damaged is found', () => {
+  /** Flips a byte; done twice, nothing has happened. */
+  const flip = async (path: string, at: number): Promise<void> => {
+    const file = await open(path, 'r+');
+    const byte = Buffer.alloc(1);
+    await file.read(byte, 0, 1, at);
+    await file.write(Buffer.from([(byte[0] ?? 0) ^ 0xff]), 0, 1, at);
+    await file.close();
+  };
+
+  /** Inside the first record of a WAL file, which begins after a header of 40 bytes. */
+  const FIRST_RECORD_BYTE = 60;
+
+  const damaged = async (
+    service: Service,
+    path: string,
+    at: number,
+    reason: RegExp,
+  ): Promise<void> => {
+    await flip(path, at);
+    const failed = await verify(service);
+    expect(failed).toMatchObject({ status: 'failed', error: expect.stringMatching(reason) });
+    expect((await cloud.get(service.service_id)).warnings).toEqual([
+      { code: 'VERIFICATION', message: expect.stringMatching(reason) },
+    ]);
+    const { last_verification: last, snapshots, problem } = await backupsOf(service);
+    expect(last).toMatchObject({ succeeded: false, problem: expect.stringMatching(reason) });
+    expect(last?.checks.at(-1)).toMatchObject({ succeeded: false });
+    expect(snapshots[0]?.verification).toEqual(last);
+    expect(problem).toMatch(reason);
+    expect((await cloud.get(service.service_id)).status).toBe('READY');
+    expect(await scratch()).toEqual([]);
+    await flip(path, at);
+  };
+
+  test('in a page of a table, in one that no query reads, in the control file; and what is good again warns no more', async () => {
+    const service = await cloud.create({ name: 'damaged', service_type: 'POSTGRES' });
+    await execute(
+      service,
+      'create table t (n int primary key, words text[])',
+      'insert into t select n, array[n::text] from generate_series(1, 5000) n',
+      'create index by_word on t using gin (words)',
+      // What is vacuumed after the snapshot would be in the WAL whole, and a replay would repair it.
+      'alter table t set (autovacuum_enabled = off)',
+    );
+    const [files] = await execute(
+      service,
+      `select pg_relation_filepath('t') as table, pg_relation_filepath('by_word') as index`,
+    );
+    await snapshotNow(service);
+    const [newest] = (await backupsOf(service)).snapshots;
+    const data = join((await pathsOf(service)).snapshots, newest?.id ?? '', 'data');
+    await damaged(
+      service,
+      join(data, String(files?.['table'])),
+      8192 + 8000,
+      /check tables and indexes: .*invalid page in block 1/,
+    );
+    const listed = await cloud.cli('service', 'list');
+    expect(listed.stderr).toContain(
+      `warning ${service.name} VERIFICATION: the backup could not be verified`,
+    );
+    await damaged(
+      service,
+      join(data, String(files?.['index'])),
+      8192 + 8000,
+      /check page checksums: page 1 of base.* is damaged/,
+    );
+    await damaged(
+      service,
+      join(data, 'global', 'pg_control'),
+      40,
+      /replay WAL: it does not recover: .*(checksum|control)/,
+    );
+    expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
+    expect((await cloud.get(service.service_id)).warnings).toBeUndefined();
+    expect((await backupsOf(service)).problem).toBeNull();
+  });
+
+  test('in the WAL, and where a file of it is missing: then the next snapshot begins again', async () => {
+    const service = await cloud.create({ name: 'gap', service_type: 'POSTGRES' });
+    const { archive, data } = await pathsOf(service);
+    const archived = async () =>
+      (await readdir(archive)).filter((name) => /^[0-9A-F]{24}$/.test(name)).toSorted();
+    await execute(service, 'create table t (n int)');
+    /** The moments before and after what was written into a file. */
+    const writtenInto = new Map<string, [number, number]>();
+    for (let file = 0; file < 4; file++) {
+      const before = Date.now();
+      await execute(service, `insert into t values (${file})`);
+      const [row] = await execute(service, 'select pg_walfile_name(pg_current_wal_lsn()) as file');
+      writtenInto.set(String(row?.['file']), [before, Date.now()]);
+      await asHowdah(service, 'select pg_switch_wal()');
+    }
+    await expect.poll(async () => (await archived()).length, SEEN).toBeGreaterThan(3);
+    const [, last = '', lost = ''] = await archived();
+    // However late it was archived.
+    await utimes(join(archive, last), Date.now() / 1000 + 3600, Date.now() / 1000 + 3600);
+    await flip(join(archive, lost), FIRST_RECORD_BYTE);
+    expect(await verify(service)).toMatchObject({
+      status: 'failed',
+      error: expect.stringMatching(/^replay WAL: it ends at .*WAL between the two is damaged$/),
+    });
+    await flip(join(archive, lost), FIRST_RECORD_BYTE);
+    expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
+    await rm(join(archive, lost));
+    await rm(join(data, 'pg_wal', lost), { force: true });
+    const reason = `WAL file ${lost} is missing from the archive`;
+    expect(await verify(service)).toMatchObject({
+      status: 'failed',
+      error: expect.stringContaining(reason),
+    });
+    expect((await cloud.get(service.service_id)).warnings).toMatchObject([
+      { code: 'ARCHIVE', message: expect.stringContaining(reason) },
+      { code: 'VERIFICATION', message: expect.stringContaining(reason) },
+    ]);
+    await restart({});
+    await expect
+      .poll(async () => (await backupsOf(service)).snapshots[0]?.kind, SEEN)
+      .toBe('scheduled');
+    expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
+    // What was lost cannot be reached still, and that is said.
+    const [gap] = (await backupsOf(service)).window.gaps ?? [];
+    const [begun, ended] = writtenInto.get(last) ?? [];
+    expect(Date.parse(gap?.after ?? '')).toBeGreaterThanOrEqual(Number(begun));
+    expect(Date.parse(gap?.after ?? '')).toBeLessThanOrEqual(Number(ended));
+    const lostFor = `${reason}: nothing between ${gap?.after} and ${gap?.before} can be reached`;
+    await expect
+      .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
+      .toEqual([expect.objectContaining({ code: 'ARCHIVE', message: lostFor })]);
+    const listed = await cloud.cli('backup', 'list', service.service_id);
+    expect(listed.stdout).toContain(
+      `but none between ${gap?.after} and ${gap?.before}: a WAL file is missing from the archive`,
+    );
+    expect(listed.stderr).toContain(lostFor);
+  });
+});
+
+// A file system of its own is what can be filled without harm, and it takes root to mount one.
+describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
+  test(
+    'is warned of at 85 and at 95 %, on paused services too; what does not fit is said, and it heals',
+    { tags: 'slow' },
+    async () => {
+      const disk = await makeHome();
+      await run('mount', ['-t', 'tmpfs', '-o', 'size=4g,mode=0755', 'howdah-test', disk]);
+      const full = await install({
+        HOWDAH_HOME: join(disk, 'home'),
+        HOWDAH_SNAPSHOT_HOURS: '0.005',
+      });
+      try {
+        const running = await full.create({ name: 'running', service_type: 'POSTGRES' });
+        const paused = await full.create({ name: 'paused', service_type: 'POSTGRES' });
+        await full.request('POST', `/services/${paused.service_id}/stop`);
+        await full.until(paused.service_id, 'PAUSED');
+        const fill = (percent: number) =>
+          run('fallocate', [
+            '-l',
+            String(Math.round(4 * 1024 ** 3 * (percent / 100))),
+            join(disk, 'filler'),
+          ]);
+        const used = async () =>
+          Number(/(\d+)%/.exec(await run('df', ['--output=pcent', disk]))?.[1]);
+        const warnings = async (service: Service) => (await full.get(service.service_id)).warnings;
+        const warned = (text: RegExp) => [
+          expect.objectContaining({ code: 'DISK', message: expect.stringMatching(text) }),
+        ];
+
+        const ours = await used();
+        // Templates that are still being made take some per cent more.
+        await fill(88 - ours);
+        for (const service of [running, paused]) {
+          await expect
+            .poll(() => warnings(service), SEEN)
+            .toEqual(
+              warned(
+                /^the disk of .* is (8[5-9]|9[0-4]) % full .*from 95 % on no services and forks are made: delete/,
+              ),
+            );
+        }
+        await rm(join(disk, 'filler'));
+        // A snapshot that is being taken at this moment takes some more.
+        await fill(97 - (await used()));
+        for (const service of [running, paused]) {
+          await expect
+            .poll(() => warnings(service), SEEN)
+            .toEqual(
+              expect.arrayContaining(
+                warned(/ is 9[5-9] % full .*, no services and forks are made/),
+              ),
+            );
+        }
+        expect(await verify(running, full)).toMatchObject({
+          status: 'failed',
+          error: expect.stringContaining('there is no room to restore it in'),
+        });
+        expect(await warnings(running)).toEqual(
+          expect.arrayContaining([expect.objectContaining({ code: 'VERIFICATION' })]),
+        );
+        const client = await connectTo(full, running, running.initial_password);
+        await client.query('create table t (n int)');
+        await client.query('insert into t values (1)');
+        await client.end();
+        const snapshotFailed = expect.objectContaining({
+          code: 'SNAPSHOT',
+          message: expect.stringContaining('no space left in'),
+        });
+        await expect
+          .poll(() => warnings(running), SEEN)
+          .toEqual(expect.arrayContaining([snapshotFailed]));
+
+        await rm(join(disk, 'filler'));
+        expect(await verify(running, full)).toMatchObject({ status: 'succeeded' });
+        for (const service of [running, paused])
+          await expect.poll(() => warnings(service), SEEN).toBeUndefined();
+      } finally {
+        expect(await full.destroy()).toEqual([]);
+        await run('umount', [disk]);
+        await rm(disk, { recursive: true });
+      }
+    },
+  );
+});

@@ -1,0 +1,41 @@
+/** An installation, and what tests of faults ask of it. */
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'vitest';
+import { findServer } from '../src/engine/local/postgres/server.ts';
+import { createLayout, type InstancePaths } from '../src/engine/local/host/layout.ts';
+import { install, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
+
+export let cloud: Installation;
+
+export const pathsOf = (service: Pick<Service, 'service_id'>, at = cloud): InstancePaths =>
+  createLayout(join(at.home, 'data')).service(service.service_id);
+
+export async function postmasterOf(
+  service: Pick<Service, 'service_id'>,
+  at = cloud,
+): Promise<number> {
+  const server = await findServer(pathsOf(service, at));
+  if (server === null) throw new Error(`no server of ${service.service_id}`);
+  return server.postmaster.pid;
+}
+
+/** Waits until an operation of this kind has ended well, and returns it. */
+export async function succeeded(service: Pick<Service, 'service_id'>, kind: string, at = cloud) {
+  for (;;) {
+    const found = (await at.operations(service.service_id)).find(
+      (operation) => operation.kind === kind && operation.status === 'succeeded',
+    );
+    if (found !== undefined) return found;
+    await sleep(20);
+  }
+}
+
+export async function setUp(): Promise<void> {
+  cloud = await install();
+}
+
+export async function tearDown(): Promise<void> {
+  expect(await cloud.destroy()).toEqual([]);
+}

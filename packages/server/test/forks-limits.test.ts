@@ -1,0 +1,259 @@
+/** Many forks at once, deleted services that cannot be restored any more, and a full disk. */
+import { readdir, rm, statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createLayout } from '../src/engine/local/host/layout.ts';
+import { signal } from '../src/lib/processes.ts';
+import { run } from '../src/lib/run.ts';
+import { findServer } from '../src/engine/local/postgres/server.ts';
+import {
+  age,
+  accessOf,
+  insert,
+  isGone,
+  moment,
+  namesIn,
+  power,
+  type ServiceAccess,
+} from './service-access.ts';
+import { installCrashing, until } from './crash.ts';
+import { makeHome, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
+import { openMetadata } from './metadata.ts';
+import {
+  askFork,
+  clear,
+  cloud,
+  COPY,
+  fork,
+  MIDDLE,
+  newParent,
+  pagesOf,
+  roleOf,
+  turnPage,
+  setUp,
+  tearDown,
+} from './forks-cloud.ts';
+
+beforeAll(setUp);
+afterAll(tearDown);
+
+describe('many at once', () => {
+  test(
+    'twenty forks of one parent under writes, of each strategy: each of one moment',
+    { tags: 'slow' },
+    async () => {
+      const parent = await newParent('crowded');
+      await turnPage(parent);
+      const target_time = await moment(cloud, parent);
+      let writing = true;
+      const writes = (async () => {
+        for (let count = 0; ; count++) {
+          if (!writing) return count;
+          await turnPage(parent);
+        }
+      })();
+      const strategies = Array.from({ length: 20 }, (_, n) =>
+        n % 5 === 3 ? { fork_strategy: 'PITR', target_time } : { fork_strategy: 'NOW' },
+      );
+      const children = await Promise.all(strategies.map((body) => fork(parent, body)));
+      writing = false;
+      expect(await writes).toBeGreaterThan(0);
+      for (const [index, child] of children.entries()) {
+        const pages = await pagesOf(child);
+        expect(pages).toHaveLength(1);
+        if (strategies[index]?.fork_strategy === 'PITR') expect(pages).toEqual([1]);
+      }
+      expect(new Set(children.map(({ endpoint }) => endpoint.port)).size).toBe(children.length);
+      await clear(parent, ...children);
+    },
+  );
+
+  test(
+    'more forks than are looked at side by side, of a parent that hangs: it recovers, and they are provisioned',
+    { tags: 'slow' },
+    async () => {
+      const parent = await newParent('hangs');
+      const server = await findServer(
+        createLayout(join(cloud.home, 'data')).service(parent.service_id),
+      );
+      signal(server?.postmaster.pid ?? 0, 'SIGSTOP');
+      const children = await Promise.all(
+        Array.from({ length: 9 }, () => askFork(parent, { fork_strategy: 'NOW' })),
+      );
+      for (const child of children) await cloud.until(child.service_id, 'READY');
+      await cloud.until(parent.service_id, 'READY');
+      await clear(parent, ...children);
+    },
+  );
+});
+
+describe('a service whose time to be restored is over', () => {
+  const END_MS = 3600;
+
+  /** The next service, when it is this port's turn. */
+  const nextAt = async (mortals: Installation, port: number): Promise<Service> => {
+    const metadata = await openMetadata(mortals.home);
+    await metadata.db
+      .updateTable('regions')
+      .set({ last_port: port - 1 })
+      .execute();
+    await metadata.close();
+    return mortals.create({ name: 'next', service_type: 'POSTGRES' });
+  };
+
+  const isRecorded = async (mortals: Installation, { service_id }: Service): Promise<boolean> => {
+    const metadata = await openMetadata(mortals.home);
+    const row = await metadata.db
+      .selectFrom('services')
+      .select('id')
+      .where('id', '=', service_id)
+      .executeTakeFirst();
+    await metadata.close();
+    return row !== undefined;
+  };
+
+  test(
+    "is gone for good, its port is somebody else's, and a restore that comes while it goes is refused",
+    { tags: 'slow' },
+    async () => {
+      const mortal = await installCrashing({ HOWDAH_RESTORE_HOURS: String(END_MS / 3_600_000) });
+      const { cloud: mortals } = mortal;
+      try {
+        const service = await mortals.create({ name: 'mortal', service_type: 'POSTGRES' });
+        await insert(mortals, service, 'precious');
+        const askRestore = () => mortals.request('POST', `/services/${service.service_id}/restore`);
+        // A delete, a restore and another delete at once: the last one wins, and nothing is incomplete.
+        await mortals.request('DELETE', `/services/${service.service_id}`);
+        await until(() => isGone(mortals, service), 'a delete does not end');
+        await Promise.all([
+          askRestore(),
+          mortals.request('DELETE', `/services/${service.service_id}`),
+          askRestore(),
+        ]);
+        await until(
+          async () => (await mortals.operations()).every(({ finished }) => finished !== null),
+          'goes on for ever',
+        );
+        if (await isGone(mortals, service)) expect((await askRestore()).status).toBe(202);
+        await mortals.until(service.service_id, 'READY');
+        expect(await namesIn(mortals, service)).toEqual(['precious']);
+
+        await mortal.holdAt({ [service.service_id]: 'it' }, 'rename services/it → trash/it');
+        await mortals.request('DELETE', `/services/${service.service_id}`);
+        await mortal.held();
+        expect((await askRestore()).status).toBe(404);
+        const taken = await nextAt(mortals, service.endpoint.port);
+        expect(taken.endpoint.port).not.toBe(service.endpoint.port);
+        await mortal.release();
+        await until(
+          async () =>
+            !(await readdir(join(mortals.home, 'data', 'services'))).includes(service.service_id),
+          'its data stays',
+        );
+        await expect.poll(() => mortals.audit(), { timeout: 60_000 }).toEqual([]);
+        expect((await askRestore()).status).toBe(404);
+        // Its data goes before its record, and the port with the record.
+        await until(async () => !(await isRecorded(mortals, service)), 'its record stays');
+        expect((await nextAt(mortals, service.endpoint.port)).endpoint.port).toBe(
+          service.endpoint.port,
+        );
+      } finally {
+        expect(await mortal.destroy()).toEqual([]);
+      }
+    },
+  );
+});
+
+// A file system of its own is what can be filled without harm, and it takes root to mount one.
+/** Fills a disk up to its last block. */
+async function fillDisk(disk: string, filler: string): Promise<void> {
+  const { bavail, bsize } = await statfs(disk);
+  await run('dd', [
+    'if=/dev/zero',
+    `of=${filler}`,
+    'bs=1M',
+    `count=${Math.ceil((bavail * bsize) / 1e6)}`,
+  ]).catch(() => undefined);
+}
+
+/** What is incomplete in a directory. Each further attempt recreates it, and removes it as soon as there is no room. */
+const halfMadeIn = async (directory: string) =>
+  (await readdir(directory)).filter((name) => name.endsWith('.new'));
+
+async function problemOfBackups(cloud: Installation, service: ServiceAccess): Promise<unknown> {
+  const { body } = await cloud.request('GET', `/services/${service.service_id}/backups`);
+  return typeof body === 'object' && body !== null && 'problem' in body ? body.problem : body;
+}
+
+describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
+  test(
+    'in the middle of a fork, and of a snapshot: the reason is said, nothing half made stays, and both go on once there is room',
+    { tags: 'slow' },
+    async () => {
+      const disk = await makeHome();
+      await run('mount', ['-t', 'tmpfs', '-o', 'size=1500m,mode=0755', 'howdah-test', disk]);
+      const small = await installCrashing({
+        HOWDAH_HOME: join(disk, 'home'),
+        HOWDAH_RESTORE_HOURS: '0',
+      });
+      const filler = join(disk, 'filler');
+      const PATIENTLY = { timeout: 60_000 };
+      const fill = () => fillDisk(disk, filler);
+      try {
+        const parent = await small.cloud.create({ name: 'fills', service_type: 'POSTGRES' });
+        await insert(small.cloud, parent, 'kept');
+        const { services, service } = createLayout(join(small.cloud.home, 'data'));
+        await small.holdAt(roleOf(parent), COPY, MIDDLE);
+        const { body } = await small.cloud.request(
+          'POST',
+          `/services/${parent.service_id}/forkService`,
+          { fork_strategy: 'LAST_SNAPSHOT' },
+        );
+        const child = accessOf(body);
+        await small.held();
+        await fill();
+        await small.release();
+        await small.cloud.until(child.service_id, 'UNSTABLE');
+        const [operation] = await small.cloud.operations(child.service_id);
+        expect(operation?.error).toMatch(/clone parent: .*no space left/i);
+        await expect.poll(() => halfMadeIn(services), PATIENTLY).toEqual([]);
+        // There is nothing of it, as it must be.
+        await expect.poll(() => small.cloud.audit(), PATIENTLY).toEqual([]);
+        await rm(filler);
+        await small.cloud.until(child.service_id, 'READY');
+
+        const { snapshots } = service(parent.service_id);
+        const [initial = ''] = await readdir(snapshots);
+        await age(join(snapshots, initial, 'snapshot.json'));
+        await power(small.cloud, parent, 'stop');
+        await small.holdAt(
+          roleOf(parent),
+          'copyFile services/parent/snapshots/TIME.new/data/*',
+          MIDDLE,
+        );
+        await power(small.cloud, parent, 'start');
+        await small.held();
+        await fill();
+        await small.release();
+        const problemOf = () => problemOfBackups(small.cloud, parent);
+        await expect
+          .poll(problemOf, PATIENTLY)
+          .toMatch(/no snapshot could be taken: .*no space left/i);
+        await expect.poll(() => halfMadeIn(snapshots), PATIENTLY).toEqual([]);
+        await rm(filler);
+        await power(small.cloud, parent, 'stop');
+        await power(small.cloud, parent, 'start');
+        await expect.poll(problemOf, PATIENTLY).toBe(null);
+        expect(await readdir(snapshots)).toHaveLength(2);
+        expect(await namesIn(small.cloud, parent)).toEqual(['kept']);
+      } finally {
+        await rm(filler, { force: true });
+        // Soft: what went wrong before is told, too.
+        expect.soft(await small.destroy()).toEqual([]);
+        await run('umount', [disk]);
+        await rm(disk, { recursive: true });
+      }
+    },
+  );
+});

@@ -1,0 +1,379 @@
+/** High availability: planned changes of the primary, drills, and failovers during other changes. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test as anyTest } from 'vitest';
+import { findProgram } from '../src/engine/local/host/daemon.ts';
+import { verificationOf } from './service-access.ts';
+import { connectTo } from './harness.ts';
+import {
+  killPrimary,
+  layoutOf,
+  untilConnected,
+  untilPrimary,
+  untilRedundant,
+  type ServiceAccess,
+} from './ha-load.ts';
+import {
+  describe,
+  test,
+  cloud,
+  SEED,
+  chance,
+  pair,
+  accepted,
+  act,
+  newest,
+  underLoad,
+  NOTHING_LOST,
+  rolesOf,
+  setUp,
+  tearDown,
+} from './ha-cloud.ts';
+
+beforeAll(setUp);
+afterAll(tearDown);
+
+const pgbouncer = (await findProgram('pgbouncer')) !== null;
+
+describe('moves', () => {
+  test('a switchover loses nothing, even with asynchronous replication, and new connections wait for its end', async () => {
+    const service = await pair('swapped', 0);
+    const seen = await underLoad(service, async (load) => {
+      for (let round = 0; round < 3; round++) {
+        const begunMs = performance.now();
+        await act(service, 'switchover');
+        await load.goesOn();
+        console.log(`switchover: write gap ${Math.round(load.longestGapMs(begunMs))} ms`);
+      }
+    });
+    expect(seen).toMatchObject({ ...NOTHING_LOST, refused: [] });
+    expect(layoutOf(cloud).primaryOf(service.service_id)).toBe(1);
+    // As it is: not recreated.
+    const made = (await newest(service, 'switchover'))?.steps.map(
+      ({ name, detail }) => `${name}: ${detail}`,
+    );
+    expect(made?.filter((step) => step.startsWith('clone'))).toEqual([]);
+  });
+
+  test(
+    'counts change under load; only the first replica costs sessions, once',
+    { tags: 'slow' },
+    async () => {
+      const service = await cloud.create({ name: 'counts', service_type: 'POSTGRES' });
+      await act(service, 'setHA', { replica_count: 1 });
+      const client = await connectTo(cloud, service, service.initial_password);
+      const seen = await underLoad(service, async () => {
+        for (const [replica_count, sync_replica_count] of [
+          [2, 1],
+          [2, 2],
+          [1, 1],
+          [2, 0],
+          [0, 0],
+          [1, 1],
+        ] as const) {
+          await act(service, 'setHA', { replica_count, sync_replica_count });
+          expect((await cloud.get(service.service_id)).ha_replicas).toEqual({
+            replica_count,
+            sync_replica_count,
+          });
+        }
+      });
+      expect(seen).toMatchObject({ ...NOTHING_LOST, refused: [] });
+      // The same session all the time.
+      expect((await client.query('select 1 as one')).rows).toEqual([{ one: 1 }]);
+      await client.end();
+    },
+  );
+
+  test('a new size: the standbys first, then they are swapped; back in place', async () => {
+    const service = await pair('sizes', 1, 2);
+    const seen = await underLoad(service, async () => {
+      await act(service, 'resize', { cpu_millis: '1000' });
+      await act(service, 'resize', { cpu_millis: '500' });
+    });
+    expect(seen).toMatchObject({ ...NOTHING_LOST, refused: [] });
+    await untilRedundant(cloud, service, 2, 1);
+  });
+
+  test('stopped and started, deleted and restored: with its replicas, on the same port', async () => {
+    const service = await pair('paused', 1, 2);
+    await act(service, 'switchover');
+    accepted(await cloud.request('POST', `/services/${service.service_id}/stop`));
+    await cloud.until(service.service_id, 'PAUSED');
+    expect(await cloud.audit()).toEqual([]);
+    await act(service, 'start');
+    await untilRedundant(cloud, service, 2, 1);
+    expect((await cloud.request('DELETE', `/services/${service.service_id}`)).status).toBe(202);
+    while ((await cloud.request('GET', `/services/${service.service_id}`)).status !== 404)
+      await sleep(20);
+    await act(service, 'restore');
+    await untilRedundant(cloud, service, 2, 1);
+    await (await connectTo(cloud, service, service.initial_password)).end();
+  });
+});
+
+describe('a drill', () => {
+  test.each(['switchover', 'failover'])(
+    '%s: says for how long writes were not possible, and that none was lost',
+    async (kind) => {
+      const service = await pair(`drill ${kind}`);
+      await act(service, 'drill', { kind });
+      expect(
+        (await newest(service, 'drill'))?.steps.find(({ name }) => name === 'drill')?.detail,
+      ).toMatch(/^write gap \d+ ms; 0 of \d+ acknowledged probes lost$/);
+      expect(layoutOf(cloud).primaryOf(service.service_id)).toBe(1);
+      const client = await connectTo(cloud, service, service.initial_password);
+      const left = await client.query(
+        "select (select count(*) from pg_namespace where nspname = '_howdah') + (select count(*) from pg_roles where rolname = '_howdah_probe' and rolcanlogin) as n",
+      );
+      expect(left.rows).toEqual([{ n: '0' }]);
+      await client.end();
+    },
+  );
+
+  test('that is interrupted has failed, and leaves nothing behind', { tags: 'slow' }, async () => {
+    const service = await pair('interrupted');
+    await untilRedundant(cloud, service, 1, 1);
+    accepted(
+      await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'switchover' }),
+    );
+    while (!(await rolesOf(service)).includes('_howdah_probe')) await sleep(5);
+    await cloud.stop('SIGKILL');
+    await cloud.up();
+    await expect
+      .poll(() => newest(service, 'drill'), { timeout: 60_000 })
+      .toMatchObject({ status: 'failed', error: expect.stringContaining('interrupted') });
+    await expect.poll(() => rolesOf(service), { timeout: 60_000 }).not.toContain('_howdah_probe');
+    await untilRedundant(cloud, service, 1, 1);
+  });
+
+  test('of a PROD service kills only with its name', { tags: 'slow' }, async () => {
+    const service = await cloud.create({
+      name: 'prod',
+      service_type: 'POSTGRES',
+      replica_count: 1,
+      environment_tag: 'PROD',
+    });
+    const { status, body } = await cloud.request('POST', `/services/${service.service_id}/drill`, {
+      kind: 'failover',
+      confirm: 'prd',
+    });
+    expect({ status, body }).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_REQUEST', message: expect.stringContaining('confirm') },
+    });
+    await act(service, 'drill', { kind: 'failover', confirm: 'prod' });
+  });
+});
+
+describe('a pooler before members', () => {
+  anyTest.runIf(pgbouncer)(
+    'bridges a switchover, and connects to the new primary after a failover',
+    async () => {
+      const service = await cloud.create({
+        name: 'pooled pair',
+        service_type: 'POSTGRES',
+        replica_count: 1,
+        sync_replica_count: 1,
+        enable_pooler: true,
+      });
+      const { connection_pooler: pooler } = service;
+      if (pooler === undefined) throw new Error('no pooler');
+      const client = await connectTo(cloud, pooler, service.initial_password, {
+        database: 'tsdb_transaction',
+      });
+      await client.query('create table t (n int)');
+      let stopping = false;
+      const writes = (async () => {
+        let count = 0;
+        for (; !stopping; count++) await client.query('insert into t values ($1)', [count]);
+        return count;
+      })();
+      await act(service, 'switchover');
+      stopping = true;
+      // Not one of them failed, and each is there.
+      const count = await writes;
+      expect((await client.query('select count(*)::int as n from t')).rows).toEqual([{ n: count }]);
+      await killPrimary(cloud, service);
+      await untilPrimary(cloud, service, 0);
+      await untilRedundant(cloud, service, 1, 1);
+      const again = await connectTo(cloud, pooler, service.initial_password, {
+        database: 'tsdb_transaction',
+      });
+      expect((await again.query('select count(*)::int as n from t')).rows).toEqual([{ n: count }]);
+      await again.end();
+      await client.end().catch(() => undefined);
+    },
+  );
+});
+
+describe('a failover while something else is under way', () => {
+  /** Kills the primary some moments after a change was asked for, and waits until all is as it was asked for. */
+  const killedDuring = async (
+    what: number,
+    service: ServiceAccess,
+    action: string,
+    body: object,
+    replicas: number,
+    sync: number,
+  ) => {
+    const seen = await underLoad(service, async () => {
+      accepted(await cloud.request('POST', `/services/${service.service_id}/${action}`, body));
+      await sleep(chance(what) * 600);
+      await killPrimary(cloud, service);
+      await untilRedundant(cloud, service, replicas, sync);
+    });
+    expect(seen, `seed ${SEED}`).toMatchObject(NOTHING_LOST);
+  };
+
+  test('more replicas', { tags: 'slow' }, async () => {
+    const service = await pair('growing');
+    await killedDuring(200, service, 'setHA', { replica_count: 2 }, 2, 1);
+  });
+
+  test('a new size', { tags: 'slow' }, async () => {
+    const service = await pair('resizing');
+    await killedDuring(201, service, 'resize', { cpu_millis: '1000' }, 1, 1);
+    expect((await cloud.get(service.service_id)).resources[0]?.spec.cpu_millis).toBe(1000);
+  });
+
+  test('a switchover', { tags: 'slow' }, async () => {
+    const service = await pair('swapping', 1, 2);
+    await killedDuring(202, service, 'switchover', {}, 2, 1);
+  });
+
+  test('a read replica set, which follows the new primary', async () => {
+    const service = await pair('followed');
+    const seen = await underLoad(service, async () => {
+      const { status, body } = await cloud.request(
+        'POST',
+        `/services/${service.service_id}/replicaSets`,
+        {
+          name: 'readers',
+          nodes: 1,
+          cpu_millis: 250,
+          memory_gbs: 1,
+        },
+      );
+      expect(status, JSON.stringify(body)).toBe(202);
+      await sleep(chance(204) * 600);
+      await killPrimary(cloud, service);
+      await untilRedundant(cloud, service, 1, 1);
+      const sets = async () => (await cloud.get(service.service_id)).read_replica_sets;
+      await expect.poll(sets, { timeout: 60_000 }).toMatchObject([{ status: 'active' }]);
+      const [set] = await sets();
+      if (set === undefined) throw new Error('no set');
+      const writer = await untilConnected(cloud, service);
+      await writer.query('create table seen_by_readers as select 1 as n');
+      await writer.end();
+      const reader = await connectTo(cloud, set, service.initial_password);
+      await expect
+        .poll(
+          () =>
+            reader
+              .query("select to_regclass('seen_by_readers') is not null as there")
+              .then(({ rows }) => rows),
+          {
+            timeout: 60_000,
+          },
+        )
+        .toEqual([{ there: true }]);
+      await reader.end();
+    });
+    expect(seen, `seed ${SEED}`).toMatchObject(NOTHING_LOST);
+  });
+
+  test('a verification of its backup, which says nothing false', { tags: 'slow' }, async () => {
+    const service = await pair('verified');
+    const verifying = verificationOf(cloud, service);
+    await sleep(chance(205) * 2000);
+    await killPrimary(cloud, service);
+    const { status, error } = await verifying;
+    if (status !== 'succeeded')
+      expect(error).toContain('ceased to be the primary meanwhile: ask for it again');
+    await untilRedundant(cloud, service, 1, 1);
+    expect(JSON.stringify((await cloud.get(service.service_id)).warnings ?? [])).not.toContain(
+      'VERIFICATION',
+    );
+    expect(await verificationOf(cloud, service)).toEqual({ status: 'succeeded', error: undefined });
+  });
+
+  test('a fork, which is whole all the same', { tags: 'slow' }, async () => {
+    const service = await pair('forking');
+    const client = await connectTo(cloud, service, service.initial_password);
+    await client.query('create table bulk as select g from generate_series(1, 100000) g');
+    await client.end();
+    const answer = await cloud.request('POST', `/services/${service.service_id}/forkService`, {
+      fork_strategy: 'NOW',
+    });
+    accepted(answer);
+    await sleep(chance(203) * 300);
+    await killPrimary(cloud, service);
+    const { service_id, initial_password } = Object(answer.body);
+    const child = await cloud.until(String(service_id), 'READY');
+    const reader = await connectTo(cloud, child, String(initial_password));
+    expect((await reader.query('select count(*)::int as n from bulk')).rows).toEqual([
+      { n: 100_000 },
+    ]);
+    await reader.end();
+    await untilRedundant(cloud, service, 1, 1);
+  });
+});
+
+describe('backups after a failover', () => {
+  test('forks of now and of a point in time before and after it, and a verification', async () => {
+    const service = await pair('backed up');
+    const client = await connectTo(cloud, service, service.initial_password);
+    await client.query("create table t (name text); insert into t values ('before')");
+    const { rows } = await client.query<{ now: string }>(
+      `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
+    );
+    await client.query('select pg_sleep(0.01)');
+    await client.query("insert into t values ('not archived yet')");
+    await client.end().catch(() => undefined);
+    await killPrimary(cloud, service);
+    await untilRedundant(cloud, service, 1, 1);
+    const again = await connectTo(cloud, service, service.initial_password);
+    await again.query("insert into t values ('after')");
+    const after = (
+      await again.query<{ now: string }>(
+        `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
+      )
+    ).rows[0]?.now;
+    await again.end();
+    const all = ['before', 'not archived yet', 'after'];
+    for (const [fork, expected] of [
+      [{ fork_strategy: 'NOW' }, all],
+      [{ fork_strategy: 'PITR', target_time: rows[0]?.now }, ['before']],
+      [{ fork_strategy: 'PITR', target_time: after }, all],
+    ] as const) {
+      const answer = await cloud.request(
+        'POST',
+        `/services/${service.service_id}/forkService`,
+        fork,
+      );
+      accepted(answer);
+      const { service_id, initial_password } = Object(answer.body);
+      const child = await cloud.until(String(service_id), 'READY');
+      expect(child.ha_replicas).toEqual({ replica_count: 0, sync_replica_count: 0 });
+      const reader = await connectTo(cloud, child, String(initial_password));
+      expect(
+        (await reader.query<{ name: string }>('select name from t')).rows.map(({ name }) => name),
+        JSON.stringify(fork),
+      ).toEqual(expected);
+      await reader.end();
+    }
+    expect(
+      (await cloud.request('GET', `/services/${service.service_id}/backups`)).body,
+    ).toMatchObject({ problem: null });
+    expect(await verificationOf(cloud, service)).toEqual({ status: 'succeeded', error: undefined });
+    // With the primary of now, which is not the first member any more.
+    const { checks } = Object(
+      (await cloud.request('GET', `/services/${service.service_id}/backups`)).body,
+    ).last_verification;
+    expect(checks).toContainEqual({
+      name: 'compare catalogs',
+      succeeded: true,
+      detail: expect.stringMatching(/^\d+ rows, the same as in the service$/),
+    });
+  });
+});

@@ -1,0 +1,321 @@
+/** High availability: a standby that lags behind its primary, with synchronous and asynchronous replication. */
+import { createServer, type Server } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
+import { afterAll, beforeAll, expect, test as anyTest } from 'vitest';
+import { portOf } from '../src/engine/local/backup/take.ts';
+import { signal } from '../src/lib/processes.ts';
+import { memberName, waitedForOf } from '../src/engine/local/postgres/replication.ts';
+import { confOf } from '../src/engine/local/topology/standbys.ts';
+import { COPIES_FILES, installCrashing } from './crash.ts';
+import { connectTo, type Installation } from './harness.ts';
+import {
+  backendOf,
+  killPrimary,
+  layoutOf,
+  postmasterOf,
+  untilConnected,
+  untilPrimary,
+  untilRedundant,
+  type ServiceAccess,
+} from './ha-load.ts';
+import {
+  installed,
+  describe,
+  test,
+  whichOf,
+  cloud,
+  pair,
+  accepted,
+  newest,
+  rolesOf,
+  setUp,
+  tearDown,
+} from './ha-cloud.ts';
+
+beforeAll(setUp);
+afterAll(tearDown);
+
+/** Stops what receives the log of a member, which goes on to look as if it followed. @returns lets it go on */
+async function holdBack(service: ServiceAccess, n: number): Promise<() => void> {
+  const receiver = await backendOf(await postmasterOf(cloud, service, n), 'walreceiver');
+  signal(receiver, 'SIGSTOP');
+  return () => signal(receiver, 'SIGCONT');
+}
+
+describe('a replica that is behind', () => {
+  /** More than the buffers of a connection hold. */
+  const FILL = "insert into t select repeat('x', 1000) from generate_series(1, 5000)";
+
+  test('does not take over while the one that acknowledged a write is gone', async () => {
+    const service = await pair('behind', 1, 2);
+    await untilRedundant(cloud, service, 2, 1);
+    const letGoOn = await holdBack(service, 1);
+    const client = await connectTo(cloud, service, service.initial_password);
+    await client.query('create table t (name text)');
+    await client.query(FILL);
+    await client.query("insert into t values ('acknowledged')");
+    await client.end();
+    const { layout, port } = {
+      layout: layoutOf(cloud),
+      port: await portOf(layoutOf(cloud).member(service.service_id, 2)),
+    };
+    // Gone for as long as another program has its port.
+    const squatter = createServer();
+    signal(await postmasterOf(cloud, service, 2), 'SIGKILL');
+    while (!(await listens(squatter, port))) await killIfThere(service, 2);
+    const primary = layout.member(service.service_id, 0);
+    while (waitedForOf(await confOf(primary)).now.members.includes(2)) await sleep(5);
+    await sleep(100);
+    expect(await killPrimary(cloud, service)).toBe(0);
+    // One that was chosen all the same waits for what was stopped.
+    const timer = setTimeout(letGoOn, 3000);
+    const again = await untilConnected(cloud, service);
+    clearTimeout(timer);
+    letGoOn();
+    expect((await again.query("select name from t where name = 'acknowledged'")).rows).toEqual([
+      { name: 'acknowledged' },
+    ]);
+    await again.end();
+    expect(layout.primaryOf(service.service_id)).toBe(0);
+    await new Promise((resolve) => squatter.close(resolve));
+    await untilRedundant(cloud, service, 2, 1);
+  });
+
+  /** Writes so much to the log of a primary, and not one table. */
+  const fillLog = async (
+    on: Installation,
+    service: ServiceAccess,
+    megabytes: number,
+  ): Promise<void> => {
+    const client = await connectTo(on, service, service.initial_password);
+    for (let written = 0; written < megabytes; written += 10)
+      await client.query("select pg_logical_emit_message(false, 'filler', repeat('x', 10000000))");
+    await client.end();
+  };
+
+  /** What the primary of a service says, asked by us. */
+  const askPrimary = async <Row extends object>(
+    on: Installation,
+    service: ServiceAccess,
+    question: string,
+  ): Promise<Row[]> => {
+    const paths = layoutOf(on).member(service.service_id, 0);
+    const client = new Client({
+      host: paths.socket,
+      port: await portOf(paths),
+      user: 'howdah',
+      database: 'postgres',
+    });
+    await client.connect();
+    const { rows } = await client.query<Row>(question);
+    await client.end();
+    return rows;
+  };
+
+  /** A pair whose replica was killed, and that nobody looks after. `made`: which data it has, another one once it is recreated. */
+  const leftBehind = async (name: string) => {
+    const service = await pair(name, 0);
+    await untilRedundant(cloud, service, 1, 0);
+    const { data } = layoutOf(cloud).member(service.service_id, 1);
+    const made = await whichOf(data);
+    await cloud.stop('SIGKILL');
+    signal(await postmasterOf(cloud, service, 1), 'SIGKILL');
+    return { service, data, made };
+  };
+
+  test('and catches up for long is left to it', { tags: 'slow' }, async () => {
+    const { service, data, made } = await leftBehind('late');
+    const sending = () =>
+      askPrimary<{ state: string }>(cloud, service, 'select state from pg_stat_replication');
+    await fillLog(cloud, service, 700);
+    let up = cloud.up();
+    for (;;) {
+      const state = (await sending())[0]?.state;
+      if (state === 'catchup') break;
+      if (state === 'streaming') {
+        // It was faster than this test looked: it is left behind again.
+        await up;
+        await cloud.stop('SIGKILL');
+        signal(await postmasterOf(cloud, service, 1), 'SIGKILL');
+        await fillLog(cloud, service, 700);
+        up = cloud.up();
+      }
+      await sleep(5);
+    }
+    const letGoOn = await holdBack(service, 1);
+    await up;
+    // Longer than one that follows nobody is left alone.
+    await sleep(20_000);
+    expect(await sending()).toEqual([{ state: 'catchup' }]);
+    letGoOn();
+    await untilRedundant(cloud, service, 1, 0);
+    expect(await whichOf(data)).toBe(made);
+  });
+
+  test('and lacks what its primary no longer has is recreated', async () => {
+    const { service, data, made } = await leftBehind('gone');
+    // A slot that was made later, as on a member that has taken over: nothing says that the log is lost.
+    const slot = memberName(1);
+    const drop = `select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '${slot}' and not active`;
+    while ((await askPrimary(cloud, service, drop)).length === 0) await sleep(20);
+    for (let n = 0; n < 2; n++) {
+      await fillLog(cloud, service, 100);
+      await askPrimary(cloud, service, 'checkpoint');
+    }
+    await askPrimary(cloud, service, `select pg_create_physical_replication_slot('${slot}', true)`);
+    await cloud.up();
+    await expect.poll(() => whichOf(data).catch(() => made), { timeout: 120_000 }).not.toBe(made);
+    await untilRedundant(cloud, service, 1, 0);
+  });
+
+  const FILES = 'copyFile services/it/members/1/data.new';
+  const testInCopy = anyTest.runIf(installed && COPIES_FILES);
+  testInCopy.for([
+    ['of its files', `${FILES}/*`, 15],
+    ['of the log', `${FILES}/pg_wal/WAL.new`, 1],
+  ] as const)(
+    'after a copy %s that took longer than the primary keeps its log for is not made once more',
+    { tags: 'slow' },
+    async ([, effect, nth]) => {
+      const testbed = await installCrashing();
+      const on = testbed.cloud;
+      const service = await on.create({
+        name: 'long copy',
+        service_type: 'POSTGRES',
+        cpu_millis: 'shared',
+        memory_gbs: 'shared',
+      });
+      await testbed.holdAt({ [service.service_id]: 'it' }, effect, nth);
+      accepted(
+        await on.request('POST', `/services/${service.service_id}/setHA`, { replica_count: 1 }),
+      );
+      await testbed.held();
+      await fillLog(on, service, 1300);
+      await askPrimary(on, service, 'checkpoint');
+      expect(await askPrimary(on, service, 'select wal_status from pg_replication_slots')).toEqual([
+        { wal_status: 'lost' },
+      ]);
+      await testbed.release();
+      await untilRedundant(on, service, 1, 0);
+      const steps = (await on.operations(service.service_id)).flatMap(
+        (operation) => operation.steps,
+      );
+      expect(
+        steps.filter(({ detail }) => detail?.startsWith('by ') === true && detail.includes(' in ')),
+      ).toHaveLength(1);
+      expect(await testbed.destroy()).toEqual([]);
+    },
+  );
+
+  test('holds up writes, and a new password no longer than the API can wait', async () => {
+    const service = await pair('slow');
+    await untilRedundant(cloud, service, 1, 1);
+    const letGoOn = await holdBack(service, 1);
+    const password = 'not-waited-for-any-longer';
+    expect(
+      (await cloud.request('POST', `/services/${service.service_id}/updatePassword`, { password }))
+        .status,
+    ).toBe(204);
+    letGoOn();
+    await (await connectTo(cloud, service, password)).end();
+  });
+
+  test('is not what a drill kills the primary for', async () => {
+    const service = await pair('no drill', 0);
+    await untilRedundant(cloud, service, 1, 0);
+    const letGoOn = await holdBack(service, 1);
+    const client = await connectTo(cloud, service, service.initial_password);
+    await client.query('create table t (name text)');
+    await client.query(FILL);
+    await client.end();
+    const before = await postmasterOf(cloud, service, 0);
+    accepted(
+      await cloud.request('POST', `/services/${service.service_id}/drill`, { kind: 'failover' }),
+    );
+    await expect
+      .poll(() => newest(service, 'drill'), { timeout: 60_000 })
+      .toMatchObject({
+        status: 'failed',
+        error: expect.stringMatching(
+          /nothing was killed, for nobody could take over: member 1 lacks more than/,
+        ),
+      });
+    expect(await postmasterOf(cloud, service, 0)).toBe(before);
+    letGoOn();
+    await expect.poll(() => rolesOf(service), { timeout: 60_000 }).not.toContain('_howdah_probe');
+    await untilRedundant(cloud, service, 1, 0);
+  });
+
+  const killIfThere = async (service: ServiceAccess, n: number): Promise<void> => {
+    const there = await postmasterOf(cloud, service, n).catch(() => null);
+    if (there !== null) signal(there, 'SIGKILL');
+    await sleep(1);
+  };
+});
+
+const listens = (server: Server, port: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    server.once('error', () => resolve(false)).once('listening', () => resolve(true));
+    server.listen(port, '127.0.0.1');
+  });
+
+describe('asynchronous replicas', () => {
+  /** Keeps a standby from receiving while more is written than its connection holds, then kills the primary. */
+  async function killWhileBehind(service: ServiceAccess, megabytes: number): Promise<void> {
+    const receiver = await backendOf(await postmasterOf(cloud, service, 1), 'walreceiver');
+    signal(receiver, 'SIGSTOP');
+    const client = await connectTo(cloud, service, service.initial_password);
+    await client.query(
+      `create table bulk as select repeat(md5(g::text), 32) from generate_series(1, ${megabytes * 1000}) g`,
+    );
+    await client.end();
+    await killPrimary(cloud, service);
+    signal(receiver, 'SIGCONT');
+  }
+
+  test('one that lacks less takes over, and the operation says what may be lost', async () => {
+    const service = await pair('lossy', 0);
+    await untilRedundant(cloud, service, 1, 0);
+    const letGoOn = await holdBack(service, 1);
+    const client = await connectTo(cloud, service, service.initial_password);
+    // More than the buffers of a connection hold, and less than a megabyte.
+    await client.query("create table t as select repeat('x', 1000) from generate_series(1, 600)");
+    await client.end();
+    await killPrimary(cloud, service);
+    await untilPrimary(cloud, service, 1);
+    letGoOn();
+    await expect
+      .poll(() => newest(service, 'failover'), { timeout: 60_000 })
+      .toMatchObject({
+        status: 'succeeded',
+        steps: [
+          { name: 'fence' },
+          {
+            name: 'promote',
+            detail: expect.stringMatching(
+              /^member 1: \d+ bytes of the log may be lost, [0-9A-F]+\/[0-9A-F]+ to [0-9A-F]+\/[0-9A-F]+$/,
+            ),
+          },
+        ],
+      });
+    await untilRedundant(cloud, service, 1, 0);
+  });
+
+  test('one that lacks more than the limit is not promoted: the primary is restarted, and nothing is lost', async () => {
+    const service = await pair('behind', 0);
+    await killWhileBehind(service, 20);
+    await untilRedundant(cloud, service, 1, 0);
+    expect(layoutOf(cloud).primaryOf(service.service_id)).toBe(0);
+    const client = await connectTo(cloud, service, service.initial_password);
+    expect((await client.query('select count(*)::int as n from bulk')).rows).toEqual([
+      { n: 20_000 },
+    ]);
+    await client.end();
+    const steps =
+      (await newest(service, 'failover'))?.steps ?? (await newest(service, 'repair'))?.steps ?? [];
+    expect(steps.map(({ detail }) => detail).join()).toMatch(
+      /nobody takes over: member 1 lacks more than 1048576 bytes of the log, from [0-9A-F]+\/[0-9A-F]+ on/,
+    );
+  });
+});

@@ -1,0 +1,31 @@
+/** Ports that are listened on, and ports that a test takes away. */
+import { once as onceEmitted } from 'node:events';
+import { connect, type Server } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isErrno } from '../src/lib/processes.ts';
+
+/** Whether something listens on a port. */
+export const listens = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1');
+    socket
+      .once('error', () => resolve(false))
+      .once('connect', () => {
+        socket.destroy();
+        resolve(true);
+      });
+  });
+
+/** Listens on a port as soon as it is free: a process that a killed server had just forked has it a moment longer. */
+export async function untilHeld(holder: Server, port: number): Promise<void> {
+  for (;;) {
+    holder.listen(port, '127.0.0.1');
+    try {
+      await onceEmitted(holder, 'listening');
+      return;
+    } catch (error) {
+      if (!isErrno(error, 'EADDRINUSE')) throw error;
+      await sleep(20);
+    }
+  }
+}

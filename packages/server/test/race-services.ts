@@ -1,0 +1,114 @@
+/** The services that calls race for, made as a world says and without any server. */
+import { LOCAL_REGION } from '../src/services/regions.ts';
+import type { Store } from '../src/store/database.ts';
+import type { ServiceRow } from '../src/domain/service/row.ts';
+import type { Tx } from '../src/store/tables.ts';
+import type { OperationRow } from '../src/domain/operation/row.ts';
+import { beginOperation, progressOperation } from '../src/store/operations.ts';
+import { vpcColumnsOf } from '../src/domain/service/spec.ts';
+import { changeService } from '../src/store/services.ts';
+import { insertSpare } from '../src/store/spares.ts';
+import { VPC_ID } from './races.ts';
+import type { World } from './race-world.ts';
+
+/** Of the services that are raced for: none that is handed out. */
+export const FIRST_PORT = 1_000_000;
+
+/** Where services are made, in which project, and the last port that one has. */
+export type Ground = { store: Store; projectId: string; lastPort: number };
+
+const COMMON = {
+  region: LOCAL_REGION,
+  serviceType: 'POSTGRES',
+  addons: [],
+  host: '127.0.0.1',
+  origin: null,
+} as const;
+
+/** Makes a service that is as a world says. */
+export function lay(ground: Ground, world: World) {
+  const { projectId } = ground;
+  return ground.store.db.transaction().execute(async (tx) => {
+    const size = { cpuMillis: world.cpuMillis, memoryGbs: 2 };
+    const fresh = await insertSpare(tx, { ...COMMON, size, port: ++ground.lastPort });
+    const owned = { id: fresh.id, project_id: projectId };
+    const operation = world.operation === null ? null : await underWay(tx, owned, world.operation);
+    const shared = { project_id: projectId, created: new Date(), environment: world.environment };
+    const members = Array.from({ length: world.replicas + 1 }, (_, n) => ({
+      n,
+      port: ++ground.lastPort,
+    }));
+    const row = await changeService(
+      tx,
+      fresh,
+      {
+        ...shared,
+        name: world.name,
+        power: world.power,
+        reachable: world.reachable,
+        deleting: world.deleting,
+        deleted_at: world.deleted ? new Date() : null,
+        replica_count: world.replicas,
+        members,
+        ...(world.pooler ? { pooler: true, pooler_port: ++ground.lastPort } : {}),
+        ...(world.inVpc ? { vpc_id: VPC_ID, allowed_networks: [] } : {}),
+      },
+      operation,
+    );
+    const verification =
+      world.verification === null ? null : await underWay(tx, owned, world.verification);
+    const setId = await laySets(tx, ground, world, row);
+    return {
+      id: row.id,
+      setId,
+      operationId: operation?.id ?? null,
+      verificationId: verification?.id ?? null,
+    };
+  });
+}
+
+/** Makes the read replica sets of a service that is as a world says. @returns the id of the last one */
+async function laySets(
+  tx: Tx,
+  ground: Ground,
+  { sets }: World,
+  row: ServiceRow,
+): Promise<string | null> {
+  let setId: string | null = null;
+  for (const set of sets) {
+    const spare = await insertSpare(tx, {
+      ...COMMON,
+      size: { cpuMillis: set.cpuMillis, memoryGbs: 1 },
+      port: ++ground.lastPort,
+      parent: row.id,
+    });
+    const { power, reachable, environment } = set;
+    const pooler = set.pooler ? { pooler: true, pooler_port: ++ground.lastPort } : {};
+    const nodes = [{ n: 1, port: ++ground.lastPort }];
+    const made = {
+      project_id: ground.projectId,
+      created: new Date(),
+      name: 'set',
+      power,
+      reachable,
+      environment,
+      members: nodes,
+      deleted_at: row.deleted_at,
+      ...pooler,
+      ...vpcColumnsOf(row),
+    };
+    setId = (await changeService(tx, spare, made, null)).id;
+  }
+  return setId;
+}
+
+export type Laid = Awaited<ReturnType<typeof lay>>;
+
+async function underWay(
+  tx: Tx,
+  service: { id: string; project_id: string },
+  operation: NonNullable<World['operation']>,
+): Promise<OperationRow> {
+  const begun = await beginOperation(tx, service, operation.kind, 'test', null);
+  return operation.begun ? progressOperation(tx, begun.id, [], null) : begun;
+}
