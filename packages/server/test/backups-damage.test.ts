@@ -3,7 +3,7 @@ import { open, readdir, rm, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { run } from '../src/lib/run.ts';
-import { connectTo, install, makeHome } from './harness.ts';
+import { connectTo, install, makeHome, preload } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import {
   asHowdah,
@@ -174,6 +174,7 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
       const full = await install({
         HOWDAH_HOME: join(disk, 'home'),
         HOWDAH_SNAPSHOT_HOURS: '0.005',
+        ...preload('hurried.mjs'),
       });
       try {
         const running = await full.create({ name: 'running', service_type: 'POSTGRES' });

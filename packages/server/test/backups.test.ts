@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { instancePaths } from '../src/engine/local/host/layout.ts';
 import { run } from '../src/lib/run.ts';
 import { findServer } from '../src/engine/local/postgres/server.ts';
-import { connectTo, install, makeHome } from './harness.ts';
+import { connectTo, install, makeHome, preload } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import {
   asHowdah,
@@ -141,8 +141,8 @@ describe('a backup is verified by restoring it', () => {
     });
   });
 
-  test('on a schedule, one after the other', { tags: 'slow' }, async () => {
-    const own = await install({ HOWDAH_VERIFY_HOURS: '0.001' });
+  test('on a schedule, one after the other', async () => {
+    const own = await install({ HOWDAH_VERIFY_HOURS: '0.001', ...preload('hurried.mjs') });
     const services = [
       await own.create({ name: 'one', service_type: 'POSTGRES' }),
       await own.create({ name: 'two', service_type: 'POSTGRES' }),
@@ -241,45 +241,41 @@ describe('a verification that is interrupted', () => {
 });
 
 describe('the archive', () => {
-  test(
-    'that cannot be written warns within a minute, writes go on, and it heals',
-    { tags: 'slow' },
-    async () => {
-      const service = await cloud.create({ name: 'blocked', service_type: 'POSTGRES' });
-      const { archive } = await pathsOf(service);
-      await execute(service, 'create table t (n int)');
-      await rename(archive, `${archive}.away`);
-      await writeFile(archive, 'in the way');
-      await asHowdah(service, 'select pg_switch_wal()');
-      await expect
-        .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
-        .toEqual([
-          {
-            code: 'ARCHIVE',
-            message: expect.stringContaining(`${archive} cannot be read: ENOTDIR`),
-          },
-        ]);
-      expect(await readFile(join(cloud.home, 'logs', 'control.log'), 'utf8')).toContain(
-        '"code":"ARCHIVE"',
-      );
-      expect((await backupsOf(service)).problem).toContain('cannot be read');
-      await execute(service, 'insert into t values (1)');
-      // A server that starts meanwhile starts.
-      await cloud.request('POST', `/services/${service.service_id}/stop`);
-      await cloud.until(service.service_id, 'PAUSED');
-      await cloud.request('POST', `/services/${service.service_id}/start`);
-      await cloud.until(service.service_id, 'READY');
-      await execute(service, 'insert into t values (2)');
-      await rm(archive);
-      await rename(`${archive}.away`, archive);
-      await asHowdah(service, 'select pg_switch_wal()');
-      await expect
-        .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
-        .toBeUndefined();
-      await expect.poll(async () => (await readdir(archive)).length, SEEN).toBeGreaterThan(1);
-      expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
-    },
-  );
+  test('that cannot be written is warned of, writes go on, and it heals', async () => {
+    const service = await cloud.create({ name: 'blocked', service_type: 'POSTGRES' });
+    const { archive } = await pathsOf(service);
+    await execute(service, 'create table t (n int)');
+    await rename(archive, `${archive}.away`);
+    await writeFile(archive, 'in the way');
+    await asHowdah(service, 'select pg_switch_wal()');
+    await expect
+      .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
+      .toEqual([
+        {
+          code: 'ARCHIVE',
+          message: expect.stringContaining(`${archive} cannot be read: ENOTDIR`),
+        },
+      ]);
+    expect(await readFile(join(cloud.home, 'logs', 'control.log'), 'utf8')).toContain(
+      '"code":"ARCHIVE"',
+    );
+    expect((await backupsOf(service)).problem).toContain('cannot be read');
+    await execute(service, 'insert into t values (1)');
+    // A server that starts meanwhile starts.
+    await cloud.request('POST', `/services/${service.service_id}/stop`);
+    await cloud.until(service.service_id, 'PAUSED');
+    await cloud.request('POST', `/services/${service.service_id}/start`);
+    await cloud.until(service.service_id, 'READY');
+    await execute(service, 'insert into t values (2)');
+    await rm(archive);
+    await rename(`${archive}.away`, archive);
+    await asHowdah(service, 'select pg_switch_wal()');
+    await expect
+      .poll(async () => (await cloud.get(service.service_id)).warnings, SEEN)
+      .toBeUndefined();
+    await expect.poll(async () => (await readdir(archive)).length, SEEN).toBeGreaterThan(1);
+    expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
+  });
 
   test('may be a link to another disk: it is written, read, and removed with the service', async () => {
     const service = await cloud.create({ name: 'linked', service_type: 'POSTGRES' });

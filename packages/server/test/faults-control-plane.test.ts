@@ -15,6 +15,52 @@ import { cloud, postmasterOf, succeeded, setUp, tearDown } from './faults-cloud.
 beforeAll(setUp);
 afterAll(tearDown);
 
+/** Kills the control plane some moments after a change of one of its services, again and again. */
+async function killAtAnyMoment(rounds: number): Promise<void> {
+  const seed = Number(process.env['SEED'] ?? randomBytes(4).readUInt32LE());
+  const random = randomFrom(seed);
+  const accepted = new Map<string, string>();
+  for (let round = 0; round < rounds; round++) {
+    const before = await Promise.all(
+      [1, 2].map(async (n) =>
+        cloud.request('POST', '/services', {
+          name: `crash ${round}.${n}`,
+          service_type: 'POSTGRES',
+        }),
+      ),
+    );
+    for (const { body } of before) accepted.set(...idAndPassword(body));
+    const ids = [...accepted.keys()];
+    const target = ids[Math.floor(random() * ids.length)] ?? '';
+    const action = ['stop', 'start', 'resize', 'delete'][Math.floor(random() * 4)] ?? 'stop';
+    const answer =
+      action === 'delete'
+        ? await cloud.request('DELETE', `/services/${target}`)
+        : await cloud.request(
+            'POST',
+            `/services/${target}/${action}`,
+            action === 'resize' ? { cpu_millis: round % 2 === 0 ? '1000' : '500' } : undefined,
+          );
+    if (action === 'delete' && answer.status === 202) accepted.delete(target);
+    await sleep(random() * 300);
+    await cloud.stop('SIGKILL');
+    await cloud.up();
+  }
+  await expect
+    .poll(async () => (await cloud.operations()).filter(({ finished }) => finished === null), {
+      timeout: 100_000,
+      message: `seed ${seed}`,
+    })
+    .toEqual([]);
+  expect(await cloud.audit(), `seed ${seed}`).toEqual([]);
+  for (const [id, password] of accepted) {
+    const service = await cloud.get(id);
+    expect(['READY', 'PAUSED'], `seed ${seed}`).toContain(service.status);
+    if (service.status === 'READY') await (await connectTo(cloud, service, password)).end();
+    await cloud.request('DELETE', `/services/${id}`);
+  }
+}
+
 describe('a control plane that dies', () => {
   test('does not disturb a session, and is followed by one that adopts the same servers', async () => {
     const service = await cloud.create({ name: 'outlives', service_type: 'POSTGRES' });
@@ -67,53 +113,13 @@ describe('a control plane that dies', () => {
     await (await connectTo(cloud, runs, runs.initial_password)).end();
   });
 
+  test('at any moment of any operation, three times: every accepted request is done or goes on', () =>
+    killAtAnyMoment(3));
+
   test(
     'at any moment of any operation: every accepted request is done or goes on',
     { tags: 'slow' },
-    async () => {
-      const seed = Number(process.env['SEED'] ?? randomBytes(4).readUInt32LE());
-      const random = randomFrom(seed);
-      const accepted = new Map<string, string>();
-      for (let round = 0; round < 12; round++) {
-        const before = await Promise.all(
-          [1, 2].map(async (n) =>
-            cloud.request('POST', '/services', {
-              name: `crash ${round}.${n}`,
-              service_type: 'POSTGRES',
-            }),
-          ),
-        );
-        for (const { body } of before) accepted.set(...idAndPassword(body));
-        const ids = [...accepted.keys()];
-        const target = ids[Math.floor(random() * ids.length)] ?? '';
-        const action = ['stop', 'start', 'resize', 'delete'][Math.floor(random() * 4)] ?? 'stop';
-        const answer =
-          action === 'delete'
-            ? await cloud.request('DELETE', `/services/${target}`)
-            : await cloud.request(
-                'POST',
-                `/services/${target}/${action}`,
-                action === 'resize' ? { cpu_millis: round % 2 === 0 ? '1000' : '500' } : undefined,
-              );
-        if (action === 'delete' && answer.status === 202) accepted.delete(target);
-        await sleep(random() * 300);
-        await cloud.stop('SIGKILL');
-        await cloud.up();
-      }
-      await expect
-        .poll(async () => (await cloud.operations()).filter(({ finished }) => finished === null), {
-          timeout: 100_000,
-          message: `seed ${seed}`,
-        })
-        .toEqual([]);
-      expect(await cloud.audit(), `seed ${seed}`).toEqual([]);
-      for (const [id, password] of accepted) {
-        const service = await cloud.get(id);
-        expect(['READY', 'PAUSED'], `seed ${seed}`).toContain(service.status);
-        if (service.status === 'READY') await (await connectTo(cloud, service, password)).end();
-        await cloud.request('DELETE', `/services/${id}`);
-      }
-    },
+    () => killAtAnyMoment(12),
   );
 });
 
@@ -193,39 +199,45 @@ describe.runIf(process.getuid?.() === 0)('a full disk', () => {
   });
 });
 
+/** Creates services at once, and deletes some of them before they are provisioned. */
+async function createAtOnce(count: number, deleted: number): Promise<void> {
+  const answers = await Promise.all(
+    Array.from({ length: count }, (_, n) =>
+      cloud.request('POST', '/services', { name: `at once ${n}`, service_type: 'POSTGRES' }),
+    ),
+  );
+  const ids = answers.map(({ body }) => idAndPassword(body)[0]);
+  const doomed = ids.slice(0, deleted);
+  const deletes = await Promise.all(
+    doomed.flatMap((id) => [
+      cloud.request('DELETE', `/services/${id}`),
+      cloud.request('DELETE', `/services/${id}`),
+    ]),
+  );
+  for (const { status } of deletes) expect([202, 404]).toContain(status);
+  const services = await Promise.all(ids.slice(deleted).map((id) => cloud.until(id, 'READY')));
+  expect(new Set(services.map(({ endpoint }) => endpoint.port)).size).toBe(services.length);
+  for (const id of doomed) {
+    await expect
+      .poll(async () => (await cloud.request('GET', `/services/${id}`)).status, {
+        timeout: 60_000,
+      })
+      .toBe(404);
+    const create = (await cloud.operations(id)).find(({ kind }) => kind === 'create');
+    expect(create).toMatchObject(
+      create?.status === 'failed' ? { error: 'superseded by delete' } : { status: 'succeeded' },
+    );
+  }
+}
+
 describe('things at the same time', () => {
+  test('four creates: all get READY, each on its own port; a delete supersedes a create under way', () =>
+    createAtOnce(4, 1));
+
   test(
-    'ten creates, all ready, each with its own port; a delete wins over a create under way',
+    'ten creates: all get READY, each on its own port; a delete supersedes a create under way',
     { tags: 'slow' },
-    async () => {
-      const answers = await Promise.all(
-        Array.from({ length: 10 }, (_, n) =>
-          cloud.request('POST', '/services', { name: `at once ${n}`, service_type: 'POSTGRES' }),
-        ),
-      );
-      const ids = answers.map(({ body }) => idAndPassword(body)[0]);
-      const doomed = ids.slice(0, 3);
-      const deletes = await Promise.all(
-        doomed.flatMap((id) => [
-          cloud.request('DELETE', `/services/${id}`),
-          cloud.request('DELETE', `/services/${id}`),
-        ]),
-      );
-      for (const { status } of deletes) expect([202, 404]).toContain(status);
-      const services = await Promise.all(ids.slice(3).map((id) => cloud.until(id, 'READY')));
-      expect(new Set(services.map(({ endpoint }) => endpoint.port)).size).toBe(services.length);
-      for (const id of doomed) {
-        await expect
-          .poll(async () => (await cloud.request('GET', `/services/${id}`)).status, {
-            timeout: 60_000,
-          })
-          .toBe(404);
-        const create = (await cloud.operations(id)).find(({ kind }) => kind === 'create');
-        expect(create).toMatchObject(
-          create?.status === 'failed' ? { error: 'superseded by delete' } : { status: 'succeeded' },
-        );
-      }
-    },
+    () => createAtOnce(10, 3),
   );
 });
 

@@ -4,11 +4,10 @@ import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { childrenOf, findProcess, signal } from '../src/lib/processes.ts';
 import { createLayout } from '../src/engine/local/host/layout.ts';
-import { connectTo, install } from './harness.ts';
+import { connectTo, install, preload } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import { cloud, pathsOf, postmasterOf, succeeded, setUp, tearDown } from './faults-cloud.ts';
 
@@ -77,7 +76,7 @@ describe('a database that dies', () => {
 test('a death that nobody is told of is found all the same', async () => {
   const deaf = await install({
     PLANT: 'deaf',
-    NODE_OPTIONS: `--import ${fileURLToPath(new URL('planted.mjs', import.meta.url))}`,
+    ...preload('planted.mjs', 'hurried.mjs'),
   });
   const service = await deaf.create({ name: 'unheard', service_type: 'POSTGRES' });
   signal(await postmasterOf(service, deaf), 'SIGKILL');
@@ -86,7 +85,8 @@ test('a death that nobody is told of is found all the same', async () => {
   expect(await deaf.destroy()).toEqual([]);
 });
 
-describe('a database that hangs', () => {
+// Each waits for a heartbeat that does not come: all of them at the same time.
+describe.concurrent('a database that hangs', () => {
   test.each([
     ['wholly', async (pid: number) => [pid, ...(await childrenOf(pid))]],
     ['in its first process only, so that no new session can begin', async (pid: number) => [pid]],

@@ -2,7 +2,6 @@
 import { existsSync } from 'node:fs';
 import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect } from 'vitest';
 import { portOf } from '../src/engine/local/backup/take.ts';
@@ -11,7 +10,7 @@ import { memberKey } from '../src/engine/local/host/layout.ts';
 import { currentBoot } from '../src/engine/local/host/marker.ts';
 import { createMonitor } from '../src/engine/local/postgres/monitor.ts';
 import { childrenOf, signal } from '../src/lib/processes.ts';
-import { connectTo, install, type Installation } from './harness.ts';
+import { connectTo, install, preload, type Installation } from './harness.ts';
 import {
   backendOf,
   killPrimary,
@@ -306,7 +305,7 @@ describe('planted defects are noticed', () => {
     install({
       HOWDAH_FAILOVER_COOLDOWN_SECONDS: '0',
       PLANT: plant,
-      NODE_OPTIONS: `--import ${fileURLToPath(new URL('planted.mjs', import.meta.url))}`,
+      ...preload('planted.mjs'),
     });
 
   test('no fence: two accept writes', async () => {

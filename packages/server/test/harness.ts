@@ -30,6 +30,13 @@ export async function makeHome(): Promise<string> {
   return home;
 }
 
+/** Settings that load modules of this folder into the control plane before it starts. */
+export const preload = (...modules: readonly string[]): Record<string, string> => ({
+  NODE_OPTIONS: modules
+    .map((module) => `--import ${new URL(module, import.meta.url).href}`)
+    .join(' '),
+});
+
 /** The control plane of an installation. Its process changes with each start. */
 type Plane = {
   port: number;

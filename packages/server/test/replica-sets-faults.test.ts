@@ -4,13 +4,12 @@ import { mkdir, rm, rmdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { findDaemon, findProgram } from '../src/engine/local/host/daemon.ts';
 import { memberKey } from '../src/engine/local/host/layout.ts';
 import { childrenOf, findProcess, signal } from '../src/lib/processes.ts';
 import { nodeName } from '../src/engine/local/postgres/replication.ts';
 import { findServer } from '../src/engine/local/postgres/server.ts';
-import { install, type Installation } from './harness.ts';
+import { install, preload, type Installation } from './harness.ts';
 import {
   backendOf,
   killPrimary,
@@ -325,7 +324,7 @@ describe('planted defects are noticed', () => {
     install({
       HOWDAH_READ_LAG_BYTES: '4194304',
       PLANT: plant,
-      NODE_OPTIONS: `--import ${fileURLToPath(new URL('planted.mjs', import.meta.url))}`,
+      ...preload('planted.mjs'),
     });
 
   test('no lag limit: a node that is far behind serves', { tags: 'slow' }, async () => {

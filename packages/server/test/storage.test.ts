@@ -1,5 +1,6 @@
 /** Disk belongs to somebody: quotas, floods and a full disk, on a small disk of the test's own. */
 import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { readFile, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -121,6 +122,55 @@ describe.runIf(disk !== null)('disk space', () => {
     await expect(
       rows(tenant, 'select * from generate_series(1, 100000000) as n order by -n'),
     ).rejects.toThrow('temporary file size');
+  });
+
+  describe('files that take too much', () => {
+    let small: Owned;
+    const at = (...path: string[]) => join(home, 'data', 'services', small.service_id, ...path);
+    /** Has the files measured: those of a server that writes nothing seldom are. */
+    const write = () =>
+      rows(
+        small,
+        `begin read write; drop table if exists written; create table written as
+        select repeat('x', 1000) as line from generate_series(1, 10000); commit`,
+      );
+    const seen = (what: string, text: string) =>
+      until(what, async () => {
+        await write();
+        return (await warningOf(small, 'STORAGE')).includes(text);
+      });
+    beforeAll(async () => {
+      small = await cloud.create({ name: 'small', service_type: 'POSTGRES', storage_gb: 1 });
+    });
+    afterAll(async () => {
+      await cloud.request('DELETE', `/services/${small.service_id}?purge=true`);
+      await until(
+        'the purge',
+        async () => (await cloud.request('GET', `/services/${small.service_id}`)).status === 404,
+      );
+    });
+
+    test('archived WAL counts to the quota, and is removed with its backups first', async () => {
+      const old = at('archive', '000000010000000000000000');
+      await run('fallocate', ['-l', '950M', old]);
+      await seen('the removal of backups', 'backups before');
+      await until('the end of the old segment', async () => !existsSync(old));
+      expect(await rows(small, 'show default_transaction_read_only')).toEqual([
+        { default_transaction_read_only: 'off' },
+      ]);
+    });
+
+    test('data beyond the quota makes transactions read-only, until it is gone', async () => {
+      const large = at('data', 'base', 'large');
+      await run('fallocate', ['-l', '980M', large]);
+      await seen('the warning', 'transactions are read-only');
+      await expect(rows(small, 'create table refused (n int)')).rejects.toThrow('read-only');
+      await rm(large);
+      await until('writes again', async () => {
+        await write();
+        return (await rows(small, 'create table if not exists again (n int)')).length === 0;
+      });
+    });
   });
 
   test(
