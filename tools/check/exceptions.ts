@@ -19,8 +19,6 @@ export const IMPORTS: Readonly<Record<string, string>> = {
     'Machine is one record of all that a machine can do, and its parts use it',
   'packages/server/src/engine/local/host/users.ts → packages/server/src/engine/local/postgres/files.ts':
     'the type ConfigUsers',
-  'packages/server/src/reconcile/spares.ts → packages/server/src/services/regions.ts':
-    'the type Region',
 };
 
 /** Files and functions that are too long, with the lines that they may have at most. */
@@ -61,9 +59,6 @@ export const LENGTHS: Readonly<Record<string, number>> = {
   'packages/server/src/engine/local/topology/replica-sets.ts: createReplicaSets': 683,
   'packages/server/src/engine/local/topology/replica-sets.ts: observe': 98,
   'packages/server/src/engine/local/topology/standbys.ts: createStandbys': 174,
-  'packages/server/src/reconcile/reconciler.ts': 561,
-  'packages/server/src/reconcile/reconciler.ts: createReconciler': 462,
-  'packages/server/src/reconcile/reconciler.ts: recordIn': 119,
   'packages/server/src/services/create-service.ts: createService': 85,
   'packages/server/src/services/projects.ts: createProjects': 105,
   'packages/server/src/services/replica-sets.ts: createReplicaSetCalls': 224,

@@ -8,7 +8,7 @@ import { openApiTls } from './api/tls.ts';
 import type { ServiceRow } from './domain/service/row.ts';
 import { doctor } from './engine/local/admin/doctor.ts';
 import { createEgress } from './engine/local/host/egress.ts';
-import { certificateHosts, createLocalEngine, LOOK_AGAIN_MS } from './engine/local/index.ts';
+import { certificateHosts, createLocalEngine } from './engine/local/index.ts';
 import { createTemplates, type Templates } from './engine/local/postgres/templates.ts';
 import { gatewayCapability } from './engine/local/proxy/gateway.ts';
 import { createDispatcher } from './events/dispatcher.ts';
@@ -75,8 +75,7 @@ export async function assemble(startup: Startup): Promise<Store> {
     store,
     engine,
     log,
-    lookAgainMs: LOOK_AGAIN_MS,
-    undeleteMs: config.undeleteMs,
+    restoreWindowMs: config.undeleteMs,
     onSettled: (service) => {
       if (service.project_id === null) return;
       followUpSoon(followUp, service, Date.now());

@@ -1,17 +1,27 @@
-/** Keeps spare servers running, so that the next create finds one: a spare is a service that nobody owns yet. */
+/** Keeps spares running, so that the next create finds one: a spare is a service without a project. */
 import { DEFAULT_SIZE, typeOfAddons } from '@howdah/contract';
-import { defaultAddons, type Region } from '../services/regions.ts';
+import type { Config } from '../config.ts';
+import { defaultAddons } from '../domain/service/default-addons.ts';
+import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
 import { takeNextPort } from '../store/regions.ts';
 import { changeService, lockService } from '../store/services.ts';
 import { countSpares, insertSpare, listStaleSpares } from '../store/spares.ts';
 
+/** The region that spares are kept for. */
+type SpareRegion = {
+  code: string;
+  engine: Engine;
+  portRange: Config['portRange'];
+  host: string;
+};
+
 /**
- * Brings the number of spares of the default type and size to `wanted`, and takes away those that a change of the configuration
- * has left behind.
+ * Brings the number of spares of the default type and size to `wanted`. Removes the spares that no
+ * longer match the configuration.
  */
-export async function keepSpares(store: Store, region: Region, wanted: number): Promise<void> {
+export async function keepSpares(store: Store, region: SpareRegion, wanted: number): Promise<void> {
   const addons = defaultAddons(region.engine);
   for (const id of await listStaleSpares(store.db, region.code, {
     addons,
@@ -28,7 +38,7 @@ export async function keepSpares(store: Store, region: Region, wanted: number): 
   const missing = wanted - ((await countSpares(store.db, region.code)).get(addons.join('+')) ?? 0);
   for (let attempt = 0; attempt < missing; attempt++) {
     await store.db.transaction().execute(async (tx) => {
-      // Locks the region: of two who count at the same time, the second counts what the first has made.
+      // Locks the region: two rounds at the same time count one after the other.
       const port = await takeNextPort(tx, region.code, region.portRange, null);
       if (port === null || !(await region.engine.portIsFree(port))) return;
       if (((await countSpares(tx, region.code)).get(addons.join('+')) ?? 0) >= wanted) return;

@@ -23,7 +23,7 @@ import {
 } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
-import { defaultAddons } from './regions.ts';
+import { defaultAddons } from '../domain/service/default-addons.ts';
 import { chooseMembers, replicaCountsOrRefuse } from './replicas.ts';
 import type { Accepted } from './service-rules.ts';
 import { joinVpc } from './vpcs.ts';

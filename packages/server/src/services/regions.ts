@@ -1,5 +1,5 @@
 /** The region of this installation: what services and the API know of the engine behind it. */
-import { ADDONS_OF_TYPE, SERVICE_SIZES, SERVICE_TYPES, type Addon } from '@howdah/contract';
+import { SERVICE_SIZES, SERVICE_TYPES } from '@howdah/contract';
 import type { Config } from '../config.ts';
 import type { Engine, TypeCapability } from '../engine/engine.ts';
 
@@ -13,13 +13,6 @@ export type Region = {
   host: string;
   singleProject: Config['singleProject'];
 };
-
-/** The add-ons that a create without any asks for: the type that Tiger Cloud defaults to, where this region has it. */
-export function defaultAddons(engine: Engine): readonly Addon[] {
-  return 'version' in engine.capabilities.types.TIMESCALEDB
-    ? ADDONS_OF_TYPE.TIMESCALEDB
-    : ADDONS_OF_TYPE.POSTGRES;
-}
 
 export function describeRegion({ code, engine }: Region) {
   const { capabilities } = engine;

@@ -93,9 +93,6 @@ const LOOPBACK = '127.0.0.1';
 /** When those are looked for who were let in as the rules changed; a login takes a minute at most. */
 const LATE_COMERS_MS = [1000, 10_000, 61_000];
 
-/** A settled service is looked at again after this long, for its certificate and its logs. */
-export const LOOK_AGAIN_MS = 3_600_000;
-
 export function createLocalEngine(options: LocalEngineOptions): Engine {
   const { machine, templates, authority } = options;
   const installations = machine.installations.usable;

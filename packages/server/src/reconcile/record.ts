@@ -1,0 +1,210 @@
+/** Records what a step has shown: the steps in the operation, the observed state in the service. */
+import type { OperationRow } from '../domain/operation/row.ts';
+import { problemOfSettledOperation } from '../domain/operation/settled.ts';
+import { backoffMs } from '../domain/service/backoff.ts';
+import { msUntilRemoval, mustBeRemoved } from '../domain/service/removal.ts';
+import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
+import { DRILL_STEP, type Verdict } from '../engine/engine.ts';
+import { givenBack, lockLeased } from '../store/leases.ts';
+import { endOperation, progressOperation } from '../store/operations.ts';
+import { changeService, deleteServiceRow } from '../store/services.ts';
+import type { Tx } from '../store/tables.ts';
+import { releaseAddresses } from '../store/vpc-addresses.ts';
+import { SHOW_AFTER_MS } from './take-step.ts';
+import { workOn, type ReconcilerContext, type Work } from './work.ts';
+
+/** An operation that takes longer is shown as failing, with what it waits for; it still continues. */
+const OPERATION_DEADLINE_MS = 600_000;
+
+/** A settled service that runs is reconciled again after this long: its certificate is renewed, its logs are pruned. */
+const RECHECK_MS = 3_600_000;
+
+/** Steps kept of an operation that is tried again and again: the last ones. */
+const MAX_STEPS = 100;
+
+/** `isReleased`: the lease was given back. */
+type Recorded = { isSettled: boolean; next: Work; isReleased: boolean };
+
+/** A verdict that is being recorded, and the service as the transaction holds it locked. */
+type Recording = {
+  readonly context: ReconcilerContext;
+  readonly tx: Tx;
+  readonly work: Work;
+  readonly service: ServiceRow;
+  readonly operation: OperationRow | null;
+  readonly verdict: Verdict;
+  readonly isPastDeadline: boolean;
+  /** Whether to give the lease back, so that other services get their turn. */
+  readonly giveWay: boolean;
+};
+
+/**
+ * Records a verdict, and reads the desired state again. Steps that went well and fast are written
+ * together with the next one.
+ *
+ * @param giveWay whether to give the lease back and continue later
+ * @returns what to continue with; null: the lease was given back
+ */
+export async function record(
+  context: ReconcilerContext,
+  work: Work,
+  verdict: Verdict,
+  giveWay: boolean,
+): Promise<Work | null> {
+  const open = work.steps.at(-1);
+  if (verdict.did !== null && open?.finished === null)
+    Object.assign(open, { finished: new Date().toISOString(), detail: verdict.detail });
+  const isPastDeadline =
+    work.operation !== null &&
+    Date.now() - work.operation.created.getTime() > OPERATION_DEADLINE_MS;
+  const isFast =
+    verdict.outcome === 'again' && !isPastDeadline && Date.now() - work.savedAtMs < SHOW_AFTER_MS;
+  const leaves = context.closing.aborted || giveWay;
+  if (isFast && !leaves) return work;
+  const { isSettled, next, isReleased } = await context.store.db
+    .transaction()
+    .execute((tx) => recordIn(context, tx, work, { verdict, isPastDeadline, giveWay: leaves }));
+  if (isSettled) context.onSettled(next.service);
+  return isReleased ? null : next;
+}
+
+async function recordIn(
+  context: ReconcilerContext,
+  tx: Tx,
+  work: Work,
+  found: Pick<Recording, 'verdict' | 'isPastDeadline' | 'giveWay'>,
+): Promise<Recorded> {
+  const { service, operation } = await lockLeased(tx, work.id, work.token, work.operation);
+  const verdict = isOutdated(context, found.verdict, work.service, service)
+    ? ({ ...found.verdict, outcome: 'again', waitMs: 0 } as const)
+    : found.verdict;
+  const recording = { ...found, context, tx, work, service, operation, verdict };
+  // Another desired state was recorded meanwhile: the observation counts, then the new one is pursued.
+  if (operation?.id !== work.operation?.id)
+    return keepLease(recording, seenIn(recording), operation);
+  switch (verdict.outcome) {
+    case 'settled':
+      return recordSettled(recording);
+    case 'again':
+      return recordProgress(recording, verdict);
+    case 'failed':
+      return recordFailure(recording, verdict);
+  }
+}
+
+/** Whether a service settled in a state that is no longer the desired one. */
+function isOutdated(
+  { restoreWindowMs }: ReconcilerContext,
+  { outcome }: Verdict,
+  before: ServiceRow,
+  now: ServiceRow,
+): boolean {
+  return (
+    outcome === 'settled' &&
+    // A read replica set follows its service into another VPC.
+    (now.vpc_id !== before.vpc_id ||
+      // Purged meanwhile: it has stopped, and its data still exists.
+      mustBeRemoved(now, restoreWindowMs) !== mustBeRemoved(before, restoreWindowMs))
+  );
+}
+
+function seenIn({ verdict, service }: Recording): { reachable: boolean } {
+  return { reachable: verdict.seen.reachable && service.power === 'running' };
+}
+
+/** There is more to do now: the lease stays, unless it gives way. */
+async function keepLease(
+  { tx, work, service, giveWay }: Recording,
+  change: ServiceChange,
+  operation: OperationRow | null,
+): Promise<Recorded> {
+  const all = { ...change, ...(giveWay ? givenBack(service, 0) : {}) };
+  const row = await changeService(tx, service, all, operation);
+  return { isSettled: false, next: workOn(work, row, operation), isReleased: giveWay };
+}
+
+/** Gives the lease back. @param dueInMs when to reconcile again; null: when it is woken */
+async function giveLeaseBack(
+  { tx, work, service, verdict, giveWay }: Recording,
+  change: ServiceChange,
+  operation: OperationRow | null,
+  dueInMs: number | null,
+): Promise<Recorded> {
+  const all = { ...change, ...givenBack(service, giveWay ? 0 : dueInMs) };
+  const row = await changeService(tx, service, all, operation);
+  const isSettled = verdict.outcome === 'settled';
+  return { isSettled, next: workOn(work, row, operation), isReleased: true };
+}
+
+async function recordSettled(recording: Recording): Promise<Recorded> {
+  const { context, tx, work, service, operation } = recording;
+  const { restoreWindowMs } = context;
+  if (operation !== null) {
+    const problem = problemOfSettledOperation(operation.kind, work.steps);
+    const status = problem === null ? 'succeeded' : 'failed';
+    await endOperation(tx, operation.id, status, problem, work.steps);
+  }
+  if (mustBeRemoved(service, restoreWindowMs)) {
+    await releaseAddresses(tx, service.id, null);
+    await deleteServiceRow(tx, service);
+    return { isSettled: true, next: { ...work, operation: null }, isReleased: true };
+  }
+  if (service.deleting) {
+    // It has stopped and is invisible from here on. Its data is kept until it is restored or purged.
+    await releaseAddresses(tx, service.id, service.vpc_id);
+    const deleted = { deleted_at: service.deleted_at ?? new Date() };
+    return giveLeaseBack(
+      recording,
+      { ...deleted, reachable: false, attempt: 0 },
+      null,
+      msUntilRemoval({ ...service, ...deleted }, restoreWindowMs),
+    );
+  }
+  // Whatever the operation was, the service is in the desired network and in no other.
+  if (operation !== null && operation.kind !== 'create')
+    await releaseAddresses(tx, service.id, service.vpc_id);
+  return giveLeaseBack(
+    recording,
+    { ...seenIn(recording), attempt: 0 },
+    null,
+    service.power === 'running' ? RECHECK_MS : null,
+  );
+}
+
+async function recordProgress(
+  recording: Recording,
+  verdict: Extract<Verdict, { outcome: 'again' }>,
+): Promise<Recorded> {
+  const { tx, work, operation, isPastDeadline } = recording;
+  if (operation === null) return keepLease(recording, seenIn(recording), null);
+  const error = isPastDeadline
+    ? `not done after ${OPERATION_DEADLINE_MS / 60_000} minutes: ${verdict.detail ?? 'working on it'}`
+    : null;
+  return keepLease(
+    recording,
+    seenIn(recording),
+    await progressOperation(tx, operation.id, work.steps, error),
+  );
+}
+
+async function recordFailure(
+  recording: Recording,
+  { did, reason }: Extract<Verdict, { outcome: 'failed' }>,
+): Promise<Recorded> {
+  const { context, tx, work, service, operation } = recording;
+  const attempt = service.attempt + 1;
+  context.log.warn(
+    { service: service.id, operation: operation?.kind, reason, attempt },
+    'a step failed; trying again',
+  );
+  const steps = work.steps.slice(-MAX_STEPS);
+  const seen = seenIn(recording);
+  if (operation?.kind === 'drill' && did === DRILL_STEP) {
+    // A drill is not tried again; the next round repairs what it left undone.
+    await endOperation(tx, operation.id, 'failed', reason, steps);
+    return giveLeaseBack(recording, { ...seen, attempt: 0 }, null, 0);
+  }
+  const failing =
+    operation === null ? null : await progressOperation(tx, operation.id, steps, reason);
+  return giveLeaseBack(recording, { ...seen, attempt }, failing, backoffMs(attempt));
+}

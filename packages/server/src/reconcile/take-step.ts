@@ -1,0 +1,105 @@
+/** Has the engine make one step towards the desired state of a service, and shows a long step meanwhile. */
+import { mustBeRemoved } from '../domain/service/removal.ts';
+import type { ServiceRow } from '../domain/service/row.ts';
+import { serviceSpec } from '../domain/service/spec.ts';
+import type { BeginStep, Verdict } from '../engine/engine.ts';
+import { haveSetsOperations } from '../store/replica-sets.ts';
+import { listParentsOfUnfinishedForks } from '../store/service-lists.ts';
+import { removeSets } from '../store/services.ts';
+import { announceFault, saveSteps, type ReconcilerContext, type Work } from './work.ts';
+
+/** A step that takes longer is shown while it is in progress. */
+export const SHOW_AFTER_MS = 250;
+
+/** How often a service that waits for its sets checks whether they are ready. */
+const WITH_SETS_MS = 50;
+
+const SETS_FIRST: Verdict = {
+  did: null,
+  detail: 'its read replica sets go first',
+  seen: { reachable: false, present: true },
+  outcome: 'again',
+  waitMs: WITH_SETS_MS,
+};
+
+const FORKS_FIRST: Verdict = { ...SETS_FIRST, detail: 'it is being forked', waitMs: 500 };
+
+/** Makes one step. An engine that throws has failed at the step it had begun. */
+export async function takeStep(context: ReconcilerContext, work: Work): Promise<Verdict> {
+  const { log } = context;
+  let show: NodeJS.Timeout | undefined;
+  let shown: Promise<unknown> = Promise.resolve();
+  const begin: BeginStep = async (name, seen) => {
+    await announceFault(context, work, seen);
+    const open = work.steps.at(-1);
+    // Tried again after a wait: still the same step.
+    if (open?.name === name && open.finished === null) return;
+    work.steps.push({ name, started: new Date().toISOString(), finished: null, detail: null });
+    show = setTimeout(() => {
+      shown = saveSteps(context, work).catch((error: unknown) =>
+        log.warn({ service: work.id, err: error }, 'could not show a step'),
+      );
+    }, SHOW_AFTER_MS);
+  };
+  try {
+    return await askEngine(context, work, begin);
+  } catch (error) {
+    log.error({ service: work.id, err: error }, 'unexpected engine error');
+    const reason = error instanceof Error ? error.message : String(error);
+    return {
+      did: work.steps.at(-1)?.name ?? null,
+      detail: reason,
+      seen: { reachable: false, present: true },
+      outcome: 'failed',
+      reason,
+    };
+  } finally {
+    clearTimeout(show);
+    await shown;
+  }
+}
+
+async function askEngine(
+  context: ReconcilerContext,
+  work: Work,
+  begin: BeginStep,
+): Promise<Verdict> {
+  const { engine, store, restoreWindowMs } = context;
+  if (await waitsForSets(context, work.service)) return SETS_FIRST;
+  if (mustBeRemoved(work.service, restoreWindowMs)) {
+    if ((await listParentsOfUnfinishedForks(store.db)).has(work.id)) return FORKS_FIRST;
+    return engine.remove(work.id, work.service.parent_id, begin);
+  }
+  const verdict = await engine.converge(serviceSpec(work.service), begin);
+  if (verdict.outcome === 'settled') {
+    if (!(await waitsForMoves(context, work))) return verdict;
+    const detail = 'its read replica sets are on their way';
+    return { ...verdict, detail, outcome: 'again', waitMs: WITH_SETS_MS };
+  }
+  await announceFault(context, work, verdict.seen);
+  return verdict;
+}
+
+/** The read replica sets of a service stop, or are removed, before it is. */
+async function waitsForSets(
+  { store, restoreWindowMs }: ReconcilerContext,
+  service: ServiceRow,
+): Promise<boolean> {
+  const { id, power, deleting, read_replica_sets: sets } = service;
+  if (sets.length === 0 || (power === 'running' && !deleting)) return false;
+  if (mustBeRemoved(service, restoreWindowMs))
+    await store.db.transaction().execute((tx) => removeSets(tx, id));
+  return haveSetsOperations(store.db, id);
+}
+
+/** A move into or out of a VPC ends with the moves of the read replica sets: they use its address. */
+async function waitsForMoves(
+  { store }: ReconcilerContext,
+  { id, service, operation }: Work,
+): Promise<boolean> {
+  return (
+    service.read_replica_sets.length > 0 &&
+    (operation?.kind === 'attachToVPC' || operation?.kind === 'detachFromVPC') &&
+    haveSetsOperations(store.db, id)
+  );
+}

@@ -1,0 +1,119 @@
+/** What a reconciler knows of the service that it works on, under the lease that it holds. */
+import type { OperationStep } from '@howdah/contract';
+import type { OperationRow } from '../domain/operation/row.ts';
+import { isRestoreOver } from '../domain/service/removal.ts';
+import type { ServiceRow } from '../domain/service/row.ts';
+import { serviceStatus } from '../domain/service/status.ts';
+import type { Engine, Seen } from '../engine/engine.ts';
+import type { Log } from '../lib/log.ts';
+import type { Store } from '../store/database.ts';
+import { claimService, lockLeased } from '../store/leases.ts';
+import { beginOperation, HOWDAH, progressOperation, takeUpOperation } from '../store/operations.ts';
+import { changeService } from '../store/services.ts';
+import type { Tx } from '../store/tables.ts';
+
+export type ReconcilerOptions = {
+  readonly store: Store;
+  readonly engine: Engine;
+  readonly log: Log;
+  /** For how long a deleted service can be restored. */
+  readonly restoreWindowMs: number;
+  /** Called after a service settled, with its row. */
+  readonly onSettled: (service: ServiceRow) => void;
+};
+
+/** The options of a reconciler, and whether it is being closed. */
+export type ReconcilerContext = ReconcilerOptions & { readonly closing: AbortSignal };
+
+/** The service as the metadata database has it, its running operation, and the steps of that so far. */
+export type Work = {
+  id: string;
+  token: string;
+  service: ServiceRow;
+  operation: OperationRow | null;
+  steps: OperationStep[];
+  savedAtMs: number;
+};
+
+export function workOn(
+  { id, token }: Pick<Work, 'id' | 'token'>,
+  service: ServiceRow,
+  operation: OperationRow | null,
+): Work {
+  const steps = operation === null ? [] : [...operation.steps];
+  return { id, token, service, operation, steps, savedAtMs: Date.now() };
+}
+
+/**
+ * Takes the lease of a service; an operation that was waiting begins.
+ *
+ * @returns null if another reconciler holds the lease, or the service is gone
+ */
+export async function openWork(
+  { store, restoreWindowMs }: ReconcilerContext,
+  lease: Pick<Work, 'id' | 'token'>,
+): Promise<Work | null> {
+  const taken = await store.db.transaction().execute(async (tx) => {
+    const service = await claimService(tx, lease.id, lease.token);
+    if (service === null) return null;
+    const operation = await takeUpOperation(tx, service);
+    const isCurrent = serviceStatus(service, operation) === service.status;
+    const row = isCurrent ? service : await changeService(tx, service, {}, operation);
+    return workOn(lease, row, operation);
+  });
+  if (taken === null || !isRestoreOver(taken.service, restoreWindowMs)) return taken;
+  // From here on the service has no owner: a restore must not find it, however long its removal takes.
+  return store.db.transaction().execute(async (tx) => {
+    const { service, operation } = await lockLeased(tx, lease.id, lease.token, taken.operation);
+    if (!isRestoreOver(service, restoreWindowMs)) return workOn(lease, service, operation);
+    return workOn(lease, await changeService(tx, service, { project_id: null }, null), null);
+  });
+}
+
+/** Writes the steps so far, so that users see the progress. */
+export async function saveSteps({ store }: ReconcilerContext, work: Work): Promise<void> {
+  const { operation } = work;
+  if (operation === null) return;
+  await store.db.transaction().execute(async (tx) => {
+    const locked = await lockLeased(tx, work.id, work.token, operation);
+    if (locked.operation?.id === operation.id)
+      await progressOperation(tx, operation.id, work.steps, operation.error);
+  });
+  work.savedAtMs = Date.now();
+}
+
+/** Begins a repair if a service must run and does not: its status says so before it is repaired. */
+export async function announceFault(
+  { store, log }: ReconcilerContext,
+  work: Work,
+  { reachable }: Seen,
+): Promise<void> {
+  const { service } = work;
+  if (
+    work.operation !== null ||
+    service.project_id === null ||
+    service.deleting ||
+    service.power === 'paused' ||
+    reachable
+  )
+    return;
+  await store.db.transaction().execute(async (tx) => {
+    const locked = await lockLeased(tx, work.id, work.token, null);
+    if (locked.operation === null) Object.assign(work, await openRepair(tx, log, locked.service));
+  });
+}
+
+/** Records that a service does not run, with an operation that repairs it. */
+export async function openRepair(
+  tx: Tx,
+  log: Log,
+  service: ServiceRow,
+): Promise<{ service: ServiceRow; operation: OperationRow }> {
+  const repair = await beginOperation(tx, service, 'repair', HOWDAH, null);
+  const operation = await progressOperation(tx, repair.id, [], null);
+  log.warn({ service: service.id }, 'a service that must run does not run: repairing it');
+  return {
+    operation,
+    service: await changeService(tx, service, { reachable: false }, operation),
+  };
+}
