@@ -5,7 +5,7 @@ import {
   stopServer,
   waitUntilReady,
 } from '../packages/server/src/engine/local/postgres/server.ts';
-import type { Machine } from '../packages/server/src/engine/local/host/machine.ts';
+import type { Machine } from '../packages/server/src/engine/local/host/machine-record.ts';
 import { bareKit, makeBare, type BareKit, type BareServer } from './lib/bare.ts';
 import type { Bench } from './lib/bench.ts';
 import { openCloud } from './lib/cloud.ts';

@@ -5,7 +5,8 @@ import { chown, mkdtemp, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { findDaemon } from '../packages/server/src/engine/local/host/daemon.ts';
-import { prepareMachine, type Machine } from '../packages/server/src/engine/local/host/machine.ts';
+import { prepareMachine } from '../packages/server/src/engine/local/host/machine.ts';
+import type { Machine } from '../packages/server/src/engine/local/host/machine-record.ts';
 import { childrenOf } from '../packages/server/src/lib/processes.ts';
 import {
   issueServerCertificate,

@@ -21,10 +21,8 @@ import {
   instancePaths,
   type InstancePaths,
 } from '../../packages/server/src/engine/local/host/layout.ts';
-import {
-  prepareMachine,
-  type Machine,
-} from '../../packages/server/src/engine/local/host/machine.ts';
+import { prepareMachine } from '../../packages/server/src/engine/local/host/machine.ts';
+import type { Machine } from '../../packages/server/src/engine/local/host/machine-record.ts';
 import { createTemplates } from '../../packages/server/src/engine/local/postgres/templates.ts';
 import { scramVerifier } from '../../packages/server/src/lib/scram.ts';
 import {

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { FastifyBaseLogger } from 'fastify';
 import type { ClientConfig } from 'pg';
 import type { Config } from './config.ts';
-import type { Machine } from './engine/local/host/machine.ts';
+import type { Machine } from './engine/local/host/machine-record.ts';
 import { createMonitor } from './engine/local/postgres/monitor.ts';
 import { findServer } from './engine/local/postgres/server.ts';
 import {

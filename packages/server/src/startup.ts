@@ -1,7 +1,7 @@
 /** What every part of a start is given, and how a stop undoes it. */
 import type { FastifyBaseLogger } from 'fastify';
 import type { Config } from './config.ts';
-import type { Machine } from './engine/local/host/machine.ts';
+import type { Machine } from './engine/local/host/machine-record.ts';
 import type { CertificateAuthority } from './lib/tls.ts';
 
 /** Called after each part of the start, with its duration. */

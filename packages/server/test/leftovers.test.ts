@@ -10,7 +10,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DEFAULT_UID_RANGE } from '../src/settings.ts';
 import { allowEgress, refuseEgress, tableOf } from '../src/engine/local/host/egress.ts';
 import { rootsOf } from '../src/engine/local/host/limits.ts';
-import { prepareMachine, type Machine } from '../src/engine/local/host/machine.ts';
+import { prepareMachine } from '../src/engine/local/host/machine.ts';
+import type { Machine } from '../src/engine/local/host/machine-record.ts';
 import { HOWDAH, install, makeHome, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 

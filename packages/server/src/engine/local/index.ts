@@ -24,7 +24,10 @@ import {
   type Usage,
   type Verdict,
 } from '../engine.ts';
-import { createExecutor, type Found } from './topology/apply.ts';
+import { applyStep } from './topology/apply.ts';
+import { areFilesCurrent, isCertificateCurrent } from './topology/configure.ts';
+import { createExecutor, type Found } from './topology/executor.ts';
+import { stopInstance } from './topology/start-stop.ts';
 import { describeBackups } from './backup/window.ts';
 import { NotYet } from './host/not-yet.ts';
 import { removeLinkedArchive } from './backup/prune.ts';
@@ -34,23 +37,53 @@ import { decide, STEP_NAME, type Observation } from './topology/decide.ts';
 import type { Egress } from './host/egress.ts';
 import { planOf } from './topology/plan.ts';
 import { configFiles, filesWhileProvisioning, type ConfigFiles } from './postgres/files.ts';
-import { listenerOf, hostsOf, runsInNetworkOf, type Listener } from './network/listener.ts';
+import { listenerOf, runsInNetworkOf, type Listener } from './network/listener.ts';
 import { findImage, imagePaths } from './host/image.ts';
-import { installationFor, missingFor, type Installation } from './postgres/installations.ts';
-import { createKeeper } from './backup/keeper.ts';
+import {
+  installationFor,
+  installationOf,
+  missingFor,
+  type Installation,
+} from './postgres/installations.ts';
+import {
+  backupWarnings,
+  createKeeper,
+  forgetBackups,
+  holdingBackups,
+  keepBackups,
+  provisioningForksOf,
+  relieveArchive,
+} from './backup/keeper.ts';
 import { instancePaths, memberKey, partsOfKey, type InstancePaths } from './host/layout.ts';
 import { groupIds, limitsNote, removeLimits } from './host/limits.ts';
 import { readLogs, pruneLogs } from './postgres/logs.ts';
-import { isolationNote, type Machine, type Owner } from './host/machine.ts';
-import { currentBoot, readMarker, type Marker } from './host/marker.ts';
+import { isolationNote } from './host/machine.ts';
+import type { Machine } from './host/machine-record.ts';
+import type { Owner } from './host/owner.ts';
+import { currentBoot, readMarker } from './host/marker.ts';
 import { memberStates } from './topology/member-states.ts';
-import { createMembers, memberNumbers, setPassword } from './topology/members.ts';
+import { alterPassword, setPassword } from './postgres/password.ts';
+import { createMembers, memberNumbers } from './topology/members.ts';
 import { makeNetworks } from './network/networks.ts';
 import { countDisallowedSessions } from './network/disallowed-sessions.ts';
 import { SLOW_HEARTBEAT, createMonitor, NoAnswer, type Heartbeat } from './postgres/monitor.ts';
 import { createOutOfMemory, readMemoryCounters } from './host/out-of-memory.ts';
-import { createPoolers, MISSING_POOLER, poolerConf, type PoolerPlan } from './proxy/pooler.ts';
-import { createQuotas, QUOTA_NOTE } from './host/quota.ts';
+import {
+  observePooler,
+  stopPooler,
+  createPoolers,
+  MISSING_POOLER,
+  type PoolerPlan,
+} from './proxy/pooler.ts';
+import { poolerConf } from './proxy/pooler-conf.ts';
+import {
+  createQuotas,
+  enforceQuota,
+  forgetQuota,
+  QUOTA_NOTE,
+  quotaWarnings,
+  usedBytesOf,
+} from './host/quota.ts';
 import { createReader } from './postgres/reader.ts';
 import { createReplicaSets } from './topology/replica-sets.ts';
 import { diskUsage, keepReserve } from './host/reserve.ts';
@@ -62,8 +95,8 @@ import { createStorageMeter } from './host/storage.ts';
 import { extensionsOf, type Template, type Templates } from './postgres/templates.ts';
 import { measure, type Glance } from './host/usage.ts';
 import { isOwned } from './host/own.ts';
-import { configUsersOf, ownerOf } from './host/users.ts';
-import { createVerifications } from './backup/verify.ts';
+import { configUsersOf, ownerOf, reclaimUsers, releaseUser } from './host/users.ts';
+import { createVerifications, sweepCopies, verifyBackup } from './backup/verify.ts';
 
 export { certificateHosts } from './network/listener.ts';
 
@@ -146,20 +179,6 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
 
   // ── observe ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** The installation of a service: the one it was made with, or its like of the same major; for a new one the preferred. */
-  const installationOf = (marker: Marker | null, addons: readonly Addon[]): Installation | null => {
-    if (marker === null) return installationFor(installations, addons);
-    const same = installations.find((found) => found.name === marker.installation);
-    const major = Number.parseInt(marker.installation, 10);
-    return (
-      same ??
-      installationFor(
-        installations.filter((found) => found.major === major),
-        addons,
-      )
-    );
-  };
-
   const look = async (spec: ServiceSpec, n = 0): Promise<{ look: Found; seen: Observation }> => {
     const paths = machine.layout.member(spec.id, n);
     const key = memberKey(spec.id, n);
@@ -172,7 +191,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       marker === null && spec.origin !== null
         ? await readMarker(machine.layout.service(spec.origin.parent))
         : marker;
-    const installation = installationOf(made, spec.addons);
+    const installation = installationOf(installations, made, spec.addons);
     const filesBy =
       installation === null
         ? null
@@ -203,9 +222,9 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         installation !== null &&
         templates.isReady(installation, extensionsOf(spec.addons)),
       phaseOf(paths),
-      !ours || files === null || filesAreCurrent(paths, files),
-      !ours || certificateIsCurrent(paths, listener),
-      before ? poolers.look(machine.layout.service(spec.id), plan, listener) : null,
+      !ours || files === null || areFilesCurrent(paths, files),
+      !ours || isCertificateCurrent(certificates, paths, listener),
+      before ? observePooler(poolers, machine.layout.service(spec.id), plan, listener) : null,
       server === null || runsInNetworkOf(server.postmaster.pid, listener),
       // Behind a gateway it is the gateway that lets them in.
       spec.ha === null && spec.set === null
@@ -223,7 +242,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       silentMs: monitor.silentMs(key),
       owned: !ours || (await isOwned(machine, spec, marker)),
       connected: monitor.isConnected(key),
-      limited: executor.isLimited(key),
+      limited: !executor.unlimited.has(key),
       filesCurrent,
       certificateCurrent,
       pooler,
@@ -322,21 +341,6 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     return { program, port, conf, listener };
   };
 
-  const certificateIsCurrent = async (
-    paths: InstancePaths,
-    listener: Listener,
-  ): Promise<boolean> => {
-    const [pem, key] = await Promise.all(
-      ['server.crt', 'server.key'].map((name) => readOrNull(join(paths.config, name))),
-    );
-    if (typeof pem !== 'string' || typeof key !== 'string') return false;
-    return certificates.isCurrent(
-      paths.config,
-      { certificatePem: pem, keyPem: key },
-      hostsOf(listener),
-    );
-  };
-
   // ── the interface ──────────────────────────────────────────────────────────────────────────────────────────────
 
   const converge = async (spec: ServiceSpec, begin: BeginStep): Promise<Verdict> => {
@@ -368,7 +372,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         const did = STEP_NAME[step.kind];
         await begin(did, before);
         try {
-          const detail = await executor.apply(spec, step, now);
+          const detail = await applyStep(executor, spec, step, now);
           if (step.kind === 'reload' && now.listener.allowedNetworks !== null)
             lookForLateComers(spec.id);
           return {
@@ -404,7 +408,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const paths = machine.layout.service(id);
     const gone: Seen = { reachable: false, present: false };
     const [server, marker] = await Promise.all([findServer(paths), readMarker(paths)]);
-    const children = await keeper.provisioningForksOf(id);
+    const children = await provisioningForksOf(keeper, id);
     if (children.length > 0) {
       return {
         did: null,
@@ -419,14 +423,14 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       glances.delete(memberKey(id, n));
       outOfMemory.forget(memberKey(id, n));
     }
-    keeper.forget(id);
-    quotas.forget(id, await memberNumbers(machine, id));
+    forgetBackups(keeper, id);
+    forgetQuota(quotas, id, await memberNumbers(machine, id));
     for (const n of await memberNumbers(machine, id)) {
       const { data, config } = machine.layout.member(id, n);
       meter.forget(data);
       certificates.forget(config);
     }
-    await poolers.stop(paths);
+    await stopPooler(poolers, paths);
     if (await members.end(id)) {
       return {
         did: null,
@@ -439,7 +443,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     if (server !== null) {
       await begin('stop PostgreSQL', { reachable: false, present: true });
       // Immediately rather than at once: the server gives its shared memory back.
-      await executor.stop(id, paths, server, 'immediate');
+      await stopInstance(executor, id, paths, server, 'immediate');
       return {
         did: 'stop PostgreSQL',
         detail: null,
@@ -468,7 +472,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       await removeLinkedArchive(paths);
       await discard(machine, id, paths.root);
       if (machine.isolation.isolated && marker.uid !== null)
-        await machine.isolation.users.release(marker.uid, paths.root);
+        await releaseUser(machine.isolation.users, marker.uid, paths.root);
       return { did: 'remove data', detail: null, seen: gone, outcome: 'again', waitMs: 0 };
     }
     for (const key of (await groupIds(machine.limits)).filter(
@@ -588,7 +592,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         : Promise.resolve([]),
     setPassword: async (id, verifier) => {
       try {
-        await setPassword(primaryPaths(id), executor.alterPassword(verifier));
+        await setPassword(primaryPaths(id), alterPassword(verifier));
       } catch (error) {
         if (error instanceof NoAnswer) throw new EngineUnavailable(error.message, { cause: error });
         throw error;
@@ -621,7 +625,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     usage,
     members: (id) => memberStates(machine, monitor, id),
     backups: async (id) => {
-      const problems = (await keeper.warnings(id)).map(({ message }) => message);
+      const problems = (await backupWarnings(keeper, id)).map(({ message }) => message);
       return describeBackups(
         primaryPaths(id),
         options.backups,
@@ -629,27 +633,25 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       );
     },
     storage: (id) => meter.measure(primaryPaths(id).data, ownerOf(machine, primaryPaths(id))),
-    keepBackups: keeper.keep,
+    keepBackups: (id, removes) => keepBackups(keeper, id, removes),
     verifyBackup: async (spec, runStep, signal) => {
-      const installation = installationOf(
-        await readMarker(machine.layout.service(spec.id)),
-        spec.addons,
-      );
+      const marker = await readMarker(machine.layout.service(spec.id));
+      const installation = installationOf(installations, marker, spec.addons);
       if (installation === null) throw new Error(missingFor(installations, spec.addons));
-      return keeper.holding(spec.id, () =>
-        verifications.verify(spec, installation, runStep, signal),
+      return holdingBackups(keeper, spec.id, () =>
+        verifyBackup(verifications, spec, installation, runStep, signal),
       );
     },
     warnings: async (id) => [
-      ...(await keeper.warnings(id)),
-      ...quotas.warnings(id),
+      ...(await backupWarnings(keeper, id)),
+      ...quotaWarnings(quotas, id),
       ...(await members.warnings(id)),
       ...sets.warnings(id),
       ...(await memoryWarnings(id)),
     ],
     prepare: async () => {
-      await verifications.sweep();
-      if (machine.isolation.isolated) await machine.isolation.users.reclaim();
+      await sweepCopies(verifications);
+      if (machine.isolation.isolated) await reclaimUsers(machine.isolation.users);
       for (const entry of await readdir(machine.layout.trash))
         await removeTree(join(machine.layout.trash, entry), machine.cloneMethod);
       let usual: Template | null = null;
@@ -669,16 +671,16 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       const outside = store === null ? inside : await diskUsage(dirname(store.path));
       return outside.usedPercent > inside.usedPercent ? outside : inside;
     },
-    usedStorage: (id) => quotas.measure(primaryPaths(id)),
+    usedStorage: (id) => usedBytesOf(primaryPaths(id)),
     keepQuota: async (id, { quotaBytes, frozen, removes }) => {
-      const before = JSON.stringify(quotas.warnings(id));
-      const relieve = (): Promise<void> => keeper.relieve(id, removes);
-      const stop = await quotas.look(id, await memberNumbers(machine, id), {
+      const before = JSON.stringify(quotaWarnings(quotas, id));
+      const relieve = (): Promise<void> => relieveArchive(keeper, id, removes);
+      const stop = await enforceQuota(quotas, id, await memberNumbers(machine, id), {
         quotaBytes,
         frozen,
         relieve,
       });
-      return { stop, changed: before !== JSON.stringify(quotas.warnings(id)) };
+      return { stop, changed: before !== JSON.stringify(quotaWarnings(quotas, id)) };
     },
     keepReserve: async () => {
       const { did, heldBytes } = await keepReserve(machine.layout.root);
@@ -693,14 +695,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       members.close();
       monitor.close();
       reader.close();
-      poolers.close();
+      poolers.watch.close();
     },
   };
-}
-
-async function filesAreCurrent(paths: InstancePaths, files: ConfigFiles): Promise<boolean> {
-  const found = await Promise.all(
-    Object.keys(files).map((name) => readOrNull(join(paths.config, name))),
-  );
-  return Object.values(files).every((text, index) => found[index] === text);
 }

@@ -4,7 +4,7 @@ import { basename, dirname, join } from 'node:path';
 import { runningDaemons } from '../host/daemon.ts';
 import { portIn } from '../postgres/files.ts';
 import { memberKey } from '../host/layout.ts';
-import type { Site } from '../host/machine.ts';
+import type { Site } from '../host/machine-record.ts';
 import { imagePaths, unfinishedMove } from '../host/image.ts';
 import { groupIds } from '../host/limits.ts';
 import { findNetworks, type NetworkSeen } from '../network/networks.ts';

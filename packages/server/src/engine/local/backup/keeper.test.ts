@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { describeBackups } from './window.ts';
 import { listSnapshots } from './snapshots.ts';
-import { createKeeper } from './keeper.ts';
+import { backupWarnings, createKeeper, holdingBackups, isDue, keepBackups } from './keeper.ts';
 import { createLayout } from '../host/layout.ts';
 import { bareMachine } from '../host/bare-machine.testing.ts';
-import type { Machine } from '../host/machine.ts';
+import type { Machine } from '../host/machine-record.ts';
 import { writeMarker } from '../host/marker.ts';
 import { createMonitor } from '../postgres/monitor.ts';
 import { commitAt, walFile } from '../postgres/wal.testing.ts';
@@ -61,7 +61,7 @@ async function service(id: string, ages: readonly number[]) {
   };
 }
 
-const keeper = () =>
+const newKeeper = () =>
   createKeeper(
     machine,
     createMonitor(
@@ -73,7 +73,7 @@ const keeper = () =>
 
 test('what is older than the window goes, but not the snapshot from which the begin of the window is reached, nor WAL since it', async () => {
   const kept = await service('a', [9, 5, 2, 1]);
-  await keeper().keep('a', true);
+  await keepBackups(newKeeper(), 'a', true);
   expect(await kept.snapshots()).toEqual(['s1', 's2', 's3']);
   expect(await kept.oldestWal()).toBe(wal(2));
 });
@@ -81,8 +81,8 @@ test('what is older than the window goes, but not the snapshot from which the be
 test('with everything inside the window, or a single old snapshot, nothing is removed that the window needs', async () => {
   const young = await service('young', [2, 1]);
   const old = await service('old', [400]);
-  await keeper().keep('young', true);
-  await keeper().keep('old', true);
+  await keepBackups(newKeeper(), 'young', true);
+  await keepBackups(newKeeper(), 'old', true);
   expect([await young.snapshots(), await young.oldestWal()]).toEqual([['s0', 's1'], wal(0)]);
   expect([await old.snapshots(), await old.oldestWal()]).toEqual([['s0'], wal(0)]);
 });
@@ -92,7 +92,7 @@ test('what a snapshot left behind that was interrupted goes, WAL from before the
   const { snapshots, archive } = machine.layout.service('a');
   await mkdir(join(snapshots, 'half.new', 'data'), { recursive: true });
   await writeFile(join(archive, `00000000${wal(0).slice(8)}`), '');
-  await keeper().keep('a', true);
+  await keepBackups(newKeeper(), 'a', true);
   expect(await kept.snapshots()).toEqual(['s0']);
   expect(await kept.oldestWal()).toBe(wal(0));
 });
@@ -114,24 +114,24 @@ test('a snapshot dated in the future is no reason to wait for the next one, and 
   await mkdir(join(paths.data, 'global'));
   await writeFile(join(paths.data, 'global', 'pg_control'), '');
   await write('ahead', 10, '0/50');
-  const { isDue, warnings } = keeper();
+  const keeper = newKeeper();
   const [ahead] = await listSnapshots(paths);
   if (ahead === undefined) throw new Error('no snapshot');
   expect(ahead.id).toBe('ahead');
-  expect(await isDue('a', paths, ahead)).toBe(true);
-  expect(await warnings('a')).toContainEqual({
+  expect(await isDue(keeper, 'a', paths, ahead)).toBe(true);
+  expect(await backupWarnings(keeper, 'a')).toContainEqual({
     code: 'SNAPSHOT',
     message: expect.stringContaining('the clock was put back'),
   });
   await write('after', -0.001, '0/60');
   const [after] = await listSnapshots(paths);
   expect(after?.id).toBe('after');
-  if (after !== undefined) expect(await isDue('a', paths, after)).toBe(false);
+  if (after !== undefined) expect(await isDue(keeper, 'a', paths, after)).toBe(false);
 });
 
 test('nothing goes while a fork is being made of it, also while its data is still being cloned', async () => {
   const kept = await service('a', [9, 5, 1]);
-  const { keep } = keeper();
+  const keeper = newKeeper();
   const fork = {
     id: 'f',
     installation: '18-npm',
@@ -145,40 +145,40 @@ test('nothing goes while a fork is being made of it, also while its data is stil
     const paths = machine.layout.service(entry);
     await mkdir(paths.root);
     await writeMarker(paths, fork);
-    await keep('a', true);
+    await keepBackups(keeper, 'a', true);
     expect(await kept.snapshots()).toEqual(['s0', 's1', 's2']);
     await writeMarker(paths, { ...fork, provisioned: true });
   }
-  await keep('a', true);
+  await keepBackups(keeper, 'a', true);
   expect(await kept.snapshots()).toEqual(['s1', 's2']);
 });
 
 test('nothing goes while a fork of it was asked for that has not begun', async () => {
   const kept = await service('a', [9, 5, 1]);
-  const { keep } = keeper();
-  await keep('a', false);
+  const keeper = newKeeper();
+  await keepBackups(keeper, 'a', false);
   expect(await kept.snapshots()).toEqual(['s0', 's1', 's2']);
-  await keep('a', true);
+  await keepBackups(keeper, 'a', true);
   expect(await kept.snapshots()).toEqual(['s1', 's2']);
 });
 
 test('nothing goes while a backup is read to verify it', async () => {
   const kept = await service('a', [9, 5, 1]);
-  const { keep, holding } = keeper();
-  await holding('a', () => keep('a', true));
+  const keeper = newKeeper();
+  await holdingBackups(keeper, 'a', () => keepBackups(keeper, 'a', true));
   expect(await kept.snapshots()).toEqual(['s0', 's1', 's2']);
-  await keep('a', true);
+  await keepBackups(keeper, 'a', true);
   expect(await kept.snapshots()).toEqual(['s1', 's2']);
 });
 
 test('a service whose archive has a gap, or is not there, or whose backup did not verify itself, warns of it', async () => {
   await service('a', [9, 5, 1]);
   const { archive, snapshots } = machine.layout.service('a');
-  const { warnings } = keeper();
+  const keeper = newKeeper();
   const server = machine.layout.service('a').data;
   await mkdir(join(server, 'global'));
   await writeFile(join(server, 'global', 'pg_control'), '');
-  expect(await warnings('a')).toEqual([]);
+  expect(await backupWarnings(keeper, 'a')).toEqual([]);
   await rm(join(archive, wal(3)));
   // The last commit before the gap was made between the two snapshots before the third.
   const lostMs = Date.now() - 4 * DAY_MS;
@@ -187,11 +187,11 @@ test('a service whose archive has a gap, or is not there, or whose backup did no
     await describeBackups(machine.layout.service('a'), POLICY, null)
   ).snapshots.toReversed();
   const gap = `nothing between ${new Date(lostMs).toISOString()} and ${third?.taken} can be reached`;
-  expect(await warnings('a')).toEqual([
+  expect(await backupWarnings(keeper, 'a')).toEqual([
     { code: 'ARCHIVE', message: `WAL file ${wal(3)} is missing from the archive: ${gap}` },
   ]);
   await rm(archive, { recursive: true });
-  expect(await warnings('a')).toEqual([
+  expect(await backupWarnings(keeper, 'a')).toEqual([
     { code: 'ARCHIVE', message: expect.stringContaining(`the archive ${archive} cannot be read`) },
   ]);
   await writeFile(
@@ -203,7 +203,7 @@ test('a service whose archive has a gap, or is not there, or whose backup did no
       problem: 'replay WAL: it does not',
     }),
   );
-  expect(await warnings('a')).toMatchObject([
+  expect(await backupWarnings(keeper, 'a')).toMatchObject([
     { code: 'ARCHIVE' },
     { code: 'VERIFICATION', message: expect.stringContaining('it does not') },
   ]);

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { BackupPolicy } from '../../../config.ts';
 import { removeTree } from '../host/clone.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import type { Machine } from '../host/machine.ts';
+import type { Machine } from '../host/machine-record.ts';
 import { isErrno, noneOf } from '../../../lib/processes.ts';
 import { rename, rmdir } from '../host/root-files.ts';
 import { listEntries, removeEntry } from '../host/service-files.ts';

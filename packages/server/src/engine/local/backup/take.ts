@@ -19,7 +19,8 @@ import {
 import { portIn } from '../postgres/files.ts';
 import { flushFileSystem } from '../host/flush.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import type { Machine, Owner } from '../host/machine.ts';
+import type { Machine } from '../host/machine-record.ts';
+import type { Owner } from '../host/owner.ts';
 import { chown, mkdir, readFile, writeFile } from '../host/root-files.ts';
 import { writeText } from '../host/service-files.ts';
 import { closeSession, openSuperuserSession } from '../postgres/superuser.ts';

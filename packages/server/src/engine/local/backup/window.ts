@@ -9,7 +9,8 @@ import type { InstancePaths } from '../host/layout.ts';
 import { readLogs } from '../postgres/logs.ts';
 import { isErrno } from '../../../lib/processes.ts';
 import { findServer } from '../postgres/server.ts';
-import { listEntries, readBytes, statEntry, UnsafeEntry } from '../host/service-files.ts';
+import { listEntries, readBytes, statEntry } from '../host/service-files.ts';
+import { UnsafeEntry } from '../host/service-directory.ts';
 import { lastCommitMs } from '../postgres/wal.ts';
 import {
   WAL_FILE_BYTES,

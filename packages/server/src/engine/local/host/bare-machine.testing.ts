@@ -1,6 +1,6 @@
 /** A machine for unit tests: it can do nothing that a directory cannot. */
 import type { Layout } from './layout.ts';
-import type { Machine } from './machine.ts';
+import type { Machine } from './machine-record.ts';
 
 export function bareMachine(layout: Layout): Machine {
   return {

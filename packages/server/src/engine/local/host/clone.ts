@@ -32,17 +32,11 @@ import {
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { CloneMethod } from '@howdah/contract';
-import type { Machine } from './machine.ts';
+import type { Layout } from './layout.ts';
 import { isErrno } from '../../../lib/processes.ts';
 import { run } from '../../../lib/run.ts';
-import {
-  Directory,
-  emptyDirectory,
-  pathOfOpen,
-  removeEntry,
-  UnsafeEntry,
-  type FileOwner,
-} from './service-files.ts';
+import { emptyDirectory, removeEntry, type FileOwner } from './service-files.ts';
+import { Directory, pathOfOpen, UnsafeEntry } from './service-directory.ts';
 
 /** What a fork costs with each method; `howdah doctor` and the region say it. */
 export const CLONE_COST: Record<CloneMethod, string> = {
@@ -294,7 +288,7 @@ const SUBVOLUME_INODE = 256n;
  * What a crash leaves in the trash goes at the next start. One that is not there is no error.
  */
 export async function discard(
-  { layout, cloneMethod }: Pick<Machine, 'layout' | 'cloneMethod'>,
+  { layout, cloneMethod }: { layout: Layout; cloneMethod: CloneMethod },
   id: string,
   path: string,
 ): Promise<void> {

@@ -12,7 +12,7 @@ import { basename, dirname, join } from 'node:path';
 import { launchDetached } from './detached.ts';
 import { launchOptionsOf, type Listener } from '../network/listener.ts';
 import type { DaemonPaths } from './layout.ts';
-import type { Machine, Owner } from './machine.ts';
+import type { Owner } from './owner.ts';
 import {
   allPids,
   argumentsOf,
@@ -29,7 +29,7 @@ import {
 } from '../../../lib/processes.ts';
 import { chmod, chown, mkdir, open, rename, rm, truncate, writeFile } from './root-files.ts';
 import { lastLines, run } from '../../../lib/run.ts';
-import { encloseDaemon } from './sandbox.ts';
+import { encloseDaemon, type Encloser } from './sandbox.ts';
 import { openPipe, readTextIfSafe, removeEntry } from './service-files.ts';
 
 /** The programs, and the command that adds each. */
@@ -105,7 +105,7 @@ export type Command = readonly [string, ...string[]];
 
 /** Starts a daemon. Returns at once; the caller made sure that none runs, and asks it whether it is ready. @param mode of its directory */
 export async function launchDaemon(
-  machine: Machine,
+  machine: Encloser,
   owner: Owner | null,
   paths: DaemonPaths,
   [program, ...args]: Command,

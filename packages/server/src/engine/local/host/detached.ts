@@ -1,7 +1,7 @@
 /** Starts programs that outlive the control plane: PostgreSQL's servers, and what stands beside them. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import type { Owner } from './machine.ts';
+import type { Owner } from './owner.ts';
 import { open, rm } from './root-files.ts';
 import { openMounts, type Enclosure } from './sandbox.ts';
 

@@ -1,16 +1,17 @@
-/** What this machine can do, found out by trying; the local engine works by it. `howdah doctor` looks without making anything. */
+/** Finds out what this machine can do, by trying it. `howdah doctor` only looks, and makes nothing. */
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readlink, realpath, rm, stat, symlink } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
-import type { CloneMethod } from '@howdah/contract';
 import { probeCloneMethod } from './clone.ts';
-import { findProgram, type Program } from './daemon.ts';
+import { findProgram } from './daemon.ts';
 import { probeEgress, type EgressAbility } from './egress.ts';
+import type { Machine, Site } from './machine-record.ts';
+import type { Owner } from './owner.ts';
 import { attachImage, imagePaths } from './image.ts';
-import { findInstallations, type Found } from '../postgres/installations.ts';
+import { findInstallations } from '../postgres/installations.ts';
 import { createLayout, type Layout } from './layout.ts';
-import { findLimits, probeLimits, type Limits } from './limits.ts';
-import { probeNetworks, type NetworkAbility } from '../network/networks.ts';
+import { findLimits, probeLimits } from './limits.ts';
+import { probeNetworks } from '../network/networks.ts';
 import { exists, isErrno } from '../../../lib/processes.ts';
 import { keepReserve } from './reserve.ts';
 import { markerOf } from './marker.ts';
@@ -23,44 +24,15 @@ import {
   type Sandbox,
 } from './sandbox.ts';
 import {
-  createUsers,
+  holdUser,
   makeRegistry,
   REGISTRY,
   whyNoUsers,
   type Isolation,
   type UidRange,
+  type Users,
 } from './users.ts';
 import { DEFAULT_UID_RANGE } from '../../../settings.ts';
-
-export type Owner = { name: string; uid: number; gid: number };
-
-/** What of an installation is on a machine. */
-export type Site = {
-  layout: Layout;
-  limits: Limits;
-  /** What the names of its network namespaces begin with. */
-  networkPrefix: string;
-};
-
-export type Machine = Site & {
-  /** The user that servers run as when the control plane is root; null: its own user. */
-  owner: Owner | null;
-  /** Whether each service has a user of its own. */
-  isolation: Isolation;
-  namespaces: Namespaces;
-  /** Whether servers see nothing of the machine but their own. */
-  sandbox: Sandbox;
-  cloneMethod: CloneMethod;
-  /** What this start did to the reserve of the disk. */
-  reserve: 'released' | 'made' | null;
-  installations: Found;
-  /** For connection poolers; null: not installed. */
-  pgbouncer: Program | null;
-  /** Whether VPCs can be networks of their own. */
-  networks: NetworkAbility;
-  /** Whether services can be kept from connecting to anybody. */
-  egress: EgressAbility;
-};
 
 /** The system user that servers run as; made at the first start as root. */
 export const SERVER_USER = 'howdah';
@@ -141,12 +113,12 @@ async function isolate(
       isolated: false,
       why: `this machine has no user ${GATEWAY_USER} for gateways: useradd --system ${GATEWAY_USER}`,
     };
-  const users = createUsers(REGISTRY, range);
+  const users: Users = { directory: REGISTRY, range };
   // Nobody else on the machine is given what belongs to a service of ours.
   for (const entry of await readdir(layout.services)) {
     const { root } = layout.service(entry);
     const marker = markerOf(layout.service(entry));
-    if (marker?.uid != null && marker.userOf === null) users.hold(marker.uid, root);
+    if (marker?.uid != null && marker.userOf === null) holdUser(users, marker.uid, root);
   }
   return { isolated: true, users, gateway };
 }

@@ -5,11 +5,12 @@ import { join } from 'node:path';
 import type { ServiceSpec } from '../../engine.ts';
 import { removeTree } from './clone.ts';
 import type { InstancePaths } from './layout.ts';
-import type { Machine, Owner } from './machine.ts';
+import type { Machine } from './machine-record.ts';
+import type { Owner } from './owner.ts';
 import { readMarker, writeMarker, type Marker } from './marker.ts';
 import { chmod, chown } from './root-files.ts';
 import { run } from '../../../lib/run.ts';
-import { serviceOwner } from './users.ts';
+import { serviceOwner, allocateUser, holdUser, moveUser } from './users.ts';
 
 /** Whether a service has the desired user: one of its own, or of a read replica set that of the service which it follows. */
 export async function isOwned(
@@ -25,7 +26,7 @@ export async function isOwned(
       (parent.uid === marker.uid && (marker.uid === null || marker.userOf === set.parent))
     );
   }
-  return marker.uid !== null && isolation.users.hold(marker.uid, layout.service(id).root);
+  return marker.uid !== null && holdUser(isolation.users, marker.uid, layout.service(id).root);
 }
 
 /**
@@ -39,8 +40,8 @@ export async function newOwner(
   ahead: Owner | null,
 ): Promise<Owner | null> {
   if (!isolation.isolated) return owner;
-  if (ahead === null) return isolation.users.allocate(root);
-  await isolation.users.move(ahead.uid, root);
+  if (ahead === null) return allocateUser(isolation.users, root);
+  await moveUser(isolation.users, ahead.uid, root);
   return ahead;
 }
 
@@ -64,7 +65,7 @@ export async function ownService(
   const parentUid =
     followed === null ? undefined : (await readMarker(layout.service(followed)))?.uid;
   const owner =
-    parentUid == null ? await isolation.users.allocate(paths.root) : serviceOwner(parentUid);
+    parentUid == null ? await allocateUser(isolation.users, paths.root) : serviceOwner(parentUid);
   const former = marker.uid ?? machine.owner.uid;
   // From here on nobody comes in by name who shared the former user.
   await chown(paths.root, 0, owner.gid);

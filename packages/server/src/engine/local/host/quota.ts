@@ -1,7 +1,8 @@
 /**
- * Holds servers to what they may take of the disk (`storage_gb`), by measuring: it works on every file system, and a server that
- * takes too much becomes read-only in place of ending in the middle of its WAL, as it would under a quota of the kernel.
- * Why, and what holds a tenant that sets its transactions to read-write again: docs/decisions/0027-storage-quota.md.
+ * Enforces the storage quotas of services (`storage_gb`) by measuring. This works on every file system,
+ * and a server that takes too much becomes read-only. Under a quota of the kernel it would end in the
+ * middle of a WAL write. A tenant can set its transactions to read-write again: see
+ * docs/decisions/0027-storage-quota.md.
  */
 import { join } from 'node:path';
 import type { Warning } from '@howdah/contract';
@@ -10,7 +11,7 @@ import { capLog } from './daemon.ts';
 import { QUOTA_FILE } from '../postgres/files.ts';
 import { memberKey, type InstancePaths } from './layout.ts';
 import { pruneLogs } from '../postgres/logs.ts';
-import type { Machine } from './machine.ts';
+import type { Machine } from './machine-record.ts';
 import type { Monitor } from '../postgres/monitor.ts';
 import { childrenOf, readOrNull } from '../../../lib/processes.ts';
 import {
@@ -25,15 +26,15 @@ import { rm } from './root-files.ts';
 import { findServer, writeConfig, type Server } from '../postgres/server.ts';
 import { ownerOf } from './users.ts';
 
-/** In words: how quotas are enforced. */
+/** How quotas are enforced, as users read it. */
 export const QUOTA_NOTE =
   'measured each 10 s, and each second while the disk fills: a service that takes more than storage_gb is read-only, its sessions are ended if it grows further, and it is paused at a fifth more';
 
-/** A server that has written less than this since its files were measured has not grown by more. */
+/** A server that has written less than this since the last measurement is not measured again. */
 const UNMEASURED_BYTES = 1e6;
-/** Its files are measured again after this long in any case. */
+/** After this long it is measured in any case. */
 const MEASURE_AGAIN_MS = 60_000;
-/** Server logs that grow by more than this between two looks are a flood. */
+/** Server logs that grow by more than this between two measurements are a flood. */
 const LOG_FLOOD_BYTES = 20e6;
 const LOG_QUIET_MS = 60_000;
 /** While the disk is full, a service that grows by more than this becomes read-only, whatever its quota. */
@@ -51,7 +52,7 @@ type State = {
   measuredMs: number;
   logBytes: number;
   quietUntilMs: number;
-  /** What it took when the disk became full; null: it is not. */
+  /** What it took when the disk became full; null: the disk is not full. */
   frozenBytes: number | null;
 };
 
@@ -63,176 +64,202 @@ export type QuotaOptions = {
   relieve: () => Promise<void>;
 };
 
-export function createQuotas(machine: Machine, monitor: Monitor) {
-  const states = new Map<string, State>();
-  const warned = new Map<string, Warning>();
-  const relievedMs = new Map<string, number>();
-  const relieving = new Set<string>();
+/** What is known of the servers of this machine. */
+export type Quotas = {
+  readonly machine: Machine;
+  readonly monitor: Monitor;
+  /** By the keys of servers. */
+  readonly states: Map<string, State>;
+  /** By the ids of services, like the other two. */
+  readonly warned: Map<string, Warning>;
+  readonly relievedMs: Map<string, number>;
+  readonly relieving: Set<string>;
+};
 
-  /** Measures a server that has written something since the last time. */
-  const measureServer = async (
-    key: string,
-    paths: InstancePaths,
-    holdsArchive: boolean,
-    server: Server,
-  ): Promise<State> => {
-    const known = states.get(key);
-    const before = known?.startTicks === server.postmaster.startTicks ? known : undefined;
-    const writtenBytes = await bytesWritten(server.postmaster.pid);
-    const isQuiet =
-      before !== undefined &&
-      writtenBytes !== null &&
-      writtenBytes - before.writtenBytes < UNMEASURED_BYTES;
-    if (isQuiet && Date.now() - before.measuredMs < MEASURE_AGAIN_MS) return before;
-    const { usedBytes, archiveBytes, logBytes } = await measureFiles(paths, holdsArchive);
-    const flood = before !== undefined && logBytes - before.logBytes > LOG_FLOOD_BYTES;
-    return {
-      startTicks: server.postmaster.startTicks,
-      usedBytes,
-      archiveBytes,
-      leastBytes: Math.min(usedBytes, before?.leastBytes ?? usedBytes),
-      writtenBytes: writtenBytes ?? 0,
-      measuredMs: Date.now(),
-      logBytes,
-      quietUntilMs: flood ? Date.now() + LOG_QUIET_MS : (before?.quietUntilMs ?? 0),
-      frozenBytes: before?.frozenBytes ?? null,
-    };
-  };
-
-  /** One look at one server. @returns what the rules ask for, and against which limit */
-  const lookAtServer = async (id: string, n: number, options: QuotaOptions) => {
-    const [key, paths, primary] = [
-      memberKey(id, n),
-      machine.layout.member(id, n),
-      machine.layout.primaryOf(id),
-    ];
-    const server = await findServer(paths);
-    if (server === null || !monitor.isConnected(key)) {
-      states.delete(key);
-      return null;
-    }
-    const before = states.get(key);
-    const state = await measureServer(key, paths, n === primary, server);
-    const keptBytes = logBudget(options.quotaBytes);
-    if (state.logBytes > keptBytes) {
-      await pruneLogs(paths.logs, keptBytes);
-      state.logBytes = Math.min(state.logBytes, await bytesBelow(paths.logs));
-    }
-    if (n === primary) makeRoom(id, state, options);
-    state.frozenBytes = options.frozen ? (state.frozenBytes ?? state.usedBytes) : null;
-    states.set(key, state);
-    const limitBytes = Math.min(
-      options.quotaBytes,
-      state.frozenBytes === null ? Infinity : state.frozenBytes + FROZEN_GROWTH_BYTES,
-    );
-    const current = (await readOrNull(join(paths.config, QUOTA_FILE))) ?? '';
-    const step = quotaStep({
-      usedBytes: state.usedBytes,
-      limitBytes,
-      beforeBytes: before?.startTicks === state.startTicks ? before.usedBytes : null,
-      leastBytes: state.leastBytes,
-      isReadOnly: current.includes('default_transaction_read_only'),
-    });
-    await enforce(key, paths, step, state.quietUntilMs > Date.now(), current);
-    return {
-      step,
-      usedBytes: state.usedBytes,
-      limitBytes,
-      isQuiet: state.quietUntilMs > Date.now(),
-    };
-  };
-
-  /** The archive gives way before the service does. Not waited for: a snapshot takes a while, and a flood goes on meanwhile. */
-  const makeRoom = (
-    id: string,
-    { usedBytes, archiveBytes }: State,
-    { quotaBytes, relieve }: QuotaOptions,
-  ): void => {
-    if (relieving.has(id) || !exceeded({ usedBytes, archiveBytes, quotaBytes })) return;
-    if (Date.now() - (relievedMs.get(id) ?? 0) < RELIEVE_EVERY_MS) return;
-    relievedMs.set(id, Date.now());
-    relieving.add(id);
-    relieve()
-      .catch(() => relievedMs.delete(id)) // tried again with the next look
-      .finally(() => relieving.delete(id));
-  };
-
-  const enforce = async (
-    key: string,
-    paths: InstancePaths,
-    { isReadOnly, ends }: QuotaStep,
-    isQuiet: boolean,
-    current: string,
-  ): Promise<void> => {
-    const text = quotaFile({ isReadOnly, isQuiet });
-    if (text !== current) {
-      if (text === '') await rm(join(paths.config, QUOTA_FILE), { force: true });
-      else await writeConfig(ownerOf(machine, paths), paths, { [QUOTA_FILE]: text });
-      await monitor.query(key, 'select pg_catalog.pg_reload_conf()');
-    }
-    if (ends !== 'nobody') await monitor.query(key, END_SESSIONS[ends]);
-  };
-
+export function createQuotas(machine: Machine, monitor: Monitor): Quotas {
   return {
-    /**
-     * Looks at the running servers of a service and holds them to their quota.
-     *
-     * @returns why the service must be paused; null: it need not be
-     */
-    look: async (
-      id: string,
-      numbers: readonly number[],
-      options: QuotaOptions,
-    ): Promise<string | null> => {
-      let stop: string | null = null;
-      let worst: Warning | null = null;
-      await capLog(machine.layout.service(id).pooler);
-      await capLog(machine.layout.gateway(id));
-      for (const n of numbers) {
-        const looked = await lookAtServer(id, n, options);
-        if (looked === null) continue;
-        const { step, usedBytes, isQuiet } = looked;
-        const facts = {
-          usedBytes,
-          quotaBytes: options.quotaBytes,
-          isReadOnly: step.isReadOnly,
-          frozen: options.frozen,
-          isQuiet,
-        };
-        const warning = storageWarning({
-          ...facts,
-          stops: step.stops,
-          relievedMs: relievedMs.get(id) ?? null,
-        });
-        if (worst === null || step.isReadOnly) worst = warning;
-        if (step.stops) stop = warning?.message ?? 'it takes more of the disk than it may';
-      }
-      if (worst === null) warned.delete(id);
-      else warned.set(id, worst);
-      return stop;
-    },
-    warnings: (id: string): Warning[] =>
-      [warned.get(id)].filter((warning) => warning !== undefined),
-    /** What a server takes of the disk, running or not. */
-    measure: async (paths: InstancePaths): Promise<number> =>
-      (await measureFiles(paths, false)).usedBytes,
-    forget: (id: string, numbers: readonly number[]): void => {
-      warned.delete(id);
-      relievedMs.delete(id);
-      for (const n of numbers) states.delete(memberKey(id, n));
-    },
+    machine,
+    monitor,
+    states: new Map(),
+    warned: new Map(),
+    relievedMs: new Map(),
+    relieving: new Set(),
   };
+}
+
+/**
+ * Measures the running servers of a service and enforces their quota.
+ *
+ * @returns why the service must be paused; null: it need not be
+ */
+export async function enforceQuota(
+  quotas: Quotas,
+  id: string,
+  numbers: readonly number[],
+  options: QuotaOptions,
+): Promise<string | null> {
+  const { layout } = quotas.machine;
+  let stop: string | null = null;
+  let worst: Warning | null = null;
+  await capLog(layout.service(id).pooler);
+  await capLog(layout.gateway(id));
+  for (const n of numbers) {
+    const found = await enforceOnServer(quotas, id, n, options);
+    if (found === null) continue;
+    const { step, usedBytes, isQuiet } = found;
+    const warning = storageWarning({
+      usedBytes,
+      quotaBytes: options.quotaBytes,
+      isReadOnly: step.isReadOnly,
+      frozen: options.frozen,
+      isQuiet,
+      stops: step.stops,
+      relievedMs: quotas.relievedMs.get(id) ?? null,
+    });
+    if (worst === null || step.isReadOnly) worst = warning;
+    if (step.stops) stop = warning?.message ?? 'it takes more of the disk than it may';
+  }
+  if (worst === null) quotas.warned.delete(id);
+  else quotas.warned.set(id, worst);
+  return stop;
+}
+
+export function quotaWarnings({ warned }: Quotas, id: string): Warning[] {
+  return [warned.get(id)].filter((warning) => warning !== undefined);
+}
+
+/** What a server takes of the disk, running or not. */
+export async function usedBytesOf(paths: InstancePaths): Promise<number> {
+  return (await measureFiles(paths, false)).usedBytes;
+}
+
+export function forgetQuota(
+  { states, warned, relievedMs }: Quotas,
+  id: string,
+  numbers: readonly number[],
+): void {
+  warned.delete(id);
+  relievedMs.delete(id);
+  for (const n of numbers) states.delete(memberKey(id, n));
+}
+
+/** What the rules ask of a server; `isQuiet`: whether it writes less to its server log. */
+type Enforced = { step: QuotaStep; usedBytes: number; isQuiet: boolean };
+
+/** @returns null if the server does not run, or is not watched */
+async function enforceOnServer(
+  quotas: Quotas,
+  id: string,
+  n: number,
+  options: QuotaOptions,
+): Promise<Enforced | null> {
+  const { machine, monitor, states } = quotas;
+  const key = memberKey(id, n);
+  const paths = machine.layout.member(id, n);
+  const primary = machine.layout.primaryOf(id);
+  const server = await findServer(paths);
+  if (server === null || !monitor.isConnected(key)) {
+    states.delete(key);
+    return null;
+  }
+  const before = states.get(key);
+  const state = await measureServer(before, paths, n === primary, server);
+  const keptBytes = logBudget(options.quotaBytes);
+  if (state.logBytes > keptBytes) {
+    await pruneLogs(paths.logs, keptBytes);
+    state.logBytes = Math.min(state.logBytes, await bytesBelow(paths.logs));
+  }
+  if (n === primary) makeRoom(quotas, id, state, options);
+  state.frozenBytes = options.frozen ? (state.frozenBytes ?? state.usedBytes) : null;
+  states.set(key, state);
+  const limitBytes = Math.min(
+    options.quotaBytes,
+    state.frozenBytes === null ? Infinity : state.frozenBytes + FROZEN_GROWTH_BYTES,
+  );
+  const current = (await readOrNull(join(paths.config, QUOTA_FILE))) ?? '';
+  const step = quotaStep({
+    usedBytes: state.usedBytes,
+    limitBytes,
+    beforeBytes: before?.startTicks === state.startTicks ? before.usedBytes : null,
+    leastBytes: state.leastBytes,
+    isReadOnly: current.includes('default_transaction_read_only'),
+  });
+  await apply(quotas, key, paths, step, state.quietUntilMs > Date.now(), current);
+  return { step, usedBytes: state.usedBytes, isQuiet: state.quietUntilMs > Date.now() };
+}
+
+/** Measures the files of a server, unless it has written too little since they were measured. */
+async function measureServer(
+  known: State | undefined,
+  paths: InstancePaths,
+  holdsArchive: boolean,
+  server: Server,
+): Promise<State> {
+  const before = known?.startTicks === server.postmaster.startTicks ? known : undefined;
+  const writtenBytes = await bytesWritten(server.postmaster.pid);
+  const isQuiet =
+    before !== undefined &&
+    writtenBytes !== null &&
+    writtenBytes - before.writtenBytes < UNMEASURED_BYTES;
+  if (isQuiet && Date.now() - before.measuredMs < MEASURE_AGAIN_MS) return before;
+  const { usedBytes, archiveBytes, logBytes } = await measureFiles(paths, holdsArchive);
+  const isFlood = before !== undefined && logBytes - before.logBytes > LOG_FLOOD_BYTES;
+  return {
+    startTicks: server.postmaster.startTicks,
+    usedBytes,
+    archiveBytes,
+    leastBytes: Math.min(usedBytes, before?.leastBytes ?? usedBytes),
+    writtenBytes: writtenBytes ?? 0,
+    measuredMs: Date.now(),
+    logBytes,
+    quietUntilMs: isFlood ? Date.now() + LOG_QUIET_MS : (before?.quietUntilMs ?? 0),
+    frozenBytes: before?.frozenBytes ?? null,
+  };
+}
+
+/** Relieves the archive before the service is limited. In the background: a snapshot takes a while, and a flood continues meanwhile. */
+function makeRoom(
+  { relieving, relievedMs }: Quotas,
+  id: string,
+  { usedBytes, archiveBytes }: State,
+  { quotaBytes, relieve }: QuotaOptions,
+): void {
+  if (relieving.has(id) || !exceeded({ usedBytes, archiveBytes, quotaBytes })) return;
+  if (Date.now() - (relievedMs.get(id) ?? 0) < RELIEVE_EVERY_MS) return;
+  relievedMs.set(id, Date.now());
+  relieving.add(id);
+  relieve()
+    .catch(() => relievedMs.delete(id)) // tried again with the next measurement
+    .finally(() => relieving.delete(id));
+}
+
+/** Makes a server read-only or read-write, and ends sessions, as the rules ask. */
+async function apply(
+  { machine, monitor }: Quotas,
+  key: string,
+  paths: InstancePaths,
+  { isReadOnly, ends }: QuotaStep,
+  isQuiet: boolean,
+  current: string,
+): Promise<void> {
+  const text = quotaFile({ isReadOnly, isQuiet });
+  if (text !== current) {
+    if (text === '') await rm(join(paths.config, QUOTA_FILE), { force: true });
+    else await writeConfig(ownerOf(machine, paths), paths, { [QUOTA_FILE]: text });
+    await monitor.query(key, 'select pg_catalog.pg_reload_conf()');
+  }
+  if (ends !== 'nobody') await monitor.query(key, END_SESSIONS[ends]);
 }
 
 const OTHERS = `pid <> pg_catalog.pg_backend_pid() and usename <> 'howdah'::pg_catalog.name`;
 const END_SESSIONS = {
-  /** They have written in the transaction that goes on. */
+  /** Sessions that have written in their current transaction. */
   writers: `select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity where ${OTHERS} and backend_xid is not null`,
   all: `select pg_catalog.pg_terminate_backend(pid) from pg_catalog.pg_stat_activity
         where ${OTHERS} and backend_type <> 'walsender' and (state <> 'idle' or backend_xid is not null)`,
 } as const;
 
-/** What the files of a server take: its data with WAL and temporary files, its logs, and the archive where it is the primary's. */
+/** What the files of a server take: its data with WAL and temporary files, its logs, and for a primary the archive. */
 async function measureFiles(paths: InstancePaths, holdsArchive: boolean) {
   const [data, logBytes, archiveBytes] = await Promise.all([
     bytesBelow(paths.data).catch(nothingThere),
@@ -242,10 +269,10 @@ async function measureFiles(paths: InstancePaths, holdsArchive: boolean) {
   return { usedBytes: data + logBytes + archiveBytes, archiveBytes, logBytes };
 }
 
-/** Nothing is there yet, or no more. */
+/** The directory does not exist yet, or no longer. */
 const nothingThere = (): number => 0;
 
-/** What the processes of a server have written since it started, those that have ended among them; null: it cannot be told here. */
+/** What the processes of a server have written since it started, ended ones included; null: this system does not show it. */
 async function bytesWritten(postmaster: number): Promise<number | null> {
   const texts = await Promise.all(
     [postmaster, ...(await childrenOf(postmaster))].map((pid) => readIo(pid)),

@@ -27,7 +27,6 @@ import { bytesBelow, cloneTree, removeTree } from './clone.ts';
 import { run } from '../../../lib/run.ts';
 import {
   copyInto,
-  Directory,
   emptyDirectory,
   entryExists,
   listEntries,
@@ -40,9 +39,9 @@ import {
   readTextIfSafe,
   removeEntry,
   statEntry,
-  UnsafeEntry,
   writeText,
 } from './service-files.ts';
+import { Directory, UnsafeEntry } from './service-directory.ts';
 
 /** A user that has nothing to do with the machine's files. */
 const TENANT = { uid: 65_534, gid: 65_534 };

@@ -2,7 +2,7 @@ import { lutimes, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { createUsers } from './users.ts';
+import { allocateUser, holdUser, type Users } from './users.ts';
 
 /** Numbers that no account of a machine has, and that nothing runs as. */
 const RANGE = [1_900_000_000, 1_900_000_002] as const;
@@ -18,7 +18,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(directory, { recursive: true }));
 
-const registry = () => createUsers(join(directory, 'registry'), RANGE);
+const registry = (): Users => ({ directory: join(directory, 'registry'), range: RANGE });
 
 /** A user for each of as many services as the range has numbers. */
 async function allocateAll(): Promise<number[]> {
@@ -27,7 +27,7 @@ async function allocateAll(): Promise<number[]> {
   for (let n = 0; n < SIZE; n++) {
     const root = join(services, String(n));
     await mkdir(root);
-    uids.push((await users.allocate(root)).uid);
+    uids.push((await allocateUser(users, root)).uid);
   }
   return uids;
 }
@@ -39,7 +39,7 @@ test('every number of the range is given once, however they are chosen', async (
 test('when all are taken, a service is refused with what to do, and none is taken from another', async () => {
   await allocateAll();
   const before = await readdir(join(directory, 'registry'));
-  await expect(registry().allocate(join(services, 'more'))).rejects.toThrow(
+  await expect(allocateUser(registry(), join(services, 'more'))).rejects.toThrow(
     /all 3 .* HOWDAH_UID_RANGE .* widen the range/,
   );
   expect(await readdir(join(directory, 'registry'))).toEqual(before);
@@ -48,16 +48,18 @@ test('when all are taken, a service is refused with what to do, and none is take
 test('the number of a service that is long gone is given again, that of one just begun is not', async () => {
   const [first = 0] = await allocateAll();
   await rm(join(services, '0'), { recursive: true });
-  await expect(registry().allocate(join(services, 'more'))).rejects.toThrow('HOWDAH_UID_RANGE');
+  await expect(allocateUser(registry(), join(services, 'more'))).rejects.toThrow(
+    'HOWDAH_UID_RANGE',
+  );
   const hourAgo = new Date(Date.now() - 3_600_000);
   await lutimes(join(directory, 'registry', String(first)), hourAgo, hourAgo);
-  expect((await registry().allocate(join(services, 'more'))).uid).toBe(first);
+  expect((await allocateUser(registry(), join(services, 'more'))).uid).toBe(first);
 });
 
 test('a number out of the range, or of another service, is not held', async () => {
   const [first = 0] = await allocateAll();
   const users = registry();
-  expect(users.hold(RANGE[1] + 1, join(services, '0'))).toBe(false);
-  expect(users.hold(first, join(services, '1'))).toBe(false);
-  expect(users.hold(first, join(services, '0'))).toBe(true);
+  expect(holdUser(users, RANGE[1] + 1, join(services, '0'))).toBe(false);
+  expect(holdUser(users, first, join(services, '1'))).toBe(false);
+  expect(holdUser(users, first, join(services, '0'))).toBe(true);
 });

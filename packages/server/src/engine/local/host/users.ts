@@ -20,9 +20,9 @@ import {
 import { readdir, rename, rm, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { userInfo } from 'node:os';
-import type { ConfigUsers } from '../postgres/files.ts';
+import type { ConfigUsers } from './owner.ts';
 import type { InstancePaths } from './layout.ts';
-import type { Machine, Owner } from './machine.ts';
+import type { Owner } from './owner.ts';
 import { markerOf } from './marker.ts';
 import { allPids, isErrno, uidOf } from '../../../lib/processes.ts';
 
@@ -46,7 +46,7 @@ export function serviceOwner(uid: number): Owner {
 }
 
 /** The user of an instance, by its marker; null: our own user, where the control plane is not root. */
-export function ownerOf(machine: Pick<Machine, 'owner'>, paths: InstancePaths): Owner | null {
+export function ownerOf(machine: { owner: Owner | null }, paths: InstancePaths): Owner | null {
   if (machine.owner === null) return null;
   const uid = markerOf(paths)?.uid ?? null;
   return uid === null ? machine.owner : serviceOwner(uid);
@@ -54,7 +54,7 @@ export function ownerOf(machine: Pick<Machine, 'owner'>, paths: InstancePaths): 
 
 /** The user of a gateway: none of the users of services, and yet of the group of its service, whose sockets it reaches. */
 export function gatewayOwnerOf(
-  machine: Pick<Machine, 'owner' | 'isolation'>,
+  machine: { owner: Owner | null; isolation: Isolation },
   paths: InstancePaths,
 ): Owner | null {
   const owner = ownerOf(machine, paths);
@@ -72,106 +72,94 @@ const YOUNG_MS = 600_000;
 /** Most numbers are free: this many are tried before all are looked at. */
 const GUESSES = 8;
 
-/** The users of services on this machine. */
-export function createUsers(directory: string, [first, last]: UidRange) {
-  const entryOf = (uid: number): string => join(directory, String(uid));
+/** The register of the users of services on this machine: its directory, and the numbers that it gives. */
+export type Users = { readonly directory: string; readonly range: UidRange };
 
-  /** The directory of the service that has a user; null: nobody has it. */
-  const holderOf = (uid: number): string | null => {
-    try {
-      return readlinkSync(entryOf(uid));
-    } catch (error) {
-      if (isErrno(error, 'ENOENT', 'EINVAL')) return null;
-      throw error;
-    }
-  };
-
-  /** Notes that a service has a user. @returns whether it has: another service may have it already */
-  const hold = (uid: number, root: string): boolean => {
-    if (uid < first || uid > last) return false;
-    const holder = holderOf(uid);
-    if (holder !== null) return holder === root;
-    try {
-      symlinkSync(root, entryOf(uid));
-      return true;
-    } catch (error) {
-      if (isErrno(error, 'EEXIST')) return holderOf(uid) === root;
-      throw error;
-    }
-  };
-
-  const take = (uid: number, root: string): boolean => {
-    try {
-      symlinkSync(root, entryOf(uid));
-      return true;
-    } catch (error) {
-      if (isErrno(error, 'EEXIST')) return false;
-      throw error;
-    }
-  };
-
-  /** A user that nobody has, for the service with this directory, which has to be there. @throws Error when all are taken */
-  const allocate = async (root: string): Promise<Owner> => {
-    const known = accounts();
-    for (let guess = 0; guess < GUESSES; guess++) {
-      const uid = randomInt(first, last + 1);
-      if (!known.has(uid) && take(uid, root)) return serviceOwner(uid);
-    }
-    for (const attempt of ['taken', 'reclaimed'] as const) {
-      if (attempt === 'reclaimed') await reclaim();
-      const taken = new Set((await readdir(directory)).map(Number));
-      for (let uid = first; uid <= last; uid++)
-        if (!known.has(uid) && !taken.has(uid) && take(uid, root)) return serviceOwner(uid);
-    }
-    throw new Error(
-      `all ${last - first + 1} operating system users of HOWDAH_UID_RANGE ${first}-${last} belong to services; widen the range and restart Howdah, or delete services`,
-    );
-  };
-
-  /** A service takes over the user that its files were made for ahead. */
-  const move = async (uid: number, root: string): Promise<void> => {
-    const unfinished = join(directory, `.${uid}-${randomInt(2 ** 32)}`);
-    await symlink(root, unfinished);
-    await rename(unfinished, entryOf(uid));
-  };
-
-  /** Gives a user back as whom nothing ever ran, or whose service is gone. */
-  const release = async (uid: number, root: string): Promise<void> => {
-    if (holderOf(uid) === root && !(await runningUids()).has(uid))
-      await rm(entryOf(uid), { force: true });
-  };
-
-  /** Whether nothing of the service is left that a link points to, or it has another user by now. */
-  const isStale = (uid: number, running: ReadonlySet<number>): boolean => {
-    const root = holderOf(uid);
-    const made = lstatSync(entryOf(uid), { throwIfNoEntry: false })?.mtimeMs ?? Date.now();
-    if (root === null || running.has(uid) || Date.now() - made < YOUNG_MS) return false;
-    if (!existsSync(root) && !existsSync(`${root}.new`)) return true;
-    const marker = markerOf({ marker: join(root, 'howdah.json') });
-    return marker !== null && marker.uid !== uid;
-  };
-
-  /** Gives back the users of services that are gone, of whichever installation. */
-  const reclaim = async (): Promise<void> => {
-    const running = await runningUids();
-    for (const entry of await readdir(directory)) {
-      if (/^[0-9]+$/.test(entry) && isStale(Number(entry), running))
-        await rm(entryOf(Number(entry)), { force: true });
-    }
-  };
-
-  return {
-    range: [first, last] as UidRange,
-    directory,
-    holderOf,
-    hold,
-    allocate,
-    move,
-    release,
-    reclaim,
-  };
+function entryOf({ directory }: Users, uid: number): string {
+  return join(directory, String(uid));
 }
-export type Users = ReturnType<typeof createUsers>;
+
+/** The directory of the service that has a user; null: no service has it. */
+function holderOf(users: Users, uid: number): string | null {
+  try {
+    return readlinkSync(entryOf(users, uid));
+  } catch (error) {
+    if (isErrno(error, 'ENOENT', 'EINVAL')) return null;
+    throw error;
+  }
+}
+
+/** Records that a service has a user. @returns false if another service has it, or the range does not include it */
+export function holdUser(users: Users, uid: number, root: string): boolean {
+  const [first, last] = users.range;
+  if (uid < first || uid > last) return false;
+  const holder = holderOf(users, uid);
+  if (holder !== null) return holder === root;
+  return takeUser(users, uid, root) || holderOf(users, uid) === root;
+}
+
+/** @returns false if a service has the user already */
+function takeUser(users: Users, uid: number, root: string): boolean {
+  try {
+    symlinkSync(root, entryOf(users, uid));
+    return true;
+  } catch (error) {
+    if (isErrno(error, 'EEXIST')) return false;
+    throw error;
+  }
+}
+
+/** Takes a free user for the service with this directory, which must exist. @throws Error when all are taken */
+export async function allocateUser(users: Users, root: string): Promise<Owner> {
+  const [first, last] = users.range;
+  const known = accounts();
+  for (let guess = 0; guess < GUESSES; guess++) {
+    const uid = randomInt(first, last + 1);
+    if (!known.has(uid) && takeUser(users, uid, root)) return serviceOwner(uid);
+  }
+  for (const attempt of ['taken', 'reclaimed'] as const) {
+    if (attempt === 'reclaimed') await reclaimUsers(users);
+    const taken = new Set((await readdir(users.directory)).map(Number));
+    for (let uid = first; uid <= last; uid++)
+      if (!known.has(uid) && !taken.has(uid) && takeUser(users, uid, root))
+        return serviceOwner(uid);
+  }
+  throw new Error(
+    `all ${last - first + 1} operating system users of HOWDAH_UID_RANGE ${first}-${last} belong to services; widen the range and restart Howdah, or delete services`,
+  );
+}
+
+/** A service takes over the user that its files were made for ahead. */
+export async function moveUser(users: Users, uid: number, root: string): Promise<void> {
+  const unfinished = join(users.directory, `.${uid}-${randomInt(2 ** 32)}`);
+  await symlink(root, unfinished);
+  await rename(unfinished, entryOf(users, uid));
+}
+
+/** Gives back the user of a service that is gone, or that no process ever ran as. */
+export async function releaseUser(users: Users, uid: number, root: string): Promise<void> {
+  if (holderOf(users, uid) === root && !(await runningUids()).has(uid))
+    await rm(entryOf(users, uid), { force: true });
+}
+
+/** Whether the service that a link points to is gone, or has another user by now. */
+function isStale(users: Users, uid: number, running: ReadonlySet<number>): boolean {
+  const root = holderOf(users, uid);
+  const made = lstatSync(entryOf(users, uid), { throwIfNoEntry: false })?.mtimeMs ?? Date.now();
+  if (root === null || running.has(uid) || Date.now() - made < YOUNG_MS) return false;
+  if (!existsSync(root) && !existsSync(`${root}.new`)) return true;
+  const marker = markerOf({ marker: join(root, 'howdah.json') });
+  return marker !== null && marker.uid !== uid;
+}
+
+/** Gives back the users of services that are gone, of all installations. */
+export async function reclaimUsers(users: Users): Promise<void> {
+  const running = await runningUids();
+  for (const entry of await readdir(users.directory)) {
+    if (/^[0-9]+$/.test(entry) && isStale(users, Number(entry), running))
+      await rm(entryOf(users, Number(entry)), { force: true });
+  }
+}
 
 /** The users as whom anything runs on this machine. */
 export async function runningUids(): Promise<Set<number>> {

@@ -3,7 +3,7 @@ import { listenerOf, hostsOf, isAllowed, runsInNetworkOf, launchOptionsOf } from
 import { gatewayConfig } from '../proxy/gateway.ts';
 import { configFiles } from '../postgres/files.ts';
 import { instancePaths, daemonPaths } from '../host/layout.ts';
-import { poolerConf } from '../proxy/pooler.ts';
+import { poolerConf } from '../proxy/pooler-conf.ts';
 
 const ALLOWED_NETWORKS = ['10.1.0.0/16', '10.2.0.0/24'];
 const NETWORK = { id: '1000', address: '10.1.0.2', allowedNetworks: ALLOWED_NETWORKS };

@@ -1,7 +1,7 @@
 /** The configuration files of one server, as pure functions of what they depend on. */
 import type { Installation } from './installations.ts';
 import type { InstancePaths } from '../host/layout.ts';
-import type { Owner } from '../host/machine.ts';
+import type { ConfigUsers } from '../host/owner.ts';
 import { accountFiles, SERVICE_USER } from '../host/users.ts';
 import { quoted, serverSettings } from './settings.ts';
 import { DATABASE_NAME, type AddonExtension, type Size } from '@howdah/contract';
@@ -48,16 +48,6 @@ export type ConfigFiles = {
   /** The accounts that the processes of a service with a user of its own see instead of the machine's. */
   passwd?: string;
   group?: string;
-};
-
-/** Who may be which of our roles. */
-export type ConfigUsers = {
-  /** The control plane's own user. */
-  control: string;
-  /** The user that the server itself runs as; null: the control plane's. */
-  owner: Owner | null;
-  /** Of gateways, where it is not the user of the service. */
-  gateway: Owner | null;
 };
 
 /** Every configuration file of a server. They stand outside the data directory: a base backup must not carry them. */

@@ -71,6 +71,20 @@ export function installationFor(
   );
 }
 
+/** The installation of a service: the one that it was made with, or another of the same major; for a new service the preferred one. */
+export function installationOf(
+  installations: readonly Installation[],
+  marker: { installation: string } | null,
+  addons: readonly Addon[],
+): Installation | null {
+  if (marker === null) return installationFor(installations, addons);
+  const major = Number.parseInt(marker.installation, 10);
+  const alike = installations.filter((found) => found.major === major);
+  return (
+    installations.find(({ name }) => name === marker.installation) ?? installationFor(alike, addons)
+  );
+}
+
 /** Why no installation serves these add-ons, and the command that adds one. */
 export function missingFor(
   installations: readonly Installation[],

@@ -23,6 +23,17 @@ type Watch = {
 /** A server that did not answer in time. */
 export class NoAnswer extends Error {}
 
+/** What the monitor works with and knows, by the ids of servers. */
+type State = {
+  readonly changed: (id: string) => void;
+  readonly isFrozen: (id: string) => Promise<boolean>;
+  readonly watches: Map<string, Watch>;
+  /** Connections that no caller waits for, until they are made or have failed. */
+  readonly soon: Map<string, Promise<void>>;
+  /** When a server stopped answering, by a clock that pauses while the machine sleeps. */
+  readonly silentSince: Map<string, number>;
+};
+
 /**
  * @param changed called with the id of a server that died, stopped answering or answers again
  * @param isFrozen whether a signal stopped a server's first process: its sessions would answer, but
@@ -33,114 +44,29 @@ export function createMonitor(
   isFrozen: (id: string) => Promise<boolean>,
 ) {
   const watches = new Map<string, Watch>();
-  /** Connections that no caller waits for, until they are made or have failed. */
   const soon = new Map<string, Promise<void>>();
-  /** When a server stopped answering, by a clock that pauses while the machine sleeps. */
   const silentSince = new Map<string, number>();
-
-  const connect = async (
-    id: string,
-    paths: InstancePaths,
-    port: number,
-    heartbeat = SLOW_HEARTBEAT,
-  ): Promise<void> => {
-    drop(id);
-    const begunMs = performance.now();
-    const client = new Client(monitorConfig(paths, port));
-    // Also emitted when the server ends the connection; 'end' follows, and we act on that.
-    client.on('error', () => undefined);
-    try {
-      await client.connect();
-    } catch (error) {
-      if (performance.now() - begunMs >= ANSWER_DEADLINE_MS && !silentSince.has(id))
-        silentSince.set(id, begunMs);
-      throw error;
-    }
-    silentSince.delete(id);
-    client.once('end', () => {
-      if (watches.get(id)?.client !== client) return;
-      drop(id);
-      changed(id);
-    });
-    // A random first wait spreads the heartbeats of many servers.
-    watches.set(id, {
-      client,
-      heartbeat,
-      timer: setTimeout(() => void askForSignOfLife(id, client), heartbeat.everyMs * Math.random()),
-      idle: Promise.resolve(),
-    });
-  };
-
-  /** Connects to a server that is ready, without a wait. A failure is reported as a change. */
-  const connectSoon = (
-    id: string,
-    paths: InstancePaths,
-    port: number,
-    heartbeat: Heartbeat,
-  ): void => {
-    const attempt = async (): Promise<void> => {
-      const connected = await connect(id, paths, port, heartbeat).then(
-        () => true,
-        () => false,
-      );
-      const wanted = soon.delete(id);
-      // Forgotten meanwhile: the server, or this process, is being stopped.
-      if (connected && !wanted) drop(id);
-      // isConnected() has promised something else.
-      if (connected !== wanted) changed(id);
-    };
-    soon.set(id, attempt());
-  };
-
-  const askForSignOfLife = async (id: string, client: Client): Promise<void> => {
-    const watch = watches.get(id);
-    if (watch?.client !== client) return;
-    const begunMs = performance.now();
-    watch.timer = setTimeout(() => {
-      if (!silentSince.has(id)) silentSince.set(id, begunMs);
-      changed(id);
-    }, watch.heartbeat.deadlineMs);
-    try {
-      // A late answer still counts: on a busy machine a server is slow and does not hang.
-      await run(watch, 'select 1');
-      while (watches.get(id) === watch && (await isFrozen(id)))
-        await sleep(watch.heartbeat.everyMs);
-      if (watches.get(id) !== watch) return;
-    } catch {
-      return; // the connection broke: 'end' follows
-    }
-    clearTimeout(watch.timer);
-    if (silentSince.delete(id)) changed(id);
-    watch.timer = setTimeout(() => void askForSignOfLife(id, client), watch.heartbeat.everyMs);
-  };
-
-  const drop = (id: string): void => {
-    const watch = watches.get(id);
-    if (watch === undefined) return;
-    watches.delete(id);
-    clearTimeout(watch.timer);
-    // Not `end()`, which waits for a server that may hang.
-    watch.client.connection.stream.destroy();
-  };
-
-  const query = async <Row extends QueryResultRow>(
-    id: string,
-    text: string,
-    values: unknown[] = [],
-  ): Promise<Row[]> => {
-    await soon.get(id);
-    const watch = watches.get(id);
-    if (watch === undefined) throw new NoAnswer('the server is not running');
-    return (await inTime(run<Row>(watch, text, values))).rows;
-  };
-
+  const state: State = { changed, isFrozen, watches, soon, silentSince };
   return {
-    connect,
-    connectSoon,
-    query,
+    connect: (id: string, paths: InstancePaths, port: number, heartbeat = SLOW_HEARTBEAT) =>
+      connect(state, id, paths, port, heartbeat),
+    /** Connects to a server that is ready, without a wait. A failure is reported as a change. */
+    connectSoon: (id: string, paths: InstancePaths, port: number, heartbeat: Heartbeat): void => {
+      soon.set(id, connectUnawaited(state, id, paths, port, heartbeat));
+    },
+    query: async <Row extends QueryResultRow>(
+      id: string,
+      text: string,
+      values: unknown[] = [],
+    ): Promise<Row[]> => {
+      await soon.get(id);
+      const watch = watches.get(id);
+      if (watch === undefined) throw new NoAnswer('the server is not running');
+      return (await inTime(run<Row>(watch, text, values))).rows;
+    },
     /** Ends the watch without a report: before a server is stopped on purpose, or when it is gone. */
     forget: (id: string): void => {
-      drop(id);
+      drop(state, id);
       soon.delete(id);
       silentSince.delete(id);
     },
@@ -152,11 +78,98 @@ export function createMonitor(
     },
     close: () => {
       soon.clear();
-      [...watches.keys()].forEach(drop);
+      for (const id of watches.keys()) drop(state, id);
     },
   };
 }
 export type Monitor = ReturnType<typeof createMonitor>;
+
+async function connect(
+  state: State,
+  id: string,
+  paths: InstancePaths,
+  port: number,
+  heartbeat: Heartbeat,
+): Promise<void> {
+  const { watches, silentSince, changed } = state;
+  drop(state, id);
+  const begunMs = performance.now();
+  const client = new Client(monitorConfig(paths, port));
+  // Also emitted when the server ends the connection; 'end' follows, and we act on that.
+  client.on('error', () => undefined);
+  try {
+    await client.connect();
+  } catch (error) {
+    if (performance.now() - begunMs >= ANSWER_DEADLINE_MS && !silentSince.has(id))
+      silentSince.set(id, begunMs);
+    throw error;
+  }
+  silentSince.delete(id);
+  client.once('end', () => {
+    if (watches.get(id)?.client !== client) return;
+    drop(state, id);
+    changed(id);
+  });
+  // A random first wait spreads the heartbeats of many servers.
+  watches.set(id, {
+    client,
+    heartbeat,
+    timer: setTimeout(
+      () => void askForSignOfLife(state, id, client),
+      heartbeat.everyMs * Math.random(),
+    ),
+    idle: Promise.resolve(),
+  });
+}
+
+async function connectUnawaited(
+  state: State,
+  id: string,
+  paths: InstancePaths,
+  port: number,
+  heartbeat: Heartbeat,
+): Promise<void> {
+  const isConnected = await connect(state, id, paths, port, heartbeat).then(
+    () => true,
+    () => false,
+  );
+  const isWanted = state.soon.delete(id);
+  // Forgotten meanwhile: the server, or this process, is being stopped.
+  if (isConnected && !isWanted) drop(state, id);
+  // isConnected() has promised something else.
+  if (isConnected !== isWanted) state.changed(id);
+}
+
+async function askForSignOfLife(state: State, id: string, client: Client): Promise<void> {
+  const { watches, silentSince, changed, isFrozen } = state;
+  const watch = watches.get(id);
+  if (watch?.client !== client) return;
+  const begunMs = performance.now();
+  watch.timer = setTimeout(() => {
+    if (!silentSince.has(id)) silentSince.set(id, begunMs);
+    changed(id);
+  }, watch.heartbeat.deadlineMs);
+  try {
+    // A late answer still counts: on a busy machine a server is slow and does not hang.
+    await run(watch, 'select 1');
+    while (watches.get(id) === watch && (await isFrozen(id))) await sleep(watch.heartbeat.everyMs);
+    if (watches.get(id) !== watch) return;
+  } catch {
+    return; // the connection broke: 'end' follows
+  }
+  clearTimeout(watch.timer);
+  if (silentSince.delete(id)) changed(id);
+  watch.timer = setTimeout(() => void askForSignOfLife(state, id, client), watch.heartbeat.everyMs);
+}
+
+function drop({ watches }: State, id: string): void {
+  const watch = watches.get(id);
+  if (watch === undefined) return;
+  watches.delete(id);
+  clearTimeout(watch.timer);
+  // Not `end()`, which waits for a server that may hang.
+  watch.client.connection.stream.destroy();
+}
 
 /** Runs a statement after those that were begun before it. */
 function run<Row extends QueryResultRow>(

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { createLayout } from '../host/layout.ts';
 import { bareMachine } from '../host/bare-machine.testing.ts';
-import type { Machine } from '../host/machine.ts';
+import type { Machine } from '../host/machine-record.ts';
 import { createPrecloned, type Precloned } from './precloned.ts';
 
 let machine: Machine;

@@ -6,9 +6,11 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { assertSpaceFor, cloneTree, removeTree } from '../host/clone.ts';
 import { flushFileSystem } from '../host/flush.ts';
-import type { Machine, Owner } from '../host/machine.ts';
+import type { Machine } from '../host/machine-record.ts';
+import type { Owner } from '../host/owner.ts';
 import { mkdir, rename } from '../host/root-files.ts';
 import type { Template } from './templates.ts';
+import { allocateUser } from '../host/users.ts';
 
 /** Services that were just asked for come first: the next clone is made when nobody has taken one for this long. */
 const AFTER_MS = 1000;
@@ -47,7 +49,7 @@ export function createPrecloned({ layout, cloneMethod, owner: shared, isolation 
     await assertSpaceFor(ROOM_BYTES, layout.precloned);
     await removeTree(place, cloneMethod);
     await mkdir(place);
-    const owner = isolation.isolated ? await isolation.users.allocate(place) : shared;
+    const owner = isolation.isolated ? await allocateUser(isolation.users, place) : shared;
     await cloneTree(template.data, join(place, 'data'), cloneMethod, owner);
     await flushFileSystem(place);
     ready.set(template.name, owner);

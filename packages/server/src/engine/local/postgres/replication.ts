@@ -120,3 +120,26 @@ export function nextWaitedFor(next: Quorum, { now, before }: WaitedFor): WaitedF
 function covers(next: Quorum, before: Quorum): boolean {
   return before.count >= next.count && before.members.every((n) => next.members.includes(n));
 }
+
+/** Settings that a standby must have at least as large as its primary ([PG] 27.4.3), or its replay pauses. */
+export const FLOORS = [
+  'max_connections',
+  'max_worker_processes',
+  'max_wal_senders',
+  'max_prepared_transactions',
+  'max_locks_per_transaction',
+];
+
+/** @returns the settings of a primary that `conf`, the configuration of a standby, has too small */
+export function floorsOf(
+  primary: Readonly<Record<string, number>>,
+  conf: string,
+): Record<string, number> {
+  const own = (name: string): number =>
+    Number(new RegExp(`^${name} = (\\d+)$`, 'm').exec(conf)?.[1] ?? '0');
+  return Object.fromEntries(
+    FLOORS.flatMap((name) =>
+      (primary[name] ?? 0) > own(name) ? [[name, primary[name] ?? 0] as const] : [],
+    ),
+  );
+}

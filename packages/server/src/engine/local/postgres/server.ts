@@ -8,7 +8,8 @@ import { launchDetached } from '../host/detached.ts';
 import { LOCAL_LISTENER, launchOptionsOf } from '../network/listener.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { readLogs } from './logs.ts';
-import type { Machine, Owner } from '../host/machine.ts';
+import type { Machine } from '../host/machine-record.ts';
+import type { Owner } from '../host/owner.ts';
 import {
   allPids,
   argumentsOf,

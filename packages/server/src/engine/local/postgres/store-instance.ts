@@ -6,7 +6,7 @@ import { flushFileSystem } from '../host/flush.ts';
 import { writeSystemIdentifier } from './identity.ts';
 import { installationFor, missingFor, type Installation } from './installations.ts';
 import { instancePaths } from '../host/layout.ts';
-import type { Machine } from '../host/machine.ts';
+import type { Machine } from '../host/machine-record.ts';
 import { isErrno, signal } from '../../../lib/processes.ts';
 import { readFile, rename, writeFile } from '../host/root-files.ts';
 import {

@@ -18,7 +18,7 @@ import { flushFileSystem } from '../host/flush.ts';
 import { writeSystemIdentifier } from './identity.ts';
 import type { Installation } from './installations.ts';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
-import type { Machine } from '../host/machine.ts';
+import type { Machine } from '../host/machine-record.ts';
 import { isErrno } from '../../../lib/processes.ts';
 import { chown, readFile, rename, writeFile } from '../host/root-files.ts';
 import { run } from '../../../lib/run.ts';

@@ -10,18 +10,17 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { TypeCapability } from '../../engine.ts';
 import {
   findDaemon,
-  findProgram,
   launchDaemon,
-  pathOfProgram,
-  PROGRAMS,
   replaceConfig,
   stopDaemon,
   whyDaemonEnded,
   type DaemonWatch,
 } from '../host/daemon.ts';
+import { findProgram, pathOfProgram, PROGRAMS } from '../host/daemon.ts';
 import { isAllowed, runsInNetworkOf, type Listener } from '../network/listener.ts';
 import type { DaemonPaths } from '../host/layout.ts';
-import type { Machine, Owner } from '../host/machine.ts';
+import type { Machine } from '../host/machine-record.ts';
+import type { Owner } from '../host/owner.ts';
 import { findProcess, isErrno, readOrNull } from '../../../lib/processes.ts';
 import { mkdir } from '../host/root-files.ts';
 import { run } from '../../../lib/run.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { instancePaths } from '../host/layout.ts';
-import { poolerConf, poolLimits, type PoolerInput } from './pooler.ts';
+import { poolerConf, poolLimits, type PoolerInput } from './pooler-conf.ts';
 
 const input: PoolerInput = {
   paths: instancePaths("/srv/it's here"),

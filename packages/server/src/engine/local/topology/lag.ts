@@ -1,15 +1,25 @@
-/** How far those who follow a primary are behind it, in bytes and in seconds. */
+/** How far standbys are behind their primary, in bytes and in seconds. */
 import type { ReadLagLimit } from '../../../config.ts';
 
-/** Where the primary's log ended at a moment. */
+/** Where the primary's WAL ended at a moment. */
 export type Position = { atMs: number; lsn: bigint };
 
-/** What one that follows had replayed, looked at after the last position, and until when it was seen to receive the log as it is written. */
+/** How far a standby had replayed after the last position was read, and until when it was seen to stream. */
 export type Replayed = { lsn: bigint; streaming: boolean; streamedMs: number };
 
 export type Lag = { bytes: number; seconds: number };
 
-/** Positions older than this are forgotten: who is behind by more is behind by at least so much. */
+/** The last measurement of a read replica node. */
+export type NodeKnown = {
+  takesWrites: boolean;
+  paused: boolean;
+  streaming: boolean;
+  streamedMs: number;
+  ahead: boolean;
+  lag: Lag | null;
+};
+
+/** Positions older than this are forgotten: a larger lag is reported as at least this much. */
 const REMEMBERED_MS = 3_600_000;
 
 export function remember(positions: readonly Position[], latest: Position): Position[] {
@@ -17,8 +27,9 @@ export function remember(positions: readonly Position[], latest: Position): Posi
 }
 
 /**
- * Not by the time of the last transaction, which is long ago wherever nobody writes: by when the primary's log ended where this one is now.
- * One that does not receive the log knows nothing of what was written since.
+ * The time since the primary's WAL ended where the standby is now. The time of the last transaction
+ * would be misleading: without writes it is long ago. A standby that does not stream knows nothing of
+ * what was written since.
  */
 export function lagOf(
   positions: readonly Position[],

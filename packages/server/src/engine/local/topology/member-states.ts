@@ -1,7 +1,7 @@
 /** What users are shown of the servers of a service. */
 import type { Member } from '@howdah/contract';
 import { memberKey } from '../host/layout.ts';
-import type { Machine } from '../host/machine.ts';
+import type { Machine } from '../host/machine-record.ts';
 import { memberNumbers } from './members.ts';
 import type { Monitor } from '../postgres/monitor.ts';
 import { memberName } from '../postgres/replication.ts';

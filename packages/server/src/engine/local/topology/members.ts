@@ -13,11 +13,15 @@ import type {
   ServiceSpec,
   Verdict,
 } from '../../engine.ts';
-import type { Found, Executor } from './apply.ts';
+import { applyStep } from './apply.ts';
+import { configure } from './configure.ts';
+import type { Executor, Found } from './executor.ts';
+import { startServer, stopIfRunning, stopInstance } from './start-stop.ts';
 import { archiveLeftovers } from '../backup/recovery.ts';
 import { NotYet } from '../host/not-yet.ts';
 import { writeOwned } from '../backup/take.ts';
 import { discard, removeTree } from '../host/clone.ts';
+import { ownService } from '../host/own.ts';
 import { capLog, createDaemonWatch, findDaemon } from '../host/daemon.ts';
 import {
   decideHa,
@@ -43,9 +47,9 @@ import {
 } from '../proxy/gateway.ts';
 import { memberKey, partsOfKey, type DaemonPaths, type InstancePaths } from '../host/layout.ts';
 import { pruneLogs } from '../postgres/logs.ts';
-import type { Machine } from '../host/machine.ts';
-import { NoAnswer, type Monitor } from '../postgres/monitor.ts';
-import type { Poolers } from '../proxy/pooler.ts';
+import type { Machine } from '../host/machine-record.ts';
+import type { Monitor } from '../postgres/monitor.ts';
+import { holdPooler, stopPooler, type Poolers } from '../proxy/pooler.ts';
 import { assertPlace } from '../network/networks.ts';
 import { signal } from '../../../lib/processes.ts';
 import {
@@ -61,12 +65,28 @@ import {
   type WaitedFor,
 } from '../postgres/replication.ts';
 import { rename, writeFile } from '../host/root-files.ts';
-import { fence, findServer, portOfServer, stopServer } from '../postgres/server.ts';
+import { fence, findServer, stopServer } from '../postgres/server.ts';
 import { listEntries, removeEntry } from '../host/service-files.ts';
 import { gatewayOwnerOf, ownerOf } from '../host/users.ts';
 import { withSuperuserSession } from '../postgres/superuser.ts';
 import { createSteps } from './steps.ts';
-import { compareSizes, confOf, createStandbys, dataOf, RECEIVING } from './standbys.ts';
+import {
+  compareSizes,
+  confOf,
+  createStandbys,
+  dataOf,
+  RECEIVING,
+  brokenOf,
+  configureReplicated,
+  createSlots,
+  dropSlots,
+  forgetStandby,
+  isBroken,
+  noteOnDisk,
+  seedStandby,
+  startStandby,
+  writeReplication,
+} from './standbys.ts';
 import { endOfWal, newestTimeline, parseLsn } from '../postgres/wal.ts';
 
 export type MembersOptions = {
@@ -117,7 +137,7 @@ export function createMembers({
   const unsure = new Set<string>();
   /** By the key of a primary: how far it had written when the quorum, by its setting, was seen in force. */
   const writtenUnder = new Map<string, { setting: string; end: bigint }>();
-  const standbys = createStandbys(machine, executor, monitor);
+  const standbys = createStandbys(executor);
 
   /** One after the other: while one caller starts, ends or promotes a primary, no other does. */
   const inTurn = async <T>(id: string, work: () => Promise<T>): Promise<T> => {
@@ -231,11 +251,11 @@ export function createMembers({
       quorumSetting(next.now) === quorumSetting(inForce) &&
       next.before.length < waitedFor.before.length
     )
-      await standbys.writeReplication(primary.look, confFor(ha.primary));
+      await writeReplication(executor, primary.look, confFor(ha.primary));
     const members = await Promise.all(
       looks.map(async ({ n, look: found, seen }): Promise<MemberSeen> => {
         const { paths, server } = found;
-        await standbys.noteOnDisk(found);
+        await noteOnDisk(standbys, found);
         const follows = streaming.includes(n);
         return {
           n,
@@ -261,14 +281,14 @@ export function createMembers({
           broken:
             n === ha.primary
               ? null
-              : ((await standbys.incompleteSince(found)) ??
-                (await standbys.brokenOf(
-                  memberKey(spec.id, n),
+              : await brokenOf(
+                  standbys,
+                  found,
                   followers === null ||
                     followers.receiving.includes(memberName(n)) ||
                     seen.server?.phase !== 'ready',
                   followers?.lost.includes(memberName(n)) === true,
-                ))),
+                ),
         };
       }),
     );
@@ -399,7 +419,7 @@ export function createMembers({
       .map(({ n }) => ({ n, key: memberKey(id, n), paths: layout.member(id, n) }));
     const candidates = await Promise.all(
       others.map(async ({ n, key, paths }) => {
-        if (!monitor.isConnected(key) || dataOf(paths) !== 'standby' || standbys.isBroken(key))
+        if (!monitor.isConnected(key) || dataOf(paths) !== 'standby' || isBroken(standbys, key))
           return null;
         // One that does not know the newest timeline has log that the others went another way from.
         if ((await newestTimeline(paths.data)) !== timeline) return null;
@@ -579,12 +599,12 @@ export function createMembers({
             gatewayConfig(gateway, listen, listener),
             listener,
           );
-          await standbys.configure(at(ha.primary), conf.get(ha.primary) ?? '');
+          await configureReplicated(executor, at(ha.primary), conf.get(ha.primary) ?? '');
           const { key, paths, server } = at(ha.primary);
-          if (server !== null) await executor.stop(key, paths, server, 'fast');
+          await stopIfRunning(executor, { key, paths, server });
           // From here on who connects waits: the gateway is there before the primary is.
           await openGateway(machine, gatewayOwner(spec.id), gateway, daemons, id, listener);
-          const started = await executor.start(spec, at(ha.primary));
+          const started = await startServer(executor, spec, at(ha.primary));
           await routeTo(gateway, primaryPort);
           return started;
         });
@@ -615,7 +635,7 @@ export function createMembers({
         await closeGateway(gateway, daemons);
         return step.why;
       case 'seed':
-        return standbys.seed(at(step.n), {
+        return seedStandby(standbys, at(step.n), {
           primary: { key: memberKey(id, ha.primary), paths: at(ha.primary).paths },
           slot: memberName(step.n),
           conf: conf.get(step.n) ?? '',
@@ -646,23 +666,23 @@ export function createMembers({
   ): Promise<string> => {
     if (step.kind === 'settled' || step.kind === 'wait' || step.kind === 'refuse') return '';
     if (step.kind === 'writeFiles' || step.kind === 'reload')
-      await standbys.writeReplication(found, conf);
+      await writeReplication(executor, found, conf);
     if (n !== ha.primary) {
-      const apply = () => executor.apply(spec, step, found);
-      return step.kind === 'start' ? standbys.starting(found.key, apply) : apply();
+      const apply = () => applyStep(executor, spec, step, found);
+      return step.kind === 'start' ? startStandby(standbys, found.key, apply) : apply();
     }
     if (step.kind !== 'start' && step.kind !== 'stop') {
-      const did = await executor.apply(spec, step, found);
+      const did = await applyStep(executor, spec, step, found);
       // What was just made has a directory for it only now.
       if (step.kind === 'clone' || step.kind === 'fork')
-        await standbys.writeReplication(found, conf);
+        await writeReplication(executor, found, conf);
       return did;
     }
     const why =
       seen.successor !== null && 'why' in seen.successor
         ? `; nobody takes over: ${seen.successor.why}`
         : '';
-    return toPrimary(spec, ha, async () => `${await executor.apply(spec, step, found)}${why}`);
+    return toPrimary(spec, ha, async () => `${await applyStep(executor, spec, step, found)}${why}`);
   };
 
   /** What is to be written at a shutdown is written before, while the primary still serves. */
@@ -679,11 +699,11 @@ export function createMembers({
   ): Promise<string> => {
     const gateway = layout.gateway(spec.id);
     await checkpoint(found);
-    await poolers.hold(layout.service(spec.id));
+    await holdPooler(poolers, layout.service(spec.id));
     await routeTo(gateway, NOWHERE);
-    if (found.server !== null) await executor.stop(found.key, found.paths, found.server, 'fast');
-    await executor.configure(found);
-    await executor.start(spec, found);
+    await stopIfRunning(executor, found);
+    await configure(executor, found);
+    await startServer(executor, spec, found);
     await routeTo(gateway, portOf(ha, ha.primary));
     return why;
   };
@@ -707,9 +727,9 @@ export function createMembers({
       gatewayConfig(gateway, { address: listener.address, port: spec.endpoint.port }, listener),
       listener,
     );
-    if (found.server !== null) await executor.stop(found.key, found.paths, found.server, 'fast');
-    await standbys.configure(found, conf);
-    await executor.start(spec, found);
+    await stopIfRunning(executor, found);
+    await configureReplicated(executor, found, conf);
+    await startServer(executor, spec, found);
     await openGateway(machine, gatewayOwner(spec.id), gateway, daemons, spec.id, listener);
     await routeTo(gateway, portOf(ha, ha.primary));
     return why;
@@ -727,15 +747,15 @@ export function createMembers({
     const primary = found.get(ha.primary);
     if (primary === undefined) throw new Error(`member ${ha.primary} was not looked at`);
     await checkpoint(primary);
-    await poolers.stop(layout.service(id));
+    await stopPooler(poolers, layout.service(id));
     await closeGateway(gateway, daemons);
     // The primary first: as it ends it sends all it has to the others.
     const others = [...found.values()].filter((member) => member !== primary);
     for (const { key, paths, server } of [primary, ...others])
-      if (server !== null) await executor.stop(key, paths, server, 'fast');
-    const owned = await executor.own(id, null);
+      await stopIfRunning(executor, { key, paths, server });
+    const owned = await ownService(machine, id, null);
     const { look: now } = await look(spec, ha.primary);
-    await standbys.configure(now, conf.get(ha.primary) ?? '');
+    await configureReplicated(executor, now, conf.get(ha.primary) ?? '');
     const listen = { address: now.listener.address, port: spec.endpoint.port };
     await prepareGateway(
       gatewayOwner(id),
@@ -743,7 +763,7 @@ export function createMembers({
       gatewayConfig(gateway, listen, now.listener),
       now.listener,
     );
-    await executor.start(spec, now);
+    await startServer(executor, spec, now);
     await openGateway(machine, gatewayOwner(id), gateway, daemons, id, now.listener);
     await routeTo(gateway, portOf(ha, ha.primary));
     return owned;
@@ -767,10 +787,10 @@ export function createMembers({
       throw new NotYet(`member ${to} is ${lackingBytes} bytes behind: it catches up first`);
     await checkpointAt(paths, server.port ?? portOf(ha, ha.primary));
     // Its clients wait, and go on when it is told where the primary is.
-    await poolers.hold(layout.service(id));
+    await holdPooler(poolers, layout.service(id));
     const begun = performance.now();
     await routeTo(layout.gateway(id), NOWHERE);
-    await executor.stop(memberKey(id, ha.primary), paths, server, 'fast');
+    await stopInstance(executor, memberKey(id, ha.primary), paths, server, 'fast');
     await caughtUp(id, ha.primary, to);
     await makePrimary(id, ha.primary, to);
     await takeWrites(id, ha, to);
@@ -812,11 +832,12 @@ export function createMembers({
     const key = memberKey(id, ha.primary);
     const names = ha.members.filter(({ n }) => n !== ha.primary).map(({ n }) => memberName(n));
     const there = (await followersOf(key))?.slots ?? [];
-    await standbys.dropSlots(
+    await dropSlots(
+      monitor,
       key,
       there.filter((name) => !names.includes(name)),
     );
-    await standbys.createSlots(key, names);
+    await createSlots(monitor, key, names);
     return names.join(', ');
   };
 
@@ -827,7 +848,7 @@ export function createMembers({
     await discard(machine, id, paths.data);
     // Member 0's directory is the service's.
     if (n > 0) await removeTree(paths.root, machine.cloneMethod);
-    standbys.forget(key);
+    forgetStandby(standbys, key);
   };
 
   const drill = async (spec: ServiceSpec, ha: HighAvailability): Promise<string> => {
@@ -993,12 +1014,8 @@ export function createMembers({
     const following = ha.members.length - 1 - missing.length;
     const wait = following < ha.sync ? `; writes wait until ${ha.sync} of its replicas follow` : '';
     const who = missing.map(({ node }) => `member ${node}`).join(' and ');
-    return [
-      {
-        code: 'REPLICA_MISSING',
-        message: `${who} of its ${ha.members.length - 1} replicas cannot take over at this moment${wait}; this is being repaired`,
-      },
-    ];
+    const message = `${who} of its ${ha.members.length - 1} replicas cannot take over at this moment${wait}; this is being repaired`;
+    return [{ code: 'REPLICA_MISSING', message }];
   };
 
   return {
@@ -1062,35 +1079,6 @@ async function checkpointAt(server: InstancePaths, port: number): Promise<void> 
   );
 }
 const CHECKPOINT_LIMIT_MS = 600_000;
-
-/**
- * Sets a password, and waits for it as for any write: a failover does not lose it. Where synchronous replicas are missing it does not
- * wait for long: until they are back nobody takes over who lacks it.
- *
- * @throws NoAnswer when the server does not answer
- */
-export async function setPassword(paths: InstancePaths, statement: string): Promise<void> {
-  const port = portOfServer(paths) ?? 0;
-  const where = { server: paths, port, name: 'howdah members', limitMs: PASSWORD_WAIT_MS };
-  try {
-    await withSuperuserSession(where, async (client) => {
-      const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
-      // The time limit of a statement ends before its commit waits for others. What cannot be ended by asking is ended by leaving.
-      const cancel = (): void => {
-        withSuperuserSession(where, (other) =>
-          other.query('select pg_cancel_backend($1)', [rows[0]?.pid]),
-        ).catch(() => client.connection.stream.destroy());
-      };
-      const timer = setTimeout(cancel, PASSWORD_WAIT_MS);
-      await client
-        .query(`set local synchronous_commit = on; ${statement}`)
-        .finally(() => clearTimeout(timer));
-    });
-  } catch (error) {
-    throw new NoAnswer(error instanceof Error ? error.message : String(error), { cause: error });
-  }
-}
-const PASSWORD_WAIT_MS = 3000;
 
 /** What cannot be done now is not waited for. */
 function forGood(error: unknown): never {

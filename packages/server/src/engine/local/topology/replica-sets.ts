@@ -5,7 +5,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { ReplicaState, Warning } from '@howdah/contract';
 import type { ReadLagLimit } from '../../../config.ts';
 import type { BeginStep, Seen, ServiceSpec, Verdict } from '../../engine.ts';
-import type { Found, Executor } from './apply.ts';
+import { applyStep, startPooler, planOrThrow } from './apply.ts';
+import type { Executor, Found } from './executor.ts';
+import { startServer, stopIfRunning } from './start-stop.ts';
 import { NotYet } from '../host/not-yet.ts';
 import { removeTree } from '../host/clone.ts';
 import { capLog, createDaemonWatch, findDaemon } from '../host/daemon.ts';
@@ -22,22 +24,49 @@ import {
   sessionsOf,
   setGatewayConfig,
 } from '../proxy/gateway.ts';
-import { isWithin, lagOf, remember, type Lag, type Position } from './lag.ts';
+import { isWithin, lagOf, remember, type NodeKnown, type Position } from './lag.ts';
 import { instancePaths, memberKey, type InstancePaths } from '../host/layout.ts';
 import { pruneLogs } from '../postgres/logs.ts';
-import type { Machine } from '../host/machine.ts';
+import type { Machine } from '../host/machine-record.ts';
 import { currentBoot, readMarker, writeMarker } from '../host/marker.ts';
 import type { Monitor } from '../postgres/monitor.ts';
 import { assertPlace } from '../network/networks.ts';
-import type { PoolerPlan, Poolers } from '../proxy/pooler.ts';
+import {
+  observePooler,
+  reloadPooler,
+  holdPooler,
+  stopPooler,
+  type PoolerPlan,
+  type Poolers,
+} from '../proxy/pooler.ts';
 import { noneOf } from '../../../lib/processes.ts';
-import { nodeName, replicationConf, WAITS_FOR_NOBODY } from '../postgres/replication.ts';
+import {
+  FLOORS,
+  floorsOf,
+  nodeName,
+  replicationConf,
+  WAITS_FOR_NOBODY,
+} from '../postgres/replication.ts';
 import { rename } from '../host/root-files.ts';
 import { fence, findServer, makeInstanceDirectories } from '../postgres/server.ts';
 import { listEntries, removeEntry } from '../host/service-files.ts';
-import { compareSizes, confOf, createStandbys, dataOf, RECEIVING } from './standbys.ts';
+import {
+  compareSizes,
+  confOf,
+  createStandbys,
+  dataOf,
+  RECEIVING,
+  brokenOf,
+  configureReplicated,
+  createSlots,
+  dropSlots,
+  noteOnDisk,
+  seedStandby,
+  startStandby,
+  writeReplication,
+} from './standbys.ts';
 import { gatewayOwnerOf, ownerOf } from '../host/users.ts';
-import { isOwned } from '../host/own.ts';
+import { isOwned, ownService } from '../host/own.ts';
 import { parseLsn } from '../postgres/wal.ts';
 
 export type ReplicaSetsOptions = {
@@ -68,15 +97,6 @@ const DRAIN_MS = 5000;
 /** How long the start of a pooler waits for its role to be replayed by the nodes. */
 const REPLAY_MS = 10_000;
 
-/** Settings that one that follows must have at least as large as the primary ([PG] 27.4.3), or its replay pauses. */
-const FLOORS = [
-  'max_connections',
-  'max_worker_processes',
-  'max_wal_senders',
-  'max_prepared_transactions',
-  'max_locks_per_transaction',
-];
-
 /** What is known of a set between two looks. */
 type Known = {
   spec: ServiceSpec;
@@ -95,14 +115,6 @@ type Known = {
   /** Nodes that run and are routed to, and that were not asked since the control plane started. */
   unasked: ReadonlySet<number>;
   measuring: Promise<Primary | null> | null;
-};
-type NodeKnown = {
-  takesWrites: boolean;
-  paused: boolean;
-  streaming: boolean;
-  streamedMs: number;
-  ahead: boolean;
-  lag: Lag | null;
 };
 
 /** A primary that accepts writes and answers. */
@@ -131,7 +143,7 @@ export function createReplicaSets({
 }: ReplicaSetsOptions) {
   const { layout } = machine;
   const daemons = createDaemonWatch(changed);
-  const standbys = createStandbys(machine, executor, monitor);
+  const standbys = createStandbys(executor);
   const sets = new Map<string, Known>();
 
   const knownOf = (spec: ServiceSpec, set: ReplicaSet): Known => {
@@ -365,8 +377,8 @@ export function createReplicaSets({
     const conf = new Map<number, string>();
     const nodes = await Promise.all(
       looks.map(async ({ n, look: found, seen }): Promise<NodeSeen> => {
-        const { paths, server, key, files } = found;
-        await standbys.noteOnDisk(found);
+        const { paths, server, files } = found;
+        await noteOnDisk(standbys, found);
         const name = nodeName(spec.id, n);
         const before = await confOf(paths);
         conf.set(
@@ -377,7 +389,7 @@ export function createReplicaSets({
                 name,
                 primary,
                 WAITS_FOR_NOBODY,
-                floorsOf(primary, files?.['postgresql.conf'] ?? ''),
+                floorsOf(primary.floors, files?.['postgresql.conf'] ?? ''),
               ),
         );
         const node = known.nodes.get(n);
@@ -402,13 +414,12 @@ export function createReplicaSets({
           filesCurrent: seen.filesCurrent && before === conf.get(n),
           certificateCurrent: seen.certificateCurrent,
           streaming,
-          broken:
-            (await standbys.incompleteSince(found)) ??
-            (await standbys.brokenOf(
-              key,
-              !expected || primary.receiving.includes(name),
-              primary?.lost.includes(name) === true,
-            )),
+          broken: await brokenOf(
+            standbys,
+            found,
+            !expected || primary.receiving.includes(name),
+            primary?.lost.includes(name) === true,
+          ),
           takesWrites: node?.takesWrites === true,
           serving: seenGateway.serving?.includes(n) === true,
           eligible: judge(known, n).eligible,
@@ -431,7 +442,7 @@ export function createReplicaSets({
         slotsCurrent:
           primary === null ||
           set.nodes.every(({ n }) => primary.slots.includes(nodeName(spec.id, n))),
-        pooler: await poolers.look(root, plan, listenerFor(spec)),
+        pooler: await observePooler(poolers, root, plan, listenerFor(spec)),
         owned: marker?.id !== spec.id || (await isOwned(machine, spec, marker)),
       },
       reachable: seenGateway.running && nodes.some(({ serving, eligible }) => serving && eligible),
@@ -515,14 +526,14 @@ export function createReplicaSets({
         return balance(known);
       case 'setSlots': {
         const names = set.nodes.map(({ n }) => nodeName(id, n));
-        await standbys.createSlots(alive(primary).key, names);
+        await createSlots(monitor, alive(primary).key, names);
         return names.join(', ');
       }
       case 'seed': {
         await withhold(known, step.n);
         try {
           const { why } = step;
-          return await standbys.seed(at(step.n), {
+          return await seedStandby(standbys, at(step.n), {
             primary: alive(primary),
             slot: nodeName(id, step.n),
             conf: confOfNode(step.n),
@@ -569,11 +580,11 @@ export function createReplicaSets({
 
   /** Ends all of a set and gives it to the user of the service that it follows, without which it cannot follow it. */
   const own = async ({ spec: { id, set } }: Known, nodes: readonly Found[]): Promise<string> => {
-    await poolers.stop(layout.service(id));
+    await stopPooler(poolers, layout.service(id));
     await closeGateway(layout.gateway(id), daemons);
     for (const { key, paths, server } of nodes)
-      if (server !== null) await executor.stop(key, paths, server, 'fast');
-    return executor.own(id, set?.parent ?? null);
+      await stopIfRunning(executor, { key, paths, server });
+    return ownService(machine, id, set?.parent ?? null);
   };
 
   const applyServer = async (
@@ -585,12 +596,12 @@ export function createReplicaSets({
   ): Promise<string> => {
     if (step.kind === 'settled' || step.kind === 'wait' || step.kind === 'refuse') return '';
     if (step.kind === 'writeFiles' || step.kind === 'reload')
-      await standbys.writeReplication(found, conf);
+      await writeReplication(executor, found, conf);
     // One that starts takes connections before it can serve them; and the connections of one that died may outlive it for a moment.
     if (step.kind === 'stop' || step.kind === 'start') await withhold(known, n);
-    const act = () => executor.apply(known.spec, step, found);
+    const act = () => applyStep(executor, known.spec, step, found);
     try {
-      return await (step.kind === 'start' ? standbys.starting(found.key, act) : act());
+      return await (step.kind === 'start' ? startStandby(standbys, found.key, act) : act());
     } finally {
       known.withheld.delete(n);
     }
@@ -608,11 +619,11 @@ export function createReplicaSets({
     const begun = Date.now();
     try {
       await withhold(known, n);
-      await poolers.hold(layout.service(spec.id));
+      await holdPooler(poolers, layout.service(spec.id));
       const left = await drain(spec.id, n);
-      if (found.server !== null) await executor.stop(found.key, found.paths, found.server, 'fast');
-      await standbys.configure(found, conf);
-      await standbys.starting(found.key, () => executor.start(spec, found));
+      await stopIfRunning(executor, found);
+      await configureReplicated(executor, found, conf);
+      await startStandby(standbys, found.key, () => startServer(executor, spec, found));
       return `in ${Date.now() - begun} ms${left === 0 ? '' : `; ${left} sessions ended with it`}`;
     } finally {
       known.withheld.delete(n);
@@ -666,14 +677,14 @@ export function createReplicaSets({
     const paths = layout.service(id);
     switch (step.kind) {
       case 'startPooler':
-        return executor.startPooler(id, paths, listenerFor(known.spec), plan, {
+        return startPooler(executor, id, paths, listenerFor(known.spec), plan, {
           primary: alive(primary),
           untilReplayed: (lsn) => untilReplayed(known, lsn),
         });
       case 'reloadPooler':
-        return executor.reloadPooler(id, paths, plan);
+        return reloadPooler(poolers, id, paths, planOrThrow(plan));
       case 'stopPooler':
-        await poolers.stop(paths);
+        await stopPooler(poolers, paths);
         return step.why;
       default:
         return '';
@@ -733,14 +744,14 @@ export function createReplicaSets({
   };
 
   /** Takes the slots of a set away: those of a primary that does not run with its files. */
-  const dropSlots = async (id: string, parent: string): Promise<void> => {
+  const dropSetSlots = async (id: string, parent: string): Promise<void> => {
     const prefix = nodeName(id, 0).slice(0, -1);
     const primary = await askPrimary(parent);
     const n = layout.primaryOf(parent);
     if (primary !== null) {
       const ours = primary.slots.filter((name) => name.startsWith(prefix));
       // Its nodes have ended, which the primary may be about to see.
-      if ((await standbys.dropSlots(primary.key, ours)) < ours.length)
+      if ((await dropSlots(monitor, primary.key, ours)) < ours.length)
         throw new NotYet('its slots are dropped when none is in use');
       return;
     }
@@ -755,7 +766,7 @@ export function createReplicaSets({
 
   return {
     converge,
-    dropSlots,
+    dropSlots: dropSetSlots,
     /** What is known of the nodes of a set; null: it is none, or has not been looked at yet. */
     states: (id: string): ReplicaState[] | null => {
       const known = sets.get(id);
@@ -782,14 +793,9 @@ export function createReplicaSets({
             return eligible ? [] : [`node ${n} of read replica set ${known.spec.id}: ${detail}`];
           }),
         );
-      return missing.length === 0
-        ? []
-        : [
-            {
-              code: 'REPLICA_MISSING',
-              message: `no new connection is routed to ${missing.join('; ')}`,
-            },
-          ];
+      if (missing.length === 0) return [];
+      const message = `no new connection is routed to ${missing.join('; ')}`;
+      return [{ code: 'REPLICA_MISSING', message }];
     },
     forget: (id: string): void => {
       sets.delete(id);
@@ -800,17 +806,6 @@ export function createReplicaSets({
       daemons.close();
     },
   };
-}
-
-/** What a node may not be below, where its own size gives it less. */
-function floorsOf({ floors }: Primary, conf: string): Record<string, number> {
-  const own = (name: string): number =>
-    Number(new RegExp(`^${name} = (\\d+)$`, 'm').exec(conf)?.[1] ?? '0');
-  return Object.fromEntries(
-    FLOORS.flatMap((name) =>
-      (floors[name] ?? 0) > own(name) ? [[name, floors[name] ?? 0] as const] : [],
-    ),
-  );
 }
 
 function sameNumbers(a: readonly number[], b: readonly number[]): boolean {

@@ -1,0 +1,39 @@
+/** What this machine can do, as one record that the local engine works with. `machine.ts` finds it out. */
+import type { CloneMethod } from '@howdah/contract';
+import type { NetworkAbility } from '../network/networks.ts';
+import type { Found } from '../postgres/installations.ts';
+import type { EgressAbility } from './egress.ts';
+import type { Layout } from './layout.ts';
+import type { Limits } from './limits.ts';
+import type { Owner } from './owner.ts';
+import type { Program } from './daemon.ts';
+import type { Namespaces, Sandbox } from './sandbox.ts';
+import type { Isolation } from './users.ts';
+
+/** The parts of an installation on a machine. */
+export type Site = {
+  layout: Layout;
+  limits: Limits;
+  /** The prefix of the names of its network namespaces. */
+  networkPrefix: string;
+};
+
+export type Machine = Site & {
+  /** The user that servers run as if the control plane is root; null: its own user. */
+  owner: Owner | null;
+  /** Whether each service has a user of its own. */
+  isolation: Isolation;
+  namespaces: Namespaces;
+  /** Whether servers see only their own files and processes. */
+  sandbox: Sandbox;
+  cloneMethod: CloneMethod;
+  /** What this start did to the reserve of the disk. */
+  reserve: 'released' | 'made' | null;
+  installations: Found;
+  /** For connection poolers; null: not installed. */
+  pgbouncer: Program | null;
+  /** Whether VPCs can be networks of their own. */
+  networks: NetworkAbility;
+  /** Whether connections that servers begin can be refused. */
+  egress: EgressAbility;
+};

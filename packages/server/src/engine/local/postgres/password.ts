@@ -1,0 +1,44 @@
+/** Sets the password of a service's admin role. */
+import { ADMIN_ROLE } from '@howdah/contract';
+import type { InstancePaths } from '../host/layout.ts';
+import { NoAnswer } from './monitor.ts';
+import { portOfServer } from './server.ts';
+import { withSuperuserSession } from './superuser.ts';
+
+/** The statement that sets the admin role's password. */
+export function alterPassword(verifier: string): string {
+  // We made the verifier: base64 and the punctuation of SCRAM. Nothing in it can leave the literal.
+  if (!/^SCRAM-SHA-256\$[0-9]+:[A-Za-z0-9+/=]+\$[A-Za-z0-9+/=]+:[A-Za-z0-9+/=]+$/.test(verifier))
+    throw new Error('not a SCRAM verifier');
+  return `alter role ${ADMIN_ROLE} password '${verifier}'`;
+}
+
+/**
+ * Sets a password, and waits for it as for any write: a failover does not lose it. If synchronous
+ * replicas are missing it does not wait for long: no standby without it takes over until they are back.
+ *
+ * @throws NoAnswer when the server does not answer
+ */
+export async function setPassword(paths: InstancePaths, statement: string): Promise<void> {
+  const port = portOfServer(paths) ?? 0;
+  const where = { server: paths, port, name: 'howdah members', limitMs: PASSWORD_WAIT_MS };
+  try {
+    await withSuperuserSession(where, async (client) => {
+      const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
+      // The time limit of a statement does not cover the wait of its commit. A session that cannot be
+      // cancelled is closed.
+      const cancel = (): void => {
+        withSuperuserSession(where, (other) =>
+          other.query('select pg_cancel_backend($1)', [rows[0]?.pid]),
+        ).catch(() => client.connection.stream.destroy());
+      };
+      const timer = setTimeout(cancel, PASSWORD_WAIT_MS);
+      await client
+        .query(`set local synchronous_commit = on; ${statement}`)
+        .finally(() => clearTimeout(timer));
+    });
+  } catch (error) {
+    throw new NoAnswer(error instanceof Error ? error.message : String(error), { cause: error });
+  }
+}
+const PASSWORD_WAIT_MS = 3000;

@@ -1,0 +1,159 @@
+/** Makes the instance of a service: from a template, or as a fork of another service. */
+import { mkdir, rename } from '../host/root-files.ts';
+import type { Origin, ServiceSpec } from '../../engine.ts';
+import { forkData } from '../backup/fork.ts';
+import { recordInitialSnapshot } from '../backup/snapshots.ts';
+import { assertSpaceFor, cloneTree, removeTree } from '../host/clone.ts';
+import { instancePaths, memberKey, type InstancePaths } from '../host/layout.ts';
+import { currentBoot, readMarker, writeMarker } from '../host/marker.ts';
+import { newOwner } from '../host/own.ts';
+import type { Owner } from '../host/owner.ts';
+import { SERVICE_USER } from '../host/users.ts';
+import type { Listener } from '../network/listener.ts';
+import type { ConfigFiles } from '../postgres/files.ts';
+import { writeSystemIdentifier } from '../postgres/identity.ts';
+import type { Installation } from '../postgres/installations.ts';
+import { makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
+import { extensionsOf } from '../postgres/templates.ts';
+import { issueCertificate } from './configure.ts';
+import type { Executor } from './executor.ts';
+
+/** A clone of a template takes at most this much. */
+const CLONE_BYTES = 80e6;
+
+/** An instance that does not exist yet, and what it is made with. */
+export type NewInstance = {
+  readonly spec: ServiceSpec;
+  readonly paths: InstancePaths;
+  readonly installation: Installation;
+  /** Its files, for the user that it will run as. */
+  readonly filesAs: (owner: Owner | null) => ConfigFiles;
+  readonly listener: Listener;
+};
+
+/** Makes an instance as a clone of its template. @returns a line for the user */
+export async function cloneTemplate(executor: Executor, instance: NewInstance): Promise<string> {
+  const { machine, templates, precloned } = executor;
+  const { spec, installation, paths } = instance;
+  const template = await templates.ensure(installation, extensionsOf(spec.addons));
+  await assertSpaceFor(
+    machine.cloneMethod === 'copy' ? CLONE_BYTES : CLONE_BYTES / 8,
+    machine.layout.services,
+  );
+  const begunMs = Date.now();
+  let way = 'from a clone made ahead';
+  await precloned.withClone(template, (ahead) =>
+    make(executor, instance, ahead?.owner ?? null, async (unfinished, owner) => {
+      if (ahead === null || !(await ahead.moveTo(unfinished.data))) {
+        way = `by ${machine.cloneMethod}`;
+        await cloneTree(template.data, unfinished.data, machine.cloneMethod, owner);
+      }
+      await recordInitialSnapshot(
+        unfinished,
+        template.name,
+        await writeSystemIdentifier(unfinished.data),
+      );
+    }),
+  );
+  beginFlush(executor, paths);
+  return `PostgreSQL ${installation.version} ${way} in ${Date.now() - begunMs} ms`;
+}
+
+/** Makes an instance as a fork of another service. @returns a line for the user */
+export async function cloneParent(
+  executor: Executor,
+  instance: NewInstance,
+  origin: Origin,
+): Promise<string> {
+  const parent = parentOf(executor, origin);
+  if ((await readMarker(parent)) === null)
+    throw new Error(`its parent ${origin.parent} is no longer there`);
+  let detail = '';
+  await make(executor, instance, null, async (unfinished, owner) => {
+    detail = await forkData(executor.machine, owner, parent, unfinished.data, origin, () =>
+      writeMark(executor, origin),
+    );
+  });
+  return detail;
+}
+
+/** The primary of a fork's parent. */
+export function parentOf(
+  { machine: { layout } }: Pick<Executor, 'machine'>,
+  { parent }: Origin,
+): InstancePaths {
+  return layout.member(parent, layout.primaryOf(parent));
+}
+
+/** Writes a commit to the parent that users do not see: a recovery up to now needs one to stop at. */
+export async function writeMark(
+  { machine, monitor }: Pick<Executor, 'machine' | 'monitor'>,
+  { parent }: Origin,
+): Promise<void> {
+  const key = memberKey(parent, machine.layout.primaryOf(parent));
+  if (monitor.isConnected(key))
+    await monitor.query(key, "select pg_logical_emit_message(true, 'howdah', 'fork')");
+}
+
+/** Makes an instance under another name and renames it: an incomplete one is never taken for a service. */
+async function make(
+  { machine, issuer }: Executor,
+  { spec, paths, installation, filesAs, listener }: NewInstance,
+  ahead: Owner | null,
+  fill: (unfinished: InstancePaths, owner: Owner | null) => Promise<void>,
+): Promise<void> {
+  const unfinished = instancePaths(`${paths.root}.new`);
+  await removeTree(unfinished.root, machine.cloneMethod);
+  await mkdir(unfinished.root, { mode: 0o710 });
+  const owner = await newOwner(machine, paths, ahead);
+  try {
+    await makeInstanceDirectories(owner, unfinished);
+    await allDone([
+      // First: once the marker names the parent, nothing that a fork needs of it is removed.
+      currentBoot().then((madeIn) =>
+        writeMarker(unfinished, {
+          id: spec.id,
+          installation: installation.name,
+          provisioned: false,
+          parent: spec.origin?.parent ?? null,
+          madeIn,
+          uid: owner?.name === SERVICE_USER ? owner.uid : null,
+          userOf: null,
+        }),
+      ),
+      fill(unfinished, owner),
+      issueCertificate(issuer, listener).then((certificate) =>
+        writeConfig(owner, unfinished, { ...filesAs(owner), ...certificate }),
+      ),
+    ]);
+    await rename(unfinished.root, paths.root);
+  } catch (error) {
+    await removeTree(unfinished.root, machine.cloneMethod);
+    throw error;
+  }
+}
+
+/** Waits for all tasks, so that none still writes when the directory is removed. @throws the first error */
+async function allDone(tasks: readonly Promise<void>[]): Promise<void> {
+  await Promise.allSettled(tasks);
+  await Promise.all(tasks);
+}
+
+/** Begins to flush a new instance before its server starts, which would wait for the disk with each of its files. */
+export function beginFlush({ flush, flushing }: Executor, { root }: InstancePaths): void {
+  const flushed = flush();
+  // The error reaches the caller that waits for it.
+  flushed.catch(() => undefined);
+  flushing.set(root, flushed);
+}
+
+/** Waits until a new instance is on the disk: no client may write what a crash of the machine could lose. */
+export async function untilOnDisk(
+  { flush, flushing }: Executor,
+  { root }: InstancePaths,
+): Promise<void> {
+  const flushed = flushing.get(root) ?? flush();
+  // After a failure, the next attempt begins another flush.
+  flushing.delete(root);
+  await flushed;
+}
