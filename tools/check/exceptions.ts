@@ -15,7 +15,6 @@ export const LENGTHS: Readonly<Record<string, number>> = {
   'packages/cli/src/commands/completion.ts: listValues': 81,
   'packages/console/src/pages/service/Chart.tsx: Chart': 105,
   'packages/console/src/pages/service/service.module.css': 495,
-  'packages/server/src/api/routes/services.ts': 616,
   'packages/server/src/engine/local/admin/audit.ts: audit': 97,
   'packages/server/src/engine/local/host/clone.ts': 409,
   'packages/server/src/engine/local/host/image.ts': 451,
@@ -34,11 +33,6 @@ export const LENGTHS: Readonly<Record<string, number>> = {
   'packages/server/src/engine/local/topology/replica-sets.ts: apply': 86,
   'packages/server/src/engine/local/topology/replica-sets.ts: createReplicaSets': 683,
   'packages/server/src/engine/local/topology/replica-sets.ts: observe': 98,
-  'packages/server/src/services/create-service.ts: createService': 85,
-  'packages/server/src/services/projects.ts: createProjects': 105,
-  'packages/server/src/services/replica-sets.ts: createReplicaSetCalls': 224,
-  'packages/server/src/services/vpcs.ts: createVpcServices': 103,
-  'packages/server/src/services/webhooks.ts: createWebhooks': 84,
 };
 
 /** How many lines may be too wide at most; oxfmt wraps code, so they are comments and strings. */

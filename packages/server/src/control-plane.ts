@@ -27,14 +27,10 @@ import { createStorageGuard } from './reconcile/storage.ts';
 import { createVerifier } from './reconcile/verifier.ts';
 import { createVpcs } from './reconcile/vpcs.ts';
 import { createWatch } from './reconcile/warnings.ts';
-import { createOperations } from './services/operations.ts';
-import { createPeerings, ownProjects } from './services/peerings.ts';
-import { createProjects } from './services/projects.ts';
+import { createDurationCache } from './services/operations.ts';
+import { ownProjects } from './services/peerings.ts';
 import { createLogReadLimit } from './services/read-limit.ts';
 import { LOCAL_REGION, type Region } from './services/regions.ts';
-import { createReplicaSetCalls } from './services/replica-sets.ts';
-import { createVpcServices } from './services/vpcs.ts';
-import { createWebhooks } from './services/webhooks.ts';
 import type { Startup } from './startup.ts';
 import type { Store } from './store/database.ts';
 import { insertRegion } from './store/regions.ts';
@@ -207,14 +203,11 @@ async function createApi(control: Control) {
     store,
     region,
     logReads: createLogReadLimit(),
-    vpcs: createVpcServices(store, region),
-    peerings: createPeerings(store, [ownProjects]),
-    projects: createProjects(store),
+    peeringProviders: [ownProjects],
     http: httpSettings(control, tls?.current() ?? null),
-    operations: createOperations(store),
-    webhooks: createWebhooks(store, sealer, allowed),
+    durations: createDurationCache(store),
+    webhooks: { sealer, allowed },
     events,
-    replicaSets: createReplicaSetCalls(store, region),
     caPem: authority.certificatePem,
     undeleteMs: config.undeleteMs,
     doctor: shared(() => doctor(config.home, config.uidRange)),

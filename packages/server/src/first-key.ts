@@ -7,7 +7,7 @@ import { writeDurably } from './lib/durable.ts';
 import { newId } from './lib/ids.ts';
 import { isErrno } from './lib/processes.ts';
 import { sha256 } from './lib/secret.ts';
-import { newPublicKey, newSecret } from './services/projects.ts';
+import { newPublicKey, newSecret } from './services/keys.ts';
 import type { Store } from './store/database.ts';
 import { insertKey, isKey } from './store/keys.ts';
 import { anyProject, insertProject } from './store/projects.ts';

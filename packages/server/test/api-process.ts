@@ -9,14 +9,9 @@ import pino from 'pino';
 import { createApp } from '../src/api/app.ts';
 import { createEventHub } from '../src/events/hub.ts';
 import { blockListOf } from '../src/events/networks.ts';
-import { createOperations } from '../src/services/operations.ts';
-import { createPeerings } from '../src/services/peerings.ts';
-import { createProjects } from '../src/services/projects.ts';
+import { createDurationCache } from '../src/services/operations.ts';
 import { LOCAL_REGION, type Region } from '../src/services/regions.ts';
-import { createReplicaSetCalls } from '../src/services/replica-sets.ts';
 import { createLogReadLimit } from '../src/services/read-limit.ts';
-import { createVpcServices } from '../src/services/vpcs.ts';
-import { createWebhooks } from '../src/services/webhooks.ts';
 import type { Store } from '../src/store/database.ts';
 import type { Tables } from '../src/store/tables.ts';
 import { fakeEngine } from './fake-engine.ts';
@@ -61,9 +56,7 @@ async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> 
       store,
       region,
       logReads: createLogReadLimit(),
-      vpcs: createVpcServices(store, region),
-      peerings: createPeerings(store, []),
-      projects: createProjects(store),
+      peeringProviders: [],
       http: {
         certificate: null,
         trustedProxies: [],
@@ -72,10 +65,9 @@ async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> 
         failedKeysPerMinute: 1000,
         changesPerDay: 1_000_000,
       },
-      operations: createOperations(store),
-      webhooks: createWebhooks(store, sealer, blockListOf([])),
+      durations: createDurationCache(store),
+      webhooks: { sealer, allowed: blockListOf([]) },
       events: createEventHub(store),
-      replicaSets: createReplicaSetCalls(store, region),
       caPem: '',
       undeleteMs: 86_400_000,
       notReady: async () => null,

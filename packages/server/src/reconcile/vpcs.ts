@@ -4,7 +4,13 @@ import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
 import { expirePeeringRequests } from '../store/peerings.ts';
 import { refreshAllowedNetworks } from '../store/vpc-addresses.ts';
-import { deleteVpc, makeServicesDue, noteMade, vpcsAreMade, wantedVpcs } from '../store/vpcs.ts';
+import {
+  deleteEmptyVpc,
+  makeServicesDue,
+  noteMade,
+  vpcsAreMade,
+  wantedVpcs,
+} from '../store/vpcs.ts';
 import type { Log } from '../lib/log.ts';
 
 /** What somebody else took away comes back within this time. */
@@ -43,7 +49,7 @@ export function createVpcs({ store, engine, log, wakeService }: VpcsOptions) {
     const changed = wanted.filter(({ wanted: version, made }) => version !== made);
     for (const vpc of changed) {
       await db.transaction().execute(async (tx) => {
-        if (!specs.includes(vpc) && (await deleteVpc(tx, vpc.id))) return;
+        if (!specs.includes(vpc) && (await deleteEmptyVpc(tx, vpc.id))) return;
         await noteMade(tx, vpc);
       });
     }

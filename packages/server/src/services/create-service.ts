@@ -33,32 +33,13 @@ import { changeService } from '../store/services.ts';
 import { insertSpare, lockSpare } from '../store/spares.ts';
 import type { Tx } from '../store/tables.ts';
 
+/** Creates a service, from a spare where one fits. Its initial password is in this answer only. */
 export async function createService(
   context: ControlContext,
   caller: Caller,
   body: CreateServiceBody,
 ): Promise<Accepted> {
-  const addons = chooseAddons(context, body);
-  const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, {
-    fallback: DEFAULT_SIZE,
-    sharedAllowed: true,
-  });
-  if (body.region_code !== undefined && body.region_code !== context.region.code) {
-    throw new ApiError(
-      'INVALID_REQUEST',
-      `region_code: found ${JSON.stringify(body.region_code)}; allowed: ${context.region.code} (GET /projects/{project_id}/regions)`,
-    );
-  }
-  const replicas = replicaCountsOrRefuse(
-    context,
-    body.replica_count ?? 0,
-    body.sync_replica_count ?? 0,
-  );
-  await refuseFullDisk(context.region, 'services');
-  const capability = context.region.engine.supports(addons);
-  if ('missing' in capability)
-    throw new ApiError('UNAVAILABLE_HERE', `${typeOfAddons(addons)}: ${capability.missing}`);
-  if (body.enable_pooler === true) refuseWithoutPooler(context.region);
+  const { addons, size, replicas } = await specOrRefuse(context, body);
   const initialPassword = newPassword();
   const verifier = await scramVerifier(initialPassword);
   const change = {
@@ -67,6 +48,8 @@ export async function createService(
     environment: body.environment_tag ?? 'DEV',
     created: new Date(),
     created_by: caller.publicKey,
+    storage_gb: body.storage_gb ?? defaultStorageGb(size),
+    first_verifier: verifier,
   };
   return makeChange(context.store, caller, async (tx) => {
     await refuseSecondProject(tx, context.region, caller.projectId);
@@ -81,7 +64,6 @@ export async function createService(
         ? null
         : await lockSpare(tx, { region: context.region.code, addons, size });
     const fresh = spare ?? (await insertServiceWithPort(context, tx, addons, size, null));
-    const storage_gb = body.storage_gb ?? defaultStorageGb(size);
     const operation = await beginOperation(
       tx,
       { id: fresh.id, project_id: caller.projectId },
@@ -108,15 +90,36 @@ export async function createService(
       body.vpc_id === undefined
         ? {}
         : await joinVpc(tx, context.region, caller.projectId, fresh, body.vpc_id);
-    const row = await changeService(
-      tx,
-      fresh,
-      { ...change, storage_gb, ...pooler, ...ha, ...vpc, first_verifier: verifier },
-      operation,
-    );
+    const row = await changeService(tx, fresh, { ...change, ...pooler, ...ha, ...vpc }, operation);
     await makeDue(tx, row.id);
     return { doc: row.doc, operationId: operation.id, initialPassword };
   });
+}
+
+/** Checks what a create asks for against the region: type, size, region, replicas, disk and pooler. */
+async function specOrRefuse(context: ControlContext, body: CreateServiceBody) {
+  const addons = chooseAddons(context, body);
+  const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, {
+    fallback: DEFAULT_SIZE,
+    sharedAllowed: true,
+  });
+  if (body.region_code !== undefined && body.region_code !== context.region.code) {
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `region_code: found ${JSON.stringify(body.region_code)}; allowed: ${context.region.code} (GET /projects/{project_id}/regions)`,
+    );
+  }
+  const replicas = replicaCountsOrRefuse(
+    context,
+    body.replica_count ?? 0,
+    body.sync_replica_count ?? 0,
+  );
+  await refuseFullDisk(context.region, 'services');
+  const capability = context.region.engine.supports(addons);
+  if ('missing' in capability)
+    throw new ApiError('UNAVAILABLE_HERE', `${typeOfAddons(addons)}: ${capability.missing}`);
+  if (body.enable_pooler === true) refuseWithoutPooler(context.region);
+  return { addons, size, replicas };
 }
 
 /** Inserts a service with a new port. */

@@ -1,6 +1,6 @@
 /**
- * Peerings of VPCs. A provider answers for the other side: it knows the account that a request names. There is one, for the
- * projects of this installation; what connects VPCs elsewhere (an account of a cloud) is another implementation of the same.
+ * Peerings of VPCs. A provider answers for the other side: it knows the account that a request names. There is
+ * one, for the projects of this installation. VPCs elsewhere (an account of a cloud) would need another one.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -10,23 +10,24 @@ import {
   type CreatePeeringBody,
   type PeeringStatus,
 } from '@howdah/contract';
+import { peeringDocument } from '../domain/vpc/document.ts';
 import { overlap, trustedCidr } from '../lib/cidr.ts';
 import type { Store } from '../store/database.ts';
 import type { Db, Tx } from '../store/tables.ts';
 import { findProject } from '../store/projects.ts';
 import {
   changePeering,
-  deletePeering,
+  deletePeeringRow,
   findPeering,
   findPeeringBetween,
   insertPeering,
   listPeerings,
   listPeers,
-  peeringDocument,
   type PeeringRow,
 } from '../store/peerings.ts';
 import { changeVpcs, lockVpcs, type VpcRow } from '../store/vpcs.ts';
 import { amendAnswer, makeChange, type Caller, type Outcome } from './change.ts';
+import type { ControlContext } from './context.ts';
 import { MADE_POLL_MS, MADE_WITHIN_MS, vpcNotFound } from './vpcs.ts';
 
 /** Answers for the VPCs of some accounts. Every call is part of the transaction that records the request. */
@@ -46,64 +47,75 @@ export type PeeringProvider = {
   end(tx: Tx, vpc: VpcRow, peering: PeeringRow, locked: ReadonlyMap<string, VpcRow>): Promise<void>;
 };
 
-export function createPeerings(store: Store, providers: readonly PeeringProvider[]) {
-  const providerFor = async (db: Db, accountId: string): Promise<PeeringProvider> => {
-    for (const provider of providers) if (await provider.knows(db, accountId)) return provider;
-    return nobody;
-  };
+/** The context of calls on peerings. */
+export type PeeringContext = ControlContext & { peeringProviders: readonly PeeringProvider[] };
 
-  const create = async (
-    caller: Caller,
-    vpcId: string,
-    body: CreatePeeringBody,
-  ): Promise<Outcome> => {
-    const { row } = await makeChange(store, caller, async (tx) => {
-      const provider = await providerFor(tx, body.peer_account_id);
-      const locked = await lockVpcs(tx, [vpcId, ...provider.concerns(body)]);
-      const vpc = locked.get(vpcId);
-      if (vpc === undefined) throw vpcNotFound(vpcId);
-      if ((await listPeerings(tx, vpcId)).length >= MAX_PEERINGS)
-        throw new ApiError(
-          'LIMIT_EXCEEDED',
-          `the VPC ${vpcId} has ${MAX_PEERINGS} peerings, the most that a VPC can have; delete one first`,
-        );
-      const row = await provider.request(tx, vpc, body, locked);
-      return { ...told(row), row };
-    });
-    const made = told(await untilMade(row));
-    await amendAnswer(store, caller, made);
-    return made;
-  };
-
-  /** A peering that can be established at once is answered after that: clients can connect when it is "active". */
-  const untilMade = async (row: PeeringRow): Promise<PeeringRow> => {
-    let now = row;
-    for (
-      const endMs = Date.now() + MADE_WITHIN_MS;
-      now.status === 'approved' && Date.now() < endMs;
-      await sleep(MADE_POLL_MS)
-    )
-      now = (await findPeering(store.db, row.vpc_id, row.id)) ?? { ...now, status: 'disabled' };
-    return now;
-  };
-
-  const remove = (caller: Caller, vpcId: string, id: string): Promise<Outcome> =>
-    makeChange(store, caller, async (tx) => {
-      const found = await findPeering(tx, vpcId, id);
-      if (found === null) throw peeringNotFound(id);
-      const provider = await providerFor(tx, found.peer_account_id);
-      const locked = await lockVpcs(tx, [vpcId, ...provider.concerns(found)]);
-      const [vpc, peering] = [locked.get(vpcId), await findPeering(tx, vpcId, id)];
-      if (vpc === undefined || peering === null) throw peeringNotFound(id);
-      await provider.end(tx, vpc, peering, locked);
-      return { operationId: null };
-    });
-
-  return { create, remove };
+async function providerFor(
+  { peeringProviders }: PeeringContext,
+  db: Db,
+  accountId: string,
+): Promise<PeeringProvider> {
+  for (const provider of peeringProviders) if (await provider.knows(db, accountId)) return provider;
+  return nobody;
 }
-export type Peerings = ReturnType<typeof createPeerings>;
 
-const told = (row: PeeringRow): Outcome => ({
+/** Requests a peering, and waits a moment for one that both sides have requested. */
+export async function createPeering(
+  context: PeeringContext,
+  caller: Caller,
+  vpcId: string,
+  body: CreatePeeringBody,
+): Promise<Outcome> {
+  const { store } = context;
+  const { row } = await makeChange(store, caller, async (tx) => {
+    const provider = await providerFor(context, tx, body.peer_account_id);
+    const locked = await lockVpcs(tx, [vpcId, ...provider.concerns(body)]);
+    const vpc = locked.get(vpcId);
+    if (vpc === undefined) throw vpcNotFound(vpcId);
+    if ((await listPeerings(tx, vpcId)).length >= MAX_PEERINGS)
+      throw new ApiError(
+        'LIMIT_EXCEEDED',
+        `the VPC ${vpcId} has ${MAX_PEERINGS} peerings, the most that a VPC can have; delete one first`,
+      );
+    const row = await provider.request(tx, vpc, body, locked);
+    return { ...outcomeOf(row), row };
+  });
+  const made = outcomeOf(await untilMade(store, row));
+  await amendAnswer(store, caller, made);
+  return made;
+}
+
+/** An approved peering is answered once it is "active": clients can connect from then on. */
+async function untilMade(store: Store, row: PeeringRow): Promise<PeeringRow> {
+  let now = row;
+  const endMs = Date.now() + MADE_WITHIN_MS;
+  while (now.status === 'approved' && Date.now() < endMs) {
+    now = (await findPeering(store.db, row.vpc_id, row.id)) ?? { ...now, status: 'disabled' };
+    await sleep(MADE_POLL_MS);
+  }
+  return now;
+}
+
+/** Deletes a peering on both sides. */
+export function deletePeering(
+  context: PeeringContext,
+  caller: Caller,
+  vpcId: string,
+  id: string,
+): Promise<Outcome> {
+  return makeChange(context.store, caller, async (tx) => {
+    const found = await findPeering(tx, vpcId, id);
+    if (found === null) throw peeringNotFound(id);
+    const provider = await providerFor(context, tx, found.peer_account_id);
+    const locked = await lockVpcs(tx, [vpcId, ...provider.concerns(found)]);
+    const [vpc, peering] = [locked.get(vpcId), await findPeering(tx, vpcId, id)];
+    if (vpc === undefined || peering === null) throw peeringNotFound(id);
+    await provider.end(tx, vpc, peering, locked);
+    return { operationId: null };
+  });
+}
+
+const outcomeOf = (row: PeeringRow): Outcome => ({
   operationId: null,
   doc: JSON.stringify(peeringDocument(row)),
 });
@@ -145,7 +157,7 @@ const nobody: PeeringProvider = {
       'invalid',
       `no provider for account ${request.peer_account_id}: VPCs are peered with those of projects of this installation; peer_account_id is the id of one, like ${vpc.project_id}`,
     ),
-  end: (tx, _vpc, peering) => deletePeering(tx, peering.id),
+  end: (tx, _vpc, peering) => deletePeeringRow(tx, peering.id),
 };
 
 /** Answers for the projects of this installation. A peering of two of them is two rows, one on each side. */
@@ -177,12 +189,12 @@ export const ownProjects: PeeringProvider = {
 
   end: async (tx, vpc, peering, locked) => {
     const peer = locked.get(peering.peer_vpc_id);
-    await deletePeering(tx, peering.id);
+    await deletePeeringRow(tx, peering.id);
     if (peer === undefined || (peering.status !== 'approved' && peering.status !== 'active'))
       return;
     const mirror = await findPeeringBetween(tx, peer.id, vpc);
     if (mirror !== null) {
-      if (peer.project_id === vpc.project_id) await deletePeering(tx, mirror.id);
+      if (peer.project_id === vpc.project_id) await deletePeeringRow(tx, mirror.id);
       else
         await changePeering(tx, mirror.id, {
           status: 'disabled',

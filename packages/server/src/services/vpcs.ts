@@ -1,6 +1,10 @@
-/** The changes of VPCs: check the rule, record the desired state in one transaction, notify. reconcile/vpcs.ts does the rest. */
+/**
+ * Changes of VPCs: check the rules, record the desired state in one transaction, notify. reconcile/vpcs.ts
+ * does the rest.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError, MAX_VPCS, type CreateVpcBody } from '@howdah/contract';
+import { vpcDocument } from '../domain/vpc/document.ts';
 import { overlap, serviceCapacity, trustedCidr, vpcCidrProblem } from '../lib/cidr.ts';
 import type { Store } from '../store/database.ts';
 import type { Tx } from '../store/tables.ts';
@@ -13,123 +17,143 @@ import {
   countVpcs,
   insertVpc,
   lockVpcs,
-  renameVpc,
+  setVpcName,
   servicesIn,
-  vpcDocument,
   vpcIsMade,
   vpcsToCompare,
 } from '../store/vpcs.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
+import type { ControlContext } from './context.ts';
 import type { Region } from './regions.ts';
 
-export function createVpcServices(store: Store, region: Region) {
-  const create = async (caller: Caller, body: CreateVpcBody): Promise<Outcome> => {
-    const problem = vpcCidrProblem(body.cidr);
-    if (problem !== null) throw new ApiError('INVALID_REQUEST', problem);
-    if (body.region_code !== region.code) {
-      throw new ApiError(
-        'INVALID_REQUEST',
-        `region_code: found ${JSON.stringify(body.region_code)}; allowed: ${region.code} (GET /projects/{project_id}/regions)`,
-      );
-    }
-    const cidr = trustedCidr(body.cidr);
-    const made = await makeChange(store, caller, async (tx) => {
-      const vpcs = await vpcsToCompare(tx, caller.projectId, region.code);
-      const count = await countVpcs(tx, caller.projectId);
-      if (count >= MAX_VPCS)
-        throw new ApiError(
-          'LIMIT_EXCEEDED',
-          `VPCs: the project has ${count}, of ${MAX_VPCS} that are allowed; delete one first`,
-        );
-      const other = vpcs.find((vpc) => overlap(cidr, trustedCidr(vpc.cidr)));
-      if (other !== undefined) {
-        throw new ApiError(
-          'CONFLICT',
-          `cidr: ${body.cidr} overlaps ${other.cidr} of the VPC ${other.id} (${other.name}); take another network, or delete that VPC`,
-        );
-      }
-      const row = await insertVpc(tx, {
-        projectId: caller.projectId,
-        region: region.code,
-        name: body.name,
-        cidr: body.cidr,
-      });
-      return { operationId: null, doc: JSON.stringify(vpcDocument(row)), id: row.id };
-    });
-    await untilMade(made.id);
-    return made;
-  };
-
-  /** A VPC that is answered as created can be used. One that takes longer is created all the same. */
-  const untilMade = async (id: string): Promise<void> => {
-    for (
-      const endMs = Date.now() + MADE_WITHIN_MS;
-      Date.now() < endMs && !(await vpcIsMade(store.db, id));
-      await sleep(MADE_POLL_MS)
+/** Creates a VPC, and waits a moment until the engine has made it. */
+export async function createVpc(
+  { store, region }: ControlContext,
+  caller: Caller,
+  body: CreateVpcBody,
+): Promise<Outcome> {
+  const problem = vpcCidrProblem(body.cidr);
+  if (problem !== null) throw new ApiError('INVALID_REQUEST', problem);
+  if (body.region_code !== region.code) {
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `region_code: found ${JSON.stringify(body.region_code)}; allowed: ${region.code} (GET /projects/{project_id}/regions)`,
     );
-  };
-
-  const remove = (caller: Caller, id: string): Promise<Outcome> =>
-    makeChange(store, caller, async (tx) => {
-      // Services before VPCs: the order of all who lock both.
-      for (const service of await servicesIn(tx, id))
-        if (service.deleted) await expel(tx, service.id);
-      const vpc = (await lockVpcs(tx, [id])).get(id);
-      if (vpc === undefined) throw vpcNotFound(id);
-      // No new service can be attached any more: those attached before are found now.
-      const services = await servicesIn(tx, id);
-      const peerings = await listPeerings(tx, id);
-      if (services.length > 0 || peerings.length > 0) {
-        const things = [
-          ...services.map((service) => `the service ${service.id} (${service.name})`),
-          ...peerings.map((peering) => `the peering ${peering.id} (${peering.status})`),
-        ];
-        const shown =
-          things.length > 10 ? [...things.slice(0, 10), `${things.length - 10} more`] : things;
-        throw new ApiError(
-          'CONFLICT',
-          `the VPC ${id} has ${shown.join(', ')}; detach or delete its services and delete its peerings first`,
-        );
-      }
-      await refusePeeringRequests(
-        tx,
-        vpc,
-        `the VPC ${id} of project ${vpc.project_id} was deleted; delete this peering`,
-      );
-      await changeVpcs(tx, [id], { deleting: true });
-      return { operationId: null };
+  }
+  const made = await makeChange(store, caller, async (tx) => {
+    await refuseOverlap(tx, caller.projectId, region, body.cidr);
+    const row = await insertVpc(tx, {
+      projectId: caller.projectId,
+      region: region.code,
+      name: body.name,
+      cidr: body.cidr,
     });
-
-  /** A deleted service can be restored, but not into a VPC that is gone; it must not come back open to all either: it comes back paused. */
-  const expel = async (tx: Tx, serviceId: string): Promise<void> => {
-    const locked = await lockService(tx, serviceId);
-    if (locked === null || locked.service.deleted_at === null) return;
-    await changeService(
-      tx,
-      locked.service,
-      { vpc_id: null, vpc_address: null, allowed_networks: null, power: 'paused' },
-      locked.operation,
-    );
-    await releaseAddresses(tx, serviceId, null);
-  };
-
-  const rename = (caller: Caller, id: string, name: string): Promise<Outcome> =>
-    makeChange(store, caller, async (tx) => {
-      const row = await renameVpc(tx, id, name);
-      if (row === null) throw vpcNotFound(id);
-      return {
-        operationId: null,
-        doc: JSON.stringify({ ...vpcDocument(row), message: `the VPC is called ${name}` }),
-      };
-    });
-
-  return { create, remove, rename };
+    return { operationId: null, doc: JSON.stringify(vpcDocument(row)), id: row.id };
+  });
+  await untilMade(store, made.id);
+  return made;
 }
+
+/** Refuses one VPC too many, and a network that overlaps another one of the project. */
+async function refuseOverlap(
+  tx: Tx,
+  projectId: string,
+  region: Region,
+  cidr: string,
+): Promise<void> {
+  const vpcs = await vpcsToCompare(tx, projectId, region.code);
+  const count = await countVpcs(tx, projectId);
+  if (count >= MAX_VPCS)
+    throw new ApiError(
+      'LIMIT_EXCEEDED',
+      `VPCs: the project has ${count}, of ${MAX_VPCS} that are allowed; delete one first`,
+    );
+  const other = vpcs.find((vpc) => overlap(trustedCidr(cidr), trustedCidr(vpc.cidr)));
+  if (other !== undefined) {
+    throw new ApiError(
+      'CONFLICT',
+      `cidr: ${cidr} overlaps ${other.cidr} of the VPC ${other.id} (${other.name}); take another network, or delete that VPC`,
+    );
+  }
+}
+
+/** A VPC can be used once it is answered as created. One that takes longer is created all the same. */
+async function untilMade(store: Store, id: string): Promise<void> {
+  const endMs = Date.now() + MADE_WITHIN_MS;
+  while (Date.now() < endMs && !(await vpcIsMade(store.db, id))) await sleep(MADE_POLL_MS);
+}
+
+/** Deletes a VPC without services and peerings. Deleted services leave it. */
+export function deleteVpc({ store }: ControlContext, caller: Caller, id: string): Promise<Outcome> {
+  return makeChange(store, caller, async (tx) => {
+    // Services before VPCs: the order of all transactions that lock both.
+    for (const service of await servicesIn(tx, id))
+      if (service.deleted) await expel(tx, service.id);
+    const vpc = (await lockVpcs(tx, [id])).get(id);
+    if (vpc === undefined) throw vpcNotFound(id);
+    // The lock keeps new services out: this list is complete.
+    await refuseOccupied(tx, id);
+    await refusePeeringRequests(
+      tx,
+      vpc,
+      `the VPC ${id} of project ${vpc.project_id} was deleted; delete this peering`,
+    );
+    await changeVpcs(tx, [id], { deleting: true });
+    return { operationId: null };
+  });
+}
+
+async function refuseOccupied(tx: Tx, id: string): Promise<void> {
+  const services = await servicesIn(tx, id);
+  const peerings = await listPeerings(tx, id);
+  if (services.length === 0 && peerings.length === 0) return;
+  const things = [
+    ...services.map((service) => `the service ${service.id} (${service.name})`),
+    ...peerings.map((peering) => `the peering ${peering.id} (${peering.status})`),
+  ];
+  const shown =
+    things.length > 10 ? [...things.slice(0, 10), `${things.length - 10} more`] : things;
+  throw new ApiError(
+    'CONFLICT',
+    `the VPC ${id} has ${shown.join(', ')}; detach or delete its services and delete its peerings first`,
+  );
+}
+
+/**
+ * Takes a deleted service out of its VPC. It can still be restored, but not into a VPC that is gone, and it
+ * must not become public unasked: it comes back paused.
+ */
+async function expel(tx: Tx, serviceId: string): Promise<void> {
+  const locked = await lockService(tx, serviceId);
+  if (locked === null || locked.service.deleted_at === null) return;
+  await changeService(
+    tx,
+    locked.service,
+    { vpc_id: null, vpc_address: null, allowed_networks: null, power: 'paused' },
+    locked.operation,
+  );
+  await releaseAddresses(tx, serviceId, null);
+}
+
+export function renameVpc(
+  { store }: ControlContext,
+  caller: Caller,
+  id: string,
+  name: string,
+): Promise<Outcome> {
+  return makeChange(store, caller, async (tx) => {
+    const row = await setVpcName(tx, id, name);
+    if (row === null) throw vpcNotFound(id);
+    return {
+      operationId: null,
+      doc: JSON.stringify({ ...vpcDocument(row), message: `the VPC is called ${name}` }),
+    };
+  });
+}
+
 /** For how long an answer waits for what it says, and how often it looks. */
 export const MADE_WITHIN_MS = 3000;
 export const MADE_POLL_MS = 10;
-
-export type VpcServices = ReturnType<typeof createVpcServices>;
 
 /**
  * Puts a service that the transaction holds locked into a VPC of a project, which it locks after it.

@@ -1,5 +1,4 @@
 /** Peerings between VPCs. */
-import type { Peering } from '@howdah/contract';
 import { type Selectable, sql } from 'kysely';
 import type { Db, Tables, Tx } from './tables.ts';
 import { isNumber, type VpcRow } from './vpcs.ts';
@@ -56,7 +55,7 @@ export async function changePeering(
     .executeTakeFirstOrThrow();
 }
 
-export async function deletePeering(tx: Tx, id: string): Promise<void> {
+export async function deletePeeringRow(tx: Tx, id: string): Promise<void> {
   await tx.deleteFrom('peerings').where('id', '=', id).execute();
 }
 
@@ -116,17 +115,4 @@ export async function expirePeeringRequests(db: Db, afterMs: number, why: string
     .where('status', '=', 'pending')
     .where('created', '<', sql<Date>`now() - ${`${afterMs} ms`}::interval`)
     .execute();
-}
-
-/** A peering as the API answers it. */
-export function peeringDocument(row: PeeringRow): Peering {
-  return {
-    id: row.id,
-    peer_account_id: row.peer_account_id,
-    peer_region_code: row.peer_region_code,
-    peer_vpc_id: row.peer_vpc_id,
-    status: row.status,
-    ...(row.error_message === null ? {} : { error_message: row.error_message }),
-    ...(row.provisioned_id === null ? {} : { provisioned_id: row.provisioned_id }),
-  };
 }

@@ -4,7 +4,6 @@
  * Locks are taken in one order: services, then VPCs by their ids. A VPC counts what is wanted of it; the engine has made it true once
  * `made` has come up to `wanted` (reconcile/vpcs.ts).
  */
-import type { Vpc } from '@howdah/contract';
 import { type Selectable, sql } from 'kysely';
 import type { VpcSpec } from '../engine/engine.ts';
 import { notifyVpcs } from './notifications.ts';
@@ -80,7 +79,7 @@ export async function vpcsToCompare(tx: Tx, projectId: string, region: string): 
   return (await listVpcs(tx, projectId)).filter(({ region_code }) => region_code === region);
 }
 
-export async function renameVpc(db: Db, id: string, name: string): Promise<VpcRow | null> {
+export async function setVpcName(db: Db, id: string, name: string): Promise<VpcRow | null> {
   const row = await db
     .updateTable('vpcs')
     .set({ name })
@@ -119,11 +118,6 @@ export async function servicesIn(
     .orderBy('id')
     .execute();
   return rows.map(({ id, name, deleted_at }) => ({ id, name, deleted: deleted_at !== null }));
-}
-
-/** A VPC as the API answers it. */
-export function vpcDocument({ id, name, cidr, region_code }: VpcRow): Vpc {
-  return { id, name, cidr, region_code };
 }
 
 /** A VPC with what was wanted of it when it was read. */
@@ -193,7 +187,7 @@ export async function noteMade(tx: Tx, { id, wanted, peers }: WantedVpc): Promis
 }
 
 /** Removes a VPC of which nothing is left. @returns false when a service has not left it yet */
-export async function deleteVpc(tx: Tx, id: string): Promise<boolean> {
+export async function deleteEmptyVpc(tx: Tx, id: string): Promise<boolean> {
   const held = await tx
     .selectFrom('vpc_addresses')
     .select('address')

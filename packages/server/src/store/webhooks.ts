@@ -1,5 +1,5 @@
 /** The metadata database of webhooks and of what was delivered to them. */
-import type { Delivery, DeliveryStatus, EventType, Webhook } from '@howdah/contract';
+import type { DeliveryStatus, EventType } from '@howdah/contract';
 import { sql, type Selectable } from 'kysely';
 import { newId } from '../lib/ids.ts';
 import type { Db, Tables, Tx } from './tables.ts';
@@ -76,7 +76,7 @@ export async function findWebhook(
 }
 
 /** Deletes a webhook and its deliveries. */
-export async function deleteWebhook(tx: Tx, id: string): Promise<void> {
+export async function deleteWebhookRow(tx: Tx, id: string): Promise<void> {
   await tx.deleteFrom('webhooks').where('id', '=', id).execute();
 }
 
@@ -213,25 +213,4 @@ export async function redeliver(
     .returningAll()
     .executeTakeFirst();
   return row ?? null;
-}
-
-/** A webhook as the API answers it, without its secret. */
-export function webhookDocument(row: WebhookRow): Webhook {
-  return { id: row.id, url: row.url, types: row.types, created: row.created.toISOString() };
-}
-
-/** A delivery as the API answers it. */
-export function deliveryDocument(row: DeliveryRow): Delivery {
-  return {
-    id: row.id,
-    message_id: row.message_id,
-    type: row.type,
-    status: row.status,
-    attempts: row.attempts,
-    next_attempt: row.status === 'pending' ? row.next_at.toISOString() : null,
-    response_status: row.response_status,
-    error: row.error,
-    created: row.created.toISOString(),
-    finished: row.finished === null ? null : new Date(row.finished).toISOString(),
-  };
 }

@@ -7,8 +7,8 @@ import type { Db } from '../../store/tables.ts';
 import type { ApiContext, App } from '../context.ts';
 import { pageOf, paging, sendList } from '../paging.ts';
 import { sendStream } from '../reply.ts';
+import { ofProject } from './schemas.ts';
 
-const ofProject = Type.Object({ project_id: Type.String() });
 const word = (description: string) =>
   Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description }));
 const filters = {

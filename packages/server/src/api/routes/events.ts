@@ -3,6 +3,7 @@ import { Type } from 'typebox';
 import type { ApiContext, App } from '../context.ts';
 import { CURSORS } from '../paging.ts';
 import { sendStream } from '../reply.ts';
+import { ofProject } from './schemas.ts';
 
 const EventsQuery = Type.Object({
   last_event_id: Type.Optional(
@@ -29,7 +30,7 @@ export function eventRoutes(api: App, { events }: ApiContext): void {
         description:
           'Begins with the next event, or after the one that the header Last-Event-ID names; 0 is before the first. Events are kept for 7 days: a client that comes back later gets an event of the type gap. A comment every 15 seconds says that the stream lives. It ends when the key is revoked.',
         tags: ['events'],
-        params: Type.Object({ project_id: Type.String() }),
+        params: ofProject,
         querystring: EventsQuery,
         headers: Type.Object({ 'last-event-id': Type.Optional(Type.String()) }),
         response: {

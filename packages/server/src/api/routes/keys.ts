@@ -1,12 +1,14 @@
 import { CreateKeyBody, KeySchema, Ref } from '@howdah/contract';
 import { Type } from 'typebox';
+import { createKey, listProjectKeys, readKey, revokeProjectKey } from '../../services/keys.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
+import { ofProject } from './schemas.ts';
 
-const ofProject = Type.Object({ project_id: Type.String() });
 const ofKey = Type.Object({ project_id: Type.String(), public_key: Type.String() });
 
-export function keyRoutes(api: App, { projects }: ApiContext): void {
+export function keyRoutes(api: App, context: ApiContext): void {
+  const { store } = context;
   api.get(
     '/projects/:project_id/keys',
     {
@@ -20,7 +22,7 @@ export function keyRoutes(api: App, { projects }: ApiContext): void {
         response: { 200: Type.Array(Ref(KeySchema)) },
       },
     },
-    async (request) => projects.listKeys(request.params.project_id),
+    async (request) => listProjectKeys(store.db, request.params.project_id),
   );
 
   api.post(
@@ -41,7 +43,7 @@ export function keyRoutes(api: App, { projects }: ApiContext): void {
     async (request, reply) =>
       answer(
         reply,
-        await projects.createKey(callerOf(request), request.params.project_id, request.body),
+        await createKey(context, callerOf(request), request.params.project_id, request.body),
       ),
   );
 
@@ -57,7 +59,7 @@ export function keyRoutes(api: App, { projects }: ApiContext): void {
         response: { 200: Ref(KeySchema) },
       },
     },
-    async (request) => projects.getKey(request.params.project_id, request.params.public_key),
+    async (request) => readKey(store.db, request.params.project_id, request.params.public_key),
   );
 
   api.delete(
@@ -76,7 +78,8 @@ export function keyRoutes(api: App, { projects }: ApiContext): void {
     async (request, reply) =>
       answer(
         reply,
-        await projects.revoke(
+        await revokeProjectKey(
+          context,
           callerOf(request),
           request.params.project_id,
           request.params.public_key,

@@ -3,6 +3,7 @@ import { Type } from 'typebox';
 import { readMembers } from '../../services/service-reads.ts';
 import { listDeletedServices } from '../../store/service-documents.ts';
 import type { ApiContext, App } from '../context.ts';
+import { ofProject, ofService } from './schemas.ts';
 
 /** What a service consists of, and what is left of those that were deleted. */
 export function memberRoutes(api: App, context: ApiContext): void {
@@ -15,7 +16,7 @@ export function memberRoutes(api: App, context: ApiContext): void {
         summary: 'List the servers of a service',
         description: 'Which accepts writes, and how the others follow it, as seen at this moment.',
         tags: ['high availability'],
-        params: Type.Object({ project_id: Type.String(), service_id: Type.String() }),
+        params: ofService,
         response: { 200: Type.Array(Ref(MemberSchema)) },
       },
     },
@@ -29,7 +30,7 @@ export function memberRoutes(api: App, context: ApiContext): void {
         operationId: 'listDeletedServices',
         summary: 'List the deleted services that can be restored, newest first',
         tags: ['backups'],
-        params: Type.Object({ project_id: Type.String() }),
+        params: ofProject,
         response: { 200: Type.Array(Ref(DeletedServiceSchema)) },
       },
     },

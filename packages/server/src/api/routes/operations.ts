@@ -7,14 +7,17 @@ import {
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import { operationDocument } from '../../domain/operation/document.ts';
+import { cancelOperation, describeOperation } from '../../services/operations.ts';
 import { listOperations } from '../../store/operations.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 import { pageOf, paging, sendList } from '../paging.ts';
+import { ofProject } from './schemas.ts';
 
 const ofOperation = Type.Object({ project_id: Type.String(), operation_id: Type.String() });
 
-export function operationRoutes(api: App, { store, operations }: ApiContext): void {
+export function operationRoutes(api: App, context: ApiContext): void {
+  const { store } = context;
   api.get(
     '/projects/:project_id/operations',
     {
@@ -23,7 +26,7 @@ export function operationRoutes(api: App, { store, operations }: ApiContext): vo
         summary: 'List operations, newest first',
         description: 'Every accepted change is an operation.',
         tags: ['operations'],
-        params: Type.Object({ project_id: Type.String() }),
+        params: ofProject,
         querystring: Type.Object({
           ...paging,
           service_id: Type.Optional(Type.String({ maxLength: 64 })),
@@ -65,9 +68,7 @@ export function operationRoutes(api: App, { store, operations }: ApiContext): vo
       },
     },
     async (request) =>
-      operations.describe(
-        await operations.find(request.key.project_id, request.params.operation_id),
-      ),
+      describeOperation(context, request.key.project_id, request.params.operation_id),
   );
 
   api.post(
@@ -84,7 +85,7 @@ export function operationRoutes(api: App, { store, operations }: ApiContext): vo
       },
     },
     async (request, reply) =>
-      answer(reply, await operations.cancel(callerOf(request), request.params.operation_id)),
+      answer(reply, await cancelOperation(context, callerOf(request), request.params.operation_id)),
   );
 }
 

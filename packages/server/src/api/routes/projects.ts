@@ -10,13 +10,15 @@ import {
   RenameProjectBody,
 } from '@howdah/contract';
 import { Type } from 'typebox';
+import { createProject, readProject, setProject } from '../../services/projects.ts';
 import { describeRegion } from '../../services/regions.ts';
+import { listProjects } from '../../store/projects.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
+import { ofProject } from './schemas.ts';
 
-const ofProject = Type.Object({ project_id: Type.String() });
-
-export function projectRoutes(api: App, { region, projects, doctor }: ApiContext): void {
+export function projectRoutes(api: App, context: ApiContext): void {
+  const { store, region, doctor } = context;
   api.get(
     '/projects',
     {
@@ -42,7 +44,7 @@ export function projectRoutes(api: App, { region, projects, doctor }: ApiContext
           'FORBIDDEN',
           'all: true takes an admin key of the operator project: the one that howdah up made',
         );
-      return projects.list();
+      return listProjects(store.db);
     },
   );
 
@@ -59,7 +61,8 @@ export function projectRoutes(api: App, { region, projects, doctor }: ApiContext
         response: { 201: Ref(ProjectDetailsSchema) },
       },
     },
-    async (request, reply) => answer(reply, await projects.create(callerOf(request), request.body)),
+    async (request, reply) =>
+      answer(reply, await createProject(context, callerOf(request), request.body)),
   );
 
   api.get(
@@ -74,7 +77,7 @@ export function projectRoutes(api: App, { region, projects, doctor }: ApiContext
         response: { 200: Ref(ProjectDetailsSchema) },
       },
     },
-    async (request) => projects.get(request.params.project_id),
+    async (request) => readProject(store.db, request.params.project_id),
   );
 
   api.post(
@@ -94,7 +97,7 @@ export function projectRoutes(api: App, { region, projects, doctor }: ApiContext
     async (request, reply) =>
       answer(
         reply,
-        await projects.change(callerOf(request), request.params.project_id, request.body),
+        await setProject(context, callerOf(request), request.params.project_id, request.body),
       ),
   );
 
@@ -116,7 +119,7 @@ export function projectRoutes(api: App, { region, projects, doctor }: ApiContext
     async (request, reply) =>
       answer(
         reply,
-        await projects.change(callerOf(request), request.params.project_id, {
+        await setProject(context, callerOf(request), request.params.project_id, {
           limits: request.body,
         }),
       ),

@@ -9,18 +9,25 @@ import {
   SetEnvironmentBody,
 } from '@howdah/contract';
 import { Type } from 'typebox';
-import type { SetPath } from '../../services/replica-sets.ts';
+import {
+  createReplicaSet,
+  deleteReplicaSet,
+  disableReplicaSetPooler,
+  enableReplicaSetPooler,
+  readReplicaSet,
+  resizeReplicaSet,
+  setReplicaSetEnvironment,
+  type SetPath,
+} from '../../services/replica-sets.ts';
+import { listReplicaSets } from '../../store/replica-sets.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
+import { accepted, ofService } from './schemas.ts';
 
-const ofService = Type.Object({ project_id: Type.String(), service_id: Type.String() });
 const ofSet = Type.Object({
   project_id: Type.String(),
   service_id: Type.String(),
   replica_set_id: Type.String(),
-});
-const accepted = Type.Null({
-  description: 'accepted; the header Operation-Id names the operation',
 });
 
 const SETS = '/projects/:project_id/services/:service_id/replicaSets';
@@ -36,7 +43,7 @@ const pathOf = ({
   setId: replica_set_id,
 });
 
-export function replicaSetRoutes(api: App, { replicaSets }: ApiContext): void {
+export function replicaSetRoutes(api: App, context: ApiContext): void {
   api.get(
     SETS,
     {
@@ -48,7 +55,7 @@ export function replicaSetRoutes(api: App, { replicaSets }: ApiContext): void {
         response: { 200: ReadReplicaSetListSchema },
       },
     },
-    async (request) => replicaSets.list(request.service.key),
+    async (request) => listReplicaSets(context.store.db, request.service.key),
   );
 
   api.post(
@@ -66,7 +73,10 @@ export function replicaSetRoutes(api: App, { replicaSets }: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(reply, await replicaSets.create(callerOf(request), request.service.key, request.body)),
+      answer(
+        reply,
+        await createReplicaSet(context, callerOf(request), request.service.key, request.body),
+      ),
   );
 
   api.get(
@@ -80,7 +90,7 @@ export function replicaSetRoutes(api: App, { replicaSets }: ApiContext): void {
         response: { 200: Ref(ReadReplicaSetDetailSchema) },
       },
     },
-    async (request) => replicaSets.get(pathOf(request.params)),
+    async (request) => readReplicaSet(context, pathOf(request.params)),
   );
 
   api.delete(
@@ -95,7 +105,7 @@ export function replicaSetRoutes(api: App, { replicaSets }: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(reply, await replicaSets.remove(callerOf(request), pathOf(request.params))),
+      answer(reply, await deleteReplicaSet(context, callerOf(request), pathOf(request.params))),
   );
 
   api.post(
@@ -115,12 +125,21 @@ export function replicaSetRoutes(api: App, { replicaSets }: ApiContext): void {
       const { cpu_millis: cpuMillis, memory_gbs: memoryGbs } = request.body;
       return answer(
         reply,
-        await replicaSets.resize(callerOf(request), pathOf(request.params), cpuMillis, memoryGbs),
+        await resizeReplicaSet(
+          context,
+          callerOf(request),
+          pathOf(request.params),
+          cpuMillis,
+          memoryGbs,
+        ),
       );
     },
   );
 
-  for (const action of ['enablePooler', 'disablePooler'] as const) {
+  for (const [action, change] of [
+    ['enablePooler', enableReplicaSetPooler],
+    ['disablePooler', disableReplicaSetPooler],
+  ] as const) {
     api.post(
       `${SET}/${action}`,
       {
@@ -134,7 +153,7 @@ export function replicaSetRoutes(api: App, { replicaSets }: ApiContext): void {
         },
       },
       async (request, reply) =>
-        answer(reply, await replicaSets[action](callerOf(request), pathOf(request.params))),
+        answer(reply, await change(context, callerOf(request), pathOf(request.params))),
     );
   }
 
@@ -153,7 +172,8 @@ export function replicaSetRoutes(api: App, { replicaSets }: ApiContext): void {
     async (request, reply) =>
       answer(
         reply,
-        await replicaSets.setEnvironment(
+        await setReplicaSetEnvironment(
+          context,
           callerOf(request),
           pathOf(request.params),
           request.body.environment,

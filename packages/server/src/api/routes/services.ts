@@ -1,30 +1,16 @@
+/** Services: create, list, get, delete, power, size and settings. */
 import {
-  AttachBody,
-  BackupsSchema,
   CreateServiceBody,
-  DetachBody,
-  DrillBody,
-  ForkBody,
-  LogsSchema,
-  MAX_NODES,
-  MAX_REPLICAS,
   MessageBody,
-  QueryBody,
-  QueryResultSchema,
   Ref,
   RenameBody,
   ResizeBody,
-  SeriesBody,
-  SeriesSchema,
-  SERIES_NAMES,
   SERVICE_STATUSES,
   ServiceListSchema,
   ServiceSchema,
   SetEnvironmentBody,
-  SetHABody,
   StringEnum,
   UpdatePasswordBody,
-  ApiError,
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import {
@@ -34,52 +20,19 @@ import {
   resizeService,
   setServiceEnvironment,
   updatePassword,
-  verifyBackup,
 } from '../../services/change-service.ts';
 import { createService } from '../../services/create-service.ts';
-import { deleteService, purgeService, restoreService } from '../../services/delete-service.ts';
-import { forkService } from '../../services/fork-service.ts';
-import { setReplicas, startDrill, switchOver } from '../../services/replicas.ts';
-import {
-  attachToVpc,
-  detachFromVpc,
-  enableServicePooler,
-  disableServicePooler,
-} from '../../services/service-network.ts';
-import {
-  readBackups,
-  readLogPage,
-  readMetricSeries,
-  runStatement,
-} from '../../services/service-reads.ts';
-import { listServiceDocuments, type ServiceDoc } from '../../store/service-documents.ts';
-import { parseMoment } from '../../lib/moment.ts';
+import { deleteService, purgeService } from '../../services/delete-service.ts';
+import { listServiceDocuments } from '../../store/service-documents.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 import { paging, sendList } from '../paging.ts';
-import { clientOf, sendText } from '../reply.ts';
-
-const ofProject = Type.Object({ project_id: Type.String() });
-const ofService = Type.Object({ project_id: Type.String(), service_id: Type.String() });
-const accepted = Type.Null({
-  description: 'accepted; the header Operation-Id names the operation',
-});
-const oneOrMore = Type.Optional(
-  Type.Union([
-    Type.String({ maxLength: 256 }),
-    Type.Array(Type.String({ maxLength: 256 }), { maxItems: 20 }),
-  ]),
-);
-
-const LogsQuery = Type.Object({
-  node: Type.Optional(Type.String()),
-  since: Type.Optional(Type.String({ description: 'only entries at or after this date-time' })),
-  until: Type.Optional(Type.String({ description: 'only entries before this date-time' })),
-  cursor: Type.Optional(Type.String({ maxLength: 200 })),
-  search: oneOrMore,
-  severities: oneOrMore,
-});
-const LOG_PAGE = 500;
+import { sendText } from '../reply.ts';
+import { accepted, ofProject, ofService } from './schemas.ts';
+import { backupRoutes } from './service-backups.ts';
+import { highAvailabilityRoutes } from './service-ha.ts';
+import { networkRoutes } from './service-network.ts';
+import { readRoutes } from './service-reads.ts';
 
 const DeleteQuery = Type.Object({
   purge: Type.Optional(
@@ -97,7 +50,18 @@ const ServicesQuery = Type.Object({
   ),
 });
 
+/** The routes of services. Each file of them is a topic; the order is that of the OpenAPI document. */
 export function serviceRoutes(api: App, context: ApiContext): void {
+  lifeRoutes(api, context);
+  backupRoutes(api, context);
+  powerRoutes(api, context);
+  networkRoutes(api, context);
+  highAvailabilityRoutes(api, context);
+  settingRoutes(api, context);
+  readRoutes(api, context);
+}
+
+function lifeRoutes(api: App, context: ApiContext): void {
   api.get(
     '/projects/:project_id/services',
     {
@@ -182,77 +146,9 @@ export function serviceRoutes(api: App, context: ApiContext): void {
       );
     },
   );
+}
 
-  api.post(
-    '/projects/:project_id/services/:service_id/forkService',
-    {
-      schema: {
-        operationId: 'forkService',
-        summary: 'Fork a service',
-        description:
-          'The answer holds the final endpoint and, here and nowhere else, the initial password of the fork.',
-        tags: ['backups'],
-        params: ofService,
-        body: Ref(ForkBody),
-        response: { 202: Ref(ServiceSchema) },
-      },
-    },
-    async (request, reply) =>
-      answer(
-        reply,
-        await forkService(context, callerOf(request), request.service.key, request.body),
-      ),
-  );
-
-  api.get(
-    '/projects/:project_id/services/:service_id/backups',
-    {
-      schema: {
-        operationId: 'getBackups',
-        summary: 'Snapshots, and the window that can be reached',
-        tags: ['backups'],
-        params: ofService,
-        response: { 200: Ref(BackupsSchema) },
-      },
-    },
-    async (request) => readBackups(context, request.service.key),
-  );
-
-  api.post(
-    '/projects/:project_id/services/:service_id/backups/verify',
-    {
-      schema: {
-        operationId: 'verifyBackup',
-        summary: 'Verify the newest backup by restoring it',
-        description:
-          'Beside the service, which goes on, and beside other operations on it. Asked for again while it is under way, the same operation is named.',
-        tags: ['backups'],
-        params: ofService,
-        response: { 202: Ref(MessageBody) },
-      },
-    },
-    async (request, reply) =>
-      answer(reply, await verifyBackup(context, callerOf(request), request.service.key)),
-  );
-
-  api.post(
-    '/projects/:project_id/services/:service_id/restore',
-    {
-      config: { deletedToo: true },
-      schema: {
-        operationId: 'restoreService',
-        summary: 'Bring a deleted service back',
-        description:
-          'With its id, endpoint, data and password, for a day after it was deleted, or as long as the installation keeps them.',
-        tags: ['backups'],
-        params: ofService,
-        response: { 202: Ref(ServiceSchema) },
-      },
-    },
-    async (request, reply) =>
-      answer(reply, await restoreService(context, callerOf(request), request.service.key)),
-  );
-
+function powerRoutes(api: App, context: ApiContext): void {
   for (const [action, change] of [
     ['start', startService],
     ['stop', stopService],
@@ -291,137 +187,9 @@ export function serviceRoutes(api: App, context: ApiContext): void {
         await resizeService(context, callerOf(request), request.service.key, request.body),
       ),
   );
+}
 
-  for (const [action, change] of [
-    ['enablePooler', enableServicePooler],
-    ['disablePooler', disableServicePooler],
-  ] as const) {
-    api.post(
-      `/projects/:project_id/services/:service_id/${action}`,
-      {
-        schema: {
-          operationId: action,
-          summary: `${action === 'enablePooler' ? 'Enable' : 'Disable'} the connection pooler`,
-          description:
-            'PgBouncer in front of the service, on a port of its own, which it keeps. For a paused service, from its start on.',
-          tags: ['services'],
-          params: ofService,
-          response: { 200: Ref(MessageBody) },
-        },
-      },
-      async (request, reply) =>
-        answer(reply, await change(context, callerOf(request), request.service.key)),
-    );
-  }
-
-  api.post(
-    '/projects/:project_id/services/:service_id/attachToVPC',
-    {
-      schema: {
-        operationId: 'attachToVPC',
-        summary: 'Attach a service to a VPC',
-        description:
-          'From then on only clients inside the VPC and those that it is peered with get in. The public endpoint stays reserved.',
-        tags: ['VPCs'],
-        params: ofService,
-        body: Ref(AttachBody),
-        response: { 202: Ref(MessageBody) },
-      },
-    },
-    async (request, reply) =>
-      answer(
-        reply,
-        await attachToVpc(context, callerOf(request), request.service.key, request.body.vpc_id),
-      ),
-  );
-
-  api.post(
-    '/projects/:project_id/services/:service_id/detachFromVPC',
-    {
-      // A body without fields may be left out.
-      preValidation: async (request) =>
-        void (request.body = request.body === undefined ? {} : request.body),
-      schema: {
-        operationId: 'detachFromVPC',
-        summary: 'Detach a service from its VPC',
-        description: 'Its public endpoint, the same as before, is open to all again.',
-        tags: ['VPCs'],
-        params: ofService,
-        body: Ref(DetachBody),
-        response: { 202: Ref(MessageBody) },
-      },
-    },
-    async (request, reply) =>
-      answer(
-        reply,
-        await detachFromVpc(
-          context,
-          callerOf(request),
-          request.service.key,
-          request.body.vpc_id ?? null,
-        ),
-      ),
-  );
-
-  api.post(
-    '/projects/:project_id/services/:service_id/setHA',
-    {
-      schema: {
-        operationId: 'setHA',
-        summary: 'Set how many replicas stand by',
-        description:
-          'What is left out stays as it is. Synchronous replicas have every write before it is acknowledged.',
-        tags: ['high availability'],
-        params: ofService,
-        body: Ref(SetHABody),
-        response: { 202: Ref(ServiceSchema) },
-      },
-    },
-    async (request, reply) =>
-      answer(
-        reply,
-        await setReplicas(context, callerOf(request), request.service.key, request.body),
-      ),
-  );
-
-  api.post(
-    '/projects/:project_id/services/:service_id/switchover',
-    {
-      schema: {
-        operationId: 'switchover',
-        summary: 'Make a replica the primary',
-        description:
-          'In order: nothing that was acknowledged is lost. Sessions end; new ones wait for a moment.',
-        tags: ['high availability'],
-        params: ofService,
-        response: { 202: Ref(ServiceSchema) },
-      },
-    },
-    async (request, reply) =>
-      answer(reply, await switchOver(context, callerOf(request), request.service.key)),
-  );
-
-  api.post(
-    '/projects/:project_id/services/:service_id/drill',
-    {
-      schema: {
-        operationId: 'drill',
-        summary: 'Rehearse a failover or a switchover',
-        description:
-          'Under a writer of our own: the operation says for how long writes were not possible, and how many were lost.',
-        tags: ['high availability'],
-        params: ofService,
-        body: Ref(DrillBody),
-        response: { 202: Ref(ServiceSchema) },
-      },
-    },
-    async (request, reply) =>
-      answer(
-        reply,
-        await startDrill(context, callerOf(request), request.service.key, request.body),
-      ),
-  );
-
+function settingRoutes(api: App, context: ApiContext): void {
   api.post(
     '/projects/:project_id/services/:service_id/updatePassword',
     {
@@ -489,128 +257,4 @@ export function serviceRoutes(api: App, context: ApiContext): void {
         await renameService(context, callerOf(request), request.service.key, request.body.name),
       ),
   );
-
-  api.get(
-    '/projects/:project_id/services/:service_id/logs',
-    {
-      config: { setsToo: true },
-      schema: {
-        operationId: 'getServiceLogs',
-        summary: 'Read the logs, newest first',
-        tags: ['services'],
-        params: ofService,
-        querystring: LogsQuery,
-        response: { 200: Ref(LogsSchema) },
-      },
-    },
-    async (request, reply) => {
-      const { node, since, until, cursor, search, severities } = request.query;
-      const { entries, cursor: next } = await readLogPage(
-        context,
-        request.service.key,
-        nodeOf(node, request.service),
-        {
-          sinceMs: momentOf('since', since),
-          untilMs: momentOf('until', until),
-          cursor: cursor === undefined || cursor === '' ? null : cursor,
-          search: [search ?? []].flat(),
-          severities: [severities ?? []].flat().map((severity) => severity.toUpperCase()),
-          limit: LOG_PAGE,
-        },
-        clientOf(reply),
-      );
-      const logs = entries.map(
-        ({ timestamp, severity, message }) => `${timestamp} ${severity}: ${message}`,
-      );
-      return { logs, entries, ...(next === null ? {} : { last_cursor: next, lastCursor: next }) };
-    },
-  );
-
-  api.get(
-    '/projects/:project_id/services/:service_id/metrics/available-series',
-    {
-      config: { setsToo: true },
-      schema: {
-        operationId: 'listSeries',
-        summary: 'List the series that are kept',
-        tags: ['metrics'],
-        params: ofService,
-        response: { 200: Type.Array(Type.String()) },
-      },
-    },
-    async () => [...SERIES_NAMES],
-  );
-
-  api.post(
-    '/projects/:project_id/services/:service_id/metrics/series',
-    {
-      config: { setsToo: true },
-      schema: {
-        operationId: 'querySeries',
-        summary: 'Read a series',
-        tags: ['metrics'],
-        params: ofService,
-        body: Ref(SeriesBody),
-        response: { 200: Type.Array(Ref(SeriesSchema)) },
-      },
-    },
-    async (request) =>
-      readMetricSeries(
-        context,
-        request.service.key,
-        request.service.parent_id === null ? 0 : 1,
-        request.body,
-      ),
-  );
-
-  api.post(
-    '/projects/:project_id/services/:service_id/query',
-    {
-      config: { setsToo: true },
-      schema: {
-        operationId: 'queryService',
-        summary: 'Run one statement that only reads',
-        description:
-          'As a role that may read everything and write nothing, in a transaction that cannot write. Of a read replica set, on one of its nodes.',
-        tags: ['services'],
-        params: ofService,
-        body: Ref(QueryBody),
-        response: { 200: Ref(QueryResultSchema) },
-      },
-    },
-    async (request, reply) =>
-      sendText(
-        reply,
-        200,
-        JSON.stringify(await runStatement(context, request.service, request.body)),
-      ),
-  );
-}
-
-/** The number of a member, or of a node of a read replica set; null: the one that accepts writes, or the first. */
-function nodeOf(node: string | undefined, { parent_id: parent }: ServiceDoc): number | null {
-  if (node === undefined || node === '') return null;
-  const [least, most, whose] =
-    parent === null
-      ? [0, MAX_REPLICAS, 'the members of a service']
-      : [1, MAX_NODES, 'the nodes of a read replica set'];
-  const n = /^[0-9]{1,2}$/.test(node) ? Number(node) : most + 1;
-  if (n < least || n > most)
-    throw new ApiError(
-      'INVALID_REQUEST',
-      `node: found ${JSON.stringify(node)}; allowed: ${least} to ${most}, ${whose}`,
-    );
-  return n;
-}
-
-function momentOf(name: string, text: string | undefined): number | null {
-  if (text === undefined || text === '') return null;
-  const moment = parseMoment(text);
-  if (moment === null) {
-    throw new ApiError(
-      'INVALID_REQUEST',
-      `${name}: found ${JSON.stringify(text.slice(0, 64))}; expected a date-time like 2026-01-31T12:00:00Z`,
-    );
-  }
-  return moment.ms;
 }

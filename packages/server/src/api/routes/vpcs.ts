@@ -9,11 +9,14 @@ import {
 } from '@howdah/contract';
 import { Type } from 'typebox';
 import { answer, callerOf } from '../changes.ts';
-import { listPeerings, peeringDocument } from '../../store/peerings.ts';
-import { listVpcs, vpcDocument } from '../../store/vpcs.ts';
+import { peeringDocument, vpcDocument } from '../../domain/vpc/document.ts';
+import { createPeering, deletePeering } from '../../services/peerings.ts';
+import { createVpc, deleteVpc, renameVpc } from '../../services/vpcs.ts';
+import { listPeerings } from '../../store/peerings.ts';
+import { listVpcs } from '../../store/vpcs.ts';
 import type { ApiContext, App } from '../context.ts';
+import { ofProject } from './schemas.ts';
 
-const ofProject = Type.Object({ project_id: Type.String() });
 const ofVpc = Type.Object({ project_id: Type.String(), vpc_id: Type.String() });
 const ofPeering = Type.Object({
   project_id: Type.String(),
@@ -22,7 +25,8 @@ const ofPeering = Type.Object({
 });
 const tags = ['VPCs'];
 
-export function vpcRoutes(api: App, { store, vpcs, peerings }: ApiContext): void {
+export function vpcRoutes(api: App, context: ApiContext): void {
+  const { store } = context;
   api.get(
     '/projects/:project_id/vpcs',
     {
@@ -49,7 +53,8 @@ export function vpcRoutes(api: App, { store, vpcs, peerings }: ApiContext): void
         response: { 201: Ref(VpcSchema) },
       },
     },
-    async (request, reply) => answer(reply, await vpcs.create(callerOf(request), request.body)),
+    async (request, reply) =>
+      answer(reply, await createVpc(context, callerOf(request), request.body)),
   );
 
   api.get(
@@ -77,7 +82,8 @@ export function vpcRoutes(api: App, { store, vpcs, peerings }: ApiContext): void
         response: { 204: Type.Null({ description: 'deleted' }) },
       },
     },
-    async (request, reply) => answer(reply, await vpcs.remove(callerOf(request), request.vpc.id)),
+    async (request, reply) =>
+      answer(reply, await deleteVpc(context, callerOf(request), request.vpc.id)),
   );
 
   api.post(
@@ -93,7 +99,7 @@ export function vpcRoutes(api: App, { store, vpcs, peerings }: ApiContext): void
       },
     },
     async (request, reply) =>
-      answer(reply, await vpcs.rename(callerOf(request), request.vpc.id, request.body.name)),
+      answer(reply, await renameVpc(context, callerOf(request), request.vpc.id, request.body.name)),
   );
 
   api.get(
@@ -125,7 +131,7 @@ export function vpcRoutes(api: App, { store, vpcs, peerings }: ApiContext): void
       },
     },
     async (request, reply) =>
-      answer(reply, await peerings.create(callerOf(request), request.vpc.id, request.body)),
+      answer(reply, await createPeering(context, callerOf(request), request.vpc.id, request.body)),
   );
 
   api.get(
@@ -155,6 +161,9 @@ export function vpcRoutes(api: App, { store, vpcs, peerings }: ApiContext): void
       },
     },
     async (request, reply) =>
-      answer(reply, await peerings.remove(callerOf(request), request.vpc.id, request.peering.id)),
+      answer(
+        reply,
+        await deletePeering(context, callerOf(request), request.vpc.id, request.peering.id),
+      ),
   );
 }

@@ -8,20 +8,24 @@ import {
   WebhookTestSchema,
 } from '@howdah/contract';
 import { Type } from 'typebox';
+import { deliveryDocument, webhookDocument } from '../../domain/webhook/document.ts';
 import {
-  deliveryDocument,
-  listDeliveries,
-  listWebhooks,
-  webhookDocument,
-} from '../../store/webhooks.ts';
+  createWebhook,
+  deleteWebhook,
+  deliverAgain,
+  readWebhook,
+  testWebhook,
+} from '../../services/webhooks.ts';
+import { listDeliveries, listWebhooks } from '../../store/webhooks.ts';
 import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 import { pageOf, paging, sendList } from '../paging.ts';
+import { ofProject } from './schemas.ts';
 
-const ofProject = Type.Object({ project_id: Type.String() });
 const ofWebhook = Type.Object({ project_id: Type.String(), webhook_id: Type.String() });
 
-export function webhookRoutes(api: App, { store, webhooks }: ApiContext): void {
+export function webhookRoutes(api: App, context: ApiContext): void {
+  const { store } = context;
   api.get(
     '/projects/:project_id/webhooks',
     {
@@ -50,7 +54,8 @@ export function webhookRoutes(api: App, { store, webhooks }: ApiContext): void {
         response: { 201: Ref(WebhookSchema) },
       },
     },
-    async (request, reply) => answer(reply, await webhooks.create(callerOf(request), request.body)),
+    async (request, reply) =>
+      answer(reply, await createWebhook(context, callerOf(request), request.body)),
   );
 
   api.delete(
@@ -65,7 +70,7 @@ export function webhookRoutes(api: App, { store, webhooks }: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(reply, await webhooks.remove(callerOf(request), request.params.webhook_id)),
+      answer(reply, await deleteWebhook(context, callerOf(request), request.params.webhook_id)),
   );
 
   api.post(
@@ -80,7 +85,7 @@ export function webhookRoutes(api: App, { store, webhooks }: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(reply, await webhooks.test(callerOf(request), request.params.webhook_id)),
+      answer(reply, await testWebhook(context, callerOf(request), request.params.webhook_id)),
   );
 
   api.get(
@@ -100,7 +105,7 @@ export function webhookRoutes(api: App, { store, webhooks }: ApiContext): void {
       },
     },
     async (request, reply) => {
-      const { id } = await webhooks.find(request.key.project_id, request.params.webhook_id);
+      const { id } = await readWebhook(store.db, request.key.project_id, request.params.webhook_id);
       return sendList(request, reply, 'number', async (after, limit) =>
         pageOf(
           await listDeliveries(store.db, id, request.query.status, after, limit + 1),
@@ -129,7 +134,7 @@ export function webhookRoutes(api: App, { store, webhooks }: ApiContext): void {
     },
     async (request, reply) => {
       const { webhook_id: id, delivery_id: deliveryId } = request.params;
-      return answer(reply, await webhooks.deliverAgain(callerOf(request), id, deliveryId));
+      return answer(reply, await deliverAgain(context, callerOf(request), id, deliveryId));
     },
   );
 }

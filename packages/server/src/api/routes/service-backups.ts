@@ -1,0 +1,81 @@
+/** Backups of a service, forks from them, and the restore of a deleted service. */
+import { BackupsSchema, ForkBody, MessageBody, Ref, ServiceSchema } from '@howdah/contract';
+import { verifyBackup } from '../../services/change-service.ts';
+import { restoreService } from '../../services/delete-service.ts';
+import { forkService } from '../../services/fork-service.ts';
+import { readBackups } from '../../services/service-reads.ts';
+import type { ApiContext, App } from '../context.ts';
+import { answer, callerOf } from '../changes.ts';
+import { ofService } from './schemas.ts';
+
+export function backupRoutes(api: App, context: ApiContext): void {
+  api.post(
+    '/projects/:project_id/services/:service_id/forkService',
+    {
+      schema: {
+        operationId: 'forkService',
+        summary: 'Fork a service',
+        description:
+          'The answer holds the final endpoint and, here and nowhere else, the initial password of the fork.',
+        tags: ['backups'],
+        params: ofService,
+        body: Ref(ForkBody),
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(
+        reply,
+        await forkService(context, callerOf(request), request.service.key, request.body),
+      ),
+  );
+
+  api.get(
+    '/projects/:project_id/services/:service_id/backups',
+    {
+      schema: {
+        operationId: 'getBackups',
+        summary: 'Snapshots, and the window that can be reached',
+        tags: ['backups'],
+        params: ofService,
+        response: { 200: Ref(BackupsSchema) },
+      },
+    },
+    async (request) => readBackups(context, request.service.key),
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/backups/verify',
+    {
+      schema: {
+        operationId: 'verifyBackup',
+        summary: 'Verify the newest backup by restoring it',
+        description:
+          'Beside the service, which goes on, and beside other operations on it. Asked for again while it is under way, the same operation is named.',
+        tags: ['backups'],
+        params: ofService,
+        response: { 202: Ref(MessageBody) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await verifyBackup(context, callerOf(request), request.service.key)),
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/restore',
+    {
+      config: { deletedToo: true },
+      schema: {
+        operationId: 'restoreService',
+        summary: 'Bring a deleted service back',
+        description:
+          'With its id, endpoint, data and password, for a day after it was deleted, or as long as the installation keeps them.',
+        tags: ['backups'],
+        params: ofService,
+        response: { 202: Ref(ServiceSchema) },
+      },
+    },
+    async (request, reply) =>
+      answer(reply, await restoreService(context, callerOf(request), request.service.key)),
+  );
+}

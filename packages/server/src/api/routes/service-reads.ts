@@ -1,0 +1,141 @@
+/** Reads from a running service: logs, metrics and read-only statements. */
+import {
+  LogsSchema,
+  QueryBody,
+  QueryResultSchema,
+  Ref,
+  SeriesBody,
+  SeriesSchema,
+  SERIES_NAMES,
+} from '@howdah/contract';
+import { Type } from 'typebox';
+import { readLogPage, readMetricSeries, runStatement } from '../../services/service-reads.ts';
+import type { ApiContext, App } from '../context.ts';
+import { momentParameter, nodeParameter } from '../parameters.ts';
+import { clientOf, sendText } from '../reply.ts';
+import { ofService } from './schemas.ts';
+
+const oneOrMore = Type.Optional(
+  Type.Union([
+    Type.String({ maxLength: 256 }),
+    Type.Array(Type.String({ maxLength: 256 }), { maxItems: 20 }),
+  ]),
+);
+
+const LogsQuery = Type.Object({
+  node: Type.Optional(Type.String()),
+  since: Type.Optional(Type.String({ description: 'only entries at or after this date-time' })),
+  until: Type.Optional(Type.String({ description: 'only entries before this date-time' })),
+  cursor: Type.Optional(Type.String({ maxLength: 200 })),
+  search: oneOrMore,
+  severities: oneOrMore,
+});
+const LOG_PAGE = 500;
+
+export function readRoutes(api: App, context: ApiContext): void {
+  logRoutes(api, context);
+  metricRoutes(api, context);
+  queryRoutes(api, context);
+}
+
+function logRoutes(api: App, context: ApiContext): void {
+  api.get(
+    '/projects/:project_id/services/:service_id/logs',
+    {
+      config: { setsToo: true },
+      schema: {
+        operationId: 'getServiceLogs',
+        summary: 'Read the logs, newest first',
+        tags: ['services'],
+        params: ofService,
+        querystring: LogsQuery,
+        response: { 200: Ref(LogsSchema) },
+      },
+    },
+    async (request, reply) => {
+      const { node, since, until, cursor, search, severities } = request.query;
+      const { entries, cursor: next } = await readLogPage(
+        context,
+        request.service.key,
+        nodeParameter(node, request.service),
+        {
+          sinceMs: momentParameter('since', since),
+          untilMs: momentParameter('until', until),
+          cursor: cursor === undefined || cursor === '' ? null : cursor,
+          search: [search ?? []].flat(),
+          severities: [severities ?? []].flat().map((severity) => severity.toUpperCase()),
+          limit: LOG_PAGE,
+        },
+        clientOf(reply),
+      );
+      const logs = entries.map(
+        ({ timestamp, severity, message }) => `${timestamp} ${severity}: ${message}`,
+      );
+      return { logs, entries, ...(next === null ? {} : { last_cursor: next, lastCursor: next }) };
+    },
+  );
+}
+
+function metricRoutes(api: App, context: ApiContext): void {
+  api.get(
+    '/projects/:project_id/services/:service_id/metrics/available-series',
+    {
+      config: { setsToo: true },
+      schema: {
+        operationId: 'listSeries',
+        summary: 'List the series that are kept',
+        tags: ['metrics'],
+        params: ofService,
+        response: { 200: Type.Array(Type.String()) },
+      },
+    },
+    async () => [...SERIES_NAMES],
+  );
+
+  api.post(
+    '/projects/:project_id/services/:service_id/metrics/series',
+    {
+      config: { setsToo: true },
+      schema: {
+        operationId: 'querySeries',
+        summary: 'Read a series',
+        tags: ['metrics'],
+        params: ofService,
+        body: Ref(SeriesBody),
+        response: { 200: Type.Array(Ref(SeriesSchema)) },
+      },
+    },
+    async (request) =>
+      readMetricSeries(
+        context,
+        request.service.key,
+        request.service.parent_id === null ? 0 : 1,
+        request.body,
+      ),
+  );
+}
+
+function queryRoutes(api: App, context: ApiContext): void {
+  api.post(
+    '/projects/:project_id/services/:service_id/query',
+    {
+      config: { setsToo: true },
+      schema: {
+        operationId: 'queryService',
+        summary: 'Run one statement that only reads',
+        description:
+          'As a role that may read everything and write nothing, in a transaction that cannot write. Of a read replica set, on one of its nodes.',
+        tags: ['services'],
+        params: ofService,
+        body: Ref(QueryBody),
+        response: { 200: Ref(QueryResultSchema) },
+      },
+    },
+    async (request, reply) =>
+      sendText(
+        reply,
+        200,
+        JSON.stringify(await runStatement(context, request.service, request.body)),
+      ),
+  );
+}

@@ -1,0 +1,119 @@
+/** Changes and reads of the API keys of a project. */
+import { randomBytes } from 'node:crypto';
+import {
+  ApiError,
+  ENDED_KEYS_KEPT_DAYS,
+  MAX_KEYS,
+  type CreateKeyBody,
+  type Key,
+} from '@howdah/contract';
+import { newId } from '../lib/ids.ts';
+import { sha256 } from '../lib/secret.ts';
+import {
+  countKeys,
+  findKey,
+  hasAnotherAdminKey,
+  insertKey,
+  listKeys,
+  revokeKey,
+} from '../store/keys.ts';
+import { lockLimits } from '../store/projects.ts';
+import type { Db } from '../store/tables.ts';
+import { makeChange, type Caller, type Outcome } from './change.ts';
+import type { ControlContext } from './context.ts';
+import { readProject } from './projects.ts';
+
+/** Creates a key. Its secret half is in this answer only. */
+export function createKey(
+  { store }: ControlContext,
+  caller: Caller,
+  projectId: string,
+  body: CreateKeyBody,
+): Promise<Outcome> {
+  return makeChange(store, caller, async (tx) => {
+    await readProject(tx, projectId);
+    await lockLimits(tx, projectId);
+    if ((await countKeys(tx, projectId, MAX_KEYS)) >= MAX_KEYS)
+      throw new ApiError(
+        'LIMIT_EXCEEDED',
+        `keys: the project has ${MAX_KEYS}, the most that are allowed; those that were revoked or have expired count for ${ENDED_KEYS_KEPT_DAYS} days: revoke keys that are not needed, or use one that there is`,
+      );
+    const secret = newSecret();
+    const key = await insertKey(tx, {
+      publicKey: newPublicKey(),
+      secretHash: sha256(secret),
+      projectId,
+      name: body.name,
+      role: body.role,
+      createdBy: caller.publicKey,
+      ...(body.expires_at === undefined ? {} : { expiresAt: futureMoment(body.expires_at) }),
+      dryRunOnly: body.dry_run_only ?? false,
+      forkOnly: body.fork_only ?? false,
+    });
+    return { operationId: null, doc: JSON.stringify({ ...key, secret_key: secret }) };
+  });
+}
+
+/** Revokes a key, unless it is the last admin key that does not expire. */
+export function revokeProjectKey(
+  { store }: ControlContext,
+  caller: Caller,
+  projectId: string,
+  publicKey: string,
+): Promise<Outcome> {
+  return makeChange(store, caller, async (tx) => {
+    const key = await readKey(tx, projectId, publicKey);
+    // The lock orders two keys that revoke each other: the second finds no other admin key.
+    await lockLimits(tx, projectId);
+    if (
+      key.role === 'admin' &&
+      key.revoked_at === null &&
+      !(await hasAnotherAdminKey(tx, projectId, publicKey))
+    ) {
+      throw new ApiError(
+        'CONFLICT',
+        `${publicKey} is the last admin key of the project that does not expire; make another one first: howdah key create --role admin`,
+      );
+    }
+    await revokeKey(tx, publicKey);
+    return { operationId: null };
+  });
+}
+
+export async function listProjectKeys(db: Db, projectId: string): Promise<Key[]> {
+  await readProject(db, projectId);
+  return listKeys(db, projectId);
+}
+
+/** @throws ApiError NOT_FOUND */
+export async function readKey(db: Db, projectId: string, publicKey: string): Promise<Key> {
+  const found = /^[A-Za-z0-9_-]{1,64}$/.test(publicKey)
+    ? await findKey(db, projectId, publicKey)
+    : null;
+  if (found === null)
+    throw new ApiError(
+      'NOT_FOUND',
+      `no key with that public half exists: ${JSON.stringify(publicKey.slice(0, 64))}; GET /projects/{project_id}/keys lists them`,
+    );
+  return found;
+}
+
+/** The public half of a new key: not secret, and long enough that no two are alike. */
+export function newPublicKey(): string {
+  return `HD${newId()}${newId()}`;
+}
+
+/** The secret half of a new key: 256 random bits. */
+export function newSecret(): string {
+  return randomBytes(32).toString('base64url');
+}
+
+function futureMoment(text: string): Date {
+  const at = new Date(text);
+  if (!(at.getTime() > Date.now()))
+    throw new ApiError(
+      'INVALID_REQUEST',
+      `expires_at: found ${text}; allowed: a moment in the future`,
+    );
+  return at;
+}
