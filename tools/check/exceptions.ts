@@ -6,8 +6,7 @@
  */
 
 /** Imports that break the layer table or close a cycle, with the reason why they stand. */
-export const IMPORTS: Readonly<Record<string, string>> = {
-};
+export const IMPORTS: Readonly<Record<string, string>> = {};
 
 /** Files and functions that are too long, with the lines that they may have at most. */
 export const LENGTHS: Readonly<Record<string, number>> = {
@@ -16,23 +15,23 @@ export const LENGTHS: Readonly<Record<string, number>> = {
   'packages/console/src/pages/service/Chart.tsx: Chart': 105,
   'packages/console/src/pages/service/service.module.css': 495,
   'packages/server/src/engine/local/admin/audit.ts: audit': 97,
-  'packages/server/src/engine/local/host/clone.ts': 409,
+  'packages/server/src/engine/local/host/clone.ts': 403,
   'packages/server/src/engine/local/host/image.ts': 451,
-  'packages/server/src/engine/local/index.ts': 709,
-  'packages/server/src/engine/local/index.ts: createLocalEngine': 604,
+  'packages/server/src/engine/local/index.ts': 701,
+  'packages/server/src/engine/local/index.ts: createLocalEngine': 573,
   'packages/server/src/engine/local/index.ts: look': 88,
   'packages/server/src/engine/local/postgres/reader.ts': 432,
   'packages/server/src/engine/local/topology/decide-ha.test.ts': 415,
   'packages/server/src/engine/local/topology/decide-ha.ts: decideHa': 99,
   'packages/server/src/engine/local/topology/decide.test.ts': 446,
-  'packages/server/src/engine/local/topology/members.ts': 1098,
+  'packages/server/src/engine/local/topology/members.ts': 1086,
   'packages/server/src/engine/local/topology/members.ts: apply': 110,
-  'packages/server/src/engine/local/topology/members.ts: createMembers': 940,
+  'packages/server/src/engine/local/topology/members.ts: createMembers': 937,
   'packages/server/src/engine/local/topology/members.ts: observe': 122,
-  'packages/server/src/engine/local/topology/replica-sets.ts': 818,
+  'packages/server/src/engine/local/topology/replica-sets.ts': 813,
   'packages/server/src/engine/local/topology/replica-sets.ts: apply': 86,
-  'packages/server/src/engine/local/topology/replica-sets.ts: createReplicaSets': 683,
-  'packages/server/src/engine/local/topology/replica-sets.ts: observe': 98,
+  'packages/server/src/engine/local/topology/replica-sets.ts: createReplicaSets': 677,
+  'packages/server/src/engine/local/topology/replica-sets.ts: observe': 97,
 };
 
 /** How many lines may be too wide at most; oxfmt wraps code, so they are comments and strings. */
