@@ -84,7 +84,11 @@ export async function watchStore(machine: Machine, templates: Templates, log: Fa
       timer = setTimeout(revive, RETRY_MS);
     }
   };
-  await monitor.connect(id, machine.layout.store, 5432);
+  // It has answered the start already: if it is too busy for another session, the start goes on.
+  await monitor.connect(id, machine.layout.store, 5432).catch((error: unknown) => {
+    log.warn({ err: error }, 'the metadata database is not watched yet; trying again');
+    timer = setTimeout(revive, RETRY_MS);
+  });
   return {
     /** Starts it no more, so that a stop can end it. */
     close: async (): Promise<void> => {
