@@ -49,7 +49,11 @@ type Plane = {
 async function startPlane(plane: Plane): Promise<void> {
   const { port, env, within, output } = plane;
   const [program, ...words] = [...within, process.execPath, HOWDAH, 'up'] as const;
-  const child = spawn(program, words, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const { NODE_OPTIONS: small } = preload('small-reserve.mjs');
+  const child = spawn(program, words, {
+    env: { ...env, NODE_OPTIONS: `${env['NODE_OPTIONS'] ?? ''} ${small}` },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   plane.child = child;
   child.stdout.setEncoding('utf8').on('data', (text: string) => output.push(text));
   child.stderr.setEncoding('utf8').on('data', (text: string) => output.push(text));

@@ -1,6 +1,6 @@
 // Plants a defect into the control plane that is started with it (NODE_OPTIONS=--import …), to see that the tests notice: PLANT names it.
 // It works on the text of the bundle, so that the product has no switch for it.
-import { register } from 'node:module';
+import { editBundle } from './edit-bundle.mjs';
 
 const PLANTS = {
   // The old primary is taken for dead and not ended.
@@ -44,19 +44,14 @@ const plant = process.env.PLANT;
 const edits = PLANTS[plant];
 if (edits === undefined)
   throw new Error(`PLANT: found ${plant}; allowed: ${Object.keys(PLANTS).join(', ')}`);
-const hooks = `
-  const edits = ${JSON.stringify(edits)};
-  export async function load(url, context, next) {
-    const loaded = await next(url, context);
-    if (!url.endsWith('/packages/server/dist/main.js')) return loaded;
-    let source = loaded.source.toString();
-    for (const [from, to] of edits) {
-      // The bundle breaks lines where the source does, so white space does not count.
-      const words = from.split(/\\s+/).map((word) => word.replace(/[^A-Za-z0-9_]/g, '\\\\$&'));
-      const place = new RegExp(words.join('\\\\s+'), 'g');
-      if ([...source.matchAll(place)].length !== 1) throw new Error('the defect has no place any more: ' + from);
-      source = source.replace(place, () => to);
-    }
-    return { ...loaded, source };
-  }`;
-register(`data:text/javascript,${encodeURIComponent(hooks)}`);
+// The bundle breaks lines where the source does, so white space does not count. A replacement is taken literally.
+editBundle(
+  edits.map(([from, to]) => [
+    from
+      .split(/\s+/)
+      .map((word) => word.replace(/[^A-Za-z0-9_]/g, String.raw`\$&`))
+      .join(String.raw`\s+`),
+    to.replaceAll('$', '$$$$'),
+    1,
+  ]),
+);
