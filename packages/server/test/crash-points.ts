@@ -1,5 +1,4 @@
 /** The points at which a run can be crashed, and a choice among them. */
-import type { Playable } from './crash.ts';
 
 /** Before, some time into, or after the nth time of an effect. */
 export type Point = {
@@ -35,7 +34,10 @@ export function pointsOf(trace: readonly string[]): Point[] {
 }
 
 /** Every fault that a scene is worth: at the control plane, and at its servers; one that is being made can be killed once it runs. */
-export function hitsOf(points: readonly Point[], { servers }: Playable): Hit[] {
+export function hitsOf(
+  points: readonly Point[],
+  { servers }: { servers: readonly string[] },
+): Hit[] {
   const launch = points.findIndex(({ effect }) => effect.startsWith('spawn sh services/new/pid'));
   const atServers = [...servers, 'store'].flatMap((server) =>
     points
