@@ -46,7 +46,11 @@ describe('words', () => {
     ['declarations', 'packages/server/src/a.ts', 'const { members } = row.members;'],
     ['identifiers', 'a.ts', '/** The member, calm, with the hands of another. */'],
     ['prose of the local engine', 'packages/server/src/api/a.ts', '// reads the log'],
-    ['prose, which has no code', 'README.md', 'Run `howdah tell` in `the store`.\n\n    the store\n'],
+    [
+      'prose, which has no code',
+      'README.md',
+      'Run `howdah tell` in `the store`.\n\n    the store\n',
+    ],
     ['prose, which has no strings', 'a.ts', `f('What is kept. The store is told.');`],
     ['prose that asks', 'README.md', 'What must hold? Nothing.'],
     ['user messages', 'packages/server/src/engine/engine.ts', '// it stands and serves'],
