@@ -98,6 +98,15 @@ const HOLE = [
   'create role _howdah_probe',
 ];
 
+test('reads with a key are answered while the same key has every session for statements busy', async () => {
+  const busy = Array.from({ length: 30 }, () => ask('select pg_sleep(4)'));
+  for (let n = 0; n < 20; n++) expect((await call('GET')).status).toBe(200);
+  const answers = await Promise.all(busy);
+  const refused = answers.filter(({ status }) => status !== 200);
+  expect(refused.length, JSON.stringify(refused[0])).toBeLessThan(answers.length);
+  for (const { status } of refused) expect([429, 503]).toContain(status);
+});
+
 test.skipIf(haproxy === null)(
   'a view of the name of a catalog before pg_catalog is not ours, and a role of the name of a drill does no harm',
   async () => {
@@ -274,6 +283,20 @@ test('a connection limit of the database does not make the verification of a bac
     } finally {
       await client.query('alter database tsdb connection limit -1');
     }
+  });
+});
+
+test('a new password lets an owner in again who set the connection limit of the database to 0', async () => {
+  await asTenant((client) => client.query('alter database tsdb connection limit 0'));
+  await expect(asTenant((client) => client.query('select 1'))).rejects.toThrow(/too many/);
+  expect((await call('POST', '/updatePassword', { password })).status).toBe(204);
+  await asTenant((client) => client.query('select 1'));
+});
+
+test('prepared transactions, which would hold locks without a session, are refused', async () => {
+  await asTenant(async (client) => {
+    await client.query('begin');
+    await expect(client.query("prepare transaction 'held'")).rejects.toThrow(/are disabled/);
   });
 });
 

@@ -1,5 +1,5 @@
 /** Sets the password of a service's admin role. */
-import { ADMIN_ROLE } from '@howdah/contract';
+import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract';
 import type { InstancePaths } from '../host/layout.ts';
 import { NoAnswer } from './monitor.ts';
 import { portOfServer } from './server.ts';
@@ -14,7 +14,10 @@ export function alterPassword(verifier: string): string {
 }
 
 /**
- * Sets a password, and waits for it as for any write: a failover does not lose it. If synchronous
+ * Sets a password so that its owner can connect with it: a database whose connection limit is 0 refuses
+ * every role but a superuser, and only a session in it could raise the limit, so it is removed.
+ *
+ * Waits for the change as for any write: a failover does not lose it. If synchronous
  * replicas are missing it does not wait for long: no standby without it takes over until they are back.
  *
  * @throws NoAnswer when the server does not answer
@@ -24,7 +27,13 @@ export async function setPassword(paths: InstancePaths, statement: string): Prom
   const where = { server: paths, port, name: 'howdah members', limitMs: PASSWORD_WAIT_MS };
   try {
     await withSuperuserSession(where, async (client) => {
-      const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
+      const { rows } = await client.query<{ pid: number; closed: boolean }>(
+        `select pg_backend_pid() as pid, exists (
+           select from pg_catalog.pg_database where datname = $1 and datconnlimit = 0) as closed`,
+        [DATABASE_NAME],
+      );
+      const open =
+        rows[0]?.closed === true ? `; alter database ${DATABASE_NAME} connection limit -1` : '';
       // The time limit of a statement does not cover the wait of its commit. A session that cannot be
       // cancelled is closed.
       const cancel = (): void => {
@@ -34,7 +43,7 @@ export async function setPassword(paths: InstancePaths, statement: string): Prom
       };
       const timer = setTimeout(cancel, PASSWORD_WAIT_MS);
       await client
-        .query(`set local synchronous_commit = on; ${statement}`)
+        .query(`set local synchronous_commit = on; ${statement}${open}`)
         .finally(() => clearTimeout(timer));
     });
   } catch (error) {
