@@ -54,7 +54,7 @@ export const AREAS: readonly Area[] = [
   },
   {
     title: 'Findings of the integrity check',
-    files: /^packages\/server\/src\/(engine\/local\/admin\/audit|store\/audit)\.ts$/,
+    files: /^packages\/server\/src\/(engine\/local\/admin\/audit(-networks)?|store\/audit)\.ts$/,
     sentences: true,
   },
   {

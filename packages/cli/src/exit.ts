@@ -21,7 +21,7 @@ export type Exit = keyof typeof EXIT_CODES;
 export const EXIT_MEANINGS: Readonly<Record<Exit, string>> = {
   done: 'done',
   failed: 'it failed, or the server did',
-  usage: 'asked for wrongly: an option, an argument or a value',
+  usage: 'usage error: an option, an argument or a value',
   notFound: 'there is no such thing',
   refused: 'the key may not, or you said no',
   conflict: 'the state of the thing, or another thing, is in the way',

@@ -14,7 +14,7 @@ const POLL_MS = 100;
 /**
  * Waits for the operation that an answer names, if it names one and waiting is wanted.
  *
- * @throws Failure when it failed, when it does not get on, and when the time is over
+ * @throws Failure when it failed, when it is failing and tried again, and when the time is over
  */
 export async function follow(
   connection: Connection,
@@ -66,7 +66,7 @@ async function followOperation(
     if (status === 'succeeded') return;
     if (status === 'failed') throw new Failure(`${kind} failed: ${error ?? 'no reason was given'}`);
     if (error !== undefined)
-      throw new Failure(`${kind} does not get on, and is being tried again: ${error}`);
+      throw new Failure(`${kind} is failing and is being tried again: ${error}`);
     if (performance.now() > deadline) {
       list.clear();
       throw new Failure(
@@ -91,7 +91,7 @@ function stepList() {
     clear();
     const done = steps.filter((step) => step.finished !== null);
     for (const step of done.slice(shown)) {
-      // Of an operation that does not get on, the last step that ended is the one that did not work.
+      // The last finished step of a failing operation is the one that failed.
       const mark =
         error !== undefined && step === done.at(-1) ? paintNote.red('✗') : paintNote.green('✓');
       note(

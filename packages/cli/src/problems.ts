@@ -44,7 +44,7 @@ export function problemOf(
     return [`${name} (${id}) is UNSTABLE, and no operation gives a reason`, steps, log];
   const state =
     found.status === 'running'
-      ? `${found.kind} does not get on, and is tried again`
+      ? `${found.kind} is failing and is being tried again`
       : `${found.kind} failed`;
   return [`${name} (${id}) is UNSTABLE: ${state}: ${found.error}`, steps, log];
 }

@@ -59,7 +59,7 @@ test('nobody there, nowhere to look, or not ready: exit code 8', async () => {
   expect(await run('vpc', 'list')).toMatchObject({ code: 8 });
 });
 
-test('an operation that fails, one that does not get on, and one that takes longer than --timeout', async () => {
+test('an operation that fails, one that is failing and tried again, and one that takes longer than --timeout', async () => {
   const running = { ...OPERATION, status: 'running', finished: null };
   const failed = await api({
     getOperation: {
@@ -150,7 +150,7 @@ test('get and list say why a service is UNSTABLE, and what to do', async () => {
     const { stdout, stderr, code } = await run('service', ...line);
     expect([code, stdout.includes('UNSTABLE')]).toEqual([0, true]);
     expect(stderr)
-      .toBe(`problem orders (linltu4hxx) is UNSTABLE: repair does not get on, and is tried again: no port is left
+      .toBe(`problem orders (linltu4hxx) is UNSTABLE: repair is failing and is being tried again: no port is left
   howdah service operations orders shows its steps
   howdah logs orders shows its server log
 `);

@@ -80,7 +80,7 @@ test('delete wins over everything, failing or not', () => {
           expect(statusOf(wanted, reachable, { kind: 'delete', begun, failing })).toBe('DELETING');
 });
 
-test('an operation that does not get on makes a service unstable, but not one that is paused and stays so', () => {
+test('a failing operation makes a service unstable, but not one that is paused and stays so', () => {
   for (const kind of ['create', 'start', 'resize', 'repair', 'enablePooler'] as const)
     expect(statusOf('running', false, operation(kind, { failing: true }))).toBe('UNSTABLE');
   expect(statusOf('paused', false, operation('stop', { failing: true }))).toBe('UNSTABLE');

@@ -172,7 +172,7 @@ test('a service from create to delete', async () => {
   // What other tests that were killed have left on the machine is none of this installation's.
   const { code, stdout } = await cloud.cli('audit');
   const said = stdout.split('\n').filter((line) => line !== '' && !LEFT_BY_OTHERS.test(line));
-  expect(said).toEqual(code === 0 ? ['All is as it must be.'] : []);
+  expect(said).toEqual(code === 0 ? ['No problems found.'] : []);
 });
 
 /** As leftovers.ts words it. */
@@ -215,7 +215,7 @@ test.runIf((await findProgram('pgbouncer')) !== null)(
   },
 );
 
-test('what is asked for wrongly ends with 2, what is not there with 3', async () => {
+test('a wrong argument exits with 2, a missing thing with 3', async () => {
   const wrong: [string[], number, string][] = [
     [['service', 'get', 'nothing-like-it'], 3, 'nothing-like-it'],
     [['service', 'stop', 'nothing-like-it'], 3, 'nothing-like-it'],

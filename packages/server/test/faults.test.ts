@@ -14,7 +14,7 @@ import { cloud, pathsOf, postmasterOf, succeeded, setUp, tearDown } from './faul
 beforeAll(setUp);
 afterAll(tearDown);
 
-/** Waits until the operation under way says why it does not get on. */
+/** Waits until the running operation has an error. */
 async function reasonOf(service: Pick<Service, 'service_id'>): Promise<string> {
   for (;;) {
     const [newest] = await cloud.operations(service.service_id);

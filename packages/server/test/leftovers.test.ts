@@ -90,7 +90,7 @@ describe.skipIf(!isRoot)('as root', () => {
       .toBe(true);
     await isFound(
       'zzzzzzzzzz',
-      /^cgroup of zzzzzzzzzz, of which there is no record: rmdir /,
+      /^cgroup of zzzzzzzzzz, which the metadata database does not know: rmdir /,
       async () => {
         for (const parent of parents)
           await mkdir(join(parent, tableOf(machine.networkPrefix), 'zzzzzzzzzz'));

@@ -284,7 +284,7 @@ test('the audit knows sets: it misses a node, a gateway, and finds what nobody w
   );
   await mkdir(slot);
   expect(await cloud.audit()).toContain(
-    `server ${service.service_id} keeps log for ${nodeName(set.id, 9)}, which does not follow it`,
+    `server ${service.service_id} has a replication slot for ${nodeName(set.id, 9)}, which does not follow it`,
   );
   await rmdir(slot);
   await cloud.up();

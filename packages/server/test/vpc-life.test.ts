@@ -167,7 +167,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       // One of ours of which no record speaks is found by the audit, and removed when VPCs are next looked at.
       await sh('ip', ['netns', 'add', `${await prefixOf(cloud)}999999`]);
       expect(await cloud.audit()).toContain(
-        `network of VPC 999999, of which there is no record: ip netns del ${await prefixOf(cloud)}999999`,
+        `network of VPC 999999, which the metadata database does not know: ip netns del ${await prefixOf(cloud)}999999`,
       );
       const outside = await cloud.create({ name: 'outside', service_type: 'POSTGRES' });
       const { port } = outside.endpoint;

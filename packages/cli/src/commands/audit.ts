@@ -29,6 +29,6 @@ export function addAudit(program: Command): void {
       throw new Failure(
         `${problems.length} ${problems.length === 1 ? 'thing is' : 'things are'} not as they must be`,
       );
-    say('All is as it must be.');
+    say('No problems found.');
   });
 }

@@ -38,7 +38,7 @@ function addListOperations(server: McpServer, cloud: Cloud): void {
     {
       title: 'What was done and is being done',
       description:
-        'Every change is an operation with steps, newest first. Free. Look here when something does not get on, or to see who did what.',
+        'Every change is an operation with steps, newest first. Free. Look here when something fails or takes long, or to see who did what.',
       kind: 'read',
       input: Type.Object(
         {

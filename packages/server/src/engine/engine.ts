@@ -299,7 +299,7 @@ export interface Engine {
    * @throws what `signal` was aborted with; Error when there is nothing to restore
    */
   verifyBackup(spec: ServiceSpec, runStep: RunStep, signal: AbortSignal): Promise<Verification>;
-  /** What does not get on with the backups of a service, and which of its replicas are missing. */
+  /** The problems of a service's backups, and which of its replicas are missing. */
   warnings(id: string): Promise<Warning[]>;
   /** How full the disk is that services stand on. */
   disk(): Promise<DiskUsage>;

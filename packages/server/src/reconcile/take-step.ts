@@ -73,8 +73,12 @@ async function askEngine(
   const verdict = await engine.converge(serviceSpec(work.service), begin);
   if (verdict.outcome === 'settled') {
     if (!(await waitsForMoves(context, work))) return verdict;
-    const detail = 'its read replica sets are on their way';
-    return { ...verdict, detail, outcome: 'again', waitMs: WITH_SETS_MS };
+    return {
+      ...verdict,
+      detail: 'its read replica sets are on their way',
+      outcome: 'again',
+      waitMs: WITH_SETS_MS,
+    };
   }
   await announceFault(context, work, verdict.seen);
   return verdict;

@@ -1,6 +1,6 @@
 /**
- * The invariants of an installation, checked: processes, ports, directories and limits on the one hand and records on the other,
- * both ways. Run by `howdah audit`, and after every test of the whole system.
+ * The integrity check: compares processes, ports, directories and limits with the metadata database,
+ * both ways. `howdah audit` runs it, and so does every system test at its end.
  */
 import { basename } from 'node:path';
 import type { ClientConfig } from 'pg';
@@ -8,6 +8,7 @@ import { ID_LENGTH, IS_TRANSITIONAL } from '@howdah/contract';
 import type { Config } from '../../../config.ts';
 import { DEFAULT_UID_RANGE } from '../../../settings.ts';
 import { findLack, tableOf } from '../host/egress.ts';
+import { networksAmiss } from './audit-networks.ts';
 import { takeInventory, type Inventory } from './inventory.ts';
 import { memberKey, partsOfKey } from '../host/layout.ts';
 import { findLeftovers } from './leftovers.ts';
@@ -18,13 +19,27 @@ import { markerOf } from '../host/marker.ts';
 import { memberName, nodeName } from '../postgres/replication.ts';
 import { storeConnection } from '../postgres/store-instance.ts';
 import { findControl } from '../../../installation.ts';
-import { addressAt, ROUTER_HOST, trustedCidr } from '../../../lib/cidr.ts';
 import { readExpected, type Expected } from '../../../store/audit.ts';
+
+/** What is compared: the metadata database before and after, and what was found on the machine between. */
+type Facts = {
+  readonly before: Expected;
+  readonly after: Expected;
+  readonly found: Inventory;
+  /** Services whose status did not change meanwhile and is not transitional; the next check covers the others. */
+  readonly settled: readonly ServiceFacts[];
+  readonly settledIds: ReadonlySet<string>;
+  readonly knownIds: ReadonlySet<string>;
+  /** Services that were changing. */
+  readonly changing: ReadonlySet<string>;
+  readonly running: readonly ServiceFacts[];
+  readonly paused: readonly ServiceFacts[];
+};
 
 /**
  * Changes nothing.
  *
- * @returns a sentence for everything that is not as it must be; none: all is well
+ * @returns a sentence for each contradiction; none: all is well
  * @throws Error when there is no installation
  */
 export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promise<string[]> {
@@ -37,8 +52,34 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
     config.databaseUrl === null ? storeConnection(site) : { connectionString: config.databaseUrl };
   const before = await readExpected(connection);
   const found = await takeInventory(site);
-  const after = await readExpected(connection);
-  // What changed while it was looked at, or is on its way, is judged by the next audit.
+  const facts = compare(before, await readExpected(connection), found);
+  const { after, settled, changing } = facts;
+  return [
+    ...after.contradictions.filter((text) => before.contradictions.includes(text)),
+    ...unknownServices(facts),
+    ...groupsAmiss(facts.knownIds, found, site),
+    ...(await filterAmiss(config.home, site, found)),
+    ...found.leftovers
+      .filter((path) => !changing.has(basename(path).slice(0, ID_LENGTH)))
+      .map((path) => `left over: ${path}`),
+    ...processesAmiss(facts),
+    ...portsAmiss(facts),
+    ...writersAmiss(before, settled, found),
+    ...slotsAmiss(before, after, changing, found),
+    ...poolersAmiss(settled, found),
+    ...networksAmiss(before.vpcs, after.vpcs, found, site),
+    ...listenersAmiss(settled, found),
+    ...setsAmiss(settled, found),
+    ...found.misowned
+      .filter(({ id }) => facts.settledIds.has(id))
+      .map(({ id, what }) => `service ${id}: ${what}`),
+    ...[...new Set(found.processes)]
+      .filter((key) => found.processes.filter((process) => process === key).length > 1)
+      .map((key) => `${key} has more than one server`),
+  ];
+}
+
+function compare(before: Expected, after: Expected, found: Inventory): Facts {
   const settled = after.services.filter(
     (service) =>
       !IS_TRANSITIONAL[service.status] &&
@@ -48,29 +89,32 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
   );
   const settledIds = new Set(settled.map(({ id }) => id));
   const knownIds = new Set([...before.services, ...after.services].map(({ id }) => id));
-  const onTheirWay = new Set([
+  const changing = new Set([
     ...[...knownIds].filter((id) => !settledIds.has(id)),
     ...before.verifying,
     ...after.verifying,
   ]);
   const running = settled.filter(({ status }) => status === 'READY');
   const paused = settled.filter(({ status }) => status === 'PAUSED');
+  return { before, after, found, settled, settledIds, knownIds, changing, running, paused };
+}
+
+/** Directories and processes of services that the metadata database does not know. */
+function unknownServices({ knownIds, found }: Facts): string[] {
   const unknown = (kind: string, ids: readonly string[]) =>
     ids
       .filter((id) => !knownIds.has(id))
-      .map((id) => `${kind} of ${id}, of which there is no record`);
-  const inBoth = (kind: string, ids: ReadonlySet<string>) => [
-    ...running
-      .filter(({ id }) => !ids.has(id))
-      .map(({ id }) => `service ${id} is READY and has no ${kind}`),
-    ...paused
-      .filter(({ id }) => ids.has(id))
-      .map(({ id }) => `service ${id} is PAUSED and has a ${kind}`),
+      .map((id) => `${kind} of ${id}, which the metadata database does not know`);
+  return [
+    ...unknown('directory', found.directories),
+    ...unknown('process', found.processes.map(serviceOf)),
+    ...found.daemons.flatMap(({ id, name }) => unknown(name, [id])),
   ];
-  const isOpen = hearing(found);
-  const promised = new Set(
-    after.services.flatMap(({ port, members }) => [port, ...members.map((member) => member.port)]),
-  );
+}
+
+/** Servers that are missing, or that must not run, and services without a directory. */
+function processesAmiss({ after, found, settled, settledIds, running, paused }: Facts): string[] {
+  const ids = new Set(found.processes.map(serviceOf));
   const members = new Set(
     after.services.flatMap((service) =>
       service.members.length === 0
@@ -79,22 +123,28 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
     ),
   );
   return [
-    ...after.contradictions.filter((text) => before.contradictions.includes(text)),
-    ...unknown('directory', found.directories),
-    ...unknown('process', found.processes.map(serviceOf)),
-    ...found.daemons.flatMap(({ id, name }) => unknown(name, [id])),
-    ...groupsAmiss(knownIds, found, site),
-    ...(await filterAmiss(config.home, site, found)),
-    ...found.leftovers
-      .filter((path) => !onTheirWay.has(basename(path).slice(0, ID_LENGTH)))
-      .map((path) => `left over: ${path}`),
-    ...inBoth('process', new Set(found.processes.map(serviceOf))),
+    ...running
+      .filter(({ id }) => !ids.has(id))
+      .map(({ id }) => `service ${id} is READY and has no process`),
+    ...paused
+      .filter(({ id }) => ids.has(id))
+      .map(({ id }) => `service ${id} is PAUSED and has a process`),
     ...found.processes
       .filter((key) => settledIds.has(serviceOf(key)) && !members.has(key))
       .map((key) => `server ${key} belongs to no member of its service`),
     ...settled
       .filter(({ id, provisioning }) => !provisioning && !found.directories.includes(id))
       .map(({ id }) => `service ${id} has no directory`),
+  ];
+}
+
+/** Ports that are closed or open and must not be. */
+function portsAmiss({ after, found, settled, running, paused }: Facts): string[] {
+  const isOpen = hearing(found);
+  const reserved = new Set(
+    after.services.flatMap(({ port, members }) => [port, ...members.map((member) => member.port)]),
+  );
+  return [
     ...running
       .filter((service) => !isOpen(service, service.port))
       .map(({ id, port }) => `service ${id} is READY and nothing listens on its port ${port}`),
@@ -102,7 +152,7 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
       .filter((service) => isOpen(service, service.port))
       .map(({ id, port }) => `service ${id} is PAUSED and something listens on its port ${port}`),
     ...found.processPorts
-      .filter((port) => !promised.has(port))
+      .filter((port) => !reserved.has(port))
       .map((port) => `a server listens on port ${port}, which belongs to no service`),
     ...settled
       .filter(({ port, vpcAddress }) => vpcAddress !== null && found.ports.includes(port))
@@ -110,18 +160,6 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
         ({ id, port, vpcId }) =>
           `service ${id} is in VPC ${vpcId} and something listens on its public port ${port}`,
       ),
-    ...writersAmiss(before, settled, found),
-    ...slotsAmiss(before, after, onTheirWay, found),
-    ...poolersAmiss(settled, found),
-    ...networksAmiss(before.vpcs, after.vpcs, found, site),
-    ...listenersAmiss(settled, found),
-    ...setsAmiss(settled, found),
-    ...found.misowned
-      .filter(({ id }) => settledIds.has(id))
-      .map(({ id, what }) => `service ${id}: ${what}`),
-    ...[...new Set(found.processes)]
-      .filter((key) => found.processes.filter((process) => process === key).length > 1)
-      .map((key) => `${key} has more than one server`),
   ];
 }
 
@@ -145,7 +183,7 @@ function groupsAmiss(knownIds: ReadonlySet<string>, found: Inventory, { limits }
   return found.groups
     .filter((key) => !knownIds.has(serviceOf(key)))
     .map((key) => {
-      const what = `cgroup of ${key}, of which there is no record`;
+      const what = `cgroup of ${key}, which the metadata database does not know`;
       return found.processes.includes(key)
         ? what
         : `${what}: rmdir ${groupPaths(limits, key).join(' ')}`;
@@ -170,7 +208,7 @@ async function filterAmiss(
       ];
 }
 
-/** What is wrong about who accepts writes: of a service with members nobody but its primary does, of a read replica set nobody. */
+/** Servers that accept writes and must not: only a primary does, and no node of a read replica set. */
 function writersAmiss(
   before: Expected,
   settled: readonly ServiceFacts[],
@@ -191,18 +229,18 @@ function writersAmiss(
   });
 }
 
-/** What is wrong about the log that servers keep: only a primary does, for the other members and for the nodes of read replica sets. */
+/** Replication slots that no standby needs: only a primary has slots, for its members and for the nodes of read replica sets. */
 function slotsAmiss(
   before: Expected,
   after: Expected,
-  onTheirWay: ReadonlySet<string>,
+  changing: ReadonlySet<string>,
   { slots }: Inventory,
 ): string[] {
-  const kept = (records: Expected, key: string): string[] => {
+  const kept = (expected: Expected, key: string): string[] => {
     const { id, n } = partsOfKey(key);
-    const service = records.services.find((candidate) => candidate.id === id);
+    const service = expected.services.find((candidate) => candidate.id === id);
     if (service === undefined || service.primary !== n || service.parentId !== null) return [];
-    const sets = records.services.filter(({ parentId }) => parentId === id);
+    const sets = expected.services.filter(({ parentId }) => parentId === id);
     return [
       ...service.members.filter((member) => member.n !== n).map((member) => memberName(member.n)),
       ...sets.flatMap((set) => set.members.map((node) => nodeName(set.id, node.n))),
@@ -210,15 +248,18 @@ function slotsAmiss(
   };
   return slots
     .filter(
-      ({ key, name }) => ![...onTheirWay].some((id) => serviceOf(key) === id || name.includes(id)),
+      ({ key, name }) => ![...changing].some((id) => serviceOf(key) === id || name.includes(id)),
     )
     .filter(
-      ({ key, name }) => ![before, after].some((records) => kept(records, key).includes(name)),
+      ({ key, name }) => ![before, after].some((expected) => kept(expected, key).includes(name)),
     )
-    .map(({ key, name }) => `server ${key} keeps log for ${name}, which does not follow it`);
+    .map(
+      ({ key, name }) =>
+        `server ${key} has a replication slot for ${name}, which does not follow it`,
+    );
 }
 
-/** What is wrong about read replica sets: a gateway or a node that does not run, or one that runs and must not. */
+/** Gateways and nodes of read replica sets that do not run, or that run and must not. */
 function setsAmiss(settled: readonly Expected['services'][number][], found: Inventory): string[] {
   return settled
     .filter(({ parentId, status }) => parentId !== null && status !== 'UNSTABLE')
@@ -244,7 +285,7 @@ function serviceOf(key: string): string {
   return partsOfKey(key).id;
 }
 
-/** What is wrong about connection poolers: one that does not run, or one that runs and must not. */
+/** Connection poolers that do not run, or that run and must not. */
 function poolersAmiss(settled: readonly ServiceFacts[], found: Inventory): string[] {
   const isOpen = hearing(found);
   return settled
@@ -276,7 +317,7 @@ function poolersAmiss(settled: readonly ServiceFacts[], found: Inventory): strin
 
 type ServiceFacts = Expected['services'][number];
 
-/** Whether something listens for a service on a port: in its VPC where that is a network of its own, else on the machine's. */
+/** Whether something listens for a service on a port: in its VPC, if that is a network of its own, else on the machine. */
 function hearing(found: Inventory): (service: ServiceFacts, port: number) => boolean {
   return ({ vpcId, vpcAddress }, port) => {
     if (vpcAddress === null) return found.ports.includes(port);
@@ -287,7 +328,7 @@ function hearing(found: Inventory): (service: ServiceFacts, port: number) => boo
   };
 }
 
-/** What listens for a service in a VPC that it is not in. */
+/** Listeners of services in a VPC that these are not in. */
 function listenersAmiss(settled: readonly ServiceFacts[], { networks }: Inventory): string[] {
   const owners = new Map(
     settled.flatMap((service) =>
@@ -308,55 +349,4 @@ function listenersAmiss(settled: readonly ServiceFacts[], { networks }: Inventor
       ];
     }),
   );
-}
-
-/** What is wrong about the networks of VPCs: their being there, their addresses, and whom they reach. One that is being changed is passed over. */
-function networksAmiss(
-  before: Expected['vpcs'],
-  vpcs: Expected['vpcs'],
-  found: Inventory,
-  site: Site,
-): string[] {
-  const { networks } = found;
-  // Where VPCs are kept apart by rules alone there are none.
-  const have = networks.length > 0 || vpcs.some(({ addresses }) => addresses.length > 0);
-  const settled = vpcs.filter(
-    ({ id, wanted, made, deleting }) =>
-      have &&
-      !deleting &&
-      wanted === made &&
-      before.some((one) => one.id === id && one.made === made),
-  );
-  const known = new Set([...before, ...vpcs].map(({ id }) => id));
-  return [
-    ...networks
-      .filter(({ vpcId }) => !known.has(vpcId))
-      .map(
-        ({ vpcId }) =>
-          `network of VPC ${vpcId}, of which there is no record: ip netns del ${site.networkPrefix}${vpcId}`,
-      ),
-    ...settled.flatMap((vpc) => {
-      const network = networks.find(({ vpcId }) => vpcId === vpc.id);
-      if (network === undefined) return [`VPC ${vpc.id} has no network`];
-      const cidr = trustedCidr(vpc.cidr);
-      const addresses = [addressAt(cidr, ROUTER_HOST), ...vpc.addresses].map(
-        (address) => `${address}/${cidr.bits}`,
-      );
-      const peers = vpc.peers.map((peer) => `${peer.id} by ${peer.cidr}`);
-      const differs = (what: string, wanted: readonly string[], seen: readonly string[]) =>
-        wanted.toSorted().join() === seen.toSorted().join()
-          ? []
-          : [
-              `VPC ${vpc.id} has the ${what} ${seen.join(', ') || 'none'} instead of ${wanted.join(', ') || 'none'}`,
-            ];
-      return [
-        ...differs('addresses', addresses, network.addresses),
-        ...differs(
-          'peers',
-          peers,
-          network.peers.map((peer) => `${peer.id} by ${peer.cidr ?? 'no route'}`),
-        ),
-      ];
-    }),
-  ];
 }

@@ -1,14 +1,7 @@
 /** What `howdah store …` does: where the data of an installation stands, and the file system of our own that it may be moved into. */
 import { statfs } from 'node:fs/promises';
-import {
-  createImage,
-  fileSystemOf,
-  findImage,
-  growImage,
-  imagePaths,
-  type ImageFacts,
-  type StoreFileSystem,
-} from '../host/image.ts';
+import { fileSystemOf, findImage, growImage, imagePaths, type ImageFacts } from '../host/image.ts';
+import { createImage, type StoreFileSystem } from '../host/image-create.ts';
 import { dataDirectory, makeDataDirectory } from '../host/machine.ts';
 import { exists } from '../../../lib/processes.ts';
 import { findControl } from '../../../installation.ts';

@@ -9,10 +9,10 @@ import {
   gigabytes,
   imagePaths,
   missingBytes,
-  SMALLEST_STORE_BYTES,
   type ImageFacts,
   type ImagePaths,
 } from '../host/image.ts';
+import { SMALLEST_STORE_BYTES } from '../host/image-create.ts';
 import { probeEgress } from '../host/egress.ts';
 import { RESERVE_AGAIN_PERCENT, RESERVE_RELEASE_PERCENT } from '../../../domain/disk.ts';
 import type { DiskUsage } from '../../engine.ts';

@@ -4,7 +4,7 @@
 import { join } from 'node:path';
 import type { Backups } from '@howdah/contract';
 import type { BackupPolicy } from '../../../config.ts';
-import { bytesBelow } from '../host/clone.ts';
+import { bytesBelow } from '../host/space.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { readLogs } from '../postgres/logs.ts';
 import { isErrno } from '../../../lib/processes.ts';
@@ -179,7 +179,7 @@ export function reachable(intervals: readonly Interval[]): {
   };
 }
 
-/** Why the archive of a service does not get on; null: it does. */
+/** The problem of a service's WAL archive; null: there is none. */
 export async function archiveProblem(paths: InstancePaths): Promise<string | null> {
   if ((await entriesOf(paths.root)).length === 0) return null; // it is being made
   const unreadable = await listEntries(paths.archive).then(() => null, said);
