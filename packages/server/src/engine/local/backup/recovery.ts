@@ -2,7 +2,7 @@
  * How a fork, a restored backup or a standby recovers: the settings of the recovery, and the WAL that it reads.
  */
 import { join, relative } from 'node:path';
-import { assertSpaceFor } from '../host/clone.ts';
+import { assertSpaceFor } from '../host/space.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { readLogs } from '../postgres/logs.ts';
 import type { Machine } from '../host/machine-record.ts';

@@ -8,14 +8,8 @@ import { join } from 'node:path';
 import type { Client } from 'pg';
 import { renameDurably } from '../../../lib/durable.ts';
 import { EngineUnavailable } from '../../engine.ts';
-import {
-  assertSpaceFor,
-  bytesBelow,
-  cloneTree,
-  isSubvolume,
-  removeTree,
-  type Exclusions,
-} from '../host/clone.ts';
+import { cloneTree, isSubvolume, removeTree, type Exclusions } from '../host/clone.ts';
+import { assertSpaceFor, bytesBelow } from '../host/space.ts';
 import { portIn } from '../postgres/files.ts';
 import { flushFileSystem } from '../host/flush.ts';
 import type { InstancePaths } from '../host/layout.ts';

@@ -36,7 +36,7 @@ import type { Layout } from './layout.ts';
 import { isErrno } from '../../../lib/processes.ts';
 import { run } from '../../../lib/run.ts';
 import { emptyDirectory, removeEntry, type FileOwner } from './service-files.ts';
-import { Directory, pathOfOpen, UnsafeEntry } from './service-directory.ts';
+import { Directory, pathOfOpen, UnsafeEntry, within } from './service-directory.ts';
 
 /** What a fork costs with each method; `howdah doctor` and the region say it. */
 export const CLONE_COST: Record<CloneMethod, string> = {
@@ -324,18 +324,6 @@ async function subvolumesBelow(path: string): Promise<string[]> {
   return found;
 }
 
-/** The bytes that a clone needs free on its file system, with a margin of a tenth. */
-export async function assertSpaceFor(bytes: number, directory: string): Promise<void> {
-  const { bavail, bsize } = await statfs(directory);
-  const freeBytes = bavail * bsize;
-  if (freeBytes < bytes * 1.1) {
-    const mb = (value: number) => `${Math.ceil(value / 1e6)} MB`;
-    throw new Error(
-      `no space left in ${directory}: ${mb(freeBytes)} free, ${mb(bytes * 1.1)} needed; delete services or make room on the disk`,
-    );
-  }
-}
-
 type TreeFile = { directory: string; name: string };
 
 /**
@@ -364,40 +352,4 @@ async function listTree(
   };
   await within(Directory.open(top), (place) => visit(place, ''));
   return { directories, files };
-}
-
-async function within<T>(
-  directory: Directory,
-  work: (directory: Directory) => Promise<T>,
-): Promise<T> {
-  try {
-    return await work(directory);
-  } finally {
-    directory.close();
-  }
-}
-
-/** Bytes on disk below a directory, links not followed; what vanishes while it is walked counts nothing. */
-export async function bytesBelow(top: string): Promise<number> {
-  let [bytes, looked] = [0, 0];
-  const visit = async (place: Directory): Promise<void> => {
-    for (const entry of await place.entries()) {
-      // One by one in threads they take five times the CPU of the control plane (35 ms for a thousand files); others get their turn.
-      if (looked++ % 200 === 199) await nextTurn();
-      if (entry.isFile()) bytes += (place.lstat(entry.name)?.blocks ?? 0) * 512;
-      else if (entry.isDirectory()) await visitChild(place, entry.name);
-    }
-  };
-  const visitChild = async (place: Directory, name: string): Promise<void> => {
-    let child: Directory;
-    try {
-      child = place.openChild(name);
-    } catch (error) {
-      if (error instanceof UnsafeEntry || isErrno(error, 'ENOENT')) return;
-      throw error;
-    }
-    await within(child, visit);
-  };
-  await within(Directory.open(top), visit);
-  return bytes;
 }

@@ -6,7 +6,7 @@
  */
 import { join } from 'node:path';
 import type { Warning } from '@howdah/contract';
-import { bytesBelow } from './clone.ts';
+import { bytesBelow } from './space.ts';
 import { capLog } from './daemon.ts';
 import { QUOTA_FILE } from '../postgres/files.ts';
 import { memberKey, type InstancePaths } from './layout.ts';

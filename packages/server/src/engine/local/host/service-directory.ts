@@ -311,6 +311,18 @@ export function shown(path: string): string {
   return path.split('/').slice(-2).join('/');
 }
 
+/** Works in an open directory, and closes it. */
+export async function within<T>(
+  directory: Directory,
+  work: (directory: Directory) => Promise<T>,
+): Promise<T> {
+  try {
+    return await work(directory);
+  } finally {
+    directory.close();
+  }
+}
+
 /** Opens the directory of a path, and closes it when the work in it is done. */
 export async function inDirectory<T>(
   path: string,

@@ -23,7 +23,8 @@ import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { bytesBelow, cloneTree, removeTree } from './clone.ts';
+import { cloneTree, removeTree } from './clone.ts';
+import { bytesBelow } from './space.ts';
 import { run } from '../../../lib/run.ts';
 import {
   copyInto,

@@ -1,6 +1,6 @@
 /** What a data directory takes of the disk: how much of it is its own, and how much it shares with clones of it or with what it is a clone of. */
 import type { Backups, CloneMethod } from '@howdah/contract';
-import { bytesBelow } from './clone.ts';
+import { bytesBelow } from './space.ts';
 import { run } from '../../../lib/run.ts';
 import type { FileOwner } from './service-files.ts';
 

@@ -1,6 +1,6 @@
 /** What a running server uses, as the kernel and PostgreSQL count it. */
 import type { Usage } from '../../engine.ts';
-import { bytesBelow } from './clone.ts';
+import { bytesBelow } from './space.ts';
 import type { InstancePaths } from './layout.ts';
 import type { Monitor } from '../postgres/monitor.ts';
 import {

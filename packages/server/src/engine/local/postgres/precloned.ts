@@ -4,7 +4,8 @@
  */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { assertSpaceFor, cloneTree, removeTree } from '../host/clone.ts';
+import { cloneTree, removeTree } from '../host/clone.ts';
+import { assertSpaceFor } from '../host/space.ts';
 import { flushFileSystem } from '../host/flush.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Owner } from '../host/owner.ts';

@@ -4,35 +4,28 @@
  * (docs/decisions/0021-query.md).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import {
-  Client,
-  DatabaseError,
-  escapeIdentifier,
-  type Connection,
-  type FieldDef,
-  type Submittable,
-} from 'pg';
+import { Client, DatabaseError, type Connection, type FieldDef, type Submittable } from 'pg';
 import { DATABASE_NAME, type QueryResult } from '@howdah/contract';
 import { EngineUnavailable, StatementRefused, type ReadStatement } from '../../engine.ts';
-import { MAINTENANCE_DATABASE, READER_ROLE } from './files.ts';
-import type { InstancePaths } from '../host/layout.ts';
-import { NoAnswer, type Monitor } from './monitor.ts';
-import { findServer } from './server.ts';
+import { READER_ROLE } from './files.ts';
+import type { Monitor } from './monitor.ts';
 import { serviceSocket } from '../host/service-socket.ts';
-import { ANSWER_DEADLINE_MS, withSuperuserSession } from './superuser.ts';
+import { ANSWER_DEADLINE_MS } from './superuser.ts';
+import {
+  createReaderRole,
+  FOLLOWS_WITHIN_MS,
+  MAX_SESSIONS,
+  portAt,
+  superuserAt,
+  waitForReaderRole,
+  type Place,
+} from './reader-role.ts';
 import { CAN_WRITE, revokeWriters } from './writers.ts';
-
-/** A server, and the key by which the monitor knows it. */
-type Place = { key: string; paths: InstancePaths };
 
 /** The most that is taken of an answer, as it comes from the server. */
 const MAX_BYTES = 4 * 1024 * 1024;
-/** Sessions of all callers together on one server: the others are its users'. */
-const MAX_SESSIONS = 10;
 /** How long after its own time limit a statement is ended from outside: it may have caught the first. */
 const GRACE_MS = 1000;
-/** How long a node of a read replica set may take to have what its primary was just given. */
-const FOLLOWS_WITHIN_MS = 5000;
 const QUERY_CANCELED = '57014';
 const TOO_MANY_CONNECTIONS = '53300';
 
@@ -92,7 +85,7 @@ export function createReader(monitor: Monitor) {
     statement: ReadStatement,
   ): Promise<QueryResult> => {
     await createReader(primary);
-    if (place !== primary) await hasRole(monitor, place.key);
+    if (place !== primary) await waitForReaderRole(monitor, place.key);
     const client = await begin(place, primary, settingsOf(statement));
     open.add(client);
     try {
@@ -142,29 +135,6 @@ async function beginsAsWriter(client: Client): Promise<boolean> {
   } finally {
     clearTimeout(timer);
   }
-}
-
-/** Does something as superuser on the server of a place. */
-async function superuserAt(
-  place: Place,
-  database: string,
-  work: (client: Client) => Promise<void>,
-): Promise<void> {
-  try {
-    const port = await portAt(place);
-    await withSuperuserSession({ server: place.paths, port, name: 'howdah', database }, work);
-  } catch (error) {
-    if (error instanceof EngineUnavailable) throw error;
-    throw new EngineUnavailable(error instanceof Error ? error.message : String(error), {
-      cause: error,
-    });
-  }
-}
-
-async function portAt({ paths }: Place): Promise<number> {
-  const server = await findServer(paths);
-  if (server?.port == null) throw new EngineUnavailable('the server is not running');
-  return server.port;
 }
 
 async function connectOnce(place: Place, options: string): Promise<Client> {
@@ -333,100 +303,3 @@ const noCopy = (): StatementRefused =>
     sqlstate: '0A000',
     hint: 'write it as a SELECT, and use psql for whole tables',
   });
-
-// ── the role ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-/** The desired properties of the role. Rows that policies hide would be a wrong answer: it sees them all. */
-const ATTRIBUTES = `login inherit nosuperuser nocreatedb nocreaterole noreplication bypassrls connection limit ${MAX_SESSIONS} password null valid until 'infinity'`;
-/** A limit that only a superuser can set, and that on a role holds for it: what sorts and joins may take of the disk. */
-const TEMP_FILE_LIMIT = '1GB';
-
-type RoleSeen = {
-  sound: boolean | null;
-  connects: boolean | null;
-  member: boolean | null;
-  owner: string | null;
-  others: { role: string; grantor: string }[];
-};
-
-/**
- * Makes sure that a server has the role, and that the role has no more rights than these.
- *
- * @throws EngineUnavailable when a user of the service has made a role of that name, or the server does not answer
- */
-async function createReaderRole(monitor: Monitor, place: Place): Promise<void> {
-  try {
-    const seen = await lookAtRole(monitor, place.key);
-    // The creator of a role may become it, and grant it.
-    if (seen?.owner != null)
-      throw new EngineUnavailable(
-        `it has a role ${READER_ROLE} that its user ${seen.owner} made or was granted, and statements need the name: drop role ${READER_ROLE}`,
-      );
-    const statements = statementsFor(seen);
-    if (statements.length === 0) return;
-    await superuserAt(place, MAINTENANCE_DATABASE, async (client) => {
-      for (const statement of statements) await client.query(statement);
-    });
-  } catch (error) {
-    if (error instanceof NoAnswer || error instanceof DatabaseError)
-      throw new EngineUnavailable(error.message, { cause: error });
-    throw error;
-  }
-}
-
-/** The statement that gives the role its properties. */
-function statementsFor(seen: RoleSeen | null): string[] {
-  const name = escapeIdentifier(READER_ROLE);
-  return [
-    ...(seen === null ? [`create role ${name}`] : []),
-    ...(seen?.sound === true
-      ? []
-      : [
-          `alter role ${name} ${ATTRIBUTES}`,
-          `alter role ${name} in database ${DATABASE_NAME} reset all`,
-          `alter role ${name} set temp_file_limit = '${TEMP_FILE_LIMIT}'`,
-        ]),
-    ...(seen?.member === true ? [] : [`grant pg_read_all_data to ${name} with inherit true`]),
-    ...(seen?.connects === true ? [] : [`grant connect on database ${DATABASE_NAME} to ${name}`]),
-    // Users may grant it what is theirs.
-    ...(seen?.others ?? []).map(
-      ({ role, grantor }) =>
-        `revoke ${escapeIdentifier(role)} from ${name} granted by ${escapeIdentifier(grantor)} cascade`,
-    ),
-  ];
-}
-
-/** The role as it is; null: there is none. */
-async function lookAtRole(monitor: Monitor, key: string): Promise<RoleSeen | null> {
-  const [seen] = await monitor.query<RoleSeen>(
-    key,
-    `select r.rolcanlogin and r.rolinherit and r.rolbypassrls and r.rolconnlimit = $2 and r.rolpassword is null
-              and not (r.rolsuper or r.rolcreatedb or r.rolcreaterole or r.rolreplication)
-              and (r.rolvaliduntil is null or r.rolvaliduntil = 'infinity')
-              and exists (select from pg_db_role_setting s where s.setrole = r.oid and s.setdatabase = 0 and s.setconfig = array[$3])
-              and not exists (select from pg_db_role_setting s where s.setrole = r.oid and s.setdatabase <> 0)
-              as sound,
-            has_database_privilege(r.oid, $4, 'connect') as connects,
-            exists (select from pg_auth_members m where m.member = r.oid and m.roleid = 'pg_read_all_data'::regrole and m.inherit_option
-                      and m.grantor = 10) as member,
-            (select m.member::regrole::text from pg_auth_members m where m.roleid = r.oid limit 1) as owner,
-            coalesce((select json_agg(json_build_object('role', g.rolname, 'grantor', b.rolname))
-                      from pg_auth_members m join pg_roles g on g.oid = m.roleid join pg_roles b on b.oid = m.grantor
-                      where m.member = r.oid and not (m.roleid = 'pg_read_all_data'::regrole and m.grantor = 10)), '[]') as others
-     from pg_authid r where r.rolname = $1`,
-    [READER_ROLE, MAX_SESSIONS, `temp_file_limit=${TEMP_FILE_LIMIT}`, DATABASE_NAME],
-  );
-  return seen ?? null;
-}
-
-/** Waits until a server that follows has the role too. */
-async function hasRole(monitor: Monitor, key: string): Promise<void> {
-  for (const begunMs = performance.now(); ; await sleep(20)) {
-    const found = await monitor
-      .query(key, 'select from pg_roles where rolname = $1', [READER_ROLE])
-      .catch(() => []);
-    if (found.length > 0) return;
-    if (performance.now() - begunMs > FOLLOWS_WITHIN_MS)
-      throw new EngineUnavailable('the node does not follow its service at the moment');
-  }
-}

@@ -12,7 +12,8 @@ import {
   type Addon,
   type AddonExtension,
 } from '@howdah/contract';
-import { assertSpaceFor, cloneTree, makeCloneable, removeTree } from '../host/clone.ts';
+import { cloneTree, makeCloneable, removeTree } from '../host/clone.ts';
+import { assertSpaceFor } from '../host/space.ts';
 import { CONTROL_ROLE, configFiles } from './files.ts';
 import { flushFileSystem } from '../host/flush.ts';
 import { writeSystemIdentifier } from './identity.ts';

@@ -1,8 +1,9 @@
 /**
- * What to do next for a service with several members, as a pure function of what is wanted and what was observed. members.ts does it.
+ * Chooses the next step for a service with several members: a pure function of the desired and the
+ * observed state. members.ts performs the step.
  *
- * The first rule: only the primary that the metadata database records accepts writes, and before it does, no other server of the service
- * that could take any is left running.
+ * The first rule: only the primary that the metadata database records accepts writes. Before it does,
+ * every other server of the service that could accept writes is stopped.
  */
 import { DRILL_STEP, type HighAvailability, type ServiceSpec } from '../../engine.ts';
 import { decide, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
@@ -12,9 +13,9 @@ import type { Phase } from '../postgres/server.ts';
 
 export type MemberSeen = {
   n: number;
-  /** What a server that starts on its data would be: one that follows, or one that accepts writes. */
+  /** The role that a server would have if it started on the data. */
   data: 'absent' | 'standby' | 'primary';
-  /** `size`: against the one that is wanted; `port`: the one it listens on; `placed`: whether in the desired network. */
+  /** `size`: compared with the desired one; `port`: where it listens; `placed`: whether it is in the desired network. */
   server: {
     phase: Phase;
     size: 'current' | 'smaller' | 'larger';
@@ -26,25 +27,25 @@ export type MemberSeen = {
   silentMs: number | null;
   filesCurrent: boolean;
   certificateCurrent: boolean;
-  /** Whether it receives what the primary writes as it is written; of the primary itself: false. */
+  /** Whether it streams from the primary; false for the primary itself. */
   streaming: boolean;
-  /** Why it has to be recreated; null: it need not. */
+  /** Why it has to be seeded again; null: it need not. */
   broken: string | null;
 };
 
 export type MembersSeen = {
-  /** The primary as the rules for one server see it. */
+  /** The primary, as `decide` observes a single server. */
   primary: Observation;
-  /** Every member there is or must be. */
+  /** All members that exist or are desired. */
   members: readonly MemberSeen[];
   gateway: GatewaySeen;
-  /** Slots on the primary that are missing, or of no member. */
+  /** Whether the primary has a slot for each member, and no others. */
   slotsCurrent: boolean;
-  /** Whether those whom the primary waits for are on their way to have all that it acknowledged before: then one of them can take over. */
+  /** Whether synchronous standbys are still receiving what was acknowledged without them: only then can one of them take over. */
   settling: boolean;
-  /** Whether a drill that was interrupted has left something. */
+  /** Whether an interrupted drill has left something. */
   rehearsed: boolean;
-  /** Looked for while the primary is dead or hangs: who can take over, or why nobody can. */
+  /** While the primary is dead or hangs: which standby can take over, or why none can. */
   successor: Successor | null;
 };
 
@@ -61,7 +62,7 @@ export type HaStep =
   | { kind: 'allowNetworks' }
   | { kind: 'openGateway' }
   | { kind: 'startWithGateway'; n: number }
-  | { kind: 'lead' }
+  | { kind: 'routeGateway' }
   | { kind: 'closeGateway'; why: string }
   | { kind: 'seed'; n: number; why: string }
   | { kind: 'setSlots' }
@@ -69,7 +70,7 @@ export type HaStep =
   | { kind: 'sweepDrill' }
   | { kind: 'drill' };
 
-/** The name of a step as a user reads it; null: it only looks. */
+/** The name of a step as users read it; null: it changes nothing. */
 export function haStepName(step: HaStep): string | null {
   switch (step.kind) {
     case 'server':
@@ -98,7 +99,7 @@ export function haStepName(step: HaStep): string | null {
       return 'start gateway';
     case 'startWithGateway':
       return `${STEP_NAME.start} (member ${step.n}) and gateway`;
-    case 'lead':
+    case 'routeGateway':
       return 'route gateway to primary';
     case 'closeGateway':
       return 'stop gateway';
@@ -115,10 +116,10 @@ export function haStepName(step: HaStep): string | null {
   }
 }
 
-/** A member of a service with replicas that has not answered for this long is ended; one that was stopped by a signal sooner. */
+/** A member that has not answered for this long is stopped; one that a signal has frozen is stopped sooner. */
 export const HANGS_AFTER_MS = 5000;
 
-/** Whether a member is taken to hang: stopped by a signal and silent, or silent for long. Short of CPU is neither. */
+/** Whether a member counts as hanging: frozen by a signal and silent, or silent for long. A slow member is neither. */
 export function hangs({
   server,
   silentMs,
@@ -129,43 +130,64 @@ export function hangs({
   return server !== null && silentMs !== null && (server.frozen || silentMs >= HANGS_AFTER_MS);
 }
 
+/** Chooses the next step. Its parts are in the order of their urgency. */
 export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersSeen): HaStep {
   const primary = seen.members.find(({ n }) => n === ha.primary);
-  const on = (n: number, step: Step): HaStep => ({ kind: 'server', n, step });
   if (primary === undefined)
     return on(ha.primary, {
       kind: 'refuse',
       why: `member ${ha.primary}, its primary, is none of its members`,
     });
   const others = seen.members.filter((member) => member !== primary);
-  const first = seen.primary;
-  if (first.directory === 'foreign') return on(primary.n, decide(spec, first));
-  if (
-    first.pooler !== null &&
-    (spec.pooler === null || spec.power === 'paused' || !first.pooler.placed)
-  )
-    return on(primary.n, decide(spec, first));
+  const { directory, pooler, owned } = seen.primary;
+  const mustStopPooler =
+    pooler !== null && (spec.pooler === null || spec.power === 'paused' || !pooler.placed);
+  if (directory === 'foreign' || mustStopPooler) return on(primary.n, decide(spec, seen.primary));
   if (spec.power === 'paused') return decidePaused(primary, others, seen);
-  // Its members follow each other by sockets that are their user's alone: they change it together.
-  if (!first.owned) return { kind: 'own' };
+  // Members follow each other by sockets that only their user can use: they change it together.
+  if (!owned) return { kind: 'own' };
+  const pair: Pair = { spec, ha, seen, primary, others };
+  return decideFailover(pair) ?? decidePrimary(pair) ?? decideOthers(pair) ?? decidePlanned(pair);
+}
 
+/** The primary that the metadata database records, and the other members. */
+type Pair = {
+  readonly spec: ServiceSpec;
+  readonly ha: HighAvailability;
+  readonly seen: MembersSeen;
+  readonly primary: MemberSeen;
+  readonly others: readonly MemberSeen[];
+};
+
+function on(n: number, step: Step): Extract<HaStep, { kind: 'server' }> {
+  return { kind: 'server', n, step };
+}
+
+/** What comes first: no second writer, and another primary if this one is dead. */
+function decideFailover({ seen, primary, others }: Pair): HaStep | null {
   const secondWriter = others.find(({ data, server }) => data === 'primary' && server !== null);
   if (secondWriter !== undefined) return { kind: 'fence', n: secondWriter.n };
-  if (first.provisioned && primary.data === 'absent')
+  if (seen.primary.provisioned && primary.data === 'absent')
     return on(primary.n, {
       kind: 'refuse',
       why: `the data of member ${primary.n}, its primary, is gone; bring it back`,
     });
-  // Who could take over has to be heard first: after a start of the control plane.
+  // After a start of the control plane, standbys that could take over are connected first.
   const unheard = others.find(
     (member) => member.data === 'standby' && member.server?.phase === 'ready' && !member.connected,
   );
   if (primary.server === null && unheard !== undefined && unheard.silentMs === null)
     return on(unheard.n, { kind: 'connect' });
   if (seen.successor !== null && 'n' in seen.successor) return { kind: 'failOver' };
-  // Nobody takes over: it is started again where it is.
+  // No standby takes over: the primary is started again where it is.
   if (others.length > 0 && hangs(primary))
     return on(primary.n, { kind: 'stop', mode: 'kill', why: 'it did not answer' });
+  return null;
+}
+
+/** The primary and its gateway, in the desired network. */
+function decidePrimary({ spec, ha, seen, primary }: Pair): HaStep | null {
+  const { gateway } = seen;
   if (primary.server?.port === spec.endpoint.port) return { kind: 'moveToGateway' };
   if (
     primary.server?.placed === false &&
@@ -173,11 +195,10 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
     primary.data === 'primary'
   )
     return { kind: 'move', why: placeWhy(spec) };
-  if (seen.gateway.running && !seen.gateway.placed)
-    return { kind: 'closeGateway', why: placeWhy(spec) };
-  const own = decide(spec, first);
-  if (!seen.gateway.running && first.directory === 'ours' && own.kind !== 'writeFiles')
-    // Who connects before the primary is ready waits, whichever of them is there first.
+  if (gateway.running && !gateway.placed) return { kind: 'closeGateway', why: placeWhy(spec) };
+  const own = decide(spec, seen.primary);
+  if (!gateway.running && seen.primary.directory === 'ours' && own.kind !== 'writeFiles')
+    // Clients that connect before the primary is ready wait, no matter which of the two is there first.
     return own.kind === 'start'
       ? { kind: 'startWithGateway', n: primary.n }
       : { kind: 'openGateway' };
@@ -185,20 +206,20 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
     return { kind: 'promote' };
   if (own.kind !== 'settled') return on(primary.n, own);
   const port = ha.members.find(({ n }) => n === primary.n)?.port;
-  if (seen.gateway.routesToPort !== port) return { kind: 'lead' };
-  if (!seen.gateway.allowedNetworksCurrent) return { kind: 'allowNetworks' };
+  if (gateway.routesToPort !== port) return { kind: 'routeGateway' };
+  return gateway.allowedNetworksCurrent ? null : { kind: 'allowNetworks' };
+}
 
+/** The other members: which there are, and that each follows the primary. */
+function decideOthers({ spec, ha, seen, primary, others }: Pair): HaStep | null {
   const wanted = ha.members.map(({ n }) => n);
   const extra = others.find(({ n }) => !wanted.includes(n));
   if (extra !== undefined) return { kind: 'retire', n: extra.n };
   if (!seen.slotsCurrent) return { kind: 'setSlots' };
-  if (
-    primary.server?.size === 'larger' ||
-    (primary.server?.size === 'smaller' && others.length === 0)
-  )
+  const size = primary.server?.size;
+  if (size === 'larger' || (size === 'smaller' && others.length === 0))
     return { kind: 'restart', why: 'for its new size' };
-
-  // Moments, before what may take hours.
+  // This wait takes moments; seeding, which comes after it, may take hours.
   if (seen.settling)
     return on(primary.n, {
       kind: 'wait',
@@ -210,13 +231,17 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
     if (step !== null) return step;
   }
   const late = others.find(({ streaming }) => !streaming);
-  if (late !== undefined)
-    return on(late.n, {
-      kind: 'wait',
-      why: `member ${late.n} is catching up with the primary`,
-      waitMs: 20,
-    });
-  // Commits of the drill's writer wait for the standbys, and hold locks meanwhile: not before these are back.
+  if (late === undefined) return null;
+  return on(late.n, {
+    kind: 'wait',
+    why: `member ${late.n} is catching up with the primary`,
+    waitMs: 20,
+  });
+}
+
+/** Planned changes, once all members are well. */
+function decidePlanned({ ha, seen, primary, others }: Pair): HaStep {
+  // Commits of the drill's writer wait for the standbys and hold locks: first these must be back.
   if (seen.rehearsed && ha.drill === null) return { kind: 'sweepDrill' };
   const successor = choosePlanned(others);
   if (successor !== undefined) {
@@ -229,7 +254,7 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
   return on(primary.n, { kind: 'settled' });
 }
 
-/** The primary goes first: as it ends it sends all it has to the others. */
+/** The primary stops first: a stopping primary sends all its WAL to the standbys. */
 function decidePaused(
   primary: MemberSeen,
   others: readonly MemberSeen[],
@@ -242,7 +267,7 @@ function decidePaused(
   return { kind: 'server', n: primary.n, step: { kind: owned ? 'settled' : 'own' } };
 }
 
-/** What one that follows needs; null: nothing. */
+/** The step that a standby needs; null: none. */
 export function decideStandby(
   spec: ServiceSpec,
   member: MemberSeen,

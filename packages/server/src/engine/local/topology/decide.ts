@@ -123,7 +123,7 @@ function decideRunning(
   if (server.phase === 'starting')
     return {
       kind: 'wait',
-      why: 'the server is starting; after a crash it first recovers from its log',
+      why: 'the server is starting; after a crash it first recovers from its WAL',
       waitMs: 20,
     };
   if (seen.silentMs !== null && seen.connected) {

@@ -628,7 +628,7 @@ export function createMembers({
         await Promise.allSettled(both);
         return (await Promise.all(both)).join('; the gateway ');
       }
-      case 'lead':
+      case 'routeGateway':
         await routeTo(gateway, primaryPort);
         return `member ${ha.primary}`;
       case 'closeGateway':

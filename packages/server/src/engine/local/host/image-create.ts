@@ -1,0 +1,215 @@
+/**
+ * Makes a data volume and moves the data directory into it, for `howdah store create`. `image.ts` has
+ * the states that an interrupted creation leaves, and finishes it.
+ */
+import { chmod, mkdir, open, readdir, rename } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { exists, noneOf } from '../../../lib/processes.ts';
+import { run } from '../../../lib/run.ts';
+import { runningServers } from '../postgres/server.ts';
+import { probeCloneMethod } from './clone.ts';
+import { runningDaemons } from './daemon.ts';
+import {
+  assertRoom,
+  assertRoot,
+  discardUnfinished,
+  finish,
+  GIB,
+  gigabytes,
+  megabytes,
+  underLock,
+  type ImagePaths,
+} from './image.ts';
+import { FLUSH_DEADLINE_MS, isMounted, mount, unmount, withDevice } from './loop.ts';
+import { releaseReserve } from './reserve.ts';
+import { assertSameTree } from './same-tree.ts';
+import { bytesBelow } from './space.ts';
+
+export type StoreFileSystem = 'btrfs' | 'xfs';
+
+/** How each is made, whatever the device held before, and the package that brings the programs. */
+const MAKE = {
+  btrfs: {
+    command: ['mkfs.btrfs', '--quiet', '--force'],
+    programs: ['mkfs.btrfs', 'btrfs'],
+    debianPackage: 'btrfs-progs',
+  },
+  xfs: {
+    command: ['mkfs.xfs', '-q', '-f', '-m', 'reflink=1'],
+    programs: ['mkfs.xfs', 'xfs_growfs'],
+    debianPackage: 'xfsprogs',
+  },
+} as const satisfies Record<
+  StoreFileSystem,
+  { command: readonly string[]; programs: readonly string[]; debianPackage: string }
+>;
+
+export const SMALLEST_STORE_BYTES = 2 * GIB;
+
+/** Copying may take as long as it takes; a program that hangs for a day is beyond hope. */
+const COPY_DEADLINE_MS = 86_400_000;
+
+/**
+ * Makes a store and moves what is in the data directory there. The control plane does not run.
+ *
+ * @param progress called with each part before it begins
+ * @throws Error when databases run, there is a store already, the size does not fit, or this machine cannot have one
+ */
+export async function createImage(
+  paths: ImagePaths,
+  sizeBytes: number,
+  fileSystem: StoreFileSystem,
+  progress: (part: string) => void,
+): Promise<void> {
+  assertRoot(paths);
+  if (await exists(paths.image)) {
+    throw new Error(
+      `there is a store already: ${paths.image}; howdah store show shows it, howdah store resize makes it larger`,
+    );
+  }
+  await underLock(paths, async () => {
+    await discardUnfinished(paths);
+    if (!(await exists(paths.checked))) {
+      await assertOfUse(paths);
+      await assertStopped(paths);
+      await assertPrograms(fileSystem);
+      await releaseReserve(paths.data);
+      await assertSize(paths, sizeBytes);
+      await fill(paths, sizeBytes, fileSystem, progress);
+    }
+    progress('put it in place');
+    await finish(paths);
+  });
+}
+
+async function fill(
+  paths: ImagePaths,
+  sizeBytes: number,
+  fileSystem: StoreFileSystem,
+  progress: (part: string) => void,
+): Promise<void> {
+  const [program, ...options] = MAKE[fileSystem].command;
+  try {
+    await writeSparse(paths.unfinished, sizeBytes);
+    await mkdir(paths.staging, { recursive: true });
+    await withDevice(paths.unfinished, async (device) => {
+      progress(`make ${fileSystem} in ${paths.image}`);
+      await run(program, [...options, device]);
+      await mount(device, paths.staging);
+      await chmod(paths.staging, 0o711);
+      if (await exists(paths.data)) await copy(paths, device, fileSystem, progress);
+      await unmount(paths.staging);
+    });
+    await run('sync', [paths.unfinished, dirname(paths.unfinished)], {
+      deadlineMs: FLUSH_DEADLINE_MS,
+    });
+    await assertStopped(paths);
+    await rename(paths.unfinished, paths.checked);
+    await run('sync', [dirname(paths.checked)]);
+  } finally {
+    await discardUnfinished(paths);
+  }
+}
+
+async function copy(
+  paths: ImagePaths,
+  device: string,
+  fileSystem: StoreFileSystem,
+  progress: (part: string) => void,
+): Promise<void> {
+  progress(`copy ${megabytes(await bytesBelow(paths.data))} from ${paths.data}`);
+  if (fileSystem === 'btrfs') await makeSubvolumes(paths.data, paths.staging);
+  // It must not go on alone: the next attempt begins with removing what it writes to.
+  await run(
+    'setpriv',
+    ['--pdeathsig', 'KILL', '--', 'cp', '--archive', `${paths.data}/.`, paths.staging],
+    {
+      deadlineMs: COPY_DEADLINE_MS,
+    },
+  );
+  // Mounted again, so that what is compared comes from the image and not from memory.
+  await unmount(paths.staging);
+  await mount(device, paths.staging);
+  progress('compare the copy with what was copied');
+  await assertSameTree(paths.data, paths.staging);
+}
+
+async function writeSparse(path: string, sizeBytes: number): Promise<void> {
+  const file = await open(path, 'w', 0o600);
+  try {
+    await file.truncate(sizeBytes);
+  } finally {
+    await file.close();
+  }
+}
+
+/**
+ * Data directories become subvolumes, so that they can be cloned as such: those of services and
+ * their other members, of snapshots, of templates and of the metadata database.
+ */
+async function makeSubvolumes(from: string, to: string): Promise<void> {
+  const below = async (path: string) =>
+    ((await readdir(join(from, path)).catch(noneOf('ENOENT', 'ENOTDIR'))) ?? []).map((entry) =>
+      join(path, entry),
+    );
+  const services = await below('services');
+  const members = (
+    await Promise.all(services.map((service) => below(join(service, 'members'))))
+  ).flat();
+  const instances = ['store', ...services, ...members, ...(await below('templates'))];
+  const snapshots = (
+    await Promise.all(instances.map((instance) => below(join(instance, 'snapshots'))))
+  ).flat();
+  for (const holder of [...instances, ...snapshots]) {
+    if (!(await exists(join(from, holder, 'data')))) continue;
+    await mkdir(join(to, holder), { recursive: true });
+    await run('btrfs', ['subvolume', 'create', join(to, holder, 'data')]);
+  }
+}
+
+/** A store is for a disk that cannot clone, and stands where the data directory does. */
+async function assertOfUse({ data }: ImagePaths): Promise<void> {
+  if (await isMounted(data))
+    throw new Error(
+      `${data} is a file system of its own, which cannot be put aside for a store: unmount it, or use a HOWDAH_HOME elsewhere`,
+    );
+  if ((await probeCloneMethod(dirname(data))) !== 'copy')
+    throw new Error(
+      `${dirname(data)} is on a file system that clones by reference: a store would only be slower`,
+    );
+}
+
+async function assertStopped({ data }: ImagePaths): Promise<void> {
+  const below = (directory: string): boolean => directory.startsWith(`${data}/`);
+  const servers = (await runningServers()).filter(below);
+  const daemons = (await runningDaemons()).filter(({ root }) => below(root));
+  if (servers.length + daemons.length === 0) return;
+  const what =
+    servers.length > 0
+      ? `${servers.length} databases`
+      : `${daemons.length} programs beside the databases`;
+  throw new Error(`${what} of ${data} are running: howdah down --databases stops them`);
+}
+
+async function assertPrograms(fileSystem: StoreFileSystem): Promise<void> {
+  const { programs, debianPackage } = MAKE[fileSystem];
+  for (const program of [...programs, 'losetup', 'mount']) {
+    await run('sh', ['-c', 'command -v "$1"', 'sh', program]).catch(() => {
+      throw new Error(
+        `${program} is not installed, and a store needs it: apt-get install ${programs.some((name) => name === program) ? debianPackage : 'mount'}`,
+      );
+    });
+  }
+}
+
+async function assertSize(paths: ImagePaths, sizeBytes: number): Promise<void> {
+  const usedBytes = (await exists(paths.data)) ? await bytesBelow(paths.data) : 0;
+  // What is copied, as much as a tenth for the file system's own, and room to work in.
+  const smallestBytes = Math.max(SMALLEST_STORE_BYTES, usedBytes * 1.1 + GIB);
+  if (sizeBytes < smallestBytes) {
+    throw new Error(
+      `--size: found ${gigabytes(sizeBytes)}; allowed is ${gigabytes(Math.ceil(smallestBytes / GIB) * GIB)} or more: ${paths.data} holds ${megabytes(usedBytes)}`,
+    );
+  }
+  await assertRoom(paths, sizeBytes);
+}

@@ -1,0 +1,136 @@
+/** The role of statements that users send through the API: it may read all data and nothing else. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { DatabaseError, escapeIdentifier, type Client } from 'pg';
+import { DATABASE_NAME } from '@howdah/contract';
+import { EngineUnavailable } from '../../engine.ts';
+import type { InstancePaths } from '../host/layout.ts';
+import { MAINTENANCE_DATABASE, READER_ROLE } from './files.ts';
+import { NoAnswer, type Monitor } from './monitor.ts';
+import { findServer } from './server.ts';
+import { withSuperuserSession } from './superuser.ts';
+
+/** A server, and the key by which the monitor knows it. */
+export type Place = { key: string; paths: InstancePaths };
+
+/** Sessions of all callers together on one server: the others are its users'. */
+export const MAX_SESSIONS = 10;
+/** How long a node of a read replica set may take to have what its primary was just given. */
+export const FOLLOWS_WITHIN_MS = 5000;
+
+/** Runs work in a superuser session on a server. @throws EngineUnavailable when that fails */
+export async function superuserAt(
+  place: Place,
+  database: string,
+  work: (client: Client) => Promise<void>,
+): Promise<void> {
+  try {
+    const port = await portAt(place);
+    await withSuperuserSession({ server: place.paths, port, name: 'howdah', database }, work);
+  } catch (error) {
+    if (error instanceof EngineUnavailable) throw error;
+    throw new EngineUnavailable(error instanceof Error ? error.message : String(error), {
+      cause: error,
+    });
+  }
+}
+
+export async function portAt({ paths }: Place): Promise<number> {
+  const server = await findServer(paths);
+  if (server?.port == null) throw new EngineUnavailable('the server is not running');
+  return server.port;
+}
+
+/** The desired properties of the role. It bypasses row security: without the hidden rows an answer would be wrong. */
+const ATTRIBUTES = `login inherit nosuperuser nocreatedb nocreaterole noreplication bypassrls connection limit ${MAX_SESSIONS} password null valid until 'infinity'`;
+/** What sorts and joins may take of the disk. Only a superuser can set this limit. */
+const TEMP_FILE_LIMIT = '1GB';
+
+type RoleSeen = {
+  sound: boolean | null;
+  connects: boolean | null;
+  member: boolean | null;
+  owner: string | null;
+  others: { role: string; grantor: string }[];
+};
+
+/**
+ * Makes sure that a server has the role, and that the role has no more rights than these.
+ *
+ * @throws EngineUnavailable when a user of the service has made a role of that name, or the server does not answer
+ */
+export async function createReaderRole(monitor: Monitor, place: Place): Promise<void> {
+  try {
+    const seen = await observeRole(monitor, place.key);
+    // A user who has created a role may become it, and grant it.
+    if (seen?.owner != null)
+      throw new EngineUnavailable(
+        `it has a role ${READER_ROLE} that its user ${seen.owner} made or was granted, and statements need the name: drop role ${READER_ROLE}`,
+      );
+    const statements = statementsFor(seen);
+    if (statements.length === 0) return;
+    await superuserAt(place, MAINTENANCE_DATABASE, async (client) => {
+      for (const statement of statements) await client.query(statement);
+    });
+  } catch (error) {
+    if (error instanceof NoAnswer || error instanceof DatabaseError)
+      throw new EngineUnavailable(error.message, { cause: error });
+    throw error;
+  }
+}
+
+/** The statement that gives the role its properties. */
+function statementsFor(seen: RoleSeen | null): string[] {
+  const name = escapeIdentifier(READER_ROLE);
+  return [
+    ...(seen === null ? [`create role ${name}`] : []),
+    ...(seen?.sound === true
+      ? []
+      : [
+          `alter role ${name} ${ATTRIBUTES}`,
+          `alter role ${name} in database ${DATABASE_NAME} reset all`,
+          `alter role ${name} set temp_file_limit = '${TEMP_FILE_LIMIT}'`,
+        ]),
+    ...(seen?.member === true ? [] : [`grant pg_read_all_data to ${name} with inherit true`]),
+    ...(seen?.connects === true ? [] : [`grant connect on database ${DATABASE_NAME} to ${name}`]),
+    // Users may have granted their own roles to it.
+    ...(seen?.others ?? []).map(
+      ({ role, grantor }) =>
+        `revoke ${escapeIdentifier(role)} from ${name} granted by ${escapeIdentifier(grantor)} cascade`,
+    ),
+  ];
+}
+
+/** The role as it is; null: it does not exist. */
+async function observeRole(monitor: Monitor, key: string): Promise<RoleSeen | null> {
+  const [seen] = await monitor.query<RoleSeen>(
+    key,
+    `select r.rolcanlogin and r.rolinherit and r.rolbypassrls and r.rolconnlimit = $2 and r.rolpassword is null
+              and not (r.rolsuper or r.rolcreatedb or r.rolcreaterole or r.rolreplication)
+              and (r.rolvaliduntil is null or r.rolvaliduntil = 'infinity')
+              and exists (select from pg_db_role_setting s where s.setrole = r.oid and s.setdatabase = 0 and s.setconfig = array[$3])
+              and not exists (select from pg_db_role_setting s where s.setrole = r.oid and s.setdatabase <> 0)
+              as sound,
+            has_database_privilege(r.oid, $4, 'connect') as connects,
+            exists (select from pg_auth_members m where m.member = r.oid and m.roleid = 'pg_read_all_data'::regrole and m.inherit_option
+                      and m.grantor = 10) as member,
+            (select m.member::regrole::text from pg_auth_members m where m.roleid = r.oid limit 1) as owner,
+            coalesce((select json_agg(json_build_object('role', g.rolname, 'grantor', b.rolname))
+                      from pg_auth_members m join pg_roles g on g.oid = m.roleid join pg_roles b on b.oid = m.grantor
+                      where m.member = r.oid and not (m.roleid = 'pg_read_all_data'::regrole and m.grantor = 10)), '[]') as others
+     from pg_authid r where r.rolname = $1`,
+    [READER_ROLE, MAX_SESSIONS, `temp_file_limit=${TEMP_FILE_LIMIT}`, DATABASE_NAME],
+  );
+  return seen ?? null;
+}
+
+/** Waits until a server that follows has the role. */
+export async function waitForReaderRole(monitor: Monitor, key: string): Promise<void> {
+  for (const begunMs = performance.now(); ; await sleep(20)) {
+    const found = await monitor
+      .query(key, 'select from pg_roles where rolname = $1', [READER_ROLE])
+      .catch(() => []);
+    if (found.length > 0) return;
+    if (performance.now() - begunMs > FOLLOWS_WITHIN_MS)
+      throw new EngineUnavailable('the node does not follow its service at the moment');
+  }
+}

@@ -1,0 +1,101 @@
+/** Services with two members, and observations of them, for the tests of `decideHa`. */
+import { expect } from 'vitest';
+import type { HighAvailability, ServiceSpec } from '../../engine.ts';
+import type { MemberSeen, MembersSeen } from './decide-ha.ts';
+
+const MEMBERS = [
+  { n: 0, port: 20001 },
+  { n: 1, port: 20002 },
+];
+export const HA: HighAvailability = {
+  members: MEMBERS,
+  primary: 0,
+  sync: 1,
+  leave: null,
+  drill: null,
+};
+export const spec = (more: Partial<ServiceSpec> = {}): ServiceSpec => ({
+  id: 'abcdefghij',
+  addons: [],
+  size: 'shared',
+  storageGb: 10,
+  power: 'running',
+  endpoint: { host: 'localhost', port: 20000 },
+  firstVerifier: 'SCRAM',
+  origin: null,
+  pooler: null,
+  ha: HA,
+  vpc: null,
+  set: null,
+  ...more,
+});
+
+const PRIMARY: MemberSeen = {
+  n: 0,
+  data: 'primary',
+  server: { phase: 'ready', size: 'current', port: 20001, frozen: false, placed: true },
+  connected: true,
+  silentMs: null,
+  filesCurrent: true,
+  certificateCurrent: true,
+  streaming: false,
+  broken: null,
+};
+const STANDBY: MemberSeen = {
+  ...PRIMARY,
+  n: 1,
+  data: 'standby',
+  server: { phase: 'ready', size: 'current', port: 20002, frozen: false, placed: true },
+  streaming: true,
+};
+export const DEAD: Partial<MemberSeen> = { server: null, connected: false, streaming: false };
+
+/** A pair in which all is well, but for what is given. */
+export function seen(
+  primary: Partial<MemberSeen> = {},
+  standby: Partial<MemberSeen> = {},
+  more: Partial<MembersSeen> = {},
+): MembersSeen {
+  const first = { ...PRIMARY, ...primary };
+  return {
+    primary: {
+      directory: 'ours',
+      provisioned: true,
+      templateReady: true,
+      server:
+        first.server === null
+          ? null
+          : { phase: first.server.phase, sizeCurrent: true, placed: true },
+      silentMs: null,
+      connected: first.connected,
+      limited: true,
+      owned: true,
+      filesCurrent: first.filesCurrent,
+      certificateCurrent: first.certificateCurrent,
+      pooler: null,
+      disallowedSessions: 0,
+    },
+    members: [first, { ...STANDBY, ...standby }],
+    gateway: { running: true, routesToPort: 20001, placed: true, allowedNetworksCurrent: true },
+    slotsCurrent: true,
+    settling: false,
+    rehearsed: false,
+    successor: null,
+    ...more,
+  };
+}
+
+export const server = (n: number, kind: string) => ({
+  kind: 'server',
+  n,
+  step: expect.objectContaining({ kind }),
+});
+export const SUCCESSOR = { n: 1, detail: 'it has all' };
+export const smaller = {
+  phase: 'ready',
+  size: 'smaller',
+  port: 20001,
+  frozen: false,
+  placed: true,
+} as const;
+export const larger = { ...smaller, size: 'larger' } as const;

@@ -1,0 +1,57 @@
+/** Services and observations of the tests of `decide`. */
+import type { ServiceSpec } from '../../engine.ts';
+import type { Observation } from './decide.ts';
+
+export const spec = (more: Partial<ServiceSpec> = {}): ServiceSpec => ({
+  id: 'abcdefghij',
+  addons: [],
+  size: 'shared',
+  storageGb: 10,
+  power: 'running',
+  endpoint: { host: 'localhost', port: 20000 },
+  firstVerifier: 'SCRAM',
+  origin: null,
+  pooler: null,
+  ha: null,
+  vpc: null,
+  set: null,
+  ...more,
+});
+export const PAUSED = spec({ power: 'paused' });
+export const POOLED = spec({ pooler: { port: 20001 } });
+export const INSIDE = spec({
+  vpc: { id: '1000', address: '10.1.0.2', allowedNetworks: ['10.1.0.0/16'] },
+});
+export const SPARE = spec({ firstVerifier: null });
+export const ORIGIN = { parent: 'jihgfedcba', strategy: 'NOW', targetTime: null } as const;
+export const FORK = spec({ origin: ORIGIN });
+
+/** A service as it is when all is well. */
+export const WELL: Observation = {
+  directory: 'ours',
+  provisioned: true,
+  templateReady: false,
+  server: { phase: 'ready', sizeCurrent: true, placed: true },
+  silentMs: null,
+  connected: true,
+  limited: true,
+  owned: true,
+  filesCurrent: true,
+  certificateCurrent: true,
+  pooler: null,
+  disallowedSessions: 0,
+};
+/** A pooler as it is when all is well. */
+export const pooler = {
+  frozen: false,
+  watched: true,
+  current: true,
+  placed: true,
+  disallowedSessions: 0,
+};
+export const DOWN: Observation = { ...WELL, server: null, connected: false };
+export const NONE: Observation = { ...DOWN, directory: 'absent', provisioned: false };
+export const phase = (phase: 'starting' | 'stopping') => ({
+  server: { phase, sizeCurrent: true, placed: true },
+  connected: false,
+});
