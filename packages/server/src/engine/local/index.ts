@@ -123,7 +123,7 @@ export type LocalEngineOptions = {
 /** Where the members of a service listen, behind its gateway. */
 const LOOPBACK = '127.0.0.1';
 
-/** When those are looked for who were let in as the rules changed; a login takes a minute at most. */
+/** When to check for sessions that logged in while the rules changed; a login takes a minute at most. */
 const LATE_COMERS_MS = [1000, 10_000, 61_000];
 
 export function createLocalEngine(options: LocalEngineOptions): Engine {
@@ -205,7 +205,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     const files = filesOnceProvisioned === null ? null : filesNow(filesOnceProvisioned);
     const incomplete =
       server === null && ours && !marker.provisioned && marker.madeIn !== (await currentBoot());
-    // That of a set stands before all of its nodes.
+    // The pooler of a set is in front of all its nodes.
     const before =
       spec.set === null && (spec.ha === null || n === machine.layout.primaryOf(spec.id));
     const plan = before ? await poolerPlan(spec, paths, listen.port, listener, installation) : null;
@@ -554,7 +554,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     return used;
   };
 
-  /** Of a service one warning, whichever of its servers reached the limit. */
+  /** One warning for a service, no matter which of its servers reached the limit. */
   const memoryWarnings = async (id: string): Promise<Warning[]> => {
     const numbers = await memberNumbers(machine, id);
     const found = await Promise.all(numbers.map((n) => outOfMemory.warning(memberKey(id, n))));
@@ -564,7 +564,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   const replicas = async (id: string): Promise<ReplicaState[]> =>
     sets.states(id) ?? members.states(id);
 
-  /** Whose log is a service's: the one that accepts writes, or a set's first node. */
+  /** The server whose log is shown for a service: its primary, or the first node of a set. */
   const firstNode = async (id: string): Promise<number> => {
     const primary = machine.layout.primaryOf(id);
     const numbers = await memberNumbers(machine, id);

@@ -36,15 +36,15 @@ export async function pruneBackups(
   const oldestKept = snapshots[snapshots.length - dropped.length - 1];
   if (oldestKept === undefined) return;
   for (const wal of await listEntries(paths.archive)) {
-    // What a timeline had begun when the next one took over is archived as partial: the next one's file has it too.
+    // The last segment of a timeline is archived as partial when the next timeline begins, whose own segment has it too.
     if (isWalFile(wal.replace(/\.partial$/, '')) && wal < oldestKept.firstWal)
       await removeEntry(join(paths.archive, wal));
   }
 }
 
 /**
- * Removes an archive that the operator has put on another disk: what PostgreSQL wrote there, and the directory, if nothing else stands
- * in it. What lies below the service's own directory goes with that.
+ * Removes an archive that the operator has put on another disk: what PostgreSQL wrote there, and the
+ * directory if it is then empty. An archive below the service's own directory is removed with that.
  */
 export async function removeLinkedArchive(paths: InstancePaths): Promise<void> {
   const info = await lstat(paths.archive).catch(noneOf('ENOENT', 'ENOTDIR'));

@@ -40,8 +40,9 @@ export function recoveryConf(parent: InstancePaths, data: string): string {
 }
 
 /**
- * Rolls a fork forward over WAL that {@link copyWalFrom} has put into its own directory: its server cannot read its parent's. A command has
- * to be there, and finds nothing, so that PostgreSQL looks into pg_wal.
+ * Rolls a fork forward over WAL that {@link copyWalFrom} has put into its own directory: its server
+ * cannot read its parent's. PostgreSQL needs a restore command; this one finds nothing, so that
+ * PostgreSQL reads pg_wal.
  */
 export function forkRecoveryConf(targetTime: string | null): string {
   return recoverySettings(
@@ -55,7 +56,7 @@ function recoverySettings(command: string, ...target: readonly string[]): string
     `restore_command = ${quoted(command)}`,
     ...target,
     "recovery_target_action = 'promote'",
-    // Nobody gets in before it is promoted.
+    // No client connects before it is promoted.
     'hot_standby = off',
     '',
   ].join('\n');
@@ -97,7 +98,7 @@ export async function copyWalFrom(
   }
 }
 
-/** One that was archived while it was copied may have been written over meanwhile: then the archive has it. @returns whether there is one */
+/** Copies a segment from the archive, else from its place. One that is archived during the copy may be overwritten there: then the archive has it. @returns whether there is one */
 async function copyNeeded(
   archived: string,
   inPlace: string,
@@ -126,11 +127,13 @@ function numericOffset(moment: string): string {
 const ENDED_EARLY = 'recovery ended before configured recovery target was reached';
 
 /**
- * Called before a fork goes on with its recovery to a point in time. Where that ended because its parent had written nothing after the
- * point (it was paused then), or nothing that is left (the archive has a gap after it), all there was belongs to the fork, and nothing that
- * the parent has written since. Where there is more, some of it could not be read at that moment: it is tried again, from whichever member is the parent's primary now.
+ * Called before a fork continues its recovery to a point in time. The recovery may have ended because
+ * the parent had written nothing after the point (it was paused), or because the archive has a gap
+ * after it. Then the fork gets all WAL up to there, and nothing that the parent has written since. If
+ * there is more WAL, some of it could not be read at that moment: it is read again, from the member
+ * that is the parent's primary now.
  *
- * @param writeMark has the parent commit something, if it runs: recovery has to have a commit to stop at
+ * @param writeMark has the parent commit something, if it runs: recovery needs a commit to stop at
  */
 export async function recoverOn(
   machine: Machine,
@@ -155,11 +158,11 @@ export async function recoverOn(
   const all =
     end !== undefined &&
     ((await isBeforeGap(parent, targetTime, parseLsn(end))) ||
-      // One that runs writes more in a moment.
+      // A parent that runs writes more in a moment.
       ((await findServer(parent)) === null && (await isLastRecord(parent, parseLsn(end)))));
   if (!all) {
     await writeMark();
-    // What it has already may have been copied as it was being written.
+    // Its last segment may have been copied while it was being written.
     const first = end === undefined ? null : walFileName(0, parseLsn(end));
     await copyWalFrom(machine, owner, parent, first, paths.data);
   }
@@ -169,7 +172,7 @@ export async function recoverOn(
   await writeOwned(owner, join(paths.data, 'postgresql.auto.conf'), conf);
 }
 
-/** Whether a point in time is before a gap in the archive, and a record of the log in the last file before it. */
+/** Whether a point in time is before a WAL gap, and within the last segment before the gap. */
 async function isBeforeGap(
   parent: InstancePaths,
   targetTime: string,
@@ -185,7 +188,7 @@ async function isBeforeGap(
   );
 }
 
-/** Whether a server has written nothing after the record of its log that begins here. */
+/** Whether a server has written nothing after the WAL record that begins here. */
 async function isLastRecord({ data }: InstancePaths, begin: bigint): Promise<boolean> {
   const timeline = await newestTimeline(data);
   const end = await endOfRecord(data, timeline, begin);

@@ -15,7 +15,7 @@ import { listEntries } from '../host/service-files.ts';
 import { parseLsn } from '../postgres/wal.ts';
 import { isWalFile, entriesOf } from '../postgres/wal-files.ts';
 
-/** What is known of a snapshot; it stands beside its data. */
+/** The facts of a snapshot, in a file beside its data. */
 export type Snapshot = {
   id: string;
   kind: 'initial' | 'scheduled';
@@ -26,14 +26,14 @@ export type Snapshot = {
   /** How far the WAL had been written; the same as now: nothing has been written since. */
   walPosition: string;
   storageBytes: number;
-  /** Of the initial snapshot: the template, and the system identifier of the service. */
+  /** For the initial snapshot: the template, and the system identifier of the service. */
   template: string | null;
   systemIdentifier: string | null;
 };
 
 /** A snapshot that is there. */
 export type KeptSnapshot = Snapshot & {
-  /** What became of restoring it the last time; null: nobody has tried. */
+  /** The result of its last verification; null: it was never verified. */
   verification: Verification | null;
 };
 
@@ -77,7 +77,7 @@ export function chooseSnapshot<T extends Pick<Snapshot, 'takenMs'>>(
   return snapshots.find(({ takenMs }) => takenMs <= targetMs) ?? null;
 }
 
-/** What became of the last attempt to verify any of these snapshots; null: nobody has tried. */
+/** The last verification of any of these snapshots; null: none was verified. */
 export function lastVerification(snapshots: readonly KeptSnapshot[]): Verification | null {
   const made = snapshots.flatMap(({ verification }) =>
     verification === null ? [] : [verification],

@@ -21,7 +21,7 @@ import { closeSession, openSuperuserSession } from '../postgres/superuser.ts';
 import { copyWalFiles } from '../postgres/wal-files.ts';
 import { type Snapshot, snapshotId } from './snapshots.ts';
 
-/** What a clone of a data directory leaves behind: what belongs to the running server ([PG] 26.3.4). */
+/** The files that a clone of a data directory leaves out: those of the running server ([PG] 26.3.4). */
 export const OF_THE_SERVER: Exclusions = {
   contentsOf: [
     'pg_replslot',
@@ -44,7 +44,7 @@ export const OF_THE_SERVER: Exclusions = {
   vanished: false,
 };
 
-/** Of a server that runs. */
+/** For a server that runs: also without its WAL, which is copied afterwards. */
 const OF_THE_SERVER_AND_WAL: Exclusions = {
   ...OF_THE_SERVER,
   contentsOf: [...OF_THE_SERVER.contentsOf, 'pg_wal'],
@@ -116,7 +116,7 @@ export async function cloneRunning(
     );
   });
   try {
-    // What was made before btrfs-progs were there is no subvolume, and is cloned file by file.
+    // A directory made before btrfs-progs were installed is no subvolume, and is cloned file by file.
     return machine.cloneMethod === 'subvolume' && (await isSubvolume(paths.data))
       ? await cloneAtOnce(client, machine, owner, paths, target, atCheckpoint)
       : await cloneDuringBackup(client, machine, owner, paths, target);

@@ -22,7 +22,7 @@ import {
 } from '../postgres/wal-files.ts';
 import { type Snapshot, lastVerification, listSnapshots } from './snapshots.ts';
 
-/** What the API shows of a service's backups. @param problem why they do not get on; null: they do */
+/** The backups of a service as the API shows them. @param problem of the backups; null: there is none */
 export async function describeBackups(
   paths: InstancePaths,
   policy: BackupPolicy,
@@ -73,7 +73,7 @@ export async function reach(paths: InstancePaths, snapshot: Snapshot): Promise<R
   return (await lookAtWal(paths))(snapshot);
 }
 
-/** How far each of these snapshots can be rolled forward. @param snapshots newest first, in which order no WAL file is looked at twice */
+/** How far each of these snapshots can be rolled forward. @param snapshots newest first: in this order no WAL file is read twice */
 async function reaches(paths: InstancePaths, snapshots: readonly Snapshot[]): Promise<Interval[]> {
   const reachOf = await lookAtWal(paths);
   return Promise.all(
@@ -84,7 +84,7 @@ async function reaches(paths: InstancePaths, snapshots: readonly Snapshot[]): Pr
   );
 }
 
-/** What is known of WAL files that others follow, by their paths: they never change, and to read one takes some ten ms. */
+/** Facts of complete WAL files, by their paths: these never change, and reading one takes some ten ms. */
 const lastCommits = new Map<string, number | null>();
 
 /** The last commit of a WAL file that others follow, in ms; null: there is none that can be read. */
@@ -100,7 +100,7 @@ async function lastCommitIn(path: string): Promise<number | null> {
   return found;
 }
 
-/** Looks at the WAL files that there are. @returns how far a snapshot can be rolled forward over them */
+/** Reads the existing WAL files. @returns how far a snapshot can be rolled forward over them */
 async function lookAtWal(paths: InstancePaths): Promise<(snapshot: Snapshot) => Promise<Reach>> {
   // In this order: a file goes from here to the archive, and is missed in neither.
   const inPlace = await walFilesIn(join(paths.data, 'pg_wal'));
@@ -211,7 +211,7 @@ export async function archiveProblem(paths: InstancePaths): Promise<string | nul
 
 const said = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** What cannot be reached for want of WAL files; null: everything can. @param intervals newest first */
+/** The moments that cannot be reached since WAL files are missing; null: there are none. @param intervals newest first */
 export function missingWal(intervals: readonly Interval[]): string | null {
   const missing = (gap: string, what: string) =>
     `WAL file ${gap} is missing from the archive: ${what}`;
@@ -241,7 +241,7 @@ export function missingWal(intervals: readonly Interval[]): string | null {
     : missing(gap, 'the snapshots before it lead only to the next one');
 }
 
-/** Of more than these it is only said how many there are. */
+/** Beyond this number, only the count is given. */
 const GAPS_SAID = 3;
 
 /** How long a WAL file may wait to be archived before it is said; PostgreSQL tries a few times within seconds, then once a minute. */

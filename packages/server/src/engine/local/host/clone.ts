@@ -38,7 +38,7 @@ import { run } from '../../../lib/run.ts';
 import { emptyDirectory, removeEntry, type FileOwner } from './service-files.ts';
 import { Directory, pathOfOpen, UnsafeEntry, within } from './service-directory.ts';
 
-/** What a fork costs with each method; `howdah doctor` and the region say it. */
+/** The cost of a fork with each method, as `howdah doctor` and the region show it. */
 export const CLONE_COST: Record<CloneMethod, string> = {
   subvolume:
     'forks are btrfs snapshots: each takes the same time whatever the size, and no room until one of the two writes',
@@ -97,12 +97,12 @@ export async function makeCloneable(path: string, method: CloneMethod): Promise<
   await chmod(path, 0o700);
 }
 
-/** What a clone leaves out, by paths relative to the top. */
+/** The files that a clone leaves out, by paths relative to the top. */
 export type Exclusions = {
-  /** Directories whose contents stay behind; the directories themselves are there, empty. */
+  /** Directories whose contents are left out; the directories themselves are cloned, empty. */
   contentsOf: readonly string[];
   files: readonly string[];
-  /** Whether files that vanish while it goes on stay behind as well: a running server drops some. Elsewhere one that is missing is lost. */
+  /** Whether files may vanish meanwhile: a running server removes some. Elsewhere a missing file is an error. */
   vanished: boolean;
 };
 const NOTHING: Exclusions = { contentsOf: [], files: [], vanished: false };
@@ -110,11 +110,12 @@ const NOTHING: Exclusions = { contentsOf: [], files: [], vanished: false };
 /**
  * Clones a tree into a directory that does not exist yet. Sockets and pipes are left out.
  *
- * What is cloned may be a server's that runs, whose user changes it meanwhile: see service-files.ts. The clone is not: it stands in a
- * directory of root's, and its top is given to its owner last, so that nobody else gets into it before.
+ * The source may belong to a running server, whose user changes it meanwhile: see service-directory.ts.
+ * The clone is in a directory of root's. Its top is given to its owner last, so that no other process
+ * can enter it before.
  *
- * @param owner who owns the clone; null: this process' user
- * @throws UnsafeEntry when there is a link in it, or a file that is somebody else's
+ * @param owner the owner of the clone; null: this process' user
+ * @throws UnsafeEntry when there is a link in it, or a file of another user
  */
 export async function cloneTree(
   from: string,
@@ -136,7 +137,7 @@ export async function cloneTree(
   const mode = method === 'copy' ? constants.COPYFILE_FICLONE : constants.COPYFILE_FICLONE_FORCE;
   const own = async (path: string) =>
     owner === null ? undefined : chown(path, owner.uid, owner.gid);
-  // What was made before btrfs-progs were there is no subvolume; its clone is one.
+  // A directory made before btrfs-progs were installed is no subvolume; its clone is one.
   await makeCloneable(to, method);
   // Never with its parents: a service that was deleted meanwhile must not come back as an empty directory.
   for (const path of directories) await mkdir(join(to, path), { mode: 0o700 });

@@ -1,9 +1,9 @@
 /**
  * Programs beside PostgreSQL that belong to an installation and outlive the control plane: PgBouncer, HAProxy.
  *
- * Each has a directory of its own and stands in it: that, and the name of its program, is how it is found again and told from any
- * other. Its standard input is a pipe, which the kernel closes when the process dies, whichever control plane
- * started it and however it ends: the reader at the other end notices at once.
+ * Each has a directory of its own as its working directory. It is found again by that and by the name
+ * of its program. Its standard input is a pipe, which the kernel closes when the process dies, no matter
+ * which control plane started it and how it ends: the reader at the other end notices at once.
  */
 import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
@@ -63,7 +63,7 @@ export async function pathOfProgram(name: ProgramName): Promise<string | null> {
       await access(path, constants.X_OK);
       return path;
     } catch {
-      // looked for in the next place
+      // the next directory may have it
     }
   }
   return null;
@@ -92,7 +92,7 @@ export async function runningDaemons(): Promise<{ root: string; process: Process
   return found.filter((daemon) => daemon !== null);
 }
 
-/** Where a process stands that runs one of the programs; null for any other process. */
+/** The working directory of a process that runs one of the programs; null for any other process. */
 async function directoryOf(pid: number): Promise<string | null> {
   const [program] = await argumentsOf(pid);
   if (program === undefined || !(basename(program) in PROGRAMS)) return null;
@@ -117,10 +117,10 @@ export async function launchDaemon(
   if (owner !== null) await chown(paths.root, owner.uid, owner.gid);
   await rm(paths.pidFile, { force: true });
   await rm(paths.lifeline, { force: true });
-  // Of an older release, by whose files the daemon would be looked for.
+  // Files of an older release: the daemon would be searched by them.
   for (const name of ['pid', 'lifeline', 'log']) await removeEntry(join(paths.root, name));
   await run('mkfifo', ['-m', '600', paths.lifeline]);
-  // For reading too, so that it opens without anybody at the other end.
+  // Opened for reading too: otherwise it would wait for a reader.
   const lifeline = await open(paths.lifeline, 'r+');
   try {
     const { pidFile, log, root: cwd } = paths;
@@ -163,7 +163,7 @@ export async function whyDaemonEnded(paths: DaemonPaths): Promise<string> {
   return lastLines((await readEnd(paths.log)) ?? '') || 'it said nothing';
 }
 
-/** Anybody can make a daemon complain: what it said is dropped when it is more than this. */
+/** Any client can make a daemon print messages: a log larger than this is emptied. */
 const LOG_MAX_BYTES = 10e6;
 
 /** Keeps the log of a daemon from growing without end. */
@@ -173,7 +173,7 @@ export async function capLog({ log }: DaemonPaths): Promise<void> {
 }
 
 /**
- * Ends a daemon with what stands below it: by a signal that asks, then by the one that cannot be refused.
+ * Stops a daemon and its child processes: by the given signal, then by SIGKILL.
  *
  * @returns whether all of it was gone in time
  */
@@ -199,7 +199,7 @@ const KILL_DEADLINE_MS = 5000;
 /**
  * Replaces a configuration file as a whole, once its checker has accepted it. Root's, readable by the daemon's group.
  *
- * @param check looks at the file whose path it is given, and throws what is wrong with it
+ * @param check checks the file under a path, and throws its faults
  */
 export async function replaceConfig(
   owner: Owner | null,
@@ -229,22 +229,22 @@ function openLifeline(paths: DaemonPaths): number {
   }
 }
 
-/** How often daemons are asked whether a signal has stopped them. */
-const BEAT_MS = 5000;
+/** How often daemons are checked: a signal may have stopped them. */
+const CHECK_MS = 5000;
 
 /**
- * Tells of daemons that died or were stopped by a signal.
+ * Reports daemons that died or were stopped by a signal.
  *
- * @param changed called with what the watch was given as `id`
+ * @param changed called with the `id` of the watch
  */
 export function createDaemonWatch(changed: (id: string) => void) {
   const watches = new Map<string, { id: string; paths: DaemonPaths; lifeline: Socket }>();
 
-  const beat = async (): Promise<void> => {
+  const checkFrozen = async (): Promise<void> => {
     for (const { id, paths } of watches.values())
       if ((await findDaemon(paths))?.frozen === true) changed(id);
   };
-  const timer = setInterval(() => void beat(), BEAT_MS).unref();
+  const timer = setInterval(() => void checkFrozen(), CHECK_MS).unref();
 
   const drop = (paths: DaemonPaths): void => {
     const watch = watches.get(paths.root);
@@ -253,7 +253,7 @@ export function createDaemonWatch(changed: (id: string) => void) {
   };
 
   return {
-    /** Watches a daemon that runs. @returns whether it still runs, now that its end would be told */
+    /** Watches a daemon that runs. @returns whether it still runs, now that its end would be reported */
     watch: async (id: string, paths: DaemonPaths): Promise<boolean> => {
       drop(paths);
       const fd = openLifeline(paths);
@@ -266,12 +266,12 @@ export function createDaemonWatch(changed: (id: string) => void) {
       });
       lifeline.resume();
       watches.set(paths.root, { id, paths, lifeline });
-      // Nobody tells of an end before the pipe was open.
+      // An end before the pipe was open is not reported.
       if ((await findDaemon(paths)) !== null) return true;
       drop(paths);
       return false;
     },
-    /** Ends a watch without telling: before a daemon is stopped on purpose. */
+    /** Ends a watch without a report: before a daemon is stopped on purpose. */
     forget: drop,
     isWatched: (paths: DaemonPaths): boolean => watches.has(paths.root),
     close: (): void => {

@@ -1,4 +1,4 @@
-/** Starts programs that outlive the control plane: PostgreSQL's servers, and what stands beside them. */
+/** Starts programs that outlive the control plane: PostgreSQL servers, PgBouncer and HAProxy. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Owner } from './owner.ts';
@@ -11,20 +11,20 @@ export type Detached = {
   owner: Owner | null;
   cwd: string;
   pidFile: string;
-  /** What it says goes to the end of this file, which may be cut off meanwhile; what an earlier one said is gone. */
+  /** Its output is appended to this file, which may be truncated meanwhile; earlier output is removed. */
   log: string;
   /** A command that runs the enclosure in turn, such as `nsenter …`. */
   within: readonly string[];
-  /** What it sees of the machine. */
+  /** The part of the machine that it sees. */
   enclosure: Enclosure;
-  /** What its environment holds beside the usual. */
+  /** Variables of its environment beside the usual ones. */
   environment?: Readonly<Record<string, string>>;
   /** An open file for its standard input; none: nothing. */
   input?: number;
 };
 
 /**
- * Writes its own pid into the pid file, then becomes the program: no moment is left in which one runs that nobody could find again.
+ * Writes its own pid into the pid file, then becomes the program: a running program can always be found.
  * On a full disk the pid cannot be written, and nothing is started.
  * Arguments: pid file, the command.
  */
@@ -32,7 +32,7 @@ const LAUNCH_SCRIPT = `umask 077
 echo $$ > "$1" || exit 1; shift
 exec "$@"`;
 
-/** Starts a program, detached. Returns at once; what becomes of it shows in the pid file, the log and /proc. */
+/** Starts a program, detached. Returns at once; the pid file, the log and /proc show its state. */
 export async function launchDetached({
   command,
   owner,

@@ -1,9 +1,11 @@
 /**
- * No outgoing network for services: a server, and whatever a tenant gets to run in it, answers those who connect to it and connects to nobody.
+ * No outgoing network for services: a server, and any code that a tenant runs in it, answers clients and
+ * opens no connections.
  *
- * One nftables table per installation, and one in the network of each VPC, refuses what the users of services send: TCP that begins a
- * connection (SYN without ACK), and everything that is not TCP. It looks at single packets, so that it keeps no state and established
- * sessions go on. Gateways run as a user outside of the range: they connect to servers.
+ * One nftables table per installation, and one in the network of each VPC, refuses packets of the users
+ * of services: TCP that begins a connection (SYN without ACK), and everything that is not TCP. It checks
+ * single packets, so it keeps no state and established sessions stay. Gateways run as a user outside of
+ * the range: they connect to servers.
  */
 import { readlinkSync, statSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
@@ -30,7 +32,7 @@ const without = (why: string): EgressAbility => ({
   note: `a server can connect to whatever this machine reaches: ${why}`,
 });
 
-/** Tries whether packets can be refused by user, in a network that nobody else sees and that is gone with the attempt. */
+/** Tries whether packets can be refused by user, in a private network that ends with the attempt. */
 export async function probeEgress(): Promise<EgressAbility> {
   if (process.getuid?.() !== 0) return without('refusing that takes root: start Howdah as root');
   try {
@@ -52,10 +54,11 @@ export async function probeEgress(): Promise<EgressAbility> {
 }
 
 /**
- * Refuses outgoing connections of these users, in the machine's own network or within another. Replaces the table in one transaction, since another
- * program may have flushed the rules of the machine, which is what restarting Debian's nftables.service does.
+ * Refuses outgoing connections of these users, in the machine's own network or within another. Replaces
+ * the table in one transaction, since another program may have flushed the rules of the machine: a
+ * restart of Debian's nftables.service does.
  *
- * @param name of the table; @param home says whose it is; @param within a command that runs it in another network
+ * @param name of the table; @param home of its installation; @param within a command that runs it in another network
  */
 export async function refuseEgress(
   name: string,
@@ -104,7 +107,7 @@ export function createEgress(
 }
 export type Egress = ReturnType<typeof createEgress>;
 
-/** Of a machine: what this module needs. */
+/** The parts of a machine that this module needs. */
 type Guarded = {
   egress: EgressAbility;
   layout: Pick<Layout, 'root'>;
@@ -180,7 +183,7 @@ async function canFilter(pid: number): Promise<boolean> {
 }
 const CAP_NET_ADMIN = 12n;
 
-/** What a table lacks that keeps these users from beginning connections; null: nothing. @param text as nft lists it; null: there is no table */
+/** The rules that a table lacks to refuse connections of these users; null: none. @param text as nft lists it; null: there is no table */
 export function lackOf(text: string | null, uids: readonly number[]): string | null {
   if (text === null) return 'it is missing';
   const rules = text.split('\n').filter((line) => / reject with /.test(line));

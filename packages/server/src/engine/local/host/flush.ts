@@ -1,11 +1,11 @@
-/** Brings a file system to the disk, for many who want that at the same time. */
+/** Flushes a file system, for many callers at the same time. */
 import { FLUSH_DEADLINE_MS } from './loop.ts';
 import { run } from '../../../lib/run.ts';
 
 /**
- * Who asks while a flush goes on shares the next one with all others who do: it covers what was written before it begins.
+ * Callers during a flush share the next one, which covers everything written before it begins.
  *
- * @param flush brings all that was written before it was called to the disk
+ * @param flush flushes everything that was written before it was called
  */
 export function createFlush(flush: () => Promise<unknown>): () => Promise<void> {
   let current: Promise<unknown> = Promise.resolve();
@@ -29,12 +29,12 @@ export function createFlush(flush: () => Promise<unknown>): () => Promise<void> 
   };
 }
 
-/** The file system that a directory stands on. */
+/** The flush of a directory's file system. */
 export function flushOf(directory: string): () => Promise<void> {
   return createFlush(() => flushFileSystem(directory));
 }
 
-/** Brings all that was written to the file system of a directory to the disk. */
+/** Flushes the file system of a directory. */
 export async function flushFileSystem(directory: string): Promise<void> {
   await run('sync', ['-f', directory], { deadlineMs: FLUSH_DEADLINE_MS });
 }

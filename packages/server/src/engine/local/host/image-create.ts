@@ -167,7 +167,7 @@ async function makeSubvolumes(from: string, to: string): Promise<void> {
   }
 }
 
-/** A store is for a disk that cannot clone, and stands where the data directory does. */
+/** A data volume is of use on a disk that cannot clone; it takes the place of the data directory. */
 async function assertOfUse({ data }: ImagePaths): Promise<void> {
   if (await isMounted(data))
     throw new Error(
@@ -204,7 +204,7 @@ async function assertPrograms(fileSystem: StoreFileSystem): Promise<void> {
 
 async function assertSize(paths: ImagePaths, sizeBytes: number): Promise<void> {
   const usedBytes = (await exists(paths.data)) ? await bytesBelow(paths.data) : 0;
-  // What is copied, as much as a tenth for the file system's own, and room to work in.
+  // The copied data, a tenth more for the file system itself, and room to work in.
   const smallestBytes = Math.max(SMALLEST_STORE_BYTES, usedBytes * 1.1 + GIB);
   if (sizeBytes < smallestBytes) {
     throw new Error(

@@ -1,11 +1,12 @@
 /**
- * The store that `howdah store create` makes: a btrfs or XFS of our own in a sparse file, mounted on the data directory, for machines
- * whose disk cannot clone by reference. Paths stay what they were, so that those who work in the directory need not know of it.
+ * The data volume of `howdah store`: a btrfs or XFS in a sparse file, mounted on the data directory, for
+ * machines whose disk cannot clone by reference. Paths stay the same, so other modules do not know of it.
  *
- * What there is on the disk says how far a creation has come; each may be interrupted anywhere and made again:
- * `data.img.new` is being filled and the data directory untouched; `data.img.checked` holds a copy that was compared with it, and from
- * there on there is only forward: the data directory becomes `data.before-store`, the image is mounted in its place, what was
- * before is removed, and the image gets its name, `data.img`.
+ * The files on the disk show how far a creation has come; it can be interrupted anywhere and repeated.
+ * `data.img.new` is being filled, and the data directory is unchanged. `data.img.checked` is a copy that
+ * was compared with the data directory; from there on there is no way back: the data directory becomes
+ * `data.before-store`, the image is mounted in its place, `data.before-store` is removed, and the image
+ * is renamed to `data.img`.
  */
 import { constants } from 'node:fs';
 import { mkdir, open, readdir, rename, rm, rmdir, stat, statfs, writeFile } from 'node:fs/promises';
@@ -26,11 +27,11 @@ export type ImagePaths = {
   staging: string;
   /** The data directory as it was before. */
   before: string;
-  /** Who is creating a store. */
+  /** The process that is creating a data volume. */
   lock: string;
 };
 
-/** @param data the data directory; the image stands beside it */
+/** @param data the data directory; the image is beside it */
 export function imagePaths(data: string): ImagePaths {
   const image = `${data}.img`;
   return {
@@ -44,7 +45,7 @@ export function imagePaths(data: string): ImagePaths {
   };
 }
 
-/** Removes what a creation that was interrupted has left; the data directory is what it was. */
+/** Removes what an interrupted creation has left; the data directory is unchanged. */
 export async function discardUnfinished(paths: ImagePaths): Promise<void> {
   if (await isMounted(paths.staging)) await unmount(paths.staging);
   await rmdir(paths.staging).catch(noneOf('ENOENT'));
@@ -53,7 +54,7 @@ export async function discardUnfinished(paths: ImagePaths): Promise<void> {
   await rm(paths.unfinished);
 }
 
-/** From a checked copy on there is no way back, and each step of the way on may be taken again. */
+/** Puts a checked copy in place. There is no way back, and each step can be repeated. */
 export async function finish(paths: ImagePaths): Promise<void> {
   if (!(await isMounted(paths.data))) {
     if ((await exists(paths.data)) && !(await exists(paths.before)))
@@ -65,7 +66,7 @@ export async function finish(paths: ImagePaths): Promise<void> {
   await rename(paths.checked, paths.image);
 }
 
-/** Where an unfinished creation has left something. */
+/** The paths where an unfinished creation has left something. */
 export async function unfinishedMove({
   unfinished,
   checked,
@@ -77,7 +78,7 @@ export async function unfinishedMove({
   return candidates.filter((_, index) => present[index]);
 }
 
-/** The image is sparse: what it takes of the disk later must be there, or every database in it stops when it is not. */
+/** The image is sparse: if the disk cannot hold all of it later, every database in it stops. */
 export async function assertRoom({ image }: ImagePaths, growthBytes: number): Promise<void> {
   const freeBytes = await freeBytesBelow(dirname(image));
   if (growthBytes > freeBytes) {
@@ -107,7 +108,7 @@ export async function underLock({ lock }: ImagePaths, work: () => Promise<void>)
 const busy = (pid: number): Error =>
   new Error(`howdah store create is at work here already (process ${pid}): wait for it to end`);
 
-/** The process that holds the lock; null: nobody, or one that was killed. */
+/** The process that holds the lock; null: none, or it was killed. */
 async function holderOf(lock: string): Promise<number | null> {
   const [pid, startTicks] = ((await readOrNull(lock)) ?? '').split(' ');
   const holder = pid === undefined || pid === '' ? null : await findProcess(Number(pid));
@@ -198,7 +199,7 @@ export async function findImage(paths: ImagePaths): Promise<ImageFacts | null> {
   };
 }
 
-/** What a store may still take of the disk under it, and cannot; 0: it can have all that it promises. */
+/** The bytes that a data volume promises and the disk under it does not have; 0: it has them all. */
 export function missingBytes({ sizeBytes, diskBytes, diskFreeBytes }: ImageFacts): number {
   return Math.max(0, sizeBytes - diskBytes - diskFreeBytes);
 }

@@ -13,11 +13,11 @@ export type InstancePaths = {
   logs: string;
   /** WAL files that PostgreSQL has archived. */
   archive: string;
-  /** One directory a snapshot. */
+  /** One directory for each snapshot. */
   snapshots: string;
   /** The pid of what was started: the server, or `unshare` around it. */
   pidFile: string;
-  /** What the server said before its log collector ran, and why it could not start. */
+  /** What the server printed before its log collector ran, and why it could not start. */
   startLog: string;
   /** Its connection pooler. */
   pooler: DaemonPaths;
@@ -25,14 +25,14 @@ export type InstancePaths = {
 
 /** Where a program beside the servers is; see daemon.ts. */
 export type DaemonPaths = {
-  /** Its directory, its own user's. It stands in it, by which it is known. Its sockets are there; what is ours stands beside it. */
+  /** Its directory, which its own user owns. It is its working directory, by which it is found. Its sockets are there; our files are beside it. */
   root: string;
-  /** What it is configured by, where that is a file of its own. */
+  /** Its configuration, if that is a file of its own. */
   conf: string;
   pidFile: string;
   /** A pipe that it holds open for as long as it lives. */
   lifeline: string;
-  /** What it says. */
+  /** What it prints. */
   log: string;
 };
 
@@ -73,7 +73,7 @@ export type Layout = {
   precloned: string;
   /** Copies of PostgreSQL that npm brought: a reinstall of npm's packages must not pull the binaries from under running servers. */
   installations: string;
-  /** What is being deleted. */
+  /** Directories that are being deleted. */
   trash: string;
   /** Copies of snapshots that are being verified, by the service's id. */
   scratch: string;
@@ -82,13 +82,13 @@ export type Layout = {
   /** The metadata database. */
   store: InstancePaths;
   service: (id: string) => InstancePaths;
-  /** A server of a service: member 0 stands in the service's own directory, others below it. The archive and the snapshots are the service's. */
+  /** A server of a service: member 0 is in the service's own directory, others are below it. Archive and snapshots belong to the service. */
   member: (id: string, n: number) => InstancePaths;
   /** The file that says which member of a service accepts writes, as the metadata database has it; missing: member 0. */
   primaryFile: (id: string) => string;
   /** Which member accepts writes. */
   primaryOf: (id: string) => number;
-  /** What stands before the members of a service. */
+  /** The gateway before the members of a service. */
   gateway: (id: string) => DaemonPaths;
 };
 

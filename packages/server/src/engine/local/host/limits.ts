@@ -51,8 +51,8 @@ export function cpuQuota(cpuMillis: number): { quotaUs: number; periodUs: number
 }
 
 /**
- * Finds out how sizes can be enforced, by making a group and removing it. The installation's own group is made when its first server
- * starts: many homes are only looked at, and nobody would remove theirs.
+ * Finds out how sizes can be enforced, by making a group and removing it. The installation's own group
+ * is made when its first server starts: many homes are only read, and their groups would stay.
  *
  * @param data a path on the disk of the services
  */
@@ -67,7 +67,7 @@ export async function probeLimits(group: string, data: string): Promise<Limits> 
 }
 const PROBE = 'howdah-probe-';
 
-/** What {@link probeLimits} would find, as far as can be seen without making anything. */
+/** The result of {@link probeLimits}, as far as it can be found without making a group. */
 export async function foreseeLimits(group: string, data: string): Promise<Limits> {
   const disk = await findDisk(data);
   return firstOf([() => lookV2(group, disk), () => lookV1(group, disk)]);
@@ -149,7 +149,7 @@ async function setLimits(limits: Limits, id: string, size: Size): Promise<void> 
   await setWriteRate(limits, id, writeBytesPerSecond(size));
 }
 
-/** Lets a server that is about to stop write as fast as the disk can: nobody waits longer for the last checkpoint than necessary. */
+/** Lets a server that is about to stop write as fast as the disk can, for its last checkpoint. */
 export async function liftWriteLimit(limits: Limits, id: string): Promise<void> {
   await setWriteRate(limits, id, null).catch(noneOf('ENOENT'));
 }
@@ -206,7 +206,7 @@ export async function removeLimits(limits: Limits, id: string): Promise<void> {
   }
 }
 
-/** Takes the groups away that all servers' groups stand below; what is still in use stays. */
+/** Removes the parents of all servers' groups; those in use stay. */
 export async function removeLimitsRoot(limits: Limits): Promise<void> {
   for (const id of await groupIds(limits)) await removeLimits(limits, id);
   for (const root of rootsOf(limits)) await rmdir(root).catch(noneOf('ENOENT'));
@@ -226,7 +226,7 @@ async function groupsBelow(parent: string): Promise<string[]> {
 /** A group of any installation on this machine. */
 export type Group = { name: string; paths: string[]; hasProcess: boolean; changedMs: number };
 
-/** The groups of installations that stand where ours does. Changes nothing. @param data a path on the disk of the services */
+/** The groups of installations that have the same parent as ours. Changes nothing. @param data a path on the disk of the services */
 export async function listGroups(data: string): Promise<Group[]> {
   const parents = rootsOf(await foreseeLimits('howdah', data)).map((root) => dirname(root));
   const found = new Map<string, string[]>();
@@ -246,7 +246,7 @@ async function describeGroup(name: string, paths: string[]): Promise<Group> {
   const processes = await Promise.all(
     [...paths, ...below].map((path) => readOrNull(join(path, 'cgroup.procs'))),
   );
-  // One that has just been removed is none that stays.
+  // A group that has just been removed does not count.
   const changed = await Promise.all(
     paths.map(async (path) => (await stat(path).catch(noneOf('ENOENT')))?.mtimeMs ?? Date.now()),
   );
@@ -258,7 +258,7 @@ async function describeGroup(name: string, paths: string[]): Promise<Group> {
   };
 }
 
-/** The groups that all servers' groups stand below. */
+/** The parents of all servers' groups. */
 export function rootsOf(limits: Limits): string[] {
   switch (limits.kind) {
     case 'none':
@@ -274,7 +274,7 @@ export function rootsOf(limits: Limits): string[] {
 export const groupPaths = (limits: Limits, id: string): string[] =>
   rootsOf(limits).map((root) => join(root, id));
 
-/** Makes the groups that all servers' groups stand below. */
+/** Makes the parents of all servers' groups. */
 async function makeRoots(limits: Limits): Promise<void> {
   const controllers = [
     'cpu',
@@ -286,7 +286,7 @@ async function makeRoots(limits: Limits): Promise<void> {
   if (limits.kind === 'v2') await enable(limits.root, controllers);
 }
 
-/** Makes a group that nobody else uses, looks whether it can limit, and removes it. @returns whether it can limit writes to the disk */
+/** Makes a group for a test, checks whether it can limit, and removes it. @returns whether it can limit writes to the disk */
 async function tryOut(limits: Limits): Promise<boolean> {
   try {
     await makeRoots(limits);
@@ -309,7 +309,7 @@ async function tryOut(limits: Limits): Promise<boolean> {
 async function lookV2(group: string, disk: string | null): Promise<Limits> {
   const controllers = await readOrNull(join(MOUNT, 'cgroup.controllers'));
   if (controllers === null) throw new Error('no cgroup v2 at /sys/fs/cgroup');
-  // As root the group stands at the top; else below the group this process was delegated, if it was.
+  // As root the group is at the top; else below the group that was delegated to this process, if any.
   const own = /^0::(.*)$/m.exec((await readOrNull('/proc/self/cgroup')) ?? '')?.[1] ?? '/';
   const parent = process.getuid?.() === 0 ? MOUNT : join(MOUNT, delegatedGroup(own));
   await access(parent, constants.W_OK).catch(notDelegated);

@@ -9,7 +9,7 @@ import { run } from '../../../lib/run.ts';
 const MOUNT_OPTIONS = 'noatime,discard';
 /** The kernel lets go of what a process that has just ended had open a moment later. */
 const UNMOUNT_ATTEMPTS = 50;
-/** What is still in memory goes to the disk first, at its own pace. */
+/** Unwritten data is flushed first, which takes its time. */
 export const FLUSH_DEADLINE_MS = 600_000;
 
 /** A parent directory on another device than what is in it: something is mounted there. */

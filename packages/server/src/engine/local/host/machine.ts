@@ -1,4 +1,4 @@
-/** Finds out what this machine can do, by trying it. `howdah doctor` only looks, and makes nothing. */
+/** Finds out what this machine can do, by trying it. `howdah doctor` changes nothing. */
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readlink, realpath, rm, stat, symlink } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -38,10 +38,10 @@ import { DEFAULT_UID_RANGE } from '../../../settings.ts';
 export const SERVER_USER = 'howdah';
 /** The one that gateways run as: it makes connections to servers, which no user of a service may. */
 export const GATEWAY_USER = 'howdah-gateway';
-/** One of the system's own takes its place where it cannot be made. */
+/** Users that take its place if it cannot be made. */
 export const SERVER_USERS = [SERVER_USER, 'postgres', 'nobody'];
 
-/** Looks the machine over and makes the data directory ready. */
+/** Finds out what the machine can do, and prepares the data directory. */
 export async function prepareMachine(
   home: string,
   uidRange: UidRange = DEFAULT_UID_RANGE,
@@ -114,7 +114,7 @@ async function isolate(
       why: `this machine has no user ${GATEWAY_USER} for gateways: useradd --system ${GATEWAY_USER}`,
     };
   const users: Users = { directory: REGISTRY, range };
-  // Nobody else on the machine is given what belongs to a service of ours.
+  // No other installation on the machine may get the user of a service of ours.
   for (const entry of await readdir(layout.services)) {
     const { root } = layout.service(entry);
     const marker = markerOf(layout.service(entry));
@@ -164,7 +164,7 @@ export function isEgressClosed(why: string | null, egress: EgressAbility): boole
   return why === null && egress.refused;
 }
 
-/** What of an installation is here; null: nothing, or only a store that is not mounted. Changes nothing. */
+/** The installation on this machine; null: there is none, or only a data volume that is not mounted. Changes nothing. */
 export async function findSite(home: string): Promise<Site | null> {
   const data = await dataDirectory(home);
   if (!(await exists(join(data, 'services')))) return null;
@@ -263,7 +263,7 @@ export async function dataDirectory(home: string): Promise<string> {
   return join('/var/lib/howdah', createHash('sha256').update(home).digest('hex').slice(0, 8));
 }
 
-/** Makes what the data directory stands in, and the link to it. @returns its path without links; itself it may still be missing */
+/** Makes the parent of the data directory, and the link to it. @returns its path without links; it may not exist yet */
 export async function makeDataDirectory(home: string): Promise<string> {
   await mkdir(home, { recursive: true, mode: 0o755 });
   const data = await dataDirectory(home);

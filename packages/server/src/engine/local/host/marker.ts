@@ -1,4 +1,4 @@
-/** The file that says whose a directory is. One without it is not ours and never touched. */
+/** The file that names the owner of a directory. A directory without it is not ours and never touched. */
 import { writeDurably } from '../../../lib/durable.ts';
 import type { InstancePaths } from './layout.ts';
 import { readNow, readOrNull } from '../../../lib/processes.ts';
@@ -37,7 +37,7 @@ export async function readMarker(paths: InstancePaths): Promise<Marker | null> {
   return markerOf(paths);
 }
 
-/** The same at once, for who asks between two looks. */
+/** The same, synchronously. */
 export function markerOf(paths: Pick<InstancePaths, 'marker'>): Marker | null {
   let marker: unknown;
   try {

@@ -30,9 +30,9 @@ export async function isOwned(
 }
 
 /**
- * The user of an instance that is being made, whose unfinished directory is there; null: our own.
+ * The user of an instance that is being made, whose unfinished directory exists; null: our own.
  *
- * @param ahead the user for whom its files were made ahead; null: nothing was
+ * @param ahead the user that its files were made ahead for; null: none were
  */
 export async function newOwner(
   { isolation, owner }: Machine,
@@ -67,7 +67,7 @@ export async function ownService(
   const owner =
     parentUid == null ? await allocateUser(isolation.users, paths.root) : serviceOwner(parentUid);
   const former = marker.uid ?? machine.owner.uid;
-  // From here on nobody comes in by name who shared the former user.
+  // From here on, other services of the former user cannot enter by its path.
   await chown(paths.root, 0, owner.gid);
   await chmod(paths.root, 0o710);
   // They are recreated as their daemons start.
@@ -107,8 +107,9 @@ async function giveArchive(archive: string, owner: Owner, former: number): Promi
 }
 
 /**
- * Gives a tree to a user, without following links and without crossing into another file system. A file with several names may belong to
- * another service, and stays whose it is. `find` works in each directory that it has opened, whatever becomes of its path.
+ * Gives a tree to a user, without following links and without crossing into another file system. A file
+ * with several names may belong to another service, and keeps its owner. `find` works in directories
+ * that it has opened, so changes of their paths do not redirect it.
  */
 async function give(
   path: string,

@@ -1,7 +1,8 @@
 /**
- * Functions of node:fs that change files by their paths, for places that only root can change: `services/ID` itself, what stands directly in
- * it or in its `config`, `snapshots`, `members`, and the other directories of an installation. An import from here states that; elsewhere in
- * the local engine the linter refuses them. What a service's user can write is for service-files.ts.
+ * Functions of node:fs that change files by their paths, for places that only root can change:
+ * `services/ID` itself, the files directly in it or in its `config`, `snapshots`, `members`, and the
+ * other directories of an installation. An import from here states that; elsewhere in the local engine
+ * the linter refuses these functions. service-files.ts is for files that a service's user can write.
  */
 export {
   chmod,

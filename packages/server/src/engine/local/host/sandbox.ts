@@ -34,10 +34,10 @@ export type Sandbox =
   | { way: 'mounts'; rootfs: string; system: readonly string[]; root: Root; note: string }
   | { way: 'none'; note: string };
 
-/** What `/` is: a mount point, or a directory as in a chroot. */
+/** Whether `/` is a mount point, or a directory as in a chroot. */
 type Root = 'mount' | 'directory';
 
-/** What a server or a program beside it sees beyond the system. */
+/** The files that a server or a program beside it sees besides the system. */
 export type View = {
   /** The program that is run; its installation is visible. */
   program: string;
@@ -62,7 +62,7 @@ const DEVICES = ['null', 'zero', 'full', 'random', 'urandom'] as const;
 const PROGRAM_DIRECTORIES = ['bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32'] as const;
 /** Where mount points can be made when the namespace is, since nothing of the disk is there. */
 const EMPTY = ['/tmp', '/var/tmp'] as const;
-/** What is visible of the system anyway. */
+/** The part of the system that is always visible. */
 const SYSTEM = ['/usr', '/etc'] as const;
 
 /**
@@ -125,7 +125,7 @@ export async function prepareSandbox(
   }
 }
 
-/** What {@link prepareSandbox} would find, as far as can be seen without making anything. */
+/** The result of {@link prepareSandbox}, as far as it can be found without making anything. */
 export async function foreseeSandbox(
   namespaces: Namespaces,
 ): Promise<{ way: Sandbox['way']; note: string }> {
@@ -183,7 +183,7 @@ async function tryOut({ within, mounts }: Enclosure, command: readonly string[])
 
 // ── at the start of a server ─────────────────────────────────────────────────────────────────────────────────────
 
-/** Of a machine: what this module needs. */
+/** The parts of a machine that this module needs. */
 export type Encloser = { layout: Layout; namespaces: Namespaces; sandbox: Sandbox };
 
 /** Puts a PostgreSQL server into namespaces of its own: PID, IPC, mounts. */
@@ -258,7 +258,7 @@ function unshareFlags(namespaces: Exclude<Namespaces, 'none'>): string[] {
     : [...UNSHARE_AS_USER, '--keep-caps', ...UNSHARE_MOUNTS];
 }
 
-/** What runs a command in namespaces whose mounts nobody else sees. */
+/** The command that runs another one in a private mount namespace. */
 function inMounts(flags: readonly string[], root: Root): [string, ...string[]] {
   if (root === 'mount') return ['unshare', ...flags, '--propagation=private', '--'];
   return [

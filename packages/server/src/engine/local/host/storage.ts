@@ -1,4 +1,4 @@
-/** What a data directory takes of the disk: how much of it is its own, and how much it shares with clones of it or with what it is a clone of. */
+/** What a data directory takes of the disk: how much is its own, and how much it shares with its clones or its source. */
 import type { Backups, CloneMethod } from '@howdah/contract';
 import { bytesBelow } from './space.ts';
 import { run } from '../../../lib/run.ts';
@@ -7,8 +7,8 @@ import type { FileOwner } from './service-files.ts';
 type Storage = Backups['storage'];
 
 /**
- * Sums the extents of all files, and those that the kernel calls shared; a large database may have millions. What btrfs keeps inline
- * stands in bytes, not in blocks, and is of no account. Files that vanish meanwhile count nothing.
+ * Sums the extents of all files, and the shared ones; a large database may have millions. Data that btrfs
+ * keeps inline is given in bytes, not in blocks, and is negligible. Files that vanish do not count.
  */
 const SUM_EXTENTS = `command -v filefrag >&2 || exit 1
 find "$1" -type f -exec nice -n 19 filefrag -v {} + 2>/dev/null | nice -n 19 awk -F '[.: ]+' '

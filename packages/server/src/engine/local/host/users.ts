@@ -29,13 +29,13 @@ import { allPids, isErrno, uidOf } from '../../../lib/processes.ts';
 /** First and last user that services can have. */
 export type UidRange = readonly [number, number];
 
-/** Where all installations of the machine note which users they have. */
+/** Where all installations of the machine record their users. */
 export const REGISTRY = '/var/lib/howdah/users';
 
 /** The name of a service's user in the /etc/passwd that its own server sees. */
 export const SERVICE_USER = 'howdah-service';
 
-/** Whether each service has a user of its own, or in words what is in the way. */
+/** Whether each service has a user of its own, or why not, in words. */
 export type Isolation =
   | { isolated: true; users: Users; gateway: Owner }
   | { isolated: false; why: string };
@@ -52,7 +52,7 @@ export function ownerOf(machine: { owner: Owner | null }, paths: InstancePaths):
   return uid === null ? machine.owner : serviceOwner(uid);
 }
 
-/** The user of a gateway: none of the users of services, and yet of the group of its service, whose sockets it reaches. */
+/** The user of a gateway. It is not the user of a service, but in the group of its service, whose sockets it uses. */
 export function gatewayOwnerOf(
   machine: { owner: Owner | null; isolation: Isolation },
   paths: InstancePaths,
@@ -62,14 +62,14 @@ export function gatewayOwnerOf(
   return { ...machine.isolation.gateway, gid: owner.gid };
 }
 
-/** Who may be which of our roles in a server that runs as this user. */
+/** Which users may connect with which of our roles to a server that runs as this user. */
 export function configUsersOf(owner: Owner | null, gateway: Owner | null = null): ConfigUsers {
   return { control: userInfo().username, owner, gateway };
 }
 
 /** A link that is younger is left alone: its directory may be about to be made. */
 const YOUNG_MS = 600_000;
-/** Most numbers are free: this many are tried before all are looked at. */
+/** Most numbers are free: this many are tried before all are read. */
 const GUESSES = 8;
 
 /** The register of the users of services on this machine: its directory, and the numbers that it gives. */
@@ -204,7 +204,7 @@ export function makeRegistry(directory: string): string | null {
     rmSync(probe);
     return null;
   } catch (error) {
-    // What is there can be read; a full disk keeps nothing from starting.
+    // Existing entries can be read; a full disk must not prevent a start.
     if (isErrno(error, 'ENOSPC', 'EDQUOT')) return null;
     return unwritable(directory, error);
   }

@@ -1,7 +1,7 @@
 /** Whether a restored server holds what the service does, by the sizes of its catalogs: what can be compared honestly, and no more. */
 import type { Client } from 'pg';
 
-/** Catalogs whose rows come and go with what users make. */
+/** Catalogs with a row for each object of a user. */
 const CATALOGS = [
   'pg_class',
   'pg_attribute',
@@ -18,11 +18,11 @@ const CATALOGS = [
 export type CatalogSizes = {
   /** Rows by catalog. */
   rows: ReadonlyMap<string, number>;
-  /** Rows ever put in or taken out, as the statistics count them: they tell of what was made and dropped between two looks. */
+  /** Rows ever inserted or deleted, as the statistics count them: these show objects that were created and dropped meanwhile. */
   writes: number;
 };
 
-/** Whether two servers hold the same as far as that can be told, in a sentence. */
+/** Whether two servers have the same catalogs, as far as the sizes show, in a sentence. */
 export type Comparison = { equal: boolean; detail: string };
 
 export async function readCatalogSizes(client: Client): Promise<CatalogSizes> {

@@ -6,17 +6,17 @@ import { accountFiles, SERVICE_USER } from '../host/users.ts';
 import { quoted, serverSettings } from './settings.ts';
 import { DATABASE_NAME, type AddonExtension, type Size } from '@howdah/contract';
 
-/** The superuser of every server: reachable by the control plane's own user over the Unix socket and by nobody else. */
+/** The superuser of every server. Only the control plane's own user can connect with it, over the Unix socket. */
 export const CONTROL_ROLE = 'howdah';
-/** The role of a service's pooler, which may read the verifiers of others: reachable by the pooler over the Unix socket and by nobody else. */
+/** The role of a service's pooler, which may read the verifiers of others. Only the pooler can connect with it, over the Unix socket. */
 export const POOLER_ROLE = 'howdah_pooler';
 
-/** As which statements run that users send through the API: it may read all data, and nothing else; see reader.ts. Reachable as the pooler's. */
+/** The role of statements that users send through the API: it may read all data and nothing else; see reader.ts. */
 export const READER_ROLE = 'howdah_reader';
 
-/** The database that no tenant can connect to; its catalogs hold nothing of theirs but the shared ones. */
+/** The database that no tenant can connect to; only its shared catalogs show objects of tenants. */
 export const MAINTENANCE_DATABASE = 'postgres';
-/** As whom a drill writes, through the gateway and into the maintenance database; see drill.ts. */
+/** The role that a drill writes with, through the gateway and into the maintenance database; see drill.ts. */
 export const PROBE_ROLE = '_howdah_probe';
 
 /** Beside the others, while a server takes more of the disk than it may; see quota.ts. */
@@ -33,9 +33,9 @@ export type ServerInput = {
   storageGb: number | null;
   /** null: no TCP at all (the metadata database, a template being made). */
   listen: { address: string; port: number } | null;
-  /** The networks whose clients are let in; null: all. */
+  /** The networks whose clients may connect; null: all. */
   allowedNetworks: readonly string[] | null;
-  /** Whether it is one of several, which follow each other: its settings as such stand in a file of their own; see replication.ts. */
+  /** Whether it is one of several members or nodes: a file of its own has their replication settings; see replication.ts. */
   replicated?: boolean;
   /** Whether the gateway of a read replica set, which is of its group, comes in by its Unix socket. */
   behindGateway?: boolean;
@@ -50,7 +50,7 @@ export type ConfigFiles = {
   group?: string;
 };
 
-/** Every configuration file of a server. They stand outside the data directory: a base backup must not carry them. */
+/** Every configuration file of a server. They are outside the data directory: a base backup must not contain them. */
 export function configFiles(input: ServerInput, users: ConfigUsers): ConfigFiles {
   return {
     'postgresql.conf': postgresqlConf(input),
@@ -61,9 +61,9 @@ export function configFiles(input: ServerInput, users: ConfigUsers): ConfigFiles
 }
 
 /**
- * The files of a fork until it is provisioned: nobody gets in, though it knows all users of its parent.
+ * The files of a fork until it is provisioned: no client may connect, though it has all users of its parent.
  *
- * @param files those that it has from then on
+ * @param files the files of the provisioned fork
  */
 export function filesWhileProvisioning(files: ConfigFiles): ConfigFiles {
   return { ...files, 'pg_hba.conf': hba([]) };

@@ -58,7 +58,7 @@ export async function readControl(dataDirectory: string): Promise<Buffer> {
   return contents;
 }
 
-/** As PostgreSQL makes one: seconds and microseconds of the moment, and 12 bits to tell clones of one moment apart. */
+/** As PostgreSQL makes one: seconds and microseconds, and 12 random bits that distinguish clones of one moment. */
 function newIdentifier(nowMs: number): bigint {
   const seconds = BigInt(Math.floor(nowMs / 1000));
   const low = BigInt(randomBytes(4).readUInt32LE());

@@ -1,6 +1,7 @@
 /**
- * A clone of each template that is in use, made ahead: a create takes it by renaming it, and waits for no copy. It is on the disk
- * before it can be taken. What stands here is known to nobody but the control plane that made it; the next one begins again.
+ * A clone of each template in use, made ahead: a create takes it by renaming it, and waits for no copy. It
+ * is flushed before it can be taken. Only the control plane that made it knows it; the next one begins
+ * again.
  */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -13,9 +14,9 @@ import { mkdir, rename } from '../host/root-files.ts';
 import type { Template } from './templates.ts';
 import { allocateUser } from '../host/users.ts';
 
-/** Services that were just asked for come first: the next clone is made when nobody has taken one for this long. */
+/** Creates come first: the next clone is made when none was taken for this long. */
 const AFTER_MS = 1000;
-/** What has to be free on the disk, in bytes: a full one needs its room for databases. */
+/** The bytes that must be free on the disk: a full disk needs its room for databases. */
 const ROOM_BYTES = 2e9;
 
 /**
@@ -30,13 +31,13 @@ export function createPrecloned({ layout, cloneMethod, owner: shared, isolation 
   /** Templates whose clone is given to a create that may not have moved it yet. */
   const taken = new Set<string>();
   const timers = new Map<string, NodeJS.Timeout>();
-  /** One clone at a time is made, and none before what was here is gone. */
+  /** One clone is made at a time, and none before older ones are removed. */
   let making: Promise<void> | null = null;
   let closed = false;
 
   const placeOf = ({ name }: Template): string => join(layout.precloned, name);
 
-  /** What a control plane before this one left. */
+  /** Removes what an earlier control plane left. */
   const clear = async (): Promise<void> => {
     for (const entry of await readdir(layout.precloned))
       await removeTree(join(layout.precloned, entry), cloneMethod);

@@ -1,7 +1,7 @@
 /**
- * Runs statements that users send through the API: one at a time in a session of its own, as a role that may read all data and nothing
- * else, in a transaction that cannot write and is never committed. Each of the two would do; what gets past one meets the other
- * (docs/decisions/0021-query.md).
+ * Runs statements that users send through the API. Each has a session of its own, a role that may read
+ * all data and nothing else, and a transaction that cannot write and is never committed. Either would be
+ * enough; each covers faults of the other (docs/decisions/0021-query.md).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, DatabaseError, type Connection, type FieldDef, type Submittable } from 'pg';
@@ -115,7 +115,7 @@ async function connect(place: Place, options: string): Promise<Client> {
   }
 }
 
-/** What PostgreSQL's refusal of a connection means: the same code stands for three limits. */
+/** The meaning of PostgreSQL's refusal of a connection: the same code is used for three limits. */
 export function whyFull(message: string): string {
   if (/for role "/.test(message))
     return `${MAX_SESSIONS} statements run on it already: try again when one of them has ended`;
@@ -148,7 +148,7 @@ async function connectOnce(place: Place, options: string): Promise<Client> {
     connectionTimeoutMillis: ANSWER_DEADLINE_MS,
     options,
   });
-  client.on('error', () => undefined); // the statement under way is told
+  client.on('error', () => undefined); // the running statement reports it
   try {
     await client.connect();
   } catch (error) {
@@ -188,7 +188,7 @@ async function readWith(
       connection.describe({ type: 'S', name: STATEMENT }, true);
     });
     columns = await columnsOf(client, described);
-    // One row more than is wanted tells whether there are more.
+    // One more row than requested shows whether there are more.
     await exchange(
       client,
       (connection) => {
@@ -224,11 +224,11 @@ async function readWith(
   return { columns, rows: shown, row_count: shown.length, truncated, elapsed_ms: elapsedMs };
 }
 
-/** Ours, so that it is in nobody's way: the one without a name is the driver's. */
+/** A name of our own: the driver uses the unnamed statement. */
 const STATEMENT = 'howdah_statement';
 const LATE = 'ask for less, see its plan with EXPLAIN, or raise timeout_ms';
 
-/** What PostgreSQL said, or that it is not there any more. */
+/** PostgreSQL's error, or that the server is gone. */
 async function explain(thrown: unknown, monitor: Monitor, key: string): Promise<Error> {
   if (thrown instanceof StatementRefused) return thrown;
   if (!(thrown instanceof DatabaseError) || thrown.code === undefined) {

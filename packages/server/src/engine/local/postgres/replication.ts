@@ -1,4 +1,4 @@
-/** How the members of a service follow each other, and for whom a primary waits: their settings. */
+/** The replication settings of members and nodes: the primary to follow, and the standbys that a primary waits for. */
 import type { InstancePaths } from '../host/layout.ts';
 import { quoted } from './settings.ts';
 import { CONTROL_ROLE } from './files.ts';
@@ -17,7 +17,7 @@ export const nodeName = (set: string, n: number): string => `${NODE}${set}_${n}`
 export const isFollower = (name: string): boolean =>
   [MEMBER, NODE].some((kind) => name.startsWith(kind)) && !name.endsWith('.tmp');
 
-/** How many of which members have a write before it is acknowledged. `count` 0: nobody is waited for. */
+/** How many of which members must have a write before it is acknowledged. `count` 0: none. */
 export type Quorum = { count: number; members: readonly number[] };
 
 export const NOBODY: Quorum = { count: 0, members: [] };
@@ -28,15 +28,15 @@ export const NOBODY: Quorum = { count: 0, members: [] };
  */
 export type WaitedFor = { now: Quorum; before: readonly Quorum[] };
 
-/** Of one that takes no writes. */
+/** For a server that does not accept writes. */
 export const WAITS_FOR_NOBODY: WaitedFor = { now: NOBODY, before: [] };
 
 /**
  * The settings of one member or node.
  *
- * @param upstream whom it follows; null: nobody, it accepts writes
- * @param waitedFor stands in the same file as a whole, so that both are always of the same moment
- * @param limits settings of the primary that one which follows may not be below
+ * @param upstream the primary that it follows; null: it is the primary
+ * @param waitedFor is completely in the same file, so that both are always of the same moment
+ * @param limits settings that must be at least those of the primary
  */
 export function replicationConf(
   name: string,

@@ -43,12 +43,13 @@ export type Server = {
 export type Phase = 'starting' | 'ready' | 'stopping';
 
 /**
- * On the command line of every server of ours: the size it was started with. A newer Howdah may write other settings for the same
- * size; they wait for the next start, since an upgrade of the control plane must not end anybody's session.
+ * On the command line of every server of ours: the size it was started with. A newer Howdah may write
+ * other settings for the same size; they wait for the next start, since an upgrade of the control plane
+ * must not end sessions.
  */
 const SIZE_SETTING = 'howdah.size=';
 
-/** A size as it stands on a command line. */
+/** A size as a command line has it. */
 export function sizeLabel(size: Size): string {
   return size === 'shared' ? 'shared' : `${size.cpuMillis}m-${size.memoryGbs}g`;
 }
@@ -105,8 +106,9 @@ export async function launch(
 }
 
 /**
- * Ends whatever works on an instance's data, and sees it gone: the fence. A server that is dead already may have backends that go on
- * acknowledging for some 15 ms (docs/performance.md, section 3); in a PID namespace `unshare`, which is the last to go, tells that none is left.
+ * The fence: ends all processes that work on an instance's data, and waits until they are gone. A dead
+ * server may have backends that acknowledge writes for some 15 ms more (docs/performance.md, section 3).
+ * In a PID namespace `unshare` ends last, and so shows that none is left.
  *
  * @returns whether nothing is left
  */
@@ -119,7 +121,7 @@ export async function fence(paths: InstancePaths): Promise<boolean> {
   return endOrphans(paths);
 }
 
-/** Whether a process is what {@link launch} began for an instance. Its pid may be somebody else's by now. */
+/** Whether a process is the one that {@link launch} started for an instance. Its pid may belong to another process by now. */
 async function isOf(pid: number, paths: InstancePaths): Promise<boolean> {
   return (await argumentsOf(pid)).includes(paths.data);
 }
@@ -160,7 +162,7 @@ async function serverAt(pid: number, paths: InstancePaths): Promise<Server | nul
   const [program, flag, directory, ...rest] = await argumentsOf(pid);
   if (program?.endsWith('/postgres') !== true || flag !== '-D' || directory !== paths.data)
     return null;
-  // One that has just begun works elsewhere still, and is seen a moment later.
+  // A process that has just begun has another working directory, and is found a moment later.
   if (workingDirectoryOf(pid) !== paths.data) return null;
   if (!isOwnersProcess(pid, paths.data)) return null;
   const postmaster = await findProcess(pid);
@@ -265,9 +267,9 @@ export async function stopServer(
 }
 
 /**
- * Why a server ended: what it said before its log collector took over, or the last fatal entry of its log.
+ * Why a server ended: what it printed before its log collector took over, or the last fatal entry of its log.
  *
- * @param launchedMs when it was launched, in ms since the epoch; what its predecessors said is none of its business
+ * @param launchedMs when it was launched, in ms since the epoch; earlier entries belong to earlier servers
  */
 export async function whyItEnded(paths: InstancePaths, launchedMs: number): Promise<string> {
   const started = (await readEnd(paths.startLog)) ?? '';

@@ -8,7 +8,7 @@ export type SettingsInput = {
   size: Size;
   major: number;
   extensions: readonly AddonExtension[];
-  /** What the server may take of the disk; null: there is no quota (the metadata database, a template being made). */
+  /** The storage quota of the server; null: there is none (the metadata database, a template being made). */
   storageGb: number | null;
 };
 
@@ -17,7 +17,7 @@ const MB_PER_GB = 1024;
 /** Two WAL segments are the least that PostgreSQL takes as min_wal_size; a little more lets it recycle them. */
 const SMALLEST_MAX_WAL_MB = 96;
 
-/** What a shared size is reckoned as: a small part of a machine that others use as well. */
+/** What a shared size counts as: a small part of a machine that others use as well. */
 const SHARED = { cpuMillis: 500, memoryGbs: 1 } as const;
 
 /** Server settings by name, with their units. Everything here takes effect at a start of the server. */
@@ -82,7 +82,7 @@ export function serverSettings({
     // [H] two replicas, twenty nodes of read replica sets, and what the default leaves to users.
     max_wal_senders: '32',
     max_replication_slots: '32',
-    // [H] a slot that nobody reads must not fill the disk (docs/reliability.md, trap 7).
+    // [H] a slot without a reader must not fill the disk (docs/reliability.md, trap 7).
     max_slot_wal_keep_size: `${Math.min(Math.max(1024, memoryMb), Math.max(SMALLEST_MAX_WAL_MB, Math.floor(quotaMb / 4)))}MB`,
     // [H] of one process; a fifth of the quota. Only a superuser may change it.
     ...(storageGb === null ? {} : { temp_file_limit: `${Math.floor(quotaMb / 5)}MB` }),
@@ -110,7 +110,7 @@ const LOGGING = {
   log_checkpoints: 'off',
   log_lock_waits: 'on',
   log_min_duration_statement: '10s',
-  // A parameter of a logged statement may be somebody's secret.
+  // A parameter of a logged statement may be a secret.
   log_parameter_max_length: '0',
   log_parameter_max_length_on_error: '0',
 } as const;

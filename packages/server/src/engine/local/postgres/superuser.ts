@@ -1,10 +1,12 @@
 /**
  * The one way to open a session as superuser in a server whose databases belong to a tenant.
  *
- * The owner of a database can create objects with the names of PostgreSQL's own, put a schema before `pg_catalog` in the search path, and set
- * most parameters for everybody who connects to it. A parameter in the startup packet wins over ALTER DATABASE and ALTER ROLE (PostgreSQL
- * source: GucSource in src/include/utils/guc.h), so each parameter that changes what our SQL means, or when it ends, is set there. A unit test
- * finds clients of PostgreSQL that are made elsewhere (docs/decisions/0026-sessions-in-tenants-servers.md).
+ * The owner of a database can create objects with the names of PostgreSQL's own, put a schema before
+ * `pg_catalog` in the search path, and set most parameters for all sessions. A parameter in the startup
+ * packet takes precedence over ALTER DATABASE and ALTER ROLE (PostgreSQL source: GucSource in
+ * src/include/utils/guc.h), so each parameter that changes what our SQL means, or when it ends, is set
+ * there. A unit test finds clients of PostgreSQL that are made elsewhere
+ * (docs/decisions/0026-sessions-in-tenants-servers.md).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, type ClientConfig } from 'pg';
@@ -32,7 +34,7 @@ export type Where = {
   readOnly?: boolean;
 };
 
-/** What every session of ours has, whatever a database's owner has set; a role without rights may set these too. */
+/** Parameters of every session of ours, whatever a database's owner has set; a role without rights may set these too. */
 const FOR_ANYBODY: Readonly<Record<string, string>> = {
   // pg_temp last: unnamed, it would come before pg_catalog for tables and types.
   search_path: 'pg_catalog,pg_temp',
@@ -107,8 +109,9 @@ export function startupOptions({
 }
 
 /**
- * How the monitor connects: to the maintenance database. Its statements have no time limit of their own, since one that is stopped by a
- * signal would fail as it goes on; the monitor itself stops waiting, and locks are not waited for.
+ * How the monitor connects: to the maintenance database. Its statements have no time limit in the server:
+ * a server that a signal had stopped would cancel them when it continues. The monitor has its own limit,
+ * and waits for no locks.
  */
 export function monitorConfig(server: Pick<InstancePaths, 'socket'>, port: number): ClientConfig {
   return {
@@ -174,13 +177,13 @@ async function using<T>(opening: Promise<Client>, use: (client: Client) => Promi
 
 async function open(where: Where, role: string, superuser: boolean): Promise<Client> {
   const limitMs = where.limitMs ?? ANSWER_DEADLINE_MS;
-  // In the maintenance database nobody but we can set anything.
+  // In the maintenance database only we can set parameters.
   const major =
     (where.database ?? MAINTENANCE_DATABASE) === MAINTENANCE_DATABASE ? null : await majorOf(where);
   return connect({
     ...whereOf(where, role),
     options: startupOptions({ limitMs, readOnly: where.readOnly === true, major, superuser }),
-    // Of the client: a server that was stopped by a signal ends no statement.
+    // A time limit of the client: a server that a signal has stopped cancels no statement.
     query_timeout: limitMs + ANSWER_DEADLINE_MS,
   });
 }

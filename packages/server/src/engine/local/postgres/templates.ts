@@ -36,7 +36,7 @@ import {
 import { withSuperuserSession } from './superuser.ts';
 import { revokeWriters } from './writers.ts';
 
-/** What is needed to make a template, in bytes: a cluster, its WAL and some slack. */
+/** The bytes that a new template needs: a cluster, its WAL and some slack. */
 const TEMPLATE_BYTES = 120e6;
 
 /** Raised when the contents change, so that templates of older releases are recreated. */
@@ -44,7 +44,7 @@ const TEMPLATE_EDITION = 3;
 
 export type Template = { name: string; data: string };
 
-/** The extensions that add-ons stand for. */
+/** The extensions of add-ons. */
 export function extensionsOf(addons: readonly Addon[]): AddonExtension[] {
   return addons.map((addon) => EXTENSION_OF_ADDON[addon]);
 }
@@ -126,7 +126,7 @@ async function openOrMake(
   return { name: basename(paths.root), data: paths.data };
 }
 
-/** Its server has stopped for good: from here on nobody but root reads it. */
+/** Its server has stopped for good: from here on only root reads it. */
 async function closeToOthers({ root }: InstancePaths): Promise<void> {
   if (process.getuid?.() === 0) await chown(root, 0, 0);
 }
@@ -230,9 +230,9 @@ function roleStatements(): string[] {
   const admin = ADMIN_ROLE;
   return [
     `create role ${admin} login createrole replication`,
-    // A role that tsdbadmin makes is one it may become and whose sessions it may end.
+    // tsdbadmin may become a role that it creates, and may end its sessions.
     `alter role ${admin} set createrole_self_grant = 'set, inherit'`,
-    // Not pg_write_all_data: it writes extensions' tables too, and TimescaleDB runs what stands in its table of jobs as their owner.
+    // Not pg_write_all_data: it covers tables of extensions, and TimescaleDB runs the jobs in its table as their owner.
     `grant pg_read_all_stats, pg_read_all_settings, pg_stat_scan_tables, pg_read_all_data to ${admin} with admin option`,
     `create database ${DATABASE_NAME} owner ${admin}`,
     'revoke all on database postgres, template1 from public',

@@ -63,7 +63,7 @@ export async function walFilesIn(directory: string): Promise<Set<string>> {
   return new Set((await entriesOf(directory)).filter(isWalFile));
 }
 
-/** What a directory holds; nothing where there is none. */
+/** The entries of a directory; none if it does not exist. */
 export async function entriesOf(directory: string): Promise<string[]> {
   return (await listEntries(directory).catch(missingOrUnsafe)) ?? [];
 }

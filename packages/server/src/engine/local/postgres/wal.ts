@@ -38,11 +38,11 @@ export async function lastCheckpoint(data: string): Promise<bigint> {
 }
 
 /**
- * Where the log of a server that does not run ends, found by walking its pages from a position on: each carries its own
- * position, by which what is left of a recycled file is told from what was written. A position whose file has been removed is before the
- * last checkpoint: it is removed by that.
+ * The end of the WAL of a server that does not run, found by reading its pages from a position on. Each
+ * page has its own position, which distinguishes new pages from the rest of a recycled file. If the file
+ * of the position is gone, a checkpoint has removed it: then the last checkpoint is later.
  *
- * @param limitBytes how far to walk
+ * @param limitBytes how far to read
  */
 export async function endOfWal(
   data: string,
@@ -64,10 +64,10 @@ export async function endOfWal(
   return end;
 }
 
-/** Header of a page of the log, of the first one of a file, and of a record (src/include/access/xlog_internal.h, xlogrecord.h). */
+/** Header of a WAL page, of the first page of a file, and of a record (src/include/access/xlog_internal.h, xlogrecord.h). */
 const [PAGE_HEADER_BYTES, FILE_HEADER_BYTES, RECORD_HEADER_BYTES] = [24n, 40n, 24];
 
-/** Where a record of the log ends, by the length that it begins with; null: there is none. */
+/** Where a WAL record ends, by the length that it begins with; null: there is no record. */
 export async function endOfRecord(
   data: string,
   timeline: number,
@@ -91,7 +91,7 @@ export async function endOfRecord(
   }
 }
 
-/** A page of a WAL file; null: there is none, or not all of it. One that is there and cannot be read is an error: nobody knows where the log ends. */
+/** A page of a WAL file; null: it is missing or incomplete. A page that cannot be read is an error: the end of the WAL is then unknown. */
 async function readPage(path: string, offset: bigint): Promise<Buffer | null> {
   const file = await openFile(path).catch(noneOf('ENOENT'));
   if (file === null) return null;
@@ -116,18 +116,18 @@ export function walFileName(timeline: number, position: bigint): string {
 const [PAGE_INFO_OFFSET, CONTINUED_OFFSET] = [2, 16];
 /** The page begins again: after a crash in the middle of a record, which has no end. */
 const AFTER_BROKEN_RECORD = 0x8;
-/** In that of a record: what was done, and by which resource manager. */
+/** In the header of a record: the operation, and its resource manager. */
 const [INFO_OFFSET, MANAGER_OFFSET] = [16, 17];
-/** Of transactions: src/include/access/rmgrlist.h; their records: src/include/access/xact.h. */
+/** The resource manager of transactions: src/include/access/rmgrlist.h; records of it: src/include/access/xact.h. */
 const [TRANSACTIONS, KIND_MASK, COMMIT, COMMIT_PREPARED] = [1, 0x70, 0x00, 0x30];
-/** What may come before a record's own data, by its first byte: its length, or that of the length of the data (xlogrecord.h). */
+/** Headers that may precede a record's data, by their first byte: their length, or that of the data's length (xlogrecord.h). */
 const [DATA_SHORT, DATA_LONG, ORIGIN, TOP_TRANSACTION] = [255, 254, 253, 252];
 /** PostgreSQL counts from 2000-01-01. */
 const EPOCH_MS = Date.UTC(2000, 0, 1);
 
 /**
- * When the last commit of a WAL file was made, by the server's clock, in ms since the epoch, rounded up; null: there is none. A record that begins or
- * ends in another file is not looked at.
+ * The time of the last commit in a WAL file, by the server's clock, in ms since the epoch, rounded up;
+ * null: there is none. A record that begins or ends in another file is skipped.
  *
  * @param contents the whole file
  */
@@ -148,7 +148,7 @@ export function lastCommitMs(contents: Buffer): number | null {
   return latest;
 }
 
-/** The log of a file without the headers of its pages, and where the first record in it begins that is not the rest of one before. */
+/** The WAL of a file without the headers of its pages, and where its first complete record begins. */
 function piecesOf(contents: Buffer): { log: Buffer; begin: number }[] {
   const pieces: { pages: Buffer[]; begin: number }[] = [];
   for (let at = 0; at + Number(PAGE_BYTES) <= contents.length; at += Number(PAGE_BYTES)) {
@@ -178,7 +178,7 @@ function isCommit(log: Buffer, at: number): boolean {
   );
 }
 
-/** When a transaction committed, by what follows the header of its record; null: no commit looks like this. */
+/** When a transaction committed, by the data after the header of its record; null: it is no commit. */
 function commitMs(contents: Buffer): number | null {
   for (let at = 0; at < contents.length;) {
     switch (contents.readUInt8(at)) {

@@ -1,5 +1,6 @@
 /**
- * What to do next for a read replica set, as a pure function of what is wanted and what was observed. replica-sets.ts does it.
+ * Chooses the next step for a read replica set: a pure function of the desired and the observed state.
+ * replica-sets.ts performs it.
  *
  * The first rule: no client is routed to a server that could accept writes.
  */
@@ -44,7 +45,7 @@ export type SetStep =
   | { kind: 'restart'; n: number }
   | { kind: 'pooler'; step: Step };
 
-/** The name of a step as a user reads it; null: it only looks. */
+/** The name of a step as users read it; null: it changes nothing. */
 export function setStepName(step: SetStep): string | null {
   switch (step.kind) {
     case 'make':
@@ -79,7 +80,7 @@ export function setStepName(step: SetStep): string | null {
 }
 
 const WAIT_MS = 50;
-/** One that is behind by a lot takes its time. */
+/** A node that is far behind takes a while. */
 const LAGGING_MS = 1000;
 
 export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
@@ -94,7 +95,7 @@ export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
       kind: 'pooler',
       step: { kind: 'stopPooler', why: spec.pooler === null ? 'disabled' : 'paused' },
     };
-  // Nobody gets in any more the old way before anything else is done.
+  // First the old listener is closed.
   if (seen.pooler?.placed === false)
     return { kind: 'pooler', step: { kind: 'stopPooler', why: placeWhy(spec) } };
   if (spec.power === 'paused') return decidePaused(seen, nothing);
@@ -118,7 +119,7 @@ export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
     const step = decideStandby(spec, node);
     if (step?.kind === 'seed') {
       if (seen.primaryReady) return { kind: 'seed', n: node.n, why: step.why };
-      // One that runs goes on as it is; the others are seen to first.
+      // A node that runs stays as it is; the others come first.
       if (node.data !== 'standby' || node.server === null) waiting ??= node.n;
     } else if (step?.kind === 'server') {
       if (step.step.kind !== 'stop' || step.step.mode !== 'fast')
@@ -148,7 +149,7 @@ export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
       ? nothing({ kind: 'wait', why: 'its pooler waits for the primary', waitMs: 4 * WAIT_MS })
       : { kind: 'pooler', step: own };
   }
-  // One that serves nobody at once; of the others one at a time, while all the rest serve.
+  // Nodes without connections are restarted at once, the others one at a time while the rest accept connections.
   const restart = restarts.find(({ eligible }) => !eligible) ?? restarts[0];
   if (restart === undefined) return nothing({ kind: 'settled' });
   const lagging = seen.nodes.find(({ n, eligible }) => n !== restart.n && !eligible);

@@ -1,4 +1,4 @@
-/** What to do next for a service, as a pure function of what is wanted and what was observed. apply.ts does it. */
+/** Chooses the next step for a service: a pure function of the desired and the observed state. apply.ts performs it. */
 import type { Origin, ServiceSpec } from '../../engine.ts';
 import type { PoolerSeen } from '../proxy/pooler.ts';
 import type { Phase, StopMode } from '../postgres/server.ts';
@@ -26,7 +26,7 @@ export type Observation = {
   certificateCurrent: boolean;
   /** Its connection pooler, if one runs. */
   pooler: PoolerSeen | null;
-  /** Sessions of clients that would not be let in now. */
+  /** Sessions of clients that may no longer connect. */
   disallowedSessions: number;
 };
 
@@ -74,8 +74,8 @@ export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refus
 };
 
 /**
- * A server that does not answer may be on a machine that is short of CPU: it is given this long before it is killed, from
- * which PostgreSQL recovers by its log, but every session is lost.
+ * A server that does not answer may be on a machine that is short of CPU, so it is killed only after
+ * this long. PostgreSQL recovers from its WAL, but every session is lost.
  */
 export const KILL_AFTER_MS = 20_000;
 
@@ -89,7 +89,7 @@ export function decide(spec: ServiceSpec, seen: Observation): Step {
   if (seen.pooler !== null && (spec.pooler === null || spec.power === 'paused')) {
     return { kind: 'stopPooler', why: spec.pooler === null ? 'disabled' : 'paused' };
   }
-  // Nobody gets in any more the old way before anything else is done.
+  // First the old listener is closed.
   if (seen.pooler?.placed === false) return { kind: 'stopPooler', why: placeWhy(spec) };
   // Its pooler runs as the same user.
   if (seen.pooler !== null && !seen.owned) return { kind: 'stopPooler', why: OWN_WHY };
@@ -153,7 +153,7 @@ export function placeWhy({ vpc }: ServiceSpec): string {
   return vpc === null ? 'to leave its VPC' : `to move into the VPC ${vpc.id}`;
 }
 
-/** Of a pooler that is wanted, before a server that is ready. */
+/** The step for a desired pooler whose server is ready. */
 export function decidePooler(seen: Observation['pooler']): Step {
   if (seen === null) return { kind: 'startPooler' };
   if (seen.frozen) return { kind: 'stopPooler', why: 'a signal had stopped it' };

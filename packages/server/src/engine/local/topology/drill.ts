@@ -17,7 +17,7 @@ export type Rehearsal = {
   /** Where a member's server is found; asked before and after. */
   primary: () => { paths: InstancePaths; port: number };
   endpoint: Endpoint;
-  /** What is rehearsed; it may end before the service has another primary. */
+  /** The failure that is rehearsed; it may end before the service has another primary. */
   injectFault: () => Promise<void>;
 };
 
@@ -26,7 +26,7 @@ export type Rehearsal = {
  * grants it something. A role with members is a tenant's: who creates a role becomes its member.
  */
 const GOVERNED = `exists (select from pg_auth_members m join pg_roles r on r.oid = m.roleid where r.rolname = '${PROBE_ROLE}')`;
-/** In SQL: whether a drill goes on, or one that was interrupted has left something. */
+/** In SQL: whether a drill is running, or an interrupted one has left something. */
 export const REHEARSED = `(exists (select from pg_roles where rolname = '${PROBE_ROLE}' and rolcanlogin) and not ${GOVERNED})`;
 /** Commits of a writer that is gone still hold their locks while they wait for a standby. */
 const SWEEP = [
@@ -61,7 +61,7 @@ export async function rehearse({ primary, endpoint, injectFault }: Rehearsal): P
     const { rows } = await client.query<{ id: number }>('select id from _howdah.probe');
     return new Set(rows.map(({ id }) => id));
   });
-  // What is left for lack of a standby is removed when the standby is back.
+  // The rest is removed when the missing standby is back.
   await sweepRehearsal(primary()).catch(() => undefined);
   const lost = acks.filter(({ id }) => !kept.has(id)).length;
   const gapMs = Math.max(
@@ -134,7 +134,7 @@ function startWriter({ host, port }: Endpoint, password: string) {
       user: PROBE_ROLE,
       password,
       database: MAINTENANCE_DATABASE,
-      // The certificate is our own server's; who listens there is not what is rehearsed.
+      // The certificate is our own server's; a drill does not test it.
       ssl: { rejectUnauthorized: false },
       connectionTimeoutMillis: DEADLINE_MS,
     });

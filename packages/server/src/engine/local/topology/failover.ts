@@ -14,7 +14,7 @@ export type Successor = { n: number; detail: string } | { why: string };
 /** A standby as it is when the primary is dead. */
 export type Candidate = {
   n: number;
-  /** How far the log has come to its disk. */
+  /** How far its WAL is flushed. */
   received: bigint;
 };
 
@@ -24,9 +24,9 @@ export type Choice = {
   sync: number;
   /** Whom the dead primary waited for. */
   waitedFor: WaitedFor;
-  /** The end of the dead primary's log, or as far as was looked. */
+  /** The end of the dead primary's WAL, or how far it was read. */
   end: bigint;
-  /** What may be lost without synchronous replicas, in bytes. */
+  /** How much may be lost without synchronous replicas, in bytes. */
   lagLimitBytes: number;
 };
 
@@ -49,9 +49,9 @@ export function choosePlanned<T extends { n: number }>(standbys: readonly T[]): 
 }
 
 /**
- * Who takes over: the one with the most of the log. With synchronous replicas only if what was acknowledged is certain to be among those
- * that are alive; without, only if what it lacks is within the limit. Where nobody can, the dead primary itself is started again, and
- * nothing is lost.
+ * The standby that takes over: the one with the most WAL. With synchronous replicas, only if the living
+ * ones are certain to have all acknowledged writes. Without, only if what it lacks is within the limit.
+ * If none can, the dead primary is started again, and nothing is lost.
  */
 export function chooseSuccessor({
   candidates,

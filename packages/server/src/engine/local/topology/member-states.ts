@@ -1,4 +1,4 @@
-/** What users are shown of the servers of a service. */
+/** The state of the servers of a service, as users see it. */
 import type { Member } from '@howdah/contract';
 import { memberKey } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
@@ -47,7 +47,7 @@ export async function memberStates(
   return (await Promise.all(states)).toSorted((a, b) => a.node - b.node);
 }
 
-/** Who follows a server; nobody where it cannot be asked. */
+/** The standbys of a server; none if it does not answer. */
 async function followersOf(monitor: Monitor, key: string): Promise<Follower[]> {
   if (!monitor.isConnected(key)) return [];
   return monitor
@@ -58,5 +58,5 @@ async function followersOf(monitor: Monitor, key: string): Promise<Follower[]> {
               extract(epoch from replay_lag)::float8 as lag_seconds
        from pg_stat_replication`,
     )
-    .catch(() => []); // it is dying, or no primary any more: the next look sees it
+    .catch(() => []); // it is dying, or no longer a primary: the next round sees it
 }

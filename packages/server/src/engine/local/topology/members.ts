@@ -1,4 +1,4 @@
-/** The members of services with replicas: looks at all of them, and takes the steps that {@link decideHa} decides on. */
+/** The members of services with replicas: observes all of them, and performs the steps that {@link decideHa} chooses. */
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -94,9 +94,9 @@ export type MembersOptions = {
   executor: Executor;
   monitor: Monitor;
   poolers: Poolers;
-  /** Looks at one member as the rules for one server see it. */
+  /** Observes one member as a single server. */
   look: (spec: ServiceSpec, n: number) => Promise<{ look: Found; seen: Observation }>;
-  /** Where a service's listeners stand. */
+  /** Where a service listens. */
   listenerFor: (spec: Pick<ServiceSpec, 'vpc'>) => Listener;
   failover: FailoverPolicy;
   records: PrimaryStore;
@@ -105,11 +105,11 @@ export type MembersOptions = {
 
 /** How often it checks whether all standbys follow: PostgreSQL sends no notice when one ceases to. */
 const ASK_MS = 2000;
-/** How long the log of a primary that was stopped in order may take to reach the standby. */
+/** How long the WAL of a primary that was shut down may take to reach the standby. */
 const CATCH_UP_MS = 10_000;
-/** What was sent SIGKILL ends at once, unless it waits for a disk. */
+/** A process ends at once after SIGKILL, unless it waits for a disk. */
 const DIES_WITHIN_MS = 5000;
-/** A standby that lacks more of the log than this catches up before it is switched to: a fast disk's tenth of a second. */
+/** A standby that lacks more WAL than this catches up before a switchover: a fast disk writes it in a tenth of a second. */
 const SWITCHOVER_LAG_BYTES = 16n * 1024n * 1024n;
 
 export function createMembers({
@@ -127,11 +127,11 @@ export function createMembers({
   const daemons = createDaemonWatch(changed);
   /** The specs that services with members were last seen with. */
   const specs = new Map<string, ServiceSpec>();
-  /** Services whose primary, as the metadata database has it, has been written into its file. */
+  /** Services whose file names the primary that the metadata database records. */
   const adopted = new Set<string>();
   const turns = new Map<string, Promise<unknown>>();
   const failingOver = new Map<string, Promise<Successor>>();
-  /** By the clock that nobody puts back. */
+  /** By a clock that is never set back. */
   const lastFailoverMs = new Map<string, number>();
   /** Services of which the metadata database was asked to name another primary, and it is not known whether they did. */
   const unsure = new Set<string>();
@@ -139,7 +139,7 @@ export function createMembers({
   const writtenUnder = new Map<string, { setting: string; end: bigint }>();
   const standbys = createStandbys(executor);
 
-  /** One after the other: while one caller starts, ends or promotes a primary, no other does. */
+  /** Runs work on a service one after the other: only one caller at a time starts, stops or promotes a primary. */
   const inTurn = async <T>(id: string, work: () => Promise<T>): Promise<T> => {
     const mine = (turns.get(id) ?? Promise.resolve()).then(work);
     turns.set(
@@ -158,14 +158,14 @@ export function createMembers({
     return member.port;
   };
 
-  /** Notes who accepts writes, for those who have no records at hand. The metadata database know better after a crash of the machine. */
+  /** Writes the number of the primary into its file, for readers without the metadata database. That is right after a crash of the machine, the file may not be. */
   const notePrimary = async (id: string, n: number): Promise<void> => {
     const path = layout.primaryFile(id);
     await writeFile(`${path}.new`, String(n));
     await rename(`${path}.new`, path);
   };
 
-  /** Has the metadata database name another member as the primary, from when on it is. @throws Error when they name a third, or nobody */
+  /** Records another member as the primary in the metadata database. @throws Error when it names a third member, or none */
   const makePrimary = async (id: string, from: number, to: number): Promise<void> => {
     const named = await records.promote(id, from, to).catch((error: unknown) => {
       unsure.add(id);
@@ -345,8 +345,8 @@ export function createMembers({
   };
 
   /**
-   * `streaming`: who has caught up; `receiving`: who has, or is at it; `flushed`: how far the log has come to the disk of each that streams;
-   * `end`: of the primary itself; `setting`: whom it waits for, as every process of it has read if `attentive`: the checkpointer, by whom commits learn that they have to wait, is in the middle of nothing.
+   * Standbys: `streaming` have caught up, `receiving` have or are catching up; `flushed`: up to where each has flushed WAL. `end`: the end of the primary's WAL.
+   * `setting`: the current synchronous_standby_names. `attentive`: the checkpointer is idle, so it has applied the setting, and commits wait by it.
    */
   type Followers = {
     streaming: string[];
@@ -360,7 +360,7 @@ export function createMembers({
     rehearsed: boolean;
   };
 
-  /** Who follows the primary; null when it cannot be asked, or takes no writes yet. */
+  /** The standbys of the primary; null if it does not answer, or does not accept writes yet. */
   const followersOf = async (key: string): Promise<Followers | null> => {
     if (!monitor.isConnected(key) || monitor.silentMs(key) !== null) return null;
     try {
@@ -380,13 +380,13 @@ export function createMembers({
       );
       return row === undefined || row.recovering ? null : row;
     } catch {
-      return null; // it is dying: the next look sees it
+      return null; // it is dying: the next round sees it
     }
   };
 
   /**
-   * What was acknowledged before a quorum was in force is with all of its members once they have what the primary had written by then:
-   * from then on nobody else is needed to be certain of it.
+   * Writes acknowledged before a quorum was in force are on all of its members once these have what the
+   * primary had written by then. From then on no other member is needed to prove them.
    */
   const settled = (
     key: string,
@@ -408,7 +408,7 @@ export function createMembers({
     return all ? { now: next.now, before: [] } : next;
   };
 
-  /** Who can take over from a primary that is dead or hangs. */
+  /** The standby that can take over from a primary that is dead or hangs. */
   const findSuccessor = async (id: string, ha: HighAvailability): Promise<Successor> => {
     const restMs = (lastFailoverMs.get(id) ?? -Infinity) + failover.restMs - performance.now();
     if (restMs > 0) return { why: `the last failover is not ${failover.restMs / 1000} s ago` };
@@ -421,7 +421,7 @@ export function createMembers({
       others.map(async ({ n, key, paths }) => {
         if (!monitor.isConnected(key) || dataOf(paths) !== 'standby' || isBroken(standbys, key))
           return null;
-        // One that does not know the newest timeline has log that the others went another way from.
+        // A standby without the newest timeline has WAL that the others do not have.
         if ((await newestTimeline(paths.data)) !== timeline) return null;
         const [row] = await monitor
           .query<{ received: string }>(
@@ -506,7 +506,7 @@ export function createMembers({
   /** Promotes a member that the metadata database names as the primary, and routes the gateway to it. */
   const takeWrites = async (id: string, ha: HighAvailability, n: number): Promise<void> => {
     await promote({ n, port: portOf(ha, n) }, (text) => monitor.query(memberKey(id, n), text));
-    await routeTo(layout.gateway(id), portOf(ha, n)).catch(() => undefined); // one that does not run is started, and led there
+    await routeTo(layout.gateway(id), portOf(ha, n)).catch(() => undefined); // a gateway that does not run is started, and then routed there
   };
 
   const isDead = async (id: string, n: number): Promise<boolean> => {
@@ -517,7 +517,7 @@ export function createMembers({
     return hangs({ server: server.postmaster, silentMs: monitor.silentMs(memberKey(id, n)) });
   };
 
-  /** Something watched changed by itself: where a primary died, another takes over before anybody else is told. */
+  /** Something watched changed by itself. If a primary died, another takes over before the reconciler is notified. */
   const noticed = async (key: string): Promise<void> => {
     const { id, n } = partsOfKey(key);
     const spec = specs.get(id);
@@ -624,7 +624,7 @@ export function createMembers({
           applyServer(spec, ha, start, at(step.n), conf.get(step.n) ?? '', seen),
           open(),
         ];
-        // Neither goes on after the caller was notified that the other failed.
+        // Neither may continue once the caller knows that the other has failed.
         await Promise.allSettled(both);
         return (await Promise.all(both)).join('; the gateway ');
       }
@@ -685,12 +685,12 @@ export function createMembers({
     return toPrimary(spec, ha, async () => `${await applyStep(executor, spec, step, found)}${why}`);
   };
 
-  /** What is to be written at a shutdown is written before, while the primary still serves. */
+  /** A checkpoint before the shutdown writes most of what the shutdown would, while the primary still accepts connections. */
   const checkpoint = async ({ paths, listen, server }: Found): Promise<void> => {
     if (server !== null) await checkpointAt(paths, server.port ?? listen.port);
   };
 
-  /** Stops and starts the primary in one step, so that nobody takes it for dead in between. Who connects meanwhile waits. */
+  /** Stops and starts the primary in one step, so that it never counts as dead in between. Clients that connect meanwhile wait. */
   const restart = async (
     spec: ServiceSpec,
     ha: HighAvailability,
@@ -786,7 +786,7 @@ export function createMembers({
     if (lackingBytes > SWITCHOVER_LAG_BYTES)
       throw new NotYet(`member ${to} is ${lackingBytes} bytes behind: it catches up first`);
     await checkpointAt(paths, server.port ?? portOf(ha, ha.primary));
-    // Its clients wait, and go on when it is told where the primary is.
+    // Its clients wait until it is routed to the primary.
     await holdPooler(poolers, layout.service(id));
     const begun = performance.now();
     await routeTo(layout.gateway(id), NOWHERE);
@@ -800,7 +800,7 @@ export function createMembers({
     return `${why}; writes paused for ${pauseMs} ms, nothing was lost`;
   };
 
-  /** Waits until a standby has all of the log of a primary that was stopped. */
+  /** Waits until a standby has all WAL of a primary that was stopped. */
   const caughtUp = async (id: string, from: number, to: number): Promise<void> => {
     const data = layout.member(id, from).data;
     const end = Date.now() + CATCH_UP_MS;
@@ -979,7 +979,7 @@ export function createMembers({
   };
   const timer = setInterval(() => void askFollowers(), ASK_MS).unref();
 
-  /** What each member but the primary does, as the primary sees it. */
+  /** The state of each member but the primary, as the primary reports it. */
   const states = async (id: string): Promise<ReplicaState[]> => {
     const spec = specs.get(id);
     if (spec?.ha == null) return [];
@@ -1006,7 +1006,7 @@ export function createMembers({
       });
   };
 
-  /** What is wrong with the replicas of a service. */
+  /** The problems of the replicas of a service. */
   const warnings = async (id: string): Promise<Warning[]> => {
     const ha = specs.get(id)?.ha ?? null;
     const missing = (await states(id)).filter(({ lag_bytes: bytes }) => bytes === null);
@@ -1023,7 +1023,7 @@ export function createMembers({
     noticed,
     states,
     warnings,
-    /** One step toward no other member and no gateway of a service being left. @returns whether there was anything to end */
+    /** Stops the gateway and the other members of a service, one step at a time. @returns whether anything was running */
     end: async (id: string): Promise<boolean> => {
       specs.delete(id);
       adopted.delete(id);
@@ -1080,7 +1080,7 @@ async function checkpointAt(server: InstancePaths, port: number): Promise<void> 
 }
 const CHECKPOINT_LIMIT_MS = 600_000;
 
-/** What cannot be done now is not waited for. */
+/** Turns a wait into a failure. */
 function forGood(error: unknown): never {
   throw error instanceof NotYet ? new Error(error.message, { cause: error }) : error;
 }

@@ -1,4 +1,4 @@
-/** The steps that a change takes when nothing is in the way: what a dry run tells. decide.ts and decide-ha.ts decide on the real ones. */
+/** The steps that a change takes if nothing is in the way: the answer to a dry run. decide.ts and decide-ha.ts choose the real ones. */
 import type { OperationKind } from '@howdah/contract';
 import type { Member, ServiceSpec } from '../../engine.ts';
 import { haStepName } from './decide-ha.ts';
@@ -82,7 +82,7 @@ function replicasOf({ ha }: ServiceSpec): string[] {
 
 const isStep = (name: string | null): name is string => name !== null;
 
-/** The same of a read replica set, whose nodes are seen to one by one. */
+/** The same for a read replica set, whose nodes change one by one. */
 function planOfSet(
   kind: OperationKind,
   spec: ServiceSpec,

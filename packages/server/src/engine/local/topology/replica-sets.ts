@@ -1,4 +1,4 @@
-/** Read replica sets: looks at all nodes of one, and takes the steps that {@link decideSet} decides on. */
+/** Read replica sets: observes all nodes of a set, and performs the steps that {@link decideSet} chooses. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -74,7 +74,7 @@ export type ReplicaSetsOptions = {
   executor: Executor;
   monitor: Monitor;
   poolers: Poolers;
-  /** Looks at one node as the rules for one server see it. */
+  /** Observes one node as a single server. */
   look: (spec: ServiceSpec, n: number) => Promise<{ look: Found; seen: Observation }>;
   /** The desired pooler of a set, in front of a server with these paths and port. */
   planPooler: (
@@ -97,7 +97,7 @@ const DRAIN_MS = 5000;
 /** How long the start of a pooler waits for its role to be replayed by the nodes. */
 const REPLAY_MS = 10_000;
 
-/** What is known of a set between two looks. */
+/** The state of a set that is kept between two rounds. */
 type Known = {
   spec: ServiceSpec;
   set: ReplicaSet;
@@ -108,7 +108,7 @@ type Known = {
   withheld: Set<number>;
   /** Nodes that run where the gateway does not get to: about to be moved. */
   elsewhere: ReadonlySet<number>;
-  /** What the gateway was told last; null: it has to be asked. */
+  /** The nodes that the gateway routes to, as last configured; null: unknown. */
   told: readonly number[] | null;
   /** Nodes that this control plane has asked, or has tried to. */
   asked: Set<number>;
@@ -123,7 +123,7 @@ type Primary = {
   paths: InstancePaths;
   port: number;
   streaming: readonly string[];
-  /** Who streams, or is still catching up. */
+  /** Standbys that stream, or are still catching up. */
   receiving: readonly string[];
   slots: readonly string[];
   lost: readonly string[];
@@ -167,7 +167,7 @@ export function createReplicaSets({
 
   // ── measure ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Who accepts writes of a service; null: nobody does, or does not answer. */
+  /** The primary of a service; null: there is none, or it does not answer. */
   const askPrimary = async (parent: string): Promise<(Primary & { flushed: bigint }) | null> => {
     const n = layout.primaryOf(parent);
     const [key, paths] = [memberKey(parent, n), layout.member(parent, n)];
@@ -307,13 +307,13 @@ export function createReplicaSets({
       : `to ${serving.length === 1 ? 'node' : 'nodes'} ${serving.join(', ')}`;
   };
 
-  /** Between two looks: who falls behind is left out at once. */
+  /** Between two rounds: a node that falls behind gets no new connections at once. */
   const watch = async (known: Known): Promise<void> => {
     const { id } = known.spec;
     const primary = await measure(known);
     if (sets.get(id) !== known || known.told === null) return;
     if (!sameNumbers(known.told, eligibleOf(known))) {
-      await balance(known).catch(() => undefined); // the look finds out why
+      await balance(known).catch(() => undefined); // the next round finds out why
       changed(id);
       return;
     }
@@ -597,7 +597,7 @@ export function createReplicaSets({
     if (step.kind === 'settled' || step.kind === 'wait' || step.kind === 'refuse') return '';
     if (step.kind === 'writeFiles' || step.kind === 'reload')
       await writeReplication(executor, found, conf);
-    // One that starts takes connections before it can serve them; and the connections of one that died may outlive it for a moment.
+    // A node that starts accepts connections before it can answer; the connections of a dead one may outlive it for a moment.
     if (step.kind === 'stop' || step.kind === 'start') await withhold(known, n);
     const act = () => applyStep(executor, known.spec, step, found);
     try {
@@ -643,7 +643,7 @@ export function createReplicaSets({
   /**
    * Waits until all nodes that the gateway routes to have replayed the WAL up to a position.
    *
-   * @throws Error naming a node that has not within {@link REPLAY_MS}; what waits for it is tried again
+   * @throws Error naming a node that has not done so within {@link REPLAY_MS}; the step is tried again
    */
   const untilReplayed = async (known: Known, lsn: bigint): Promise<void> => {
     const end = Date.now() + REPLAY_MS;
@@ -654,7 +654,7 @@ export function createReplicaSets({
           answer: await askNode(memberKey(known.spec.id, n)),
         })),
       );
-      // One that does not answer is about to be routed to no more, and is asked again if it is.
+      // A node that does not answer soon gets no connections; it is asked again if it does.
       const behind = nodes.find(
         ({ answer }) => answer === null || parseLsn(answer.replayed ?? '0/0') < lsn,
       );
@@ -767,7 +767,7 @@ export function createReplicaSets({
   return {
     converge,
     dropSlots: dropSetSlots,
-    /** What is known of the nodes of a set; null: it is none, or has not been looked at yet. */
+    /** The state of the nodes of a set; null: it is not a set, or was not observed yet. */
     states: (id: string): ReplicaState[] | null => {
       const known = sets.get(id);
       if (known === undefined) return null;
@@ -783,7 +783,7 @@ export function createReplicaSets({
         };
       });
     },
-    /** What is wrong with the sets of a service. */
+    /** The problems of the read replica sets of a service. */
     warnings: (parent: string): Warning[] => {
       const missing = [...sets.values()]
         .filter(({ spec, set }) => set.parent === parent && spec.power === 'running')
