@@ -294,7 +294,7 @@ describe('asynchronous replicas', () => {
           {
             name: 'promote',
             detail: expect.stringMatching(
-              /^member 1: \d+ bytes of the log may be lost, [0-9A-F]+\/[0-9A-F]+ to [0-9A-F]+\/[0-9A-F]+$/,
+              /^member 1: \d+ bytes of WAL may be lost, [0-9A-F]+\/[0-9A-F]+ to [0-9A-F]+\/[0-9A-F]+$/,
             ),
           },
         ],
@@ -315,7 +315,7 @@ describe('asynchronous replicas', () => {
     const steps =
       (await newest(service, 'failover'))?.steps ?? (await newest(service, 'repair'))?.steps ?? [];
     expect(steps.map(({ detail }) => detail).join()).toMatch(
-      /nobody takes over: member 1 lacks more than 1048576 bytes of the log, from [0-9A-F]+\/[0-9A-F]+ on/,
+      /nobody takes over: member 1 lacks more than 1048576 bytes of WAL, from [0-9A-F]+\/[0-9A-F]+ on/,
     );
   });
 });

@@ -8,11 +8,11 @@ const PLANTS = {
   // Any member is promoted, whatever WAL it lacks.
   'no-check': [
     [
-      'function chooseSuccessor({ candidates, sync, waitedFor, end, lagLimitBytes }) {',
-      'function chooseSuccessor({ candidates, sync, waitedFor, end, lagLimitBytes }) { if (candidates[0]) return { n: candidates[0].n, detail: "unchecked" };',
+      'function chooseSuccessor({ candidates, sync, waitedFor, end, maxLostBytes }) {',
+      'function chooseSuccessor({ candidates, sync, waitedFor, end, maxLostBytes }) { if (candidates[0]) return { n: candidates[0].n, detail: "unchecked" };',
     ],
   ],
-  // The one with the least of the log takes over.
+  // The standby with the least WAL takes over.
   'wrong-standby': [['Number(b.received - a.received)', 'Number(a.received - b.received)']],
   // No death is heard of.
   deaf: [

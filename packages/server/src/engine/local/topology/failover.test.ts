@@ -25,7 +25,7 @@ const choice = (more: Partial<Choice>): Choice => ({
   sync: 0,
   waitedFor: WAITS_FOR_NOBODY,
   end: 2500n,
-  lagLimitBytes: 1000,
+  maxLostBytes: 1000,
   ...more,
 });
 const ANY_1_OF_2 = { count: 1, members: [1, 2] };
@@ -44,9 +44,9 @@ test.each<[string, Partial<Choice>, unknown]>([
   [
     'the one with the most takes over, and what may be lost is said',
     {},
-    { n: 2, detail: '500 bytes of the log may be lost, 0/7D0 to 0/9C4' },
+    { n: 2, detail: '500 bytes of WAL may be lost, 0/7D0 to 0/9C4' },
   ],
-  ['beyond the limit nobody does', { lagLimitBytes: 499 }, WHY],
+  ['beyond the limit no standby takes over', { maxLostBytes: 499 }, WHY],
   ['nobody is alive', { candidates: [] }, WHY],
   [
     'who has all that was written takes over, whatever was waited for',
@@ -166,7 +166,7 @@ test('whom a primary waits for is read back from the file that it was written to
   expect(waitedForOf('')).toEqual(WAITS_FOR_NOBODY);
 });
 
-test('the log ends no earlier than the last checkpoint, whatever has been removed of it', async () => {
+test('WAL ends no earlier than the last checkpoint, even if segments were removed', async () => {
   const data = await mkdtemp(join(tmpdir(), 'hdf-'));
   try {
     await mkdir(join(data, 'global'));

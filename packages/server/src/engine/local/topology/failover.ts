@@ -22,12 +22,12 @@ export type Choice = {
   candidates: readonly Candidate[];
   /** The desired number of synchronous replicas. */
   sync: number;
-  /** Whom the dead primary waited for. */
+  /** The standbys that the dead primary waited for. */
   waitedFor: WaitedFor;
   /** The end of the dead primary's WAL, or how far it was read. */
   end: bigint;
   /** How much may be lost without synchronous replicas, in bytes. */
-  lagLimitBytes: number;
+  maxLostBytes: number;
 };
 
 /**
@@ -58,7 +58,7 @@ export function chooseSuccessor({
   sync,
   waitedFor,
   end,
-  lagLimitBytes,
+  maxLostBytes,
 }: Choice): Successor {
   const best = chooseStandby(candidates);
   if (best === undefined) return { why: 'no other member runs and follows' };
@@ -70,20 +70,20 @@ export function chooseSuccessor({
     );
     return why === undefined ? { n: best.n, detail: 'it has every acknowledged write' } : { why };
   }
-  if (lostBytes > BigInt(lagLimitBytes))
+  if (lostBytes > BigInt(maxLostBytes))
     return {
-      why: `member ${best.n} lacks more than ${lagLimitBytes} bytes of the log, from ${formatLsn(best.received)} on`,
+      why: `member ${best.n} lacks more than ${maxLostBytes} bytes of WAL, from ${formatLsn(best.received)} on`,
     };
   return {
     n: best.n,
-    detail: `${lostBytes} bytes of the log may be lost, ${formatLsn(best.received)} to ${formatLsn(end)}`,
+    detail: `${lostBytes} bytes of WAL may be lost, ${formatLsn(best.received)} to ${formatLsn(end)}`,
   };
 }
 
-/** Why a write that a quorum has acknowledged may be with none of those that are alive; null: one of them has it for certain. */
+/** Why it is possible that no living member has a write that a quorum acknowledged; null: one of them has it. */
 function whyUncertain(quorum: Quorum, candidates: readonly Candidate[]): string | null {
   if (quorum.count === 0) return 'its synchronous replicas had not caught up yet';
-  // A write is acknowledged once `count` of them have it: of any so many alive, one has every acknowledged write.
+  // A write is acknowledged once `count` of them have it: of this many living ones, one has every acknowledged write.
   const alive = candidates.filter(({ n }) => quorum.members.includes(n)).length;
   const needed = quorum.members.length - quorum.count + 1;
   return alive >= needed

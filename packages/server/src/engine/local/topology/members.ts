@@ -410,8 +410,9 @@ export function createMembers({
 
   /** The standby that can take over from a primary that is dead or hangs. */
   const findSuccessor = async (id: string, ha: HighAvailability): Promise<Successor> => {
-    const restMs = (lastFailoverMs.get(id) ?? -Infinity) + failover.restMs - performance.now();
-    if (restMs > 0) return { why: `the last failover is not ${failover.restMs / 1000} s ago` };
+    const cooldownMs = (lastFailoverMs.get(id) ?? -Infinity) + failover.restMs - performance.now();
+    if (cooldownMs > 0)
+      return { why: `the last failover was less than ${failover.restMs / 1000} s ago` };
     const primary = layout.member(id, ha.primary);
     const timeline = await newestTimeline(primary.data).catch(() => 0);
     const others = ha.members
@@ -443,7 +444,7 @@ export function createMembers({
           alive.length === 0
             ? 0n
             : await endOfWal(primary.data, timeline, furthest, BigInt(failover.lagLimitBytes)),
-        lagLimitBytes: failover.lagLimitBytes,
+        maxLostBytes: failover.lagLimitBytes,
       });
     } catch (error) {
       // It is started again where it is, which says more.
