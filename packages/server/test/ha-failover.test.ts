@@ -300,7 +300,8 @@ test('what is refused says why', async () => {
   expect(same.headers.get('Operation-Id')).toBeNull();
 });
 
-describe('planted defects are noticed', () => {
+// Each has an installation of its own, and waits much of the time.
+describe.concurrent('planted defects are noticed', () => {
   const planted = (plant: string): Promise<Installation> =>
     install({
       HOWDAH_FAILOVER_COOLDOWN_SECONDS: '0',

@@ -86,7 +86,8 @@ async function rewrite(path: string, from: string, to: string): Promise<void> {
   await writeFile(path, text.replace(from, to));
 }
 
-test('the metadata database can stand in a database that is named, even one of a Howdah', async () => {
+// At the same time as the next test, which waits for deadlines of connections.
+test.concurrent('the metadata database can stand in a database that is named, even one of a Howdah', async () => {
   const below = await install();
   const metadata = await below.create({ name: 'metadata', service_type: 'POSTGRES' });
   const { host, port } = metadata.endpoint;
@@ -112,7 +113,7 @@ test('the metadata database can stand in a database that is named, even one of a
   expect(await below.destroy()).toEqual([]);
 });
 
-test('connections to the metadata database that are dropped without a word are recreated, and hold nothing', async () => {
+test.concurrent('connections to the metadata database that are dropped without a word are recreated, and hold nothing', async () => {
   const below = await install();
   const metadata = await below.create({ name: 'metadata', service_type: 'POSTGRES' });
   const between = await standBetween(metadata.endpoint.port);
