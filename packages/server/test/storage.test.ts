@@ -154,7 +154,10 @@ describe.runIf(disk !== null)('disk space', () => {
       const old = at('archive', '000000010000000000000000');
       await run('fallocate', ['-l', '950M', old]);
       await seen('the removal of backups', 'backups before');
-      await until('the end of the old segment', async () => !existsSync(old));
+      await until('the end of the old segment', async () => {
+        await write();
+        return !existsSync(old);
+      });
       expect(await rows(small, 'show default_transaction_read_only')).toEqual([
         { default_transaction_read_only: 'off' },
       ]);
