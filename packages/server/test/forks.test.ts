@@ -1,7 +1,7 @@
 /** Forks of now, of the last snapshot and of a point in time; backups and their window; restore of what was deleted. */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { createLayout } from '../src/engine/local/host/layout.ts';
 import { readMarker } from '../src/engine/local/host/marker.ts';
 import { connectTo } from './harness.ts';
@@ -21,6 +21,7 @@ import {
 } from './forks-data.ts';
 
 beforeAll(setUp);
+afterEach(() => cloud.tidy());
 afterAll(tearDown);
 
 describe('a fork of now', () => {
