@@ -20,6 +20,8 @@ import { callerOf, type Service } from './harness-caller.ts';
 export const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));
 /** Ports of one installation: the API's, then those for databases. */
 const PORTS = 128;
+/** What is under way at the end of a test may be wrong for a moment. */
+const TIDY_DEADLINE_MS = 120_000;
 
 export type Installation = Awaited<ReturnType<typeof install>>;
 
@@ -115,11 +117,36 @@ export async function install(
   const { api_url: apiUrl, project_id: projectId } = credentials;
   const key = `${credentials.public_key}:${credentials.secret_key}`;
 
+  const caller = callerOf({ apiUrl, projectId, key });
+
   const cli = (...args: string[]): Promise<Outcome> => runCli(env, args);
 
   /** What the audit finds wrong once nothing is on its way any more. */
   const auditNow = (): Promise<string[]> =>
     audit({ home, databaseUrl: settings['DATABASE_URL'] ?? null });
+
+  /**
+   * Removes the services that a test has made or deleted, for good: they take processors and disk from
+   * the next one. What the integrity check finds wrong before is an error.
+   */
+  const tidy = async (): Promise<void> => {
+    for (const endMs = Date.now() + TIDY_DEADLINE_MS; ; await sleep(200)) {
+      const problems = await auditNow();
+      if (problems.length === 0) break;
+      if (Date.now() > endMs) throw new Error(problems.join('\n'));
+    }
+    const params = { path: { project_id: projectId } };
+    const { data = [] } = await caller.client.GET('/projects/{project_id}/services', { params });
+    const { data: deleted = [] } = await caller.client.GET(
+      '/projects/{project_id}/deletedServices',
+      { params },
+    );
+    for (const { service_id: id, name } of [...data, ...deleted])
+      await caller.request(
+        'DELETE',
+        `/services/${id}?purge=true&confirm=${encodeURIComponent(name)}`,
+      );
+  };
 
   /** Ends everything and removes it. @returns what the audit found wrong before */
   const destroy = async (): Promise<string[]> => {
@@ -134,7 +161,7 @@ export async function install(
   };
 
   return {
-    ...callerOf({ apiUrl, projectId, key }),
+    ...caller,
     home,
     port,
     output: plane.output,
@@ -144,6 +171,7 @@ export async function install(
     planePid: () => plane.child?.pid,
     cli,
     audit: auditNow,
+    tidy,
     destroy,
     caPem: () => readFile(join(home, 'ca', 'ca.pem'), 'utf8'),
   };
