@@ -1,4 +1,4 @@
-/** Builds the control plane from its parts: config → store → engine → reconciler → API. The only file that knows all of them. */
+/** Builds the control plane: config → store → engine → reconciler → API. The only file that knows all parts. */
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { createApp } from './api/app.ts';

@@ -1,4 +1,4 @@
-/** The HTTP face: Fastify with our errors, our limits and the routes. It knows services, never an engine's insides. */
+/** The HTTP server: Fastify with our errors, limits and routes. It calls services, never the inside of an engine. */
 import { ApiError, BASE_PATH, NAMED_SCHEMAS, whyNotJson } from '@howdah/contract';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, {
@@ -58,7 +58,7 @@ const LIMITS = {
   keepAliveMs: 65_000,
 } as const;
 
-/** @param extend registers what must see every route before they are declared: the OpenAPI generator */
+/** @param extend is called before the routes are declared: the OpenAPI generator has to see each of them */
 export async function createApp(
   context: ApiContext,
   log: FastifyBaseLogger,
@@ -66,7 +66,7 @@ export async function createApp(
 ): Promise<App> {
   const app: App = Fastify({
     loggerInstance: log,
-    // One line a request would be most of the log; errors are logged where they are answered.
+    // Lines for each request would fill the control log; errors are logged where they are answered.
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: LIMITS.bodyLimit,
     routerOptions: { maxParamLength: 512 },
@@ -79,7 +79,7 @@ export async function createApp(
     clientErrorHandler: answerBrokenRequest,
   }).withTypeProvider<TypeBoxTypeProvider>();
 
-  // Node would answer a header Expect that it does not know by itself, without a body; it may be ignored (RFC 9110, 10.1.1).
+  // Node answers an unknown header Expect by itself, without a body; RFC 9110, 10.1.1 lets us ignore it.
   app.server.on('checkExpectation', (request, response) =>
     app.server.emit('request', request, response),
   );
@@ -95,7 +95,7 @@ export async function createApp(
   app.addHook('onRequest', createHostCheck(context.http.names));
   app.addHook('onSend', (request, reply, _payload, done) => {
     void reply.header('X-Request-Id', request.id).header('X-Content-Type-Options', 'nosniff');
-    // Answers hold secrets, like first passwords: no browser and no proxy keeps them.
+    // Answers hold secrets, such as first passwords: browsers and proxies must not keep them.
     if (isPrivate(request) && !reply.hasHeader('Cache-Control'))
       void reply.header('Cache-Control', 'no-store');
     done();
@@ -114,7 +114,7 @@ export async function createApp(
   return app;
 }
 
-/** The routes of the API, behind its guard. */
+/** The routes of the API, and the guard before them. */
 function apiRoutes(
   api: App,
   context: ApiContext,
@@ -153,7 +153,7 @@ function isPrivate({ url, routeOptions }: FastifyRequest): boolean {
   return url.startsWith(BASE_PATH) && routeOptions.config?.public !== true;
 }
 
-/** By TLS where there is a certificate. */
+/** With TLS if there is a certificate. */
 function createServer(handler: RequestListener, { certificate }: HttpSettings): RawServerDefault {
   const options: ServerOptions = {
     maxHeaderSize: LIMITS.headerBytes,
@@ -161,7 +161,7 @@ function createServer(handler: RequestListener, { certificate }: HttpSettings): 
     requestTimeout: LIMITS.requestMs,
     keepAliveTimeout: LIMITS.keepAliveMs,
     connectionsCheckingInterval: 2000,
-    // A request without Host would be refused by Node itself, without a word; nothing here asks for it.
+    // Node would refuse a request without Host with an empty answer; no route needs the header.
     requireHostHeader: false,
   };
   if (certificate === null) return createHttpServer(options, handler);
@@ -172,7 +172,7 @@ function createServer(handler: RequestListener, { certificate }: HttpSettings): 
   );
 }
 
-/** Of two calls with the same Idempotency-Key at the same time: the one that came second. */
+/** Answers the later of two calls with the same Idempotency-Key at the same time. */
 function againOrRefuse(
   { answer }: AnsweredBefore,
   request: FastifyRequest,
@@ -185,16 +185,16 @@ function againOrRefuse(
   }
 }
 
-/** How long requests under way may go on when the control plane stops. */
+/** How long requests may go on when the control plane stops. */
 const STOP_GRACE_MS = 5000;
 
 /**
- * Node closes the connections that are idle when a stop begins. One that becomes idle a moment later would be waited for as long as
- * it is kept alive, and one on which nothing was ever sent for ever.
+ * Node closes only the connections that are idle when a stop begins. It would wait for one that becomes
+ * idle later as long as it is kept alive, and without end for one on which nothing was ever sent.
  */
 function endConnections(app: App): void {
   app.addHook('preClose', async () => {
-    // Fastify does not close a server that never listened: its creator must.
+    // Fastify does not close a server that never listened.
     if (!app.server.listening) return void app.server.close();
     const idle = setInterval(() => app.server.closeIdleConnections(), 50);
     const all = setTimeout(() => app.server.closeAllConnections(), STOP_GRACE_MS);
@@ -247,7 +247,7 @@ function refuseUnknownRoutes(app: App): void {
     const methods = [
       ...new Set(routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method)),
     ];
-    // The patterns allow a slash at the end, which no route has: its own method does not make it one.
+    // The patterns allow a slash at the end, but no route has one: such a path is unknown.
     if (methods.length > 0 && !methods.includes(request.method)) {
       void reply.header('Allow', methods.join(', '));
       return sendError(
@@ -271,7 +271,7 @@ function refuseUnknownRoutes(app: App): void {
 
 type ConnectionError = Error & { code?: string };
 
-/** What is no HTTP, or too slow, or too large in its headers, is answered by hand: there is no request yet. */
+/** Answers what is not HTTP, too slow or too large in its headers: there is no request yet that Fastify could answer. */
 function answerBrokenRequest(error: ConnectionError, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();

@@ -1,4 +1,4 @@
-/** Once a minute: samples of running services, for the series and for the current figures of each service; and their backups. */
+/** Takes samples of running services, for their series and their current figures, and keeps their backups: once a minute. */
 import pLimit from 'p-limit';
 import type { Engine } from '../engine/engine.ts';
 import type { Store } from '../store/database.ts';
