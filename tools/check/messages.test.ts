@@ -14,7 +14,7 @@ const SAMPLES: Readonly<Record<string, string>> = {
   'Errors of the API and the engine': 'the server is not running',
   'Sentences of the API and its services': 'List all services, oldest first',
   'Descriptions of the contract': 'nothing but waiting',
-  'Command line': 'Stop the control plane; the databases go on unless --databases is given.',
+  'Command line': 'Stop the control plane; the databases keep running unless --databases is given.',
   'Errors of the client': 'the server answered {status}',
   'Tools of the MCP server': 'List services',
   'Web console': 'Page not found',

@@ -20,8 +20,8 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   'new-name': '1 to 128 characters',
   environment: 'DEV or PROD',
   url: 'http or https',
-  token: 'of a link from howdah console',
-  'psql-options': 'handed to psql as they are',
+  token: 'the token of a link that howdah console printed',
+  'psql-options': 'passed to psql unchanged',
   shell: 'bash, zsh or fish',
   file: 'its path',
 };
@@ -31,22 +31,26 @@ const SHARED = {
   output: () => [
     new Option(
       '-o, --output <format>',
-      'table: for people; json, yaml: as the API answers; env: variables of a shell',
+      'table: for people; json, yaml: the answer of the API; env: shell variables',
     )
       .choices(FORMATS)
       .default('table' as const),
   ],
-  dryRun: () => [new Option('--dry-run', 'say what would be done; do nothing')],
+  dryRun: () => [new Option('--dry-run', 'report what would be done, and do nothing')],
   wait: () => [
-    new Option('--wait', 'until it is done, telling of each step').default(true),
-    new Option('--no-wait', 'do not'),
-    new Option('--timeout <seconds>', 'wait no longer; what was asked for goes on').argParser(
-      parseSeconds,
-    ),
+    new Option('--wait', 'wait until the operation ends, and report each step').default(true),
+    new Option('--no-wait', 'return as soon as the change is accepted'),
+    new Option(
+      '--timeout <seconds>',
+      'how long to wait; the operation continues afterwards',
+    ).argParser(parseSeconds),
   ],
-  yes: () => [new Option('-y, --yes', 'do not ask')],
+  yes: () => [new Option('-y, --yes', 'do not ask for confirmation')],
   limit: () => [
-    new Option('--limit <number>', 'how many at most, over as many pages of the API as it takes')
+    new Option(
+      '--limit <number>',
+      'maximum number of entries; several pages of the API are read if needed',
+    )
       .default(50)
       .argParser(parseLimit),
   ],
@@ -86,7 +90,7 @@ export function verb(
   for (const arg of args) {
     const kind = arg.replaceAll(/[<>[\].]/g, '');
     const meaning = ARGUMENTS[kind];
-    if (meaning === undefined) throw new Error(`what is the argument ${arg} of ${name}?`);
+    if (meaning === undefined) throw new Error(`the argument ${arg} of ${name} has no description`);
     command.argument(arg, meaning);
   }
   for (const option of takes.flatMap((shared) => SHARED[shared]())) command.addOption(option);
@@ -106,7 +110,7 @@ export function given<Name extends string, T>(
 /** A count that an option gives. @throws Failure */
 export function countOf(flag: string, text: string): number {
   if (!/^[0-9]{1,9}$/.test(text))
-    throw new Failure(`${flag}: found ${text}; allowed is a whole number`, 'usage');
+    throw new Failure(`${flag}: found ${text}; expected a whole number`, 'usage');
   return Number(text);
 }
 
@@ -117,7 +121,7 @@ function parseSeconds(text: string): number {
 function parseLimit(text: string): number {
   const limit = countOf('--limit', text);
   if (limit === 0)
-    throw new Failure('--limit: found 0; allowed is a whole number from 1 on', 'usage');
+    throw new Failure('--limit: found 0; expected a whole number, 1 or more', 'usage');
   return limit;
 }
 

@@ -2,49 +2,46 @@ import type { Destroying } from './command.ts';
 import { Failure } from './exit.ts';
 import { printable } from './output.ts';
 
+/** Whether a question is asked: on a terminal, without `--yes`. A dry run deletes nothing, so it asks nothing. */
+export function asks({ yes, dryRun }: Destroying): boolean {
+  return yes !== true && dryRun !== true && process.stdin.isTTY && process.stdout.isTTY;
+}
+
 /**
- * Asks whether something is to be taken away, where somebody sits who can answer. Scripts, which have no terminal, are taken at their word,
- * as is `--yes`; a dry run takes nothing away.
+ * Asks before something is deleted or stopped, where {@link asks} says so.
  *
  * @throws Failure refused, when the answer is not yes
  */
-export async function confirm(question: string, { yes, dryRun }: Destroying): Promise<void> {
-  if (yes === true || dryRun === true || !process.stdin.isTTY || !process.stdout.isTTY) return;
+export async function confirm(question: string, options: Destroying): Promise<void> {
+  if (!asks(options)) return;
   const answer = await ask(`${printable(question)} [y/N] `);
   if (!/^y(es)?$/i.test(answer.trim()))
     throw new Failure('nothing was changed; --yes skips this question', 'refused');
 }
 
 /**
- * Asks at a terminal for the name of a thing before something that is hard to undo, unless it was given as --confirm; as {@link confirm}
- * does, it does not ask scripts, nor with --yes.
+ * Asks for the name of a thing before something that is hard to undo, where {@link asks} says so and `--confirm`
+ * does not give the name.
  *
  * @param purpose what the name is typed for: `stop the PROD service orders (linltu4hxx)`
- * @returns the name that the caller confirms; undefined: nobody gave one
+ * @returns the confirmed name; undefined: none was given
  * @throws Failure refused, when another name was typed; usage, when another one was given
  */
 export async function confirmName(
   purpose: string,
   name: string,
-  { confirm: given, yes, dryRun }: Destroying & { confirm?: string },
+  { confirm: given, ...options }: Destroying & { confirm?: string },
 ): Promise<string | undefined> {
   if (given !== undefined && given !== name)
     throw new Failure(`--confirm: found ${given}; the service is named ${name}`, 'usage');
-  if (
-    given !== undefined ||
-    yes === true ||
-    dryRun === true ||
-    !process.stdin.isTTY ||
-    !process.stdout.isTTY
-  )
-    return given;
+  if (given !== undefined || !asks(options)) return given;
   const typed = await ask(`Type ${printable(name)} to ${printable(purpose)}: `);
   if (typed.trim() !== name.trim())
-    throw new Failure('nothing was done, since another name was typed', 'refused');
+    throw new Failure('nothing was done: another name was typed', 'refused');
   return name;
 }
 
-/** A line that is typed on the terminal. */
+/** Reads a line from the terminal. */
 async function ask(question: string): Promise<string> {
   const { createInterface } = await import('node:readline/promises');
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
@@ -58,7 +55,7 @@ async function ask(question: string): Promise<string> {
   }
 }
 
-/** A secret: typed unseen on a terminal, else the first line that comes. */
+/** Reads a secret: from the terminal without echo, else the first line of standard input. */
 export async function readSecret(prompt: string): Promise<string> {
   const { createInterface } = await import('node:readline/promises');
   const { Writable } = await import('node:stream');
@@ -70,7 +67,7 @@ export async function readSecret(prompt: string): Promise<string> {
   try {
     for await (const line of lines) return line;
     throw new Failure(
-      'the password is read from the terminal, or from the first line of what is piped in; nothing came',
+      'no password was given: type it, or pass it as the first line of standard input',
       'usage',
     );
   } finally {

@@ -20,15 +20,15 @@ export type Exit = keyof typeof EXIT_CODES;
 
 export const EXIT_MEANINGS: Readonly<Record<Exit, string>> = {
   done: 'done',
-  failed: 'it failed, or the server did',
-  usage: 'usage error: an option, an argument or a value',
-  notFound: 'there is no such thing',
-  refused: 'the key may not, or you said no',
-  conflict: 'the state of the thing, or another thing, is in the way',
+  failed: 'the command or the server failed',
+  usage: 'wrong usage: an option, an argument or a value',
+  notFound: 'not found',
+  refused: 'the key is not allowed to, or you declined',
+  conflict: 'the state of the service, or something else, is in the way',
   limit: 'a limit of the project, or of the rate of calls',
-  timedOut: '--timeout is over; what was asked for goes on',
+  timedOut: '--timeout has passed; the operation continues',
   noConnection: 'the control plane does not answer, or was not found',
-  unavailableHere: 'this installation lacks something; the message says the command that adds it',
+  unavailableHere: 'this installation lacks something; the message names the command that adds it',
 };
 
 const OF_CODE: Readonly<Record<ErrorCode, Exit>> = {

@@ -1,5 +1,6 @@
 /** Things by their ids or names, as the arguments of commands name them. */
 import { HowdahError, type Schemas } from '@howdah/client';
+import { isId } from '@howdah/contract/ids';
 import { answered, type Connection } from './connection.ts';
 import { Failure } from './exit.ts';
 
@@ -192,11 +193,6 @@ export function pathOf(connection: Connection, serviceId: string) {
 
 export function pathOfVpc(connection: Connection, vpcId: string) {
   return { path: { project_id: connection.projectId, vpc_id: vpcId } };
-}
-
-/** Ids of services, sets and projects. Names may look the same. */
-export function isId(text: string): boolean {
-  return /^[a-z0-9]{10}$/.test(text);
 }
 
 async function readOrNull<T>(read: Promise<T>): Promise<T | null> {

@@ -35,7 +35,7 @@ export function momentOf(flag: string, text: string, now = Date.now()): string {
   );
   const moment = new Date(sign === '-' ? now - ms : now + ms);
   if (Number.isNaN(moment.getTime()))
-    throw new Failure(`${flag}: found ${text}; no calendar reaches as far`, 'usage');
+    throw new Failure(`${flag}: found ${text}; the date is out of range`, 'usage');
   return moment.toISOString();
 }
 

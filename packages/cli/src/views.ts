@@ -1,4 +1,5 @@
 /** How each kind of thing is shown to people. */
+import { PROJECT_LIMITS } from '@howdah/contract/values';
 import type { Schemas } from '@howdah/client';
 import { endpointOf, placeOf, poolerOf, variablesOf } from './address.ts';
 import { tookMs } from './follow.ts';
@@ -118,9 +119,9 @@ export const SET_DETAIL_VIEW: View<Schemas['ReadReplicaSetDetail']> = {
   ...SET_VIEW,
   details: [
     ...(SET_VIEW.details ?? []),
-    ['MAY BE BEHIND', ({ lag_limit: { bytes, seconds } }) => `${bytes} bytes, ${seconds} s`],
+    ['LAG LIMIT', ({ lag_limit: { bytes, seconds } }) => `${bytes} bytes, ${seconds} s`],
     [
-      'NODES SERVE',
+      'NODES READY',
       ({ node_states: states }) =>
         states
           .map(({ node, serving, detail }) => `${node}: ${serving ? 'yes' : 'no'}, ${detail}`)
@@ -166,7 +167,7 @@ export const operationView = (
       ({ created, finished }) =>
         finished === null ? 'under way' : duration(Date.parse(finished) - Date.parse(created)),
     ],
-    ['ASKED FOR BY', ({ requested_by: by }) => keyName(by)],
+    ['REQUESTED BY', ({ requested_by: by }) => keyName(by)],
   ],
 });
 
@@ -185,7 +186,7 @@ export function linesOf(
 ): string[] {
   const left = remaining === undefined ? '' : `, about ${duration(remaining * 1000)} more`;
   return [
-    `${created} ${kind} ${status}${left}, asked for by ${keyName(requested_by)}${error === undefined ? '' : `: ${error}`}`,
+    `${created} ${kind} ${status}${left}, requested by ${keyName(requested_by)}${error === undefined ? '' : `: ${error}`}`,
     ...steps.map((step) => {
       const took = step.finished === null ? 'under way' : duration(tookMs(step));
       return `  ${step.name} ${took}${step.detail === null ? '' : `, ${step.detail}`}`;
@@ -224,14 +225,12 @@ export const PROJECT_VIEW: View<Schemas['Project']> = {
   ],
 };
 
-export const LIMITS = ['services', 'replica_sets', 'cpu_millis', 'memory_gbs'] as const;
-
 export const PROJECT_DETAIL_VIEW: View<Schemas['ProjectDetails']> = {
   noun: 'project',
   columns: PROJECT_VIEW.columns,
-  details: LIMITS.map((limit) => [
+  details: PROJECT_LIMITS.map((limit) => [
     limit.replace('_', ' ').toUpperCase(),
-    ({ limits, used }) => `${used[limit]} of ${limits[limit] ?? 'any number'}`,
+    ({ limits, used }) => `${used[limit]} of ${limits[limit] ?? 'no limit'}`,
   ]),
 };
 

@@ -46,7 +46,9 @@ export async function waitFor(
       if (seen !== null && seen.status !== last?.status) onStatus?.(seen);
       if (seen === null ? target === 'DELETED' : seen.status === target) return seen;
       if (seen === null)
-        throw new WaitError(`service ${service.service_id} is gone: ${target} will not come`);
+        throw new WaitError(
+          `service ${service.service_id} no longer exists, and will not become ${target}`,
+        );
       last = seen;
       await events.pause(waitMs, either);
     }

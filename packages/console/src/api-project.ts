@@ -1,5 +1,6 @@
 /** The calls of a project: keys, limits, webhooks, the audit log, VPCs; and those of a service that came with them. */
 import type { Schemas } from '@howdah/client';
+import type { AuditOutcome } from '@howdah/contract/values';
 import { queryOptions } from '@tanstack/react-query';
 import { body, client } from './api.ts';
 
@@ -34,7 +35,8 @@ export async function createKey(project: string, request: Schemas['CreateKey']):
   const answer = await body(
     client.POST('/projects/{project_id}/keys', { params: ofProject(project), body: request }),
   );
-  if (!('public_key' in answer)) throw new Error('nothing was made: this key is for dry runs only');
+  if (!('public_key' in answer))
+    throw new Error('nothing was created: this key is for dry runs only');
   return answer;
 }
 
@@ -66,7 +68,7 @@ export async function createWebhook(
   const answer = await body(
     client.POST('/projects/{project_id}/webhooks', { params: ofProject(project), body: request }),
   );
-  if (!('url' in answer)) throw new Error('nothing was made: this key is for dry runs only');
+  if (!('url' in answer)) throw new Error('nothing was created: this key is for dry runs only');
   return answer;
 }
 
@@ -106,7 +108,7 @@ export const deliveriesQuery = (project: string, id: string) =>
 
 // ── audit log ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export type AuditFilter = { outcome: 'allowed' | 'refused' | null };
+export type AuditFilter = { outcome: AuditOutcome | null };
 
 /** A page, newest first, and the cursor of the next; undefined: it was the last. */
 export async function readAudit(

@@ -222,7 +222,7 @@ export const deletedQuery = (project: string) =>
 /** The service that a call created. */
 async function created(call: Promise<{ data?: object }>): Promise<Service> {
   const answer = await body(call);
-  if (!isService(answer)) throw new Error('the answer holds no service: nothing was created');
+  if (!isService(answer)) throw new Error('the answer contains no service: nothing was created');
   return answer;
 }
 const isService = (answer: object): answer is Service =>

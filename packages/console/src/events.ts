@@ -1,34 +1,15 @@
-/** What happens, as it happens: the stream of the project's events says what to look at again. */
+/** The stream of the project's events: it says which data to read again. */
+import { EVENT_TYPES } from '@howdah/contract/values';
 import { useQueryClient, type QueryClient } from '@tanstack/react-query';
 import { useEffect } from 'react';
 import { BASE } from './api.ts';
-import type { Webhook } from './api-project.ts';
 
-/** Changes come in bursts, a step after the other: looked at together. */
+/** Changes come in bursts, one step after the other; they are handled together. */
 const GATHER_MS = 80;
 
 let streaming = false;
-/** Whether events arrive, so that pages need to poll only rarely. */
+/** Whether events arrive: pages then poll rarely. */
 export const isStreaming = (): boolean => streaming;
-
-type EventType = Webhook['types'][number];
-
-/** What is told of, as the API names it: the compiler asks for one that is not here. */
-const TYPES: Readonly<Record<EventType, true>> = {
-  'service.status': true,
-  'service.warnings': true,
-  'service.vpc': true,
-  'service.purged': true,
-  'operation.started': true,
-  'operation.step': true,
-  'operation.failing': true,
-  'operation.finished': true,
-  'disk.reserve': true,
-  'vpc.status': true,
-  'peering.status': true,
-};
-export const EVENT_TYPES = Object.keys(TYPES);
-export const isEventType = (name: string): name is EventType => Object.hasOwn(TYPES, name);
 
 /** Follows the events of a project as long as somebody looks. The browser comes back to the stream where it was. */
 export function useEvents(project: string): void {
@@ -38,7 +19,7 @@ export function useEvents(project: string): void {
     const look = gather(cache);
     source.addEventListener('open', () => {
       streaming = true;
-      look(null); // of what happened before it was open nobody told
+      look(null); // events before it was open are missing
     });
     source.addEventListener('error', () => {
       streaming = false;

@@ -196,7 +196,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.getByRole('button', { name: 'Create the key' }).click();
     const dialog = page.getByRole('dialog', { name: 'The new key' });
     const key = String(await dialog.getByRole('region', { name: 'key' }).textContent());
-    await dialog.getByRole('button', { name: 'I have kept it' }).click();
+    await dialog.getByRole('button', { name: 'I have saved it' }).click();
     await dialog.waitFor({ state: 'detached' });
     const row = page.getByRole('row').filter({ hasText: 'for reading' });
     await row.waitFor();

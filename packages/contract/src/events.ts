@@ -1,32 +1,13 @@
-/** What tells of what happened: events, the webhooks that deliver them, and the audit log. */
+/** Schemas of events, of the webhooks that deliver them, and of the audit log. */
 import { Type } from 'typebox';
 import { ERROR_CODES } from './errors.ts';
 import { Named, StringEnum } from './schema.ts';
 import { VISIBLE_PATTERN } from './text.ts';
+import { AUDIT_OUTCOMES, DELIVERY_STATUSES, EVENT_TYPES } from './values.ts';
 
 const dateTime = (description: string) => Type.String({ format: 'date-time', description });
 const dateTimeOrNull = (description: string) => Type.Union([dateTime(description), Type.Null()]);
 const closed = { additionalProperties: false } as const;
-
-/**
- * What is told of. `operation.step` comes when a step begins and when it ends (`finished`), for fast ones only then. The rows of
- * packages/server/migrations/0009_events.sql and 0011_vpc_events.sql write them; service.purged comes from
- * store/services.ts; disk.reserve, which only the operator's project gets, from store/events.ts.
- */
-export const EVENT_TYPES = [
-  'service.status',
-  'service.warnings',
-  'service.vpc',
-  'service.purged',
-  'operation.started',
-  'operation.step',
-  'operation.failing',
-  'operation.finished',
-  'disk.reserve',
-  'vpc.status',
-  'peering.status',
-] as const;
-export type EventType = (typeof EVENT_TYPES)[number];
 
 export const EventSchema = Named(
   'Event',
@@ -106,9 +87,6 @@ export const WebhookSchema = Named(
 );
 export type Webhook = Type.Static<typeof WebhookSchema>;
 
-export const DELIVERY_STATUSES = ['pending', 'delivered', 'failed'] as const;
-export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
-
 export const DeliverySchema = Named(
   'Delivery',
   Type.Object({
@@ -142,9 +120,6 @@ export const WebhookTestSchema = Named(
 export type WebhookTest = Type.Static<typeof WebhookTestSchema>;
 
 // ── audit log ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-export const AUDIT_OUTCOMES = ['allowed', 'refused'] as const;
-export type AuditOutcome = (typeof AUDIT_OUTCOMES)[number];
 
 export const AuditEntrySchema = Named(
   'AuditEntry',

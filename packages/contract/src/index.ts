@@ -24,3 +24,4 @@ export * from './sizes.ts';
 export * from './status.ts';
 export * from './text.ts';
 export * from './types.ts';
+export * from './values.ts';

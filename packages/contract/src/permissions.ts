@@ -248,7 +248,19 @@ export function denialOfKey(
   );
 }
 
-/** What an action on a service takes. */
+/** Why the API refuses a call, be it as a dry run; null: it does not. For clients that must know before they ask their user. */
+export function refusalOfCall(
+  key: KeyFacts,
+  permission: Permission,
+  of: { environment?: Environment; createdBy?: string | null | undefined } = {},
+): string | null {
+  const refused = denial(key.role, permission, of.environment);
+  if (refused !== null) return refused;
+  if (permission.dryRunOnly === 'never') return denialOfKey(key, permission, of);
+  return denialOfForkOnly(key, permission, of.createdBy);
+}
+
+/** The permission that an action on a service needs. */
 export const permissionOfAction = (action: Action): Permission =>
   PERMISSIONS[ACCESS[CALL_OF_ACTION[action]]];
 
@@ -265,6 +277,18 @@ type Tagged = { metadata: { environment: Environment } };
 /** The environment that protects a service: a service takes its read replica sets along when it stops or goes. */
 export function protectionOf(environment: Environment, sets: readonly Tagged[]): Environment {
   return sets.some(({ metadata }) => metadata.environment === 'PROD') ? 'PROD' : environment;
+}
+
+/** A service as the role rules need it. */
+export function subjectOf({
+  metadata,
+  read_replica_sets: sets,
+  created_by: createdBy,
+}: Tagged & { read_replica_sets: readonly Tagged[]; created_by?: string | undefined }): {
+  environment: Environment;
+  createdBy: string | undefined;
+} {
+  return { environment: protectionOf(metadata.environment, sets), createdBy };
 }
 
 /** The roles in words. */

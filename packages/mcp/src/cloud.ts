@@ -1,6 +1,20 @@
 /** The project that a key is for, and its services as tools speak of them. */
-import { waitFor, WaitError, type HowdahClient, type Schemas, type Target } from '@howdah/client';
-import { isId } from '@howdah/contract';
+import {
+  HowdahError,
+  waitFor,
+  WaitError,
+  type HowdahClient,
+  type Schemas,
+  type Target,
+} from '@howdah/client';
+import {
+  ADMIN_ROLE,
+  DATABASE_NAME,
+  isId,
+  refusalOfCall,
+  type Environment,
+  type Permission,
+} from '@howdah/contract';
 import { Problem } from './problem.ts';
 
 export type Service = Schemas['Service'];
@@ -19,7 +33,7 @@ export function openCloud(client: HowdahClient): Cloud {
   };
 }
 
-/** The body of an answer, which the API promises. */
+/** The body of an answer that has one. */
 export function body<T>({ data }: { data?: T | undefined }): T {
   if (data === undefined) throw new Problem('the API answered without a body', 'try again');
   return data;
@@ -52,7 +66,7 @@ export async function findService(
       `${named.length} services are named ${JSON.stringify(nameOrId)}: ${named.map(({ service_id }) => service_id).join(', ')}`,
       'call again with the service_id of one of them; get_service shows each',
     );
-  // What the API says of an id that is nobody's.
+  // The API explains an unknown id.
   if (isId(nameOrId))
     return body(
       await client.GET('/projects/{project_id}/services/{service_id}', {
@@ -65,7 +79,7 @@ export async function findService(
   );
 }
 
-/** A service in the few fields that matter. */
+/** The most important fields of a service. */
 export function describe(service: Service) {
   const {
     service_id,
@@ -100,9 +114,25 @@ export function describe(service: Service) {
   };
 }
 
-/** How to connect, with a password that was just told. */
+/** The connection string with a password that was just set. */
 export function connectionString({ endpoint }: Service, password: string): string {
-  return `postgres://tsdbadmin:${password}@${endpoint.host}:${endpoint.port}/tsdb?sslmode=require`;
+  return `postgres://${ADMIN_ROLE}:${password}@${endpoint.host}:${endpoint.port}/${DATABASE_NAME}?sslmode=require`;
+}
+
+/**
+ * Refuses what the key may not do, before an agent asks its user to confirm it.
+ *
+ * @param of what the call would stop or delete
+ * @throws HowdahError FORBIDDEN, as the API throws it
+ */
+export async function refuseDenied(
+  { client }: Cloud,
+  permission: Permission,
+  of: { environment?: Environment; createdBy?: string | undefined },
+): Promise<void> {
+  const { api_key: key } = body(await client.GET('/auth/info'));
+  const refused = refusalOfCall(key, permission, of);
+  if (refused !== null) throw new HowdahError(403, 'FORBIDDEN', refused, undefined);
 }
 
 /** Waits until a service has its desired state, up to a limit. @returns as it is then; null: it is gone */

@@ -17,26 +17,26 @@ export type ExplainedProblem = { code: string; message: string; try_next: string
 const AFTER_CODE: Record<string, string> = {
   INVALID_REQUEST: 'correct the field that the message names',
   INVALID_STATE:
-    'get_service shows its status, list_operations what goes on; wait_for_operation waits for it',
+    'get_service shows its status, list_operations what is running; wait_for_operation waits for it',
   UNAUTHORIZED:
     'the key is wrong, expired or revoked: ask the user for another one (howdah key create)',
   FORBIDDEN:
-    'whoami says what this key may do. Do not look for a way around: ask the user. A fork (fork_service) can be changed by most keys',
+    'whoami shows what this key may do. Do not look for a way around it: ask the user. A fork (fork_service) can be changed by most keys',
   NOT_FOUND:
     'list_services shows services, list_services with deleted: true those that can be restored, list_operations operations',
-  CONFLICT: 'get_service shows how it is now',
+  CONFLICT: 'get_service shows the current state',
   UNAVAILABLE_HERE:
-    'list_regions says what this installation can do, and the command that adds the rest: tell the user',
+    'list_regions shows what this installation can do, and the command that adds the rest: tell the user',
   LIMIT_EXCEEDED:
     'get_usage shows limits; delete forks that nobody needs (list_services), or ask the user for more',
   RATE_LIMITED: 'wait a minute',
-  UNAVAILABLE: 'try again in a second; if that lasts, get_service and get_logs say why',
+  UNAVAILABLE: 'try again in a second; if the error persists, get_service and get_logs show why',
 };
 
 /** What to try next, by what PostgreSQL says of a statement. */
 const AFTER_SQLSTATE: Record<string, string> = {
   '25006':
-    'statements only read here. To try a change, fork_service and connect to the fork with its connection string',
+    'statements are read-only here. To try a change, fork_service and connect to the fork with its connection string',
   '42501':
     'the role that runs statements reads data and does nothing else. To do more, fork_service and connect to the fork',
   '42P01': 'db_schema shows the tables; name one with its schema',
@@ -64,7 +64,7 @@ export function explain(error: unknown): ExplainedProblem {
     return {
       code: error.code,
       message: error.message,
-      try_next: next ?? `tell the user: the log of the control plane has the reason${request}`,
+      try_next: next ?? `tell the user: the control log has the reason${request}`,
     };
   }
   return {

@@ -13,8 +13,8 @@ import { addServiceTools } from './tools/services.ts';
 
 const INSTRUCTIONS = `Howdah is a PostgreSQL cloud. A service is a PostgreSQL server with a database tsdb and a user tsdbadmin.
 Begin with whoami (what this key may do) and list_services. Look before you change: db_schema, then db_query (reads only), get_logs, get_metrics.
-To try something that changes data, never use the service itself: fork_service makes a copy in moments that you may break, then delete_service removes it.
-Tools that end sessions or data want confirm: the service's name. Services tagged PROD are in use: ask the user first. Every change takes dry_run.`;
+To try something that changes data, never use the service itself: fork_service quickly makes a copy that you may break; delete_service removes it.
+Tools that end sessions or delete data require confirm: the name of the service. Services tagged PROD are in use: ask the user first. Every change accepts dry_run.`;
 
 /** A server with all tools; one for each connection or request. */
 export function createMcpServer(cloud: Cloud): McpServer {

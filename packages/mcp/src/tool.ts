@@ -1,4 +1,4 @@
-/** How a tool is declared: one shape of results, one of errors, and hints that clients ask their users by. */
+/** How a tool is declared: one shape of results, one of errors, and the hints by which clients ask their users. */
 import { DryRunError } from '@howdah/client';
 import { makeVisible, visibleJson } from '@howdah/contract';
 import {
@@ -10,7 +10,7 @@ import {
 import { Type, type Static, type TObject } from 'typebox';
 import { explain, Problem } from './problem.ts';
 
-/** What a tool answers: a line for people, and the same and more for programs. */
+/** The result of a tool: a line for people, and data for programs. */
 export type Outcome = { summary: string; data: Record<string, unknown> };
 
 /** read: changes nothing. make: something new with each call. change: the same call again changes nothing more. destroy: sessions or data end. */
@@ -38,7 +38,7 @@ const HINTS = {
 
 export type Declaration<Input extends TObject> = {
   title: string;
-  /** What it does, what that costs, and what to try first. */
+  /** What the tool does, what it costs, and what to try first. */
   description: string;
   kind: keyof typeof HINTS;
   input: Input;
@@ -90,7 +90,7 @@ function result({ summary, data }: Outcome): CallToolResult {
 function dryRun({ answer: { operation } }: DryRunError): Outcome {
   const steps =
     operation === null
-      ? 'nothing: it is so already, or takes no operation'
+      ? 'nothing: there is no change, or it needs no operation'
       : `${operation.kind}: ${operation.steps.join(', ')}`;
   return { summary: `Nothing was done. It would do ${steps}.`, data: { dry_run: true, operation } };
 }
@@ -104,11 +104,11 @@ export const service = Type.String({
   description: 'name or service_id',
 });
 
-/** Of what changes something. */
+/** Arguments of tools that change something. */
 export const changing = {
   dry_run: Type.Optional(
     Type.Boolean({
-      description: 'true: nothing is done; the answer says what would be, step by step',
+      description: 'true: nothing is done; the answer lists the steps that the change would take',
     }),
   ),
   idempotency_key: Type.Optional(
@@ -116,7 +116,7 @@ export const changing = {
       minLength: 1,
       maxLength: 255,
       description:
-        'call again with the same one when you do not know whether a call got through: it is made once. Default: a new one each call',
+        'repeat a call with the same key when you do not know whether it arrived: the change is made once. Default: a new key for each call',
     }),
   ),
 };
@@ -135,18 +135,18 @@ export const wait = {
       maximum: 300,
       default: 45,
       description:
-        'how long to wait until it is done; 0: answer at once, and use wait_for_operation',
+        'how long to wait for the operation; 0: return at once, then use wait_for_operation',
     }),
   ),
 };
 export const WAIT_SECONDS = 45;
 
-/** The name again, so that nothing is ended by a slip. */
+/** The name once more, so that nothing is stopped or deleted by mistake. */
 export const confirm = Type.String({
-  description: "the service's name, exactly, to say that you mean this one; ask the user before",
+  description: 'the exact name of the service, to confirm that you mean it; ask the user first',
 });
 
-/** What confirm names: a service, or a deleted one. */
+/** A service, or a deleted one, whose name must be confirmed. */
 export type Confirmable = { name: string; metadata: { environment: string } };
 
 /** @throws Problem unless the name was repeated */

@@ -202,6 +202,10 @@ test('keys limit the tools as they limit the API', async () => {
         code: 'FORBIDDEN',
         message: expect.stringContaining('PROD'),
       });
+    // Before the name is asked for: nobody confirms what is refused afterwards.
+    expect((await call('stop_service', { service: 'shop', confirm: 'no' })).data).toMatchObject({
+      code: 'FORBIDDEN',
+    });
   });
   expect((await cloud.get(await idOf('shop'))).status).toBe('READY');
 });

@@ -328,7 +328,7 @@ test('down stops the control plane and not the databases; down --databases stops
   const down = await cloud.cli('down');
   expect(down).toMatchObject({
     code: 0,
-    stdout: 'The control plane has stopped; the databases go on.\n',
+    stdout: 'The control plane has stopped; the databases keep running.\n',
     stderr: '',
   });
   expect((await client.query('select 1 as one')).rows).toEqual([{ one: 1 }]);

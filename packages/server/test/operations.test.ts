@@ -276,7 +276,7 @@ test('the command line lists, shows and cancels them', async () => {
   );
   expect(listed).toMatchObject({ code: 0, stderr: '' });
   expect(listed.stdout).toMatch(
-    /^ID +KIND +SERVICE +STATUS +ACCEPTED +TOOK +ASKED FOR BY\n[a-z0-9]{10} +stop +/,
+    /^ID +KIND +SERVICE +STATUS +ACCEPTED +TOOK +REQUESTED BY\n[a-z0-9]{10} +stop +/,
   );
   const [newest] = await cloud.operations(service.service_id);
   const shown = await cloud.cli('operation', 'get', newest?.id ?? '');

@@ -1,3 +1,4 @@
+import { AUDIT_OUTCOMES, type AuditOutcome } from '@howdah/contract/values';
 import { Option, type Command } from 'commander';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -11,24 +12,26 @@ import { showList } from '../output.ts';
 import { firstOf } from '../pages.ts';
 import { auditView } from '../views.ts';
 
-const OUTCOMES = ['allowed', 'refused'] as const;
-
 type Filter = {
   service?: string;
   operation?: string;
   key?: string;
   call?: string;
-  outcome?: (typeof OUTCOMES)[number];
+  outcome?: AuditOutcome;
   since?: string;
   until?: string;
 };
 
 export function addAuditLog(program: Command): void {
-  const log = noun(program, 'audit-log', 'See who asked for what and what became of it.');
+  const log = noun(
+    program,
+    'audit-log',
+    'Read the audit log: who requested what, and the outcome.',
+  );
 
   filtered(
     verb(log, 'list', {
-      does: 'Print who asked for what and what became of it, newest first.',
+      does: 'Print who requested what, and the outcome, newest first.',
       example: 'howdah audit-log list --call deleteService --outcome refused',
       takes: ['output', 'limit'],
     }),
@@ -48,7 +51,7 @@ export function addAuditLog(program: Command): void {
 
   filtered(
     verb(log, 'export', {
-      does: 'Print all of it as JSON lines, oldest first.',
+      does: 'Print the whole audit log as JSON lines, oldest first.',
       example: 'howdah audit-log export --since 2026-01-01T00:00:00Z >audit.jsonl',
     }),
   ).action(async (filter: Filter) => exportAll(await connect(), filter));
@@ -57,10 +60,12 @@ export function addAuditLog(program: Command): void {
 function filtered(command: Command): Command {
   return command
     .option('--service <id>', 'only calls on this service, which may be deleted')
-    .option('--operation <id>', 'only the call that asked for this operation')
+    .option('--operation <id>', 'only the call that requested this operation')
     .option('--key <public-key>', 'only calls with this key')
     .option('--call <name>', 'only this call, like createService')
-    .addOption(new Option('--outcome <outcome>', 'only these').choices(OUTCOMES))
+    .addOption(
+      new Option('--outcome <outcome>', 'only calls with this outcome').choices(AUDIT_OUTCOMES),
+    )
     .option('--since <time>', `only at or after it: ${MOMENTS}`)
     .option('--until <time>', 'only before it');
 }

@@ -20,14 +20,14 @@ export function addAudit(program: Command): void {
           (error.code === 'ENOENT' || error.code === 'ECONNREFUSED');
         if (!refused) throw error;
         throw new Failure(
-          `the metadata database of ${home} does not answer: it runs with the control plane, which howdah up starts`,
+          `the metadata database of ${home} does not answer: it runs together with the control plane; start it with howdah up`,
         );
       });
     problems.push(...(await server.auditMachine({ home })));
     for (const problem of problems) say(problem);
     if (problems.length > 0)
       throw new Failure(
-        `${problems.length} ${problems.length === 1 ? 'thing is' : 'things are'} not as they must be`,
+        `${problems.length} ${problems.length === 1 ? 'problem' : 'problems'} found`,
       );
     say('No problems found.');
   });

@@ -9,11 +9,11 @@ export function addAuth(program: Command): void {
   const auth = noun(
     program,
     'auth',
-    'See whose key this is, and open and end sessions of the web console.',
+    'Show the key in use, and open and end sessions of the web console.',
   );
 
   verb(auth, 'info', {
-    does: 'Show whose key this is, and what it may.',
+    does: 'Show the key in use, its project and its role.',
     example: 'howdah auth info',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
@@ -31,7 +31,7 @@ export function addAuth(program: Command): void {
   });
 
   verb(auth, 'open <token>', {
-    does: 'Begin a session of the web console with the token of a link, and print its cookie. The link is used up then.',
+    does: 'Begin a session of the web console with the token of a link, and print its cookie. The link works only once.',
     example: 'howdah auth open "$(howdah console | sed \'s/.*#//\')"',
   }).action(async (token: string) => {
     const { client } = await connect();
@@ -40,22 +40,22 @@ export function addAuth(program: Command): void {
   });
 
   verb(auth, 'logout', {
-    does: 'End the session that the call carries. Calls of this command line carry a key, which goes on: howdah key revoke ends one.',
+    does: 'End the session of the call. The command line uses a key instead, which stays valid: howdah key revoke revokes one.',
     example: 'howdah auth logout',
   }).action(async () => {
     const { client } = await connect();
     await client.POST('/auth/logout');
-    note('a key has no session: there is nothing to end');
+    note('no session to end: the command line uses a key');
   });
 
   const analytics = noun(
     program,
     'analytics',
-    'What clients of Tiger Cloud tell about themselves. It is answered, and nothing is kept.',
+    'Analytics calls of Tiger Cloud clients. They are answered; nothing is stored.',
   );
   for (const [name, does, path] of [
-    ['identify', 'Say who one is, which is not kept.', '/analytics/identify'],
-    ['track', 'Say what one does, which is not kept.', '/analytics/track'],
+    ['identify', 'Send an identify call; nothing is stored.', '/analytics/identify'],
+    ['track', 'Send a track call; nothing is stored.', '/analytics/track'],
   ] as const)
     verb(analytics, name, { does, example: `howdah analytics ${name}`, takes: ['output'] }).action(
       async ({ output }: Printing) => {

@@ -12,10 +12,10 @@ type Backups = Schemas['Backups'];
 type Verification = Schemas['Verification'];
 
 export function addBackup(program: Command): void {
-  const backup = noun(program, 'backup', 'See and verify the backups of services.');
+  const backup = noun(program, 'backup', 'Show and verify the backups of services.');
 
   verb(backup, 'list <service>', {
-    does: 'Show the snapshots of a service, whether they were verified, and the window that can be reached.',
+    does: 'Show the snapshots of a service, whether they were verified, and the times that can be restored.',
     example: 'howdah backup list orders',
     takes: ['output'],
   }).action(async (name: string, { output }: Printing) => {
@@ -63,7 +63,7 @@ function sayBackups({
     `any moment from ${distanceOf(earliest)} to ${distanceOf(latest)}; kept for ${days} days; archive ${archiveMb} MB`,
   );
   for (const { after, before } of gaps)
-    say(`but none between ${after} and ${before}: a WAL file is missing from the archive`);
+    say(`except between ${after} and ${before}: a WAL segment is missing from the archive`);
   table(
     ['SNAPSHOT', 'TAKEN', 'KIND', 'SIZE', 'VERIFIED'],
     snapshots.map(({ id, taken, kind, storage_mb, verification }) => [
@@ -76,7 +76,7 @@ function sayBackups({
   );
   if (storage !== null)
     say(
-      `data: ${storage.total_mb} MB, ${storage.owned_mb} of them its own and ${storage.shared_mb} shared with clones`,
+      `data: ${storage.total_mb} MB, ${storage.owned_mb} its own and ${storage.shared_mb} shared with clones`,
     );
 }
 

@@ -10,11 +10,11 @@ const SHELLS = ['bash', 'zsh', 'fish'] as const;
 
 export function addCompletion(program: Command): void {
   verb(program, 'completion <shell>', {
-    does: 'Print the script by which a shell completes commands, options, and names of services and other things.',
+    does: 'Print a script that makes a shell complete commands, options and names.',
     example: 'eval "$(howdah completion bash)"',
   }).action((shell: string) => say(SCRIPTS[oneOf('shell', SHELLS, shell)]));
 
-  // The scripts call it with all words up to the cursor.
+  // The scripts call this with all words up to the cursor.
   program
     .command('__complete', { hidden: true })
     .argument('[words...]')
@@ -27,106 +27,120 @@ export function addCompletion(program: Command): void {
     });
 }
 
-/** Kinds of which everything is known. */
+/** Kinds whose values are fixed. */
 const CHOICES: Readonly<Record<string, readonly string[]>> = {
   environment: ENVIRONMENTS,
   shell: SHELLS,
 };
 
-/** What there is of a kind. Where the API does not answer, there is nothing to offer, and no place to say why. */
-async function findValues(kind: string, args: readonly string[]): Promise<Candidate[]> {
+/** The values of a kind. Where the API does not answer there are none: a completion has no place for an error. */
+async function findValues(kind: string, [first = '']: readonly string[]): Promise<Candidate[]> {
   const choices = CHOICES[kind];
   if (choices !== undefined) return choices.map((value) => ({ value, about: '' }));
+  const list = LISTERS[kind];
+  if (list === undefined) return [];
   try {
-    return await listValues(await connect({ retries: 0 }), kind, args);
+    return await list(await connect({ retries: 0 }), first);
   } catch {
     return [];
   }
 }
 
-async function listValues(
-  connection: Connection,
-  kind: string,
-  [first = '']: readonly string[],
-): Promise<Candidate[]> {
-  const { client } = connection;
-  const params = ofProject(connection);
-  switch (kind) {
-    case 'service':
-      return named(
-        (await listServices(connection)).map(({ service_id: id, name, status }) => ({
-          id,
-          name,
-          about: status,
-        })),
-      );
-    case 'deleted-service': {
-      const deleted = await answered(
-        client.GET('/projects/{project_id}/deletedServices', { params }),
-      );
-      return named(
-        deleted.map(({ service_id: id, name, deleted: at }) => ({ id, name, about: at })),
-      );
-    }
-    case 'set': {
-      const of = await findPath(connection, first);
-      const sets = await answered(
-        client.GET('/projects/{project_id}/services/{service_id}/replicaSets', of),
-      );
-      return named(sets.map(({ id, name, status }) => ({ id, name, about: status })));
-    }
-    case 'vpc': {
-      const vpcs = await answered(client.GET('/projects/{project_id}/vpcs', { params }));
-      return named(vpcs.map(({ id, name, cidr }) => ({ id, name, about: cidr })));
-    }
-    case 'peering': {
-      const { id } = await findVpc(connection, first);
-      const of = { params: pathOfVpc(connection, id) };
-      const peerings = await answered(
-        client.GET('/projects/{project_id}/vpcs/{vpc_id}/peerings', of),
-      );
-      return peerings.map((peering) => ({ value: peering.id, about: peering.status }));
-    }
-    case 'operation': {
-      const operations = await answered(
-        client.GET('/projects/{project_id}/operations', {
-          params: { ...params, query: { limit: '50' } },
-        }),
-      );
-      return operations.map(({ id, kind: what, status }) => ({
-        value: id,
-        about: `${what} ${status}`,
-      }));
-    }
-    case 'webhook': {
-      const webhooks = await answered(client.GET('/projects/{project_id}/webhooks', { params }));
-      return webhooks.map(({ id, url }) => ({ value: id, about: url }));
-    }
-    case 'key': {
-      const keys = await answered(client.GET('/projects/{project_id}/keys', { params }));
-      return named(keys.map(({ public_key: id, name, role }) => ({ id, name, about: role })));
-    }
-    case 'project': {
-      const projects = await answered(client.GET('/projects'));
-      return named(projects.map(({ id, name }) => ({ id, name, about: id })));
-    }
-    case 'region': {
-      const regions = await answered(client.GET('/projects/{project_id}/regions', { params }));
-      return regions.map(({ code, engine }) => ({ value: code, about: engine }));
-    }
-    case 'series': {
-      const of = await findPath(connection, first);
-      const series = await answered(
-        client.GET('/projects/{project_id}/services/{service_id}/metrics/available-series', of),
-      );
-      return series.map((value) => ({ value, about: '' }));
-    }
-    default:
-      return [];
-  }
-}
+/** Reads the values of one kind. @param first the first argument of the command: the service or the VPC */
+type Lister = (connection: Connection, first: string) => Promise<Candidate[]>;
 
-/** By their names; those that share one, by their ids. */
+const LISTERS: Readonly<Record<string, Lister>> = {
+  service: async (connection) =>
+    named(
+      (await listServices(connection)).map(({ service_id: id, name, status }) => ({
+        id,
+        name,
+        about: status,
+      })),
+    ),
+
+  'deleted-service': async (connection) => {
+    const deleted = await answered(
+      connection.client.GET('/projects/{project_id}/deletedServices', {
+        params: ofProject(connection),
+      }),
+    );
+    return named(deleted.map(({ service_id: id, name, deleted: at }) => ({ id, name, about: at })));
+  },
+
+  set: async (connection, service) => {
+    const of = await findPath(connection, service);
+    const sets = await answered(
+      connection.client.GET('/projects/{project_id}/services/{service_id}/replicaSets', of),
+    );
+    return named(sets.map(({ id, name, status }) => ({ id, name, about: status })));
+  },
+
+  vpc: async (connection) => {
+    const vpcs = await answered(
+      connection.client.GET('/projects/{project_id}/vpcs', { params: ofProject(connection) }),
+    );
+    return named(vpcs.map(({ id, name, cidr }) => ({ id, name, about: cidr })));
+  },
+
+  peering: async (connection, vpc) => {
+    const { id } = await findVpc(connection, vpc);
+    const peerings = await answered(
+      connection.client.GET('/projects/{project_id}/vpcs/{vpc_id}/peerings', {
+        params: pathOfVpc(connection, id),
+      }),
+    );
+    return peerings.map((peering) => ({ value: peering.id, about: peering.status }));
+  },
+
+  operation: async (connection) => {
+    const operations = await answered(
+      connection.client.GET('/projects/{project_id}/operations', {
+        params: { ...ofProject(connection), query: { limit: '50' } },
+      }),
+    );
+    return operations.map(({ id, kind, status }) => ({ value: id, about: `${kind} ${status}` }));
+  },
+
+  webhook: async (connection) => {
+    const webhooks = await answered(
+      connection.client.GET('/projects/{project_id}/webhooks', { params: ofProject(connection) }),
+    );
+    return webhooks.map(({ id, url }) => ({ value: id, about: url }));
+  },
+
+  key: async (connection) => {
+    const keys = await answered(
+      connection.client.GET('/projects/{project_id}/keys', { params: ofProject(connection) }),
+    );
+    return named(keys.map(({ public_key: id, name, role }) => ({ id, name, about: role })));
+  },
+
+  project: async ({ client }) => {
+    const projects = await answered(client.GET('/projects'));
+    return named(projects.map(({ id, name }) => ({ id, name, about: id })));
+  },
+
+  region: async (connection) => {
+    const regions = await answered(
+      connection.client.GET('/projects/{project_id}/regions', { params: ofProject(connection) }),
+    );
+    return regions.map(({ code, engine }) => ({ value: code, about: engine }));
+  },
+
+  series: async (connection, service) => {
+    const of = await findPath(connection, service);
+    const series = await answered(
+      connection.client.GET(
+        '/projects/{project_id}/services/{service_id}/metrics/available-series',
+        of,
+      ),
+    );
+    return series.map((value) => ({ value, about: '' }));
+  },
+};
+
+/** Candidates by name; things that share a name, by id. */
 function named(things: readonly { id: string; name: string; about: string }[]): Candidate[] {
   return things.map(({ id, name, about }) => {
     const isAlone = things.filter((other) => other.name === name).length === 1;

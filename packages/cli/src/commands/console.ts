@@ -5,7 +5,7 @@ import { say, showAs } from '../output.ts';
 
 export function addConsole(program: Command): void {
   verb(program, 'console', {
-    does: 'Print a link that opens the web console in a browser: once, within an hour, with the key of this command line.',
+    does: 'Print a link that opens the web console with the key of this command line. It works once, within an hour.',
     example: 'howdah console',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {

@@ -8,33 +8,33 @@ import { loadServer } from '../server.ts';
 
 export function addControl(program: Command): void {
   verb(program, 'backup-control <file>', {
-    does: 'Write what the control plane keeps (records, CA, first key; no databases) into a file. It holds secrets.',
+    does: 'Write the data of the control plane (metadata database, CA, first key; no services) to a file, which contains secrets.',
     example: 'howdah backup-control /backup/howdah.json',
   }).action(async (file: string) => {
     refuseElsewhere();
     const server = await loadServer();
     const rows = await server.backupControl(homeDirectory(), resolve(file));
     say(
-      `${rows} records in ${resolve(file)}. Databases are not in it: they stay in their own places.`,
+      `${rows} rows in ${resolve(file)}. The databases of services are not in it; they stay where they are.`,
     );
   });
 
   verb(program, 'restore-control <file>', {
-    does: 'Bring back what backup-control wrote, into an empty HOWDAH_HOME; databases that are in its data belong to it again.',
+    does: 'Restore the file of backup-control into an empty HOWDAH_HOME. The databases in its data directory belong to it again.',
     example: 'howdah restore-control /backup/howdah.json',
   }).action(async (file: string) => {
     refuseElsewhere();
     const server = await loadServer();
     const problems = await server.restoreControl(homeDirectory(), resolve(file));
     for (const problem of problems) say(problem);
-    say('Restored. howdah up takes the databases over.');
+    say('Restored. howdah up takes over the databases.');
   });
 }
 
 function refuseElsewhere(): void {
   if (process.env['DATABASE_URL'])
     throw new Failure(
-      'DATABASE_URL: the metadata database is in a database of yours: back it up by pg_dump, and HOWDAH_HOME/ca and credentials.json beside it',
+      'DATABASE_URL: the metadata database is in your own PostgreSQL: back it up with pg_dump, together with HOWDAH_HOME/ca and credentials.json',
       'usage',
     );
 }

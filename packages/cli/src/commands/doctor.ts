@@ -6,7 +6,7 @@ import { loadServer } from '../server.ts';
 
 export function addDoctor(program: Command): void {
   const does =
-    'Look this machine over: what Howdah can do here, what is missing, and the command that adds it.';
+    'Examine this machine: what Howdah can do here, what is missing, and the command that adds it.';
   verb(program, 'doctor', { does, example: 'howdah doctor' }).action(async () => {
     const server = await loadServer();
     const mark = { ok: paint.green('✓'), note: paint.yellow('•'), missing: paint.red('✗') };

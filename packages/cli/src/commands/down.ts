@@ -9,7 +9,7 @@ import { loadServer } from '../server.ts';
 const STOP_DEADLINE_MS = 60_000;
 
 export function addDown(program: Command): void {
-  const does = 'Stop the control plane; the databases go on unless --databases is given.';
+  const does = 'Stop the control plane; the databases keep running unless --databases is given.';
   verb(program, 'down', { does, example: 'howdah down --databases' })
     .option('--databases', 'stop the databases as well')
     .action(async ({ databases }: { databases?: true }) => {
@@ -22,10 +22,12 @@ export function addDown(program: Command): void {
         server.signal(control.pid, 'SIGTERM');
         if (target !== null && !(await server.waitUntilGone(target, STOP_DEADLINE_MS))) {
           throw new Failure(
-            `the control plane (process ${control.pid}) does not end; its log says why: ${home}/logs/control.log`,
+            `the control plane (process ${control.pid}) does not end; its log has the reason: ${home}/logs/control.log`,
           );
         }
-        say(`The control plane has stopped${databases === true ? '.' : '; the databases go on.'}`);
+        say(
+          `The control plane has stopped${databases === true ? '.' : '; the databases keep running.'}`,
+        );
       }
       if (databases !== true) return;
       const stopped = await server.stopDatabases(home, (id) => say(`stopped ${id}`));

@@ -5,7 +5,7 @@ import { quoted, say } from '../output.ts';
 
 export function addEnv(program: Command): void {
   verb(program, 'env', {
-    does: 'Print the API, the project and the key as shell variables. Clients and commands find the API by them, too.',
+    does: 'Print the address of the API, the project and the key as shell variables, which clients and other commands read.',
     example: 'eval "$(howdah env)"',
   }).action(async () => {
     const { apiUrl, projectId, key } = await credentials();

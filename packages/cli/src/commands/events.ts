@@ -9,11 +9,11 @@ type Event = Schemas['Event'];
 
 export function addEvents(program: Command): void {
   verb(program, 'events', {
-    does: 'Print what happened in the last days, oldest first; or what happens from now on. As json and yaml an event each.',
+    does: 'Print the events of the last days, oldest first, or new events as they happen. json and yaml print one event each.',
     example: 'howdah events --follow',
     takes: ['output'],
   })
-    .option('-f, --follow', 'print what happens from now on; Ctrl-C ends it')
+    .option('-f, --follow', 'print new events as they happen; Ctrl-C ends it')
     .option('--after <id>', 'begin after the event with this id')
     .action(async ({ follow, after, output }: Printing & { follow?: true; after?: string }) => {
       const options = await access();

@@ -1,4 +1,5 @@
-import { ROLE_SUMMARIES } from '@howdah/contract/permissions';
+import { ACCESS, PERMISSIONS, ROLE_SUMMARIES } from '@howdah/contract/permissions';
+import { ROLES, type Role } from '@howdah/contract/types';
 import { Option, type Command } from 'commander';
 import { given, noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
 import { confirm } from '../confirm.ts';
@@ -6,29 +7,28 @@ import { answered, connect } from '../connection.ts';
 import { findKey, findProject } from '../find.ts';
 import { momentIfGiven } from '../moment.ts';
 import { note, say, show, showAs, showList } from '../output.ts';
+import { refuseBeforeAsking } from '../permission.ts';
 import { KEY_VIEW } from '../views.ts';
-
-const ROLES = ['admin', 'developer', 'viewer'] as const;
 
 type OfProject = { project?: string };
 type CreateOptions = Changing &
   OfProject & {
     name: string;
-    role: (typeof ROLES)[number];
+    role: Role;
     expires?: string;
     dryRunOnly?: true;
     forkOnly?: true;
   };
 
 export function addKey(program: Command): void {
-  const key = noun(program, 'key', 'Make, show and revoke the keys of a project.');
+  const key = noun(program, 'key', 'Create, show and revoke the keys of a project.');
   const OTHER_PROJECT = [
     '--project <project>',
-    "another than the key's own, by its id or name",
+    "id or name of another project than the key's own",
   ] as const;
 
   verb(key, 'list', {
-    does: 'Show the keys, revoked and expired ones too. Secrets are never shown again.',
+    does: 'List the keys, including revoked and expired ones. Secrets are not shown again.',
     example: 'howdah key list --project team',
     takes: ['output'],
   })
@@ -60,22 +60,19 @@ export function addKey(program: Command): void {
     });
 
   verb(key, 'create', {
-    does: 'Make a key and print it. Its secret half is shown once, here.',
+    does: 'Create a key and print it. Its secret half is shown only once.',
     example: 'howdah key create --name ci --role developer --expires +90d',
     takes: ['output', 'dryRun'],
   })
-    .requiredOption('--name <name>', '1 to 128 characters: whose it is')
+    .requiredOption('--name <name>', 'who or what uses it: 1 to 128 characters')
     .addOption(
       new Option('--role <role>', ROLES.map((role) => `${role} ${ROLE_SUMMARIES[role]}`).join('; '))
         .choices(ROLES)
         .default('developer'),
     )
-    .option(
-      '--expires <time>',
-      'refused from then on: +90d or 2027-01-31T12:00:00Z; default: never',
-    )
-    .option('--dry-run-only', 'it may only ask what would be done')
-    .option('--fork-only', 'it reads, forks, and changes nothing but forks that it made')
+    .option('--expires <time>', 'when it expires: +90d or 2027-01-31T12:00:00Z; default: never')
+    .option('--dry-run-only', 'the key makes dry runs only')
+    .option('--fork-only', 'the key reads, forks, and changes only forks that it made')
     .option(...OTHER_PROJECT)
     .action(async (options: CreateOptions) => {
       const connection = await connect(options);
@@ -91,13 +88,13 @@ export function addKey(program: Command): void {
         connection.client.POST('/projects/{project_id}/keys', { params, body }),
       );
       await showAs(options.output, made, KEY_VIEW.noun, () => {
-        say(`${made.role} key ${made.name}. It is shown once, here:`);
+        say(`${made.role} key ${made.name}. It is shown only once:`);
         say(`  ${made.public_key}:${made.secret_key ?? ''}`);
       });
     });
 
   verb(key, 'revoke <key>', {
-    does: 'Revoke a key, at once and everywhere. Asks first, on a terminal.',
+    does: 'Revoke a key. It is refused at once, everywhere. Asks for confirmation on a terminal.',
     example: 'howdah key revoke ci --yes',
     takes: ['dryRun', 'yes'],
   })
@@ -106,6 +103,7 @@ export function addKey(program: Command): void {
       const connection = await connect(options);
       const projectId = await findProject(connection, project);
       const { public_key, name } = await findKey(connection, projectId, wanted);
+      await refuseBeforeAsking(connection, options, PERMISSIONS[ACCESS.revokeKey]);
       await confirm(`Revoke the key ${name} (${public_key})?`, options);
       const params = { path: { project_id: projectId, public_key } };
       await connection.client.DELETE('/projects/{project_id}/keys/{public_key}', { params });

@@ -43,19 +43,22 @@ export function addServiceLogs(
   example = 'howdah service logs orders --search deadlock',
 ): void {
   verb(parent, 'logs <service>', {
-    does: 'Print the newest 500 log lines of a service, the oldest of them first; or those, and what comes from now on.',
+    does: 'Print the newest 500 lines of a server log, oldest first; with --follow also new lines.',
     example,
     takes: ['output'],
   })
-    .option('-f, --follow', 'go on until Ctrl-C; as json and yaml an entry each')
-    .option('--search <text>', 'only lines that contain it, whatever the case')
+    .option('-f, --follow', 'print new lines until Ctrl-C; json and yaml print one entry each')
+    .option('--search <text>', 'only lines that contain this text, in upper or lower case')
     .option('--severity <name>', 'only lines of this severity: LOG, WARNING, ERROR, FATAL, …')
-    .option('--node <number>', 'the log of this member; howdah service members shows them')
+    .option(
+      '--node <number>',
+      'the server log of this member; howdah service members shows the members',
+    )
     .option('--since <time>', `only lines at or after it: ${MOMENTS}`)
     .option('--until <time>', 'only lines before it')
     .action(async (name: string, options: Options) => {
       if (options.follow === true && options.until !== undefined)
-        throw new Failure('--follow and --until: give one of them', 'usage');
+        throw new Failure('--follow and --until: give only one of them', 'usage');
       const connection = await connect();
       const { service_id: id } = await findService(connection, name);
       const query = {

@@ -7,11 +7,11 @@ import { Failure } from '../exit.ts';
 
 export function addMcp(program: Command): void {
   verb(program, 'mcp', {
-    does: 'Serve the cloud to agents as tools (Model Context Protocol), over standard input and output. docs/mcp.md says how clients start it.',
+    does: 'Serve Howdah to agents as tools (Model Context Protocol), over standard input and output. docs/mcp.md explains how clients start it.',
     example: 'howdah mcp --http --port 8091',
   })
-    .option('--http', 'over HTTP on this machine in place of that; each request brings its API key')
-    .option('--port <port>', 'where it listens with --http', '8091')
+    .option('--http', 'serve over HTTP on this machine instead; each request carries its API key')
+    .option('--port <port>', 'the port with --http', '8091')
     .action(async ({ http, port }: { http?: true; port: string }) => {
       const { serveOverHttp, serveOverStdio } = await loadMcp();
       const options = await settings();

@@ -1,4 +1,5 @@
 import type { Schemas } from '@howdah/client';
+import { SERIES_FUNCTIONS, type SeriesFunction } from '@howdah/contract/values';
 import { Option, type Command } from 'commander';
 import { countOf, given, noun, verb, type Printing } from '../command.ts';
 import { answered, connect } from '../connection.ts';
@@ -7,23 +8,22 @@ import { findPath } from '../find.ts';
 import { momentOf, MOMENTS } from '../moment.ts';
 import { say, showAs, table } from '../output.ts';
 
-const FUNCTIONS = ['avg', 'min', 'max', 'sum', 'last'] as const;
 const HOUR_MS = 3_600_000;
 
 type QueryOptions = Printing & {
   from?: string;
   to?: string;
   bucketSeconds?: string;
-  fn?: (typeof FUNCTIONS)[number];
+  fn?: SeriesFunction;
   filter?: Filter[];
 };
 type Filter = { key: string; value: string };
 
 export function addMetrics(program: Command): void {
-  const metrics = noun(program, 'metrics', 'See what services use, over time.');
+  const metrics = noun(program, 'metrics', 'Show what services use, over time.');
 
   verb(metrics, 'list <service>', {
-    does: 'List what is measured of a service.',
+    does: 'List the series that are measured for a service.',
     example: 'howdah metrics list orders',
     takes: ['output'],
   }).action(async (name: string, { output }: Printing) => {
@@ -39,15 +39,17 @@ export function addMetrics(program: Command): void {
   });
 
   verb(metrics, 'query <service> <series>', {
-    does: 'Show one of them over a time, the last hour if none is given.',
+    does: 'Show a series over a period; default: the last hour.',
     example: 'howdah metrics query orders connections --fn max --bucket-seconds 300',
     takes: ['output'],
   })
     .option('--from <time>', `${MOMENTS}; default: an hour before the end`)
     .option('--to <time>', 'default: now')
-    .option('--bucket-seconds <number>', 'a value for each so many seconds, 60 or more')
+    .option('--bucket-seconds <number>', 'seconds for each value, 60 or more')
     .addOption(
-      new Option('--fn <function>', 'what is made of the values in a bucket').choices(FUNCTIONS),
+      new Option('--fn <function>', 'how the values in a bucket are combined').choices(
+        SERIES_FUNCTIONS,
+      ),
     )
     .option('--filter <label=value>', 'only series with this label; may be repeated', addFilter)
     .action(async (name: string, series: string, options: QueryOptions) => {
@@ -94,7 +96,7 @@ function sayAll(name: string, all: readonly Schemas['Series'][]): void {
 
 function addFilter(text: string, before: Filter[] = []): Filter[] {
   const at = text.indexOf('=');
-  if (at < 1) throw new Failure(`--filter: found ${text}; allowed is label=value`, 'usage');
+  if (at < 1) throw new Failure(`--filter: found ${text}; expected label=value`, 'usage');
   return [...before, { key: text.slice(0, at), value: text.slice(at + 1) }];
 }
 

@@ -1,10 +1,11 @@
 import type { Schemas } from '@howdah/client';
+import { isId } from '@howdah/contract/ids';
 import { OPERATION_KINDS, OPERATION_STATUSES } from '@howdah/contract/status';
 import { Option, type Command } from 'commander';
 import { given, noun, verb, type Changing, type Listing, type Printing } from '../command.ts';
 import { answered, connect, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { findService, isId, ofProject } from '../find.ts';
+import { findService, ofProject } from '../find.ts';
 import { keyNames, serviceNames } from '../names.ts';
 import { say, showAs, showList } from '../output.ts';
 import { firstOf } from '../pages.ts';
@@ -21,7 +22,7 @@ export function addOperation(program: Command): void {
   const operation = noun(
     program,
     'operation',
-    'See what was done and what is under way, and cancel it where that is safe.',
+    'Show finished and running operations, and cancel those that can be cancelled safely.',
   );
 
   verb(operation, 'list', {
@@ -29,8 +30,8 @@ export function addOperation(program: Command): void {
     example: 'howdah operation list --service orders --status running',
     takes: ['output', 'limit'],
   })
-    .option('--service <service>', 'only those on this service, by its id or name')
-    .addOption(new Option('--kind <kind>', 'only those of this kind').choices(OPERATION_KINDS))
+    .option('--service <service>', 'only operations on this service, by its id or name')
+    .addOption(new Option('--kind <kind>', 'only operations of this kind').choices(OPERATION_KINDS))
     .addOption(
       new Option('--status <status>', 'only those with this status').choices(OPERATION_STATUSES),
     )
@@ -90,7 +91,7 @@ export function addOperation(program: Command): void {
 /** `howdah service operations`: what was done to a service, with the steps. */
 export function addServiceOperations(service: Command): void {
   verb(service, 'operations <service>', {
-    does: 'Print what was done to a service, newest first, with the steps; to a deleted one as well, by its id.',
+    does: 'Print the operations on a service with their steps, newest first; on a deleted service by its id.',
     example: 'howdah service operations orders',
     takes: ['output'],
   }).action(async (name: string, { output }: Printing) => {

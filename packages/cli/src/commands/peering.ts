@@ -1,9 +1,11 @@
+import { ACCESS, PERMISSIONS } from '@howdah/contract/permissions';
 import type { Command } from 'commander';
 import { noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
 import { confirm } from '../confirm.ts';
 import { answered, connect, type Connection } from '../connection.ts';
 import { findVpc, pathOfVpc } from '../find.ts';
 import { note, show, showList } from '../output.ts';
+import { refuseBeforeAsking } from '../permission.ts';
 import { PEERING_VIEW } from '../views.ts';
 
 type CreateOptions = Changing & { peer: string; project?: string; region: string };
@@ -12,7 +14,7 @@ export function addPeering(program: Command): void {
   const peering = noun(
     program,
     'peering',
-    'Make and manage peerings: pairs of VPCs that reach each other.',
+    'Create and manage peerings: pairs of VPCs that reach each other.',
   );
   const ofVpc = async (connection: Connection, vpc: string) =>
     pathOfVpc(connection, (await findVpc(connection, vpc)).id);
@@ -53,7 +55,7 @@ export function addPeering(program: Command): void {
   });
 
   verb(peering, 'create <vpc>', {
-    does: 'Peer a VPC with another one; with one of another project, whose owner has to ask for the same from the other side.',
+    does: 'Peer a VPC with another one. The owner of a VPC in another project must request the peering from the other side, too.',
     example: 'howdah peering create office --peer 1002',
     takes: ['output', 'dryRun'],
   })
@@ -75,12 +77,13 @@ export function addPeering(program: Command): void {
     });
 
   verb(peering, 'delete <vpc> <peering>', {
-    does: 'Delete a peering, on both sides; connections through it end. Asks first, on a terminal.',
+    does: 'Delete a peering, on both sides; connections through it end. Asks for confirmation on a terminal.',
     example: 'howdah peering delete office 2001',
     takes: ['dryRun', 'yes'],
   }).action(async (vpc: string, id: string, options: Destroying) => {
     const connection = await connect(options);
     const params = await ofPeering(connection, vpc, id);
+    await refuseBeforeAsking(connection, options, PERMISSIONS[ACCESS.deletePeering]);
     await confirm(`Delete the peering ${id} of ${vpc}, on both sides?`, options);
     await connection.client.DELETE('/projects/{project_id}/vpcs/{vpc_id}/peerings/{peering_id}', {
       params,

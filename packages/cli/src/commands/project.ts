@@ -1,11 +1,12 @@
+import { PROJECT_LIMITS, type ProjectLimit } from '@howdah/contract/values';
 import type { Command } from 'commander';
 import { countOf, given, noun, verb, type Changing, type Printing } from '../command.ts';
 import { answered, connect } from '../connection.ts';
 import { findProject } from '../find.ts';
 import { note, show, showChanged, showList } from '../output.ts';
-import { LIMITS, PROJECT_DETAIL_VIEW, PROJECT_VIEW } from '../views.ts';
+import { PROJECT_DETAIL_VIEW, PROJECT_VIEW } from '../views.ts';
 
-type Limits = Partial<Record<(typeof LIMITS)[number], number | null>>;
+type Limits = Partial<Record<ProjectLimit, number | null>>;
 type LimitOptions = {
   services?: string;
   replicaSets?: string;
@@ -17,11 +18,11 @@ export function addProject(program: Command): void {
   const project = noun(
     program,
     'project',
-    'Make projects, and set what each may have. All but get and rename take the key that howdah up made.',
+    'Create projects and set their limits. All commands but get and rename need the key that howdah up created.',
   );
 
   verb(project, 'list', {
-    does: 'Show the projects that the key reaches.',
+    does: 'List the projects that the key reaches.',
     example: 'howdah project list --all',
     takes: ['output'],
   })
@@ -37,7 +38,7 @@ export function addProject(program: Command): void {
     });
 
   verb(project, 'get [project]', {
-    does: "Show what a project may have and what it has; without a project the key's own.",
+    does: "Show the limits and the usage of a project; default: the key's own project.",
     example: 'howdah project get team',
     takes: ['output'],
   }).action(async (wanted: string | undefined, { output }: Printing) => {
@@ -52,7 +53,7 @@ export function addProject(program: Command): void {
 
   withLimits(
     verb(project, 'create', {
-      does: 'Make a project. howdah key create --project makes its first key.',
+      does: 'Create a project. howdah key create --project creates its first key.',
       example: 'howdah project create --name team --services 10',
       takes: ['output', 'dryRun'],
     }).requiredOption('--name <name>', '1 to 128 characters'),
@@ -66,7 +67,7 @@ export function addProject(program: Command): void {
 
   withLimits(
     verb(project, 'limits <project>', {
-      does: 'Set what a project may have at most.',
+      does: 'Set the limits of a project.',
       example: 'howdah project limits team --services 20 --memory-gbs none',
       takes: ['output', 'dryRun'],
     }),
@@ -100,8 +101,8 @@ export function addProject(program: Command): void {
 
 function withLimits(command: Command): Command {
   return command
-    .option('--services <number>', 'services at most; none: no limit')
-    .option('--replica-sets <number>', 'read replica sets at most; none: no limit')
+    .option('--services <number>', 'maximum number of services; none: no limit')
+    .option('--replica-sets <number>', 'maximum number of read replica sets; none: no limit')
     .option(
       '--cpu-millis <number>',
       'thousandths of a core of all services together; none: no limit',
@@ -117,7 +118,7 @@ function limitsOf({ services, replicaSets, cpuMillis, memoryGbs }: LimitOptions)
     memory_gbs: memoryGbs,
   };
   const limits: Limits = {};
-  for (const limit of LIMITS) {
+  for (const limit of PROJECT_LIMITS) {
     const text = texts[limit];
     if (text !== undefined)
       limits[limit] = text === 'none' ? null : countOf(`--${limit.replace('_', '-')}`, text);

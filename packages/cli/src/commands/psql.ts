@@ -15,7 +15,7 @@ export function addPsql(program: Command): void {
     does: 'Open psql on a service. The password comes from PGPASSWORD, ~/.pgpass or the prompt.',
     example: "howdah psql orders -c 'select version()'",
   })
-    .option('--pooler', 'through its connection pooler; before the name of the service')
+    .option('--pooler', 'through its connection pooler; write it before the name of the service')
     .passThroughOptions()
     .action(async (name: string, psqlOptions: string[], { pooler }: { pooler?: true }) => {
       const connection = await connect();
@@ -39,7 +39,7 @@ export function addPsql(program: Command): void {
 
 export function addUrl(program: Command): void {
   verb(program, 'url <service>', {
-    does: 'Print the connection string of a service, without its password, which nobody keeps; env: the variables of libpq.',
+    does: 'Print the connection string of a service, without its password, which is not stored; env: the variables of libpq.',
     example: 'pg_dump "$(howdah url orders)"',
     takes: ['output'],
   })

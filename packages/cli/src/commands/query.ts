@@ -8,13 +8,13 @@ type QueryOptions = Printing & { parameter?: string[]; maxRows: string; timeoutM
 
 export function addQuery(program: Command): void {
   verb(program, 'query <service> <sql>', {
-    does: 'Run one statement that only reads.',
+    does: 'Run one read-only statement.',
     example: "howdah query orders 'select * from orders where id = $1' --parameter 42",
     takes: ['output'],
   })
-    .option('--parameter <text...>', 'values of the parameters $1, $2, …, in their order')
-    .option('--max-rows <number>', 'at most so many rows, up to 10000', '100')
-    .option('--timeout-ms <number>', 'how long it may take, up to 60000', '10000')
+    .option('--parameter <text...>', 'values of the parameters $1, $2, …, in order')
+    .option('--max-rows <number>', 'maximum number of rows, up to 10000', '100')
+    .option('--timeout-ms <number>', 'time limit in milliseconds, up to 60000', '10000')
     .action(async (name: string, sql: string, options: QueryOptions) => {
       const connection = await connect();
       const body = {

@@ -6,10 +6,10 @@ import { showList } from '../output.ts';
 import { FINDING_VIEW, REGION_VIEW } from '../views.ts';
 
 export function addRegion(program: Command): void {
-  const region = noun(program, 'region', 'See where services can be, and what can be had there.');
+  const region = noun(program, 'region', 'Show the regions, and what each offers.');
 
   verb(region, 'list', {
-    does: 'List the regions, with what each can run; as json with the reasons for what it cannot.',
+    does: 'List the regions with what each can run; json also gives the reasons for what it cannot.',
     example: 'howdah region list -o json',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {
@@ -21,7 +21,7 @@ export function addRegion(program: Command): void {
   });
 
   verb(region, 'doctor', {
-    does: 'What howdah doctor says of the machine that the control plane runs on, wherever that is.',
+    does: 'Show what howdah doctor finds on the machine of the control plane.',
     example: 'howdah region doctor',
     takes: ['output'],
   }).action(async ({ output }: Printing) => {

@@ -1,4 +1,5 @@
 import type { HowdahClient } from '@howdah/client';
+import { permissionOfAction } from '@howdah/contract/permissions';
 import { ENVIRONMENTS } from '@howdah/contract/types';
 import type { Command } from 'commander';
 import { endpointOf, placeOf } from '../address.ts';
@@ -16,9 +17,10 @@ import {
 import { confirm } from '../confirm.ts';
 import { answered, connect, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { findPath, findSet } from '../find.ts';
+import { findPath, findService, findSet } from '../find.ts';
 import { follow } from '../follow.ts';
 import { note, say, show, showAs, showChanged, showList } from '../output.ts';
+import { refuseBeforeAsking } from '../permission.ts';
 import { SET_DETAIL_VIEW, SET_VIEW } from '../views.ts';
 
 type OfSet = Awaited<ReturnType<typeof findSet>>;
@@ -36,7 +38,7 @@ export function addReplicaSet(program: Command): void {
   const set = noun(
     program,
     'replica-set',
-    'Make and manage read replica sets: nodes that follow a service, behind one endpoint.',
+    'Create and manage read replica sets: nodes that follow a service, behind one endpoint.',
   );
 
   verb(set, 'list <service>', {
@@ -94,7 +96,7 @@ export function addReplicaSet(program: Command): void {
     });
 
   verb(set, 'enable-pooler <service> <set>', {
-    does: 'Put a connection pooler (PgBouncer) in front of a set, on a port of its own.',
+    does: 'Enable the connection pooler (PgBouncer) of a set, on a port of its own.',
     example: 'howdah replica-set enable-pooler orders readers',
     takes: ['output', 'dryRun'],
   }).action(async (service: string, name: string, options: Changing) =>
@@ -104,7 +106,7 @@ export function addReplicaSet(program: Command): void {
   );
 
   verb(set, 'disable-pooler <service> <set>', {
-    does: 'Take the connection pooler away; its port stays reserved.',
+    does: 'Disable the connection pooler; its port stays reserved.',
     example: 'howdah replica-set disable-pooler orders readers',
     takes: ['output', 'dryRun'],
   }).action(async (service: string, name: string, options: Changing) =>
@@ -114,7 +116,7 @@ export function addReplicaSet(program: Command): void {
   );
 
   verb(set, 'set-environment <service> <set> <environment>', {
-    does: 'Say whether a set is for development or production.',
+    does: 'Set the environment of a set: DEV or PROD.',
     example: 'howdah replica-set set-environment orders readers PROD',
     takes: ['output', 'dryRun'],
   }).action(async (service: string, name: string, tag: string, options: Changing) => {
@@ -125,13 +127,19 @@ export function addReplicaSet(program: Command): void {
   });
 
   verb(set, 'delete <service> <set>', {
-    does: 'Delete a read replica set; its service stays. Asks first, on a terminal.',
+    does: 'Delete a read replica set; its service stays. Asks for confirmation on a terminal.',
     example: 'howdah replica-set delete orders readers',
     takes: ['dryRun', 'wait', 'yes'],
   }).action(
     async (service: string, name: string, options: Omit<Waiting, 'output'> & Destroying) => {
       const connection = await connect(options);
-      const of = await findSet(connection, service, name);
+      const found = await findService(connection, service);
+      const of = await findSet(connection, found.service_id, name);
+      const set = found.read_replica_sets.find(({ id }) => id === of.params.path.replica_set_id);
+      await refuseBeforeAsking(connection, options, permissionOfAction('deleteReplicaSet'), {
+        environment: set?.metadata.environment ?? 'DEV',
+        createdBy: found.created_by,
+      });
       await confirm(`Delete the read replica set ${name}?`, options);
       const { response } = await connection.client.DELETE(SET_PATH, of);
       await follow(connection, response, options);

@@ -1,4 +1,6 @@
+import { permissionOfAction, subjectOf } from '@howdah/contract/permissions';
 import { ENVIRONMENTS } from '@howdah/contract/types';
+import { DRILL_KINDS, type DrillKind } from '@howdah/contract/values';
 import { Option, type Command } from 'commander';
 import {
   countOf,
@@ -13,6 +15,7 @@ import { confirmName, readSecret } from '../confirm.ts';
 import { connect } from '../connection.ts';
 import { findService, findVpc, pathOf } from '../find.ts';
 import { note } from '../output.ts';
+import { refuseBeforeAsking } from '../permission.ts';
 import { change, changeFound, CHANGES, sizeOf, type Call, type Size } from './service-shared.ts';
 
 export function addChanges(service: Command): void {
@@ -40,25 +43,25 @@ function addPlainChanges(service: Command): void {
   );
   plain(
     'switchover',
-    'Make a replica the primary, in order: nothing is lost, sessions end, new ones wait for a moment.',
+    'Make a standby the primary. No write is lost; sessions end, and new ones wait for a moment.',
     (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/switchover', { params }),
   );
   plain(
     'enable-pooler',
-    'Put a connection pooler (PgBouncer) in front of a service, on a port of its own.',
+    'Enable the connection pooler (PgBouncer) of a service, on a port of its own.',
     (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/enablePooler', { params }),
   );
   plain(
     'disable-pooler',
-    'Take the connection pooler away; its port stays reserved.',
+    'Disable the connection pooler; its port stays reserved.',
     (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/disablePooler', { params }),
   );
   plain(
     'detach-vpc',
-    'Take a service out of its VPC: its public endpoint is open to all again.',
+    'Detach a service from its VPC: its public endpoint accepts all clients again.',
     (client, params) =>
       client.POST('/projects/{project_id}/services/{service_id}/detachFromVPC', {
         params,
@@ -69,12 +72,14 @@ function addPlainChanges(service: Command): void {
 
 function addStop(service: Command): void {
   verb(service, 'stop <service>', {
-    does: 'Stop a service; its data, endpoint and settings stay. For a PROD service it asks for its name, on a terminal.',
+    does: 'Stop a service; its data, endpoint and settings stay. Asks for the name of a PROD service, on a terminal.',
     example: 'howdah service stop orders',
     takes: [...CHANGES, 'yes'],
   }).action(async (wanted: string, options: Waiting & Destroying) => {
     const connection = await connect(options);
-    const { service_id: id, name, metadata } = await findService(connection, wanted);
+    const found = await findService(connection, wanted);
+    const { service_id: id, name, metadata } = found;
+    await refuseBeforeAsking(connection, options, permissionOfAction('stop'), subjectOf(found));
     if (metadata.environment === 'PROD')
       await confirmName(`stop the PROD service ${name} (${id})`, name, options);
     await change(connection, id, options, (client, params) =>
@@ -85,7 +90,7 @@ function addStop(service: Command): void {
 
 function addAttachVpc(service: Command): void {
   verb(service, 'attach-vpc <service> <vpc>', {
-    does: 'Put a service into a VPC: from then on only clients there get in.',
+    does: 'Attach a service to a VPC: from then on only clients in the VPC can connect.',
     example: 'howdah service attach-vpc orders office',
     takes: CHANGES,
   }).action(async (wanted: string, vpc: string, options: Waiting) => {
@@ -119,12 +124,12 @@ function addResize(service: Command): void {
 
 function addHa(service: Command): void {
   verb(service, 'ha <service>', {
-    does: 'Set how many replicas stand by, and how many of them have every write before it is acknowledged.',
+    does: 'Set the number of standbys, and how many of them are synchronous.',
     example: 'howdah service ha orders --replicas 1 --sync 1',
     takes: CHANGES,
   })
-    .option('--replicas <number>', '0 to 2')
-    .option('--sync <number>', '0 to the number of replicas')
+    .option('--replicas <number>', 'number of standbys, 0 to 2')
+    .option('--sync <number>', 'number of synchronous standbys, 0 to the number of standbys')
     .action(async (wanted: string, options: Waiting & { replicas?: string; sync?: string }) => {
       const { replicas, sync } = options;
       const body = {
@@ -140,23 +145,20 @@ function addHa(service: Command): void {
     });
 }
 
-const DRILLS = ['switchover', 'failover'] as const;
-type Drill = (typeof DRILLS)[number];
-
 function addDrill(service: Command): void {
   verb(service, 'drill <service>', {
-    does: 'Rehearse a switchover, or a failover by killing the primary, and say for how long writes were not possible.',
+    does: 'Rehearse a switchover, or a failover by killing the primary, and report how long writes were not possible.',
     example: 'howdah service drill orders --kind failover',
     takes: CHANGES,
   })
     .addOption(
-      new Option('--kind <kind>', 'what is rehearsed').choices(DRILLS).default('switchover'),
+      new Option('--kind <kind>', 'what to rehearse').choices(DRILL_KINDS).default('switchover'),
     )
     .option(
       '--confirm <name>',
-      'the name of the service, without which the primary of a PROD service is not killed',
+      'the name of the service; required to kill the primary of a PROD service',
     )
-    .action(async (wanted: string, options: Waiting & { kind: Drill; confirm?: string }) => {
+    .action(async (wanted: string, options: Waiting & { kind: DrillKind; confirm?: string }) => {
       const body = { kind: options.kind, ...given('confirm', options.confirm) };
       await changeFound(wanted, options, (client, params) =>
         client.POST('/projects/{project_id}/services/{service_id}/drill', { params, body }),
@@ -179,7 +181,7 @@ function addNames(service: Command): void {
   );
 
   verb(service, 'set-environment <service> <environment>', {
-    does: 'Say whether a service is for development or production, which asks for more before it is deleted.',
+    does: 'Set the environment of a service: DEV or PROD. A PROD service is harder to stop or delete.',
     example: 'howdah service set-environment orders PROD',
     takes: ['output', 'dryRun'],
   }).action(async (wanted: string, tag: string, options: Changing) => {
@@ -192,7 +194,7 @@ function addNames(service: Command): void {
 
 function addPassword(service: Command): void {
   verb(service, 'set-password <service>', {
-    does: 'Change the password of tsdbadmin. It is asked for, or the first line of what is piped in.',
+    does: 'Change the password of tsdbadmin. It is typed at a prompt, or is the first line of standard input.',
     example: 'openssl rand -hex 16 | howdah service set-password orders',
     takes: ['dryRun'],
   }).action(async (wanted: string, options: { dryRun?: true }) => {
@@ -204,6 +206,6 @@ function addPassword(service: Command): void {
       params,
       body: { password },
     });
-    note(`${name} has the new password; sessions that are open stay`);
+    note(`${name} has the new password; open sessions stay connected`);
   });
 }

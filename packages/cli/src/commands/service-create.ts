@@ -1,5 +1,11 @@
 import type { Schemas } from '@howdah/client';
-import { ADDONS, SERVICE_TYPES, type ServiceType } from '@howdah/contract/types';
+import {
+  ADDONS,
+  DATABASE_NAME,
+  SERVICE_TYPES,
+  TRANSACTION_POOL_NAME,
+  type ServiceType,
+} from '@howdah/contract/types';
 import { Option, type Command } from 'commander';
 import { clientHints, endpointOf, placeOf, poolerOf, urlOf } from '../address.ts';
 import { countOf, given, listOf, verb, type Waiting } from '../command.ts';
@@ -46,16 +52,20 @@ function addCreate(service: Command): void {
       '--addons <list>',
       'time-series, ai or both, separated by a comma; none for plain PostgreSQL',
     )
-    .addOption(new Option('--type <type>', 'in place of --addons').choices(SERVICE_TYPES))
+    .addOption(
+      new Option('--type <type>', 'the type of service, instead of --addons').choices(
+        SERVICE_TYPES,
+      ),
+    )
     .option('--cpu-millis <number>', 'thousandths of a core, or shared')
     .option('--memory-gbs <number>', 'gigabytes, or shared')
-    .option('--storage-gb <number>', 'gigabytes of disk; default: by the size')
-    .option('--replicas <number>', 'replicas that stand by, 0 to 2')
-    .option('--sync <number>', 'how many of them have every write before it is acknowledged')
+    .option('--storage-gb <number>', 'gigabytes of disk; default: depends on the size')
+    .option('--replicas <number>', 'number of standbys, 0 to 2')
+    .option('--sync <number>', 'number of synchronous standbys')
     .option('--environment <environment>', 'DEV or PROD; default: DEV')
     .option('--pooler', 'with a connection pooler')
-    .option('--vpc <vpc>', 'the VPC that it is created in, by its id or name')
-    .option('--region <region>', 'where; howdah region list shows the regions')
+    .option('--vpc <vpc>', 'the VPC to create it in, by its id or name')
+    .option('--region <region>', 'the region; howdah region list shows the regions')
     .action(async (options: CreateOptions) => {
       const connection = await connect(options);
       const body = {
@@ -95,14 +105,17 @@ function addFork(service: Command): void {
   })
     .option('--name <name>', 'default: the name of the parent and "-fork"')
     .option('--last-snapshot', 'from the last snapshot')
-    .option('--at <time>', `as it was then: ${MOMENTS}; howdah backup list shows how far back`)
+    .option(
+      '--at <time>',
+      `as it was at this time: ${MOMENTS}; howdah backup list shows the earliest`,
+    )
     .option('--cpu-millis <number>', "thousandths of a core, or shared; default: the parent's")
     .option('--memory-gbs <number>', "gigabytes, or shared; default: the parent's")
     .option('--storage-gb <number>', "gigabytes of disk; default: the parent's")
     .option('--environment <environment>', 'DEV or PROD; default: DEV')
     .action(async (name: string, options: ForkOptions) => {
       if (options.at !== undefined && options.lastSnapshot === true)
-        throw new Failure('--at and --last-snapshot: give one of them', 'usage');
+        throw new Failure('--at and --last-snapshot: give only one of them', 'usage');
       const connection = await connect(options);
       const strategy =
         options.at !== undefined ? 'PITR' : options.lastSnapshot === true ? 'LAST_SNAPSHOT' : 'NOW';
@@ -124,7 +137,7 @@ function addFork(service: Command): void {
 
 function addRestore(service: Command): void {
   verb(service, 'restore <deleted-service>', {
-    does: 'Bring a deleted service back, with its id, endpoint, data and password.',
+    does: 'Restore a deleted service with its id, endpoint, data and password.',
     example: 'howdah service restore orders',
     takes: CHANGES,
   }).action(async (name: string, options: Waiting) => {
@@ -149,13 +162,13 @@ async function showCreated(
   const address = { ...endpointOf(data), ca, ...given('password', data.initial_password) };
   const asTable = (): void => {
     say(
-      `${data.service_type} ${data.service_id} at ${placeOf(endpointOf(data))}. Its password is shown once, here:`,
+      `${data.service_type} ${data.service_id} at ${placeOf(endpointOf(data))}. Its password is shown only once:`,
     );
     say(`  psql "${urlOf(address)}"`);
     for (const line of clientHints(address)) say(line);
     sayPooler(data);
     if (data.vpc_endpoint !== undefined)
-      say(`inside the VPC ${data.vpc_endpoint.vpc_id}, and from nowhere else`);
+      say(`reachable from the VPC ${data.vpc_endpoint.vpc_id} only`);
   };
   try {
     await follow(connection, response, options);
@@ -170,8 +183,8 @@ function sayPooler(service: Service): void {
   const pooler = poolerOf(service);
   if (pooler === undefined) return;
   const place = placeOf(pooler);
-  say(`through the pooler, by session:     ${place}/tsdb?sslmode=require`);
-  say(`through the pooler, by transaction: ${place}/tsdb_transaction?sslmode=require`);
+  say(`through the pooler, by session:     ${place}/${DATABASE_NAME}?sslmode=require`);
+  say(`through the pooler, by transaction: ${place}/${TRANSACTION_POOL_NAME}?sslmode=require`);
 }
 
 function addonsOf(list: string) {

@@ -18,7 +18,7 @@ import { addEnds } from './service-delete.ts';
 type Service = Schemas['Service'];
 
 export function addService(program: Command): void {
-  const service = noun(program, 'service', 'Make and manage services.');
+  const service = noun(program, 'service', 'Create and manage services.');
   addReads(service);
   addServiceLogs(service);
   addServiceOperations(service);
@@ -51,7 +51,7 @@ function addReads(service: Command): void {
     example: 'eval "$(howdah service get orders -o env)"',
     takes: ['output'],
   })
-    .option('--wait', 'until no operation is under way, and print its steps')
+    .option('--wait', 'wait until no operation is running, and print its steps')
     .action(async (name: string, { output, wait }: Printing & { wait?: true }) => {
       const connection = await connect();
       const named = await findService(connection, name);
@@ -72,7 +72,7 @@ function addReads(service: Command): void {
     });
 
   verb(service, 'members <service>', {
-    does: 'Show the servers of a service: its primary and the replicas that stand by.',
+    does: 'Show the servers of a service: its primary and its standbys.',
     example: 'howdah service members orders',
     takes: ['output'],
   }).action(async (name: string, { output }: Printing) => {

@@ -9,13 +9,13 @@ import { noteProblems } from '../problems.ts';
 import { loadServer } from '../server.ts';
 
 export function addStatus(program: Command): void {
-  const does = 'Whether the control plane runs, and the services with their statuses.';
+  const does = 'Show whether the control plane runs, and the services with their statuses.';
   verb(program, 'status', { does, example: 'howdah status' }).action(async () => {
     const server = await loadServer();
     const control = await server.findControl(homeDirectory());
     if (control === null)
       throw new Failure(
-        `The control plane of ${homeDirectory()} is not running; howdah up starts it. Databases go on without it.`,
+        `The control plane of ${homeDirectory()} is not running; howdah up starts it. The databases keep running without it.`,
         'noConnection',
       );
     say(`The control plane runs: ${control.apiUrl} (process ${control.pid})`);

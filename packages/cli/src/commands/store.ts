@@ -10,18 +10,18 @@ export function addStore(program: Command): void {
   const store = noun(
     program,
     'store',
-    'Where the data is; a btrfs or XFS of its own for machines whose disk makes forks slow.',
+    'Show where the data is, and create a data volume (btrfs or XFS) on machines whose disk makes forks slow.',
   );
 
   verb(store, 'create', {
-    does: 'Make a file system in a file beside the data, and move the data into it. As root, with the databases stopped.',
+    does: 'Create a data volume, a file system in a file, and move the data to it. Run as root, with the databases stopped.',
     example: 'howdah store create --size 100G',
   })
     .requiredOption('--size <size>', 'like 100G; the file is sparse and grows up to it')
     .addOption(
       new Option(
         '--fs <name>',
-        'btrfs: a fork takes the same time whatever its size, and writes run at 0.6 to 0.75 of the speed; xfs: fast writes, a fork takes longer with more files',
+        'btrfs: a fork takes the same time whatever its size, but writes run at 0.6 to 0.75 of the speed; xfs: fast writes, but a fork takes longer the more files it has',
       )
         .choices(['btrfs', 'xfs'] as const)
         .default('btrfs' as const),
@@ -33,7 +33,7 @@ export function addStore(program: Command): void {
       finished(null);
       const { path } = await server.describeData(homeDirectory());
       say(
-        `The data is in the store now, at the same place: ${path}. howdah up mounts it whenever it is not.`,
+        `The data is on the data volume now, at the same path: ${path}. howdah up mounts it when it is not mounted.`,
       );
     });
 
@@ -54,10 +54,10 @@ export function addStore(program: Command): void {
       say(
         fileSystem === null
           ? 'Nothing yet: howdah up, or howdah store create first'
-          : 'No store: the data is on the disk itself',
+          : 'No data volume: the data is on the disk itself',
       );
     else {
-      say(`store        ${image.path}${image.mounted ? '' : ', not mounted: howdah up mounts it'}`);
+      say(`data volume  ${image.path}${image.mounted ? '' : ', not mounted: howdah up mounts it'}`);
       say(
         `on the disk  ${gigabytes(image.diskBytes)} of at most ${gigabytes(image.sizeBytes)}; ${gigabytes(image.diskFreeBytes)} are free there`,
       );
@@ -65,14 +65,14 @@ export function addStore(program: Command): void {
   });
 
   verb(store, 'resize', {
-    does: 'Make the store larger, while the databases go on. As root.',
+    does: 'Enlarge the data volume while the databases run. Run as root.',
     example: 'howdah store resize --size 200G',
   })
     .requiredOption('--size <size>', 'its new size, like 200G')
     .action(async ({ size }: { size: string }) => {
       const server = await loadServer();
       await server.resizeStore(homeDirectory(), parseSize(size));
-      say(`The store has ${size} now.`);
+      say(`The data volume has ${size} now.`);
     });
 }
 
@@ -82,7 +82,7 @@ function parseSize(text: string): number {
   const [, digits, unit] = /^([1-9][0-9]{0,4})([GT])$/.exec(text) ?? [];
   if (digits === undefined)
     throw new Failure(
-      `--size: found ${text}; allowed is a whole number and G or T, like 100G`,
+      `--size: found ${text}; expected a whole number and G or T, like 100G`,
       'usage',
     );
   return Number(digits) * GIB * (unit === 'T' ? 1024 : 1);

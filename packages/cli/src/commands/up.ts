@@ -13,7 +13,7 @@ import { loadServer } from '../server.ts';
 
 export function addUp(program: Command): void {
   const command = verb(program, 'up', {
-    does: 'Start the cloud on this machine, in the foreground. Ctrl-C stops the control plane; the databases go on.',
+    does: 'Start Howdah on this machine, in the foreground. Ctrl-C stops the control plane; the databases keep running.',
     example: 'howdah up --port 8090',
   });
   for (const { flag, help } of SETTINGS) command.option(`${flag} <value>`, help);
@@ -57,7 +57,7 @@ async function up(options: Record<string, string>): Promise<void> {
     stopping = true;
     await plane.close();
     say(
-      '\nThe control plane has stopped; the databases go on. howdah up takes them over again, howdah down --databases stops them.',
+      '\nThe control plane has stopped; the databases keep running. howdah up takes them over again, howdah down --databases stops them.',
     );
     process.exit(0);
   };
@@ -154,5 +154,5 @@ Make a database:
   curl -s${ca} -H "Authorization: Bearer $HD_KEY" -H 'Content-Type: application/json' \\
     -d '{"name": "first"}' "$HD_PROJECT/services"
 
-Ctrl-C stops the control plane; the databases go on.`);
+Ctrl-C stops the control plane; the databases keep running.`);
 }

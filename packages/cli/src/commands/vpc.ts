@@ -1,16 +1,18 @@
+import { ACCESS, PERMISSIONS } from '@howdah/contract/permissions';
 import type { Command } from 'commander';
 import { noun, verb, type Changing, type Destroying, type Printing } from '../command.ts';
 import { confirm } from '../confirm.ts';
 import { answered, connect } from '../connection.ts';
 import { findVpc, ofProject, pathOfVpc, readVpc } from '../find.ts';
 import { note, show, showChanged, showList } from '../output.ts';
+import { refuseBeforeAsking } from '../permission.ts';
 import { VPC_VIEW } from '../views.ts';
 
 export function addVpc(program: Command): void {
   const vpc = noun(
     program,
     'vpc',
-    'Make and manage VPCs: networks whose services only their own clients reach.',
+    'Create and manage VPCs: private networks whose services only their own clients can reach.',
   );
 
   verb(vpc, 'list', {
@@ -78,12 +80,13 @@ export function addVpc(program: Command): void {
   });
 
   verb(vpc, 'delete <vpc>', {
-    does: 'Delete a VPC that has no services and no peerings. Asks first, on a terminal.',
+    does: 'Delete a VPC that has no services and no peerings. Asks for confirmation on a terminal.',
     example: 'howdah vpc delete office',
     takes: ['dryRun', 'yes'],
   }).action(async (wanted: string, options: Destroying) => {
     const connection = await connect(options);
     const { id, name } = await findVpc(connection, wanted);
+    await refuseBeforeAsking(connection, options, PERMISSIONS[ACCESS.deleteVpc]);
     await confirm(`Delete the VPC ${name} (${id})?`, options);
     await connection.client.DELETE('/projects/{project_id}/vpcs/{vpc_id}', {
       params: pathOfVpc(connection, id),

@@ -1,4 +1,5 @@
-import type { Schemas } from '@howdah/client';
+import { ACCESS, PERMISSIONS } from '@howdah/contract/permissions';
+import { DELIVERY_STATUSES, EVENT_TYPES, type DeliveryStatus } from '@howdah/contract/values';
 import { Option, type Command } from 'commander';
 import {
   given,
@@ -16,24 +17,8 @@ import { Failure } from '../exit.ts';
 import { findWebhook, ofProject } from '../find.ts';
 import { duration, note, say, show, showAs, showList } from '../output.ts';
 import { firstOf } from '../pages.ts';
+import { refuseBeforeAsking } from '../permission.ts';
 import { DELIVERY_VIEW, WEBHOOK_VIEW } from '../views.ts';
-
-type EventType = Schemas['Event']['type'];
-
-const TYPES: readonly EventType[] = [
-  'service.status',
-  'service.warnings',
-  'service.vpc',
-  'service.purged',
-  'operation.started',
-  'operation.step',
-  'operation.failing',
-  'operation.finished',
-  'disk.reserve',
-  'vpc.status',
-  'peering.status',
-];
-const STATUSES = ['pending', 'delivered', 'failed'] as const;
 
 export function addWebhook(program: Command): void {
   const webhook = noun(
@@ -48,12 +33,15 @@ export function addWebhook(program: Command): void {
       'howdah webhook create https://example.com/hook --types service.status,operation.finished',
     takes: ['output', 'dryRun'],
   })
-    .option('--types <list>', `of events, separated by commas: ${TYPES.join(', ')}; default: all`)
+    .option(
+      '--types <list>',
+      `types of events, separated by commas: ${EVENT_TYPES.join(', ')}; default: all`,
+    )
     .action(async (url: string, { types, ...options }: Changing & { types?: string }) => {
       const connection = await connect(options);
       const body = {
         url,
-        ...given('types', types === undefined ? undefined : listOf('--types', TYPES, types)),
+        ...given('types', types === undefined ? undefined : listOf('--types', EVENT_TYPES, types)),
       };
       const made = await answered(
         connection.client.POST('/projects/{project_id}/webhooks', {
@@ -62,9 +50,9 @@ export function addWebhook(program: Command): void {
         }),
       );
       await showAs(options.output, made, WEBHOOK_VIEW.noun, () => {
-        say(`webhook ${made.id} delivers to ${made.url}. Its secret is shown once, here:`);
+        say(`webhook ${made.id} delivers to ${made.url}. Its secret is shown only once:`);
         say(`  ${made.secret}`);
-        say(`howdah webhook test ${made.id} sends something now.`);
+        say(`howdah webhook test ${made.id} sends a test event now.`);
       });
     });
 
@@ -81,7 +69,7 @@ export function addWebhook(program: Command): void {
   });
 
   verb(webhook, 'test <webhook>', {
-    does: 'Deliver something now, and say what came of it.',
+    does: 'Deliver a test event now, and report the outcome.',
     example: 'howdah webhook test https://example.com/hook',
     takes: ['output', 'dryRun'],
   }).action(async (wanted: string, options: Changing) => {
@@ -101,16 +89,15 @@ export function addWebhook(program: Command): void {
   });
 
   verb(webhook, 'deliveries <webhook>', {
-    does: 'List what was delivered and what was not, newest first.',
+    does: 'List the deliveries, newest first.',
     example: 'howdah webhook deliveries https://example.com/hook --status failed',
     takes: ['output', 'limit'],
   })
-    .addOption(new Option('--status <status>', 'only those with this status').choices(STATUSES))
+    .addOption(
+      new Option('--status <status>', 'only those with this status').choices(DELIVERY_STATUSES),
+    )
     .action(
-      async (
-        wanted: string,
-        { status, limit, output }: Listing & { status?: (typeof STATUSES)[number] },
-      ) => {
+      async (wanted: string, { status, limit, output }: Listing & { status?: DeliveryStatus }) => {
         const connection = await connect();
         const params = await pathOf(connection, wanted);
         const deliveries = await firstOf(limit, (page) =>
@@ -123,7 +110,7 @@ export function addWebhook(program: Command): void {
     );
 
   verb(webhook, 'redeliver <webhook> <delivery>', {
-    does: 'Deliver something again, from its first attempt on.',
+    does: 'Repeat a delivery, with all its attempts.',
     example: 'howdah webhook redeliver https://example.com/hook 17',
     takes: ['output', 'dryRun'],
   }).action(async (wanted: string, delivery: string, options: Changing) => {
@@ -138,12 +125,13 @@ export function addWebhook(program: Command): void {
   });
 
   verb(webhook, 'delete <webhook>', {
-    does: 'Delete a webhook, and what it has not delivered. Asks first, on a terminal.',
+    does: 'Delete a webhook and its pending deliveries. Asks for confirmation on a terminal.',
     example: 'howdah webhook delete https://example.com/hook',
     takes: ['dryRun', 'yes'],
   }).action(async (wanted: string, options: Destroying) => {
     const connection = await connect(options);
     const params = await pathOf(connection, wanted);
+    await refuseBeforeAsking(connection, options, PERMISSIONS[ACCESS.deleteWebhook]);
     await confirm(`Delete the webhook ${wanted}?`, options);
     await connection.client.DELETE('/projects/{project_id}/webhooks/{webhook_id}', { params });
     note(`webhook ${wanted} is deleted`);

@@ -27,11 +27,11 @@ export function Secret({
     >
       <div style={{ display: 'grid', gap: 16 }}>
         <Notice tone="warn">
-          <p>It is shown here, once. Only a hash of it is kept.</p>
+          <p>It is shown only once. Howdah keeps only a hash of it.</p>
         </Notice>
         <Code value={value ?? ''} label={label} wrap />
         {children}
-        <Button onClick={onClose}>I have kept it</Button>
+        <Button onClick={onClose}>I have saved it</Button>
       </div>
     </Modal>
   );

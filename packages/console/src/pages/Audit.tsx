@@ -1,3 +1,4 @@
+import { AUDIT_OUTCOMES, type AuditOutcome } from '@howdah/contract/values';
 import { Button, NativeSelect } from '@mantine/core';
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { ScrollText } from 'lucide-react';
@@ -12,8 +13,8 @@ import { useMe } from '../session.ts';
 import { kindLabel } from '../status.ts';
 import ui from './project.module.css';
 
-const isOutcome = (value: string): value is 'allowed' | 'refused' =>
-  value === 'allowed' || value === 'refused';
+const isOutcome = (value: string): value is AuditOutcome =>
+  AUDIT_OUTCOMES.some((outcome) => outcome === value);
 
 export function Audit() {
   const { project } = useMe();

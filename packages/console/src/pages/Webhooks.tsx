@@ -1,3 +1,4 @@
+import { EVENT_TYPES, type EventType } from '@howdah/contract/values';
 import { Button, Chip, TextInput } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Webhook as WebhookIcon } from 'lucide-react';
@@ -26,11 +27,12 @@ import {
   Pill,
 } from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
-import { EVENT_TYPES, isEventType } from '../events.ts';
 import { duration } from '../format.ts';
 import { useMe } from '../session.ts';
 import { whyReadOnly } from '../status.ts';
 import ui from './project.module.css';
+
+const isEventType = (name: string): name is EventType => EVENT_TYPES.some((type) => type === name);
 
 export function Webhooks() {
   const me = useMe();

@@ -2,6 +2,7 @@
 import { Type } from 'typebox';
 import { Named, StringEnum } from '../schema.ts';
 import { closed, dateTime } from './parts.ts';
+import { SERIES_FUNCTIONS } from '../values.ts';
 
 export const LogEntrySchema = Type.Object({
   timestamp: Type.String(),
@@ -24,11 +25,6 @@ export const LogsSchema = Named(
     lastCursor: Type.Optional(Type.String({ description: 'the same, old spelling' })),
   }),
 );
-
-/** What a series does with the samples inside one bucket. */
-export const SERIES_FUNCTIONS = ['avg', 'min', 'max', 'sum', 'last'] as const;
-
-export type SeriesFunction = (typeof SERIES_FUNCTIONS)[number];
 
 /** The series kept of every service, with their units in their names. */
 export const SERIES_NAMES = [

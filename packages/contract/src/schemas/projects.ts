@@ -8,11 +8,6 @@ export const ProjectSchema = Named(
   Type.Object({ id: Type.String(), name: Type.String() }),
 );
 
-/** What the limits of a project are about. */
-export const PROJECT_LIMITS = ['services', 'replica_sets', 'cpu_millis', 'memory_gbs'] as const;
-
-export type ProjectLimit = (typeof PROJECT_LIMITS)[number];
-
 export const ProjectLimitsSchema = Named(
   'ProjectLimits',
   Type.Object(

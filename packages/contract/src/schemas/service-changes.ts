@@ -13,6 +13,7 @@ import {
 } from './parts.ts';
 import { OPERATION_KINDS } from '../status.ts';
 import { ADDONS, ENVIRONMENTS, PASSWORD_CHARACTERS, SERVICE_TYPES } from '../types.ts';
+import { DRILL_KINDS, FORK_STRATEGIES } from '../values.ts';
 
 export const CreateServiceBody = Named(
   'CreateService',
@@ -49,11 +50,6 @@ export const CreateServiceBody = Named(
 );
 
 export type CreateServiceBody = Type.Static<typeof CreateServiceBody>;
-
-/** Which state of the parent a fork begins with. */
-export const FORK_STRATEGIES = ['NOW', 'LAST_SNAPSHOT', 'PITR'] as const;
-
-export type ForkStrategy = (typeof FORK_STRATEGIES)[number];
 
 export const ForkBody = Named(
   'ForkService',
@@ -134,11 +130,6 @@ export const SetHABody = Named(
     closed,
   ),
 );
-
-/** What a drill does to a service: kill its primary, or swap it in order. */
-export const DRILL_KINDS = ['failover', 'switchover'] as const;
-
-export type DrillKind = (typeof DRILL_KINDS)[number];
 
 export const DrillBody = Named(
   'DrillInput',

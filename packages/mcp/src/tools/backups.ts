@@ -10,7 +10,7 @@ export function addBackupTools(server: McpServer, cloud: Cloud): void {
     server,
     'list_backups',
     {
-      title: 'Snapshots and how far back',
+      title: 'Snapshots and restore window',
       description:
         'Snapshots, newest first, the window that fork_service with PITR can reach, and when a backup was last verified. Free.',
       kind: 'read',
@@ -40,7 +40,7 @@ export function addBackupTools(server: McpServer, cloud: Cloud): void {
     {
       title: 'Verify the newest backup',
       description:
-        'Restores the newest snapshot beside the service, checks it and throws it away: seconds to minutes of disk and processor, as the data is big; the service goes on. It is done once a day by itself: look at list_backups first. Follow it with wait_for_operation.',
+        'Restores the newest snapshot beside the service, checks it and removes it. Cost: seconds to minutes of disk and processor time, depending on the size of the data; the service keeps running. Howdah does this once a day: look at list_backups first. Follow it with wait_for_operation.',
       kind: 'change',
       input: Type.Object({ service, ...changing }, closed),
     },

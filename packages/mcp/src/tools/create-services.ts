@@ -21,20 +21,20 @@ function addCreateService(server: McpServer, cloud: Cloud): void {
     {
       title: 'Create a service',
       description:
-        'Makes an empty PostgreSQL service: about a second, 60 MB of disk, and its memory as long as it runs. The answer holds the password and a connection string, once: keep them. To work on existing data use fork_service; delete what you no longer need.',
+        'Creates an empty PostgreSQL service. Cost: about a second, 60 MB of disk, and its memory as long as it runs. The answer contains the password and a connection string, once: keep them. To work on existing data, use fork_service; delete what you no longer need.',
       kind: 'make',
       input: Type.Object(
         {
           name,
           service_type: Type.Optional(
             Type.Enum([...SERVICE_TYPES], {
-              description: 'default: TIMESCALEDB where it can be had',
+              description: 'default: TIMESCALEDB where it is available',
             }),
           ),
           ...size,
           environment: Type.Optional(
             Type.Enum([...ENVIRONMENTS], {
-              description: 'default DEV; PROD guards it from being deleted by mistake',
+              description: 'default DEV; PROD protects it from being deleted by mistake',
             }),
           ),
           ...wait,
@@ -68,7 +68,7 @@ function addForkService(server: McpServer, cloud: Cloud): void {
     {
       title: 'Fork a service',
       description:
-        'Makes a copy of a service with its data, which never notices and is never changed by what you do to the copy. Cost: moments on btrfs and XFS, else as long and as much disk as the data is big (list_regions: fork_cost). The answer holds the password of the fork and a connection string, once. Try db_query with on_fork: true first if you only want to read. Delete the fork when done.',
+        'Creates a copy of a service with its data; nothing that you do to the copy affects the service. Cost: moments on btrfs and XFS, otherwise time and disk for a full copy (list_regions: fork_cost). The answer contains the password of the fork and a connection string, once. Try db_query with on_fork: true first if you only want to read. Delete the fork when done.',
       kind: 'make',
       input: Type.Object(
         {
@@ -81,7 +81,7 @@ function addForkService(server: McpServer, cloud: Cloud): void {
           ),
           target_time: Type.Optional(
             Type.String({
-              description: 'for PITR: 2026-01-31T12:00:00Z; list_backups says how far back',
+              description: 'for PITR: 2026-01-31T12:00:00Z; list_backups shows the earliest',
             }),
           ),
           name: Type.Optional(name),

@@ -52,7 +52,7 @@ function addDbSchema(server: McpServer, cloud: Cloud): void {
         {
           service,
           schema: optionalName('only this schema'),
-          table: optionalName('only tables of this name'),
+          table: optionalName('only tables with this name'),
         },
         closed,
       ),
@@ -73,7 +73,7 @@ function addDbSchema(server: McpServer, cloud: Cloud): void {
       const tables = rows.map(tableOf);
       const names = tables.map((one) => `${one.schema}.${one.name}`).join(', ');
       return {
-        summary: `${names || 'No tables'}${truncated ? `; and more than these ${MAX_TABLES}: name a schema or table` : ''}.`,
+        summary: `${names || 'No tables'}${truncated ? `; only the first ${MAX_TABLES}: name a schema or table to see others` : ''}.`,
         data: { tables, truncated },
       };
     },
@@ -85,9 +85,9 @@ function addDbQuery(server: McpServer, cloud: Cloud): void {
     server,
     'db_query',
     {
-      title: 'Run one statement that only reads',
+      title: 'Run one read-only statement',
       description:
-        'Runs one SELECT, EXPLAIN, SHOW or WITH on a service, as a role that can read everything and write nothing, in a transaction that cannot write: writes are refused, whatever the statement is. Cost: the load of the statement on the service. db_schema first; for heavy statements use on_fork: true, which makes a copy, asks it and removes it (list_regions says what a fork costs). Values come as text or null.',
+        'Runs one SELECT, EXPLAIN, SHOW or WITH on a service, with a role that can read everything and write nothing, in a read-only transaction: every write is refused. Cost: the load of the statement on the service. db_schema first; for heavy statements use on_fork: true, which makes a fork, runs the statement there and removes it (list_regions shows what a fork costs). Values come as text or null.',
       kind: 'read',
       input: Type.Object(
         {
@@ -104,7 +104,7 @@ function addDbQuery(server: McpServer, cloud: Cloud): void {
           on_fork: Type.Optional(
             Type.Boolean({
               description:
-                'true: on a fork made for it, so that the service feels nothing; also of a paused service',
+                'true: on a temporary fork, so that the service carries no load; works for a paused service, too',
             }),
           ),
         },
@@ -168,7 +168,7 @@ async function onFork(
     if (!done)
       throw new Problem(
         `the fork ${fork.service_id} is ${seen?.status ?? 'gone'} after ${FORK_SECONDS} s`,
-        'list_operations says why; ask the service itself',
+        'list_operations shows why; run the statement on the service itself',
       );
     const { summary, data } = await work(fork);
     await remove();

@@ -1,6 +1,7 @@
 import type { McpServer } from '@modelcontextprotocol/server';
+import { permissionOfAction, subjectOf } from '@howdah/contract';
 import { Type } from 'typebox';
-import { body, findService, pathOf, settle, type Cloud } from '../cloud.ts';
+import { body, findService, pathOf, refuseDenied, settle, type Cloud } from '../cloud.ts';
 import {
   addTool,
   askedAs,
@@ -27,12 +28,14 @@ function addDeleteService(server: McpServer, cloud: Cloud): void {
     {
       title: 'Delete a service',
       description:
-        'Deletes a service with its data, pooler and read replica sets; for a day restore_service brings it back, and only then its disk is free. Refused for PROD unless the key is admin. Delete your own forks when you are done; ask the user before anything else.',
+        'Deletes a service with its data, pooler and read replica sets; restore_service can restore it for a day, and its disk space is free only after that. Refused for PROD unless the key is admin. Delete your own forks when you are done; ask the user before anything else.',
       kind: 'destroy',
       input: Type.Object({ service, confirm, ...wait, ...changing }, closed),
     },
     async (args, signal) => {
-      const found = confirmed(await findService(cloud, args.service), args.confirm);
+      const named = await findService(cloud, args.service);
+      await refuseDenied(cloud, permissionOfAction('delete'), subjectOf(named));
+      const found = confirmed(named, args.confirm);
       const { response } = await client.DELETE('/projects/{project_id}/services/{service_id}', {
         params: { path: pathOf(found), query: askedAs(args).query },
         signal,
@@ -46,7 +49,7 @@ function addDeleteService(server: McpServer, cloud: Cloud): void {
       );
       return {
         summary: done
-          ? `${found.name} (${found.service_id}) is deleted; restore_service brings it back for a while.`
+          ? `${found.name} (${found.service_id}) is deleted; restore_service can restore it for a while.`
           : `${found.name} is being deleted.`,
         data: {
           service_id: found.service_id,
@@ -66,7 +69,7 @@ function addRestoreService(server: McpServer, cloud: Cloud): void {
     {
       title: 'Restore a deleted service',
       description:
-        'Brings a deleted service back with its id, endpoint, data and password. list_services with deleted: true shows which can be.',
+        'Restores a deleted service with its id, endpoint, data and password. list_services with deleted: true shows which services can be restored.',
       kind: 'change',
       input: Type.Object(
         {

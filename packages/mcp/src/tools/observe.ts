@@ -18,7 +18,7 @@ function addGetLogs(server: McpServer, cloud: Cloud): void {
     server,
     'get_logs',
     {
-      title: 'Read the log of a service',
+      title: 'Read the server log of a service',
       description:
         "PostgreSQL's log, newest first. Free. Search for severities ERROR and FATAL first; the log holds statements that failed.",
       kind: 'read',
@@ -68,7 +68,7 @@ function addGetMetrics(server: McpServer, cloud: Cloud): void {
     'get_metrics',
     {
       title: 'What a service uses',
-      description: `Cores, memory, disk, connections and transactions of the last time: for each series the last, least, mean and greatest of its averages; with name its points too. Free. Series: ${SERIES_NAMES.join(', ')}.`,
+      description: `Recent use of cores, memory, disk, connections and transactions: for each series the last, minimum, mean and maximum of its averages; with name, its points too. Free. Series: ${SERIES_NAMES.join(', ')}.`,
       kind: 'read',
       input: Type.Object(
         {

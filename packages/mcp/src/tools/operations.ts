@@ -19,7 +19,7 @@ type Operation = Schemas['Operation'];
 const operation_id = Type.String({
   minLength: 1,
   maxLength: 64,
-  description: 'as list_operations and each change name it',
+  description: 'its id, from list_operations or the answer to a change',
 });
 const POLL_MS = 250;
 
@@ -36,7 +36,7 @@ function addListOperations(server: McpServer, cloud: Cloud): void {
     server,
     'list_operations',
     {
-      title: 'What was done and is being done',
+      title: 'Finished and running operations',
       description:
         'Every change is an operation with steps, newest first. Free. Look here when something fails or takes long, or to see who did what.',
       kind: 'read',
@@ -79,7 +79,7 @@ function addGetOperation(server: McpServer, cloud: Cloud): void {
     {
       title: 'Show an operation',
       description:
-        'Its steps, its error, and while it goes on about how many seconds it still takes. Free.',
+        'Its steps, its error and, while it runs, about how many seconds it still takes. Free.',
       kind: 'read',
       input: Type.Object({ operation_id }, closed),
     },
@@ -94,7 +94,7 @@ function addWaitForOperation(server: McpServer, cloud: Cloud): void {
     {
       title: 'Wait for an operation',
       description:
-        'Waits until an operation has succeeded or failed. Free, and better than asking again and again.',
+        'Waits until an operation has succeeded or failed. Free, and better than polling.',
       kind: 'read',
       input: Type.Object(
         {
@@ -126,7 +126,7 @@ function addCancelOperation(server: McpServer, cloud: Cloud): void {
     {
       title: 'Cancel an operation',
       description:
-        'Where that is safe: a verify_backup that goes on, a drill or switchover that has not begun. Others go on; the answer says what to do.',
+        'Possible where it is safe: a verify_backup that is running, a drill or switchover that has not begun. Others continue; the answer says what to do instead.',
       kind: 'change',
       input: Type.Object({ operation_id, ...changing }, closed),
     },

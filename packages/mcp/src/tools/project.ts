@@ -46,7 +46,7 @@ export function addProjectTools(server: McpServer, { client, projectId }: Cloud)
     {
       title: 'Usage and limits of the project',
       description:
-        'How many services, cores and gigabytes the project has, and may have. Free. Look here before making several services.',
+        'How many services, cores and gigabytes the project uses, and its limits. Free. Look here before you create several services.',
       kind: 'read',
       input: nothing,
     },
@@ -67,7 +67,7 @@ export function addProjectTools(server: McpServer, { client, projectId }: Cloud)
     server,
     'list_regions',
     {
-      title: 'What can be had here',
+      title: 'What this installation offers',
       description:
         'Service types with their PostgreSQL version, sizes, and what a fork costs on this file system: fork_cost. Free. Look here before a create with a type or size.',
       kind: 'read',
@@ -96,7 +96,7 @@ function mayDo({
   fork_only: boolean;
   dry_run_only: boolean;
 }): string {
-  if (dry_run_only) return 'asks what would be done, and changes nothing';
+  if (dry_run_only) return 'makes dry runs, and changes nothing';
   if (fork_only) return 'reads, forks, and changes nothing but its own forks';
   return ROLE_SUMMARIES[role];
 }

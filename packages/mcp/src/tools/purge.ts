@@ -1,6 +1,7 @@
 import type { McpServer } from '@modelcontextprotocol/server';
+import { PURGE } from '@howdah/contract';
 import { Type } from 'typebox';
-import { body, findService, type Cloud } from '../cloud.ts';
+import { body, findService, refuseDenied, type Cloud } from '../cloud.ts';
 import { Problem } from '../problem.ts';
 import {
   addTool,
@@ -21,15 +22,14 @@ export function addPurgeTool(server: McpServer, cloud: Cloud): void {
     {
       title: 'Remove a service for good',
       description:
-        'Removes a service, or one that delete_service deleted, with its data and backups: restore_service cannot bring it back. Its disk space is free soon after. Takes an admin key. Use it only when disk space is needed; delete_service is enough otherwise. Ask the user first, always.',
+        'Removes a service, or one that delete_service deleted, with its data and backups: restore_service cannot bring it back. Its disk space is free soon after. Needs an admin key. Use it only when disk space is needed; delete_service is enough otherwise. Ask the user first, always.',
       kind: 'destroy',
       input: Type.Object({ service, confirm, ...changing }, closed),
     },
     async (args, signal) => {
-      const { service_id, name } = confirmed(
-        await findAlsoDeleted(cloud, args.service),
-        args.confirm,
-      );
+      const found = await findAlsoDeleted(cloud, args.service);
+      await refuseDenied(cloud, PURGE, { createdBy: found.created_by });
+      const { service_id, name } = confirmed(found, args.confirm);
       const query = { ...askedAs(args).query, purge: 'true' as const, confirm: args.confirm };
       const { response } = await cloud.client.DELETE(
         '/projects/{project_id}/services/{service_id}',
@@ -50,7 +50,7 @@ export function addPurgeTool(server: McpServer, cloud: Cloud): void {
 async function findAlsoDeleted(
   cloud: Cloud,
   nameOrId: string,
-): Promise<Confirmable & { service_id: string }> {
+): Promise<Confirmable & { service_id: string; created_by?: string | undefined }> {
   const path = { project_id: await cloud.projectId() };
   const deleted = body(
     await cloud.client.GET('/projects/{project_id}/deletedServices', { params: { path } }),
@@ -71,6 +71,5 @@ async function findAlsoDeleted(
         'call again with the service_id of one of them; list_services with deleted: true shows them',
       );
   }
-  const { service_id, name, environment } = found;
-  return { service_id, name, metadata: { environment } };
+  return { ...found, metadata: { environment: found.environment } };
 }

@@ -1,6 +1,7 @@
 import type { McpServer } from '@modelcontextprotocol/server';
+import { permissionOfAction, subjectOf } from '@howdah/contract';
 import { Type } from 'typebox';
-import { body, findService, pathOf, type Cloud } from '../cloud.ts';
+import { body, findService, pathOf, refuseDenied, type Cloud } from '../cloud.ts';
 import {
   addTool,
   askedAs,
@@ -30,7 +31,7 @@ function addStartService(server: McpServer, cloud: Cloud): void {
     {
       title: 'Start a service',
       description:
-        'Starts a paused service, or repairs an UNSTABLE one: about a second. Its memory is in use from then on.',
+        'Starts a paused service, or repairs an UNSTABLE one. Takes about a second; its memory is in use from then on.',
       kind: 'change',
       input: Type.Object({ service, ...wait, ...changing }, closed),
     },
@@ -63,12 +64,14 @@ function addStopService(server: McpServer, cloud: Cloud): void {
     {
       title: 'Stop a service',
       description:
-        'Pauses a service: all its sessions end, nobody can connect until start_service. Data, endpoint and password stay; memory and cores are free. Refused for PROD unless the key is admin. Ask the user first.',
+        'Pauses a service: all its sessions end, nobody can connect until start_service. Data, endpoint and password stay; memory and cores are freed. Refused for PROD unless the key is admin. Ask the user first.',
       kind: 'destroy',
       input: Type.Object({ service, confirm, ...wait, ...changing }, closed),
     },
     async (args, signal) => {
-      const found = confirmed(await findService(cloud, args.service), args.confirm);
+      const named = await findService(cloud, args.service);
+      await refuseDenied(cloud, permissionOfAction('stop'), subjectOf(named));
+      const found = confirmed(named, args.confirm);
       const { data, response } = await client.POST(
         '/projects/{project_id}/services/{service_id}/stop',
         {
@@ -96,7 +99,7 @@ function addResizeService(server: McpServer, cloud: Cloud): void {
     {
       title: 'Resize a service',
       description:
-        'Gives a service another size. With cpu_millis or memory_gbs it restarts: its sessions end, new ones wait about a second. storage_gb alone needs no restart. Look at get_service and get_metrics first whether it needs more.',
+        'Gives a service another size. With cpu_millis or memory_gbs it restarts: its sessions end, new ones wait about a second. storage_gb alone needs no restart. Check with get_service and get_metrics first whether it needs more.',
       kind: 'change',
       input: Type.Object({ service, ...size, ...wait, ...changing }, closed),
     },

@@ -18,7 +18,7 @@ export const size = {
       minimum: STORAGE_GB.min,
       maximum: STORAGE_GB.max,
       description:
-        'gigabytes of disk for each of its servers; default: 5 for each of memory, 10 at least, and for a fork as its parent',
+        'gigabytes of disk for each of its servers; default: 5 for each gigabyte of memory, at least 10; for a fork, that of its parent',
     }),
   ),
 };

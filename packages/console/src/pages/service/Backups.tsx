@@ -1,4 +1,5 @@
 /** The window that backups reach, forks from a point in it, snapshots and their verification. */
+import { FORK_STRATEGIES, type ForkStrategy } from '@howdah/contract/values';
 import { Button, Radio, TextInput } from '@mantine/core';
 import { useNavigate } from '@tanstack/react-router';
 import { Check, CircleCheck, CircleX, Hourglass, X } from 'lucide-react';
@@ -56,16 +57,15 @@ function otherProblems({ problem }: BackupsDocument, { warnings = [] }: Service)
   );
 }
 
-type Strategy = 'NOW' | 'LAST_SNAPSHOT' | 'PITR';
-const isStrategy = (value: string): value is Strategy =>
-  ['NOW', 'LAST_SNAPSHOT', 'PITR'].includes(value);
+const isStrategy = (value: string): value is ForkStrategy =>
+  FORK_STRATEGIES.some((strategy) => strategy === value);
 
 function Fork({ service, backups }: { service: Service; backups: BackupsDocument }) {
   const me = useMe();
   const navigate = useNavigate();
   const { data: regions } = useRegions();
   const { earliest, latest } = backups.window;
-  const [strategy, setStrategy] = useState<Strategy>('NOW');
+  const [strategy, setStrategy] = useState<ForkStrategy>('NOW');
   const [atMs, setAtMs] = useState<number | null>(null);
   const [name, setName] = useState('');
   const quota = service.resources[0]?.spec.storage_gb ?? 0;

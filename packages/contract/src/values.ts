@@ -1,0 +1,47 @@
+/**
+ * Values of the API's fields that clients choose from. They stand apart from the schemas: the command line and the
+ * console import them without the schema library.
+ */
+
+/** Which state of the parent a fork begins with. */
+export const FORK_STRATEGIES = ['NOW', 'LAST_SNAPSHOT', 'PITR'] as const;
+export type ForkStrategy = (typeof FORK_STRATEGIES)[number];
+
+/** What a drill rehearses: the death of the primary, or a planned change of it. */
+export const DRILL_KINDS = ['failover', 'switchover'] as const;
+export type DrillKind = (typeof DRILL_KINDS)[number];
+
+/** What a project can have limits for. */
+export const PROJECT_LIMITS = ['services', 'replica_sets', 'cpu_millis', 'memory_gbs'] as const;
+export type ProjectLimit = (typeof PROJECT_LIMITS)[number];
+
+/** How the samples inside one bucket of a series are combined. */
+export const SERIES_FUNCTIONS = ['avg', 'min', 'max', 'sum', 'last'] as const;
+export type SeriesFunction = (typeof SERIES_FUNCTIONS)[number];
+
+/**
+ * Types of events. `operation.step` comes when a step begins and when it ends (`finished`), for fast steps only
+ * at the end. packages/server/migrations/0009_events.sql and 0011_vpc_events.sql write the events;
+ * service.purged comes from store/services.ts; disk.reserve, which only the operator's project gets, from
+ * store/events.ts.
+ */
+export const EVENT_TYPES = [
+  'service.status',
+  'service.warnings',
+  'service.vpc',
+  'service.purged',
+  'operation.started',
+  'operation.step',
+  'operation.failing',
+  'operation.finished',
+  'disk.reserve',
+  'vpc.status',
+  'peering.status',
+] as const;
+export type EventType = (typeof EVENT_TYPES)[number];
+
+export const DELIVERY_STATUSES = ['pending', 'delivered', 'failed'] as const;
+export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
+
+export const AUDIT_OUTCOMES = ['allowed', 'refused'] as const;
+export type AuditOutcome = (typeof AUDIT_OUTCOMES)[number];
