@@ -39,13 +39,37 @@ export async function autoFailoverMajor(): Promise<string | null> {
   return (await has('pg_autoctl')) ? debianMajor('bin/pg_rewind', 'lib/pgautofailover.so') : null;
 }
 
-/** Makes a monitor and a synchronous pair with a table `t` to write to, and takes them away at the end. */
+/** Where the nodes of a pair are, and those that were started. */
+type Site = { kit: BareKit; major: string; directory: string; nodes: Node[] };
+
+/** Makes a monitor and a synchronous pair with a table `t` to write to, and removes them at the end. */
 export async function startAutoFailover(
   kit: BareKit,
   major: string,
 ): Promise<{ peer: AutoFailover; end: () => Promise<void> }> {
-  const { machine, certificate, ca } = kit;
-  const directory = await mkdtemp(join(kit.directory, 'af-'));
+  const directory = await makeDirectory(kit);
+  const site: Site = { kit, major, directory, nodes: [] };
+  const end = atEnd(() => removeNodes(site));
+  const monitor = await makeNode(site, 'monitor', 'monitor', []);
+  const metadata = await connectToMonitor(site, monitor);
+  const member = memberOptions(directory, monitor);
+  const first = await makeNode(site, 'postgres', 'first', member);
+  await eventually('the first node of pg_auto_failover', async () => {
+    const { rows } = await metadata.query(
+      `select from pgautofailover.node where reportedstate = 'single' and health = 1`,
+    );
+    if (rows.length === 0) throw new Error('it is not in charge yet');
+  });
+  const password = await prepareUser(kit, directory, first);
+  const second = await makeNode(site, 'postgres', 'second', member);
+  const peer = { major, directory, pair: [first, second], metadata, password };
+  await untilPaired(peer);
+  return { peer, end };
+}
+
+/** Makes the directory of all nodes, with the certificate that they show. */
+async function makeDirectory({ machine, certificate, ca, directory: parent }: BareKit) {
+  const directory = await mkdtemp(join(parent, 'af-'));
   if (machine.owner !== null) await chown(directory, machine.owner.uid, machine.owner.gid);
   const files = {
     'ca.pem': ca,
@@ -54,51 +78,59 @@ export async function startAutoFailover(
   };
   for (const [name, text] of Object.entries(files))
     await writeOwned(machine.owner, join(directory, name), text);
-  const nodes: Node[] = [];
-  const end = atEnd(async () => {
-    const pids = nodes.map(({ keeper }) => keeper);
-    const trees = (await Promise.all(pids.map(treeOf))).flat();
-    const found = (await Promise.all(trees.map(findProcess))).filter((one) => one !== null);
-    for (const pid of pids) signal(-pid, 'SIGKILL');
-    for (const { pid } of found) signal(pid, 'SIGKILL');
-    for (const one of found) await waitUntilGone(one, 10_000);
-    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
-  });
-  const tls = ['--ssl-mode', 'verify-full', '--ssl-ca-file', join(directory, 'ca.pem')];
-  const shared = [
-    ...tls,
-    '--server-cert',
-    join(directory, 'server.crt'),
-    '--server-key',
-    join(directory, 'server.key'),
-  ];
-  const make = async (
-    kind: 'monitor' | 'postgres',
-    name: string,
-    more: readonly string[],
-  ): Promise<Node> => {
-    const [data, port] = [join(directory, name), await freePort()];
-    const at = [
-      '--pgdata',
-      data,
-      '--pgport',
-      String(port),
-      '--hostname',
-      '127.0.0.1',
-      '--auth',
-      'trust',
-    ];
-    const node = {
-      data,
-      port,
-      keeper: launch(kit, major, directory, ['create', kind, '--run', ...at, ...shared, ...more]),
-    };
-    nodes.push(node);
-    return node;
-  };
+  return directory;
+}
 
-  const monitor = await make('monitor', 'monitor', []);
-  const metadata = await eventually('the monitor of pg_auto_failover', async () => {
+/** Kills the keepers with all that they started, and removes the directory. */
+async function removeNodes({ directory, nodes }: Site): Promise<void> {
+  const pids = nodes.map(({ keeper }) => keeper);
+  const trees = (await Promise.all(pids.map(treeOf))).flat();
+  const found = (await Promise.all(trees.map(findProcess))).filter((one) => one !== null);
+  for (const pid of pids) signal(-pid, 'SIGKILL');
+  for (const { pid } of found) signal(pid, 'SIGKILL');
+  for (const one of found) await waitUntilGone(one, 10_000);
+  await rm(directory, { recursive: true, force: true, maxRetries: 10 });
+}
+
+/** Creates a node and starts its keeper. */
+async function makeNode(
+  { kit, major, directory, nodes }: Site,
+  kind: 'monitor' | 'postgres',
+  name: string,
+  more: readonly string[],
+): Promise<Node> {
+  const [data, port] = [join(directory, name), await freePort()];
+  const options = {
+    '--pgdata': data,
+    '--pgport': String(port),
+    '--hostname': '127.0.0.1',
+    '--auth': 'trust',
+    '--ssl-mode': 'verify-full',
+    '--ssl-ca-file': join(directory, 'ca.pem'),
+    '--server-cert': join(directory, 'server.crt'),
+    '--server-key': join(directory, 'server.key'),
+  };
+  const args = ['create', kind, '--run', ...Object.entries(options).flat(), ...more];
+  const node = { data, port, keeper: launch(kit, major, directory, args) };
+  nodes.push(node);
+  return node;
+}
+
+/** The options of a node that the monitor manages. */
+function memberOptions(directory: string, monitor: Node): string[] {
+  const address = `postgres://autoctl_node@127.0.0.1:${monitor.port}/pg_auto_failover?sslmode=verify-full&sslrootcert=${join(directory, 'ca.pem')}`;
+  const options = {
+    '--pghost': directory,
+    '--listen': '127.0.0.1',
+    '--dbname': 'tsdb',
+    '--monitor': address,
+  };
+  return Object.entries(options).flat();
+}
+
+/** Waits until the monitor has its schema. @returns a session on its database */
+function connectToMonitor({ kit, directory }: Site, monitor: Node): Promise<Client> {
+  return eventually('the monitor of pg_auto_failover', async () => {
     const client = await connectAsOwner(kit, directory, monitor.port, 'pg_auto_failover');
     await client.query('select from pgautofailover.node').catch(async (error: unknown) => {
       await client.end();
@@ -106,32 +138,9 @@ export async function startAutoFailover(
     });
     return client;
   });
-  const address = `postgres://autoctl_node@127.0.0.1:${monitor.port}/pg_auto_failover?sslmode=verify-full&sslrootcert=${join(directory, 'ca.pem')}`;
-  const member = [
-    '--pghost',
-    directory,
-    '--listen',
-    '127.0.0.1',
-    '--dbname',
-    'tsdb',
-    '--monitor',
-    address,
-  ];
-  const first = await make('postgres', 'first', member);
-  await eventually('the first node of pg_auto_failover', async () => {
-    const { rows } = await metadata.query(
-      `select from pgautofailover.node where reportedstate = 'single' and health = 1`,
-    );
-    if (rows.length === 0) throw new Error('it is not in charge yet');
-  });
-  const password = await prepareUser(kit, directory, first);
-  const second = await make('postgres', 'second', member);
-  const peer = { major, directory, pair: [first, second], metadata, password };
-  await untilPaired(peer);
-  return { peer, end };
 }
 
-/** Makes the user of the measurements, who is asked for a password as one of ours is, and the table. The second node copies all of it. */
+/** Makes the user of the measurements, with a password as in a service, and the table. The second node copies both. */
 async function prepareUser(kit: BareKit, directory: string, node: Node): Promise<string> {
   const rules = join(node.data, 'pg_hba.conf');
   const before = await readFile(rules, 'utf8');

@@ -22,6 +22,7 @@ import {
 import { useMe } from '../../session.ts';
 import { whyNot, type Tone } from '../../status.ts';
 import { ReplicaSets } from './ReplicaSets.tsx';
+import availability from './availability.module.css';
 import classes from './service.module.css';
 
 export function Availability() {
@@ -80,9 +81,9 @@ function Picture({
       </Empty>
     );
   return (
-    <div className={classes.picture} role="group" aria-label="Servers">
-      <div className={classes.nodeBox}>
-        <div className={classes.nodeHead}>Endpoint</div>
+    <div className={availability.picture} role="group" aria-label="Servers">
+      <div className={availability.nodeBox}>
+        <div className={availability.nodeHead}>Endpoint</div>
         <span className={`${classes.hint} mono`}>
           {endpoint.host}:{endpoint.port}
         </span>
@@ -92,7 +93,7 @@ function Picture({
       {followers > 0 && (
         <>
           <Wire moving={primary.state === 'running'} />
-          <div className={classes.followers}>
+          <div className={availability.followers}>
             {standbys.map((member) => (
               <Follower key={member.node} follows={member.state === 'streaming'}>
                 <Node member={member} />
@@ -112,7 +113,7 @@ function Picture({
 
 function Follower({ follows, children }: { follows: boolean; children: ReactNode }) {
   return (
-    <div className={classes.follower} {...(follows ? { 'data-following': true } : {})}>
+    <div className={availability.follower} {...(follows ? { 'data-following': true } : {})}>
       {children}
     </div>
   );
@@ -124,12 +125,12 @@ function SetBox({ set }: { set: ReplicaSet }) {
   const endpoint = set.vpc_endpoint ?? set.endpoint;
   return (
     <div
-      className={classes.nodeBox}
+      className={availability.nodeBox}
       data-role="set"
       role="group"
       aria-label={`Read replica set ${name}`}
     >
-      <div className={classes.nodeHead}>
+      <div className={availability.nodeHead}>
         <span>
           {name} <span className={classes.hint}>read replica set</span>
         </span>
@@ -137,7 +138,7 @@ function SetBox({ set }: { set: ReplicaSet }) {
       <span className={`${classes.hint} mono`}>
         {endpoint.host}:{endpoint.port}
       </span>
-      <ul className={`${classes.setNodes} num`}>
+      <ul className={`${availability.setNodes} num`}>
         {nodes.map(({ node, serving, lag_bytes: lag, lag_seconds: lagSeconds, detail }) => (
           <li key={node} title={detail}>
             <Pill tone={serving ? 'good' : 'bad'}>node {node}</Pill>{' '}
@@ -169,12 +170,12 @@ function Node({
   const { tone, label } = LOOK[state];
   return (
     <div
-      className={classes.nodeBox}
+      className={availability.nodeBox}
       data-role={role}
       role="group"
       aria-label={`Node ${node}: ${role}`}
     >
-      <div className={classes.nodeHead}>
+      <div className={availability.nodeHead}>
         <span>
           {role === 'primary' ? 'Primary' : 'Standby'}{' '}
           <span className={classes.hint}>node {node}</span>
@@ -192,8 +193,8 @@ function Node({
 
 function Wire({ moving }: { moving: boolean }) {
   return (
-    <svg className={classes.wire} viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden>
-      <path d="M0 50 H100" className={moving ? classes.flow : ''} />
+    <svg className={availability.wire} viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden>
+      <path d="M0 50 H100" className={moving ? availability.flow : ''} />
     </svg>
   );
 }

@@ -22,6 +22,7 @@ import { useMe } from '../../session.ts';
 import { whyDenied, whyNot } from '../../status.ts';
 import create from '../create.module.css';
 import classes from './service.module.css';
+import timeline from './timeline.module.css';
 
 export function Backups() {
   const service = useThisService();
@@ -194,12 +195,12 @@ function Timeline({
   const point = new Date(pointMs).toISOString();
   return (
     <div>
-      <div className={classes.timeline}>
-        <div className={classes.track} />
+      <div className={timeline.timeline}>
+        <div className={timeline.track} />
         {gaps.map((gap) => (
           <div
             key={gap.fromMs}
-            className={classes.gap}
+            className={timeline.gap}
             style={{ left: share(gap.fromMs), right: `calc(100% - ${share(gap.toMs)})` }}
             title={lostIn(gap)}
           />
@@ -209,14 +210,14 @@ function Timeline({
           .map((ms) => (
             <div
               key={ms}
-              className={classes.mark}
+              className={timeline.mark}
               style={{ left: share(ms) }}
               title={`snapshot of ${fullTime(new Date(ms).toISOString())}`}
             />
           ))}
         <input
           type="range"
-          className={classes.range}
+          className={timeline.range}
           aria-label="Point in time"
           aria-valuetext={fullTime(point)}
           min={fromMs}
@@ -225,7 +226,7 @@ function Timeline({
           value={pointMs}
           onChange={(event) => onPick(Number(event.currentTarget.value))}
         />
-        <div className={`${classes.ends} num`}>
+        <div className={`${timeline.ends} num`}>
           <span>{fullTime(new Date(fromMs).toISOString())}</span>
           <span>{fullTime(new Date(toMs).toISOString())}</span>
         </div>

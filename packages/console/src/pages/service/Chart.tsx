@@ -5,10 +5,8 @@ import uPlot from 'uplot';
 import type { Schemas } from '@howdah/client';
 import { useEffect, useRef, useState } from 'react';
 import { fullTime } from '../../format.ts';
-import classes from './service.module.css';
-
-export type Window = { fromMs: number; toMs: number };
-export type Zoom = (window: Window) => void;
+import { plotOptions, type Zoom } from './plot.ts';
+import charts from './charts.module.css';
 
 /** The line of a node. */
 export type NodeLine = {
@@ -41,58 +39,16 @@ export function Chart({
 
   useEffect(() => {
     if (place.current === null || width === 0) return undefined;
-    const ink = dark ? '#9fb0b5' : '#55656a';
-    const font = '11px system-ui, sans-serif';
     const made = new uPlot(
-      {
+      plotOptions({
         width,
         height,
-        cursor: { y: false, sync: { key: 'howdah' }, drag: { x: true, y: false, setScale: false } },
-        legend: { show: false },
-        scales: {
-          y: { range: (_plot, _min, max) => [0, Number.isFinite(max) && max > 0 ? max * 1.15 : 1] },
-        },
-        axes: [
-          {
-            stroke: ink,
-            grid: { show: false },
-            ticks: { show: false },
-            font,
-            size: 26,
-            values: (_plot, ticks) =>
-              ticks.map((tick, index) =>
-                axisTime(tick, (ticks[1] ?? 0) - (ticks[0] ?? 0), index === 0),
-              ),
-          },
-          {
-            stroke: ink,
-            grid: { stroke: dark ? '#29353b' : '#e9eeee', width: 1 },
-            ticks: { show: false },
-            font,
-            size: 76,
-            // Ticks that round to the same text are shown once.
-            values: (_plot, ticks) => {
-              const texts = ticks.map((tick) => current.current.show(tick));
-              return texts.map((text, index) => (texts.indexOf(text) === index ? text : ''));
-            },
-          },
-        ],
-        series: [{}, ...lines.split(' ').map((line, _index, all) => drawn(line, all.length === 1))],
-        hooks: {
-          setCursor: [(chart) => setIndex(pointed(chart))],
-          setSelect: [
-            (chart) => {
-              const { left, width: wide } = chart.select;
-              if (wide < 8) return;
-              current.current.onZoom({
-                fromMs: chart.posToVal(left, 'x') * 1000,
-                toMs: chart.posToVal(left + wide, 'x') * 1000,
-              });
-              chart.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-            },
-          ],
-        },
-      },
+        dark,
+        lines: lines.split(' '),
+        show: (value) => current.current.show(value),
+        onPoint: setIndex,
+        onZoom: (window) => current.current.onZoom(window),
+      }),
       undefined,
       place.current,
     );
@@ -148,11 +104,6 @@ export function Chart({
       )}
     </div>
   );
-}
-
-/** The point below the cursor; null: the cursor is outside. */
-function pointed({ cursor: { idx, left = -1 } }: uPlot): number | null {
-  return idx === null || idx === undefined || left < 0 ? null : idx;
 }
 
 /** The last point that has a value. */
@@ -214,31 +165,11 @@ function Readout({
   const left = (chart.cursor.left ?? 0) + chart.bbox.left / devicePixelRatio;
   const side = left > width / 2 ? { right: width - left + 10 } : { left: left + 10 };
   return (
-    <div className={`${classes.readout} num`} style={side} aria-hidden>
+    <div className={`${charts.readout} num`} style={side} aria-hidden>
       <span>{time}</span>
       {values.map((value) => (
         <b key={value}>{value}</b>
       ))}
     </div>
   );
-}
-
-/** @param alone whether it is the only line, which is filled below */
-const drawn = (line: string, alone: boolean): uPlot.Series => ({
-  stroke: line,
-  width: 1.75,
-  points: { size: 5, fill: line },
-  ...(alone ? { fill: `${line}1c` } : {}),
-});
-
-const hours = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' });
-const days = new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric' });
-
-/** A mark of the time axis, as precise as the marks are apart. */
-function axisTime(seconds: number, apartSeconds: number, first: boolean): string {
-  const moment = new Date(seconds * 1000);
-  const midnight = moment.getHours() === 0 && moment.getMinutes() === 0;
-  return apartSeconds >= 86_400 || (midnight && !first)
-    ? days.format(moment)
-    : hours.format(moment);
 }

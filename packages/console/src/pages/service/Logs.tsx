@@ -9,6 +9,7 @@ import { Card, Empty, LinkButton, Unread } from '../../components/ui.tsx';
 import { clockTime, fullTime } from '../../format.ts';
 import { useMembers, useServiceId } from '../../live.ts';
 import { useMe } from '../../session.ts';
+import logs from './logs.module.css';
 import classes from './service.module.css';
 
 /** The severities of PostgreSQL in each group. */
@@ -46,7 +47,7 @@ export function Logs() {
   const entries = data?.pages.flatMap(({ entries: page }) => page).toReversed();
   return (
     <>
-      <div className={classes.logBar}>
+      <div className={logs.logBar}>
         <TextInput
           type="search"
           aria-label="Search the log"
@@ -139,7 +140,7 @@ function Lines({
   return (
     <div
       ref={box}
-      className={classes.logs}
+      className={logs.logs}
       tabIndex={0}
       role="log"
       aria-label="Log"
@@ -152,13 +153,13 @@ function Lines({
       {entries.map(({ timestamp, severity, message }, index) => (
         <div
           key={`${timestamp} ${entries.length - index}`}
-          className={classes.log}
+          className={logs.log}
           data-tone={toneOf(severity)}
         >
           <time dateTime={timestamp} title={fullTime(timestamp)} className="num">
             {clockTime(timestamp)}
           </time>
-          <span className={classes.severity}>{severity}</span>
+          <span className={logs.severity}>{severity}</span>
           <span>{message}</span>
         </div>
       ))}

@@ -8,7 +8,9 @@ import { Card, Unread } from '../../components/ui.tsx';
 import { bytes, duration } from '../../format.ts';
 import { useMembers, useServiceId } from '../../live.ts';
 import { useMe } from '../../session.ts';
-import { Chart, type NodeLine, type Window, type Zoom } from './Chart.tsx';
+import { Chart, type NodeLine } from './Chart.tsx';
+import charts from './charts.module.css';
+import type { Window, Zoom } from './plot.ts';
 import classes from './service.module.css';
 
 const HOUR_MS = 3_600_000;
@@ -99,7 +101,7 @@ export function Metrics() {
       {names === undefined || failed != null ? (
         <Unread error={error ?? failed ?? null} rows={8} />
       ) : (
-        <div className={classes.charts}>
+        <div className={charts.charts}>
           {names.map((name, index) => (
             <SeriesCard
               key={name}
@@ -144,19 +146,19 @@ function SeriesCard({
   const [alone] = nodes;
   return (
     <Card title={title}>
-      <div className={`${classes.latest} num`}>
+      <div className={`${charts.latest} num`}>
         {nodes.length === 1
           ? alone?.last
           : nodes.map(({ name: node, last, line }) => (
-              <span key={node} className={classes.latestOfNode}>
+              <span key={node} className={charts.latestOfNode}>
                 <i style={{ background: line }} />
                 {node} <b>{last}</b>
               </span>
             ))}
       </div>
-      <div className={classes.chart}>
+      <div className={charts.chart}>
         {nodes.length === 0 && data !== undefined ? (
-          <p className={classes.noFigures}>
+          <p className={charts.noFigures}>
             No measurements in this time. They are taken once a minute while the service runs.
           </p>
         ) : (

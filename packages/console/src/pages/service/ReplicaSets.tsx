@@ -14,6 +14,7 @@ import { cores } from '../../format.ts';
 import { useThisService } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { whyDenied, whyNot, type Tone } from '../../status.ts';
+import availability from './availability.module.css';
 import classes from './service.module.css';
 
 const TONE: Record<ReplicaSet['status'], Tone> = {
@@ -38,7 +39,7 @@ export function ReplicaSets({ sets }: { sets: readonly ReplicaSet[] }) {
           connections until it has caught up.
         </Empty>
       )}
-      <div className={classes.sets}>
+      <div className={availability.sets}>
         {sets.map((set) => (
           <One key={set.id} set={set} />
         ))}
@@ -56,7 +57,7 @@ function One({ set }: { set: ReplicaSet }) {
   const { connection_pooler: pooler, vpc_endpoint: inside } = set;
   const { host, port } = inside ?? set.endpoint;
   return (
-    <div className={classes.set} role="group" aria-label={`Set ${set.name}`}>
+    <div className={availability.set} role="group" aria-label={`Set ${set.name}`}>
       <div className={`${classes.row} ${classes.between}`}>
         <div className={classes.row}>
           <strong>{set.name}</strong>
@@ -129,7 +130,7 @@ const whyNoChange = ({ status }: ReplicaSet): string | null =>
 function Address({ name, host, port }: { name: string; host: string; port: number }) {
   const address = `${host}:${port}`;
   return (
-    <span className={classes.address}>
+    <span className={availability.address}>
       {name} <span className="mono">{address}</span>
       <CopyButton value={address} label={`Copy the ${name}`} />
     </span>
@@ -185,7 +186,7 @@ function NewSet() {
   const why =
     whyNot('createReplicaSet', service, me) ?? (name.trim() === '' ? 'type a name first' : null);
   return (
-    <div className={classes.set}>
+    <div className={availability.set}>
       <Form call={create} why={why} onSubmit={() => create.run()} submit="Add the set" inline>
         <NameInput
           label="Name of a new set"
