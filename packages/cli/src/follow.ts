@@ -70,7 +70,7 @@ async function followOperation(
     if (performance.now() > deadline) {
       list.clear();
       throw new Failure(
-        `${kind} is still running after ${Math.round(timeout ?? 0)} s: howdah operation get ${operationId}`,
+        `${kind} still runs after ${Math.round(timeout ?? 0)} s: howdah operation get ${operationId}`,
         'timedOut',
       );
     }

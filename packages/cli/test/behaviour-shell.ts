@@ -3,17 +3,14 @@ import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
-import type { Role } from '@howdah/contract/types';
-import type { Answer } from './answers.ts';
+import { type Answer } from './answers.ts';
 import { HOWDAH, howdah, serve } from './api.ts';
-import { authKey } from './examples.ts';
 
 /** A directory with a `howdah` for shells. */
 export let bin: string;
 
 /** An API for one test. The answers may be changed while it serves. */
 export async function api(answers: Record<string, Answer> = {}) {
-  answers['getAuthInfo'] ??= keyWith('admin');
   const served = await serve(answers);
   onTestFinished(() => served.close());
   const env = {
@@ -25,12 +22,6 @@ export async function api(answers: Record<string, Answer> = {}) {
 }
 
 export const ok = (body: unknown): Answer => ({ status: 200, body });
-
-/** The answer to the question which key is used. */
-export function keyWith(role: Role): Answer {
-  const key = { ...authKey, role, fork_only: false };
-  return ok({ type: 'apiKey', api_key: key, apiKey: key });
-}
 
 export async function setUp(): Promise<void> {
   bin = await mkdtemp(join(tmpdir(), 'hd-'));

@@ -85,9 +85,7 @@ test('an operation that fails, one that is failing and tried again, and one that
   expect(await slow.run('service', 'stop', 'orders', '--timeout', '0')).toMatchObject({
     code: 7,
     stdout: '',
-    stderr: expect.stringContaining(
-      'resize is still running after 0 s: howdah operation get 01jd3k7w0c',
-    ),
+    stderr: expect.stringContaining('resize still runs after 0 s: howdah operation get 01jd3k7w0c'),
   });
   // Not waited for, it is no matter.
   expect(await slow.run('service', 'stop', 'orders', '--no-wait')).toMatchObject({

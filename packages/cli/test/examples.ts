@@ -133,9 +133,9 @@ export const key = {
 export const authKey = {
   public_key: key.public_key,
   name: key.name,
-  role: key.role,
-  fork_only: true,
-  dry_run_only: false,
+  role: 'admin',
+  fork_only: false,
+  dry_run_only: true,
   created: AT,
   project: { ...project, plan_type: 'self-hosted' },
   issuing_user: { id: 'owner', name: 'Owner of this installation', email: 'owner@howdah.local' },

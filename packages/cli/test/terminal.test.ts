@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { OPERATION, type Answer } from './answers.ts';
 import { PLAIN_SERVICE, SERVICE } from './examples.ts';
 import { HOWDAH, howdah, type Outcome } from './api.ts';
-import { api, bin, keyWith, ok, setUp, tearDown } from './behaviour-shell.ts';
+import { api, bin, ok, setUp, tearDown } from './behaviour-shell.ts';
 
 beforeAll(setUp);
 afterAll(tearDown);
@@ -98,22 +98,6 @@ test('at a terminal the name of a PROD service is asked for before it is deleted
     expect((await run('service', String(verb), 'orders')).code).toBe(0);
     expect(changed.splice(0)).toEqual(Array.from({ length: 3 }, () => `${verb}Service`));
   }
-});
-
-test('at a terminal nothing is asked that the key may not do', async () => {
-  const developer = await api({ getAuthInfo: keyWith('developer') });
-  for (const line of ['service delete orders', 'service stop orders', 'service purge orders']) {
-    const { code, text } = await onTerminal(`howdah ${line}`, developer.env, { at: 'Type' });
-    expect(code, line).toBe(4);
-    expect(text, line).toMatch(/a key with the role developer may not .* the role admin/);
-    expect(text, line).not.toContain('Type orders');
-  }
-  const viewer = await api({ getAuthInfo: keyWith('viewer') });
-  const { code, text } = await onTerminal('howdah vpc delete office', viewer.env);
-  expect(code).toBe(4);
-  expect(text).toContain('a key with the role viewer may not do this');
-  expect(text).not.toContain('[y/N]');
-  expect([...developer.changed, ...viewer.changed]).toEqual([]);
 });
 
 test('a stop of a DEV service is not asked about', async () => {
