@@ -1,4 +1,4 @@
-/** Where a service is reached, and by what words a client is told. */
+/** The address of a service, and how clients write it. */
 import type { Schemas } from '@howdah/client';
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract/types';
 import type { Variables } from './output.ts';
@@ -6,22 +6,22 @@ import type { Variables } from './output.ts';
 /** A service or a read replica set. */
 type Reached = Pick<Schemas['Service'], 'endpoint' | 'vpc_endpoint' | 'connection_pooler'>;
 
-/** What a client of PostgreSQL needs to know. */
+/** What a PostgreSQL client needs to connect. */
 export type Address = {
   host: string;
   port: number;
-  /** Known only from the answer to a create or fork. */
+  /** Only the answer to a create or fork has it. */
   password?: string;
-  /** The certificate to check the server's against; null: it is not on this machine. */
+  /** The CA certificate that verifies the server's; null: it is not on this machine. */
   ca: string | null;
 };
 
-/** Where it is reached: in its VPC, if it is in one. */
+/** The endpoint for clients: the one in its VPC, if it is in one. */
 export function endpointOf({ endpoint, vpc_endpoint: inside }: Reached): Schemas['Endpoint'] {
   return inside ?? endpoint;
 }
 
-/** Where its connection pooler is reached; undefined: it has none. */
+/** The endpoint of its connection pooler; undefined: it has none. */
 export function poolerOf({
   vpc_endpoint: inside,
   connection_pooler: pool,
@@ -34,9 +34,9 @@ export function placeOf({ host, port }: Schemas['Endpoint']): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-/** With the strictest check of the server's certificate that is possible. */
+/** The URL with the strictest possible check of the server's certificate. */
 export function urlOf({ host, port, password, ca }: Address): string {
-  // Made passwords are URL-safe; chosen ones need not be.
+  // Generated passwords are URL-safe; others may not be.
   const user =
     password === undefined ? ADMIN_ROLE : `${ADMIN_ROLE}:${encodeURIComponent(password)}`;
   const mode =
@@ -46,7 +46,10 @@ export function urlOf({ host, port, password, ca }: Address): string {
   return `postgres://${user}@${placeOf({ host, port })}/${DATABASE_NAME}?${mode}`;
 }
 
-/** What clients need beside the URL that do not read it as libpq does. postgres.js sends parameters that it does not know to the server. */
+/**
+ * Hints for clients that do not read the URL as libpq does. postgres.js sends unknown parameters to
+ * the server.
+ */
 export function clientHints({ ca }: Pick<Address, 'ca'>): string[] {
   return ca === null
     ? [
@@ -60,7 +63,7 @@ export function clientHints({ ca }: Pick<Address, 'ca'>): string[] {
       ];
 }
 
-/** As libpq reads them, and nearly everything else does DATABASE_URL. */
+/** The variables of libpq, and DATABASE_URL for most other clients. */
 export function variablesOf(address: Address): Variables {
   return {
     PGHOST: address.host,

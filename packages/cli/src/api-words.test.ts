@@ -35,7 +35,7 @@ test.each([
 
 const SERVICES = fileURLToPath(new URL('../../server/src/services/', import.meta.url));
 
-test('no call of the API that a message of the services names is left', async () => {
+test('messages of the services name no call of the API at a shell', async () => {
   const names = (await readdir(SERVICES)).filter((name) => !name.endsWith('.test.ts'));
   const texts = await Promise.all(
     names.map(async (name) => readFile(`${SERVICES}${name}`, 'utf8')),

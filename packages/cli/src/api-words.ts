@@ -1,6 +1,9 @@
-/** Errors of the API in the words of the command line: its message names calls and fields, people at a shell type commands and options. */
+/**
+ * Errors of the API for people at a shell: the messages of the API name calls and fields, and here
+ * these become commands and options.
+ */
 
-/** The command that lists what a call lists, by the end of the call's path. */
+/** The command for a call that lists something, by the end of the call's path. */
 const LISTS: readonly [call: RegExp, command: string][] = [
   [/^\/projects\/\S+\/keys$/, 'howdah key list'],
   [/^\/projects\/\S+\/regions$/, 'howdah region list'],
@@ -19,7 +22,7 @@ const LISTS: readonly [call: RegExp, command: string][] = [
   [/^\/projects$/, 'howdah project list'],
 ];
 
-/** The commands for calls that messages name by their last word. */
+/** Commands for calls that messages name by the last word of their path. */
 const COMMANDS: Readonly<Record<string, string>> = {
   updatePassword: 'set-password',
   setHA: 'ha',
@@ -59,7 +62,7 @@ const OF_LIST = /\bGET (\/\S+?|…\/\S+?)(?=[\s),;:.]|$)(?: lists (them|those [^
 const OF_COMMAND = new RegExp(`\\b(${Object.keys(COMMANDS).join('|')})\\b`, 'g');
 const OF_OPTION = new RegExp(`\\b(${Object.keys(OPTIONS).join('|')})\\b`, 'g');
 
-/** A message of the API for somebody at a shell. */
+/** A message of the API with commands in place of calls. */
 export function inOurWords(message: string): string {
   return message
     .replaceAll(OF_OPERATION, 'howdah operation get $1')

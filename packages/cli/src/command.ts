@@ -1,9 +1,9 @@
-/** How commands are declared: their words, an example, and the options that many take, each said once. */
+/** How commands are declared: description, example, and the options that many commands share. */
 import { Option, type Command } from 'commander';
 import { Failure } from './exit.ts';
 import { FORMATS, type Format } from './output.ts';
 
-/** What an argument is, by its name; completion offers values by the same names. */
+/** The description of each argument, by its name. Completion uses the same names. */
 const ARGUMENTS: Readonly<Record<string, string>> = {
   service: 'its id or name',
   'deleted-service': 'its id or name',
@@ -56,20 +56,20 @@ const SHARED = {
   ],
 } as const;
 
-/** With the options of a command that prints data. */
+/** Options of a command that prints data. */
 export type Printing = { output: Format };
-/** With those of a command that prints a list which may be long. */
+/** Options of a command that prints a list which may be long. */
 export type Listing = Printing & { limit: number };
-/** With those of a command that changes something. */
+/** Options of a command that changes something. */
 export type Changing = Printing & { dryRun?: true };
-/** With those of a command that waits for what it began. */
+/** Options of a command that waits for its operation. */
 export type Waiting = Changing & { wait: boolean; timeout?: number };
-/** With those of a command that takes something away. */
+/** Options of a command that stops or deletes something. */
 export type Destroying = { dryRun?: true; yes?: true };
 
 export type About = {
   does: string;
-  /** A command line that can be typed as it is. */
+  /** A complete command line. */
   example: string;
   takes?: readonly (keyof typeof SHARED)[];
 };
@@ -97,7 +97,7 @@ export function verb(
   return command.addHelpText('after', `\nExample:\n  $ ${example}`);
 }
 
-/** An entry of a call's body or query, left out where the option was not given. */
+/** An entry of a body or query; empty if the option was not given. */
 export function given<Name extends string, T>(
   name: Name,
   value: T | undefined,
@@ -107,7 +107,7 @@ export function given<Name extends string, T>(
   return entry;
 }
 
-/** A count that an option gives. @throws Failure */
+/** The count in an option. @throws Failure */
 export function countOf(flag: string, text: string): number {
   if (!/^[0-9]{1,9}$/.test(text))
     throw new Failure(`${flag}: found ${text}; expected a whole number`, 'usage');
@@ -125,7 +125,7 @@ function parseLimit(text: string): number {
   return limit;
 }
 
-/** One of a few words. @throws Failure with all of them */
+/** One of several words. @throws Failure that lists them */
 export function oneOf<const Word extends string>(
   what: string,
   words: readonly Word[],
@@ -137,7 +137,7 @@ export function oneOf<const Word extends string>(
   return found;
 }
 
-/** Several of them, separated by commas. @throws Failure with all of them */
+/** Several words, separated by commas. @throws Failure that lists the allowed words */
 export function listOf<const Word extends string>(
   what: string,
   words: readonly Word[],

@@ -1,10 +1,10 @@
-/** What a shell offers for the word under the cursor: read off the commands as they are declared, and asked of the API for names. */
+/** Candidates for the word at the cursor: from the declared commands, and names from the API. */
 import type { Command, Option } from 'commander';
 
-/** Something to offer, and what it is. */
+/** A candidate with its description. */
 export type Candidate = { value: string; about: string };
 
-/** Values of an argument or an option, by the word that stands for it, like `service`. @param args those before it */
+/** Finds the values of a kind of argument, like `service`. @param args the arguments before it */
 export type FindValues = (kind: string, args: readonly string[]) => Promise<Candidate[]>;
 
 /**
@@ -45,7 +45,10 @@ async function candidatesAt(
   return argument === undefined ? [] : findValues(argument.name(), args);
 }
 
-/** The command that the words name, the arguments that it has, and the option whose value comes next. */
+/**
+ * The command that the words name, the arguments that it has, and the option whose value comes
+ * next.
+ */
 function placeOf(
   program: Command,
   words: readonly string[],

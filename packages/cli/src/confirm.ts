@@ -2,7 +2,10 @@ import type { Destroying } from './command.ts';
 import { Failure } from './exit.ts';
 import { printable } from './output.ts';
 
-/** Whether a question is asked: on a terminal, without `--yes`. A dry run deletes nothing, so it asks nothing. */
+/**
+ * Whether a question is asked: on a terminal, without `--yes`. A dry run deletes nothing, so it
+ * asks nothing.
+ */
 export function asks({ yes, dryRun }: Destroying): boolean {
   return yes !== true && dryRun !== true && process.stdin.isTTY && process.stdout.isTTY;
 }
@@ -20,8 +23,8 @@ export async function confirm(question: string, options: Destroying): Promise<vo
 }
 
 /**
- * Asks for the name of a thing before something that is hard to undo, where {@link asks} says so and `--confirm`
- * does not give the name.
+ * Asks for the name of a thing before something that is hard to undo, where {@link asks} says so
+ * and `--confirm` does not give the name.
  *
  * @param purpose what the name is typed for: `stop the PROD service orders (linltu4hxx)`
  * @returns the confirmed name; undefined: none was given

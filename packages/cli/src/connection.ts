@@ -10,17 +10,25 @@ import { Failure } from './exit.ts';
 
 export type Connection = Settings & { client: HowdahClient };
 
-/** The installation's directory, without the checks of a start. */
+/** The installation's directory, unchecked. */
 export function homeDirectory(): string {
   return resolve((process.env['HOWDAH_HOME'] || '~/.howdah').replace(/^~(?=\/|$)/, homedir()));
 }
 
-/** What the installation of this machine wrote for its owner, whatever the environment says. @throws SettingsError */
+/**
+ * The credentials that the installation on this machine wrote, whatever the environment says.
+ *
+ * @throws SettingsError
+ */
 export async function credentials(): Promise<Settings> {
   return findSettings({}, { HOWDAH_HOME: homeDirectory() });
 }
 
-/** The API that the environment names, else that of the installation on this machine. @throws SettingsError */
+/**
+ * The API that the environment names, else the installation on this machine.
+ *
+ * @throws SettingsError
+ */
 export async function connect({
   dryRun = false,
   retries = 4,
@@ -29,7 +37,7 @@ export async function connect({
   return { ...found, client: createClient({ ...found, dryRun, retries }) };
 }
 
-/** What a client of it is made with. @throws SettingsError */
+/** The options of a client of that API. @throws SettingsError */
 export async function access(): Promise<ClientOptions & Settings> {
   const found = await findSettings();
   return found.apiUrl.startsWith('https:') ? { ...found, fetch: await makeFetchByTls() } : found;
@@ -42,25 +50,26 @@ export async function answered<T>(call: Promise<{ data?: T }>): Promise<T> {
   return data;
 }
 
-/** The certificate of the authority that signs for the databases; null: the API is not the one of this machine. */
+/** The CA certificate of the databases; null: the API is not on this machine. */
 export async function findCa(apiUrl: string): Promise<string | null> {
   const path = join(homeDirectory(), 'ca', 'ca.pem');
   if (!existsSync(path)) return null;
-  // Credentials that are there and cannot be read are an error: taken for absent, they would weaken how connections are checked.
+  // Unreadable credentials are an error: treated as missing, they would weaken the certificate
+  // check.
   const own = existsSync(join(homeDirectory(), 'credentials.json')) ? await credentials() : null;
   return own?.apiUrl === apiUrl ? path : null;
 }
 
-/** Whom the command line believes: the installation's own CA, and those that everybody does. */
+/** The trusted CAs: the installation's own, and the public ones. */
 async function authorities(): Promise<string[]> {
   const { rootCertificates } = await import('node:tls');
   const path = join(homeDirectory(), 'ca', 'ca.pem');
-  // An API elsewhere may have a certificate of the world's.
+  // An API elsewhere may have a certificate of a public CA.
   if (!existsSync(path)) return [...rootCertificates];
   return [await readFile(path, 'utf8'), ...rootCertificates];
 }
 
-/** The platform's fetch cannot be told of an authority while it runs. */
+/** A fetch with our CA: Node's own fetch takes CAs only at the start of the process. */
 async function makeFetchByTls(): Promise<(request: Request) => Promise<Response>> {
   const { request: httpsRequest } = await import('node:https');
   const ca = await authorities();
@@ -80,7 +89,8 @@ async function makeFetchByTls(): Promise<(request: Request) => Promise<Response>
     const answered = Object.entries(incoming.headers).flatMap(([name, value]): [string, string][] =>
       [value ?? []].flat().map((one) => [name, one]),
     );
-    // An answer without a body must not have one, not even an empty one; but its connection waits until it is read.
+    // Response must get no body for these statuses, but the connection is free only after the body
+    // is read.
     const isEmpty = status === 204 || status === 304;
     if (isEmpty) incoming.resume();
     return new Response(isEmpty ? null : Readable.toWeb(incoming), { status, headers: answered });

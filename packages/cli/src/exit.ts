@@ -1,4 +1,7 @@
-/** The exit codes that scripts rely on. docs/cli.md explains them; `--help` of the program lists them. */
+/**
+ * The exit codes that scripts rely on. docs/cli.md explains them; `--help` of the program lists
+ * them.
+ */
 import type { ErrorCode } from '@howdah/contract/errors';
 import { HowdahError, NoAnswerError } from '@howdah/client';
 import { SettingsError } from '@howdah/client/node';
@@ -48,7 +51,7 @@ const OF_CODE: Readonly<Record<ErrorCode, Exit>> = {
   UNAVAILABLE: 'noConnection',
 };
 
-/** An error of the command line's own. */
+/** An error of the command line itself. */
 export class Failure extends Error {
   readonly exit: Exit;
 
@@ -58,7 +61,7 @@ export class Failure extends Error {
   }
 }
 
-/** What a command ends with that threw this. */
+/** The exit code for an error. */
 export function exitOf(error: unknown): Exit {
   if (error instanceof Failure) return error.exit;
   if (error instanceof CommanderError) return error.exitCode === 0 ? 'done' : 'usage'; // help and version end well

@@ -1,20 +1,24 @@
-/** Things by their ids or names, as the arguments of commands name them. */
+/** Finds things by id or name, as arguments of commands name them. */
 import { HowdahError, type Schemas } from '@howdah/client';
 import { isId } from '@howdah/contract/ids';
 import { answered, type Connection } from './connection.ts';
 import { Failure } from './exit.ts';
 
-/** A kind of thing that has ids and, mostly, names. */
+/** A kind of thing that has an id and, in most cases, a name. */
 type Kind<T> = {
   one: string;
   many: string;
-  /** The command that shows them. */
+  /** The command that lists them. */
   shownBy: string;
   id: (thing: T) => string;
   name: (thing: T) => string;
 };
 
-/** The thing with this id, or the only one with this name. @throws Failure notFound, or usage with the ids of those that share the name */
+/**
+ * The thing with this id, or the only one with this name.
+ *
+ * @throws Failure notFound, or usage with the ids of the things that share the name
+ */
 export function pick<T>(
   things: readonly T[],
   wanted: string,
@@ -33,7 +37,9 @@ export function pick<T>(
   return first;
 }
 
-/** The service with this id, or the only one with this name. A read replica set is found by its id. */
+/**
+ * The service with this id, or the only one with this name. A read replica set is found by its id.
+ */
 export async function findService(
   connection: Connection,
   wanted: string,
@@ -164,7 +170,10 @@ export async function findKey(
   );
 }
 
-/** The id of the project with this id or name; not given: of the key's own. Others than its own are known to the operator's keys. */
+/**
+ * The id of the project with this id or name; default: the key's own project. Only operator keys
+ * find others.
+ */
 export async function findProject(
   connection: Connection,
   wanted: string | undefined,

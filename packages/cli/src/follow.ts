@@ -1,4 +1,7 @@
-/** Waiting for an operation: a list of its steps that lives on terminals and grows by lines elsewhere, on stderr, so that stdout stays data. */
+/**
+ * Waits for operations and prints their steps to stderr: a live list on terminals, otherwise one
+ * line for each step. stdout is for data.
+ */
 import type { Schemas } from '@howdah/client';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { answered, type Connection } from './connection.ts';
@@ -12,7 +15,7 @@ type Step = Operation['steps'][number];
 const POLL_MS = 100;
 
 /**
- * Waits for the operation that an answer names, if it names one and waiting is wanted.
+ * Waits for the operation that an answer names, if it names one and `--no-wait` is not given.
  *
  * @throws Failure when it failed, when it is failing and tried again, and when the time is over
  */
@@ -26,7 +29,7 @@ export async function follow(
 }
 
 /**
- * Waits until no operation of a service is under way, apart from a verification of its backup, which changes nothing.
+ * Waits until no operation of a service is running, apart from a verification of its backup.
  *
  * @throws as {@link follow}
  */
@@ -78,7 +81,7 @@ async function followOperation(
   }
 }
 
-/** What is done stands; on a terminal what is under way stands below it, with the time that it has taken so far. */
+/** Prints finished steps; on a terminal also the current step, with its time so far. */
 function stepList() {
   const isLive = process.stderr.isTTY;
   let shown = 0;
@@ -111,7 +114,7 @@ function stepList() {
   return { update, clear };
 }
 
-/** How long a step took that has ended. */
+/** The duration of a finished step. */
 export function tookMs({ started, finished }: Step): number {
   return Date.parse(finished ?? started) - Date.parse(started);
 }

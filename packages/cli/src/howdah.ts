@@ -6,7 +6,7 @@ import { EXIT_CODES, exitOf } from './exit.ts';
 import { FORMATS, note, paintNote, say, showAs } from './output.ts';
 import { createProgram } from './program.ts';
 
-// A reader that has seen enough (`howdah service logs first | head`) is no error.
+// A reader that stops early (`howdah service logs first | head`) is no error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit();
   throw error;
@@ -27,7 +27,7 @@ try {
   }
 }
 
-/** What `--dry-run` found: the one way in which every command ends that was only asked about. */
+/** Prints what a dry run found. Every command with `--dry-run` ends here. */
 async function showPlan(plan: Schemas['DryRun']): Promise<void> {
   const format = FORMATS.find((known) => known === asked['output']) ?? 'table';
   await showAs(format, plan, 'plan', () => {

@@ -11,7 +11,7 @@ test.each([
   ['-90s', '2026-01-31T11:58:30.000Z'],
   ['-1d12h', '2026-01-30T00:00:00.000Z'],
   ['+1w', '2026-02-07T12:00:00.000Z'],
-  // The API reads date-times, and refuses those that it does not understand by name.
+  // The API reads date-times, and refuses invalid ones with the name of the field.
   ['2026-01-31T11:00:00.123456+01:00', '2026-01-31T11:00:00.123456+01:00'],
 ])('--at %s', (text, moment) => {
   expect(momentOf('--at', text, NOW)).toBe(moment);

@@ -11,12 +11,12 @@ const UNITS_MS: Readonly<Record<string, number>> = {
 const DATE_TIME = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d/;
 const OFFSET = /^([+-])((?:\d{1,9}[smhdw])+)$/;
 
-/** Help for an option that takes such a time. */
+/** Help text for options that take a time. */
 export const MOMENTS = '-5m, yesterday or 2026-01-31T12:00:00Z';
 
 /**
- * Reads a time of an option: a date-time, which the API reads and checks; `now`; `yesterday`, which is 24 hours ago; or a distance
- * from now, such as `-5m` or `+1d12h`.
+ * Reads the time in an option: a date-time, which the API checks; `now`; `yesterday`, which is 24
+ * hours ago; or a distance from now, such as `-5m` or `+1d12h`.
  *
  * @returns a date-time for the API
  * @throws Failure usage
@@ -44,7 +44,7 @@ export function momentIfGiven(flag: string, text: string | undefined): string | 
   return text === undefined ? undefined : momentOf(flag, text);
 }
 
-/** Up to here a distance says more than a date. */
+/** Times within this distance are shown as distances. */
 const NEAR_MS = 30 * 86_400_000;
 const STEPS = [
   ['day', 86_400_000],
@@ -53,7 +53,10 @@ const STEPS = [
   ['second', 1000],
 ] as const;
 
-/** A date-time as its distance from now: `5 minutes ago`, `in 3 days`. What is more than 30 days away stays a date-time. */
+/**
+ * A date-time as its distance from now: `5 minutes ago`, `in 3 days`. Beyond 30 days it stays a
+ * date-time.
+ */
 export function relative(dateTime: string, now = Date.now()): string {
   const ms = Date.parse(dateTime) - now;
   if (Number.isNaN(ms) || Math.abs(ms) > NEAR_MS) return dateTime;
@@ -64,7 +67,7 @@ export function relative(dateTime: string, now = Date.now()): string {
   return ms < 0 ? `${words} ago` : `in ${words}`;
 }
 
-/** Both: what can be pasted as an option, and how far away it is. */
+/** A date-time, which can be pasted as an option, with its distance from now. */
 export function dateAndDistance(dateTime: string, now = Date.now()): string {
   const distance = relative(dateTime, now);
   return distance === dateTime ? dateTime : `${dateTime} (${distance})`;

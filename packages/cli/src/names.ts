@@ -1,15 +1,15 @@
-/** Names of the things that the API names by ids, for people: looked up once, and only where a table is printed. */
+/** Names in place of ids, for tables that people read. They are looked up once. */
 import { HowdahError } from '@howdah/client';
 import { answered, type Connection } from './connection.ts';
 import { ofProject } from './find.ts';
 import type { Format } from './output.ts';
 
-/** The name of a thing with this id; the id itself where there is no name for it. */
+/** The name of a thing with this id, or the id if the name is unknown. */
 export type NameOf = (id: string) => string;
 
 export const noNames: NameOf = (id) => id;
 
-/** Services, deleted ones too. A format for programs needs no names. */
+/** The names of services, including deleted ones. Formats for programs need none. */
 export async function serviceNames(connection: Connection, format: Format): Promise<NameOf> {
   if (format !== 'table') return noNames;
   const { client } = connection;
@@ -21,7 +21,7 @@ export async function serviceNames(connection: Connection, format: Format): Prom
   return lookup([...deleted, ...services].map(({ service_id: id, name }) => [id, name]));
 }
 
-/** Keys, where the own key may see them. */
+/** The names of keys, if the key in use may list them. */
 export async function keyNames(connection: Connection, format: Format): Promise<NameOf> {
   if (format !== 'table') return noNames;
   try {
@@ -34,7 +34,7 @@ export async function keyNames(connection: Connection, format: Format): Promise<
   }
 }
 
-/** VPCs of the project. */
+/** The names of the VPCs of the project. */
 export async function vpcNames(connection: Connection, format: Format): Promise<NameOf> {
   if (format !== 'table') return noNames;
   const params = ofProject(connection);
@@ -42,7 +42,7 @@ export async function vpcNames(connection: Connection, format: Format): Promise<
   return lookup(vpcs.map(({ id, name }) => [id, name]));
 }
 
-/** Names that change while events come: an id that is not known yet is looked up when it comes. */
+/** Names for a stream of events: an unknown id is looked up when it first appears. */
 export function growingNames(
   connection: Connection,
   format: Format,

@@ -1,4 +1,4 @@
-/** What is printed, and how: data to stdout in the format that was asked for, everything else to stderr. */
+/** Output: data to stdout in the requested format, everything else to stderr. */
 import { escapeInJson, makeVisible } from '@howdah/contract/text';
 import { randomUUID } from 'node:crypto';
 import { isatty } from 'node:tty';
@@ -7,10 +7,15 @@ import pc from 'picocolors';
 export const FORMATS = ['table', 'json', 'yaml', 'env'] as const;
 export type Format = (typeof FORMATS)[number];
 
-/** Stands for the begin of a colour in what is printed: texts of others hold escapes as well, and cannot know this. */
+/**
+ * Marks our own colours. Texts from outside may contain escapes too, but cannot guess this mark.
+ */
 const COLOUR = randomUUID();
 
-/** Colours of a stream, by its number: none where it is no terminal, whatever picocolors thinks of `CI`. */
+/**
+ * The colours of a stream: none if it is not a terminal, also where picocolors would use them for
+ * `CI`.
+ */
 const paintOf = (fd: 1 | 2) => {
   const colours = pc.createColors(
     isatty(fd) && process.env['TERM'] !== 'dumb' && (process.env['NO_COLOR'] ?? '') === '',
@@ -30,7 +35,10 @@ const paintOf = (fd: 1 | 2) => {
 export const paint = paintOf(1);
 export const paintNote = paintOf(2);
 
-/** What a terminal may be sent: our colours, and nothing else that it would obey. Names, messages, logs and values are texts of others. */
+/**
+ * Text that is safe for a terminal: our colours and no other escapes. Names, messages, logs and
+ * values come from others.
+ */
 export const printable = (text: string): string => makeVisible(text).replaceAll(COLOUR, '\u001b[');
 
 /** Prints a line. */
@@ -43,7 +51,7 @@ export function sayJson(value: unknown, indent?: number): void {
   say(escapeInJson(JSON.stringify(value, null, indent)));
 }
 
-/** Prints a line that is no data. */
+/** Prints a line that is not data. */
 export function note(line: string): void {
   process.stderr.write(`${printable(line)}\n`);
 }
@@ -73,27 +81,27 @@ export function table(titles: readonly string[], values: readonly (readonly stri
   for (const row of rows) say(line(row));
 }
 
-/** How long something took, for people. Never negative: the two times may come from two clocks. */
+/** A duration for people. Never negative, since its two times may come from two clocks. */
 export function duration(ms: number): string {
   return ms < 1000 ? `${Math.max(Math.round(ms), 0)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
-/** Variables of a shell, by their names. */
+/** Shell variables by name. */
 export type Variables = Readonly<Record<string, string>>;
 
 /** How things of one kind are shown. */
 export type View<T> = {
-  /** What the names of variables begin with: `vpc` makes VPC_ID. */
+  /** The prefix of the names of variables: `vpc` makes VPC_ID. */
   noun: string;
-  /** Of a list the columns; of one thing the lines, where a cell that is empty is left out. */
+  /** The columns of a list, and the lines of one thing, without empty ones. */
   columns: readonly (readonly [title: string, cell: (thing: T) => string])[];
-  /** Lines of one thing only. */
+  /** Additional lines of one thing. */
   details?: readonly (readonly [title: string, cell: (thing: T) => string])[];
-  /** In place of a variable for each of its fields. */
+  /** Variables in place of one for each field. */
   variables?: (thing: T) => Variables;
 };
 
-/** Prints one thing, as the API answered it. */
+/** Prints one thing. */
 export async function show<T>(format: Format, answer: T, view: View<T>): Promise<void> {
   const lines = () => {
     const all = [...view.columns, ...(view.details ?? [])].map(
@@ -105,7 +113,7 @@ export async function show<T>(format: Format, answer: T, view: View<T>): Promise
   await showAs(format, answer, view.noun, lines, view.variables?.(answer));
 }
 
-/** Prints a list, as the API answered it. */
+/** Prints a list. */
 export async function showList<T>(
   format: Format,
   answer: readonly T[],
@@ -119,7 +127,7 @@ export async function showList<T>(
   await showAs(format, answer, noun, rows);
 }
 
-/** Prints what a change has made of a thing: the API's answer to the change, or the thing as it is `now`. */
+/** Prints a changed thing: the API's answer to the change, or the thing as it is `now`. */
 export async function showChanged<T>(
   format: Format,
   answer: unknown,
@@ -130,7 +138,7 @@ export async function showChanged<T>(
   else await show(format, await now(), view);
 }
 
-/** Whether it is the answer of the API that is printed, not what is made of it. */
+/** Whether the answer of the API is printed unchanged. */
 export function isForPrograms(format: Format): boolean {
   return format === 'json' || format === 'yaml';
 }
@@ -139,7 +147,7 @@ export function isForPrograms(format: Format): boolean {
  * Prints an answer of the API.
  *
  * @param asTable prints it for people
- * @param variables in place of a variable for each of its fields
+ * @param variables replaces the variables of each field
  */
 export async function showAs(
   format: Format,
@@ -155,11 +163,11 @@ export async function showAs(
       return sayJson(answer, 2);
     case 'yaml': {
       const yaml = await import('yaml');
-      // Many still read YAML 1.1, to which `no` and times are no strings.
+      // YAML 1.1, which many parsers still read, takes `no` and times for other types: quote them.
       const document = new yaml.Document(answer, { compat: 'yaml-1.1' });
       yaml.visit(document, {
         Scalar: (_key, node) => {
-          // Only there escapes mean what they stand for.
+          // Escapes have an effect on terminals only.
           if (typeof node.value === 'string' && makeVisible(node.value) !== node.value)
             node.type = 'QUOTE_DOUBLE';
         },
@@ -169,24 +177,27 @@ export async function showAs(
     case 'env':
       for (const [name, value] of Object.entries(variables ?? variablesOf(noun, answer))) {
         const line = `${name}=${quoted(value)}`;
-        // A shell takes the value as it is; a person only looks at it.
+        // A shell gets the value unchanged; on a terminal it is only displayed.
         if (isatty(1)) say(line);
         else process.stdout.write(`${line}\n`);
       }
   }
 }
 
-/** A word of a shell as a person would type it: quoted only where that is needed. */
+/** A shell word, quoted only if necessary. */
 export function quotedWord(text: string): string {
   return /^[\w.@%+=:,/-]+$/.test(text) ? text : quoted(text);
 }
 
-/** A word of a POSIX shell, whatever is in it. */
+/** A quoted word of a POSIX shell. */
 export function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** A variable for each value, named after the way to it: of lists the place and, as `…_COUNT`, how long they are. What is null is empty. */
+/**
+ * A variable for each value, named after its path. Entries of lists are numbered, and `…_COUNT` is
+ * the length of a list. Null becomes an empty value.
+ */
 function variablesOf(name: string, value: unknown): Variables {
   const prefix = name
     .replaceAll(/([a-z])([A-Z])/g, '$1_$2')

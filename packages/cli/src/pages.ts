@@ -1,13 +1,13 @@
-/** Lists that the API answers by pages, put together again: nobody has to copy cursors. */
+/** Joins the pages of a list, so that users need no cursors. */
 import { given } from './command.ts';
 import { Failure } from './exit.ts';
 
-/** The most that the API puts into a page. */
+/** The largest page of the API. */
 const PAGE = 1000;
 
 type Answer<T> = Promise<{ data?: readonly T[]; response: Response }>;
 
-/** The first ones of a list. @param read asks the API for a page */
+/** The first entries of a list. @param read reads a page */
 export async function firstOf<T>(
   limit: number,
   read: (page: { limit: string; cursor?: string }) => Answer<T>,
@@ -26,7 +26,7 @@ export async function firstOf<T>(
   return found;
 }
 
-/** Where the page after this one begins. */
+/** The cursor of the next page. */
 function nextOf({ headers, url }: Response): string | undefined {
   const [, next] = /<([^>]+)>; rel="next"/.exec(headers.get('Link') ?? '') ?? [];
   return next === undefined

@@ -1,4 +1,7 @@
-/** The role rules of the contract, applied before a question is asked: nobody confirms what the API then refuses. */
+/**
+ * The role rules of the contract, applied before a question is asked: nobody confirms what the API
+ * then refuses.
+ */
 import { refusalOfCall, type Permission } from '@howdah/contract/permissions';
 import type { Environment } from '@howdah/contract/types';
 import type { Destroying } from './command.ts';

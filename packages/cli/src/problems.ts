@@ -1,4 +1,4 @@
-/** What is wrong with services and what to do about it, beside the tables: notes, so that stdout stays data. */
+/** Problems of services and their remedies, printed to stderr beside the tables. */
 import type { Schemas } from '@howdah/client';
 import { answered, type Connection } from './connection.ts';
 import { note, paintNote, quotedWord } from './output.ts';
@@ -31,7 +31,7 @@ async function lastOperations(
   return answered(client.GET('/projects/{project_id}/operations', { params }));
 }
 
-/** In words: what is wrong with an UNSTABLE service, and the commands that help. */
+/** The problem of an UNSTABLE service in words, and the commands that help. */
 export function problemOf(
   { name, service_id: id }: Service,
   operations: readonly Operation[],

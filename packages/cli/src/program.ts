@@ -1,4 +1,7 @@
-/** All commands. Those that the API makes are thin over the typed client; up, down, status, doctor, audit, store and …-control are the machine's. */
+/**
+ * All commands. Most are a thin layer over the typed client; up, down, status, doctor, audit, store
+ * and …-control work on this machine.
+ */
 import { Command } from 'commander';
 import { addAudit } from './commands/audit.ts';
 import { addAuditLog } from './commands/audit-log.ts';

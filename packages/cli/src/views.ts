@@ -1,4 +1,4 @@
-/** How each kind of thing is shown to people. */
+/** The table columns and detail lines of each kind of thing. */
 import { PROJECT_LIMITS } from '@howdah/contract/values';
 import type { Schemas } from '@howdah/client';
 import { endpointOf, placeOf, poolerOf, variablesOf } from './address.ts';
@@ -171,7 +171,7 @@ export const operationView = (
   ],
 });
 
-/** An operation with its steps, as lines. */
+/** The lines of an operation and its steps. */
 export function linesOf(
   {
     created,
@@ -318,7 +318,7 @@ function restrictionsOf({ fork_only, dry_run_only }: Schemas['AuthInfo']['api_ke
     .join(', ');
 }
 
-/** `NAME (ID)`, or the id where no name is known for it. */
+/** `NAME (ID)`, or the id if the name is unknown. */
 function named(id: string, nameOf: NameOf = noNames): string {
   const name = nameOf(id);
   return name === id ? id : `${name} (${id})`;

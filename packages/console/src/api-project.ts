@@ -1,4 +1,7 @@
-/** The calls of a project: keys, limits, webhooks, the audit log, VPCs; and those of a service that came with them. */
+/**
+ * The calls of a project: keys, limits, webhooks, the audit log, VPCs; and those of a service that
+ * came with them.
+ */
 import type { Schemas } from '@howdah/client';
 import type { AuditOutcome } from '@howdah/contract/values';
 import { queryOptions } from '@tanstack/react-query';
@@ -15,14 +18,14 @@ export type ReplicaSet = Schemas['ReadReplicaSetDetail'];
 
 const ofProject = (project: string) => ({ path: { project_id: project } });
 
-// ── the machine ──────────────────────────────────────────────────────────────────────────────────────────────────
+// ── the machine ──────────────────────────────────────────────────────────────────────────────────
 
 export const doctorQuery = queryOptions({
   queryKey: ['doctor'],
   queryFn: ({ signal }) => body(client.GET('/doctor', { signal })),
 });
 
-// ── keys, limits ─────────────────────────────────────────────────────────────────────────────────────────────────
+// ── keys, limits ─────────────────────────────────────────────────────────────────────────────────
 
 export const keysQuery = (project: string) =>
   queryOptions({
@@ -52,7 +55,7 @@ export const projectQuery = (project: string) =>
       body(client.GET('/projects/{project_id}', { params: ofProject(project), signal })),
   });
 
-// ── webhooks ─────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── webhooks ─────────────────────────────────────────────────────────────────────────────────────
 
 export const webhooksQuery = (project: string) =>
   queryOptions({
@@ -106,7 +109,7 @@ export const deliveriesQuery = (project: string, id: string) =>
       ),
   });
 
-// ── audit log ────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── audit log ────────────────────────────────────────────────────────────────────────────────────
 
 export type AuditFilter = { outcome: AuditOutcome | null };
 
@@ -137,7 +140,7 @@ function nextCursor(response: Response): string | undefined {
     : (new URL(link, response.url).searchParams.get('cursor') ?? undefined);
 }
 
-// ── VPCs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── VPCs ─────────────────────────────────────────────────────────────────────────────────────────
 
 export const vpcsQuery = (project: string) =>
   queryOptions({
@@ -198,7 +201,7 @@ export function networkCalls(project: string, id: string) {
   };
 }
 
-// ── read replica sets ────────────────────────────────────────────────────────────────────────────────────────────
+// ── read replica sets ────────────────────────────────────────────────────────────────────────────
 
 export const setsQuery = (project: string, id: string) =>
   queryOptions({

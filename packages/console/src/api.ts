@@ -1,4 +1,7 @@
-/** The console's calls of the API, through the typed client. The key of a query begins with its service. */
+/**
+ * The console's calls of the API, through the typed client. The key of a query begins with its
+ * service.
+ */
 import { createClient, HowdahError, type Schemas } from '@howdah/client';
 import { visibleJson } from '@howdah/contract/text';
 import { BASE_PATH, CONSOLE_HEADER, type Environment } from '@howdah/contract/types';
@@ -15,7 +18,10 @@ export type Me = Schemas['AuthInfo']['api_key'];
 
 export { BASE_PATH as BASE } from '@howdah/contract/types';
 
-/** Names, logs and messages are texts of tenants. Characters that reorder text, or are invisible, are shown as escapes. */
+/**
+ * Names, logs and messages are texts of tenants. Characters that reorder text, or are invisible,
+ * are shown as escapes.
+ */
 async function fetchVisible(request: Request): Promise<Response> {
   const response = await globalThis.fetch(request);
   if (response.headers.get('Content-Type')?.startsWith('application/json') !== true)
@@ -24,7 +30,10 @@ async function fetchVisible(request: Request): Promise<Response> {
   return new Response(text === '' ? null : visibleJson(text), response);
 }
 
-/** The cookie stands for the key. {@link ./live.ts} repeats queries and reports a lost control plane. */
+/**
+ * The cookie stands for the key. {@link ./live.ts} repeats queries and reports a lost control
+ * plane.
+ */
 export const client = createClient({
   apiUrl: new URL(BASE_PATH, window.location.href).href,
   headers: { [CONSOLE_HEADER]: '1' },
@@ -39,7 +48,7 @@ export async function body<T>(call: Promise<{ data?: T }>): Promise<T> {
   return data;
 }
 
-// ── who ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── session ──────────────────────────────────────────────────────────────────────────────────────
 
 /** Null: nobody is logged in. */
 export const meQuery = queryOptions({
@@ -55,7 +64,7 @@ export const meQuery = queryOptions({
   staleTime: 60_000,
 });
 
-// ── reads ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── reads ────────────────────────────────────────────────────────────────────────────────────────
 
 const ofProject = (project: string) => ({ path: { project_id: project } });
 const ofService = (project: string, id: string) => ({
@@ -228,7 +237,7 @@ async function created(call: Promise<{ data?: object }>): Promise<Service> {
 const isService = (answer: object): answer is Service =>
   'service_id' in answer && 'endpoint' in answer;
 
-// ── changes ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── changes ──────────────────────────────────────────────────────────────────────────────────────
 
 /** The calls that change a service, by the names of their actions. */
 export function serviceCalls(project: string, id: string) {
@@ -263,9 +272,12 @@ export const createService = (project: string, request: Schemas['CreateService']
     client.POST('/projects/{project_id}/services', { params: ofProject(project), body: request }),
   );
 
-// ── passwords ────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── passwords ────────────────────────────────────────────────────────────────────────────────────
 
-/** Initial passwords of services created in this tab. Only the response to the create holds them; the tab forgets them. */
+/**
+ * Initial passwords of services created in this tab. Only the answer to the create has them; the
+ * tab forgets them.
+ */
 const passwords = new Map<string, string>();
 export const rememberPassword = ({ service_id: id, initial_password: password }: Service): void => {
   if (password !== undefined) passwords.set(id, password);

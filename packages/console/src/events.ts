@@ -11,7 +11,10 @@ let streaming = false;
 /** Whether events arrive: pages then poll rarely. */
 export const isStreaming = (): boolean => streaming;
 
-/** Follows the events of a project as long as somebody looks. The browser comes back to the stream where it was. */
+/**
+ * Follows the events of a project while a page shows it. The browser reconnects where the stream
+ * broke.
+ */
 export function useEvents(project: string): void {
   const cache = useQueryClient();
   useEffect(() => {
@@ -34,7 +37,7 @@ export function useEvents(project: string): void {
   }, [cache, project]);
 }
 
-/** The service that an event is of; null: any. */
+/** The service of an event; null: any. */
 function serviceOf(text: string): string | null {
   const event: unknown = JSON.parse(text);
   const data: unknown =
@@ -44,7 +47,7 @@ function serviceOf(text: string): string | null {
   return typeof id === 'string' ? id : null;
 }
 
-/** Looks again at the lists and at the services that were named, once for all that came together. */
+/** Reads the lists and the named services again, once for all events of a burst. */
 function gather(cache: QueryClient): (service: string | null) => void {
   let named: Set<string> | null = null;
   let all = false;

@@ -1,6 +1,7 @@
 /**
- * Keeps the shown data current: the stream of events (`events.ts`) says what to read again, and polling does the rest, often while
- * something is in progress and no events come, rarely otherwise. Pages read through these hooks only.
+ * Keeps the shown data current: the stream of events (`events.ts`) says what to read again, and
+ * polling does the rest, often while something is in progress and no events come, rarely otherwise.
+ * Pages read through these hooks only.
  */
 import { HowdahError } from '@howdah/client';
 import { isStreaming } from './events.ts';
@@ -148,7 +149,9 @@ export function useService() {
   });
 }
 
-/** {@link useService} for the pages inside the frame of a service, which are shown once it is read. */
+/**
+ * {@link useService} for the pages inside the frame of a service, which are shown once it is read.
+ */
 export function useThisService(): Service {
   const { data } = useService();
   if (data === undefined) throw new Error('the service is not read yet');
@@ -175,7 +178,9 @@ function useOfService<T, K extends readonly unknown[]>(
 export const useOperations = () =>
   useOfService(operationsQuery, (operations) => operations?.some(isOpen) === true);
 
-/** The estimated seconds until an operation ends; undefined: it has ended, or there is no estimate. */
+/**
+ * The estimated seconds until an operation ends; undefined: it has ended, or there is no estimate.
+ */
 export function useRemainingSeconds(operation: Operation): number | undefined {
   const { project } = useMe();
   const goesOn = isOpen(operation);
@@ -208,7 +213,10 @@ export function useDeleted() {
   return useQuery({ ...deletedQuery(project.id), refetchInterval: SLOW_MS });
 }
 
-/** Whether the control plane does not answer. It is then asked once a second; when it answers, all shown data is read again. */
+/**
+ * Whether the control plane does not answer. It is then asked once a second; when it answers, all
+ * shown data is read again.
+ */
 export function useLost(): boolean {
   const lost = useIsLost();
   const refresh = useRefresh();

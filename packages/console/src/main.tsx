@@ -1,7 +1,7 @@
 import './mantine.css';
 import '@mantine/notifications/styles.css';
 import './styles.css';
-// All styles come with the page: those of pages that are loaded later are small, and nothing is ever drawn without them.
+// All styles load with the page: they are small, and no page is ever drawn without them.
 import './pages/create.module.css';
 import './pages/project.module.css';
 import './pages/service/service.module.css';
@@ -20,7 +20,7 @@ import { queryClient } from './live.ts';
 import { router } from './router.tsx';
 import { theme } from './theme.ts';
 
-/** The server's word for the styles that this page may make itself. */
+/** The nonce that allows the styles that this page creates. */
 const nonce = document.querySelector<HTMLMetaElement>('meta[name="csp-nonce"]')?.nonce ?? '';
 setNonce(nonce);
 

@@ -15,7 +15,7 @@ export function useRowsInSight(
     const look = (): void => {
       if (list.current === null) return;
       const topRows = -list.current.getBoundingClientRect().top / ROW_PX;
-      // In steps: most scrolling then draws nothing again.
+      // In steps, so that most scrolling redraws nothing.
       const first = Math.max(0, Math.floor((topRows - MARGIN_ROWS) / MARGIN_ROWS) * MARGIN_ROWS);
       const end =
         Math.ceil((topRows + window.innerHeight / ROW_PX + MARGIN_ROWS) / MARGIN_ROWS) *
@@ -23,7 +23,7 @@ export function useRowsInSight(
       setSight((old) => (old.first === first && old.end === end ? old : { first, end }));
     };
     look();
-    // A list that has become short lets the window jump back a moment later.
+    // When a list becomes short, the window scrolls back a moment later.
     const later = requestAnimationFrame(look);
     window.addEventListener('scroll', look, { passive: true });
     window.addEventListener('resize', look);

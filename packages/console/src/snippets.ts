@@ -1,4 +1,4 @@
-/** The same thing, said to other programs: connection strings, and the calls that a form makes. */
+/** Texts for other programs: connection strings, and a form's request as a command. */
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract/types';
 import type { Schemas } from '@howdah/client';
 
@@ -12,10 +12,10 @@ export type Target = {
 export const SNIPPETS = ['psql', 'URI', 'JDBC', 'Node', 'Python'] as const;
 export type Snippet = (typeof SNIPPETS)[number];
 
-/** Stands where nobody but the user knows what belongs there. */
+/** A placeholder for a value that only the user knows. */
 export const UNKNOWN_PASSWORD = 'PASSWORD';
 
-/** @param verified with the certificate checked against our CA, in ca.pem, rather than just used */
+/** @param verified whether the client verifies the server's certificate against our CA in ca.pem */
 export function connectionSnippet(
   kind: Snippet,
   { host, port, database = DATABASE_NAME, password = UNKNOWN_PASSWORD }: Target,
@@ -23,7 +23,7 @@ export function connectionSnippet(
 ): string {
   const mode = verified ? 'sslmode=verify-full&sslrootcert=ca.pem' : 'sslmode=require';
   const address = host.includes(':') ? `[${host}]` : host;
-  // Made passwords are URL-safe; chosen ones need not be.
+  // Generated passwords are URL-safe; others may not be.
   const uri = `postgres://${ADMIN_ROLE}:${encodeURIComponent(password)}@${address}:${port}/${database}?${mode}`;
   switch (kind) {
     case 'psql':
@@ -76,7 +76,7 @@ export function cliOf({
 }: Schemas['CreateService']): string {
   const options = [
     `--name ${shellQuoted(name)}`,
-    // Left out, it would be the type that the region takes by itself.
+    // Without it the region would choose its default type.
     addons === undefined ? null : `--addons ${addons.join(',') || 'none'}`,
     cpu === undefined ? null : `--cpu-millis ${cpu}`,
     replicas === undefined ? null : `--replicas ${replicas}`,

@@ -73,7 +73,10 @@ export function whyDenied(
   });
 }
 
-/** Why an action is not possible now, for this key or in this status, in the API's words; null: it is. */
+/**
+ * Why an action is not possible now, for this key or in this status, in the API's words; null: it
+ * is.
+ */
 export function whyNot(
   action: Action,
   service: Subject,

@@ -1,4 +1,7 @@
-/** The look: one accent, one scale of greys, the same radius everywhere. Colours of meaning are in `styles.css`. */
+/**
+ * The look: one accent, one scale of greys, the same radius everywhere. Colours of meaning are in
+ * `styles.css`.
+ */
 import { createTheme, type MantineColorsTuple } from '@mantine/core';
 
 const teal: MantineColorsTuple = [
@@ -14,7 +17,7 @@ const teal: MantineColorsTuple = [
   '#134e4a',
 ];
 
-/** Greys with a breath of the accent: the surfaces of the dark theme. */
+/** Greys with a tint of the accent: the surfaces of the dark theme. */
 const dark: MantineColorsTuple = [
   '#e6eaea',
   '#b9c1c2',
@@ -32,7 +35,7 @@ export const theme = createTheme({
   primaryColor: 'teal',
   primaryShade: { light: 7, dark: 7 },
   colors: { teal, dark },
-  // The system's own: what it costs to load is nothing.
+  // The system's own fonts, which need no download.
   fontFamily:
     'ui-sans-serif, system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", sans-serif',
   fontFamilyMonospace:

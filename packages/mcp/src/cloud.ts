@@ -1,4 +1,4 @@
-/** The project that a key is for, and its services as tools speak of them. */
+/** The project of a key, and its services in the form that tools use. */
 import {
   HowdahError,
   waitFor,
@@ -21,7 +21,7 @@ export type Service = Schemas['Service'];
 
 export type Cloud = {
   client: HowdahClient;
-  /** The id of the key's project; asked for once. */
+  /** The id of the key's project; read once. */
   projectId: () => Promise<string>;
 };
 
@@ -45,7 +45,7 @@ export const pathOf = ({ project_id, service_id }: Pick<Service, 'project_id' | 
   service_id,
 });
 
-/** A service by its id or name; of a read replica set by its id. */
+/** A service by its id or name; a read replica set by its id. */
 export async function findService(
   { client, projectId }: Cloud,
   nameOrId: string,
@@ -135,7 +135,11 @@ export async function refuseDenied(
   if (refused !== null) throw new HowdahError(403, 'FORBIDDEN', refused, undefined);
 }
 
-/** Waits until a service has its desired state, up to a limit. @returns as it is then; null: it is gone */
+/**
+ * Waits until a service has its desired state, up to a limit.
+ *
+ * @returns the service; null: it is gone
+ */
 export async function settle(
   { client }: Cloud,
   service: Service,

@@ -1,6 +1,7 @@
 /**
- * Streamable HTTP on this machine. A request is served with the API key that it carries, and by nobody's leave but the API's: this process has
- * no key of its own to lend. Web pages of other origins, and names that were pointed at this address, are turned away (DNS rebinding).
+ * Streamable HTTP on this machine. A request is served with the API key that it carries, and the
+ * API alone decides: this process has no key of its own. Web pages of other origins, and host names
+ * that point to this address (DNS rebinding), are refused.
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -23,14 +24,19 @@ import {
 import { openCloud } from './cloud.ts';
 import { createMcpServer } from './server.ts';
 
-/** Where it listens, and how it ends. */
+/** A running server: its URL, and how to stop it. */
 export type HttpFace = { url: string; close: () => Promise<void> };
 
 const HOST = '127.0.0.1';
 const PATH = '/mcp';
 const MAX_BODY_BYTES = 1024 * 1024;
 
-/** @param options whose API; without a key. @throws when the port is taken. `port` 0: any that is free */
+/**
+ * @param options the API, without a key.
+ *
+ * @param port 0: any free port.
+ * @throws when the port is in use
+ */
 export async function serveOverHttp(
   options: Omit<ClientOptions, 'key'>,
   port: number,
@@ -74,7 +80,7 @@ export async function serveOverHttp(
   };
 }
 
-/** What a request with a key that the API does not take is answered; null: it takes it. */
+/** The answer to a key that the API refuses; null: it accepts the key. */
 async function whyNot(client: HowdahClient): Promise<Response | null> {
   try {
     await client.GET('/auth/info');
@@ -94,7 +100,7 @@ function refusal(status: number, code: string, message: string): Response {
   );
 }
 
-/** Node's request and response as the web has them. */
+/** Node's request and response as those of the Fetch API. */
 async function answer(
   incoming: IncomingMessage,
   outgoing: ServerResponse,
@@ -114,7 +120,7 @@ async function answer(
       ),
     );
   }
-  // What is no URL behind this host is none of ours.
+  // An invalid URL is an unknown path.
   const target = URL.canParse(url, `http://${HOST}`)
     ? new URL(url, `http://${HOST}`)
     : new URL(`http://${HOST}/`);
@@ -129,7 +135,7 @@ async function answer(
   await send(outgoing, await serve(request));
 }
 
-/** Reads a body to its end, so that its sender hears the answer; null: it is too large. */
+/** Reads a body to its end, so that its sender receives the answer; null: it is too large. */
 async function bodyOf(incoming: IncomingMessage): Promise<Buffer<ArrayBuffer> | null> {
   const chunks: Buffer[] = [];
   let bytes = 0;

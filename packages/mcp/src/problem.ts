@@ -1,7 +1,7 @@
-/** Errors as an agent is told them: what went wrong, and what to try next. */
+/** Errors for agents: what went wrong, and what to try next. */
 import { HowdahError, NoAnswerError } from '@howdah/client';
 
-/** What we refuse ourselves. */
+/** A refusal of the tools themselves. */
 export class Problem extends Error {
   readonly tryNext: string;
 
@@ -13,7 +13,7 @@ export class Problem extends Error {
 
 export type ExplainedProblem = { code: string; message: string; try_next: string };
 
-/** What to try next, by the code of the API. */
+/** What to try next, by the error code of the API. */
 const AFTER_CODE: Record<string, string> = {
   INVALID_REQUEST: 'correct the field that the message names',
   INVALID_STATE:
@@ -33,7 +33,7 @@ const AFTER_CODE: Record<string, string> = {
   UNAVAILABLE: 'try again in a second; if the error persists, get_service and get_logs show why',
 };
 
-/** What to try next, by what PostgreSQL says of a statement. */
+/** What to try next, by the SQLSTATE of a statement. */
 const AFTER_SQLSTATE: Record<string, string> = {
   '25006':
     'statements are read-only here. To try a change, fork_service and connect to the fork with its connection string',
@@ -46,7 +46,7 @@ const AFTER_SQLSTATE: Record<string, string> = {
     'ask for less, look at the plan with EXPLAIN, or raise timeout_ms; on_fork: true keeps the load off the service',
 };
 
-/** What an agent is told of whatever was thrown. */
+/** Explains any error to an agent. */
 export function explain(error: unknown): ExplainedProblem {
   if (error instanceof Problem)
     return { code: 'REFUSED', message: error.message, try_next: error.tryNext };

@@ -16,7 +16,7 @@ Begin with whoami (what this key may do) and list_services. Look before you chan
 To try something that changes data, never use the service itself: fork_service quickly makes a copy that you may break; delete_service removes it.
 Tools that end sessions or delete data require confirm: the name of the service. Services tagged PROD are in use: ask the user first. Every change accepts dry_run.`;
 
-/** A server with all tools; one for each connection or request. */
+/** Creates a server with all tools, for one connection or request. */
 export function createMcpServer(cloud: Cloud): McpServer {
   const server = new McpServer(
     { name: 'howdah', version: '0.1.0' },

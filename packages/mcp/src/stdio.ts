@@ -3,7 +3,7 @@ import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { openCloud } from './cloud.ts';
 import { createMcpServer } from './server.ts';
 
-/** Serves the process that started this one, until standard input ends. */
+/** Serves the parent process, until standard input ends. */
 export function serveOverStdio(options: ClientOptions): void {
   const cloud = openCloud(createClient(options));
   serveStdio(() => createMcpServer(cloud));

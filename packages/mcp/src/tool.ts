@@ -1,4 +1,7 @@
-/** How a tool is declared: one shape of results, one of errors, and the hints by which clients ask their users. */
+/**
+ * How a tool is declared: one shape of results, one of errors, and the hints by which clients ask
+ * their users.
+ */
 import { DryRunError } from '@howdah/client';
 import { makeVisible, visibleJson } from '@howdah/contract';
 import {
@@ -13,7 +16,10 @@ import { explain, Problem } from './problem.ts';
 /** The result of a tool: a line for people, and data for programs. */
 export type Outcome = { summary: string; data: Record<string, unknown> };
 
-/** read: changes nothing. make: something new with each call. change: the same call again changes nothing more. destroy: sessions or data end. */
+/**
+ * read: changes nothing. make: each call creates something. change: repeating the call changes
+ * nothing more. destroy: sessions end or data is deleted.
+ */
 const HINTS = {
   read: { readOnlyHint: true, openWorldHint: false },
   make: {
@@ -44,7 +50,7 @@ export type Declaration<Input extends TObject> = {
   input: Input;
 };
 
-/** @param work gets arguments that the schema has checked */
+/** @param work receives arguments that match the schema */
 export function addTool<Input extends TObject>(
   server: McpServer,
   name: string,
@@ -77,9 +83,9 @@ export function addTool<Input extends TObject>(
   );
 }
 
-/** Text for clients that show nothing else: the line, and the data as JSON. */
+/** The result as text too, for clients that show nothing else: the line, and the data as JSON. */
 function result({ summary, data }: Outcome): CallToolResult {
-  // Texts of tenants must not hold instructions that only the agent sees.
+  // Texts of tenants must not contain instructions that only the agent sees.
   const json = visibleJson(JSON.stringify(data));
   return {
     content: [{ type: 'text', text: `${makeVisible(summary)}\n${json}` }],
@@ -95,7 +101,7 @@ function dryRun({ answer: { operation } }: DryRunError): Outcome {
   return { summary: `Nothing was done. It would do ${steps}.`, data: { dry_run: true, operation } };
 }
 
-// ── arguments that many tools have ───────────────────────────────────────────────────────────────────────────────
+// ── arguments that many tools have ───────────────────────────────────────────────────────────────
 
 export const closed = { additionalProperties: false } as const;
 export const service = Type.String({
@@ -149,7 +155,7 @@ export const confirm = Type.String({
 /** A service, or a deleted one, whose name must be confirmed. */
 export type Confirmable = { name: string; metadata: { environment: string } };
 
-/** @throws Problem unless the name was repeated */
+/** @throws Problem unless the name is repeated exactly */
 export function confirmed<T extends Confirmable>(found: T, echo: string): T {
   if (echo === found.name) return found;
   throw new Problem(

@@ -82,7 +82,7 @@ function queryOf({ service, operation, key, call, outcome, since, until }: Filte
   };
 }
 
-/** As it comes, however much it is. */
+/** Prints the log as a stream, however long it is. */
 async function exportAll(connection: Connection, filter: Filter): Promise<void> {
   const params = { ...ofProject(connection), query: queryOf(filter) };
   const { data } = await connection.client.GET('/projects/{project_id}/audit/export', {

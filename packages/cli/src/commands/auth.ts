@@ -4,7 +4,7 @@ import { answered, connect } from '../connection.ts';
 import { note, say, show, showAs } from '../output.ts';
 import { AUTH_VIEW } from '../views.ts';
 
-/** Who one is, and the sessions of the web console, which are cookies. */
+/** The key in use, and sessions of the web console, which are cookies. */
 export function addAuth(program: Command): void {
   const auth = noun(
     program,
@@ -66,7 +66,7 @@ export function addAuth(program: Command): void {
     );
 }
 
-/** As a browser would send it. */
+/** The cookie as a browser sends it. */
 function sayCookie(response: Response): void {
   for (const cookie of response.headers.getSetCookie()) say(cookie.split(';', 1)[0]);
 }

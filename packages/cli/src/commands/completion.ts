@@ -33,7 +33,10 @@ const CHOICES: Readonly<Record<string, readonly string[]>> = {
   shell: SHELLS,
 };
 
-/** The values of a kind. Where the API does not answer there are none: a completion has no place for an error. */
+/**
+ * The values of a kind. Where the API does not answer there are none: a completion has no place for
+ * an error.
+ */
 async function findValues(kind: string, [first = '']: readonly string[]): Promise<Candidate[]> {
   const choices = CHOICES[kind];
   if (choices !== undefined) return choices.map((value) => ({ value, about: '' }));
@@ -46,7 +49,11 @@ async function findValues(kind: string, [first = '']: readonly string[]): Promis
   }
 }
 
-/** Reads the values of one kind. @param first the first argument of the command: the service or the VPC */
+/**
+ * Reads the values of one kind.
+ *
+ * @param first the first argument of the command: the service or the VPC
+ */
 type Lister = (connection: Connection, first: string) => Promise<Candidate[]>;
 
 const LISTERS: Readonly<Record<string, Lister>> = {
@@ -148,7 +155,7 @@ function named(things: readonly { id: string; name: string; about: string }[]): 
   });
 }
 
-/** Each calls the program by the word that was typed, so that `./howdah` in a clone completes, too. */
+/** Each script calls the program as it was typed, so that `./howdah` in a clone completes, too. */
 const SCRIPTS: Record<(typeof SHELLS)[number], string> = {
   bash: `# eval "$(howdah completion bash)", in ~/.bashrc
 _howdah() {

@@ -5,7 +5,7 @@ import { Failure } from '../exit.ts';
 import { say } from '../output.ts';
 import { loadServer } from '../server.ts';
 
-/** What an orderly stop may take: steps under way end first. */
+/** The time limit of an orderly stop: running steps end first. */
 const STOP_DEADLINE_MS = 60_000;
 
 export function addDown(program: Command): void {

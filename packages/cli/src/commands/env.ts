@@ -9,7 +9,7 @@ export function addEnv(program: Command): void {
     example: 'eval "$(howdah env)"',
   }).action(async () => {
     const { apiUrl, projectId, key } = await credentials();
-    // Not HOWDAH_…: those are settings of the next start.
+    // Not HOWDAH_…: these would be settings of the next start.
     const variables = {
       HD_API: apiUrl,
       HD_PROJECT: `${apiUrl}/projects/${projectId}`,

@@ -46,7 +46,7 @@ async function print(
   await showAs(output, event, 'event', () => say(lineOf(event, name)));
 }
 
-/** An event in a line: when, what, of which service, and what it says in the order in which it says it. */
+/** An event as one line: time, type, service, and its data. */
 function lineOf({ timestamp, type, data }: Event, serviceName: string): string {
   const { service_id: _service, operation_id: _operation, requested_by: _by, ...rest } = data;
   const words = Object.values(rest).flatMap((value) => wordsOf(value));

@@ -27,9 +27,9 @@ type Options = Printing & {
   until?: string;
 };
 
-/** How often a log that is followed is looked at. */
+/** The interval of reads with --follow. */
 const LOOK_MS = 1000;
-/** By how much lines may stand out of order. */
+/** How late a line may appear in the log. */
 const OUT_OF_ORDER_MS = 10_000;
 
 /** `howdah logs` */
@@ -87,8 +87,9 @@ async function readPage(connection: Connection, id: string, query: Query): Promi
 }
 
 /**
- * Prints what there is, and then looks again and again for what came after. Processes write side by side, so that an older line may come
- * after a newer one: each look goes back a little, and leaves out what it has seen before.
+ * Prints the existing lines, and then polls for new ones. Several processes write the log, so an
+ * older line may appear after a newer one: each read goes back a little, and skips lines that were
+ * printed before.
  */
 async function followLogs(
   connection: Connection,
@@ -118,7 +119,7 @@ async function followLogs(
   }
 }
 
-/** All pages of what came since. */
+/** All pages of the newer lines. */
 async function readSince(connection: Connection, id: string, query: Query): Promise<Logs> {
   const all = await readPage(connection, id, query);
   for (let cursor = all.last_cursor; cursor !== undefined;) {

@@ -29,13 +29,13 @@ export function addMcp(program: Command): void {
     });
 }
 
-/** A bundle of its own, as the server is. */
+/** A separate bundle, like the server. */
 async function loadMcp(): Promise<typeof import('@howdah/mcp')> {
   const bundle: string = new URL('../../mcp/dist/mcp.js', import.meta.url).href;
   return import(bundle);
 }
 
-/** An agent may have a key of its own, and an installation elsewhere. */
+/** An agent may use its own key, and an installation elsewhere. */
 async function settings(): Promise<ClientOptions> {
   const { HD_API: apiUrl, HD_KEY: key } = process.env;
   if (apiUrl !== undefined && key !== undefined) return { apiUrl, key };

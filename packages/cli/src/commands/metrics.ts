@@ -102,6 +102,6 @@ function addFilter(text: string, before: Filter[] = []): Filter[] {
 
 function hourBefore(to: string): string {
   const ms = Date.parse(to);
-  // What is no date-time the API refuses by name.
+  // The API refuses an invalid date-time, and names the field.
   return Number.isNaN(ms) ? to : new Date(ms - HOUR_MS).toISOString();
 }

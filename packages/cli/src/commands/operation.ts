@@ -88,7 +88,7 @@ export function addOperation(program: Command): void {
   });
 }
 
-/** `howdah service operations`: what was done to a service, with the steps. */
+/** `howdah service operations`: the operations on a service, with their steps. */
 export function addServiceOperations(service: Command): void {
   verb(service, 'operations <service>', {
     does: 'Print the operations on a service with their steps, newest first; on a deleted service by its id.',
@@ -114,7 +114,7 @@ async function viewFor(connection: Connection, format: Printing['output']) {
   return operationView(await serviceNames(connection, format), await keyNames(connection, format));
 }
 
-/** The id of a service that is or was. */
+/** The id of a service, which may be deleted. */
 async function everId(connection: Connection, wanted: string): Promise<string> {
   if (!isId(wanted)) return (await findService(connection, wanted)).service_id;
   try {

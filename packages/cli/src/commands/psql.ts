@@ -49,7 +49,7 @@ export function addUrl(program: Command): void {
       const service = await findService(connection, name);
       const address = { ...askedFor(service, pooler), ca: await findCa(connection.apiUrl) };
       await showAs(output, service, 'service', () => say(urlOf(address)), variablesOf(address));
-      // Not in a script that reads the URL.
+      // A script that reads the URL gets no hints.
       if (output === 'table' && process.stdout.isTTY)
         for (const line of clientHints(address)) note(line);
     });

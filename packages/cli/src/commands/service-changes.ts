@@ -30,7 +30,7 @@ export function addChanges(service: Command): void {
 }
 
 function addPlainChanges(service: Command): void {
-  /** A change that takes nothing but the service. */
+  /** Declares a change without further arguments. */
   const plain = (name: string, does: string, call: Call): void => {
     verb(service, `${name} <service>`, {
       does,

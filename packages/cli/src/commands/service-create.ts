@@ -149,7 +149,10 @@ function addRestore(service: Command): void {
   });
 }
 
-/** Waits for a new service and says how to connect: the password is in the answer to create and fork, and nowhere else. */
+/**
+ * Waits for a new service and prints how to connect. Only the answer to create and fork has the
+ * password.
+ */
 async function showCreated(
   connection: Connection,
   made: { data?: Service; response: Response },
@@ -173,12 +176,13 @@ async function showCreated(
   try {
     await follow(connection, response, options);
   } finally {
-    // Whatever becomes of the wait: the service may get there yet, and its password is told once.
+    // Also after a failed wait: the service may still become READY, and its password is shown only
+    // once.
     await showAs(options.output, data, view.noun, asTable, view.variables?.(data));
   }
 }
 
-/** Where the pooler of a service is, if it has one: what stands after the password in a connection string. */
+/** Prints the addresses of the pooler, as they follow the password in a connection string. */
 function sayPooler(service: Service): void {
   const pooler = poolerOf(service);
   if (pooler === undefined) return;

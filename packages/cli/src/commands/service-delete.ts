@@ -68,7 +68,7 @@ export function addEnds(service: Command): void {
     );
 }
 
-/** A service, or one that is deleted and can be restored. */
+/** A service, or a deleted one that can be restored. */
 async function findAlsoDeleted(
   connection: Connection,
   wanted: string,

@@ -1,4 +1,4 @@
-/** What the commands that change services share: the call, the wait, and what is shown then. */
+/** Shared by the commands that change services: the call, the wait, and the output. */
 import type { HowdahClient } from '@howdah/client';
 import { ENVIRONMENTS } from '@howdah/contract/types';
 import { countOf, given, oneOf, type Waiting } from '../command.ts';
@@ -24,7 +24,7 @@ export async function changeFound(wanted: string, options: Waiting, call: Call):
   await change(connection, (await findService(connection, wanted)).service_id, options, call);
 }
 
-/** Changes a service, waits for it, and shows the service as it is then. */
+/** Changes a service, waits for the operation, and prints the service. */
 export async function change(
   connection: Connection,
   id: string,

@@ -5,7 +5,7 @@ import { Failure } from '../exit.ts';
 import { duration, paint, say } from '../output.ts';
 import { loadServer } from '../server.ts';
 
-/** `howdah store`: a file system that clones by reference, for machines whose disk does not. */
+/** `howdah store`: the data volume, for machines whose file system cannot clone files. */
 export function addStore(program: Command): void {
   const store = noun(
     program,
@@ -88,7 +88,7 @@ function parseSize(text: string): number {
   return Number(digits) * GIB * (unit === 'T' ? 1024 : 1);
 }
 
-/** Prints each part with how long it took, when the next one begins. */
+/** Prints each part with its duration, when the next one begins. */
 function stopwatch(): (part: string | null) => void {
   let current: { part: string; begun: number } | null = null;
   return (part) => {

@@ -29,7 +29,7 @@ async function up(options: Record<string, string>): Promise<void> {
     say(`Howdah is up already: ${running.apiUrl} (process ${running.pid}). howdah down stops it.`);
     return;
   }
-  // Before anything is made: a start that is refused leaves nothing behind.
+  // Before anything is created: a refused start leaves nothing behind.
   await refuseTakenPort(config);
   const { log, path: logPath } = server.openLog(config.home);
   const plane = await server
@@ -67,7 +67,7 @@ async function up(options: Record<string, string>): Promise<void> {
 
 type Listening = { host: string; port: number };
 
-/** A control plane that is ending may hold the port for a moment longer than its control.json. */
+/** A stopping control plane may hold the port a moment longer than its control.json exists. */
 const PORT_DEADLINE_MS = 2000;
 const PORT_POLL_MS = 100;
 
@@ -129,7 +129,7 @@ function readSettings(
   }
 }
 
-/** The launcher of the clone that this bundle stands in: what is printed can be pasted in any directory. */
+/** The launcher of this clone: printed commands work in any directory. */
 const LAUNCHER = fileURLToPath(new URL('../../../howdah', import.meta.url));
 
 function greet(
@@ -138,7 +138,7 @@ function greet(
   consoleUrl: string,
   paths: { credentials: string; log: string },
 ): void {
-  // Pasted into another terminal, which does not have this one's environment.
+  // The command is pasted into another terminal, which does not have this environment.
   const setting = home === join(homedir(), '.howdah') ? '' : `HOWDAH_HOME='${home}' `;
   const ca = apiUrl.startsWith('https:') ? ` --cacert '${join(home, 'ca', 'ca.pem')}'` : '';
   say(`

@@ -2,7 +2,11 @@ import { Radio } from '@mantine/core';
 import type { ReactNode } from 'react';
 import classes from '../pages/create.module.css';
 
-/** One of several cards, of which one is chosen. @param why it cannot be; null: it can */
+/**
+ * One of several cards to choose from.
+ *
+ * @param why the reason why it cannot be chosen; null: it can
+ */
 export function Choice({
   value,
   title,

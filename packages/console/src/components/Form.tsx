@@ -5,10 +5,10 @@ import { ActionButton, ErrorNotice } from './ui.tsx';
 import classes from './ui.module.css';
 
 /**
- * The frame of every form: its fields, the button that sends it, and what the API said to it.
+ * The frame of every form: its fields, the button that sends it, and the error of the API.
  *
  * @param call the call that it makes
- * @param why it cannot be sent yet; null: it can
+ * @param why the reason why it cannot be sent yet; null: it can
  * @param inline the button stands beside the fields, not below
  */
 export function Form({
@@ -60,7 +60,7 @@ export const Fields = ({ children }: { children: ReactNode }) => (
   <div className={classes.fields}>{children}</div>
 );
 
-/** A name to be given, at most as long as the API takes it. */
+/** The input of a name, at most as long as the API accepts. */
 export function NameInput({
   value,
   onChange,

@@ -2,7 +2,7 @@ import { Button, Modal } from '@mantine/core';
 import type { ReactNode } from 'react';
 import { Code, Notice } from './ui.tsx';
 
-/** Shows once what nobody can look up again. */
+/** Shows a secret once: it cannot be read again. */
 export function Secret({
   title,
   value,

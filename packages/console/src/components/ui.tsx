@@ -17,7 +17,7 @@ import { isLoss } from '../reach.ts';
 import { lookOf, type Tone } from '../status.ts';
 import classes from './ui.module.css';
 
-// ── frames ───────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── frames ───────────────────────────────────────────────────────────────────────────────────────
 
 export function Card({
   title,
@@ -120,7 +120,7 @@ export function Waiting({ rows = 3, height = 20 }: { rows?: number; height?: num
   );
 }
 
-// ── status ───────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── status ───────────────────────────────────────────────────────────────────────────────────────
 
 export function Pill({ tone, children }: { tone: Tone | 'warn'; children: ReactNode }) {
   return (
@@ -145,7 +145,7 @@ export function Environment({ service }: { service: Pick<Service, 'metadata'> })
   );
 }
 
-// ── notices ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── notices ──────────────────────────────────────────────────────────────────────────────────────
 
 export function Notice({
   tone,
@@ -188,7 +188,10 @@ export function ErrorNotice({ error }: { error: unknown }) {
   );
 }
 
-/** A placeholder while content is read, or why it could not be. A lost control plane is reported once, by the shell. */
+/**
+ * A placeholder while content is read, or why it could not be. A lost control plane is reported
+ * once, by the shell.
+ */
 export function Unread({
   error,
   rows,
@@ -228,7 +231,7 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-// ── copying ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── copying ──────────────────────────────────────────────────────────────────────────────────────
 
 export function CopyButton({ value, label }: { value: string; label: string }) {
   const { copied, copy } = useClipboard({ timeout: 1500 });
@@ -269,9 +272,12 @@ export function Code({
   );
 }
 
-// ── actions ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── actions ──────────────────────────────────────────────────────────────────────────────────────
 
-/** A button that says why it is disabled. It keeps the focus, so that screen readers read the reason too. */
+/**
+ * A button that says why it is disabled. It keeps the focus, so that screen readers read the reason
+ * too.
+ */
 export function ActionButton({
   why,
   onClick,
@@ -305,7 +311,7 @@ export function LinkButton({ children, onClick }: { children: ReactNode; onClick
   );
 }
 
-// ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── time ─────────────────────────────────────────────────────────────────────────────────────────
 
 /** A time in the past, relative to now. */
 export function Ago({ iso }: { iso: string }) {

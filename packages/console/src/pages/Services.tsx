@@ -78,7 +78,7 @@ export function Services() {
   );
 }
 
-/** The way to the form, for keys that may create services. */
+/** The link to the form, for keys that may create services. */
 function CreateButton() {
   const why = whyReadOnly(useMe());
   const icon = <Plus size={17} />;
@@ -93,7 +93,7 @@ function CreateButton() {
   );
 }
 
-/** UNSTABLE services with problem and remedy, at most so many. */
+/** UNSTABLE services with problem and remedy, up to a limit. */
 const PROBLEMS_SHOWN = 5;
 
 function Problems({ services }: { services: readonly Service[] }) {
@@ -157,7 +157,7 @@ function Filters({ filter, onChange }: { filter: Filter; onChange: (filter: Filt
 const TONES = { good: 'Ready', busy: 'In transition', bad: 'Unstable', idle: 'Paused' };
 const ENVIRONMENT_TAGS: Record<EnvironmentTag, string> = { DEV: 'DEV', PROD: 'PROD' };
 
-/** One of some values, or any. */
+/** A choice of one value, or any. */
 function Among<T extends string>({
   label,
   any,
@@ -273,7 +273,7 @@ function Row({ service, depth, parentName }: Placed & { parentName: string | und
   );
 }
 
-/** Those that fit, as a tree; a search shows what it finds without those around it. */
+/** The services that match the filter, as a tree; a search shows matches without their parents. */
 function select(services: readonly Service[], { text, tone, type, environment }: Filter): Placed[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (service: Service): boolean => {

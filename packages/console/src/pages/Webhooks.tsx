@@ -182,7 +182,7 @@ function One({ webhook }: { webhook: Webhook }) {
 }
 
 const TONE = { pending: 'busy', delivered: 'good', failed: 'bad' } as const;
-/** Of the newest deliveries, until all are asked for. */
+/** How many of the newest deliveries are shown at first. */
 const SHOWN = 6;
 
 function Deliveries({

@@ -1,4 +1,4 @@
-/** The way in: a one-time link, which needs nobody to type, or a key. */
+/** The login: by a one-time link, or with a key. */
 import { PasswordInput } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
@@ -10,7 +10,10 @@ import { queryClient } from '../live.ts';
 import { Logo } from './Logo.tsx';
 import { Centered } from './Shell.tsx';
 
-/** The token of a one-time link, taken out of the address at once: neither the history nor a bookmark keeps it. */
+/**
+ * The token of a one-time link. It is removed from the address at once, so that no history or
+ * bookmark keeps it.
+ */
 const linkToken = window.location.pathname === '/login' ? window.location.hash.slice(1) : '';
 if (linkToken !== '') window.history.replaceState(null, '', '/login');
 let opening: Promise<unknown> | null = null;
@@ -24,7 +27,7 @@ export function Login() {
     await navigate({ to: '/services', replace: true });
   };
   const byLink = useMutation({
-    // Used once, though a page may be drawn twice.
+    // The token is used once, although React may render twice.
     mutationFn: () =>
       enter((opening ??= client.POST('/auth/sessions/open', { body: { token: linkToken } }))),
   });

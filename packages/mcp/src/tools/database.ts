@@ -8,10 +8,13 @@ import { addTool, closed, service, type Outcome } from '../tool.ts';
 type Query = Schemas['Query'];
 
 const MAX_TABLES = 200;
-/** How long a fork for one statement may take to be there. */
+/** The time limit for the fork of one statement to become READY. */
 const FORK_SECONDS = 240;
 
-/** What stands in a database but is its users' as little as PostgreSQL's catalogs: TimescaleDB's own, and ours. */
+/**
+ * The schema without internal objects: those of PostgreSQL's catalogs, of TimescaleDB and of
+ * Howdah.
+ */
 const SCHEMA_SQL = `
 select n.nspname as schema, c.relname as name,
        case c.relkind when 'r' then 'table' when 'p' then 'partitioned table' when 'v' then 'view' when 'm' then 'materialized view' else 'foreign table' end as kind,
@@ -140,7 +143,7 @@ async function query(
   );
 }
 
-/** Does work on a fork that is made for it and removed after it, whatever becomes of the work; says what that cost. */
+/** Does work on a temporary fork, which is deleted in any case, and reports what the fork cost. */
 async function onFork(
   cloud: Cloud,
   parent: Service,

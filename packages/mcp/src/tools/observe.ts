@@ -4,7 +4,7 @@ import { Type } from 'typebox';
 import { body, findService, pathOf, type Cloud } from '../cloud.ts';
 import { addTool, closed, service } from '../tool.ts';
 
-/** About as many points as are answered of a series. */
+/** The approximate number of points of a series. */
 const POINTS = 60;
 
 export function addObserveTools(server: McpServer, cloud: Cloud): void {

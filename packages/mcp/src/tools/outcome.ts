@@ -1,4 +1,4 @@
-/** What tools answer about a service. */
+/** The outcomes of tools that work on a service. */
 import { connectionString, describe, settle, type Cloud, type Service } from '../cloud.ts';
 import type { Outcome } from '../tool.ts';
 
@@ -10,7 +10,7 @@ export function about(found: Service): Outcome {
   };
 }
 
-/** A service after a change that was waited for. */
+/** A service after a change and the wait for it. */
 export async function became(
   cloud: Cloud,
   accepted: Service,
@@ -28,7 +28,7 @@ export async function became(
   };
 }
 
-/** A new service with its password, which is outcome here and nowhere else. */
+/** A new service with its password, which is in no other answer. */
 export async function created(
   cloud: Cloud,
   accepted: Service,
@@ -39,7 +39,7 @@ export async function created(
 ): Promise<Outcome> {
   const password = accepted.initial_password ?? '';
   const secret = { password, connection_string: connectionString(accepted, password) };
-  // Whatever becomes of the wait, the password is outcome.
+  // The password is part of the outcome also after a failed wait.
   const { data } = await became(cloud, accepted, response, 'READY', waitSeconds, signal).catch(() =>
     about(accepted),
   );

@@ -14,7 +14,7 @@ import {
   type Confirmable,
 } from '../tool.ts';
 
-/** The one tool whose effect nothing brings back. */
+/** The only tool whose effect is final. */
 export function addPurgeTool(server: McpServer, cloud: Cloud): void {
   addTool(
     server,
@@ -62,7 +62,7 @@ async function findAlsoDeleted(
     const services = body(
       await cloud.client.GET('/projects/{project_id}/services', { params: { path } }),
     );
-    // A service with the name comes before a deleted one: a deleted one is then named by its id.
+    // A service with the name precedes a deleted one, which must then be named by its id.
     if (found === undefined || services.some(({ name }) => name === nameOrId))
       return findService(cloud, nameOrId);
     if (another !== undefined)

@@ -26,7 +26,7 @@ type Size = Pick<Schemas['CreateService'], 'storage_gb'> & {
   cpu_millis?: number;
   memory_gbs?: number;
 };
-/** The size in a request, without what is left to the API. */
+/** The size in a request, without fields that the API chooses. */
 export function sizeIn({ cpu_millis, memory_gbs, storage_gb }: Size): Size {
   return {
     ...(cpu_millis === undefined ? {} : { cpu_millis }),

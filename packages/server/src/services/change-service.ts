@@ -1,4 +1,6 @@
-/** Changes of a service: power, size, name, environment, password, and verification of its backup. */
+/**
+ * Changes of a service: power, size, name, environment, password, and verification of its backup.
+ */
 import {
   ALLOWED,
   ApiError,
@@ -26,7 +28,10 @@ import { beginOperation, recordOperation, verificationUnderWay } from '../store/
 import { changeService } from '../store/services.ts';
 import type { Tx } from '../store/tables.ts';
 
-/** Verifies the newest backup, beside other operations. While one verification runs, another call returns the same operation. */
+/**
+ * Verifies the newest backup, beside other operations. While one verification runs, another call
+ * returns the same operation.
+ */
 export async function verifyBackup(
   context: ControlContext,
   caller: Caller,

@@ -1,6 +1,7 @@
 /**
- * The one way in which a caller changes anything: in one transaction, once for each Idempotency-Key, or not at all when the caller only
- * asks what would be done. What has to be checked is checked by the change itself, so that asking and doing cannot differ.
+ * The only way to make a change: in one transaction, once for each Idempotency-Key, or not at all
+ * for a dry run. The change itself makes all checks, so that a dry run and the change cannot
+ * differ.
  */
 import type { OperationKind, Role } from '@howdah/contract';
 import type { ServiceSpec } from '../engine/engine.ts';
@@ -12,38 +13,41 @@ import { serviceSpec } from '../domain/service/spec.ts';
 import { lockService } from '../store/services.ts';
 import { readOperation } from '../store/operations.ts';
 
-/** Who asks, and how. */
+/** The caller of a change, and how it is requested. */
 export type Caller = {
   /** The public half of the key. */
   publicKey: string;
   role: Role;
   projectId: string;
-  /** Nothing is to be done: only what would be. */
+  /** Whether the change is rolled back after it was checked. */
   dryRun: boolean;
   /** The Idempotency-Key of the call; null: it has none. */
   once: Once | null;
-  /** What the audit log will say of it. */
+  /** The entry of the audit log. */
   audit: AuditNote | null;
 };
 
-/** A call that is made once: the key of its answer, and the encryption that hides the answer from readers of the metadata database. */
+/**
+ * A call that is made once: the key of its answer, and the encryption that hides the answer in
+ * the metadata database.
+ */
 export type Once = CallName & { seal: (outcome: Outcome) => Buffer };
 
-/** What became of a change: all that its answer needs. */
+/** The outcome of a change: everything that its answer needs. */
 export type Outcome = {
-  /** The operation that makes it true; null: there is nothing to do, or it is no change of a service. */
+  /** The operation of the change; null: nothing to do, or not a change of a service. */
   operationId: string | null;
   /** The answer's body, as JSON text. */
   doc?: string;
   /** The answer's body in words, in place of `doc`. */
   message?: string;
-  /** Whether CPU and memory stay as they are: a resize of the storage quota alone restarts nothing. */
+  /** Whether CPU and memory are unchanged: a resize of the storage quota alone restarts nothing. */
   keepsSize?: boolean;
-  /** Told once: goes into the document of the answer. */
+  /** Added to the document of the answer, and stored nowhere. */
   initialPassword?: string;
 };
 
-/** Thrown when a call with this Idempotency-Key has been answered meanwhile: nothing was done again. */
+/** Thrown when a call with this Idempotency-Key was answered before: the change is not repeated. */
 export class AnsweredBefore extends Error {
   readonly answer: KeptAnswer;
 
@@ -53,7 +57,10 @@ export class AnsweredBefore extends Error {
   }
 }
 
-/** What a change would begin. `spec`: the service as it would be; `running`: whether its server runs already, a spare's too. */
+/**
+ * What a change would begin. `spec`: the service after it; `running`: whether its server, or that
+ * of its spare, runs now.
+ */
 export type Planned = {
   kind: OperationKind;
   spec: ServiceSpec;
@@ -61,7 +68,7 @@ export type Planned = {
   keepsSize: boolean;
 };
 
-/** Thrown in place of an answer when the caller asked what would be done: everything was taken back. */
+/** Thrown to end a dry run: the transaction is rolled back. */
 export class DryRun extends Error {
   readonly planned: Planned | null;
 
@@ -74,7 +81,7 @@ export class DryRun extends Error {
 /**
  * Makes a change.
  *
- * @param work checks and records it; whatever else it does to the world it must leave when `caller.dryRun`
+ * @param work checks and records the change; without other effects if `caller.dryRun`
  * @throws AnsweredBefore, DryRun, and what `work` throws
  */
 export async function makeChange<T extends Outcome>(
@@ -94,7 +101,7 @@ export async function makeChange<T extends Outcome>(
   });
 }
 
-/** Keeps another answer in place of the one that went with the change: what came of waiting for it. */
+/** Replaces the kept answer of a change, after a wait for its effect. */
 export async function amendAnswer(store: Store, { once }: Caller, outcome: Outcome): Promise<void> {
   if (once !== null) await keepAnswer(store.db, once, once.seal(outcome));
 }

@@ -1,4 +1,4 @@
-/** What calls on services and on read replica sets have in common. */
+/** Shared by the calls on services and on read replica sets. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError, parseSize, type Size, type SizeInput } from '@howdah/contract';
 import { DISK_FULL_PERCENT } from '../domain/disk.ts';
@@ -12,7 +12,10 @@ import type { Region } from './regions.ts';
 /** A change that was waited for. */
 export type Done = Outcome & { message: string };
 
-/** A port that is neither reserved nor held by another program. The caller reserves it in the same transaction. */
+/**
+ * A port that is neither reserved nor held by another program. The caller reserves it in the same
+ * transaction.
+ */
 export async function reservePort(
   tx: Tx,
   region: Region,
@@ -33,7 +36,11 @@ export async function reservePort(
   return port;
 }
 
-/** A disk that is nearly full is kept for the services that are there. @param what would be made, in the plural */
+/**
+ * Refuses new things on a nearly full disk, whose space existing services need.
+ *
+ * @param what is refused, in the plural
+ */
 export async function refuseFullDisk({ engine }: Region, what: string): Promise<void> {
   const { usedPercent, freeBytes, totalBytes, path } = await engine.disk();
   if (usedPercent < DISK_FULL_PERCENT) return;
@@ -44,7 +51,10 @@ export async function refuseFullDisk({ engine }: Region, what: string): Promise<
   );
 }
 
-/** Where all services run as one operating system user, the operator may want no second project beside the first. */
+/**
+ * Refuses a second project if all services run as one operating system user and the operator
+ * allows one project only.
+ */
 export async function refuseSecondProject(
   tx: Tx,
   { code, engine, singleProject }: Region,
@@ -74,11 +84,14 @@ export function sizeOrRefuse(
   return parsed.size;
 }
 
-/** For how long an answer waits for what it says, and how often it looks. */
+/** How long an answer waits for the effect of its change, and the interval of its polls. */
 const DONE_DEADLINE_MS = 10_000;
 const DONE_POLL_MS = 10;
 
-/** The answer is 200 and not 202: the change is done when it arrives, or the message says that it takes longer. */
+/**
+ * Waits for a change that is answered with 200, not 202: it is done then, or the message says
+ * that it takes longer.
+ */
 export async function untilDone(
   store: Store,
   caller: Caller,

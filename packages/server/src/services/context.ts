@@ -2,10 +2,10 @@ import type { Store } from '../store/database.ts';
 import type { ReadLimit } from './read-limit.ts';
 import type { Region } from './regions.ts';
 
-/** What the changes and reads of services need. */
+/** The context of every call: the metadata database and the region. */
 export type ControlContext = {
   store: Store;
   region: Region;
-  /** Limits how many reads of logs run at once. */
+  /** Limits the number of simultaneous reads of logs. */
   logReads: ReadLimit;
 };

@@ -96,7 +96,9 @@ export async function createService(
   });
 }
 
-/** Checks what a create asks for against the region: type, size, region, replicas, disk and pooler. */
+/**
+ * Checks what a create asks for against the region: type, size, region, replicas, disk and pooler.
+ */
 async function specOrRefuse(context: ControlContext, body: CreateServiceBody) {
   const addons = chooseAddons(context, body);
   const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, {

@@ -81,7 +81,10 @@ export async function forkService(
   });
 }
 
-/** Checks the target time of a fork against the window of its parent's backups; null: not a fork to a point in time. */
+/**
+ * Checks the target time of a fork against the window of its parent's backups; null: not a fork to
+ * a point in time.
+ */
 export async function targetTimeOfFork(
   context: ControlContext,
   parentId: string,
@@ -107,7 +110,8 @@ export async function targetTimeOfFork(
     Date.parse(window.earliest ?? ''),
     Date.parse(window.latest ?? ''),
   ];
-  // A client's clock may be ahead. Only a window that ends now may be exceeded: after a gap the data is not there.
+  // A client's clock may be ahead. Only a window that ends now may be exceeded: after a gap the
+  // data is not there.
   const skewMs = latestMs >= askedMs ? CLOCK_SKEW_MS : 0;
   if (!(moment.ms >= earliestMs && moment.ms <= latestMs + skewMs)) {
     throw new ApiError(

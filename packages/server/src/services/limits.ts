@@ -1,12 +1,13 @@
-/** What a project may have at most. */
+/** The limits of a project. */
 import { ApiError, PROJECT_LIMITS, type ProjectLimit, type Size } from '@howdah/contract';
 import type { Tx } from '../store/tables.ts';
 import { hasLimits, lockLimits, usageOf } from '../store/projects.ts';
 
 /**
- * Refuses what exceeds the limits of a project. The caller adds it in the same transaction; concurrent callers wait.
+ * Refuses what exceeds the limits of a project. The caller adds it in the same transaction;
+ * concurrent callers wait.
  *
- * @param more what comes in addition
+ * @param more what the change adds
  * @throws ApiError LIMIT_EXCEEDED with what is allowed and what it would be
  */
 export async function keepWithinLimits(
@@ -30,7 +31,7 @@ export async function keepWithinLimits(
   }
 }
 
-/** What so many servers of a size count as. */
+/** The weight of a number of servers of a size. */
 export function weightOf(size: Size, servers: number): { cpu_millis: number; memory_gbs: number } {
   return size === 'shared'
     ? { cpu_millis: 0, memory_gbs: 0 }

@@ -1,4 +1,6 @@
-/** Reads of operations, with an estimate of the time that they still take, and their cancellation. */
+/**
+ * Reads of operations, with an estimate of the time that they still take, and their cancellation.
+ */
 import { ApiError, CANCEL, isId, type Operation, type OperationKind } from '@howdah/contract';
 import { operationDocument } from '../domain/operation/document.ts';
 import { remainingSeconds } from '../domain/operation/remaining.ts';
@@ -13,7 +15,9 @@ import { endOperation, findOperation, pastDurations } from '../store/operations.
 import { changeService, lockService } from '../store/services.ts';
 import type { Db, Tx } from '../store/tables.ts';
 
-/** Clients poll an operation ten times a second; the usual duration of its kind changes more slowly. */
+/**
+ * Clients poll an operation ten times a second; the usual duration of its kind changes more slowly.
+ */
 const DURATIONS_KEPT_MS = 10_000;
 
 type PastDurations = Awaited<ReturnType<typeof pastDurations>>;
@@ -93,7 +97,7 @@ async function findOperationOf(db: Db, projectId: string, id: string): Promise<O
   );
 }
 
-/** Takes back what the operation under way has asked of a service. */
+/** Withdraws the request of a cancelled operation from its service. */
 async function withdraw(tx: Tx, service: ServiceRow): Promise<void> {
   await changeService(tx, service, { drill: null, leave_member: null }, null);
   await makeDue(tx, service.id);

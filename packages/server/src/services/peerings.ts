@@ -1,6 +1,7 @@
 /**
- * Peerings of VPCs. A provider answers for the other side: it knows the account that a request names. There is
- * one, for the projects of this installation. VPCs elsewhere (an account of a cloud) would need another one.
+ * Peerings of VPCs. A provider answers for the other side: it knows the account that a request
+ * names. There is one, for the projects of this installation. VPCs elsewhere (an account of a
+ * cloud) would need another one.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -30,13 +31,19 @@ import { amendAnswer, makeChange, type Caller, type Outcome } from './change.ts'
 import type { ControlContext } from './context.ts';
 import { MADE_POLL_MS, MADE_WITHIN_MS, vpcNotFound } from './vpcs.ts';
 
-/** Answers for the VPCs of some accounts. Every call is part of the transaction that records the request. */
+/**
+ * Answers for the VPCs of some accounts. Every call is part of the transaction that records the
+ * request.
+ */
 export type PeeringProvider = {
-  /** Whether an account is one that it answers for. */
+  /** Whether it answers for an account. */
   knows(db: Db, accountId: string): Promise<boolean>;
-  /** VPCs of this installation that the request concerns beside the one that asks; they are locked with it. */
+  /**
+   * Other VPCs of this installation that the request concerns; they are locked with the
+   * requesting VPC.
+   */
   concerns(request: CreatePeeringBody): readonly string[];
-  /** Records a request. @param locked the VPCs that it {@link concerns}, as far as they are there */
+  /** Records a request. @param locked the VPCs that it {@link concerns}, if they exist */
   request(
     tx: Tx,
     vpc: VpcRow,
@@ -145,7 +152,7 @@ const record = (
     ...(problem === null ? {} : { error_message: problem }),
   });
 
-/** For accounts that no provider knows. */
+/** Answers for accounts that no provider knows. */
 const nobody: PeeringProvider = {
   knows: () => Promise.resolve(true),
   concerns: () => [],
@@ -160,7 +167,10 @@ const nobody: PeeringProvider = {
   end: (tx, _vpc, peering) => deletePeeringRow(tx, peering.id),
 };
 
-/** Answers for the projects of this installation. A peering of two of them is two rows, one on each side. */
+/**
+ * Answers for the projects of this installation. A peering of two of them is two rows, one on each
+ * side.
+ */
 export const ownProjects: PeeringProvider = {
   knows: async (db, accountId) => isId(accountId) && (await findProject(db, accountId)) !== null,
   concerns: ({ peer_vpc_id }) => [peer_vpc_id],
@@ -175,7 +185,7 @@ export const ownProjects: PeeringProvider = {
         'CONFLICT',
         `the VPC ${vpc.id} has asked for this already: peering ${own.id}, which is ${own.status}`,
       );
-    // The other side of a peering inside one project was made with it, and is now asked for as well.
+    // Inside a project the other side exists already, and is now requested as well.
     if (own !== null) return changePeering(tx, own.id, { asked: true });
     const inside = peer.project_id === vpc.project_id;
     const mirror = await findPeeringBetween(tx, peer.id, vpc);
@@ -213,7 +223,10 @@ function requestFor(vpc: VpcRow): CreatePeeringBody {
   };
 }
 
-/** Why two VPCs cannot be peered; null: they can. Nothing is told of the other project's networks but that they are in the way. */
+/**
+ * Why two VPCs cannot be peered; null: they can. The text must not reveal networks of the other
+ * project.
+ */
 async function problemWith(
   tx: Tx,
   vpc: VpcRow,

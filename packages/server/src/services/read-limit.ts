@@ -1,18 +1,22 @@
-/** How many expensive reads run at a time: for each service, so that one does not take the turns of the others, and for the installation. */
+/**
+ * Limits simultaneous expensive reads: per service, so that one service cannot block the others,
+ * and in total.
+ */
 import { ApiError } from '@howdah/contract';
 
 export type ReadLimits = {
   perService: number;
   total: number;
-  /** Calls for one service that wait for their turn; more are refused. */
+  /** Waiting calls for one service; more are refused. */
   waitingPerService: number;
 };
 
 type Waiting = { serviceId: string; begin: () => void };
 
 /**
- * @param what named in the refusal
- * @returns runs `work` in its turn. It throws 503 where too many wait, and the reason of `signal` when the client leaves meanwhile
+ * @param what the name of the reads in a refusal
+ * @returns runs `work` in its turn. It throws 503 if too many wait, and the reason of `signal` if
+ *   the client leaves meanwhile
  */
 export function createReadLimit(
   what: string,

@@ -1,4 +1,4 @@
-/** The region of this installation: what services and the API know of the engine behind it. */
+/** The region of this installation: the engine as services and the API see it. */
 import { SERVICE_SIZES, SERVICE_TYPES } from '@howdah/contract';
 import type { Config } from '../config.ts';
 import type { Engine, TypeCapability } from '../engine/engine.ts';

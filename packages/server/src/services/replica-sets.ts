@@ -1,6 +1,7 @@
 /**
- * Changes and reads of read replica sets. A set is a row of `services` that follows the primary of its
- * parent: its desired state is recorded in the same way, and the parent's status limits what is allowed.
+ * Changes and reads of read replica sets. A set is a row of `services` that follows the primary of
+ * its parent: its desired state is recorded in the same way, and the parent's status limits what is
+ * allowed.
  */
 import {
   ALLOWED,
@@ -101,7 +102,7 @@ export async function createReplicaSet(
       ...vpcColumnsOf(parent),
     };
     const row = await changeService(tx, fresh, change, operation);
-    // A peering that begins or ends at this moment does not see it yet.
+    // A peering that begins or ends at this moment does not see the set yet.
     if (row.vpc_id !== null) await notifyVpcs(tx);
     await makeDue(tx, row.id);
     return { doc: JSON.stringify(replicaSetDocument(row)), operationId: operation.id };
@@ -141,8 +142,8 @@ async function lockSet(tx: Tx, caller: Caller, { serviceId, setId }: SetPath): P
 }
 
 /**
- * Makes a change that the status of the service allows, on a set that is active. `decide` returns null when
- * nothing changes.
+ * Makes a change that the status of the service allows, on a set that is active. `decide` returns
+ * null when nothing changes.
  *
  * @param words the answer, by whether anything changes
  */
@@ -244,7 +245,9 @@ export function setReplicaSetEnvironment(
   });
 }
 
-/** Deletes a set; supersedes its operation. It cannot be restored: its data is that of its service. */
+/**
+ * Deletes a set; supersedes its operation. It cannot be restored: its data is that of its service.
+ */
 export function deleteReplicaSet(
   { store }: ControlContext,
   caller: Caller,

@@ -75,7 +75,8 @@ export async function readMetricSeries(
     Date.parse(body.to),
     body.bucket_seconds ?? 60,
   ];
-  // A leap second is a valid date-time that parses to NaN, so the comparison must be written in this way.
+  // A leap second is a valid date-time that parses to NaN, so the comparison must be written in
+  // this way.
   if (!(fromMs < toMs))
     throw new ApiError('INVALID_REQUEST', `from: ${body.from} is not before to: ${body.to}`);
   const buckets = Math.ceil((toMs - fromMs) / (bucketSeconds * 1000));

@@ -23,7 +23,8 @@ import type { Tx } from '../store/tables.ts';
 export type Accepted = Outcome & { doc: string };
 
 /**
- * Locks a service, checks that role and status allow the action, and records the change and its operation.
+ * Locks a service, checks that role and status allow the action, and records the change and its
+ * operation.
  *
  * @param decide returns what changes; null: nothing
  */
@@ -54,7 +55,9 @@ export async function changeUnderRules(
   });
 }
 
-/** Makes a change that needs no engine: it is done when it is answered, also beside an operation. */
+/**
+ * Makes a change that needs no engine: it is done when it is answered, also beside an operation.
+ */
 export async function changeWithoutEngine(
   context: ControlContext,
   caller: Caller,
@@ -84,7 +87,10 @@ export async function lockOwnService(tx: Tx, caller: Caller, id: string): Promis
   return locked;
 }
 
-/** The answer for a service that does not exist or belongs to another project. Old clients compare its first words. */
+/**
+ * The answer for a service that does not exist or belongs to another project. Old clients compare
+ * its first words.
+ */
 export function serviceNotFound(id: string): ApiError {
   return new ApiError(
     'NOT_FOUND',

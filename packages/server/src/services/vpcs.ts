@@ -1,6 +1,6 @@
 /**
- * Changes of VPCs: check the rules, record the desired state in one transaction, notify. reconcile/vpcs.ts
- * does the rest.
+ * Changes of VPCs: check the rules, record the desired state in one transaction, notify.
+ * reconcile/vpcs.ts does the rest.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError, MAX_VPCS, type CreateVpcBody } from '@howdah/contract';
@@ -77,7 +77,9 @@ async function refuseOverlap(
   }
 }
 
-/** A VPC can be used once it is answered as created. One that takes longer is created all the same. */
+/**
+ * A VPC can be used once it is answered as created. One that takes longer is created all the same.
+ */
 async function untilMade(store: Store, id: string): Promise<void> {
   const endMs = Date.now() + MADE_WITHIN_MS;
   while (Date.now() < endMs && !(await vpcIsMade(store.db, id))) await sleep(MADE_POLL_MS);
@@ -120,8 +122,8 @@ async function refuseOccupied(tx: Tx, id: string): Promise<void> {
 }
 
 /**
- * Takes a deleted service out of its VPC. It can still be restored, but not into a VPC that is gone, and it
- * must not become public unasked: it comes back paused.
+ * Takes a deleted service out of its VPC. It can still be restored, but not into a VPC that is
+ * gone, and it must not become public unasked: it comes back paused.
  */
 async function expel(tx: Tx, serviceId: string): Promise<void> {
   const locked = await lockService(tx, serviceId);
@@ -151,12 +153,12 @@ export function renameVpc(
   });
 }
 
-/** For how long an answer waits for what it says, and how often it looks. */
+/** How long an answer waits for the engine, and the interval of its polls. */
 export const MADE_WITHIN_MS = 3000;
 export const MADE_POLL_MS = 10;
 
 /**
- * Puts a service that the transaction holds locked into a VPC of a project, which it locks after it.
+ * Attaches a locked service to a VPC of a project. It locks the VPC after the service.
  *
  * @throws ApiError when there is no such VPC, or it is full
  */
@@ -188,7 +190,7 @@ export async function joinVpc(
   return { vpc_id: vpc.id, vpc_address: address, allowed_networks };
 }
 
-/** Takes a service out of its VPC. Its address there stays its own until it has left. */
+/** Detaches a service from its VPC. It keeps its address there until the engine has moved it. */
 export const LEFT: ServiceChange = { vpc_id: null, vpc_address: null, allowed_networks: null };
 
 export function vpcNotFound(id: string): ApiError {

@@ -257,7 +257,9 @@ function Replicas({ service }: { service: Service }) {
   );
 }
 
-/** The newest operation that changed who the primary is, and the newest drill with what it measured. */
+/**
+ * The newest operation that changed who the primary is, and the newest drill with what it measured.
+ */
 function Rehearsal({
   service,
   operations,
@@ -265,7 +267,7 @@ function Rehearsal({
   service: Service;
   operations: readonly Operation[];
 }) {
-  // The failover that a drill brings about stands beside it.
+  // The failover that a drill causes is an operation of its own.
   const last =
     operations.find(({ kind }) => kind === 'drill' || kind === 'switchover') ??
     operations.find(({ kind }) => kind === 'failover');

@@ -176,7 +176,10 @@ type Span = { fromMs: number; toMs: number };
 const lostIn = ({ fromMs, toMs }: Span): string =>
   `Nothing between ${fullTime(new Date(fromMs).toISOString())} and ${fullTime(new Date(toMs).toISOString())} can be restored: a WAL segment is missing from the archive`;
 
-/** The window that backups reach, with snapshots and gaps. A point is chosen with the mouse, by keyboard, or as text. */
+/**
+ * The window that backups reach, with snapshots and gaps. A point is chosen with the mouse, by
+ * keyboard, or as text.
+ */
 function Timeline({
   window: { fromMs, toMs },
   gaps,

@@ -17,7 +17,7 @@ const HOUR_MS = 3_600_000;
 const RANGES = { '1 h': 1, '6 h': 6, '24 h': 24, '7 d': 168, '30 d': 720 } as const;
 type RangeName = keyof typeof RANGES;
 const isRange = (name: string): name is RangeName => name in RANGES;
-/** About as many points as a chart has pixels to show. */
+/** The number of points that a chart can show. */
 const POINTS = 240;
 const SAMPLE_SECONDS = 60;
 
@@ -50,7 +50,7 @@ export function Metrics() {
   const nowMs = useMinute();
   const { data: names, error } = useQuery(seriesNamesQuery(project.id, id));
   const { data: members } = useMembers();
-  // Members are looked at all the time, for their lag: who is what changes seldom.
+  // Members are read often, for their lag; their roles change rarely.
   const roles = (members ?? []).map(({ node, role }) => `${role} ${node}`).join(',');
   const window = zoom ?? { fromMs: nowMs - RANGES[rangeName] * HOUR_MS, toMs: nowMs };
   const range: SeriesRange = { ...window, bucketSeconds: bucketOf(window.toMs - window.fromMs) };
@@ -117,7 +117,9 @@ export function Metrics() {
   );
 }
 
-/** The window that begins and ends at these shares of another; at least as long as a few samples. */
+/**
+ * The window that begins and ends at these shares of another; at least as long as a few samples.
+ */
 function part({ fromMs, toMs }: Window, from: number, to: number): Window {
   const spanMs = Math.max(toMs - fromMs, 10 * SAMPLE_SECONDS * 1000);
   return { fromMs: fromMs + spanMs * from, toMs: fromMs + spanMs * to };
@@ -169,7 +171,7 @@ function SeriesCard({
   );
 }
 
-/** The lines of those nodes of which there are figures. */
+/** The lines of the nodes that have measurements. */
 function linesOf(
   series: readonly Series[],
   roles: readonly string[],
@@ -193,7 +195,7 @@ function linesOf(
   });
 }
 
-/** The end of the last whole minute, which is how often there is something new. */
+/** The end of the last whole minute: new measurements come once a minute. */
 function useMinute(): number {
   const minute = (): number => Math.ceil(Date.now() / 60_000) * 60_000;
   const [nowMs, setNowMs] = useState(minute);

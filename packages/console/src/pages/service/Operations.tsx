@@ -39,7 +39,7 @@ export function Operations() {
   );
 }
 
-/** The duration from the first step, which may precede the record: a failover acts first. */
+/** The duration from the first step, which may precede the operation: a failover acts first. */
 function tookMs({ created, finished, steps }: Operation): number | null {
   if (finished === null) return null;
   const begun = Math.min(

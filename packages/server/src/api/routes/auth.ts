@@ -4,7 +4,7 @@ import type { App } from '../context.ts';
 import type { Sessions } from '../console.ts';
 import { sendNothing } from '../reply.ts';
 
-/** Old decoders refuse an address without a dotted domain. */
+/** Old clients refuse an address whose domain has no dot. */
 const OWNER = {
   id: 'owner',
   name: 'Owner of this installation',

@@ -22,7 +22,7 @@ export function eventRoutes(api: App, { events }: ApiContext): void {
   api.get(
     '/projects/:project_id/events',
     {
-      // A HEAD would wait for the end of a stream that has none.
+      // A HEAD request would wait for the end of the stream, which never comes.
       exposeHeadRoute: false,
       schema: {
         operationId: 'streamEvents',
@@ -55,7 +55,7 @@ export function eventRoutes(api: App, { events }: ApiContext): void {
         after: after === '' ? null : after,
         follow: query.follow !== 'false',
       });
-      // Proxies must pass each event on at once.
+      // Proxies must forward each event at once.
       void reply
         .header('Cache-Control', 'no-store, no-transform')
         .header('X-Accel-Buffering', 'no');

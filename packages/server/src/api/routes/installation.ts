@@ -1,4 +1,7 @@
-/** What belongs to the installation rather than to a project, and needs no key: health, metrics, the CA, the contract itself. */
+/**
+ * Routes of the installation that need no key: health, metrics, the CA certificate, the API
+ * reference.
+ */
 import { readFile } from 'node:fs/promises';
 import Fastify, { type FastifyInstance } from 'fastify';
 import { ApiError, BASE_PATH } from '@howdah/contract';
@@ -38,7 +41,7 @@ export function installationRoutes(
       .send(await readFile(OPENAPI_FILE, 'utf8')),
   );
 
-  // The page's script is 4 MB, which take a start longer than everything else of the API: loaded when somebody looks at it.
+  // The script of the page has 4 MB, so it is loaded on the first request, not at the start.
   let reference: Promise<FastifyInstance> | undefined;
   app.get(`${REFERENCE}/*`, open, async (request, reply) => {
     reference ??= referencePage();
@@ -57,7 +60,7 @@ async function referencePage(): Promise<FastifyInstance> {
     configuration: {
       url: `${BASE_PATH}/openapi.json`,
       pageTitle: 'Howdah API',
-      // No request to anywhere else.
+      // The page makes no requests to other hosts.
       withDefaultFonts: false,
       telemetry: false,
       showDeveloperTools: 'never',

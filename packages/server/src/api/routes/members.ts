@@ -5,7 +5,7 @@ import { listDeletedServices } from '../../store/service-documents.ts';
 import type { ApiContext, App } from '../context.ts';
 import { ofProject, ofService } from './schemas.ts';
 
-/** What a service consists of, and what is left of those that were deleted. */
+/** The servers of a service, and the deleted services of a project. */
 export function memberRoutes(api: App, context: ApiContext): void {
   const { store, undeleteMs } = context;
   api.get(

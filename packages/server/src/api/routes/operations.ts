@@ -89,7 +89,7 @@ export function operationRoutes(api: App, context: ApiContext): void {
   );
 }
 
-/** The store cannot be asked for a NUL; nothing has an id with one. */
+/** PostgreSQL cannot store NUL, so no id contains it, and a query with one would fail. */
 function cleanId(id: string): string {
   return id.replaceAll('\0', '?');
 }

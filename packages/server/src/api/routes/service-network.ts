@@ -64,7 +64,7 @@ function attachmentRoutes(api: App, context: ApiContext): void {
   api.post(
     '/projects/:project_id/services/:service_id/detachFromVPC',
     {
-      // A body without fields may be left out.
+      // The body may be missing, since all its fields are optional.
       preValidation: async (request) =>
         void (request.body = request.body === undefined ? {} : request.body),
       schema: {

@@ -50,7 +50,9 @@ const ServicesQuery = Type.Object({
   ),
 });
 
-/** The routes of services. Each file of them is a topic; the order is that of the OpenAPI document. */
+/**
+ * The routes of services. Each file of them is a topic; the order is that of the OpenAPI document.
+ */
 export function serviceRoutes(api: App, context: ApiContext): void {
   lifeRoutes(api, context);
   backupRoutes(api, context);
@@ -116,7 +118,8 @@ function lifeRoutes(api: App, context: ApiContext): void {
         response: { 200: Ref(ServiceSchema) },
       },
     },
-    // Not async: for each promise of a reply the framework listens to the end of its answer, a tenth of such a call.
+    // Not async: Fastify waits for the end of the answer of each promise, which costs a tenth of
+    // such a call.
     (request, reply) => void sendText(reply, 200, request.service.doc),
   );
 
