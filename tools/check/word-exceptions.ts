@@ -267,7 +267,6 @@ export const WORDS: Readonly<Record<string, number>> = {
   'packages/server/src/store/keys.ts': 1,
   'packages/server/src/store/leases.ts': 6,
   'packages/server/src/store/operations.ts': 2,
-  'packages/server/src/store/projects.ts': 1,
   'packages/server/src/store/vpcs.ts': 1,
   'packages/server/src/store/webhooks.ts': 3,
   'packages/server/test/api-input.test.ts': 1,

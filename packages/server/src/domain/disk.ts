@@ -1,16 +1,16 @@
-/** When a disk is too full: for a warning, and for what takes more of it. */
+/** The thresholds of a full disk: for warnings, and for work that would fill it further. */
 import type { Warning } from '@howdah/contract';
 import type { DiskUsage } from '../engine/engine.ts';
 
-/** From here on services warn of it. */
+/** From here on services have a warning. */
 export const DISK_TIGHT_PERCENT = 85;
 /** From here on deleted services are purged before the time for a restore is over, oldest first. */
 export const PURGE_PERCENT = 90;
 /** From here on the rest is kept for the services that are there: no new ones, no forks, no copies of backups to verify them. */
 export const DISK_FULL_PERCENT = 95;
-/** From here on the reserve is given up, and services that grow become read-only. */
+/** From here on the reserve is released, and services that grow become read-only. */
 export const RESERVE_RELEASE_PERCENT = 98;
-/** Below this, with the reserve counted, it is made again. */
+/** Below this, with the reserve counted, the reserve is created again. */
 export const RESERVE_AGAIN_PERCENT = 95;
 
 /** What services warn of when the disk that they stand on runs full; null: there is room. */

@@ -35,7 +35,7 @@ export type ServiceSpec = {
   storageGb: number;
   /** Whether it must run. */
   power: 'running' | 'paused';
-  /** Where clients reach it; reserved when the create was accepted, never changed. */
+  /** Where clients connect; reserved when the create was accepted, never changed. */
   endpoint: Endpoint;
   /**
    * The SCRAM verifier of the admin role's first password; set once, when the service is provisioned.
@@ -63,30 +63,30 @@ export type ServiceVpc = {
   allowedNetworks: readonly string[];
 };
 
-/** A VPC as an engine makes it true. */
+/** The desired state of a VPC. */
 export type VpcSpec = {
   id: string;
-  /** 10.1.0.0/16 */
+  /** For example 10.1.0.0/16. */
   cidr: string;
-  /** Those that services have in it. */
+  /** The addresses of services in it. */
   addresses: readonly string[];
-  /** The networks that reach it and that it reaches. */
+  /** The networks that it is peered with. */
   peers: readonly { id: string; cidr: string }[];
 };
 
-/** A server of a service, by its number, with a port of the loopback address of its own. */
+/** A server of a service: its number, and its port of the loopback address. */
 export type Member = { n: number; port: number };
 
 /** Several servers, of which one accepts writes and the others follow it, behind a gateway on the endpoint's port. */
 export type HighAvailability = {
   members: readonly Member[];
-  /** The member that accepts writes, as the metadata database has it. */
+  /** The number of the primary, as it is in the metadata database. */
   primary: number;
-  /** How many of the others have every write before it is acknowledged. */
+  /** The number of synchronous standbys: those that have every acknowledged write. */
   sync: number;
   /** A member that must no longer be the primary; null: the current one may stay. */
   leave: number | null;
-  /** A drill that was asked for. */
+  /** A requested drill. */
   drill: DrillKind | null;
 };
 
@@ -99,15 +99,15 @@ export type PrimaryStore = {
   begin: (id: string) => Promise<void>;
   /** Makes another member the primary, if `from` is. @returns who is the primary from now on; null: the service is gone */
   promote: (id: string, from: number, to: number) => Promise<number | null>;
-  /** Who is the primary; null: the service is gone. */
+  /** The recorded primary; null: the service is gone. */
   primary: (id: string) => Promise<number | null>;
   /** Tells users what was done. @param why nobody took over; null: the service accepts writes again */
   end: (id: string, steps: readonly OperationStep[], why: string | null) => Promise<void>;
-  /** Takes up a drill that was asked for. @returns whether there was one */
+  /** Removes the request for a drill. @returns whether there was one */
   takeDrill: (id: string) => Promise<boolean>;
 };
 
-/** The step of an operation in which a drill is done. */
+/** The step of an operation that performs a drill. */
 export const DRILL_STEP = 'drill';
 
 export type Endpoint = { host: string; port: number };
@@ -116,7 +116,7 @@ export type Endpoint = { host: string; port: number };
 export type Verdict = {
   /** The step, in words a user reads in the operation ("clone template", "start PostgreSQL"); null when it only looked. */
   did: string | null;
-  /** A line more about the step: figures, or what is being waited for. */
+  /** A detail of the step: figures, or what it waits for. */
   detail: string | null;
   /** What the service looks like after the step. */
   seen: Seen;
@@ -136,7 +136,7 @@ export type RunStep = (name: string, work: () => Promise<string>) => Promise<voi
 export type Seen = {
   /** Whether it accepts connections. */
   reachable: boolean;
-  /** Whether any of it is on this machine still: directory, process, limits. */
+  /** Whether anything of it is still on this machine: directory, process, limits. */
   present: boolean;
 };
 
@@ -145,19 +145,19 @@ export type Capabilities = {
   engine: string;
   /** For each set of add-ons: the PostgreSQL version that runs it, or why none here does and the command that adds it. */
   types: Record<ServiceType, TypeCapability>;
-  /** The version of PgBouncer, or that there is none and the command that adds it. */
+  /** The version of PgBouncer, or that there is none and the command that installs it. */
   pooler: TypeCapability;
   /** What stands before the members of a service. */
   gateway: TypeCapability;
-  /** How VPCs keep others out, in words too. */
+  /** How VPCs keep other clients out; `note` explains it. */
   vpc: { method: VpcMethod; note: string };
-  /** How quotas are enforced, in words too. */
+  /** How quotas are enforced; `note` explains it. */
   storage: { method: StorageMethod; note: string };
   /** Whether services are kept from each other below PostgreSQL, and in words how, or what is in the way. */
   isolation: { isolated: boolean; note: string };
   limitsEnforced: boolean;
   limitsNote: string;
-  /** How forks and snapshots are made, and in words what that costs. */
+  /** How forks and snapshots are made; `forkCost` explains the cost. */
   cloneMethod: CloneMethod;
   forkCost: string;
 };
@@ -165,7 +165,7 @@ export type TypeCapability = { version: string } | { missing: string };
 
 /** One look at what a running server of a service uses. */
 export type Usage = {
-  /** The member, or the node. */
+  /** The number of the member or node. */
   node: number;
   cpuMillis: number;
   memoryBytes: number;
@@ -189,15 +189,17 @@ export type StorageQuota = {
   quotaBytes: number;
   /** Whether the disk is full, and nothing may grow. */
   frozen: boolean;
-  /** Whether backups may be removed to make room: a fork that was asked for may begin with one. */
+  /** Whether backups may be removed to make room: a requested fork may need one. */
   removes: boolean;
 };
 
 export type LogQuery = {
-  /** Only entries at or after, and before; milliseconds since the epoch. */
+  /**
+   * Limits of the time of entries, the first inclusive, the second exclusive; ms since the epoch.
+   */
   sinceMs: number | null;
   untilMs: number | null;
-  /** From the page before. */
+  /** The cursor of the page before. */
   cursor: string | null;
   /** Entries must contain all of these, whatever the case. */
   search: readonly string[];
@@ -213,16 +215,16 @@ export class EngineUnavailable extends Error {}
 /** One statement that only reads. */
 export type ReadStatement = {
   sql: string;
-  /** PostgreSQL's text of each, or null. */
+  /** The text form of each parameter, or null. */
   parameters: readonly (string | null)[];
   maxRows: number;
   timeoutMs: number;
 };
 
-/** Thrown by {@link Engine.query} for what PostgreSQL says of the statement, in its words. */
+/** Thrown by {@link Engine.query} with PostgreSQL's error of the statement. */
 export class StatementRefused extends Error {
   readonly sqlstate: string;
-  /** In characters of the statement, from 1; null: of none. */
+  /** In characters of the statement, from 1; null: the error has none. */
   readonly position: number | null;
   readonly detail: string | null;
   readonly hint: string | null;
@@ -244,7 +246,7 @@ export class StatementRefused extends Error {
   }
 }
 
-/** Thrown for a log cursor that is none of ours. */
+/** Thrown for a log cursor that is not one of ours. */
 export class BadCursor extends Error {}
 
 export interface Engine {
@@ -256,28 +258,28 @@ export interface Engine {
   /** Whether the process of a service is there: a cheap look, for many services at a time. */
   runs(id: string): Promise<boolean>;
   /**
-   * The steps of a change when nothing is in the way.
+   * The steps of a change if nothing prevents them.
    *
    * @param running whether its server runs already
    * @param keepsSize whether a resize changes nothing but the storage quota
    */
   plan(kind: OperationKind, spec: ServiceSpec, running: boolean, keepsSize: boolean): string[];
-  /** One step toward the spec. */
+  /** Makes one step towards the spec. */
   converge(spec: ServiceSpec, begin: BeginStep): Promise<Verdict>;
   /** One step toward nothing of the service being left; settled when nothing is. @param parent of a read replica set, whom it follows */
   remove(id: string, parent: string | null, begin: BeginStep): Promise<Verdict>;
   /**
    * Makes all VPCs of the region as desired, and removes what belongs to none of them.
    *
-   * @returns the ids of those whose network was not there
+   * @returns the ids of those whose network did not exist
    */
   convergeVpcs(specs: readonly VpcSpec[]): Promise<string[]>;
-  /** Sets the admin role's password to a SCRAM verifier; live when it returns. */
+  /** Sets the admin role's password to a SCRAM verifier; it is active when the call returns. */
   setPassword(id: string, verifier: string): Promise<void>;
   /**
    * Runs one statement as a role that may only read, in a transaction that cannot write and is rolled back.
    *
-   * @param parent of a read replica set, whom it follows
+   * @param parent the service that a read replica set follows
    * @throws EngineUnavailable, StatementRefused
    */
   query(id: string, parent: string | null, statement: ReadStatement): Promise<QueryResult>;
@@ -288,8 +290,8 @@ export interface Engine {
   /**
    * Takes a snapshot of a running service if anything was written since the last one, and removes what the window needs no more.
    *
-   * @param removes whether anything may be removed: a fork that was asked for may begin with it
-   * @returns whether a snapshot was due and could not be taken, of which the service warns
+   * @param removes whether anything may be removed: a requested fork may need it
+   * @returns whether a due snapshot could not be taken; the service has a warning then
    */
   keepBackups(id: string, removes: boolean): Promise<boolean>;
   /**
@@ -306,7 +308,7 @@ export interface Engine {
   /** What a server of a service takes of the disk, in bytes; of several the one that accepts writes. */
   usedStorage(id: string): Promise<number>;
   /**
-   * Looks at what the servers of a service take of the disk, and holds them to their quota.
+   * Measures the disk space of a service's servers, and enforces their quota.
    *
    * @returns stop: why the service must be paused; changed: whether what it warns of may be different
    */
@@ -314,17 +316,17 @@ export interface Engine {
   /** Gives the reserve of the disk up when it is full, and makes it again when there is space. @returns what was done since the last call, or the start */
   keepReserve(): Promise<{ did: 'released' | 'made' | null; heldBytes: number }>;
   /**
-   * @param node the member whose logs are read; null: the one that accepts writes
-   * @param signal ends the work with its client
+   * @param node the member whose logs are read; null: the primary
+   * @param signal ends the work when its client is gone
    */
   logs(id: string, node: number | null, query: LogQuery, signal: AbortSignal): Promise<LogPage>;
   /** Of each server of a service that runs; the first is the one that accepts writes, or a set's first node. */
   usage(id: string): Promise<Usage[]>;
   /** What each that follows does: members of a service, nodes of a read replica set. */
   replicas(id: string): Promise<ReplicaState[]>;
-  /** How far behind a node of a read replica set may be and still get connections. */
+  /** The lag up to which a node of a read replica set gets connections. */
   readonly readLagLimit: ReadLagLimit;
-  /** The servers of a service, by number, and how they follow the one that accepts writes. */
+  /** The servers of a service, by number, and how they follow the primary. */
   members(id: string): Promise<MemberState[]>;
   /** Does ahead what a first create of a type would wait for, and takes away what a crash left half deleted. */
   prepare(): Promise<void>;

@@ -7,7 +7,7 @@ import { Webhook } from 'standardwebhooks';
 import type { Attempt } from '../store/webhooks.ts';
 import { mayReach } from './networks.ts';
 
-/** From the begin of an attempt to the status of its answer. */
+/** The time from the begin of an attempt to the status of its response. */
 const ATTEMPT_DEADLINE_MS = 10_000;
 
 /** The setting that lets private addresses be reached. */
@@ -15,7 +15,7 @@ export const ALLOW_SETTING = 'HOWDAH_WEBHOOK_NETWORKS';
 
 export type Message = { id: string; body: string };
 
-/** An address that must not be reached. */
+/** The address is not allowed. */
 class Refused extends Error {}
 
 /**
@@ -114,7 +114,7 @@ function refusal(hostname: string, address: string): Refused {
   );
 }
 
-/** The status of the answer; what else it says is not read. */
+/** The status of the response; its body is not read. */
 async function answerOf(request: ClientRequest, body: string): Promise<number> {
   const response = await new Promise<IncomingMessage>((settle, reject) => {
     request.once('response', settle).once('error', reject);

@@ -11,14 +11,14 @@ const KEY_BYTES = 32;
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
-/** open: null for what was sealed with another key, or changed since. */
+/** open: null for a text that was sealed with another key, or changed since. */
 export type Sealer = { seal: (text: string) => Buffer; open: (sealed: Buffer) => string | null };
 
-/** Said of a webhook whose secret was sealed with another key. */
+/** The error of a webhook whose secret was sealed with another key. */
 export const UNREADABLE =
   'the secret of the webhook cannot be read: HOWDAH_HOME/secrets.key is not the file it was; recreate the webhook';
 
-/** @param path of the key, which is made when it is missing */
+/** @param path of the key, which is created if it is missing */
 export async function openSealer(path: string): Promise<Sealer> {
   const key = await readKey(path);
   return {

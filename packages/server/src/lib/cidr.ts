@@ -1,7 +1,7 @@
 /** Arithmetic with IPv4 networks, as VPCs need it. An address is reckoned with as a number below 2^32. */
 import { Address4 } from 'ip-address';
 
-/** A network: its first address, and how many bits of it are the network's. */
+/** A network: its first address, and the length of its prefix in bits. */
 export type Cidr = { first: number; bits: number };
 
 /** What a VPC may be cut from (RFC 1918), and how large. */
@@ -9,7 +9,7 @@ const PRIVATE = ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16'] as const;
 const LARGEST_BITS = 16;
 const SMALLEST_BITS = 28;
 
-/** Reads a network such as 10.1.0.0/16. @returns null when it is none */
+/** Parses a network such as 10.1.0.0/16. @returns null if it is not one */
 export function parseCidr(text: string): (Cidr & { exact: boolean }) | null {
   const [, address, bits] = /^([0-9.]{7,15})\/([0-9]{1,2})$/.exec(text) ?? [];
   if (
@@ -24,7 +24,7 @@ export function parseCidr(text: string): (Cidr & { exact: boolean }) | null {
   return { first, bits: Number(bits), exact: number === first && String(Number(bits)) === bits };
 }
 
-/** Reads a network that is known to be one: from the metadata database. */
+/** Parses a network that is known to be valid: from the metadata database. */
 export function trustedCidr(text: string): Cidr {
   const cidr = parseCidr(text);
   if (cidr === null) throw new Error(`${text} is no network`);
@@ -45,7 +45,7 @@ export function vpcCidrProblem(text: string): string | null {
   return null;
 }
 
-/** How many addresses a network has. */
+/** The number of addresses of a network. */
 function sizeOf({ bits }: Pick<Cidr, 'bits'>): number {
   return 2 ** (32 - bits);
 }
@@ -64,7 +64,7 @@ export function addressAt({ first }: Cidr, host: number): string {
   return addressText(first + host);
 }
 
-/** The address in a VPC by which its networks reach each other: the first. */
+/** The router's address in a VPC: the first. */
 export const ROUTER_HOST = 1;
 
 /**

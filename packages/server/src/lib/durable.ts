@@ -1,9 +1,11 @@
-/** Files that are there, whole and under their name, whatever becomes of the machine afterwards. */
+/** Files that are complete, and have their name, after a crash of the machine. */
 import { open, rename, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { isErrno } from './processes.ts';
 
-/** Writes a file so that it is there whole or not at all, and on the disk when this returns. */
+/**
+ * Writes a file so that it exists completely or not at all, and is on the disk when this returns.
+ */
 export async function writeDurably(path: string, text: string, mode = 0o666): Promise<void> {
   await writeFile(`${path}.new`, text, { mode, flush: true });
   await renameDurably(`${path}.new`, path);

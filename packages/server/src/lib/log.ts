@@ -1,5 +1,5 @@
 /**
- * The control plane's own log: JSON lines in `HOME/logs/control.log`.
+ * The control log: JSON lines in `HOME/logs/control.log`.
  *
  * A disk without space must not end the control plane: lines that cannot be written are dropped and counted, and the count is
  * written once there is space again. The file is put aside as `control.log.1` when it is large, while it is written too.
@@ -15,12 +15,12 @@ export type Log = {
   error: (facts: object, message: string) => void;
 };
 
-/** The most that a file holds; with the one put aside the logs take twice as much. */
+/** The largest size of the file; with the renamed one the logs take twice as much. */
 const ROTATE_BYTES = 20e6;
 /** Lines that wait for the disk; more are dropped. */
 const WAITING_BYTES = 4e6;
 
-/** @param rotateBytes the size from which the file is put aside */
+/** @param rotateBytes the size from which the file is renamed */
 export function openLog(home: string, rotateBytes = ROTATE_BYTES): { log: Logger; path: string } {
   const directory = join(home, 'logs');
   const path = join(directory, 'control.log');
@@ -111,7 +111,7 @@ export function createLogFile(
       waitingBytes += Buffer.byteLength(line);
       pump();
     },
-    /** Writes what waits at once: before the process ends. */
+    /** Writes waiting lines at once: before the process ends. */
     flush: (): void => {
       const to = waiting.length === 0 ? null : open();
       if (to === null) return;

@@ -20,7 +20,7 @@ export type Process = {
   childCpuTicks: number;
 };
 
-/** Looks a process up; null when there is none, or only its zombie. */
+/** Finds a process; null: there is none, or only its zombie. */
 export async function findProcess(pid: number): Promise<Process | null> {
   const stat = await readOrNull(`/proc/${pid}/stat`);
   if (stat === null) return null;
@@ -85,9 +85,9 @@ export async function childrenOf(pid: number): Promise<number[]> {
     .map(Number);
 }
 
-/** The memory a process really has, shared pages by their share; 0 when it is gone. */
+/** The memory of a process, with its share of shared pages; 0 when it is gone. */
 export async function proportionalBytes(pid: number): Promise<number> {
-  // The kernel walks the process' page tables for it: not while everybody waits.
+  // The kernel walks the process' page tables for it, which takes time: nothing must wait for it.
   const rollup = await readFile(`/proc/${pid}/smaps_rollup`, 'utf8').catch(() => '');
   return Number(/^Pss:\s+(\d+) kB/m.exec(rollup)?.[1] ?? 0) * 1024;
 }
@@ -173,7 +173,10 @@ export async function readEnd(path: string): Promise<string | null> {
   }
 }
 
-/** Opens a file with one name to read it; null: there is none, or something else has its name. */
+/**
+ * Opens a regular file without a second name for reading; null: there is none, or something else
+ * has its name.
+ */
 export async function openRegular(path: string): Promise<FileHandle | null> {
   let file: FileHandle;
   try {
@@ -183,7 +186,7 @@ export async function openRegular(path: string): Promise<FileHandle | null> {
     throw error;
   }
   const found = await file.stat();
-  // A second name (hard link) may be that of somebody else's file.
+  // The second name (hard link) may be that of another user's file.
   if (found.isFile() && found.nlink <= 1) return file;
   await file.close();
   return null;
@@ -200,7 +203,7 @@ export async function exists(path: string): Promise<boolean> {
   }
 }
 
-/** For `catch`: null in the place of these operating system errors. */
+/** For `catch`: returns null for these operating system errors. */
 export const noneOf =
   (...codes: string[]) =>
   (error: unknown): null => {

@@ -53,12 +53,12 @@ export async function run(
   });
 }
 
-/** Administrators' programs are looked for as well: a shell by `su` has a user's PATH. */
+/** Programs for administrators are searched too: a shell by `su` has a user's PATH. */
 function environment(): NodeJS.ProcessEnv {
   return { ...process.env, PATH: `${process.env['PATH'] ?? '/usr/bin:/bin'}:/usr/sbin:/sbin` };
 }
 
-/** The end of what a program said, on one line. */
+/** The end of a program's output, on one line. */
 export function lastLines(text: string): string {
   return text.trim().split('\n').slice(-3).join(' | ').slice(-600);
 }

@@ -47,7 +47,7 @@ export function createSealer(idempotencyKey: string, secretKey: string) {
         cipher.getAuthTag(),
       ]);
     },
-    /** @throws Error when it was sealed under other keys, or is not whole */
+    /** @throws Error if it was sealed with other keys, or is incomplete */
     open: (sealed: Buffer): string => {
       const nonceAt = SALT_BYTES + NONCE_BYTES;
       const decipher = createDecipheriv(

@@ -19,7 +19,7 @@ const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' } as con
 export type CertificateAuthority = { certificatePem: string; keyPem: string };
 export type ServerCertificate = { certificatePem: string; keyPem: string };
 
-/** Reads the installation's CA, or makes one at the first start. */
+/** Reads the installation's CA, or creates one at the first start. */
 export async function openCertificateAuthority(directory: string): Promise<CertificateAuthority> {
   const certificatePath = join(directory, 'ca.pem');
   const keyPath = join(directory, 'ca.key');
@@ -33,7 +33,7 @@ export async function openCertificateAuthority(directory: string): Promise<Certi
   }
   const authority = await makeAuthority();
   await mkdir(directory, { recursive: true, mode: 0o700 });
-  // The certificate is written last: a start that was interrupted makes both again.
+  // The certificate is written last: after an interrupted start both are created again.
   await writeDurably(keyPath, authority.keyPem, 0o600);
   await writeDurably(certificatePath, authority.certificatePem, 0o644);
   return authority;
@@ -88,9 +88,9 @@ async function readSigner({ keyPem, certificatePem }: CertificateAuthority) {
   };
 }
 
-/** How old a certificate may be that was made ahead. */
+/** How old a certificate may be that was created ahead. */
 const AHEAD_MS = DAY_MS;
-/** The next one is made when what the last one was for has begun to run. */
+/** The next one is created after the work that the last one was for has begun. */
 const AHEAD_AFTER_MS = 1000;
 
 /**
@@ -114,7 +114,7 @@ export function createIssuer(authority: CertificateAuthority, hosts: readonly st
 
   makeAheadSoon();
   return {
-    /** @param more names and addresses that this one carries beside the usual */
+    /** @param more names and addresses that this one contains in addition */
     take: async (more: readonly string[] = []): Promise<ServerCertificate> => {
       if (more.length > 0) return issueServerCertificate(authority, [...hosts, ...more]);
       const made = ahead;
@@ -151,7 +151,7 @@ export function needsRenewal(
       (isIP(host) === 0 ? certificate.checkHost(host) : certificate.checkIP(host)) !== undefined,
   );
   return (
-    // Made by a clock that was put back since, it is not valid yet.
+    // A certificate from before the clock was set back is not valid yet.
     nowMs < beginMs ||
     endMs - nowMs < RENEW_BEFORE_DAYS * DAY_MS ||
     !covers ||
@@ -162,7 +162,7 @@ export function needsRenewal(
 /** A pair that was found current is so for another hour: parsing and verifying it is most of what a look at a service costs. */
 const CURRENT_FOR_MS = 3_600_000;
 
-/** Whether pairs are whole, and need no renewal for a while. */
+/** Whether pairs are complete, and need no renewal for a while. */
 export function createCertificateCheck(authority: CertificateAuthority, hosts: readonly string[]) {
   const found = new Map<string, { pair: string; untilMs: number }>();
   return {
@@ -217,13 +217,13 @@ async function loadLibrary() {
   return x509;
 }
 
-/** From an hour ago, for clients whose clock is behind. */
+/** Valid since an hour ago, for clients whose clock is behind. */
 function validity(days: number): { notBefore: Date; notAfter: Date } {
   const now = Date.now();
   return { notBefore: new Date(now - 3_600_000), notAfter: new Date(now + days * DAY_MS) };
 }
 
-/** Positive and at most 20 bytes, as RFC 5280 4.1.2.2 asks. */
+/** Positive and at most 20 bytes, as RFC 5280 4.1.2.2 requires. */
 function randomSerial(): string {
   const bytes = randomBytes(16);
   bytes[0] = ((bytes[0] ?? 0) & 0x7f) | 0x40;

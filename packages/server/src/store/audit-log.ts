@@ -16,7 +16,7 @@ export type AuditNote = { facts: AuditFacts; recorded: boolean };
 /** A statement has at most 65 535 parameters. */
 const INSERT_BATCH = 1000;
 
-/** Writes entries; of requests that have one already, none. */
+/** Writes entries, except those of requests that have one already. */
 export async function insertAuditEntries(db: Db, entries: readonly AuditFacts[]): Promise<void> {
   for (let first = 0; first < entries.length; first += INSERT_BATCH)
     await db
@@ -26,10 +26,10 @@ export async function insertAuditEntries(db: Db, entries: readonly AuditFacts[])
       .execute();
 }
 
-/** How many calls an entry stands for. */
+/** How many calls an entry counts. */
 export type AuditCount = { requestId: string; count: number; lastAt: Date };
 
-/** Notes how many calls entries stand for. */
+/** Raises the counts of entries. */
 export async function raiseAuditCounts(db: Db, counts: readonly AuditCount[]): Promise<void> {
   if (counts.length === 0) return;
   await sql`
@@ -39,7 +39,7 @@ export async function raiseAuditCounts(db: Db, counts: readonly AuditCount[]): P
     where a.request_id = c.request_id`.execute(db);
 }
 
-/** Writes the entry of a change, where it was not written with the operation that it began. */
+/** Writes the entry of a change, unless it was written with the operation. */
 export async function recordAudit(
   tx: Tx,
   note: AuditNote | null,
@@ -50,7 +50,7 @@ export async function recordAudit(
   note.recorded = true;
 }
 
-/** Thrown away at a time. */
+/** Entries that one statement removes. */
 const PRUNE_BATCH = 1000;
 
 /** Throws entries away that are older, but those of operations that are kept. @returns whether there may be more */
@@ -100,7 +100,7 @@ export async function listAuditEntries(
   return query.orderBy('id', order).limit(limit).execute();
 }
 
-/** An entry as the API answers it. */
+/** An entry as the API returns it. */
 export function auditDocument(row: AuditRow): AuditEntry {
   return {
     id: row.id,

@@ -20,7 +20,7 @@ export type Expected = {
     vpcAddress: string | null;
     /** Of a read replica set: whom it follows. */
     parentId: string | null;
-    /** Whether nothing that makes it has succeeded yet: there may be nothing of it. */
+    /** Whether no operation has created it yet: there may be nothing of it. */
     provisioning: boolean;
   }[];
   vpcs: WantedVpc[];

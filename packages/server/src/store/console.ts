@@ -25,11 +25,11 @@ export function sessionReader(
   );
 }
 
-/** Links, and sessions, that a key has at most: the oldest give way. */
+/** The most links and sessions of a key: the oldest are removed. */
 export const MAX_TOKENS = 20;
 const PRUNE_BATCH = 1000;
 
-/** Keeps a token. */
+/** Stores a token. */
 export async function insertToken(
   db: Db,
   { hash, kind, publicKey, lifetimeMs }: ConsoleToken,
@@ -45,7 +45,7 @@ export async function insertToken(
     .execute();
 }
 
-/** Forgets tokens whose time is over. @returns whether there may be more */
+/** Removes tokens that have expired. @returns whether there may be more */
 export async function pruneTokens(db: Db): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from console_tokens where token_hash = any (array(

@@ -12,7 +12,7 @@ export type EventRow = { seq: string; type: EventType; doc: string };
 
 /** How long events are kept. */
 const KEPT_DAYS = 7;
-/** Thrown away at a time. */
+/** Events that one statement removes. */
 const PRUNE_BATCH = 1000;
 const FLUSH_POLL_MS = 10;
 
@@ -82,7 +82,7 @@ export async function pruneDeliveries(db: Db): Promise<boolean> {
  * Reports to the operator's project whether the reserve of the disk is held or was released. It reports changes only: a reserve that
  * was never released is reported as little as the same state twice.
  *
- * @param bytes what the reserve holds
+ * @param bytes the size of the reserve
  */
 export async function reportReserve(
   db: Db,

@@ -2,11 +2,11 @@
 import { sql } from 'kysely';
 import type { Db, Tx } from './tables.ts';
 
-/** A call with an Idempotency-Key, as the metadata database know it. */
+/** A call with an Idempotency-Key, as it is in the metadata database. */
 export type CallName = { publicKey: string; lookup: Buffer; request: Buffer };
 export type KeptAnswer = { request: Buffer; sealed: Buffer };
 
-/** For how long an answer is kept. */
+/** The time for which an answer is kept. */
 const KEPT = sql`interval '24 hours'`;
 const PRUNE_BATCH = 1000;
 
@@ -59,7 +59,7 @@ export async function keepAnswer(
     .execute();
 }
 
-/** Throws answers away that are kept no longer. @returns whether there may be more */
+/** Removes answers that are too old. @returns whether there may be more */
 export async function pruneAnswers(db: Db): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from kept_answers where ctid = any (array(

@@ -4,7 +4,7 @@ import type { Pool } from 'pg';
 import { coalesced } from './read.ts';
 import type { Db, Tables, Tx } from './tables.ts';
 
-/** A key as the authentication sees it. */
+/** A key as the guard needs it. */
 export type KeyRow = {
   key: string;
   project_id: string;
@@ -70,7 +70,7 @@ export async function insertKey(db: Db, key: NewKey): Promise<Key> {
   return keyDocument(row);
 }
 
-/** How many keys a project has, ended ones too; no more than `most` are counted. */
+/** The number of keys of a project, ended ones too; at most `most` are counted. */
 export async function countKeys(tx: Tx, projectId: string, most: number): Promise<number> {
   const { rows } = await sql<{ count: number }>`
     select count(*)::int as count from (select from api_keys where project_id = ${projectId} limit ${most}) as keys`.execute(
@@ -81,7 +81,7 @@ export async function countKeys(tx: Tx, projectId: string, most: number): Promis
 
 const PRUNE_BATCH = 1000;
 
-/** Throws keys away that were revoked or expired long ago. @returns whether there may be more */
+/** Removes keys that were revoked or expired long ago. @returns whether there may be more */
 export async function pruneKeys(db: Db): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from api_keys where public_key = any (array(
@@ -91,7 +91,7 @@ export async function pruneKeys(db: Db): Promise<boolean> {
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 
-/** A key as the API answers it. */
+/** A key as the API returns it. */
 function keyDocument(row: Selectable<Tables['api_keys']>): Key {
   const moment = (at: Date | null) => at?.toISOString() ?? null;
   return {
@@ -161,7 +161,7 @@ export async function hasAnotherAdminKey(
   return row !== undefined;
 }
 
-/** Whether there is such a key, whatever it may. */
+/** Whether there is such a key, with any role. */
 export async function isKey(db: Db, publicKey: string): Promise<boolean> {
   return (
     (await db
@@ -172,7 +172,7 @@ export async function isKey(db: Db, publicKey: string): Promise<boolean> {
   );
 }
 
-/** Notes that a key was used. */
+/** Records that a key was used. */
 export async function touchKey(db: Db, publicKey: string): Promise<void> {
   await db
     .updateTable('api_keys')

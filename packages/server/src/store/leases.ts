@@ -51,7 +51,7 @@ export async function makeAllDue(db: Db): Promise<void> {
  * Takes the lease of a service, whose row it locks: of two who try, one gets it. The transaction's commit does not wait for the disk: what
  * is taken up can be taken up again.
  *
- * @returns null when somebody else has it, or the service is gone
+ * @returns null: another reconciler has it, or the service is gone
  */
 export async function claimService(tx: Tx, id: string, token: string): Promise<ServiceRow | null> {
   const claimed = await tx
@@ -89,7 +89,11 @@ export async function renewLease(db: Db, id: string, token: string): Promise<voi
     .execute();
 }
 
-/** Gives the lease back after an error. @param lookAgainMs when to look again */
+/**
+ * Releases the lease after an error.
+ *
+ * @param lookAgainMs when the service is due again
+ */
 export async function releaseService(
   db: Db,
   id: string,
@@ -112,7 +116,7 @@ export async function releaseService(
  * The change that gives the lease back, of a service that the transaction holds locked. Somebody may have asked for a look in the
  * meantime: the earlier of the two counts.
  *
- * @param lookAgainMs when to look again; null: when woken
+ * @param lookAgainMs when the service is due again; null: when it is woken
  */
 export function givenBack(
   { due_at: dueAt }: ServiceRow,
@@ -124,10 +128,10 @@ export function givenBack(
 }
 
 /**
- * The service under a lease, locked.
+ * Locks a service whose lease the caller holds.
  *
- * @param known the operation under way when it was last asked for
- * @throws LeaseLost when the lease is somebody else's or the service is gone
+ * @param known its unfinished operation when it was last read
+ * @throws LeaseLost if another reconciler has the lease, or the service is gone
  */
 export async function lockLeased(
   tx: Tx,

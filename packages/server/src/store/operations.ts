@@ -12,7 +12,7 @@ import { newId } from '../lib/ids.ts';
 import type { AuditNote } from './audit-log.ts';
 import type { Db, Tx } from './tables.ts';
 
-/** Who asks for what nobody asked for: repairs, failovers. */
+/** The requester of operations without a request: repairs, failovers. */
 export const HOWDAH = 'howdah';
 
 /** Who asks for an operation: the caller of a request, whose entry in the audit log is written with it, or a name. */
@@ -37,7 +37,9 @@ export async function beginOperation(
   });
 }
 
-/** One statement for both records: what was accepted is audited, for no round trip more. */
+/**
+ * Inserts the operation and its entry in the audit log in one statement, which saves a round trip.
+ */
 async function insertOperation(
   tx: Tx,
   service: Pick<ServiceRow, 'id' | 'project_id'>,
@@ -75,7 +77,7 @@ async function insertOperation(
   return inserted;
 }
 
-/** The verification of a service's backup that is under way; null: none. */
+/** The unfinished verification of a service's backup; null: there is none. */
 export async function verificationUnderWay(
   db: Db,
   serviceId: string,
@@ -90,7 +92,7 @@ export async function verificationUnderWay(
   return row ?? null;
 }
 
-/** The verification to work on next: the oldest that has not ended; null: none is under way. */
+/** The verification to work on next: the oldest unfinished one; null: there is none. */
 export async function nextVerification(db: Db): Promise<OperationRow | null> {
   const row = await db
     .selectFrom('operations')
@@ -148,7 +150,7 @@ export async function recordOperation(
   return row.id;
 }
 
-/** @param steps what was done, where more was than is noted */
+/** @param steps the steps that were made, if they are more than those recorded */
 export async function endOperation(
   db: Db,
   id: string,
@@ -169,7 +171,7 @@ export async function endOperation(
     .execute();
 }
 
-/** Thrown away at a time. */
+/** Operations that one statement removes. */
 const PRUNE_BATCH = 1000;
 
 /** Throws operations away that ended before so long, but those that made a service which is still known. @returns whether there may be more */
@@ -215,7 +217,10 @@ export async function takeUpOperation(
   return begun ?? null;
 }
 
-/** How an operation goes. failing: its last attempt did not work, or another has superseded it. */
+/**
+ * The progress of an operation. failing: its last attempt failed, or another operation has
+ * superseded it.
+ */
 export async function howItGoes(db: Db, id: string): Promise<'underway' | 'failing' | 'done'> {
   const { status, error } = await db
     .selectFrom('operations')
@@ -231,7 +236,7 @@ export type OperationFilter = {
   status?: OperationStatus;
 };
 
-/** An operation with where it stands in the list. */
+/** An operation with its position in the list. */
 export type ListedOperation = OperationRow & { position: string };
 
 /**
@@ -270,7 +275,7 @@ export async function listOperations(
   return query.orderBy('created', 'desc').orderBy('id').limit(limit).execute();
 }
 
-/** An operation that is known to be there. */
+/** Reads an operation that is known to exist. */
 export async function readOperation(db: Db, id: string): Promise<OperationRow> {
   return db.selectFrom('operations').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
 }

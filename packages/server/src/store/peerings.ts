@@ -59,7 +59,7 @@ export async function deletePeeringRow(tx: Tx, id: string): Promise<void> {
   await tx.deleteFrom('peerings').where('id', '=', id).execute();
 }
 
-/** The peering by which a VPC asks for another one, or has it; null: none that is alive. */
+/** The peering of a VPC with another one, requested or active; null: there is none. */
 export async function findPeeringBetween(
   db: Db,
   vpcId: string,
@@ -77,7 +77,7 @@ export async function findPeeringBetween(
   return row ?? null;
 }
 
-/** The VPCs that one is peered with, by their ids. */
+/** The ids of the VPCs that a VPC is peered with. */
 export async function listPeers(
   db: Db,
   vpcId: string,
@@ -92,7 +92,7 @@ export async function listPeers(
     .execute();
 }
 
-/** Ends requests that wait for an answer from a VPC that is gone. */
+/** Ends requests whose other VPC is gone. */
 export async function refusePeeringRequests(
   tx: Tx,
   vpc: Pick<VpcRow, 'id' | 'project_id'>,
@@ -107,7 +107,7 @@ export async function refusePeeringRequests(
     .execute();
 }
 
-/** Ends requests that nobody answered. */
+/** Ends requests that were never answered. */
 export async function expirePeeringRequests(db: Db, afterMs: number, why: string): Promise<void> {
   await db
     .updateTable('peerings')

@@ -21,7 +21,7 @@ export const isListed: Predicate = (where) =>
 export const mustRun: Predicate = (where) =>
   where.and([isListed(where), where('status', 'in', ['READY', 'UNSTABLE'])]);
 
-/** Its server runs, or is on its way to: spares and read replica sets too. */
+/** Its server runs or will run: spares and read replica sets too. */
 export const isMeantToRun: Predicate = (where) =>
   where.and([where('power', '=', 'running'), where('deleting', '=', false)]);
 

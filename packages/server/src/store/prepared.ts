@@ -2,7 +2,7 @@
 import type { PostgresCursor, PostgresPool, PostgresPoolClient, PostgresQueryResult } from 'kysely';
 import type { Pool, PoolClient } from 'pg';
 
-/** Plans kept by a connection at the most; a statement beyond these is planned each time. */
+/** The most plans of a connection; further statements are planned each time. */
 const MAX_PLANS = 500;
 
 /** A pool for the query builder, whose statements are prepared when a connection first meets them. Those without values are not: `begin` needs no plan. */

@@ -1,4 +1,4 @@
-/** The metadata database of projects, what each may have and what it has. */
+/** The SQL of projects: their limits and their usage. */
 import {
   PROJECT_LIMITS,
   type ProjectDetails,
@@ -24,7 +24,7 @@ export async function anyProject(db: Db): Promise<boolean> {
   return (await db.selectFrom('projects').select('id').limit(1).executeTakeFirst()) !== undefined;
 }
 
-/** How many projects there are; no more than `most` are counted. */
+/** The number of projects; at most `most` are counted. */
 export async function countProjects(tx: Tx, most: number): Promise<number> {
   const { rows } = await sql<{
     count: number;
@@ -57,7 +57,7 @@ export async function listProjects(db: Db): Promise<{ id: string; name: string }
     .execute();
 }
 
-/** @returns null where there is none */
+/** @returns null: there is no such project */
 export async function findProject(db: Db, id: string): Promise<ProjectDetails | null> {
   const row = await db.selectFrom('projects').selectAll().where('id', '=', id).executeTakeFirst();
   if (row === undefined) return null;
@@ -96,7 +96,7 @@ export async function lockLimits(tx: Tx, id: string): Promise<Record<ProjectLimi
   return limitsOf(row);
 }
 
-/** What a project has. */
+/** The usage of a project. */
 export async function usageOf(db: Db, id: string): Promise<Record<ProjectLimit, number>> {
   const row = await db
     .selectFrom('project_usage')

@@ -1,4 +1,4 @@
-/** Samples of what services use, and series made of them. */
+/** Samples of the resources that services use, and series made of them. */
 import type { SeriesFunction, SeriesName } from '@howdah/contract';
 import { sql } from 'kysely';
 import type { Db } from './tables.ts';
@@ -8,7 +8,7 @@ const PRUNE_BATCH = 1000;
 
 export type Sample = {
   serviceId: string;
-  /** The member, or the node. */
+  /** The number of the member or node. */
   node: number;
   at: Date;
   cpuMillis: number;
@@ -53,7 +53,7 @@ export async function latestSamples(db: Db): Promise<Omit<Sample, 'at' | 'lag'>[
   return rows;
 }
 
-/** Throws old samples away. @returns whether there may be more */
+/** Removes old samples. @returns whether there may be more */
 export async function pruneSamples(db: Db): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from samples where ctid = any (array(

@@ -9,7 +9,7 @@ export type ServiceDoc = {
   project_id: string;
   status: LiveStatus;
   environment: Environment;
-  /** The key that asked for it. */
+  /** The key that requested it. */
   created_by: string | null;
   doc: string;
   deleted: boolean;

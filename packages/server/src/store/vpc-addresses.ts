@@ -8,7 +8,7 @@ import { changeVpcs, type VpcRow } from './vpcs.ts';
 /**
  * An address of its own for a service, in a VPC that the transaction holds locked: the one that it still has there, or the next free one.
  *
- * @returns null when all are taken
+ * @returns null: all are taken
  */
 export async function takeAddress(tx: Tx, vpc: VpcRow, serviceId: string): Promise<string | null> {
   const rows = await tx
@@ -52,7 +52,7 @@ export async function releaseAddresses(
   );
 }
 
-/** The networks whose clients services in a VPC let in. */
+/** The allowed networks of services in a VPC. */
 export async function readAllowedNetworks(
   db: Db,
   vpc: Pick<VpcRow, 'id' | 'cidr'>,

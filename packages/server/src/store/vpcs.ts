@@ -1,5 +1,5 @@
 /**
- * The metadata database of VPCs, their peerings and the addresses in them.
+ * The SQL of VPCs.
  *
  * Locks are taken in one order: services, then VPCs by their ids. A VPC counts what is wanted of it; the engine has made it true once
  * `made` has come up to `wanted` (reconcile/vpcs.ts).
@@ -123,7 +123,7 @@ export async function servicesIn(
 /** A VPC with what was wanted of it when it was read. */
 export type WantedVpc = VpcSpec & { wanted: number; made: number; deleting: boolean };
 
-/** Read by the audit too. */
+/** The integrity check reads it too. */
 export const WANTED_VPCS = `
     select v.id::text as id, v.cidr::text as cidr, v.wanted, v.made, v.deleting,
            array(select host(a.address) from vpc_addresses a where a.vpc_id = v.id order by a.address) as addresses,
@@ -132,7 +132,7 @@ export const WANTED_VPCS = `
                      where p.vpc_id = v.id and p.status in ('approved', 'active') and not v.deleting), '[]') as peers
     from vpcs v order by v.id`;
 
-/** How many VPCs a project has, those that are being deleted among them. */
+/** The number of VPCs of a project, with those that are being deleted. */
 export async function countVpcs(tx: Tx, projectId: string): Promise<number> {
   const { count } = await tx
     .selectFrom('vpcs')
@@ -142,12 +142,12 @@ export async function countVpcs(tx: Tx, projectId: string): Promise<number> {
   return count;
 }
 
-/** All VPCs, those that are being deleted among them. */
+/** All VPCs, with those that are being deleted. */
 export async function wantedVpcs(db: Db): Promise<WantedVpc[]> {
   return (await sql.raw<WantedVpc>(WANTED_VPCS).execute(db)).rows;
 }
 
-/** Whether the engine has anything to do. */
+/** Whether the desired state of a VPC has changed since the engine made it. */
 export async function vpcsAreMade(db: Db): Promise<boolean> {
   return (
     (await db
@@ -159,7 +159,7 @@ export async function vpcsAreMade(db: Db): Promise<boolean> {
   );
 }
 
-/** Whether the engine has made a VPC as it is wanted. */
+/** Whether the engine has made the desired state of a VPC. */
 export async function vpcIsMade(db: Db, id: string): Promise<boolean> {
   return (
     (await db
@@ -171,7 +171,10 @@ export async function vpcIsMade(db: Db, id: string): Promise<boolean> {
   );
 }
 
-/** Notes that a VPC is as it was wanted when it was read. Its peerings hold from now on. */
+/**
+ * Records that the engine has made the desired state that was read. From now on
+ * its peerings are active.
+ */
 export async function noteMade(tx: Tx, { id, wanted, peers }: WantedVpc): Promise<void> {
   await tx.updateTable('vpcs').set({ made: wanted }).where('id', '=', id).execute();
   for (const peer of peers) {
@@ -199,7 +202,7 @@ export async function deleteEmptyVpc(tx: Tx, id: string): Promise<boolean> {
   return true;
 }
 
-/** Has the services in VPCs looked at. @returns their ids */
+/** Makes the services in VPCs due. @returns their ids */
 export async function makeServicesDue(db: Db, vpcIds: readonly string[]): Promise<string[]> {
   if (vpcIds.length === 0) return [];
   const rows = await db

@@ -10,9 +10,9 @@ export type DeliveryRow = Selectable<Tables['deliveries']>;
 
 /** How long somebody has a webhook's deliveries to themselves without renewing it: what a dead control plane costs. */
 const LEASE = '30 seconds';
-/** Events that are turned into deliveries at a time. */
+/** Events that one statement turns into deliveries. */
 const FAN_OUT_BATCH = 500;
-/** Deliveries that a webhook has ahead of it at most: the next events wait in their table. */
+/** The most pending deliveries of a webhook: later events wait in their table. */
 const MAX_PENDING = 1000;
 
 /** Inserts a webhook, which begins with the next event. */
@@ -80,7 +80,7 @@ export async function deleteWebhookRow(tx: Tx, id: string): Promise<void> {
   await tx.deleteFrom('webhooks').where('id', '=', id).execute();
 }
 
-/** All webhooks, with whether they have something to deliver now that nobody is at. */
+/** All webhooks, with whether they have something to deliver and no lease. */
 export async function lookOverWebhooks(
   db: Db,
 ): Promise<{ id: string; projectId: string; due: boolean }[]> {
@@ -93,7 +93,7 @@ export async function lookOverWebhooks(
   return rows;
 }
 
-/** Takes a webhook's deliveries up; false when somebody else is at it or it is gone. */
+/** Takes the lease of a webhook; false: another control plane has it, or the webhook is gone. */
 export async function claimWebhook(db: Db, id: string): Promise<boolean> {
   const claimed = await db
     .updateTable('webhooks')
@@ -144,7 +144,7 @@ export async function fanOut(db: Db, id: string): Promise<boolean> {
   return rows[0]?.taken === FAN_OUT_BATCH;
 }
 
-/** A delivery, and to where. */
+/** A delivery and its URL. */
 export type DueDelivery = DeliveryRow & Pick<WebhookRow, 'url' | 'secret'>;
 
 /** What is to be delivered next, and to where; renews the lease. Null: nothing is due, or the webhook is gone. */
@@ -199,7 +199,7 @@ export async function listDeliveries(
   return query.orderBy('id', 'desc').limit(limit).execute();
 }
 
-/** Begins a delivery again, with all its attempts. Null: there is none with that id. */
+/** Begins a delivery again, with all its attempts. null: there is none with that id. */
 export async function redeliver(
   db: Db,
   webhookId: string,

@@ -1,4 +1,4 @@
-/** The document of an operation, as the API answers it. */
+/** The document of an operation, as the API returns it. */
 import type { Operation } from '@howdah/contract';
 import type { OperationRow } from './row.ts';
 

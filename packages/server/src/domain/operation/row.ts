@@ -1,4 +1,4 @@
-/** An operation as the metadata database has it. */
+/** An operation as it is in the metadata database. */
 import type { OperationKind, OperationStatus, OperationStep } from '@howdah/contract';
 
 export type OperationRow = {

@@ -1,4 +1,4 @@
-/** The document of a read replica set, as the API answers it. */
+/** The document of a read replica set, as the API returns it. */
 import { type ReadReplicaSet, REPLICA_SET_STATUS } from '@howdah/contract';
 import { vpcEndpointOf } from '../service/document.ts';
 import type { ServiceRow } from '../service/row.ts';

@@ -1,4 +1,4 @@
-/** The document of a service, as the API answers it. */
+/** The document of a service, as the API returns it. */
 import type { Service, VpcEndpoint } from '@howdah/contract';
 import type { ServiceRow } from './row.ts';
 import { poolerSpec } from './spec.ts';

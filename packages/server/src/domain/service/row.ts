@@ -56,7 +56,7 @@ export type ServiceRow = {
   warnings: Warning[];
   operation_id: string | null;
   status: LiveStatus;
-  /** The document that the API answers, as JSON text. */
+  /** The document that the API returns, as JSON text. */
   doc: string;
   due_at: Date | null;
   attempt: number;
