@@ -9,15 +9,17 @@ export type HowdahClient = Client<paths>;
 export type ClientOptions = {
   /** `http://HOST:PORT/public/api/v1` */
   apiUrl: string;
-  /** `<public_key>:<secret_key>`; left out by the web console, whose cookie is its key. */
+  /** `<public_key>:<secret_key>`; absent in the web console, whose cookie represents its key. */
   key?: string;
   /** Further headers of each request. */
   headers?: Record<string, string>;
   /** How often what is safe to repeat is tried again, with growing pauses, after a lost connection or a 429, 502, 503 or 504; default 4. */
   retries?: number;
-  /** Every change is only asked about: its call throws {@link DryRunError}, and nothing is done. */
+  /**
+   * Whether every change is a dry run: its call throws {@link DryRunError}, and nothing is done.
+   */
   dryRun?: boolean;
-  /** In place of the platform's fetch: one that knows the CA of the installation, say. */
+  /** Replaces the platform's fetch, for example by one that trusts the CA of the installation. */
   fetch?: (request: Request) => Promise<Response>;
 };
 
@@ -50,7 +52,7 @@ export function createClient({
     },
     onResponse: async ({ response }) => {
       if (!response.ok) throw await errorOf(response);
-      // A caller that asked for a change must not believe that it was made.
+      // A caller that requested a change must not believe that it was made.
       if (response.headers.get('Dry-Run') === 'true') {
         const answer: Schemas['DryRun'] = JSON.parse(await response.text());
         throw new DryRunError(response.status, answer);

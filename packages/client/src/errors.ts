@@ -1,6 +1,6 @@
 import type { components } from './generated/api.ts';
 
-/** An answer that is an error of the API. */
+/** An error of the API. */
 export class HowdahError extends Error {
   /** Of HTTP. */
   readonly status: number;
@@ -18,7 +18,7 @@ export class HowdahError extends Error {
   }
 }
 
-/** The call was only asked about, by `dry_run` or a key for nothing else: nothing was done. */
+/** The call was a dry run, by `dry_run` or by a key that allows nothing else: nothing was done. */
 export class DryRunError extends HowdahError {
   /** What would be done. */
   readonly answer: components['schemas']['DryRun'];
@@ -42,7 +42,7 @@ export class NoAnswerError extends Error {
   }
 }
 
-/** The error that an answer is. */
+/** The error for an answer. */
 export async function errorOf(response: Response): Promise<HowdahError> {
   const body: unknown = await response.json().catch(() => null);
   const text = (name: string): string | undefined => {

@@ -9,7 +9,7 @@ export type Settings = { apiUrl: string; key: string; projectId: string };
 
 export type Connection = Settings & { client: HowdahClient };
 
-/** No address, key or project was found; the message says where they were looked for. */
+/** No address, key or project was found; the message names the places that were searched. */
 export class SettingsError extends Error {
   override readonly name = 'SettingsError';
 }
@@ -71,7 +71,7 @@ type Found = { [Name in keyof Settings]: string | undefined };
 const isComplete = (found: Found): found is Settings =>
   Object.values(found).every((value) => value !== undefined);
 
-/** @throws SettingsError for a file that is there and cannot be read, or is no JSON */
+/** @throws SettingsError for a file that exists and cannot be read, or is not JSON */
 async function readJson(path: string): Promise<unknown> {
   try {
     return JSON.parse(await readFile(path, 'utf8'));

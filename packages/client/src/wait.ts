@@ -87,7 +87,7 @@ function hearOf(
     open = true;
     wake(); // of what happened before it was open it tells nothing
     reader = data.pipeThrough(new TextDecoderStream()).getReader();
-    // Closed while it was being opened: what nobody reads would keep the program from ending.
+    // Closed while it was being opened: an open stream would keep the program from ending.
     if (ended.signal.aborted) return reader.cancel();
     for (let part = await reader.read(); !part.done; part = await reader.read())
       if (part.value.includes(service_id)) wake();
@@ -100,7 +100,11 @@ function hearOf(
     });
 
   return {
-    /** Ends early when something happened. @throws what `signal` was aborted with */
+    /**
+     * Ends early when the service has changed.
+     *
+     * @throws what `signal` was aborted with
+     */
     pause: async (ms: number, signal: AbortSignal): Promise<void> => {
       if (!missed) {
         pausing = new AbortController();

@@ -6,8 +6,8 @@ export const ACTIONS = [
   'start',
   'stop',
   'resize',
-  'forkNow', // as it is at this moment
-  'forkPast', // from the last snapshot, or as it was at a point in time
+  'forkNow', // the data of this moment
+  'forkPast', // the data of the last snapshot, or of a point in time
   'enablePooler',
   'disablePooler',
   'setHA',

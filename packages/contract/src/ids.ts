@@ -7,7 +7,7 @@ const ALPHABET = 'abcdefghijklmnopqrstuvwxyz0123456789';
  * Turns random bytes into an id. The caller brings the bytes, so that this package stays free of I/O.
  * Bytes of 252 and more are passed over, else the first letters of the alphabet would come more often.
  *
- * @returns the id, or null when the bytes did not suffice (ask again with more)
+ * @returns the id; null: the bytes did not suffice (call again with more)
  */
 export function idFromBytes(bytes: Uint8Array): string | null {
   const usable = [...bytes].filter((byte) => byte < 252).slice(0, ID_LENGTH);

@@ -8,7 +8,7 @@ export function StringEnum<const T extends readonly string[]>(
   return Type.Unsafe<T[number]>({ type: 'string', enum: [...values], ...options });
 }
 
-/** Gives a schema the name under which it stands in the OpenAPI document's `components.schemas`. */
+/** Gives a schema its name in the OpenAPI document's `components.schemas`. */
 export function Named<T extends TSchema>($id: string, schema: T): T & { $id: string } {
   return { ...schema, $id };
 }

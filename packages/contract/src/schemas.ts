@@ -1,4 +1,4 @@
-/** The schemas that the OpenAPI document has under a name. */
+/** The named schemas of the OpenAPI document. */
 import {
   AuditEntrySchema,
   CreateWebhookBody,
@@ -74,7 +74,7 @@ import {
   VpcSchema,
 } from './schemas/vpcs.ts';
 
-/** Every schema that is referred to by name. */
+/** Every schema that the document refers to by name. */
 export const NAMED_SCHEMAS = [
   ErrorBody,
   MessageBody,

@@ -25,7 +25,7 @@ export const DEFAULT_SIZE: Size = SERVICE_SIZES[0];
 /** What the disk of one server of a service may hold, in gigabytes (10^9 bytes). */
 export const STORAGE_GB = { min: 1, max: 65_536 } as const;
 
-/** The quota of a service that names none: it grows with the memory. */
+/** The quota of a service whose request has none: it grows with the memory. */
 export function defaultStorageGb(size: Size): number {
   return size === 'shared' ? 10 : Math.max(10, 5 * size.memoryGbs);
 }
@@ -38,9 +38,9 @@ export type SizeResult = { size: Size } | { problem: string };
 /**
  * Reads the pair `cpu_millis`, `memory_gbs` of a request.
  *
- * @param fallback the size when neither is given; null where one must be given (resize)
- * @param sharedAllowed whether `shared` is a choice here (create and fork, never resize)
- * @param sizes those that are allowed
+ * @param fallback the size if neither is given; null: one must be given (resize)
+ * @param sharedAllowed whether `shared` is allowed (create and fork, never resize)
+ * @param sizes the allowed sizes
  */
 export function parseSize(
   cpuMillis: SizeInput,

@@ -20,7 +20,7 @@ export const LIVE_STATUSES = SERVICE_STATUSES.filter(
   (s): s is LiveStatus => s !== 'DELETED' && s !== 'OPTIMIZING',
 );
 
-/** Whether something is going on that ends by itself: clients poll while this holds. */
+/** Whether the status ends by itself: clients poll as long as it is true. */
 export const IS_TRANSITIONAL: Record<LiveStatus, boolean> = {
   QUEUED: true,
   CONFIGURING: true,
@@ -110,7 +110,8 @@ const STAYS_PAUSED: readonly OperationKind[] = [
 ];
 
 /**
- * The status a user sees: one pure function of what is wanted, what was seen and what is under way.
+ * The status that a user sees: a pure function of the desired state, the observed state and the
+ * unfinished operation.
  *
  * @param wanted whether the service must run
  * @param reachable whether it was seen to accept connections
@@ -204,11 +205,11 @@ export const TRANSITIONS: Record<LiveStatus, readonly LiveStatus[]> = {
   PAUSED: ['RESUMING', 'DELETING'],
   RESUMING: ['READY', 'UNSTABLE', 'DELETING'],
   UPGRADING: ['READY', 'UNSTABLE', 'DELETING'],
-  // A deleted service can be restored for a while; nobody sees it in between.
+  // A deleted service can be restored for a while; its status is not visible in between.
   DELETING: ['RESUMING', 'PAUSED'],
 };
 
-/** Those of a read replica set: its service is stopped whatever becomes of it. */
+/** The transitions of a read replica set: it is paused with its service, at any status. */
 export const REPLICA_SET_TRANSITIONS: Record<LiveStatus, readonly LiveStatus[]> = {
   ...TRANSITIONS,
   CONFIGURING: [...TRANSITIONS.CONFIGURING, 'PAUSING'],

@@ -37,9 +37,9 @@ export function escapeInJson(json: string): string {
   );
 }
 
-/** JSON text whose strings are as {@link makeVisible} shows them. */
+/** JSON text whose strings were shown by {@link makeVisible}. */
 export function visibleJson(json: string): string {
-  // Whatever is invisible stands there itself, or as an escape.
+  // An invisible character is in the text itself, or as an escape.
   if (!/\\[ubfr]/.test(json) && makeVisible(json) === json) return json;
   return JSON.stringify(
     JSON.parse(json, (_key, value: unknown) =>
@@ -48,7 +48,7 @@ export function visibleJson(json: string): string {
   );
 }
 
-/** The deepest JSON that is taken; the deepest that any call needs has 4 levels. */
+/** The deepest JSON that is accepted; no call needs more than 4 levels. */
 export const MAX_JSON_DEPTH = 32;
 
 /** Why a body, or a query, is not taken whatever its schema; null: nothing speaks against it. Takes time and memory linear in its size. */
@@ -77,13 +77,15 @@ export function inQuotes(value: unknown): string {
 
 /** The known name that is nearest to a misspelled one; null: there is none to choose from. Upper and lower case count as the same. */
 export function nearestName(name: string, known: readonly string[]): string | null {
-  // No known name is as long: the rest would only cost time.
+  // No known name is as long: the comparison would only take time.
   const wanted = name.slice(0, 64).toLowerCase();
   const ranked = known.map((one) => ({ one, distance: editDistance(wanted, one.toLowerCase()) }));
   return ranked.toSorted((a, b) => a.distance - b.distance)[0]?.one ?? null;
 }
 
-/** Letters to insert, drop or replace to make one text of the other (Levenshtein). */
+/**
+ * The number of letters to insert, remove or replace to turn one text into the other (Levenshtein).
+ */
 function editDistance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, column) => column);
   for (let i = 1; i <= from.length; i++) {

@@ -9,14 +9,14 @@ export type ServiceType = (typeof SERVICE_TYPES)[number];
 export const ADDONS = ['time-series', 'ai'] as const;
 export type Addon = (typeof ADDONS)[number];
 
-/** The extension that stands for each add-on, by its name in `create extension`. */
+/** The extension of each add-on, by its name in `create extension`. */
 export const EXTENSION_OF_ADDON = {
   'time-series': 'timescaledb',
   ai: 'vector',
 } as const satisfies Record<Addon, string>;
 export type AddonExtension = (typeof EXTENSION_OF_ADDON)[Addon];
 
-/** The add-ons that a type has when it is asked for by name. */
+/** The add-ons of a type that is requested by name. */
 export const ADDONS_OF_TYPE: Record<ServiceType, readonly Addon[]> = {
   POSTGRES: [],
   TIMESCALEDB: ['time-series'],
@@ -40,10 +40,10 @@ export type Role = (typeof ROLES)[number];
 export const MAX_PROJECTS = 10_000;
 export const MAX_KEYS = 1000;
 export const MAX_VPCS = 50;
-/** For how long a key is listed after it was revoked or has expired. */
+/** How long a key is listed after it was revoked or has expired. */
 export const ENDED_KEYS_KEPT_DAYS = 30;
 
-/** The database of every service, and the role its owner logs in with. */
+/** The database of every service, and the role with which its owner logs in. */
 export const DATABASE_NAME = 'tsdb';
 export const ADMIN_ROLE = 'tsdbadmin';
 /** The name under which a pooler offers the same database, pooling by transaction. */

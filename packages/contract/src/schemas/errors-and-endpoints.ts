@@ -23,7 +23,7 @@ export const EndpointSchema = Named(
   Type.Object({ host: Type.String(), port: Type.Integer({ minimum: 1, maximum: 65535 }) }),
 );
 
-/** Where clients inside the VPC of a service reach it. */
+/** Where clients inside the VPC of a service connect. */
 export const VpcEndpointSchema = Named(
   'VpcEndpoint',
   Type.Object({

@@ -67,7 +67,7 @@ export const RegionSchema = Named(
   }),
 );
 
-/** How what was looked at is: as it is best, lacking something, or worth knowing. */
+/** The result of a check: nothing to improve, something missing, or worth knowing. */
 export const FINDING_STATES = ['ok', 'missing', 'note'] as const;
 
 export const FindingSchema = Named(
@@ -83,5 +83,5 @@ export const FindingSchema = Named(
   }),
 );
 
-/** One thing that `howdah doctor` looked at. */
+/** One check of `howdah doctor`. */
 export type Finding = Type.Static<typeof FindingSchema>;

@@ -10,7 +10,7 @@ export const closed = { additionalProperties: false } as const;
 
 export const dateTime = (description: string) => Type.String({ format: 'date-time', description });
 
-/** Names are shown in terminals, logs and pages: no characters that nobody sees. */
+/** Names are shown in terminals, logs and pages: no invisible characters. */
 export const name = (description: string) =>
   Type.String({
     minLength: 1,
