@@ -314,7 +314,7 @@ type Pair = {
   forget: () => Promise<void>;
 };
 
-/** A synchronous pair by hand. */
+/** A synchronous pair that is made by hand. */
 async function startPair(kit: BareKit): Promise<Pair> {
   const watch = stopwatch();
   const primary = await makeBare(kit, 'ours');

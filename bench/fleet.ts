@@ -1,4 +1,4 @@
-/** P10: what a fleet of paused services costs those who ask, a start, and the machine. */
+/** P10: the cost of a fleet of paused services for readers, for a start, and for the machine. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Bench } from './lib/bench.ts';
 import { ask, call, create, openCloud, untilStatus, type Cloud } from './lib/cloud.ts';

@@ -28,7 +28,7 @@ import {
 } from './lib/source.ts';
 import { bounded, compared, skipped, type Row } from './lib/table.ts';
 
-/** Forks that are asked for at once at the end. */
+/** Forks that are requested at the same time at the end. */
 const AT_ONCE = 10;
 /** How long the source is watched without a fork before each one: about as long as one takes. */
 const QUIET_MS = 1000;
@@ -155,7 +155,7 @@ async function forkUnderLoad(cloud: Cloud, source: Source, temp: string): Promis
   const begunMs = Date.now();
   const { fork, sample } = await forkAndSelect(cloud, source.service, { fork_strategy: 'NOW' });
   const endedMs = Date.now();
-  // Those that were held up by the fork may end after it.
+  // Transactions that the fork delayed may end after it.
   await sleep(SETTLE_MS);
   const { transactions, failed } = await load.end();
   const problems = await check(cloud, fork);

@@ -17,7 +17,7 @@ import { compared, skipped, type Bound, type Row } from './lib/table.ts';
 
 /** Rounds of what copies bytes: each takes seconds per gigabyte, and says little more the tenth time. */
 const COPY_ROUNDS = 4;
-/** The sizes between which a fork must cost the same. */
+/** The sizes between which the cost of a fork must not differ. */
 const [SMALL_MB, LARGE_MB] = [10, 10_000];
 
 export const fork: Bench = {

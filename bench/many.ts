@@ -18,7 +18,7 @@ import { interleave, measured, valuesOf, type Sample } from './lib/measure.ts';
 import { bounded, compared, type Row } from './lib/table.ts';
 
 const SERVICES = 50;
-/** Wider than fifty: installations beside this one may hold some of these ports. */
+/** More than fifty: other installations may hold some of these ports. */
 const PORT_RANGE = '31200-32700';
 /** As many as keep two cores busy (docs/performance.md, section 1). */
 const AT_A_TIME = 8;

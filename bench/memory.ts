@@ -19,7 +19,7 @@ import { readOrNull } from '../packages/server/src/lib/processes.ts';
 
 const SERVICES = 20;
 const PAUSED = 10_000;
-/** Idle for so long before anything is read: autovacuum and the sampler have come by. */
+/** Idle time before anything is measured: autovacuum and the sampler have run. */
 const SETTLE_MS = 60_000;
 const CPU_WINDOW_MS = 20_000;
 

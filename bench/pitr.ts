@@ -85,7 +85,11 @@ async function onFileSystem(
   ];
 }
 
-/** Has pgbench write until there is so much WAL. @returns its bytes */
+/**
+ * Runs pgbench until there is so much WAL.
+ *
+ * @returns its bytes
+ */
 async function writeWal(source: Source, temp: string): Promise<number> {
   const written = async (): Promise<number> => {
     const { rows } = await source.admin.query<{ bytes: string }>(
@@ -127,7 +131,7 @@ async function forkAt(
   return { value: sample.value / 1000 / gigabytes, parts: sample.parts };
 }
 
-/** A start of the copy with all the WAL in its place: recovery as after a crash. */
+/** Starts the copy with all WAL in its place: it recovers as after a crash. */
 async function recoverByHand(
   kit: BareKit,
   source: Source,

@@ -22,10 +22,10 @@ import { bounded, compared, skipped, type Row } from './lib/table.ts';
 
 const SECONDS = 4;
 const IDLE_CLIENTS = 500;
-/** All of a machine with two cores, so that no limit of the service's is what is measured. */
+/** All of a machine with two cores, so that no limit of the service is measured. */
 const SIZE = { cpu_millis: 2000, memory_gbs: 8 };
 
-/** Clients, and the least part of direct that the goal asks for. */
+/** The number of clients, and the share of the direct rate that the goal asks for. */
 const LOADS = [
   { clients: 1, bound: null },
   { clients: 8, bound: { atLeast: 0.9 } },
@@ -127,7 +127,7 @@ function againstHand(what: string, unit: string, ours: Case, theirs: Case): Row 
   });
 }
 
-/** A PgBouncer with nothing but TLS and a pool, which knows the one password. */
+/** A PgBouncer with TLS, a pool and the one password, and nothing else. */
 async function poolerByHand(
   cloud: Cloud,
   service: Service,

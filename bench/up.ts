@@ -1,4 +1,6 @@
-/** The warm start: from the process's start to an API that serves, against Node's own start-up. */
+/**
+ * The warm start: from the start of the process until the API answers, against Node's own start.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { stripVTControlCharacters } from 'node:util';
 import type { Bench } from './lib/bench.ts';
@@ -55,7 +57,7 @@ export const up: Bench = {
   },
 };
 
-/** The parts of the start as `howdah up` says them: `✓ listen 4 ms`. */
+/** The parts of the start as `howdah up` prints them: `✓ listen 4 ms`. */
 function partsSaid(output: string): Record<string, number> {
   const parts: Record<string, number> = {};
   for (const [, name = '', value, unit] of stripVTControlCharacters(output).matchAll(

@@ -25,7 +25,7 @@ export type Node = { data: string; port: number; keeper: number };
 
 export type AutoFailover = {
   major: string;
-  /** Holds data, configuration, logs and sockets of all. */
+  /** The directory of data, configuration, logs and sockets of all nodes. */
   directory: string;
   pair: Node[];
   /** The monitor's metadata. */
@@ -168,7 +168,7 @@ const TUNED_MONITOR = {
 /** A standby that lost its primary tries each 5 s otherwise, and as long no synchronous write of a restarted one is acknowledged. */
 const TUNED_NODE = { wal_retrieve_retry_interval: 10 };
 
-/** Sets what the next failover goes by. */
+/** Changes settings for the next failover. */
 export async function tune(
   kit: BareKit,
   { directory, metadata, pair }: AutoFailover,
@@ -223,14 +223,14 @@ export async function partsOfFailover(
   };
 }
 
-/** Kills a server, or the node: its keeper as well, who would start it again. */
+/** Kills a server, or the node: also its keeper, which would start the server again. */
 export async function killNode({ data, keeper }: Node, what: 'server' | 'node'): Promise<void> {
   const [server] = (await readFile(join(data, 'postmaster.pid'), 'utf8')).split('\n').map(Number);
   if (server === undefined) throw new Error(`nothing runs on ${data}`);
   signal(what === 'node' ? -keeper : server, 'SIGKILL');
 }
 
-/** Starts the keeper of a node that was killed, and so its server. */
+/** Starts the keeper of a killed node, which starts its server. */
 export function reviveNode(kit: BareKit, { major, directory }: AutoFailover, node: Node): void {
   node.keeper = launch(kit, major, directory, ['run', '--pgdata', node.data]);
 }

@@ -41,7 +41,7 @@ export type BareKit = {
   template: string;
   certificate: { certificatePem: string; keyPem: string };
   ca: string;
-  /** Servers are made below it. */
+  /** The directory of the servers. */
   directory: string;
 };
 
@@ -50,7 +50,7 @@ export type BareSettings = 'ours' | 'small';
 
 export type BareServer = { paths: InstancePaths; port: number; process: ChildProcess | null };
 
-/** Takes the template of an installation that runs. */
+/** Uses the template of a running installation. */
 export async function bareKit(cloud: Cloud): Promise<BareKit> {
   const machine = await prepareMachine(cloud.home);
   const installation = installationFor(machine.installations.usable, []);
@@ -63,7 +63,7 @@ export async function bareKit(cloud: Cloud): Promise<BareKit> {
   return { machine, installation, template, certificate, ca: cloud.ca, directory };
 }
 
-/** Clones the template, gives it an identity of its own, writes its files. */
+/** Clones the template, gives it another system identifier, writes its files. */
 export async function makeBare(
   kit: BareKit,
   settings: BareSettings,
@@ -168,7 +168,7 @@ export async function startBare(
       cwd: '/',
       env: { PATH: '/usr/bin:/bin', LANG: 'C.UTF-8' },
       stdio: ['ignore', log.fd, log.fd],
-      // Not of our process group: Ctrl-C is for the bench, which then ends them.
+      // In another process group: Ctrl-C is for the benchmark, which then stops the servers.
       detached: true,
       ...(owner === null ? {} : { uid: owner.uid, gid: owner.gid }),
     },
@@ -183,7 +183,7 @@ export async function startBare(
   }
 }
 
-/** A fast stop; returns when the server is gone. */
+/** Stops a server with a fast shutdown; returns when it is gone. */
 export async function stopBare(server: BareServer): Promise<void> {
   const child = server.process;
   if (child === null || child.exitCode !== null || child.signalCode !== null) return;
@@ -206,14 +206,18 @@ export async function connectBare({ paths, port }: BareServer): Promise<Client> 
   return client;
 }
 
-/** Sets a password of its own making over an admin connection. @returns it */
+/**
+ * Sets a random password over an admin connection.
+ *
+ * @returns the password
+ */
 export async function setPassword(admin: Client): Promise<string> {
   const password = 'by hand';
   await admin.query(`alter role tsdbadmin password '${await scramVerifier(password)}'`);
   return password;
 }
 
-/** From nothing to the first row over TLS, by hand. The server is taken away afterwards. */
+/** Makes a server by hand, up to the first row over TLS, and removes it afterwards. */
 export async function createBare(kit: BareKit, settings: BareSettings): Promise<Sample> {
   const watch = stopwatch();
   const server = await makeBare(kit, settings, watch.lap);

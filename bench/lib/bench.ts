@@ -3,17 +3,17 @@ import type { Row } from './table.ts';
 
 /** What a benchmark is given. */
 export type Context = {
-  /** A directory of the run, taken away at its end. */
+  /** A directory of the run, removed at its end. */
   temp: string;
   /** Rounds, of which the first is dropped. */
   rounds: number;
   /** Of the databases that are forked, in MB. */
   sizesMb: readonly number[];
-  /** The file system of the temporary directory, as it is. */
+  /** The file system of the temporary directory. */
   here: FileSystem;
-  /** One in a loop file, made when first asked for; a string says why there is none. */
+  /** A file system in a loop file, made at the first call; a string says why there is none. */
   loop: (kind: Loop) => Promise<FileSystem | string>;
-  /** Those that forks are measured on. */
+  /** The file systems that forks are measured on. */
   fileSystems: () => Promise<(FileSystem | string)[]>;
   /** Tells how far it is. */
   say: (text: string) => void;

@@ -3,7 +3,7 @@ type Cleanup = () => Promise<unknown>;
 
 const pending: Cleanup[] = [];
 
-/** @returns ends the thing early; it is then forgotten here */
+/** @returns a function that ends the thing early; it is then forgotten here */
 export function atEnd(cleanup: Cleanup): () => Promise<void> {
   pending.push(cleanup);
   return async () => {

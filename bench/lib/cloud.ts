@@ -1,4 +1,4 @@
-/** An installation to measure, and a client of it that costs as little as a client can. */
+/** An installation to measure, and a client of it with as little cost as possible. */
 import { chmod, mkdtemp } from 'node:fs/promises';
 import { Agent, request as httpRequest } from 'node:http';
 import { join } from 'node:path';
@@ -12,7 +12,7 @@ import { stopwatch, type Sample } from './measure.ts';
 
 export type Cloud = Installation & {
   ca: string;
-  /** Ends it and takes it away, before the run does. */
+  /** Stops and removes it before the end of the run. */
   end: () => Promise<void>;
 };
 
@@ -22,7 +22,7 @@ export async function openCloud(
   settings: Record<string, string> = {},
 ): Promise<Cloud> {
   const home = await mkdtemp(join(directory, 'hd-'));
-  // Root's databases run as another user, who must get there.
+  // Databases of root run as another user, who must be able to enter the directory.
   await chmod(home, 0o755);
   // What a round deletes is gone: a disk of benchmarks has no room for restores.
   const installation = await install({
@@ -39,7 +39,7 @@ export async function openCloud(
 
 const agent = new Agent({ keepAlive: true, maxSockets: 64 });
 
-/** A request below the project over a connection that is kept. */
+/** Sends a request below the project over a connection that is kept. */
 export async function call(
   cloud: Cloud,
   method: string,
@@ -100,7 +100,7 @@ export function serviceOf(parsed: unknown): Service {
 /** How often a client asks whether its service is ready: often enough to add little, seldom enough to take little. */
 const POLL_MS = 5;
 
-/** Asks until a service has a status. */
+/** Polls until a service has a status. */
 export async function untilStatus(cloud: Cloud, id: string, status: string): Promise<void> {
   for (;;) {
     const { text } = await call(cloud, 'GET', `/services/${id}`);
@@ -110,7 +110,7 @@ export async function untilStatus(cloud: Cloud, id: string, status: string): Pro
   }
 }
 
-/** Asks for a change and checks that it was accepted. */
+/** Requests a change and checks that it was accepted. */
 export async function ask(
   cloud: Cloud,
   method: string,
@@ -131,7 +131,7 @@ export async function create(cloud: Cloud, body: object = {}): Promise<Service> 
   return service;
 }
 
-/** From the request being sent to the first row over TLS. */
+/** The time from sending the request to the first row over TLS. */
 export async function createAndSelect(
   cloud: Cloud,
   body: object = {},
@@ -175,7 +175,7 @@ export async function remove(cloud: Cloud, id: string): Promise<void> {
   while ((await call(cloud, 'GET', `/services/${id}`)).status !== 404) await sleep(20);
 }
 
-/** How long the steps of a service's newest operation took, by their names, in ms. */
+/** The durations of the steps of a service's newest operation, by their names, in ms. */
 export async function stepsOf(cloud: Cloud, id: string): Promise<Record<string, number>> {
   const [operation] = await cloud.operations(id);
   const steps: Record<string, number> = {};

@@ -95,7 +95,7 @@ export async function copyData(
     const made = [target, join(target, 'pg_wal'), join(target, 'backup_label')];
     for (let wal = first; wal <= last; wal = nextWalFile(wal)) {
       const to = join(target, 'pg_wal', wal);
-      // A copy that took long finds the first ones in the archive only.
+      // After a long copy, the first WAL files are only in the archive.
       await copyFile(join(source.paths.data, 'pg_wal', wal), to).catch(() =>
         copyFile(join(source.paths.archive, wal), to),
       );

@@ -21,7 +21,7 @@ export function isLoop(name: string): name is Loop {
   return name in KINDS;
 }
 
-/** The file system that the temporary directory stands on. */
+/** The file system of the temporary directory. */
 export async function hereAsItIs(temp: string): Promise<FileSystem> {
   const directory = join(temp, 'here');
   await mkdir(directory, { recursive: true });
@@ -29,7 +29,11 @@ export async function hereAsItIs(temp: string): Promise<FileSystem> {
   return { name: name === 'ext2/ext3' ? 'ext4' : name, directory };
 }
 
-/** Makes a file system in a file and mounts it. @returns it, or why it cannot be had */
+/**
+ * Makes a file system in a file and mounts it.
+ *
+ * @returns the file system, or why there is none
+ */
 export async function loopFileSystem(temp: string, kind: Loop): Promise<FileSystem | string> {
   if (process.getuid?.() !== 0) return `${kind}: mounting a loop file takes root`;
   const { mkfs, options, package: packageName } = KINDS[kind];

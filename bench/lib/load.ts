@@ -13,7 +13,11 @@ export const RATE = 400;
 const CLIENTS = 4;
 
 export type Load = {
-  /** Ends it. @returns every transaction, and how many failed */
+  /**
+   * Ends the load.
+   *
+   * @returns every transaction, and the number of failed ones
+   */
   end: () => Promise<{ transactions: Transaction[]; failed: number }>;
 };
 
@@ -119,7 +123,7 @@ export async function inconsistencies(client: Client): Promise<string[]> {
     `select c.relname as relation, v.msg from pg_class c, verify_heapam(c.oid) v where c.relkind in ('r', 't', 'm') and c.relpersistence = 'p'`,
   );
   found.push(...heap.rows.map(({ relation, msg }) => `${relation}: ${msg}`));
-  // It throws what it finds.
+  // amcheck throws what it finds.
   await client
     .query(
       `select bt_index_check(c.oid, true) from pg_class c join pg_am a on a.oid = c.relam join pg_index i on i.indexrelid = c.oid

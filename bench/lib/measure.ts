@@ -3,12 +3,12 @@ import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { run } from './run.ts';
 
-/** One measurement: a value, and parts of it or figures beside it. */
+/** One measurement: a value, and its parts or figures beside it. */
 export type Sample = { value: number; parts: Record<string, number> };
 
 export type Case = {
   take: () => Promise<Sample>;
-  /** Without those of the first round. */
+  /** The samples after the first round. */
   samples: Sample[];
 };
 
@@ -106,7 +106,7 @@ export async function time<T>(work: () => Promise<T>): Promise<{ ms: number; res
   return { ms: performance.now() - begun, result };
 }
 
-/** Times the parts of something that happens in sequence. */
+/** Measures the parts of a sequence. */
 export function stopwatch() {
   const begun = performance.now();
   const parts: Record<string, number> = {};
@@ -123,7 +123,7 @@ export function stopwatch() {
   };
 }
 
-/** As many digits as say something. */
+/** As many digits as are significant. */
 export function round(value: number): string {
   return Math.abs(value) >= 100
     ? value.toFixed(0)

@@ -10,7 +10,7 @@ export type Fleet = {
   key: string;
   projectId: string;
   metadata: Client;
-  /** Takes them out of the metadata database again. */
+  /** Removes them from the metadata database. */
   remove: () => Promise<void>;
 };
 

@@ -6,13 +6,13 @@ import {
   readOrNull,
 } from '../../packages/server/src/lib/processes.ts';
 
-/** A process and everything below it. */
+/** A process and all its descendants. */
 export async function treeOf(pid: number): Promise<number[]> {
   const below = await Promise.all((await childrenOf(pid)).map(treeOf));
   return [pid, ...below.flat()];
 }
 
-/** Memory of a tree, shared pages by their share, in MB. */
+/** The memory of a tree, with its share of shared pages, in MB. */
 export async function treeMegabytes(pid: number): Promise<number> {
   const bytes = await Promise.all((await treeOf(pid)).map(proportionalBytes));
   return bytes.reduce((sum, one) => sum + one, 0) / 1e6;

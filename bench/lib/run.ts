@@ -23,7 +23,7 @@ export async function has(program: string): Promise<boolean> {
 const PORTS = { first: 22_000, count: 8000 };
 let next = Math.floor(Math.random() * PORTS.count);
 
-/** A port that nothing listens on and that was not given out in this run. */
+/** A port without a listener that was not used in this run. */
 export async function freePort(): Promise<number> {
   const port = PORTS.first + (next++ % PORTS.count);
   return (await portIsFree('127.0.0.1', port)) ? port : freePort();

@@ -24,7 +24,7 @@ import { run } from './run.ts';
 export type Source = {
   service: Service;
   paths: InstancePaths;
-  /** A superuser in the users' database, for what is written between forks. */
+  /** A superuser session in the users' database, for writes between forks. */
   admin: Client;
 };
 
@@ -42,7 +42,7 @@ const LOADING = [
   'max_wal_size=8GB',
 ];
 
-/** A size of two cores: what is measured under load is not to be the limit of a smaller one. */
+/** A size of two cores: the limit of a smaller one would be measured under load. */
 export const ROOMY = { cpu_millis: '2000', memory_gbs: '8' };
 
 /**
@@ -89,7 +89,7 @@ export async function connectAsControl(socket: string, port: number): Promise<Cl
 export async function fill(client: Client, megabytes: number): Promise<void> {
   for (let left = megabytes, table = 0; left > 0; left -= 1000, table++) {
     const rows = Math.round(Math.min(left, 1000) * 1092);
-    // A vacuum would write all of it once more, as WAL.
+    // A vacuum would write all of it again, as WAL.
     await client.query(
       `create table t_${table} with (autovacuum_enabled = off) as select g, repeat(md5(g::text), 28) as t from generate_series(1, ${rows}) g`,
     );
@@ -97,9 +97,9 @@ export async function fill(client: Client, megabytes: number): Promise<void> {
   await client.query('checkpoint');
 }
 
-/** Empty tables with a key: four files each. */
+/** Creates empty tables with a key: four files each. */
 export async function createTables(client: Client, count: number): Promise<void> {
-  // A transaction holds a lock on each table that it makes, of which there are not ten thousand.
+  // A transaction locks each table that it creates, and there are not ten thousand locks.
   for (let first = 0; first < count; first += 500) {
     await client.query(
       `do $$ begin for n in ${first}..${Math.min(first + 500, count) - 1} loop
@@ -110,7 +110,7 @@ export async function createTables(client: Client, count: number): Promise<void>
   await client.query('checkpoint');
 }
 
-/** A few pages that are not on disk yet, as every source in use has them. */
+/** Writes a few pages that are not on the disk yet, as in every source in use. */
 export async function dirty(client: Client): Promise<void> {
   await client.query('insert into dirty select g, md5(g::text) from generate_series(1, 1000) g');
 }
@@ -132,7 +132,7 @@ export async function forkAndSelect(cloud: Cloud, parent: Service, body: object)
   return { fork, sample: { value, parts: { ...parts, ...(await stepsOf(cloud, fork.id)) } } };
 }
 
-/** A fork of now, taken away again. */
+/** Makes a fork of now, and deletes it. */
 export async function forkOurs(cloud: Cloud, source: Source): Promise<Sample> {
   await dirty(source.admin);
   const { fork, sample } = await forkAndSelect(cloud, source.service, { fork_strategy: 'NOW' });

@@ -45,7 +45,7 @@ export function compared(row: {
   };
 }
 
-/** A row that holds our figure against a fixed bound. */
+/** A row that compares our figure with a fixed bound. */
 export function bounded(row: {
   goal: string;
   what: string;

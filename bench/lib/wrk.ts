@@ -1,4 +1,4 @@
-/** Load from wrk, and the peers that stand in other processes. */
+/** Load from wrk, and peers in other processes. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { atEnd } from './cleanup.ts';

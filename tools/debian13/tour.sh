@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# The tour of README.md, pasted: takes every ```sh block of the section "A five-minute tour" out of README.md and types it,
-# character by character, into bash on a terminal, as a reader does. A block that is `./howdah up` goes to a first terminal,
-# the others to a second one. The next block is typed when the prompt is back. A home of its own keeps the reader's apart.
+# The tour of README.md, pasted: takes every ```sh block of the section "A five-minute tour" out of
+# README.md and types it, character by character, into bash on a terminal, as a reader does. A block
+# that is `./howdah up` goes to a first terminal, the others to a second one. The next block is
+# typed when the prompt is back. A home of its own keeps the reader's apart.
 #
 #   tools/debian13/tour.sh           on any machine with curl and psql; HOWDAH_PORT where 8080 is taken
 #
-# A command must end with 0, apart from those whose output the README shows as an error. At the end nothing may be left
-# running. Needs `script` (util-linux).
+# A command must end with 0, apart from those whose output the README shows as an error. At the end
+# nothing may be left running. Needs `script` (util-linux).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -70,7 +71,8 @@ type_into() { # NUMBER TEXT
   for ((at = 0; at < ${#2}; at++)); do printf '%s' "${2:at:1}"; done >>"$scratch/typed.$1"
 }
 
-# The blocks, each ended by a NUL: the commands, then a line "----", then the output that the README shows below.
+# The blocks, each ended by a NUL: the commands, then a line "----", then the output that the README
+# shows below.
 blocks() {
   awk '
     function flush() { if (commands != "") printf "%s----\n%s%c", commands, shown, 0; commands = shown = "" }
