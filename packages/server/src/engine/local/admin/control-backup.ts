@@ -28,7 +28,7 @@ type Head = {
 type Row = { table: string; row: object };
 type End = { rows: number };
 
-/** What is kept beside the metadata database, below HOME, and how it may be read. */
+/** Files below HOME that are backed up with the metadata database, and their modes. */
 const FILES = {
   'ca/ca.pem': 0o644,
   'ca/ca.key': 0o600,
@@ -53,7 +53,7 @@ export async function backupControl(home: string, path: string): Promise<number>
     ...storeConnection(site),
     application_name: 'howdah backup-control',
   });
-  client.on('error', () => undefined); // the statement under way is told
+  client.on('error', () => undefined); // the running statement reports it
   await client.connect();
   try {
     await client.query('begin isolation level repeatable read, read only');
@@ -87,10 +87,11 @@ export async function backupControl(home: string, path: string): Promise<number>
 }
 
 /**
- * Brings records, CA and first key back, into a home that has none. Databases that are there, running or not, belong to it from its next start on.
+ * Restores metadata database, CA and first key into a home that has none. Existing databases, running or
+ * not, belong to it from its next start on.
  *
- * @returns what does not fit together any more, a sentence each: services whose data is gone, and data that was made after the backup
- * @throws Error when there are records already, or the file is not whole or of another version
+ * @returns a sentence for each contradiction: services whose data is gone, and data that is newer than the backup
+ * @throws Error when there is a metadata database already, or the file is incomplete or of another version
  */
 export async function restoreControl(home: string, path: string): Promise<string[]> {
   if ((await findControl(home)) !== null)
@@ -155,13 +156,13 @@ async function load(
     await client.query('commit');
     return problems;
   } finally {
-    // One that failed is not given back with a transaction open.
+    // A failed connection is not given back with a transaction open.
     client.release(true);
     await store.close();
   }
 }
 
-/** A service whose data is not there would be recreated, and empty: its record goes. */
+/** A service without data would be recreated empty: its row is deleted. */
 async function compare(client: PoolClient, directories: readonly string[]): Promise<string[]> {
   const { rows: gone } = await client.query<{ id: string; name: string }>(
     'delete from services where id <> all ($1) returning id, name',
@@ -235,7 +236,7 @@ async function checkWhole(path: string): Promise<Head> {
   let head: Head | null = null;
   let [rows, end] = [0, -1];
   try {
-    // A stream that breaks is told through its reader only when it is read as one.
+    // A broken stream is reported to its reader only if it is read as a stream.
     await pipeline(createReadStream(path), createGunzip(), async (text) => {
       for await (const _ of text);
     });

@@ -1,4 +1,4 @@
-/** What `howdah store …` does: where the data of an installation stands, and the file system of our own that it may be moved into. */
+/** `howdah store …`: where the data of an installation is, and the data volume that it can be moved into. */
 import { statfs } from 'node:fs/promises';
 import { fileSystemOf, findImage, growImage, imagePaths, type ImageFacts } from '../host/image.ts';
 import { createImage, type StoreFileSystem } from '../host/image-create.ts';

@@ -1,4 +1,4 @@
-/** Looks the machine over: what is there, what is missing, and the command that adds it. */
+/** `howdah doctor`: what the machine has, what is missing, and the command that adds it. */
 import { statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { ADDONS_OF_TYPE, SERVICE_TYPES, type Finding } from '@howdah/contract';
@@ -151,7 +151,7 @@ async function isolation(namespaces: Namespaces, range: UidRange): Promise<Findi
   return { what, state: 'note', found, remedy };
 }
 
-/** What forks cost where the data is, or will be, and whether a store can have what it promises. */
+/** The cost of forks where the data is or will be, and whether the disk can hold all of the data volume. */
 async function disk(paths: ImagePaths): Promise<Finding[]> {
   const image = await findImage(paths);
   const store = image === null ? [] : [storeFinding(image)];
@@ -253,7 +253,7 @@ async function nearestDirectory(path: string): Promise<string> {
   return (await exists(path)) ? path : nearestDirectory(dirname(path));
 }
 
-/** Whether services are kept from connecting to anybody. */
+/** Whether outgoing connections of services are refused. */
 async function egress(): Promise<Finding> {
   const { refused, note } = await probeEgress();
   return { what: 'outgoing connections', state: refused ? 'ok' : 'note', found: note };

@@ -1,4 +1,4 @@
-/** What of an installation is on the machine: directories, processes, ports, limits, leftovers. */
+/** The parts of an installation on the machine: directories, processes, ports, limits, leftovers. */
 import { readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { runningDaemons } from '../host/daemon.ts';
@@ -21,9 +21,9 @@ export type Inventory = {
   processes: string[];
   /** Keys of those among them that accept writes. */
   writers: string[];
-  /** The slots by which servers that run keep log for members and nodes that follow them. */
+  /** The replication slots of running servers, for members and nodes that follow them. */
   slots: { key: string; name: string }[];
-  /** Programs beside the servers that run, once for each: whose, and what its directory is called. */
+  /** Running programs beside the servers: the service, and the name of the directory. */
   daemons: { id: string; name: string }[];
   /** All ports that something listens on, in the machine's own network. */
   ports: number[];

@@ -50,7 +50,7 @@ test('a list of mounts is found after some minutes, and no file of another name'
   expect(strayLists([{ name, uid: 0, changedMs: young }], NOW)).toEqual([]);
 });
 
-test('a cgroup is found that nobody knows, has no process, and is old', () => {
+test('an old cgroup without a process, of an unknown installation, is found', () => {
   const group = {
     name: 'howdah-0badf00d',
     paths: ['/a/howdah-0badf00d', '/b/howdah-0badf00d'],

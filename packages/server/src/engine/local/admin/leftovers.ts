@@ -12,10 +12,10 @@ import { strayNetworks } from '../network/networks.ts';
 import { allPids, exists, noneOf, openRegular, readOrNull } from '../../../lib/processes.ts';
 import { REGISTRY, type UidRange } from '../host/users.ts';
 
-/** Something that nobody uses any more, in words, and the command that removes it. */
+/** Something unused, in words, and the command that removes it. */
 export type Leftover = { found: string; remedy: string };
 
-/** What is younger may be in use in a moment. */
+/** Younger things may be in use in a moment. */
 const YOUNG_MS = 300_000;
 const SHARED_MEMORY = '/dev/shm';
 
@@ -159,7 +159,7 @@ const CONTROL_ITEM_BYTES = 40;
 
 // ── cgroups ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Cgroups without a process, of installations that nobody knows. */
+/** Cgroups without a process, of unknown installations. */
 export function strayGroups(
   groups: readonly Group[],
   known: ReadonlySet<string>,

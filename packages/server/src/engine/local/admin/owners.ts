@@ -1,4 +1,4 @@
-/** Whose the files, sockets and processes of services are, for the integrity check: each service's must be its own, and closed to others. */
+/** The owners of files, sockets and processes, for the integrity check: those of a service must belong to its user, and be closed to others. */
 import { lstatSync, readdirSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join, relative } from 'node:path';
@@ -7,7 +7,7 @@ import { instancePaths, type InstancePaths, type Layout } from '../host/layout.t
 import { markerOf } from '../host/marker.ts';
 import { allPids, findProcess, isErrno, readOrNull, uidOf } from '../../../lib/processes.ts';
 
-/** What is not as it must be, of a service with a user of its own. */
+/** The wrong owners and modes of a service with a user of its own. */
 export type Misowned = { id: string; what: string };
 
 export async function findMisowned(layout: Layout): Promise<Misowned[]> {
@@ -47,7 +47,7 @@ async function misownedFiles({ root }: InstancePaths, uid: number): Promise<stri
   return found;
 }
 
-/** Files of root's are kept from others by the directory of the service: nobody else may write them. */
+/** The directory of the service protects files of root: no other user may write them. */
 function isOpen(
   { mode, uid: owner, gid }: { mode: number; uid: number; gid: number },
   uid: number,
@@ -89,7 +89,7 @@ async function strayProcesses(
   return found;
 }
 
-/** What was launched for a service. */
+/** The processes that were launched for a service. */
 async function pidsOf(layout: Layout, id: string): Promise<number[]> {
   const numbers = await readdir(join(layout.service(id).root, 'members')).catch(() => []);
   const files = [

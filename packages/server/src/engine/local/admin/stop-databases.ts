@@ -10,8 +10,9 @@ import { findServer, runningServers, stopServer } from '../postgres/server.ts';
 import { dirname } from 'node:path';
 
 /**
- * Stops every server of an installation whose control plane does not run, and what stands beside them, takes the networks of its VPCs
- * and its packet filter away and unmounts its store if it has one: `howdah down --databases`. They start again with the next `up`.
+ * `howdah down --databases`: stops all servers, poolers and gateways of an installation whose control plane
+ * does not run, removes the networks of its VPCs and its packet filter, and unmounts its data volume. The
+ * next `up` starts them again.
  *
  * @param progress called with the id of each service that was stopped
  * @returns how many were
@@ -49,7 +50,7 @@ async function stopServers(
       (await stopServer({ namespaces }, server, 'kill', 5000));
     if (!ended)
       throw new Error(`the server of ${instance} (pid ${server.postmaster.pid}) does not end`);
-    // Other members of a service stand below it.
+    // Other members of a service are below it.
     if (dirname(instance) !== services) continue;
     stopped += 1;
     progress(instance.slice(services.length + 1));

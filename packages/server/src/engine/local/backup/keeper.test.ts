@@ -71,7 +71,7 @@ const newKeeper = () =>
     POLICY,
   );
 
-test('what is older than the window goes, but not the snapshot from which the begin of the window is reached, nor WAL since it', async () => {
+test('everything older than the window is removed, except the snapshot from which its begin is reached, and WAL since that', async () => {
   const kept = await service('a', [9, 5, 2, 1]);
   await keepBackups(newKeeper(), 'a', true);
   expect(await kept.snapshots()).toEqual(['s1', 's2', 's3']);
@@ -87,7 +87,7 @@ test('with everything inside the window, or a single old snapshot, nothing is re
   expect([await old.snapshots(), await old.oldestWal()]).toEqual([['s0'], wal(0)]);
 });
 
-test('what a snapshot left behind that was interrupted goes, WAL from before the oldest snapshot as well', async () => {
+test('the rest of an interrupted snapshot is removed, and WAL from before the oldest snapshot', async () => {
   const kept = await service('a', [2]);
   const { snapshots, archive } = machine.layout.service('a');
   await mkdir(join(snapshots, 'half.new', 'data'), { recursive: true });

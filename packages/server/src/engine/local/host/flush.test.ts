@@ -14,7 +14,7 @@ function flushing() {
 }
 const turn = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
-test('who asks while a flush goes on shares the next one, and is not told before that has ended', async () => {
+test('callers during a flush share the next one, and wait until it has ended', async () => {
   const { flush, ends } = flushing();
   const told: string[] = [];
   const asked = ['a', 'b', 'c'].map((name) => flush().then(() => told.push(name)));
@@ -33,7 +33,7 @@ test('who asks while a flush goes on shares the next one, and is not told before
   expect(told).toEqual(['a', 'b', 'c', 'late']);
 });
 
-test('one that fails is an error of those who asked for it, and the next one is made all the same', async () => {
+test('a failed flush is an error of its callers, and the next one is still made', async () => {
   const { flush, ends } = flushing();
   const first = flush();
   const second = flush();

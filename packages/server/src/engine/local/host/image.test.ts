@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { gigabytes, missingBytes } from './image.ts';
 
-test('what a store may still want of its disk, and cannot have', () => {
+test('the bytes that a data volume promises and its disk does not have', () => {
   const store = { path: '/s.img', mounted: true, sizeBytes: 100, diskBytes: 40, diskFreeBytes: 60 };
   expect(missingBytes(store)).toBe(0);
   expect(missingBytes({ ...store, diskFreeBytes: 50 })).toBe(10);

@@ -13,7 +13,7 @@ test.each([
   },
 );
 
-test('the rate of writes follows from the CPU, and nobody gets less than the least', () => {
+test('the rate of writes follows from the CPU, down to a minimum', () => {
   const size = { cpuMillis: 2000, memoryGbs: 8 };
   expect(writeBytesPerSecond(size)).toBe(128 * 1024 ** 2);
   expect(writeBytesPerSecond({ ...size, cpuMillis: 250 })).toBe(32 * 1024 ** 2);

@@ -6,7 +6,7 @@ import { createOutOfMemory, readMemoryCounters, type MemoryCounters } from './ou
 
 const GIB = 1024 ** 3;
 
-test('warns of kills since the last look, for ten minutes, with limit and peak', async () => {
+test('warns of kills since the last round, for ten minutes, with limit and peak', async () => {
   let counters: MemoryCounters | null = { kills: 3, peakBytes: 2 * GIB, limitBytes: 2 * GIB };
   let nowMs = 0;
   const { warning } = createOutOfMemory(

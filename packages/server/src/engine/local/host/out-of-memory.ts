@@ -1,10 +1,10 @@
-/** Tells when the kernel ended a process of a server because of the memory limit of its cgroup: PostgreSQL itself only reports a restart. */
+/** Reports processes that the kernel killed at the memory limit of a server's cgroup: PostgreSQL itself only reports a restart. */
 import { join } from 'node:path';
 import type { Warning } from '@howdah/contract';
 import type { Limits } from './limits.ts';
 import { readOrNull } from '../../../lib/processes.ts';
 
-/** What the kernel counts for a cgroup. */
+/** The kernel's counters of a cgroup. */
 export type MemoryCounters = { kills: number; peakBytes: number | null; limitBytes: number };
 
 /** How long a service warns of what has happened. */
@@ -50,7 +50,8 @@ async function countersIn(
 }
 
 /**
- * Notes kills from look to look. Those before this control plane started are not reported: when they happened is not known.
+ * Records kills between two rounds. Those before this control plane started are not reported: their time is
+ * unknown.
  *
  * @param keys of the servers that have a cgroup now
  */
@@ -68,7 +69,7 @@ export function createOutOfMemory(
   const atStart = readAll().catch(() => new Map<string, number>());
   const seen = new Map<string, { counters: MemoryCounters; recent: number; untilMs: number }>();
 
-  /** What one of its servers warns of; null: nothing. */
+  /** The memory warning of one server; null: none. */
   const warning = async (key: string): Promise<Warning | null> => {
     const counters = await read(key);
     if (counters === null) {

@@ -8,14 +8,14 @@ const AGAIN = 0.95;
 /** How far above its limit a server that is read-only may grow before its sessions are ended, and twice as far before it is paused. */
 const MARGIN = 0.1;
 const SMALLEST_MARGIN_BYTES = 64e6;
-/** Statistics and checkpoints write a little; more than this between two looks is growth. */
+/** Statistics and checkpoints write a little; more than this between two measurements is growth. */
 const GROWTH_BYTES = 4e6;
 
 export type QuotaFacts = {
   usedBytes: number;
   /** The quota, or less while the disk is full. */
   limitBytes: number;
-  /** At the look before; null: the server has just started, or the control plane has. */
+  /** At the previous measurement; null: the server or the control plane has just started. */
   beforeBytes: number | null;
   /** The least since then. */
   leastBytes: number;
@@ -30,7 +30,7 @@ export type QuotaStep = {
   stops: boolean;
 };
 
-/** What is done about a server that takes this much. */
+/** The measures against a server that takes this much. */
 export function quotaStep({
   usedBytes,
   limitBytes,
@@ -42,7 +42,7 @@ export function quotaStep({
   const marginBytes = Math.max(SMALLEST_MARGIN_BYTES, limitBytes * MARGIN);
   const grows = beforeBytes !== null && usedBytes > beforeBytes + GROWTH_BYTES;
   const isFarOver = usedBytes > limitBytes + marginBytes;
-  // One that was started again to be cleaned up writes WAL for it.
+  // A server that was started again for a cleanup writes WAL for it.
   const hasGrown = usedBytes > leastBytes + marginBytes / 2;
   return {
     isReadOnly: isOver || (isReadOnly && usedBytes > limitBytes * AGAIN),
@@ -106,7 +106,7 @@ export type StorageFacts = {
 /** For how long the removal of backups is shown. */
 const RELIEVED_SHOWN_MS = 3_600_000;
 
-/** What a service warns of; null: nothing. */
+/** The storage warning of a service; null: none. */
 export function storageWarning(facts: StorageFacts): Warning | null {
   const { usedBytes, quotaBytes, isReadOnly, frozen, isQuiet, stops, relievedMs } = facts;
   const gb = (bytes: number) => (bytes / 1e9).toFixed(2);

@@ -46,7 +46,7 @@ export async function diskUsage(path: string): Promise<DiskUsage> {
 
 const reservePath = (directory: string): string => join(directory, 'reserve');
 
-/** What the reserve of a data directory holds; 0: there is none. */
+/** The size of the reserve of a data directory; 0: there is none. */
 export async function heldReserve(directory: string): Promise<number> {
   const found = await stat(reservePath(directory)).catch(noneOf('ENOENT'));
   return found === null ? 0 : found.blocks * 512;

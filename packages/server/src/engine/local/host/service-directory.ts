@@ -154,7 +154,7 @@ export class Directory {
     throw unsafe(path, found, "a socket of its directory's owner");
   }
 
-  /** @throws UnsafeEntry when an entry is no regular file, or somebody else's: root would reach through it what its directory's owner cannot */
+  /** @throws UnsafeEntry when an entry is no regular file, or belongs to another user: root could read through it what the directory's owner cannot */
   assertPlain(name: string, found: Stats): void {
     const path = join(this.path, name);
     if (!found.isFile()) throw unsafe(path, found, 'a regular file');
@@ -256,9 +256,9 @@ function openPlace(path: string): number | null {
 }
 
 /**
- * Replaces the first link in a path by what it points to.
+ * Replaces the first link in a path by its target.
  *
- * @throws UnsafeEntry when it stands in a directory that others than root can write
+ * @throws UnsafeEntry when the link is in a directory that other users than root can write
  */
 function followTrustedLink(path: string): string {
   const names = path.split('/').filter(Boolean);
@@ -284,7 +284,7 @@ function followTrustedLink(path: string): string {
   }
 }
 
-/** Whether nobody but root, or our own user, can put anything into a directory. */
+/** Whether only root, or our own user, can write into a directory. */
 function isPrivate({ uid, mode }: Stats): boolean {
   return (uid === 0 || uid === process.geteuid?.()) && (mode & 0o022) === 0;
 }

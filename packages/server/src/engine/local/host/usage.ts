@@ -1,4 +1,4 @@
-/** What a running server uses, as the kernel and PostgreSQL count it. */
+/** The resources that a running server uses, as the kernel and PostgreSQL count them. */
 import type { Usage } from '../../engine.ts';
 import { bytesBelow } from './space.ts';
 import type { InstancePaths } from './layout.ts';
@@ -13,7 +13,7 @@ import {
 /** USER_HZ, in which /proc counts CPU time: 100 on every architecture that Node runs on. */
 const TICKS_PER_SECOND = 100;
 
-/** The look before, from which rates are reckoned, and the size on disk, which is only walked when something was written. */
+/** The previous measurement, from which rates are computed, and the size on disk, which is only measured again after writes. */
 export type Glance = {
   atMs: number;
   cpuTicks: number;

@@ -32,7 +32,7 @@ async function allocateAll(): Promise<number[]> {
   return uids;
 }
 
-test('every number of the range is given once, however they are chosen', async () => {
+test('every number of the range is given once', async () => {
   expect(new Set(await allocateAll())).toEqual(new Set([RANGE[0], RANGE[0] + 1, RANGE[1]]));
 });
 
@@ -45,7 +45,7 @@ test('when all are taken, a service is refused with what to do, and none is take
   expect(await readdir(join(directory, 'registry'))).toEqual(before);
 });
 
-test('the number of a service that is long gone is given again, that of one just begun is not', async () => {
+test('the number of a deleted service is given again, that of a service being made is not', async () => {
   const [first = 0] = await allocateAll();
   await rm(join(services, '0'), { recursive: true });
   await expect(allocateUser(registry(), join(services, 'more'))).rejects.toThrow(

@@ -4,7 +4,7 @@ import type { Monitor } from '../postgres/monitor.ts';
 const DISALLOWED_SESSIONS =
   'from pg_stat_activity where client_addr is not null and not (client_addr <<= any ($1::inet[]))';
 
-/** @param allowedNetworks the networks that are let in; null: all */
+/** @param allowedNetworks the networks whose clients may connect; null: all */
 export async function countDisallowedSessions(
   monitor: Monitor,
   key: string,

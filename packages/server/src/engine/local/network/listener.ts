@@ -1,6 +1,6 @@
 /**
- * Where the listeners of a service stand and whom they let in: its servers, its pooler, its gateway, and whatever else listens for it.
- * The one place that knows what a VPC means for them.
+ * Where a service listens, and which networks may connect: for its servers, its pooler and its gateway.
+ * Only this module knows what a VPC means for them.
  */
 import { statSync } from 'node:fs';
 import { BlockList, isIPv6 } from 'node:net';
@@ -26,11 +26,11 @@ export type Listener = {
   address: string;
   /** The network namespace that it runs in; null: the machine's own. */
   namespace: string | null;
-  /** The networks whose clients it lets in, as 10.1.0.0/16; null: all. */
+  /** The networks whose clients may connect, as 10.1.0.0/16; null: all. */
   allowedNetworks: readonly string[] | null;
 };
 
-/** The listener of what listens to nobody outside: templates, the metadata database, the members of a service before they are told otherwise. */
+/** A listener without clients outside: for templates, the metadata database, and members behind a gateway. */
 export const LOCAL_LISTENER: Listener = {
   address: '127.0.0.1',
   namespace: null,
@@ -44,16 +44,16 @@ export function listenerOf(
   prefix: string,
 ): Listener {
   if (vpc === null) return { address: listenAddress, namespace: null, allowedNetworks: null };
-  // Nobody else has a way to it: there is nothing to refuse.
+  // No other client can reach it: there is nothing to refuse.
   if (vpc.address !== null)
     return { address: vpc.address, namespace: namespaceOf(prefix, vpc.id), allowedNetworks: null };
   return { address: listenAddress, namespace: null, allowedNetworks: vpc.allowedNetworks };
 }
 
-/** In the environment of what runs in a namespace: where it stands, by which it is told whether it stands there still. */
+/** In the environment of a process in a namespace: the place of the namespace, which shows later whether it is still the same one. */
 const PLACE_VARIABLE = 'HOWDAH_PLACE';
 
-/** Where something that goes through a listener has to stand; null: in the machine's own network. A namespace that was recreated is another place. */
+/** The namespace of a listener; null: the machine's own network. A namespace that was recreated is another place. */
 function placeOf({ address, namespace }: Listener): string | null {
   if (namespace === null) return null;
   try {
@@ -87,7 +87,7 @@ export async function runsInNetworkOf(pid: number, listener: Listener): Promise<
   return place === placeOf(listener);
 }
 
-/** Whether a client comes from one of the networks that are let in. */
+/** Whether a client comes from one of the allowed networks. */
 export function isAllowed(allowedNetworks: readonly string[], address: string): boolean {
   const list = new BlockList();
   for (const network of allowedNetworks) {
@@ -97,7 +97,7 @@ export function isAllowed(allowedNetworks: readonly string[], address: string): 
   return list.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
 }
 
-/** What a certificate has to name beside what all do. */
+/** The names that a certificate needs besides the usual ones. */
 export function hostsOf({ address, namespace }: Listener): string[] {
   return namespace === null ? [] : [address];
 }

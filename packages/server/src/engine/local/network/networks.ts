@@ -27,7 +27,7 @@ const BRIDGE_NOTE =
 const ADDRESS_NOTE =
   "address: a service in a VPC refuses clients whose address is none of the VPC's or its peers'";
 
-/** Tries whether networks can be made, in namespaces that nobody else sees and that are gone with the attempt. */
+/** Tries whether networks can be made, in private namespaces that end with the attempt. */
 export async function probeNetworks(): Promise<NetworkAbility> {
   const without = (why: string): NetworkAbility => ({
     method: 'address',
@@ -54,7 +54,7 @@ const PROBE = `ip link add vpc type bridge; ip link add to-1 type veth peer name
 echo 1 > /proc/sys/net/ipv4/ip_forward
 mount -t tmpfs none /run; touch /run/named; mount --bind /proc/self/ns/net /run/named`;
 
-/** Of a namespace: the id of its VPC; null: it is none of the installation's. */
+/** The id of a namespace's VPC; null: the namespace does not belong to the installation. */
 function vpcOf(prefix: string, name: string): string | null {
   const id = name.startsWith(prefix) ? name.slice(prefix.length) : '';
   return /^[0-9]+$/.test(id) ? id : null;
@@ -94,7 +94,7 @@ export async function findNetworks(prefix: string): Promise<NetworkSeen[]> {
         listening: await listeners(name),
       };
     } catch (error) {
-      // Removed while it was looked at: it is unmounted first, then its name goes.
+      // It is being removed: it is unmounted first, then its name goes.
       if (!(await namespaces()).includes(name)) return null;
       if (attempt === LOOK_ATTEMPTS) throw error;
       await sleep(50);
@@ -155,9 +155,9 @@ function inside(name: string, command: readonly string[]): Promise<string> {
 /**
  * Makes the desired networks of an installation, and removes its others.
  *
- * @param home says whose they are, for those who find one of an installation that is gone
+ * @param home the installation's, by which its networks are found when it is gone
  * @param guard called with each, before services are in it
- * @returns the ids of VPCs whose network was not there
+ * @returns the ids of VPCs whose network was missing
  */
 export async function makeNetworks(
   prefix: string,
@@ -190,28 +190,28 @@ echo 1 > ipv4/ip_forward; echo 0 > ipv4/conf/all/send_redirects; echo 0 > ipv4/c
 for f in ipv4/conf/*/rp_filter; do echo 1 > $f; done
 if [ -d ipv6 ]; then echo 1 > ipv6/conf/all/disable_ipv6; echo 1 > ipv6/conf/default/disable_ipv6; fi`;
 
-/** Makes what is missing in a namespace, and takes away addresses that nobody has any more. */
+/** Makes what is missing in a namespace, and removes addresses that no service has any more. */
 async function make(name: string, spec: VpcSpec, home: string): Promise<void> {
   const ip = (...args: string[]) => run('ip', ['-n', name, ...args]);
   const links = await ip('-o', 'link', 'show');
   if (!/^\d+: vpc:/m.test(links)) await ip('link', 'add', BRIDGE, 'type', 'bridge');
   await inside(name, ['sh', '-c', SETTINGS]);
   await ip('link', 'set', 'lo', 'up');
-  // Whose it is; see strayNetworks.
+  // The installation that it belongs to; see strayNetworks.
   await ip('link', 'set', BRIDGE, 'up', 'alias', home);
   const cidr = trustedCidr(spec.cidr);
   const wanted = [addressAt(cidr, ROUTER_HOST), ...spec.addresses].map(
     (address) => `${address}/${cidr.bits}`,
   );
   const { addresses } = await lookAt(name);
-  // The first that is added is the one by which the router speaks, and with it all others would go.
+  // The router speaks by the first address that is added. If that were removed, all others would go too.
   for (const address of wanted.filter((one) => !addresses.includes(one)))
     await ip('addr', 'add', address, 'dev', BRIDGE);
   for (const address of addresses.filter((one) => !wanted.includes(one)))
     await ip('addr', 'del', address, 'dev', BRIDGE);
 }
 
-/** Parts VPCs that are peered no more. Connections between them are ended first, so that both ends are told. */
+/** Separates VPCs that are no longer peered. Connections between them are ended first, so that both ends notice. */
 async function separate(prefix: string, specs: readonly VpcSpec[]): Promise<void> {
   const parted: { name: string; peer: string; cidr: string | null }[] = [];
   for (const { id, peers } of specs) {
@@ -237,13 +237,13 @@ async function joinPeers(prefix: string, spec: VpcSpec, specs: readonly VpcSpec[
   const name = namespaceOf(prefix, spec.id);
   const own = addressAt(trustedCidr(spec.cidr), ROUTER_HOST);
   for (const peer of spec.peers) {
-    // The other side may not be there in the same moment: the next look sees it.
+    // The other side may not exist yet: the next round connects it.
     if (!specs.some(({ id }) => id === peer.id)) continue;
     const [there, here] = [namespaceOf(prefix, peer.id), `${LINK}${peer.id}`];
     const { peers } = await lookAt(name);
     const seen = peers.find(({ id }) => id === peer.id);
     if (seen === undefined) {
-      await run('ip', ['-n', there, 'link', 'del', `${LINK}${spec.id}`]).catch(() => undefined); // of a pair that was interrupted
+      await run('ip', ['-n', there, 'link', 'del', `${LINK}${spec.id}`]).catch(() => undefined); // the rest of an interrupted peering
       await run('ip', [
         '-n',
         name,

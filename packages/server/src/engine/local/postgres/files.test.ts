@@ -24,7 +24,7 @@ const files = configFiles(input, users);
 const lines = (text: string) =>
   text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
 
-test('every setting stands once, on a line of its own', () => {
+test('every setting appears once, on a line of its own', () => {
   const names = lines(files['postgresql.conf']).map((line) => /^([a-z_.]+) = .+$/.exec(line)?.[1]);
   expect(names).not.toContain(undefined);
   expect(new Set(names).size).toBe(names.length);
@@ -34,7 +34,7 @@ test('every setting stands once, on a line of its own', () => {
   expect(files['postgresql.conf']).toContain('\nssl = on\n');
 });
 
-test('who gets in: we by the socket, users by TLS and SCRAM into their database', () => {
+test('who may connect: the control plane by the socket, users by TLS and SCRAM to their database', () => {
   expect(lines(files['pg_hba.conf']).map((line) => line.split(/\s+/))).toEqual([
     ['local', 'all', 'howdah', 'peer', 'map=control'],
     ['local', 'replication', 'howdah', 'peer', 'map=replication'],
@@ -74,7 +74,7 @@ test('a service with a user of its own sees no accounts but its own, and is supe
   ]);
 });
 
-test('where there is a gateway, the writer of a drill gets from this machine into the maintenance database, and nobody else', () => {
+test('behind a gateway, only the writer of a drill may connect to the maintenance database, from this machine', () => {
   const more = lines(configFiles({ ...input, replicated: true }, users)['pg_hba.conf']).filter(
     (line) => !lines(files['pg_hba.conf']).includes(line),
   );
@@ -84,7 +84,7 @@ test('where there is a gateway, the writer of a drill gets from this machine int
   expect(lines(files['pg_hba.conf']).filter((line) => line.includes('postgres'))).toEqual([]);
 });
 
-test('nobody but we gets into a fork before it is provisioned; nothing else differs', () => {
+test('only the control plane may connect to a fork before it is provisioned; nothing else differs', () => {
   const provisioning = filesWhileProvisioning(files);
   expect(lines(provisioning['pg_hba.conf'])).toEqual(lines(files['pg_hba.conf']).slice(0, -1));
   expect({ ...provisioning, 'pg_hba.conf': files['pg_hba.conf'] }).toEqual(files);

@@ -41,14 +41,14 @@ async function taken(name: string): Promise<string> {
   return readFile(join(to, 'global', 'pg_control'), 'utf8');
 }
 
-test('a clone is made ahead when one is wanted, another when it was taken, and nobody gets half of one', async () => {
+test('a clone is made ahead, another when it was taken, and none is taken before it is complete', async () => {
   expect(await take(join(machine.layout.root, 'too early'))).toBe(false);
   expect(await taken('first')).toBe('of the template');
   expect(await taken('second')).toBe('of the template');
   expect(existsSync(join(machine.layout.root, 'too early'))).toBe(false);
 });
 
-test('of two who want it one gets it', async () => {
+test('only one of two callers gets a clone', async () => {
   precloned.fillSoon(template);
   await vi.waitUntil(async () => (await readdir(machine.layout.precloned)).length > 0, SEEN);
   const both = async () =>
@@ -63,7 +63,7 @@ test('of two who want it one gets it', async () => {
   ).toHaveLength(1);
 });
 
-test('what an earlier control plane left is gone, and none of it is taken', async () => {
+test('clones of an earlier control plane are removed and never taken', async () => {
   for (const name of [template.name, '16-old']) {
     await mkdir(join(machine.layout.precloned, name, 'data', 'global'), { recursive: true });
     await writeFile(join(machine.layout.precloned, name, 'data', 'global', 'pg_control'), 'half');
@@ -90,7 +90,7 @@ test('a clone that is taken and not yet moved is not removed, however long that 
   expect(await taken('next')).toBe('of the template');
 });
 
-test('one that was taken away by hand is no hindrance', async () => {
+test('a clone that was removed by hand is replaced', async () => {
   precloned.fillSoon(template);
   const place = join(machine.layout.precloned, template.name, 'data');
   await vi.waitUntil(() => existsSync(place), SEEN);

@@ -174,7 +174,7 @@ test('a larger size never gets less', () => {
   }
 });
 
-test('what every server has, whatever its size', () => {
+test('settings of every server, for all sizes', () => {
   for (const size of SIZES) {
     expect(of(size)).toMatchObject({
       password_encryption: 'scram-sha-256',
@@ -188,7 +188,7 @@ test('what every server has, whatever its size', () => {
   }
 });
 
-test('what depends on extensions and on the major', () => {
+test('settings that depend on extensions and on the major', () => {
   const small = SERVICE_SIZES[0];
   expect(of(small, { extensions: TIMESCALE })['shared_preload_libraries']).toBe(
     "'timescaledb,pg_stat_statements'",

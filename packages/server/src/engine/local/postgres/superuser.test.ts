@@ -59,7 +59,7 @@ test('only superuser.ts and the configuration files name our superuser as a user
   ]);
 });
 
-test('parameters of a session stand in the startup packet, which an owner of a database cannot change', () => {
+test('parameters of a session are in the startup packet, which an owner of a database cannot change', () => {
   const options = startupOptions({ limitMs: 5000, major: 18, superuser: true });
   for (const part of [
     '-c search_path=pg_catalog,pg_temp',

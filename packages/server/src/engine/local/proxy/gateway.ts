@@ -1,9 +1,10 @@
 /**
- * The gateway of a service with replicas: HAProxy, one for each service, on the service's port. It routes to the primary, and while
- * there is none it tries again each few milliseconds, so that a client that connects meanwhile waits and is not refused.
+ * The gateway of a service with replicas: HAProxy, one for each service, on the service's port. It routes
+ * to the primary. While there is none it tries again every few milliseconds, so that clients that connect
+ * meanwhile wait and are not refused.
  *
- * Its configuration never changes while it runs: its backend is configured over its admin socket. A started gateway routes nowhere,
- * until it is told.
+ * Its configuration never changes while it runs: its backend is configured over its admin socket. A new
+ * gateway routes nowhere until then.
  */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -39,7 +40,7 @@ const START_DEADLINE_MS = 5000;
 const STOP_DEADLINE_MS = 1000;
 const ANSWER_DEADLINE_MS = 2000;
 
-/** Of its group is the pooler of a read replica set, which comes in by a socket. */
+/** Its group includes the pooler of a read replica set, which connects by a socket. */
 const MODE = 0o710;
 
 const adminSocket = (paths: DaemonPaths): string => join(paths.root, 'admin.sock');
@@ -56,8 +57,8 @@ export async function gatewayCapability(): Promise<TypeCapability> {
 }
 
 /**
- * The configuration of a gateway. Sessions are passed through as they are, TLS among it. In a VPC the control plane itself has no way to
- * it, or is not let in: it has a socket of its own, for drills.
+ * The configuration of a gateway. Sessions, TLS included, are passed through unchanged. In a VPC the
+ * control plane itself cannot reach it or is not allowed: it uses a socket of its own, for drills.
  */
 export function gatewayConfig(paths: DaemonPaths, listen: Listen, listener: Listener): string {
   const own =
@@ -76,9 +77,10 @@ export function gatewayConfig(paths: DaemonPaths, listen: Listen, listener: List
 export type GatewayNode = { n: number; port: number; socketDirectory: string };
 
 /**
- * The configuration of the gateway of a read replica set: over the nodes that it is told to serve from, new sessions go to the one with the
- * fewest; where there is none they wait. The pooler comes in by a Unix socket in the gateway's own directory and gets to theirs, so that
- * it is let in as before a single server.
+ * The configuration of the gateway of a read replica set. A new session goes to the node with the fewest,
+ * of those that it is configured for; without any, sessions wait. The pooler connects by a Unix socket in
+ * the gateway's own directory and is passed to those of the nodes, so that it is authenticated as by a
+ * single server.
  */
 export function setGatewayConfig(
   paths: DaemonPaths,
@@ -120,7 +122,7 @@ defaults
   option srvtcpka
 `;
 
-/** What clients come in by, if they come from a network that is let in. */
+/** The frontend of clients from the allowed networks. */
 const frontend = (
   paths: DaemonPaths,
   { address, port }: Listen,
@@ -131,10 +133,10 @@ const frontend = (
 ${allowedNetworks === null ? '' : `  tcp-request connection reject unless { src -f ${allowedNetworksFile(paths)} }\n`}  default_backend ${backend}
 `;
 
-/** The networks that are let in, a line each; what is told to a gateway that runs is written here as well. */
+/** The allowed networks, a line each; changes for a running gateway are written here as well. */
 const allowedNetworksFile = (paths: DaemonPaths): string => `${paths.root}.allowed`;
 
-/** Called as a server's would be, by which drivers find it. */
+/** Named as the socket of a server, so that drivers find it. */
 const ownSocket = (paths: DaemonPaths, port: number): string =>
   join(paths.root, `.s.PGSQL.${port}`);
 
@@ -147,7 +149,7 @@ export type ListenerSeen = {
   allowedNetworksCurrent: boolean;
 };
 
-/** Looks at a gateway. One that runs and does not answer leads nowhere that is known. */
+/** Observes a gateway. If it does not answer, its route is unknown. */
 export async function lookAtGateway(paths: DaemonPaths, listener: Listener): Promise<GatewaySeen> {
   const daemon = await findDaemon(paths);
   if (daemon === null || daemon.frozen) return { ...CLOSED, routesToPort: null };
@@ -173,7 +175,7 @@ async function observeListener(
   const { allowedNetworks } = listener;
   const placed =
     (await runsInNetworkOf(pid, listener)) && (await hasRule(paths)) === (allowedNetworks !== null);
-  // One that does not answer is seen by what it does not say otherwise.
+  // A gateway that does not answer reports no sessions either.
   const allowedNetworksCurrent =
     !placed ||
     allowedNetworks === null ||
@@ -193,7 +195,7 @@ async function currentNetworks(paths: DaemonPaths): Promise<string[]> {
     .flatMap((line) => /^0x\S+ (\S+)/.exec(line)?.[1] ?? []);
 }
 
-/** The sessions of clients that would not be let in now. One that still looks for its server is seen once it has it. */
+/** The sessions of clients that may no longer connect. A session that still waits for its server is found once it has one. */
 async function disallowedSessions(
   paths: DaemonPaths,
   allowedNetworks: readonly string[],
@@ -220,7 +222,7 @@ async function allowsExactly(
   );
 }
 
-/** Tells a gateway that runs whom to let in, and ends the sessions of others. Nobody else's is touched. @returns how many */
+/** Configures the allowed networks of a running gateway, and ends disallowed sessions; others stay. @returns how many */
 export async function applyAllowedNetworks(
   owner: Owner | null,
   paths: DaemonPaths,
@@ -294,7 +296,7 @@ export async function lookAtNodes(
     return { ...seen, serving: null };
   }
 }
-/** Of HAProxy's administrative states: in maintenance or draining, by whichever cause (src/include/haproxy/server-t.h). */
+/** HAProxy's administrative states: in maintenance or draining, for any cause (src/include/haproxy/server-t.h). */
 const KEPT_OUT = 0x01 | 0x02 | 0x08 | 0x10 | 0x20;
 
 /** How many sessions are routed to a node of a set, including those that have just begun. */
@@ -322,7 +324,7 @@ export async function serveFrom(
     throw new Error(`HAProxy does not serve from nodes ${serving.join(', ')}: ${answer}`);
 }
 
-/** Starts a gateway that was prepared, in place of one that hangs. It leads nowhere until it is told. */
+/** Starts a prepared gateway, in place of one that hangs. It routes nowhere until it is configured. */
 export async function openGateway(
   machine: Machine,
   owner: Owner | null,

@@ -1,4 +1,4 @@
-/** The role of a pooler in its server, and the function by which it asks for verifiers. */
+/** The role of a pooler in its server, and the function that gives it verifiers. */
 import { DATABASE_NAME } from '@howdah/contract';
 import type { InstancePaths } from '../host/layout.ts';
 import { POOLER_ROLE } from '../postgres/files.ts';

@@ -19,31 +19,26 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     { kind: 'failOver' },
   ],
   [
-    'the primary is dead and nobody can',
+    'the primary is dead and no standby can take over',
     {},
     seen(DEAD, {}, { successor: { why: 'x' } }),
     server(0, 'start'),
   ],
   [
-    'another accepts writes: it is ended before anything else',
+    'a second writer is stopped before anything else',
     {},
     seen(DEAD, { data: 'primary' }, { successor: SUCCESSOR }),
     { kind: 'fence', n: 1 },
   ],
   [
-    'what was the primary is dead: it is recreated',
+    'the former primary is dead: it is seeded again',
     {},
     seen({}, { ...DEAD, data: 'primary' }),
     { kind: 'seed', n: 1, why: expect.any(String) },
   ],
+  ['the recorded primary is still a standby', {}, seen({ data: 'standby' }), { kind: 'promote' }],
   [
-    'the primary by the metadata database still follows',
-    {},
-    seen({ data: 'standby' }),
-    { kind: 'promote' },
-  ],
-  [
-    'nobody is promoted while another accepts writes',
+    'no standby is promoted while a second writer runs',
     {},
     seen({ data: 'standby' }, { data: 'primary' }),
     { kind: 'fence', n: 1 },
@@ -118,13 +113,13 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     { kind: 'failOver' },
   ],
   [
-    'the primary stands outside of its VPC: it moves with the gateway',
+    'the primary is outside of its VPC: it moves with the gateway',
     {},
     seen({ server: { ...smaller, size: 'current', placed: false } }),
     { kind: 'move', why: 'to leave its VPC' },
   ],
   [
-    'the gateway stands elsewhere',
+    'the gateway is in another network',
     {},
     seen(
       {},
@@ -218,7 +213,7 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     { kind: 'restart', why: 'for its new size' },
   ],
   [
-    'the primary is dead and the standby was not heard yet',
+    'the primary is dead and the standby is not connected yet',
     {},
     seen(DEAD, { connected: false }),
     server(1, 'connect'),
@@ -230,12 +225,12 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     server(0, 'start'),
   ],
   [
-    'the primary hangs and nobody can take over',
+    'the primary hangs and no standby can take over',
     {},
     seen({ silentMs: HANGS_AFTER_MS }, {}, { successor: { why: 'x' } }),
     server(0, 'stop'),
   ],
-  ['the primary is merely slow', {}, seen({ silentMs: HANGS_AFTER_MS - 1 }), server(0, 'settled')],
+  ['the primary is only slow', {}, seen({ silentMs: HANGS_AFTER_MS - 1 }), server(0, 'settled')],
   [
     'a switchover was asked for',
     { leave: 0 },
@@ -252,7 +247,7 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
   ['a drill was asked for', { drill: 'failover' }, seen(), { kind: 'drill' }],
   ['a drill was interrupted', {}, seen({}, {}, { rehearsed: true }), { kind: 'sweepDrill' }],
   [
-    'a drill was interrupted while a standby is down: that one first',
+    'a drill was interrupted while a standby is down: the standby comes first',
     {},
     seen({}, DEAD, { rehearsed: true }),
     server(1, 'start'),
@@ -270,7 +265,7 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     { kind: 'drill' },
   ],
   [
-    'nobody could take over for certain yet: before another is made, which may take hours',
+    'no standby can take over for certain yet: this wait comes before seeding, which may take hours',
     { drill: 'failover' },
     seen({}, { data: 'absent' }, { settling: true }),
     {
@@ -303,7 +298,7 @@ test('a pause ends the primary first, then the others, then the gateway', () => 
   ).toEqual(server(0, 'settled'));
 });
 
-test('short of CPU is no hang; stopped by a signal is one at once', () => {
+test('a slow member does not count as hanging; a frozen one does at once', () => {
   const frozen = { ...smaller, frozen: true };
   expect(hangs({ server: smaller, silentMs: HANGS_AFTER_MS - 1 })).toBe(false);
   expect(hangs({ server: smaller, silentMs: HANGS_AFTER_MS })).toBe(true);

@@ -113,7 +113,7 @@ function after(seen: Observation, step: Step, luck: boolean): Observation {
   }
 }
 
-test('from anything that can be seen, step by step, it settles in the desired state', () => {
+test('from any observed state, step by step, it settles in the desired state', () => {
   fc.assert(
     fc.property(
       anySpec,

@@ -104,7 +104,7 @@ const TABLE: [string, ServiceSpec, Observation, Step][] = [
     },
   ],
   [
-    'silent for a while and not watched any more',
+    'silent for a while and no longer watched',
     spec(),
     { ...WELL, silentMs: 1, connected: false },
     { kind: 'connect' },
@@ -158,13 +158,13 @@ const TABLE: [string, ServiceSpec, Observation, Step][] = [
     { kind: 'stop', mode: 'fast', why: 'to move into the VPC 1000' },
   ],
   [
-    'up in a VPC that it is in no more',
+    'up in a VPC that it has left',
     spec(),
     { ...WELL, server: { phase: 'ready', sizeCurrent: true, placed: false } },
     { kind: 'stop', mode: 'fast', why: 'to leave its VPC' },
   ],
   [
-    'its pooler stands elsewhere: nobody gets in that way meanwhile',
+    'its pooler is in another network: it is stopped first',
     spec({ pooler: { port: 20001 }, vpc: INSIDE.vpc }),
     {
       ...WELL,
@@ -174,19 +174,19 @@ const TABLE: [string, ServiceSpec, Observation, Step][] = [
     { kind: 'stopPooler', why: 'to move into the VPC 1000' },
   ],
   [
-    'somebody is in who would not be let in now',
+    'there are disallowed sessions',
     INSIDE,
     { ...WELL, disallowedSessions: 2 },
     { kind: 'endSessions' },
   ],
   [
-    'rules first, then those who are in',
+    'rules first, then disallowed sessions',
     INSIDE,
     { ...WELL, disallowedSessions: 2, filesCurrent: false },
     { kind: 'reload' },
   ],
   [
-    'its pooler has clients who would not be let in now',
+    'its pooler has disallowed sessions',
     POOLED,
     { ...WELL, pooler: { ...pooler, disallowedSessions: 1 } },
     { kind: 'stopPooler', why: 'with clients that are let in no more' },
@@ -197,7 +197,7 @@ const TABLE: [string, ServiceSpec, Observation, Step][] = [
     { ...WELL, provisioned: false },
     { kind: 'setFirstPassword', verifier: 'SCRAM' },
   ],
-  ['a spare waits provisioning', SPARE, { ...WELL, provisioned: false }, { kind: 'settled' }],
+  ['a spare is not provisioned', SPARE, { ...WELL, provisioned: false }, { kind: 'settled' }],
   ['all is well', spec(), WELL, { kind: 'settled' }],
   ['up without its pooler', POOLED, WELL, { kind: 'startPooler' }],
   [

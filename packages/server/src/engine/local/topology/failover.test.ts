@@ -42,14 +42,14 @@ test('the standby with the most WAL becomes the primary, and of equals the first
 
 test.each<[string, Partial<Choice>, unknown]>([
   [
-    'the one with the most takes over, and what may be lost is said',
+    'the standby with the most WAL takes over, and the possible loss is reported',
     {},
     { n: 2, detail: '500 bytes of WAL may be lost, 0/7D0 to 0/9C4' },
   ],
   ['beyond the limit no standby takes over', { maxLostBytes: 499 }, WHY],
-  ['nobody is alive', { candidates: [] }, WHY],
+  ['no standby is alive', { candidates: [] }, WHY],
   [
-    'who has all that was written takes over, whatever was waited for',
+    'a standby with all WAL takes over, no matter which standbys were waited for',
     { sync: 1, waitedFor: waited(ANY_1_OF_2), candidates: [{ n: 1, received: 2500n }] },
     { n: 1, detail: 'it has all that was written' },
   ],
@@ -90,7 +90,7 @@ test.each<[string, Partial<Choice>, unknown]>([
     },
     WHY,
   ],
-  ['nobody was waited for yet', { sync: 1 }, WHY],
+  ['no standby was waited for yet', { sync: 1 }, WHY],
   [
     'the only one that is waited for may lack what the other one acknowledged before',
     {
@@ -118,7 +118,7 @@ test.each<[string, Partial<Choice>, unknown]>([
   expect(chooseSuccessor(choice(more))).toEqual(expected);
 });
 
-test('whom the primary waits for', () => {
+test('the standbys that a primary waits for', () => {
   expect(nextQuorum(0, [1, 2], [1, 2], ANY_1_OF_2)).toEqual(NOBODY);
   expect(nextQuorum(1, [1, 2], [2], ANY_1_OF_2)).toEqual({ count: 1, members: [2] });
   // Too few follow: writes wait, for any of them.
@@ -136,7 +136,7 @@ test('whom the primary waits for', () => {
   expect(nextQuorum(1, [1], [], NOBODY)).toEqual(NOBODY);
 });
 
-test('who waited before is remembered where those of now may lack what was acknowledged then', () => {
+test('earlier quorums are kept while the current one may lack writes that they acknowledged', () => {
   const one = { count: 1, members: [1] };
   const both = { count: 2, members: [1, 2] };
   const next = (to: Quorum, now: Quorum, ...before: Quorum[]) =>
@@ -154,7 +154,7 @@ test('who waited before is remembered where those of now may lack what was ackno
   expect(next(NOBODY, one, ANY_1_OF_2)).toEqual(WAITS_FOR_NOBODY);
 });
 
-test('whom a primary waits for is read back from the file that it was written to', () => {
+test('the quorums are read back from the file that they were written to', () => {
   for (const waitedFor of [
     WAITS_FOR_NOBODY,
     waited(ANY_1_OF_2),
@@ -187,14 +187,14 @@ test('WAL ends no earlier than the last checkpoint, even if segments were remove
   }
 });
 
-test('positions and the files that hold them', () => {
+test('WAL positions and the files that contain them', () => {
   expect(parseLsn('16/B374D848')).toBe(0x16b374d848n);
   expect(formatLsn(parseLsn('16/B374D848'))).toBe('16/B374D848');
   expect(walFileName(1, parseLsn('0/1000000'))).toBe('000000010000000000000001');
   expect(walFileName(2, parseLsn('16/B374D848'))).toBe('0000000200000016000000B3');
 });
 
-test('the file after one, of the timeline that the service went on with', () => {
+test('the next file, on the timeline that the service continued with', () => {
   const history = [{ timeline: '00000001', nextBegins: '000000020000000000000005' }];
   expect(followingWalFile('000000010000000000000003', history)).toBe('000000010000000000000004');
   expect(followingWalFile('000000010000000000000004', history)).toBe('000000020000000000000005');

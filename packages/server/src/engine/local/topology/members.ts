@@ -410,9 +410,8 @@ export function createMembers({
 
   /** The standby that can take over from a primary that is dead or hangs. */
   const findSuccessor = async (id: string, ha: HighAvailability): Promise<Successor> => {
-    const cooldownMs = (lastFailoverMs.get(id) ?? -Infinity) + failover.restMs - performance.now();
-    if (cooldownMs > 0)
-      return { why: `the last failover was less than ${failover.restMs / 1000} s ago` };
+    const waitMs = (lastFailoverMs.get(id) ?? -Infinity) + failover.restMs - performance.now();
+    if (waitMs > 0) return { why: `last failover less than ${failover.restMs / 1000} s ago` };
     const primary = layout.member(id, ha.primary);
     const timeline = await newestTimeline(primary.data).catch(() => 0);
     const others = ha.members
