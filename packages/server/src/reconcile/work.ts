@@ -1,4 +1,4 @@
-/** What a reconciler knows of the service that it works on, under the lease that it holds. */
+/** The service that a reconciler works on, under the lease that it holds. */
 import type { OperationStep } from '@howdah/contract';
 import type { OperationRow } from '../domain/operation/row.ts';
 import { isRestoreOver } from '../domain/service/removal.ts';

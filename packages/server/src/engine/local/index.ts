@@ -124,7 +124,7 @@ export type LocalEngineOptions = {
 const LOOPBACK = '127.0.0.1';
 
 /** When to check for sessions that logged in while the rules changed; a login takes a minute at most. */
-const LATE_COMERS_MS = [1000, 10_000, 61_000];
+const RECHECK_SESSIONS_MS = [1000, 10_000, 61_000];
 
 export function createLocalEngine(options: LocalEngineOptions): Engine {
   const { machine, templates, authority } = options;
@@ -374,7 +374,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
         try {
           const detail = await applyStep(executor, spec, step, now);
           if (step.kind === 'reload' && now.listener.allowedNetworks !== null)
-            lookForLateComers(spec.id);
+            recheckSessionsLater(spec.id);
           return {
             did,
             detail,
@@ -399,8 +399,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   };
 
   /** A client that was about to log in when the rules changed gets in by the old ones, up to the server's authentication_timeout later. */
-  const lookForLateComers = (id: string): void => {
-    for (const ms of LATE_COMERS_MS) setTimeout(() => options.changed(id), ms).unref();
+  const recheckSessionsLater = (id: string): void => {
+    for (const ms of RECHECK_SESSIONS_MS) setTimeout(() => options.changed(id), ms).unref();
   };
 
   const remove: Engine['remove'] = async (id, parent, begin) => {

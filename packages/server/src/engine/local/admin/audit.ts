@@ -21,7 +21,7 @@ import { storeConnection } from '../postgres/store-instance.ts';
 import { findControl } from '../../../installation.ts';
 import { readExpected, type Expected } from '../../../store/audit.ts';
 
-/** What is compared: the metadata database before and after, and what was found on the machine between. */
+/** The two sides: the metadata database before and after, and the machine in between. */
 type Facts = {
   readonly before: Expected;
   readonly after: Expected;
@@ -190,7 +190,7 @@ function groupsAmiss(knownIds: ReadonlySet<string>, found: Inventory, { limits }
     });
 }
 
-/** What the packet filter of a running installation lacks. */
+/** Rules that the packet filter of a running installation lacks. */
 async function filterAmiss(
   home: string,
   { layout, networkPrefix }: Site,

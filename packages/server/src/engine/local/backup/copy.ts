@@ -29,7 +29,7 @@ import { writeOwned } from './take.ts';
 import { reach } from './window.ts';
 
 const WAL_FILE_BYTES = 16 * 1024 ** 2;
-/** What a restored server needs beside its data: its logs, and the WAL of its own. */
+/** Disk space for a restored server's logs and its own WAL. */
 const SLACK_BYTES = 100e6;
 /** An initial snapshot is restored from a template, which takes at most this much. */
 const TEMPLATE_BYTES = 80e6;
@@ -47,7 +47,7 @@ const IDLE_CONF = [
   '',
 ].join('\n');
 
-/** What is restored, and where. */
+/** A snapshot to restore, and where. */
 export type CopySource = {
   readonly spec: ServiceSpec;
   readonly installation: Installation;
@@ -106,7 +106,7 @@ export async function restoreCopy(
   return `of ${taken}, by ${machine.cloneMethod} in ${Date.now() - begunMs} ms; ${files} WAL files to replay`;
 }
 
-/** What the data directory of a copy takes of the disk. */
+/** The disk space that the data directory of a copy takes. */
 function copiedBytes({ cloneMethod }: Machine, { template, storageBytes }: KeptSnapshot): number {
   if (cloneMethod !== 'copy') return 0;
   return template === null ? storageBytes : TEMPLATE_BYTES;

@@ -21,7 +21,7 @@ const CLOCK_TOLERANCE_MS = 60_000;
 const isFromFuture = ({ takenMs }: KeptSnapshot): boolean =>
   takenMs > Date.now() + CLOCK_TOLERANCE_MS;
 
-/** What is remembered of the backups of services. */
+/** The state of the backups of services. */
 export type Keeper = {
   readonly machine: Machine;
   readonly monitor: Monitor;
@@ -168,7 +168,7 @@ export async function relieveArchive(keeper: Keeper, id: string, removes: boolea
     const paths = machine.layout.member(id, machine.layout.primaryOf(id));
     await takeSnapshot(machine, ownerOf(machine, paths), paths);
   } catch (error) {
-    // What the newest existing snapshot does not need is removed all the same.
+    // Files that the newest existing snapshot does not need are removed all the same.
     snapshotProblems.set(id, error instanceof Error ? error.message : String(error));
   } finally {
     keeping.delete(id);

@@ -41,7 +41,7 @@ const SHUTDOWN_DEADLINE_MS = 600_000;
 const STATISTICS_DELAY_MS = 11_000;
 const NOT_RUNNING: Comparison = { equal: true, detail: 'not compared: the service does not run' };
 
-/** What verifications work with. `sweep` resolves when the copies that a crash left are removed. */
+/** The tools of verifications. `sweep` resolves when the copies that a crash left are removed. */
 export type Verifications = {
   readonly machine: Machine;
   readonly monitor: Monitor;
@@ -61,7 +61,7 @@ export async function sweepCopies(verifications: Verifications): Promise<void> {
   await verifications.sweep;
 }
 
-/** What is verified. `key`: the service's primary, which the copy is compared with. */
+/** The backup to verify. `key`: the service's primary, which the copy is compared with. */
 type Subject = CopySource & { readonly key: string };
 
 /**

@@ -70,12 +70,12 @@ async function archiveBytes(paths: InstancePaths): Promise<number> {
 export type Reach = { gap: string | null; latestMs: number; files: number };
 
 export async function reach(paths: InstancePaths, snapshot: Snapshot): Promise<Reach> {
-  return (await lookAtWal(paths))(snapshot);
+  return (await readWal(paths))(snapshot);
 }
 
 /** How far each of these snapshots can be rolled forward. @param snapshots newest first: in this order no WAL file is read twice */
 async function reaches(paths: InstancePaths, snapshots: readonly Snapshot[]): Promise<Interval[]> {
-  const reachOf = await lookAtWal(paths);
+  const reachOf = await readWal(paths);
   return Promise.all(
     snapshots.map(async (snapshot) => ({
       takenMs: snapshot.takenMs,
@@ -101,7 +101,7 @@ async function lastCommitIn(path: string): Promise<number | null> {
 }
 
 /** Reads the existing WAL files. @returns how far a snapshot can be rolled forward over them */
-async function lookAtWal(paths: InstancePaths): Promise<(snapshot: Snapshot) => Promise<Reach>> {
+async function readWal(paths: InstancePaths): Promise<(snapshot: Snapshot) => Promise<Reach>> {
   // In this order: a file goes from here to the archive, and is missed in neither.
   const inPlace = await walFilesIn(join(paths.data, 'pg_wal'));
   const archived = await walFilesIn(paths.archive);
@@ -157,7 +157,7 @@ export type Interval = Pick<Reach, 'gap' | 'latestMs'> & { takenMs: number };
 type Gap = { afterMs: number; beforeMs: number; gap: string };
 
 /**
- * What can be reached from snapshots. A moment is reached from the newest snapshot before it, or from none: an older one lacks what that
+ * The moments that can be reached from snapshots. A moment is reached from the newest snapshot before it, or from none: an older one lacks what that
  * one lacks.
  *
  * @param intervals newest first

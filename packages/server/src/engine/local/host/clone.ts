@@ -286,7 +286,7 @@ const SUBVOLUME_INODE = 256n;
 
 /**
  * Takes a service's directory away, or one within it: renamed first, since one that is half removed must never be taken for whole.
- * What a crash leaves in the trash goes at the next start. One that is not there is no error.
+ * The next start removes what a crash has left in the trash. A missing directory is no error.
  */
 export async function discard(
   { layout, cloneMethod }: { layout: Layout; cloneMethod: CloneMethod },
@@ -328,7 +328,7 @@ async function subvolumesBelow(path: string): Promise<string[]> {
 type TreeFile = { directory: string; name: string };
 
 /**
- * What a tree holds, relative to its top; sockets and pipes are left out.
+ * The contents of a tree, relative to its top; sockets and pipes are left out.
  *
  * @throws UnsafeEntry when there is a link in it: what it points to is not of the tree, and without it the tree lacks something
  */

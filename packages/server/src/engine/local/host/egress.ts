@@ -153,7 +153,7 @@ function rootId(): string {
 }
 
 /**
- * What the table of an installation lacks while its control plane runs; null: nothing, or that process cannot set one.
+ * The rules that an installation's table lacks while its control plane runs; null: nothing, or that process cannot set one.
  *
  * @param control pid of the control plane; @param uids of the installation's services
  */

@@ -17,7 +17,7 @@ export type InstancePaths = {
   snapshots: string;
   /** The pid of what was started: the server, or `unshare` around it. */
   pidFile: string;
-  /** What the server printed before its log collector ran, and why it could not start. */
+  /** The server's output before its log collector ran, with the reason if it could not start. */
   startLog: string;
   /** Its connection pooler. */
   pooler: DaemonPaths;
@@ -32,7 +32,7 @@ export type DaemonPaths = {
   pidFile: string;
   /** A pipe that it holds open for as long as it lives. */
   lifeline: string;
-  /** What it prints. */
+  /** Its output. */
   log: string;
 };
 

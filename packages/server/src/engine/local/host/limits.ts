@@ -31,7 +31,7 @@ const UNLIMITED = { quotaUs: null, periodUs: 100_000 };
 const MOUNT = '/sys/fs/cgroup';
 
 /**
- * What a server may write to its disk, in bytes a second (docs/decisions/0030-write-rate.md): without a limit, one tenant's WAL makes
+ * The rate at which a server may write to its disk, in bytes a second (docs/decisions/0030-write-rate.md): without a limit, one tenant's WAL makes
  * every commit of the others wait. It follows from the CPU, as WAL does; services that share the CPU get the least.
  */
 export const writeBytesPerSecond = (size: Size): number =>

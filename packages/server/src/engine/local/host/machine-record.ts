@@ -1,4 +1,4 @@
-/** What this machine can do, as one record that the local engine works with. `machine.ts` finds it out. */
+/** The abilities of this machine, as one record that the local engine works with. `machine.ts` finds them out. */
 import type { CloneMethod } from '@howdah/contract';
 import type { NetworkAbility } from '../network/networks.ts';
 import type { Found } from '../postgres/installations.ts';
@@ -27,7 +27,7 @@ export type Machine = Site & {
   /** Whether servers see only their own files and processes. */
   sandbox: Sandbox;
   cloneMethod: CloneMethod;
-  /** What this start did to the reserve of the disk. */
+  /** The change of the disk's reserve at this start; null: none. */
   reserve: 'released' | 'made' | null;
   installations: Found;
   /** For connection poolers; null: not installed. */

@@ -5,7 +5,7 @@ import { readNow, readOrNull } from '../../../lib/processes.ts';
 import { rename, writeFile } from './root-files.ts';
 
 /**
- * What an instance's marker says. `madeIn`: the boot of the machine in which it was made (see {@link currentBoot}). What a clone holds
+ * The content of an instance's marker. `madeIn`: the boot of the machine in which it was made (see {@link currentBoot}). What a clone holds
  * reaches the disk while its server starts for the first time, so that the data of one that is not provisioned may be incomplete in any later boot.
  */
 export type Marker = {

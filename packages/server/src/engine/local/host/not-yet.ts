@@ -2,5 +2,5 @@
  * The error of an action that has to wait, which is not a failure.
  */
 
-/** What is asked for cannot be done at this moment, and will be in the next. */
+/** The action cannot be done now, but soon. */
 export class NotYet extends Error {}

@@ -42,7 +42,7 @@ const FROZEN_GROWTH_BYTES = 32e6;
 /** Snapshots that make room in the archive are taken at most this often. */
 const RELIEVE_EVERY_MS = 10_000;
 
-/** What is known of one server. */
+/** The last measurement of one server. */
 type State = {
   startTicks: string;
   usedBytes: number;
@@ -52,7 +52,7 @@ type State = {
   measuredMs: number;
   logBytes: number;
   quietUntilMs: number;
-  /** What it took when the disk became full; null: the disk is not full. */
+  /** Its size when the disk became full; null: the disk is not full. */
   frozenBytes: number | null;
 };
 
@@ -64,7 +64,7 @@ export type QuotaOptions = {
   relieve: () => Promise<void>;
 };
 
-/** What is known of the servers of this machine. */
+/** The measurements and warnings of the servers on this machine. */
 export type Quotas = {
   readonly machine: Machine;
   readonly monitor: Monitor;
@@ -128,7 +128,7 @@ export function quotaWarnings({ warned }: Quotas, id: string): Warning[] {
   return [warned.get(id)].filter((warning) => warning !== undefined);
 }
 
-/** What a server takes of the disk, running or not. */
+/** The disk space that a server takes, running or not. */
 export async function usedBytesOf(paths: InstancePaths): Promise<number> {
   return (await measureFiles(paths, false)).usedBytes;
 }
@@ -143,7 +143,7 @@ export function forgetQuota(
   for (const n of numbers) states.delete(memberKey(id, n));
 }
 
-/** What the rules ask of a server; `isQuiet`: whether it writes less to its server log. */
+/** The enforced rules; `isQuiet`: whether the server writes less to its server log. */
 type Enforced = { step: QuotaStep; usedBytes: number; isQuiet: boolean };
 
 /** @returns null if the server does not run, or is not watched */
@@ -259,7 +259,7 @@ const END_SESSIONS = {
         where ${OTHERS} and backend_type <> 'walsender' and (state <> 'idle' or backend_xid is not null)`,
 } as const;
 
-/** What the files of a server take: its data with WAL and temporary files, its logs, and for a primary the archive. */
+/** The disk space of a server's files: its data with WAL and temporary files, its logs, and for a primary the archive. */
 async function measureFiles(paths: InstancePaths, holdsArchive: boolean) {
   const [data, logBytes, archiveBytes] = await Promise.all([
     bytesBelow(paths.data).catch(nothingThere),
@@ -272,7 +272,7 @@ async function measureFiles(paths: InstancePaths, holdsArchive: boolean) {
 /** The directory does not exist yet, or no longer. */
 const nothingThere = (): number => 0;
 
-/** What the processes of a server have written since it started, ended ones included; null: this system does not show it. */
+/** The bytes that the processes of a server have written since it started, ended ones included; null: this system does not show it. */
 async function bytesWritten(postmaster: number): Promise<number | null> {
   const texts = await Promise.all(
     [postmaster, ...(await childrenOf(postmaster))].map((pid) => readIo(pid)),

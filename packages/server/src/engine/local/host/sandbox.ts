@@ -273,7 +273,7 @@ function inMounts(flags: readonly string[], root: Root): [string, ...string[]] {
   ];
 }
 
-/** Of all mounts, field 5 is where they are (proc_pid_mountinfo(5)). */
+/** Field 5 of a line is the mount point (proc_pid_mountinfo(5)). */
 async function findRoot(): Promise<Root> {
   const mounts = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n');
   return mounts.some((mount) => mount.split(' ')[4] === '/') ? 'mount' : 'directory';

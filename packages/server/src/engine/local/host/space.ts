@@ -1,4 +1,4 @@
-/** What directories take of the disk, and whether there is room for more. */
+/** The disk space that directories take, and whether there is room for more. */
 import { statfs } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isErrno } from '../../../lib/processes.ts';

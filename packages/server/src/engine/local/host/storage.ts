@@ -1,4 +1,4 @@
-/** What a data directory takes of the disk: how much is its own, and how much it shares with its clones or its source. */
+/** The disk space of a data directory: how much is its own, and how much it shares with its clones or its source. */
 import type { Backups, CloneMethod } from '@howdah/contract';
 import { bytesBelow } from './space.ts';
 import { run } from '../../../lib/run.ts';

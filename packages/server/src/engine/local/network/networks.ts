@@ -90,7 +90,7 @@ export async function findNetworks(prefix: string): Promise<NetworkSeen[]> {
     try {
       return {
         vpcId: vpcOf(prefix, name) ?? '',
-        ...(await lookAt(name)),
+        ...(await observeNetwork(name)),
         listening: await listeners(name),
       };
     } catch (error) {
@@ -107,7 +107,7 @@ const LOOK_ATTEMPTS = 10;
 
 type Seen = Pick<NetworkSeen, 'addresses' | 'peers'>;
 
-async function lookAt(name: string): Promise<Seen> {
+async function observeNetwork(name: string): Promise<Seen> {
   // One line each: "2: vpc    inet 10.1.0.1/16 …", "3: to-1001@if2: <…", "10.2.0.0/16 via 10.2.0.1 dev to-1001 …".
   const [addresses, links, routes] = await Promise.all([
     run('ip', ['-n', name, '-o', '-4', 'addr', 'show']),
@@ -203,7 +203,7 @@ async function make(name: string, spec: VpcSpec, home: string): Promise<void> {
   const wanted = [addressAt(cidr, ROUTER_HOST), ...spec.addresses].map(
     (address) => `${address}/${cidr.bits}`,
   );
-  const { addresses } = await lookAt(name);
+  const { addresses } = await observeNetwork(name);
   // The router speaks by the first address that is added. If that were removed, all others would go too.
   for (const address of wanted.filter((one) => !addresses.includes(one)))
     await ip('addr', 'add', address, 'dev', BRIDGE);
@@ -216,7 +216,7 @@ async function separate(prefix: string, specs: readonly VpcSpec[]): Promise<void
   const parted: { name: string; peer: string; cidr: string | null }[] = [];
   for (const { id, peers } of specs) {
     const name = namespaceOf(prefix, id);
-    for (const seen of (await lookAt(name)).peers)
+    for (const seen of (await observeNetwork(name)).peers)
       if (!peers.some((peer) => peer.id === seen.id))
         parted.push({ name, peer: seen.id, cidr: seen.cidr });
   }
@@ -240,7 +240,7 @@ async function joinPeers(prefix: string, spec: VpcSpec, specs: readonly VpcSpec[
     // The other side may not exist yet: the next round connects it.
     if (!specs.some(({ id }) => id === peer.id)) continue;
     const [there, here] = [namespaceOf(prefix, peer.id), `${LINK}${peer.id}`];
-    const { peers } = await lookAt(name);
+    const { peers } = await observeNetwork(name);
     const seen = peers.find(({ id }) => id === peer.id);
     if (seen === undefined) {
       await run('ip', ['-n', there, 'link', 'del', `${LINK}${spec.id}`]).catch(() => undefined); // the rest of an interrupted peering
@@ -316,7 +316,7 @@ export async function assertPlace(
     throw new Error(
       `it is in a VPC with a network of its own, which this machine cannot have now: ${note}`,
     );
-  const there = await lookAt(namespace).catch(() => null);
+  const there = await observeNetwork(namespace).catch(() => null);
   if (there?.addresses.some((one) => one.startsWith(`${address}/`)) !== true)
     throw new NotYet(`its address ${address} is not there yet`);
 }

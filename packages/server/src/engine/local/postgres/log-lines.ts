@@ -10,7 +10,7 @@ export const CHUNK_BYTES = 128 * 1024;
 /** `bytes`: the length of the whole line, as far as it lies before the position where reading began. */
 export type LogLine = { line: Buffer; startByte: number; bytes: number; isCut: boolean };
 
-/** What one call may still read; it is used up by {@link linesBackwards}. */
+/** The bytes that one call may still read; used up by {@link linesBackwards}. */
 export type ReadBudget = { bytes: number };
 
 /**

@@ -23,7 +23,7 @@ type Watch = {
 /** A server that did not answer in time. */
 export class NoAnswer extends Error {}
 
-/** What the monitor works with and knows, by the ids of servers. */
+/** The state of the monitor, by the ids of servers. */
 type State = {
   readonly changed: (id: string) => void;
   readonly isFrozen: (id: string) => Promise<boolean>;

@@ -42,7 +42,7 @@ export async function portAt({ paths }: Place): Promise<number> {
 
 /** The desired properties of the role. It bypasses row security: without the hidden rows an answer would be wrong. */
 const ATTRIBUTES = `login inherit nosuperuser nocreatedb nocreaterole noreplication bypassrls connection limit ${MAX_SESSIONS} password null valid until 'infinity'`;
-/** What sorts and joins may take of the disk. Only a superuser can set this limit. */
+/** The disk space that sorts and joins may take. Only a superuser can set this limit. */
 const TEMP_FILE_LIMIT = '1GB';
 
 type RoleSeen = {

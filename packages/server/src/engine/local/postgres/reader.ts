@@ -30,7 +30,8 @@ const QUERY_CANCELED = '57014';
 const TOO_MANY_CONNECTIONS = '53300';
 
 /**
- * What the database's owner may have set for all sessions and must not hold for this one; its search path does. A caller that is gone is seen
+ * Parameters that the database's owner may have set for all sessions, and that must not apply to this one;
+ * the owner's search path does apply. A caller that is gone is noticed
  * in the middle of a statement.
  */
 const settingsOf = ({ timeoutMs }: ReadStatement): string =>

@@ -17,7 +17,7 @@ const MB_PER_GB = 1024;
 /** Two WAL segments are the least that PostgreSQL takes as min_wal_size; a little more lets it recycle them. */
 const SMALLEST_MAX_WAL_MB = 96;
 
-/** What a shared size counts as: a small part of a machine that others use as well. */
+/** The size that a shared service counts as: a small part of a machine that others use as well. */
 const SHARED = { cpuMillis: 500, memoryGbs: 1 } as const;
 
 /** Server settings by name, with their units. Everything here takes effect at a start of the server. */

@@ -222,7 +222,7 @@ async function fillTemplate(
 }
 
 /**
- * What tsdbadmin may: own its database, make and grant roles, see all statistics, replicate logically. (A connection for that
+ * The rights of tsdbadmin: own its database, make and grant roles, see all statistics, replicate logically. (A connection for that
  * takes the commands of physical replication too: all that they reach is its own server's. pg_hba.conf refuses the connections that are for nothing else.) What it may not, because it is no superuser and belongs to none of the roles for it: read or write the server's
  * files, run programs, add untrusted languages, change our settings or our role.
  */

@@ -73,7 +73,7 @@ export const WAL_FILE_BYTES = 16 * 1024 ** 2;
 /** Where each timeline before the newest ended: its number, as in the names of its files, and the file in which the next one begins. */
 type History = { timeline: string; nextBegins: string }[];
 
-/** What the history file of the newest timeline says; a service that never failed over has none. */
+/** The history file of the newest timeline; a service that never failed over has none. */
 export async function timelineHistory(paths: InstancePaths, newest: string): Promise<History> {
   const name = `${newest.slice(0, 8)}.history`;
   const text =

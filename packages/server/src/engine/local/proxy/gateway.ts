@@ -150,7 +150,7 @@ export type ListenerSeen = {
 };
 
 /** Observes a gateway. If it does not answer, its route is unknown. */
-export async function lookAtGateway(paths: DaemonPaths, listener: Listener): Promise<GatewaySeen> {
+export async function observeGateway(paths: DaemonPaths, listener: Listener): Promise<GatewaySeen> {
   const daemon = await findDaemon(paths);
   if (daemon === null || daemon.frozen) return { ...CLOSED, routesToPort: null };
   const seen = { running: true, ...(await observeListener(paths, daemon.pid, listener)) };
@@ -276,7 +276,7 @@ async function haproxy(): Promise<string> {
 }
 
 /** The nodes that the gateway of a set serves from; null: it does not run, or does not answer. */
-export async function lookAtNodes(
+export async function observeNodes(
   paths: DaemonPaths,
   listener: Listener,
 ): Promise<ListenerSeen & { running: boolean; serving: number[] | null }> {

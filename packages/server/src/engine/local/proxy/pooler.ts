@@ -47,7 +47,7 @@ export type PoolerServers = {
   untilReplayed: (lsn: bigint) => Promise<void>;
 };
 
-/** What was seen of a pooler that runs. */
+/** The observed state of a running pooler. */
 export type PoolerSeen = {
   /** Stopped by a signal. */
   frozen: boolean;
@@ -61,7 +61,7 @@ export type PoolerSeen = {
   disallowedSessions: number;
 };
 
-/** What adds PgBouncer to this machine. */
+/** How to add PgBouncer to this machine. */
 export const MISSING_POOLER = `PgBouncer is needed, and is not installed: ${PROGRAMS.pgbouncer.remedy}, then restart Howdah`;
 
 /** How long a pooler may take to answer after its start. */
@@ -72,7 +72,7 @@ const START_DEADLINE_MS = 5000;
  */
 const PATIENCE_MS = 5000;
 
-/** What the functions below work with. */
+/** The machine, and the watch over its poolers. */
 export type Poolers = { readonly machine: Machine; readonly watch: DaemonWatch };
 
 /** @param changed called with the id of a service whose pooler died or was stopped by a signal */

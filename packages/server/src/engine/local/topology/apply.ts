@@ -35,7 +35,7 @@ import { assertPortIsFree, startServer, stopInstance } from './start-stop.ts';
 export type ActiveStep = Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>;
 type StepOf<Kind extends ActiveStep['kind']> = Extract<ActiveStep, { kind: Kind }>;
 
-/** What was found of an instance whose PostgreSQL is installed. */
+/** The observed state of an instance whose PostgreSQL is installed. */
 type Installed = Found & {
   readonly installation: Installation;
   readonly files: ConfigFiles;

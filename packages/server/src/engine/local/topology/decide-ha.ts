@@ -163,7 +163,7 @@ function on(n: number, step: Step): Extract<HaStep, { kind: 'server' }> {
   return { kind: 'server', n, step };
 }
 
-/** What comes first: no second writer, and another primary if this one is dead. */
+/** First: no second writer, and another primary if this one is dead. */
 function decideFailover({ seen, primary, others }: Pair): HaStep | null {
   const secondWriter = others.find(({ data, server }) => data === 'primary' && server !== null);
   if (secondWriter !== undefined) return { kind: 'fence', n: secondWriter.n };

@@ -1,4 +1,4 @@
-/** What the modules that perform the steps of the engine work with, and what they remember between steps. */
+/** The tools of the modules that perform the steps of the engine, and their state between steps. */
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { Size } from '@howdah/contract';
 import type { CertificateIssuer } from '../../../lib/tls.ts';
@@ -28,7 +28,7 @@ const FORKS_AT_A_TIME = 2;
 /** Data directories that are copied byte by byte at the same time. Each may take hours, and a place of the reconciler. */
 const COPIES_AT_A_TIME = 6;
 
-/** What was found of a server on this machine. */
+/** The observed state of a server on this machine, and its desired files. */
 export type Found = {
   /** The name by which the monitor and the limits know it. */
   key: string;
@@ -49,7 +49,7 @@ export type Found = {
   pooler: PoolerPlan | null;
 };
 
-/** What an executor works with. */
+/** The parts of the engine that an executor uses. */
 export type Tools = {
   readonly machine: Machine;
   readonly templates: Templates;
@@ -59,7 +59,7 @@ export type Tools = {
   readonly poolers: Poolers;
 };
 
-/** The tools, and what the steps remember. */
+/** The tools, and the state that is kept between steps. */
 export type Executor = Tools & {
   /** Servers whose limits are being enforced. */
   readonly limiting: Map<string, Promise<void>>;

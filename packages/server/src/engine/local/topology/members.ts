@@ -40,7 +40,7 @@ import {
   closeGateway,
   gatewayConfig,
   routeTo,
-  lookAtGateway,
+  observeGateway,
   NOWHERE,
   openGateway,
   prepareGateway,
@@ -303,7 +303,7 @@ export function createMembers({
           ? null
           : { ...primary.seen.server, sizeCurrent: true, placed: true },
     };
-    const gateway = await lookAtGateway(layout.gateway(spec.id), listenerFor(spec));
+    const gateway = await observeGateway(layout.gateway(spec.id), listenerFor(spec));
     if (gateway.running) await watchGateway(spec.id);
     const dead = own !== undefined && (own.server === null || hangs(own));
     const successor =
@@ -673,7 +673,7 @@ export function createMembers({
     }
     if (step.kind !== 'start' && step.kind !== 'stop') {
       const did = await applyStep(executor, spec, step, found);
-      // What was just made has a directory for it only now.
+      // A new member has a directory for the file only now.
       if (step.kind === 'clone' || step.kind === 'fork')
         await writeReplication(executor, found, conf);
       return did;

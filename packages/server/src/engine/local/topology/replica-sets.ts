@@ -17,7 +17,7 @@ import { decideSet, setStepName, type NodeSeen, type SetSeen, type SetStep } fro
 import {
   applyAllowedNetworks,
   closeGateway,
-  lookAtNodes,
+  observeNodes,
   openGateway,
   prepareGateway,
   serveFrom,
@@ -359,7 +359,7 @@ export function createReplicaSets({
       readMarker(root),
       Promise.all(set.nodes.map(async ({ n }) => ({ n, ...(await look(spec, n)) }))),
       measure(known),
-      lookAtNodes(gateway, listenerFor(spec)),
+      observeNodes(gateway, listenerFor(spec)),
     ]);
     if (seenGateway.running) await watchGateway(spec.id);
     known.told = seenGateway.serving;

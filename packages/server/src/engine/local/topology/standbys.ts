@@ -44,7 +44,7 @@ export type Seed = {
   why: string;
 };
 
-/** What is remembered of the standbys of services, by the keys of their servers. */
+/** The state of the standbys of services, by the keys of their servers. */
 export type Standbys = {
   readonly executor: Executor;
   /** Since when a standby that runs has not followed. */
