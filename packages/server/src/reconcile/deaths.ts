@@ -1,4 +1,7 @@
-/** Finds services whose server died without a report: at a start of the control plane, and by a timer. */
+/**
+ * Finds services whose server died without a report: at a start of the control plane, and by a
+ * timer.
+ */
 import { lockService, changeService } from '../store/services.ts';
 import { listReachableServices } from '../store/service-lists.ts';
 import { openRepair, type ReconcilerContext } from './work.ts';

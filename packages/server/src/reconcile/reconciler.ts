@@ -1,6 +1,6 @@
 /**
- * Reconciles services with their desired state: when woken, when something watched changed, and by a
- * timer. A reconciler takes the lease of a service, lets the engine converge step by step, and
+ * Reconciles services with their desired state: when woken, when something watched changed, and by
+ * a timer. A reconciler takes the lease of a service, lets the engine converge step by step, and
  * records what was seen. Each part can be interrupted and repeated. A delete is the only undo.
  */
 import { randomUUID } from 'node:crypto';
@@ -71,7 +71,10 @@ export function createReconciler(options: ReconcilerOptions) {
     wake,
     /** Whether so many services are in progress that less urgent work should wait. */
     isCrowded: (): boolean => queue.running.size >= PARALLEL_SERVICES / 2,
-    /** Records what died while no control plane ran, before any client reads; then reconciles everything. */
+    /**
+     * Records what died while no control plane ran, before any client reads; then reconciles
+     * everything.
+     */
     start: async (): Promise<void> => {
       const reachable = await listReachableServices(store.db);
       await Promise.all(reachable.map((id) => recordDeath(context, id)));
@@ -109,7 +112,8 @@ function startWaiting(context: ReconcilerContext, queue: Queue): void {
     const done = reconcile(context, id)
       .catch((error: unknown) => {
         context.log.error({ service: id, err: error }, 'observing a service failed; trying again');
-        // The metadata database may not have answered: then it does not know that the service is due.
+        // The metadata database may not have answered: then it does not know that the service is
+        // due.
         setTimeout(() => wakeService(context, queue, id), METADATA_RETRY_MS).unref();
       })
       .finally(() => {

@@ -13,10 +13,15 @@ import { releaseAddresses } from '../store/vpc-addresses.ts';
 import { SHOW_AFTER_MS } from './take-step.ts';
 import { workOn, type ReconcilerContext, type Work } from './work.ts';
 
-/** An operation that takes longer is shown as failing, with what it waits for; it still continues. */
+/**
+ * An operation that takes longer is shown as failing, with what it waits for; it still continues.
+ */
 const OPERATION_DEADLINE_MS = 600_000;
 
-/** A settled service that runs is reconciled again after this long: its certificate is renewed, its logs are pruned. */
+/**
+ * A settled service that runs is reconciled again after this long: its certificate is renewed, its
+ * logs are pruned.
+ */
 const RECHECK_MS = 3_600_000;
 
 /** Steps kept of an operation that is tried again and again: the last ones. */
@@ -79,7 +84,8 @@ async function recordIn(
     ? ({ ...found.verdict, outcome: 'again', waitMs: 0 } as const)
     : found.verdict;
   const recording = { ...found, context, tx, work, service, operation, verdict };
-  // Another desired state was recorded meanwhile: the observation counts, then the new one is pursued.
+  // Another desired state was recorded meanwhile: the observation counts, then the new one is
+  // pursued.
   if (operation?.id !== work.operation?.id)
     return keepLease(recording, seenIn(recording), operation);
   switch (verdict.outcome) {
@@ -150,7 +156,8 @@ async function recordSettled(recording: Recording): Promise<Recorded> {
     return { isSettled: true, next: { ...work, operation: null }, isReleased: true };
   }
   if (service.deleting) {
-    // It has stopped and is invisible from here on. Its data is kept until it is restored or purged.
+    // It has stopped and is invisible from here on. Its data is kept until it is restored or
+    // purged.
     await releaseAddresses(tx, service.id, service.vpc_id);
     const deleted = { deleted_at: service.deleted_at ?? new Date() };
     return giveLeaseBack(

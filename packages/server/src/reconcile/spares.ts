@@ -1,4 +1,6 @@
-/** Keeps spares running, so that the next create finds one: a spare is a service without a project. */
+/**
+ * Keeps spares running, so that the next create finds one: a spare is a service without a project.
+ */
 import { DEFAULT_SIZE, typeOfAddons } from '@howdah/contract';
 import type { Config } from '../config.ts';
 import { defaultAddons } from '../domain/service/default-addons.ts';

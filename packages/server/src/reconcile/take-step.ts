@@ -1,4 +1,7 @@
-/** Has the engine make one step towards the desired state of a service, and shows a long step meanwhile. */
+/**
+ * Has the engine make one step towards the desired state of a service, and shows a long step
+ * meanwhile.
+ */
 import { mustBeRemoved } from '../domain/service/removal.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { serviceSpec } from '../domain/service/spec.ts';
@@ -96,7 +99,9 @@ async function waitsForSets(
   return haveSetsOperations(store.db, id);
 }
 
-/** A move into or out of a VPC ends with the moves of the read replica sets: they use its address. */
+/**
+ * A move into or out of a VPC ends with the moves of the read replica sets: they use its address.
+ */
 async function waitsForMoves(
   { store }: ReconcilerContext,
   { id, service, operation }: Work,

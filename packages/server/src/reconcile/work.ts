@@ -25,7 +25,9 @@ export type ReconcilerOptions = {
 /** The options of a reconciler, and whether it is being closed. */
 export type ReconcilerContext = ReconcilerOptions & { readonly closing: AbortSignal };
 
-/** The service as the metadata database has it, its running operation, and the steps of that so far. */
+/**
+ * The service as the metadata database has it, its running operation, and the steps of that so far.
+ */
 export type Work = {
   id: string;
   token: string;
@@ -62,7 +64,8 @@ export async function openWork(
     return workOn(lease, row, operation);
   });
   if (taken === null || !isRestoreOver(taken.service, restoreWindowMs)) return taken;
-  // From here on the service has no owner: a restore must not find it, however long its removal takes.
+  // From here on the service has no owner: a restore must not find it, however long its removal
+  // takes.
   return store.db.transaction().execute(async (tx) => {
     const { service, operation } = await lockLeased(tx, lease.id, lease.token, taken.operation);
     if (!isRestoreOver(service, restoreWindowMs)) return workOn(lease, service, operation);

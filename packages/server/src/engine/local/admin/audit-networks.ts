@@ -1,10 +1,15 @@
-/** The part of the integrity check that compares the networks of VPCs with the metadata database. */
+/**
+ * The part of the integrity check that compares the networks of VPCs with the metadata database.
+ */
 import { addressAt, ROUTER_HOST, trustedCidr } from '../../../lib/cidr.ts';
 import type { Expected } from '../../../store/audit.ts';
 import type { Site } from '../host/machine-record.ts';
 import type { Inventory } from './inventory.ts';
 
-/** Networks of VPCs that are missing or unknown, or have other addresses or peers. A VPC that is being changed is skipped. */
+/**
+ * Networks of VPCs that are missing or unknown, or have other addresses or peers. A VPC that is
+ * being changed is skipped.
+ */
 export function networksAmiss(
   before: Expected['vpcs'],
   vpcs: Expected['vpcs'],

@@ -1,6 +1,6 @@
 /**
- * The integrity check: compares processes, ports, directories and limits with the metadata database,
- * both ways. `howdah audit` runs it, and so does every system test at its end.
+ * The integrity check: compares processes, ports, directories and limits with the metadata
+ * database, both ways. `howdah audit` runs it, and so does every system test at its end.
  */
 import { basename } from 'node:path';
 import type { ClientConfig } from 'pg';
@@ -26,7 +26,10 @@ type Facts = {
   readonly before: Expected;
   readonly after: Expected;
   readonly found: Inventory;
-  /** Services whose status did not change meanwhile and is not transitional; the next check covers the others. */
+  /**
+   * Services whose status did not change meanwhile and is not transitional; the next check covers
+   * the others.
+   */
   readonly settled: readonly ServiceFacts[];
   readonly settledIds: ReadonlySet<string>;
   readonly knownIds: ReadonlySet<string>;
@@ -164,7 +167,8 @@ function portsAmiss({ after, found, settled, running, paused }: Facts): string[]
 }
 
 /**
- * Lists what killed programs and removed installations, also those of other users, have left on the machine. Changes nothing.
+ * Lists what killed programs and removed installations, also those of other users, have left on the
+ * machine. Changes nothing.
  *
  * @returns a sentence for each, with the command that removes it
  */
@@ -208,7 +212,9 @@ async function filterAmiss(
       ];
 }
 
-/** Servers that accept writes and must not: only a primary does, and no node of a read replica set. */
+/**
+ * Servers that accept writes and must not: only a primary does, and no node of a read replica set.
+ */
 function writersAmiss(
   before: Expected,
   settled: readonly ServiceFacts[],
@@ -229,7 +235,10 @@ function writersAmiss(
   });
 }
 
-/** Replication slots that no standby needs: only a primary has slots, for its members and for the nodes of read replica sets. */
+/**
+ * Replication slots that no standby needs: only a primary has slots, for its members and for the
+ * nodes of read replica sets.
+ */
 function slotsAmiss(
   before: Expected,
   after: Expected,
@@ -317,7 +326,10 @@ function poolersAmiss(settled: readonly ServiceFacts[], found: Inventory): strin
 
 type ServiceFacts = Expected['services'][number];
 
-/** Whether something listens for a service on a port: in its VPC, if that is a network of its own, else on the machine. */
+/**
+ * Whether something listens for a service on a port: in its VPC, if that is a network of its own,
+ * else on the machine.
+ */
 function hearing(found: Inventory): (service: ServiceFacts, port: number) => boolean {
   return ({ vpcId, vpcAddress }, port) => {
     if (vpcAddress === null) return found.ports.includes(port);

@@ -1,6 +1,7 @@
 /**
- * A copy of what the control plane itself keeps, in one file: its metadata database, its CA, the first key, and the key to secrets. Databases have backups of their own; with
- * this file a control plane that has lost its metadata database takes them over again.
+ * A copy of what the control plane itself keeps, in one file: its metadata database, its CA, the
+ * first key, and the key to secrets. Databases have backups of their own; with this file a control
+ * plane that has lost its metadata database takes them over again.
  */
 import { readdir, readFile, mkdir } from 'node:fs/promises';
 import { createReadStream, createWriteStream } from 'node:fs';
@@ -18,7 +19,10 @@ import { createTemplates } from '../postgres/templates.ts';
 import { credentialsPath, findControl } from '../../../installation.ts';
 import { openStore } from '../../../store/database.ts';
 
-/** The first line of the file. The lines after it are {@link Row}s, the last one {@link End}: a file that was interrupted has none. */
+/**
+ * The first line of the file. The lines after it are {@link Row}s, the last one {@link End}: a file
+ * that was interrupted has none.
+ */
 type Head = {
   howdah: 'control plane';
   migrations: string[];
@@ -87,11 +91,13 @@ export async function backupControl(home: string, path: string): Promise<number>
 }
 
 /**
- * Restores metadata database, CA and first key into a home that has none. Existing databases, running or
- * not, belong to it from its next start on.
+ * Restores metadata database, CA and first key into a home that has none. Existing databases,
+ * running or not, belong to it from its next start on.
  *
- * @returns a sentence for each contradiction: services whose data is gone, and data that is newer than the backup
- * @throws Error when there is a metadata database already, or the file is incomplete or of another version
+ * @returns a sentence for each contradiction: services whose data is gone, and data that is newer
+ *   than the backup
+ * @throws Error when there is a metadata database already, or the file is incomplete or of
+ *   another version
  */
 export async function restoreControl(home: string, path: string): Promise<string[]> {
   if ((await findControl(home)) !== null)

@@ -1,4 +1,7 @@
-/** `howdah store …`: where the data of an installation is, and the data volume that it can be moved into. */
+/**
+ * `howdah store …`: where the data of an installation is, and the data volume that it can be moved
+ * into.
+ */
 import { statfs } from 'node:fs/promises';
 import { fileSystemOf, findImage, growImage, imagePaths, type ImageFacts } from '../host/image.ts';
 import { createImage, type StoreFileSystem } from '../host/image-create.ts';

@@ -151,7 +151,10 @@ async function isolation(namespaces: Namespaces, range: UidRange): Promise<Findi
   return { what, state: 'note', found, remedy };
 }
 
-/** The cost of forks where the data is or will be, and whether the disk can hold all of the data volume. */
+/**
+ * The cost of forks where the data is or will be, and whether the disk can hold all of the data
+ * volume.
+ */
 async function disk(paths: ImagePaths): Promise<Finding[]> {
   const image = await findImage(paths);
   const store = image === null ? [] : [storeFinding(image)];

@@ -1,4 +1,6 @@
-/** The parts of an installation on the machine: directories, processes, ports, limits, leftovers. */
+/**
+ * The parts of an installation on the machine: directories, processes, ports, limits, leftovers.
+ */
 import { readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { runningDaemons } from '../host/daemon.ts';

@@ -1,6 +1,7 @@
 /**
- * Finds what killed programs and installations that are gone have left on the machine, for `howdah audit` and `howdah doctor`: shared
- * memory, mount lists, cgroups, packet filters, networks of VPCs, store images. Changes nothing.
+ * Finds what killed programs and installations that are gone have left on the machine, for `howdah
+ * audit` and `howdah doctor`: shared memory, mount lists, cgroups, packet filters, networks of
+ * VPCs, store images. Changes nothing.
  */
 import { readlinkSync } from 'node:fs';
 import { lstat, readdir, realpath } from 'node:fs/promises';
@@ -84,7 +85,9 @@ async function listFiles(directory: string): Promise<FileSeen[]> {
   });
 }
 
-/** Shared memory of servers that were killed where servers have no /dev/shm of their own, by user. */
+/**
+ * Shared memory of servers that were killed where servers have no /dev/shm of their own, by user.
+ */
 export function straySegments(
   segments: readonly FileSeen[],
   used: ReadonlySet<string>,
@@ -115,7 +118,10 @@ export function strayLists(files: readonly FileSeen[], nowMs: number): Leftover[
     }));
 }
 
-/** The segments that a running process maps, and those that a running server keeps while no process of it maps them. */
+/**
+ * The segments that a running process maps, and those that a running server keeps while no process
+ * of it maps them.
+ */
 async function segmentsInUse(): Promise<Set<string>> {
   const maps = await Promise.all((await allPids()).map((pid) => readOrNull(`/proc/${pid}/maps`)));
   const mapped = new Set(
@@ -143,7 +149,10 @@ async function readStart(path: string): Promise<Buffer> {
   }
 }
 
-/** The segments that a server's control segment lists; none: it is another segment. `dsm_control_header` of PostgreSQL's dsm.c. */
+/**
+ * The segments that a server's control segment lists; none: it is another segment.
+ * `dsm_control_header` of PostgreSQL's dsm.c.
+ */
 export function segmentsOf(control: Buffer): string[] {
   if (control.length < CONTROL_HEADER_BYTES || control.readUInt32LE(0) !== CONTROL_MAGIC) return [];
   const fitting = Math.floor((control.length - CONTROL_HEADER_BYTES) / CONTROL_ITEM_BYTES);
@@ -222,7 +231,11 @@ async function loopFiles(): Promise<LoopFile[]> {
   });
 }
 
-/** Store images that are in use by the kernel alone: their file is removed. @param mounts as /proc/self/mountinfo has them */
+/**
+ * Store images that are in use by the kernel alone: their file is removed.
+ *
+ * @param mounts as /proc/self/mountinfo has them
+ */
 export function strayImages(devices: readonly LoopFile[], mounts: string): Leftover[] {
   const fields = mounts.split('\n').map((line) => line.split(' '));
   return devices

@@ -1,4 +1,7 @@
-/** The owners of files, sockets and processes, for the integrity check: those of a service must belong to its user, and be closed to others. */
+/**
+ * The owners of files, sockets and processes, for the integrity check: those of a service must
+ * belong to its user, and be closed to others.
+ */
 import { lstatSync, readdirSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join, relative } from 'node:path';

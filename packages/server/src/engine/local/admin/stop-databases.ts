@@ -10,9 +10,9 @@ import { findServer, runningServers, stopServer } from '../postgres/server.ts';
 import { dirname } from 'node:path';
 
 /**
- * `howdah down --databases`: stops all servers, poolers and gateways of an installation whose control plane
- * does not run, removes the networks of its VPCs and its packet filter, and unmounts its data volume. The
- * next `up` starts them again.
+ * `howdah down --databases`: stops all servers, poolers and gateways of an installation whose
+ * control plane does not run, removes the networks of its VPCs and its packet filter, and unmounts
+ * its data volume. The next `up` starts them again.
  *
  * @param progress called with the id of each service that was stopped
  * @returns how many were
@@ -38,7 +38,8 @@ async function stopServers(
   }
   for (const id of await groupIds(limits)) await liftWriteLimit(limits, id);
   let stopped = 0;
-  // By what runs, not by what there are directories of: the metadata database and a template that was being made go as well.
+  // By what runs, not by what there are directories of: the metadata database and a template that
+  // was being made go as well.
   for (const data of (await runningServers()).filter((directory) =>
     directory.startsWith(`${root}/`),
   )) {

@@ -13,8 +13,8 @@ import { inCopy, STATEMENT_LIMIT_MS } from './copy.ts';
 const EXPRESSIONS_LIMIT_MS = 600_000;
 
 /**
- * Checks every table and B-tree of every database of a copy: pages, rows, order, and that each index
- * has every row.
+ * Checks every table and B-tree of every database of a copy: pages, rows, order, and that each
+ * index has every row.
  *
  * @returns a line for the user
  * @throws Error when a table or an index is damaged
@@ -69,7 +69,11 @@ export async function checkRelations(copy: InstancePaths, signal: AbortSignal): 
 
 type Checker = <T>(use: (client: Client) => Promise<T>, limitMs: number) => Promise<T>;
 
-/** Checks an index with expressions within the time that is left for all of them. @returns whether they were evaluated */
+/**
+ * Checks an index with expressions within the time that is left for all of them.
+ *
+ * @returns whether they were evaluated
+ */
 async function checkExpressions(
   withChecker: Checker,
   oid: number,
@@ -110,7 +114,10 @@ type Relations = {
   indexes: { oid: number; evaluates: boolean }[];
 };
 
-/** Finds the relations to check, and creates the extension that checks them; null: it is not installed. */
+/**
+ * Finds the relations to check, and creates the extension that checks them; null: it is not
+ * installed.
+ */
 async function relationsOf(client: Client): Promise<Relations | null> {
   const { rows: available } = await client.query(
     "select from pg_available_extensions where name = 'amcheck'",
@@ -151,7 +158,10 @@ async function checkTable(
     throw new Error(`table ${name} of ${database}, block ${rows[0].block}: ${rows[0].message}`);
 }
 
-/** @param rows whether to compare the index with the rows of its table: this evaluates its expressions, as the table's owner */
+/**
+ * @param rows whether to compare the index with the rows of its table: this evaluates its
+ * expressions, as the table's owner
+ */
 async function checkIndex(client: Client, oid: number, rows: boolean): Promise<void> {
   await client.query('select pg_catalog.bt_index_check($1::oid::regclass, heapallindexed => $2)', [
     oid,
@@ -159,7 +169,8 @@ async function checkIndex(client: Client, oid: number, rows: boolean): Promise<v
   ]);
 }
 
-// The relations that pg_amcheck checks ([PG] pg_amcheck); temporary ones belong to sessions that are gone.
+// The relations that pg_amcheck checks ([PG] pg_amcheck); temporary ones belong to sessions that
+// are gone.
 const TABLES = `c.relkind in ('r', 'm', 't') and c.relam = (select oid from pg_catalog.pg_am where amname = 'heap')`;
 const INDEXES = `c.relkind = 'i' and c.relam = (select oid from pg_catalog.pg_am where amname = 'btree')
   and exists (select from pg_catalog.pg_index i where i.indexrelid = c.oid and i.indisvalid and i.indisready and i.indislive)`;

@@ -1,4 +1,7 @@
-/** A copy of a service: its newest snapshot restored in `scratch`, started without TCP, and removed after the checks. */
+/**
+ * A copy of a service: its newest snapshot restored in `scratch`, started without TCP, and removed
+ * after the checks.
+ */
 import { readdir, statfs } from 'node:fs/promises';
 import { setPriority } from 'node:os';
 import { join } from 'node:path';
@@ -39,7 +42,10 @@ export const STATEMENT_LIMIT_MS = 3_600_000;
 /** The port in the name of the socket: the directory holds no other socket. */
 const PORT = 5432;
 
-/** Settings of a copy that differ from a service: no background work, no replication, no vacuum, no jobs of extensions. */
+/**
+ * Settings of a copy that differ from a service: no background work, no replication, no vacuum, no
+ * jobs of extensions.
+ */
 const IDLE_CONF = [
   'max_worker_processes = 0',
   'max_logical_replication_workers = 0',
@@ -157,7 +163,10 @@ export async function startCopy(
   if (server !== null) setPriority(server.postmaster.pid, 19);
 }
 
-/** A superuser session in a copy. In a tenant's database it only reads catalogs and adds what the checks need. */
+/**
+ * A superuser session in a copy. In a tenant's database it only reads catalogs and adds what the
+ * checks need.
+ */
 export function inCopy(copy: InstancePaths, database: string): Where {
   return {
     server: copy,

@@ -16,10 +16,12 @@ import { forkRecoveryConf, copyWalFrom } from './recovery.ts';
 import { reach } from './window.ts';
 
 /**
- * Makes the data directory of a fork. What it starts with recovers by itself; for a point in time, from the parent's archive.
+ * Makes the data directory of a fork. What it starts with recovers by itself; for a point in time,
+ * from the parent's archive.
  *
  * @returns a line for the operation
- * @throws Error when the parent has nothing that the fork could begin with, or its archive has a gap before the point in time
+ * @throws Error when the parent has nothing that the fork could begin with, or its archive has a
+ *   gap before the point in time
  */
 export async function forkData(
   machine: Machine,

@@ -26,7 +26,10 @@ beforeEach(async () => {
 });
 afterEach(() => rm(machine.layout.root, { recursive: true }));
 
-/** A paused service with snapshots of these ages, oldest first, each of which begins with a WAL file of the same number. */
+/**
+ * A paused service with snapshots of these ages, oldest first, each of which begins with a WAL file
+ * of the same number.
+ */
 async function service(id: string, ages: readonly number[]) {
   const paths = machine.layout.service(id);
   for (const path of [paths.archive, paths.snapshots, join(paths.data, 'pg_wal')])

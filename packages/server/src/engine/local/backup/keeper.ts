@@ -33,7 +33,10 @@ export type Keeper = {
   /** Services whose backups are being read: nothing of them may be removed. */
   readonly held: Set<string>;
   readonly pruning: Map<string, Promise<void>>;
-  /** Directories of services that are provisioned, and stay so: their markers need not be read again. */
+  /**
+   * Directories of services that are provisioned, and stay so: their markers need not be read
+   * again.
+   */
   provisioned: ReadonlySet<string>;
 };
 
@@ -92,7 +95,10 @@ export async function keepBackups(keeper: Keeper, id: string, removes: boolean):
   }
 }
 
-/** Takes a snapshot if one is due. A failure becomes a warning: pruning must go on, since it makes room. */
+/**
+ * Takes a snapshot if one is due. A failure becomes a warning: pruning must go on, since it makes
+ * room.
+ */
 async function tryDueSnapshot(keeper: Keeper, id: string): Promise<void> {
   const { machine, monitor, snapshotProblems } = keeper;
   const primary = machine.layout.primaryOf(id);
@@ -121,8 +127,8 @@ export async function isDue(
   paths: InstancePaths,
   newest: KeptSnapshot,
 ): Promise<boolean> {
-  // The clock was set back since: the date does not show when the next snapshot is due, and no moment
-  // before it can be reached from this one.
+  // The clock was set back since: the date does not show when the next snapshot is due, and no
+  // moment before it can be reached from this one.
   if (isFromFuture(newest)) return true;
   if (Date.now() - newest.takenMs >= policy.snapshotEveryMs)
     return hasWrittenSince(monitor, key, newest.walPosition);

@@ -1,5 +1,6 @@
 /**
- * Removes the snapshots and the archived WAL that the window does not need, and archives on other disks.
+ * Removes the snapshots and the archived WAL that the window does not need, and archives on other
+ * disks.
  */
 import { lstat, readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -13,7 +14,10 @@ import { listEntries, removeEntry } from '../host/service-files.ts';
 import { isWalFile, entriesOf } from '../postgres/wal-files.ts';
 import { chooseSnapshot, listSnapshots } from './snapshots.ts';
 
-/** Removes snapshots and archived WAL that no point inside the window needs. At least one snapshot stays. */
+/**
+ * Removes snapshots and archived WAL that no point inside the window needs. At least one snapshot
+ * stays.
+ */
 export async function pruneBackups(
   { cloneMethod }: Pick<Machine, 'cloneMethod'>,
   paths: InstancePaths,
@@ -36,15 +40,17 @@ export async function pruneBackups(
   const oldestKept = snapshots[snapshots.length - dropped.length - 1];
   if (oldestKept === undefined) return;
   for (const wal of await listEntries(paths.archive)) {
-    // The last segment of a timeline is archived as partial when the next timeline begins, whose own segment has it too.
+    // The last segment of a timeline is archived as partial when the next timeline begins, whose
+    // own segment has it too.
     if (isWalFile(wal.replace(/\.partial$/, '')) && wal < oldestKept.firstWal)
       await removeEntry(join(paths.archive, wal));
   }
 }
 
 /**
- * Removes an archive that the operator has put on another disk: what PostgreSQL wrote there, and the
- * directory if it is then empty. An archive below the service's own directory is removed with that.
+ * Removes an archive that the operator has put on another disk: what PostgreSQL wrote there, and
+ * the directory if it is then empty. An archive below the service's own directory is removed with
+ * that.
  */
 export async function removeLinkedArchive(paths: InstancePaths): Promise<void> {
   const info = await lstat(paths.archive).catch(noneOf('ENOENT', 'ENOTDIR'));

@@ -1,5 +1,6 @@
 /**
- * How a fork, a restored backup or a standby recovers: the settings of the recovery, and the WAL that it reads.
+ * How a fork, a restored backup or a standby recovers: the settings of the recovery, and the WAL
+ * that it reads.
  */
 import { join, relative } from 'node:path';
 import { assertSpaceFor } from '../host/space.ts';
@@ -26,10 +27,12 @@ import { writeOwned } from './take.ts';
 import { reach } from './window.ts';
 
 /**
- * Rolls forward from the parent's archive, then from the WAL it has not archived yet. A file that was archived while it was copied may
- * have been written over meanwhile: then, and when it is gone, the archive is asked once more.
+ * Rolls forward from the parent's archive, then from the WAL it has not archived yet. A file that
+ * was archived while it was copied may have been written over meanwhile: then, and when it is gone,
+ * the archive is asked once more.
  *
- * @param data the data directory that rolls forward; commands run in it, and relative paths need no quoting
+ * @param data the data directory that rolls forward; commands run in it, and relative paths need
+ *   no quoting
  */
 export function recoveryConf(parent: InstancePaths, data: string): string {
   const archived = `"${relative(data, parent.archive)}/%f"`;
@@ -63,8 +66,8 @@ function recoverySettings(command: string, ...target: readonly string[]): string
 }
 
 /**
- * Gives a data directory the WAL that a service has written from a file on, of whichever timeline, archived or not yet, and the history of
- * its timelines.
+ * Gives a data directory the WAL that a service has written from a file on, of whichever timeline,
+ * archived or not yet, and the history of its timelines.
  *
  * @param first null: all there is
  */
@@ -98,7 +101,12 @@ export async function copyWalFrom(
   }
 }
 
-/** Copies a segment from the archive, else from its place. One that is archived during the copy may be overwritten there: then the archive has it. @returns whether there is one */
+/**
+ * Copies a segment from the archive, else from its place. One that is archived during the copy may
+ * be overwritten there: then the archive has it.
+ *
+ * @returns whether there is one
+ */
 async function copyNeeded(
   archived: string,
   inPlace: string,
@@ -127,11 +135,11 @@ function numericOffset(moment: string): string {
 const ENDED_EARLY = 'recovery ended before configured recovery target was reached';
 
 /**
- * Called before a fork continues its recovery to a point in time. The recovery may have ended because
- * the parent had written nothing after the point (it was paused), or because the archive has a gap
- * after it. Then the fork gets all WAL up to there, and nothing that the parent has written since. If
- * there is more WAL, some of it could not be read at that moment: it is read again, from the member
- * that is the parent's primary now.
+ * Called before a fork continues its recovery to a point in time. The recovery may have ended
+ * because the parent had written nothing after the point (it was paused), or because the archive
+ * has a gap after it. Then the fork gets all WAL up to there, and nothing that the parent has
+ * written since. If there is more WAL, some of it could not be read at that moment: it is read
+ * again, from the member that is the parent's primary now.
  *
  * @param writeMark has the parent commit something, if it runs: recovery needs a commit to stop at
  */
@@ -196,8 +204,8 @@ async function isLastRecord({ data }: InstancePaths, begin: bigint): Promise<boo
 }
 
 /**
- * Archives what a primary that died had written whole and not archived yet: those who follow it take it for archived. To be done before its
- * data is taken away.
+ * Archives what a primary that died had written whole and not archived yet: those who follow it
+ * take it for archived. To be done before its data is taken away.
  */
 export async function archiveLeftovers(
   owner: Owner | null,

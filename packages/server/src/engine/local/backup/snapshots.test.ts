@@ -66,7 +66,8 @@ describe('what can be reached', () => {
     ['up to a gap after the newest', [from(50, 60, 'B'), from(10, 40, 'A')], 10, 60, [[40, 50]]],
     ['up to the very moment of the next snapshot', [from(50, 90), from(10, 50, 'A')], 10, 90, []],
     ['past the next snapshot', [from(50, 90), from(10, 55, 'A')], 10, 90, []],
-    // The base of a moment is the newest snapshot before it: what an older one is said to reach is no help.
+    // The base of a moment is the newest snapshot before it: what an older one is said to reach is
+    // no help.
     [
       'past a snapshot that reaches less',
       [from(50, 90), from(30, 30, 'B'), from(10, 55, 'A')],

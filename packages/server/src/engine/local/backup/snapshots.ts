@@ -1,9 +1,10 @@
 /**
- * The snapshots of a service: what is recorded of each, in which order they are, and which of them a
- * point in time is restored from.
+ * The snapshots of a service: what is recorded of each, in which order they are, and which of them
+ * a point in time is restored from.
  *
  * A snapshot is a clone of the data directory that starts by itself. The initial snapshot costs
- * nothing: a new service is its template with another system identifier, which is all that is recorded.
+ * nothing: a new service is its template with another system identifier, which is all that is
+ * recorded.
  */
 import { join } from 'node:path';
 import type { Verification } from '@howdah/contract';
@@ -19,7 +20,9 @@ import { isWalFile, entriesOf } from '../postgres/wal-files.ts';
 export type Snapshot = {
   id: string;
   kind: 'initial' | 'scheduled';
-  /** Its state is that of this moment, in ms since the epoch; it can be rolled forward from here. */
+  /**
+   * Its state is that of this moment, in ms since the epoch; it can be rolled forward from here.
+   */
   takenMs: number;
   /** The first WAL file that rolling forward needs. */
   firstWal: string;
@@ -38,7 +41,8 @@ export type KeptSnapshot = Snapshot & {
 };
 
 /**
- * Records the initial snapshot of a service. It is flushed before the service is READY, with all of the clone.
+ * Records the initial snapshot of a service. It is flushed before the service is READY, with all of
+ * the clone.
  *
  * @param unfinished the instance being made
  */
@@ -86,8 +90,8 @@ export function lastVerification(snapshots: readonly KeptSnapshot[]): Verificati
 }
 
 /**
- * Newest first, by WAL: a snapshot that was taken while the clock was ahead is dated later than those after it. The initial snapshot, which
- * has no position, is the oldest.
+ * Newest first, by WAL: a snapshot that was taken while the clock was ahead is dated later than
+ * those after it. The initial snapshot, which has no position, is the oldest.
  */
 export async function listSnapshots(paths: InstancePaths): Promise<KeptSnapshot[]> {
   const entries = (await entriesOf(paths.snapshots)).filter((entry) => !entry.endsWith('.new'));

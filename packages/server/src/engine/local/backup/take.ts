@@ -21,7 +21,9 @@ import { closeSession, openSuperuserSession } from '../postgres/superuser.ts';
 import { copyWalFiles } from '../postgres/wal-files.ts';
 import { type Snapshot, snapshotId } from './snapshots.ts';
 
-/** The files that a clone of a data directory leaves out: those of the running server ([PG] 26.3.4). */
+/**
+ * The files that a clone of a data directory leaves out: those of the running server ([PG] 26.3.4).
+ */
 export const OF_THE_SERVER: Exclusions = {
   contentsOf: [
     'pg_replslot',
@@ -63,7 +65,8 @@ export async function takeSnapshot(
   await mkdir(unfinished, { mode: 0o710 });
   if (owner !== null) await chown(unfinished, 0, owner.gid);
   try {
-    // Begun again from a checkpoint, it needs nothing of the archive from before: there may be a gap in it.
+    // Begun again from a checkpoint, it needs nothing of the archive from before: there may be a
+    // gap in it.
     const taken = await cloneRunning(machine, owner, paths, join(unfinished, 'data'), true);
     const snapshot: Snapshot = {
       id,
@@ -89,10 +92,12 @@ export async function takeSnapshot(
 type Taken = { endedMs: number; firstWal: string; walPosition: string };
 
 /**
- * Clones the data directory of a running server so that the clone recovers to this moment, or a later one, by itself.
+ * Clones the data directory of a running server so that the clone recovers to this moment, or a
+ * later one, by itself.
  *
  * @param owner who owns the clone
- * @param atCheckpoint whether its recovery begins with a checkpoint made for it, where it could do with an older one
+ * @param atCheckpoint whether its recovery begins with a checkpoint made for it, where it could
+ *   do with an older one
  */
 export async function cloneRunning(
   machine: Machine,
@@ -116,7 +121,8 @@ export async function cloneRunning(
     );
   });
   try {
-    // A directory made before btrfs-progs were installed is no subvolume, and is cloned file by file.
+    // A directory made before btrfs-progs were installed is no subvolume, and is cloned file by
+    // file.
     return machine.cloneMethod === 'subvolume' && (await isSubvolume(paths.data))
       ? await cloneAtOnce(client, machine, owner, paths, target, atCheckpoint)
       : await cloneDuringBackup(client, machine, owner, paths, target);
@@ -128,12 +134,16 @@ export async function cloneRunning(
 /** A checkpoint of a large server writes for minutes. */
 const BACKUP_LIMIT_MS = 1_800_000;
 
-/** With more WAL than this since its last checkpoint, a server is given one before it is cloned: the clone's recovery would take longer. */
+/**
+ * With more WAL than this since its last checkpoint, a server is given one before it is cloned: the
+ * clone's recovery would take longer.
+ */
 const REPLAY_MAX_BYTES = 64 * 1024 ** 2;
 
 /**
- * All files at the same moment: what a crash of the machine would leave, less what the server has not written yet. The clone recovers as
- * after one ([PG] 25.2: a consistent snapshot of the file system); it needs no backup, and the parent mostly not even a checkpoint.
+ * All files at the same moment: what a crash of the machine would leave, less what the server has
+ * not written yet. The clone recovers as after one ([PG] 25.2: a consistent snapshot of the file
+ * system); it needs no backup, and the parent mostly not even a checkpoint.
  */
 async function cloneAtOnce(
   client: Client,
@@ -143,7 +153,8 @@ async function cloneAtOnce(
   target: string,
   atCheckpoint: boolean,
 ): Promise<Taken> {
-  // On the timeline of a checkpoint from before its promotion, a server's log cannot be followed from file to file.
+  // On the timeline of a checkpoint from before its promotion, a server's log cannot be followed
+  // from file to file.
   const { rows } = await client.query<{ old: boolean }>(
     `select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn) > $1
             or left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) <> left(redo_wal_file, 8) as old
@@ -189,7 +200,10 @@ export async function assertSpace(machine: Machine, paths: InstancePaths): Promi
     await assertSpaceFor(await bytesBelow(paths.data), paths.root);
 }
 
-/** The port in the name of a server's socket: of a service's only server its own, of a member one behind the gateway. */
+/**
+ * The port in the name of a server's socket: of a service's only server its own, of a member one
+ * behind the gateway.
+ */
 export async function portOf(paths: InstancePaths): Promise<number> {
   const port = portIn(await readFile(join(paths.config, 'postgresql.conf'), 'utf8'));
   if (port === null) throw new EngineUnavailable(`${paths.config}/postgresql.conf names no port`);

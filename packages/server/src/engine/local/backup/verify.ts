@@ -1,6 +1,6 @@
 /**
- * Verifies backups: the newest snapshot of a service is restored as a copy, rolled forward to the end
- * of the WAL, checked and removed. The service is not affected.
+ * Verifies backups: the newest snapshot of a service is restored as a copy, rolled forward to the
+ * end of the WAL, checked and removed. The service is not affected.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
@@ -37,7 +37,10 @@ import { portOf } from './take.ts';
 
 /** A shutdown writes all that was replayed. */
 const SHUTDOWN_DEADLINE_MS = 600_000;
-/** An idle session reports its statistics after 10 s. PostgreSQL source: src/backend/utils/activity/pgstat.c. */
+/**
+ * An idle session reports its statistics after 10 s. PostgreSQL source:
+ * src/backend/utils/activity/pgstat.c.
+ */
 const STATISTICS_DELAY_MS = 11_000;
 const NOT_RUNNING: Comparison = { equal: true, detail: 'not compared: the service does not run' };
 
@@ -107,7 +110,10 @@ export async function verifyBackup(
 /** A check that failed; its result is recorded. */
 class Failed extends Error {}
 
-/** The time from the begin of the restore to accepting connections, and the point in time that was reached; null: neither was. */
+/**
+ * The time from the begin of the restore to accepting connections, and the point in time that was
+ * reached; null: neither was.
+ */
 type Recovery = { seconds: number | null; pointMs: number | null };
 type Checks = Verification['checks'];
 
@@ -177,7 +183,10 @@ async function runCheck(
   return ended.detail;
 }
 
-/** How far the service has written at least, and the sizes of its catalogs at this moment; it may be paused. */
+/**
+ * How far the service has written at least, and the sizes of its catalogs at this moment; it may be
+ * paused.
+ */
 async function observeService(
   monitor: Monitor,
   subject: Subject,

@@ -1,5 +1,6 @@
 /**
- * The window of the backups: which points in time can be restored, and which WAL files are missing for others.
+ * The window of the backups: which points in time can be restored, and which WAL files are missing
+ * for others.
  */
 import { join } from 'node:path';
 import type { Backups } from '@howdah/contract';
@@ -22,7 +23,11 @@ import {
 } from '../postgres/wal-files.ts';
 import { type Snapshot, lastVerification, listSnapshots } from './snapshots.ts';
 
-/** The backups of a service as the API shows them. @param problem of the backups; null: there is none */
+/**
+ * The backups of a service as the API shows them.
+ *
+ * @param problem of the backups; null: there is none
+ */
 export async function describeBackups(
   paths: InstancePaths,
   policy: BackupPolicy,
@@ -66,14 +71,21 @@ async function archiveBytes(paths: InstancePaths): Promise<number> {
   });
 }
 
-/** How far a snapshot can be rolled forward: over so many WAL files, to now, or to where one is missing. */
+/**
+ * How far a snapshot can be rolled forward: over so many WAL files, to now, or to where one is
+ * missing.
+ */
 export type Reach = { gap: string | null; latestMs: number; files: number };
 
 export async function reach(paths: InstancePaths, snapshot: Snapshot): Promise<Reach> {
   return (await readWal(paths))(snapshot);
 }
 
-/** How far each of these snapshots can be rolled forward. @param snapshots newest first: in this order no WAL file is read twice */
+/**
+ * How far each of these snapshots can be rolled forward.
+ *
+ * @param snapshots newest first: in this order no WAL file is read twice
+ */
 async function reaches(paths: InstancePaths, snapshots: readonly Snapshot[]): Promise<Interval[]> {
   const reachOf = await readWal(paths);
   return Promise.all(
@@ -84,10 +96,15 @@ async function reaches(paths: InstancePaths, snapshots: readonly Snapshot[]): Pr
   );
 }
 
-/** Facts of complete WAL files, by their paths: these never change, and reading one takes some ten ms. */
+/**
+ * Facts of complete WAL files, by their paths: these never change, and reading one takes some ten
+ * ms.
+ */
 const lastCommits = new Map<string, number | null>();
 
-/** The last commit of a WAL file that others follow, in ms; null: there is none that can be read. */
+/**
+ * The last commit of a WAL file that others follow, in ms; null: there is none that can be read.
+ */
 async function lastCommitIn(path: string): Promise<number | null> {
   const known = lastCommits.get(path);
   if (known !== undefined) return known;
@@ -115,14 +132,18 @@ async function readWal(paths: InstancePaths): Promise<(snapshot: Snapshot) => Pr
     for (let wal = first; wal <= (newest ?? first); wal = followingWalFile(wal, history), files++) {
       const rest = known.get(wal);
       if (rest !== undefined) return { gap: rest.gap, files: files + rest.files };
-      // The file in place that is being written may be followed by recycled ones; a gap before an archived one is a gap.
+      // The file in place that is being written may be followed by recycled ones; a gap before an
+      // archived one is a gap.
       if (!archived.has(wal) && !inPlace.has(wal)) return { gap: wal, files };
     }
     return { gap: null, files };
   };
   const pathOf = (wal: string): string =>
     join(archived.has(wal) ? paths.archive : join(paths.data, 'pg_wal'), wal);
-  /** The time of the last commit before a gap: a later moment may need what is lost. Null: there is no commit from that file on. */
+  /**
+   * The time of the last commit before a gap: a later moment may need what is lost. Null: there is
+   * no commit from that file on.
+   */
   const lastCommitBefore = async (gap: string, first: string): Promise<number | null> => {
     const files: string[] = [];
     for (let wal = first; wal < gap; wal = followingWalFile(wal, history)) files.push(wal);
@@ -157,8 +178,8 @@ export type Interval = Pick<Reach, 'gap' | 'latestMs'> & { takenMs: number };
 type Gap = { afterMs: number; beforeMs: number; gap: string };
 
 /**
- * The moments that can be reached from snapshots. A moment is reached from the newest snapshot before it, or from none: an older one lacks what that
- * one lacks.
+ * The moments that can be reached from snapshots. A moment is reached from the newest snapshot
+ * before it, or from none: an older one lacks what that one lacks.
  *
  * @param intervals newest first
  * @returns gaps in the order of time; nulls where there is no snapshot
@@ -211,7 +232,11 @@ export async function archiveProblem(paths: InstancePaths): Promise<string | nul
 
 const said = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** The moments that cannot be reached since WAL files are missing; null: there are none. @param intervals newest first */
+/**
+ * The moments that cannot be reached since WAL files are missing; null: there are none.
+ *
+ * @param intervals newest first
+ */
 export function missingWal(intervals: readonly Interval[]): string | null {
   const missing = (gap: string, what: string) =>
     `WAL file ${gap} is missing from the archive: ${what}`;
@@ -244,7 +269,10 @@ export function missingWal(intervals: readonly Interval[]): string | null {
 /** Beyond this number, only the count is given. */
 const GAPS_SAID = 3;
 
-/** How long a WAL file may wait to be archived before it is said; PostgreSQL tries a few times within seconds, then once a minute. */
+/**
+ * How long a WAL file may wait to be archived before it is said; PostgreSQL tries a few times
+ * within seconds, then once a minute.
+ */
 const ARCHIVE_PATIENCE_MS = 15_000;
 
 /** The WAL file that has waited the longest to be archived. */

@@ -1,6 +1,6 @@
 /**
- * Copying a directory tree as cheaply as the file system can: a btrfs subvolume snapshot, reflinks (XFS, btrfs), or bytes.
- * Which one is found out by trying, once, in the directory itself.
+ * Copying a directory tree as cheaply as the file system can: a btrfs subvolume snapshot, reflinks
+ * (XFS, btrfs), or bytes. Which one is found out by trying, once, in the directory itself.
  */
 import { randomBytes } from 'node:crypto';
 import {
@@ -47,10 +47,16 @@ export const CLONE_COST: Record<CloneMethod, string> = {
   copy: 'forks are full copies, O(n) in time and room, because this file system cannot clone by reference; btrfs and XFS can',
 };
 
-/** Files opened at the same time while a tree is copied: what keeps two cores busy without starving the rest. */
+/**
+ * Files opened at the same time while a tree is copied: what keeps two cores busy without starving
+ * the rest.
+ */
 const PARALLEL_FILES = 16;
 
-/** Finds out what the file system of a directory can do, by doing it. On a full disk it cannot be tried, and a copy works everywhere. */
+/**
+ * Finds out what the file system of a directory can do, by doing it. On a full disk it cannot be
+ * tried, and a copy works everywhere.
+ */
 export async function probeCloneMethod(directory: string): Promise<CloneMethod> {
   try {
     return await tryToClone(directory);
@@ -102,7 +108,10 @@ export type Exclusions = {
   /** Directories whose contents are left out; the directories themselves are cloned, empty. */
   contentsOf: readonly string[];
   files: readonly string[];
-  /** Whether files may vanish meanwhile: a running server removes some. Elsewhere a missing file is an error. */
+  /**
+   * Whether files may vanish meanwhile: a running server removes some. Elsewhere a missing file is
+   * an error.
+   */
   vanished: boolean;
 };
 const NOTHING: Exclusions = { contentsOf: [], files: [], vanished: false };
@@ -110,9 +119,9 @@ const NOTHING: Exclusions = { contentsOf: [], files: [], vanished: false };
 /**
  * Clones a tree into a directory that does not exist yet. Sockets and pipes are left out.
  *
- * The source may belong to a running server, whose user changes it meanwhile: see service-directory.ts.
- * The clone is in a directory of root's. Its top is given to its owner last, so that no other process
- * can enter it before.
+ * The source may belong to a running server, whose user changes it meanwhile: see
+ * service-directory.ts. The clone is in a directory of root's. Its top is given to its owner last,
+ * so that no other process can enter it before.
  *
  * @param owner the owner of the clone; null: this process' user
  * @throws UnsafeEntry when there is a link in it, or a file of another user
@@ -139,7 +148,8 @@ export async function cloneTree(
     owner === null ? undefined : chown(path, owner.uid, owner.gid);
   // A directory made before btrfs-progs were installed is no subvolume; its clone is one.
   await makeCloneable(to, method);
-  // Never with its parents: a service that was deleted meanwhile must not come back as an empty directory.
+  // Never with its parents: a service that was deleted meanwhile must not come back as an empty
+  // directory.
   for (const path of directories) await mkdir(join(to, path), { mode: 0o700 });
   const sources = openSources(from, files);
   const queue = files[Symbol.iterator]();
@@ -168,7 +178,9 @@ export async function cloneTree(
   await own(to);
 }
 
-/** Opens files of a tree one by one, and their directories once, as long as files of them are left. */
+/**
+ * Opens files of a tree one by one, and their directories once, as long as files of them are left.
+ */
 function openSources(top: string, files: readonly TreeFile[]) {
   const left = new Map<string, number>();
   for (const { directory } of files) left.set(directory, (left.get(directory) ?? 0) + 1);
@@ -240,8 +252,8 @@ const SMALL = Buffer.allocUnsafe(SMALL_FILE_BYTES);
 const TURN_MS = 5;
 
 /**
- * Copies a large file without leaving the copy in memory, where it would push out what running servers read: 1.7 times as fast to the
- * disk besides (decision 0009).
+ * Copies a large file without leaving the copy in memory, where it would push out what running
+ * servers read: 1.7 times as fast to the disk besides (decision 0009).
  *
  * @returns false: it cannot be written so here
  */
@@ -259,7 +271,10 @@ async function copyPastCache({ fd, found }: Source, to: string): Promise<boolean
 }
 const LARGE_FILE_BYTES = 64e6;
 
-/** Gives a snapshot of a tree, which nobody else can reach yet, to its owner. Files that are there under several names are all in it. */
+/**
+ * Gives a snapshot of a tree, which nobody else can reach yet, to its owner. Files that are there
+ * under several names are all in it.
+ */
 async function giveTree(top: string, { uid, gid }: { uid: number; gid: number }): Promise<void> {
   const give = async (path: string): Promise<void> => {
     // In threads each would take five times the CPU; others get their turn between directories.
@@ -285,8 +300,9 @@ export async function removeTree(path: string, method: CloneMethod): Promise<voi
 const SUBVOLUME_INODE = 256n;
 
 /**
- * Takes a service's directory away, or one within it: renamed first, since one that is half removed must never be taken for whole.
- * The next start removes what a crash has left in the trash. A missing directory is no error.
+ * Takes a service's directory away, or one within it: renamed first, since one that is half removed
+ * must never be taken for whole. The next start removes what a crash has left in the trash. A
+ * missing directory is no error.
  */
 export async function discard(
   { layout, cloneMethod }: { layout: Layout; cloneMethod: CloneMethod },
@@ -312,7 +328,8 @@ async function snapshotData(path: string): Promise<string[]> {
 
 async function subvolumesBelow(path: string): Promise<string[]> {
   const found: string[] = [];
-  // Subvolumes of ours are instance directories' `data` and templates: the first two levels; and below a service its other members.
+  // Subvolumes of ours are instance directories' `data` and templates: the first two levels; and
+  // below a service its other members.
   const members = await readdir(join(path, 'members')).catch(() => []);
   const instances = [...members.map((n) => join(path, 'members', n)), path];
   const data = instances.flatMap((instance) => [
@@ -330,7 +347,8 @@ type TreeFile = { directory: string; name: string };
 /**
  * The contents of a tree, relative to its top; sockets and pipes are left out.
  *
- * @throws UnsafeEntry when there is a link in it: what it points to is not of the tree, and without it the tree lacks something
+ * @throws UnsafeEntry when there is a link in it: what it points to is not of the tree, and
+ *   without it the tree lacks something
  */
 async function listTree(
   top: string,

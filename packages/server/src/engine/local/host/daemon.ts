@@ -1,9 +1,11 @@
 /**
- * Programs beside PostgreSQL that belong to an installation and outlive the control plane: PgBouncer, HAProxy.
+ * Programs beside PostgreSQL that belong to an installation and outlive the control plane:
+ * PgBouncer, HAProxy.
  *
- * Each has a directory of its own as its working directory. It is found again by that and by the name
- * of its program. Its standard input is a pipe, which the kernel closes when the process dies, no matter
- * which control plane started it and how it ends: the reader at the other end notices at once.
+ * Each has a directory of its own as its working directory. It is found again by that and by the
+ * name of its program. Its standard input is a pipe, which the kernel closes when the process dies,
+ * no matter which control plane started it and how it ends: the reader at the other end notices at
+ * once.
  */
 import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
@@ -52,7 +54,10 @@ export async function findProgram(name: ProgramName): Promise<Program | null> {
   };
 }
 
-/** Where a program is installed; null: it is not. Debian's are in a directory that a user's PATH may lack. */
+/**
+ * Where a program is installed; null: it is not. Debian's are in a directory that a user's PATH may
+ * lack.
+ */
 export async function pathOfProgram(name: ProgramName): Promise<string | null> {
   for (const directory of [
     ...(process.env['PATH'] ?? '').split(':').filter(Boolean),
@@ -69,7 +74,10 @@ export async function pathOfProgram(name: ProgramName): Promise<string | null> {
   return null;
 }
 
-/** A daemon's first process, if it runs. Its pid file holds its pid from before it began; older releases wrote it into its own directory. */
+/**
+ * A daemon's first process, if it runs. Its pid file holds its pid from before it began; older
+ * releases wrote it into its own directory.
+ */
 export async function findDaemon(paths: DaemonPaths): Promise<Process | null> {
   const pid = Number(
     (await readOrNull(paths.pidFile)) ?? readTextIfSafe(join(paths.root, 'pid')) ?? '0',
@@ -103,7 +111,12 @@ async function directoryOf(pid: number): Promise<string | null> {
 /** A program and its arguments. */
 export type Command = readonly [string, ...string[]];
 
-/** Starts a daemon. Returns at once; the caller made sure that none runs, and asks it whether it is ready. @param mode of its directory */
+/**
+ * Starts a daemon. Returns at once; the caller made sure that none runs, and asks it whether it is
+ * ready.
+ *
+ * @param mode of its directory
+ */
 export async function launchDaemon(
   machine: Encloser,
   owner: Owner | null,
@@ -197,7 +210,8 @@ export async function stopDaemon(
 const KILL_DEADLINE_MS = 5000;
 
 /**
- * Replaces a configuration file as a whole, once its checker has accepted it. Root's, readable by the daemon's group.
+ * Replaces a configuration file as a whole, once its checker has accepted it. Root's, readable by
+ * the daemon's group.
  *
  * @param check checks the file under a path, and throws its faults
  */
@@ -219,7 +233,10 @@ export async function replaceConfig(
   }
 }
 
-/** A pipe that a daemon holds open; that of one which an older release started is in its own directory. */
+/**
+ * A pipe that a daemon holds open; that of one which an older release started is in its own
+ * directory.
+ */
 function openLifeline(paths: DaemonPaths): number {
   try {
     return openPipe(paths.lifeline);
@@ -253,7 +270,11 @@ export function createDaemonWatch(changed: (id: string) => void) {
   };
 
   return {
-    /** Watches a daemon that runs. @returns whether it still runs, now that its end would be reported */
+    /**
+     * Watches a daemon that runs.
+     *
+     * @returns whether it still runs, now that its end would be reported
+     */
     watch: async (id: string, paths: DaemonPaths): Promise<boolean> => {
       drop(paths);
       const fd = openLifeline(paths);

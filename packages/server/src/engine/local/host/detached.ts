@@ -11,7 +11,10 @@ export type Detached = {
   owner: Owner | null;
   cwd: string;
   pidFile: string;
-  /** Its output is appended to this file, which may be truncated meanwhile; earlier output is removed. */
+  /**
+   * Its output is appended to this file, which may be truncated meanwhile; earlier output is
+   * removed.
+   */
   log: string;
   /** A command that runs the enclosure in turn, such as `nsenter …`. */
   within: readonly string[];
@@ -24,9 +27,9 @@ export type Detached = {
 };
 
 /**
- * Writes its own pid into the pid file, then becomes the program: a running program can always be found.
- * On a full disk the pid cannot be written, and nothing is started.
- * Arguments: pid file, the command.
+ * Writes its own pid into the pid file, then becomes the program: a running program can always be
+ * found. On a full disk the pid cannot be written, and nothing is started. Arguments: pid file, the
+ * command.
  */
 const LAUNCH_SCRIPT = `umask 077
 echo $$ > "$1" || exit 1; shift

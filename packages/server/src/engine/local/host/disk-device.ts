@@ -4,7 +4,8 @@ import { dirname, join } from 'node:path';
 import { noneOf, readOrNull } from '../../../lib/processes.ts';
 
 /**
- * The disk (`major:minor`) that holds a path; null: none that the kernel can limit, such as memory, an overlay or a network.
+ * The disk (`major:minor`) that holds a path; null: none that the kernel can limit, such as memory,
+ * an overlay or a network.
  *
  * @param path may be missing: then its nearest directory that is there
  */
@@ -33,7 +34,8 @@ async function deviceOfMount(path: string): Promise<string | null> {
 }
 
 /**
- * The source of the mount that a path is in, proc_pid_mountinfo(5): the last of those with the longest mount point.
+ * The source of the mount that a path is in, proc_pid_mountinfo(5): the last of those with the
+ * longest mount point.
  *
  * @param mounts as /proc/self/mountinfo has them
  */

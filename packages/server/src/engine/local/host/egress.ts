@@ -1,11 +1,11 @@
 /**
- * No outgoing network for services: a server, and any code that a tenant runs in it, answers clients and
- * opens no connections.
+ * No outgoing network for services: a server, and any code that a tenant runs in it, answers
+ * clients and opens no connections.
  *
- * One nftables table per installation, and one in the network of each VPC, refuses packets of the users
- * of services: TCP that begins a connection (SYN without ACK), and everything that is not TCP. It checks
- * single packets, so it keeps no state and established sessions stay. Gateways run as a user outside of
- * the range: they connect to servers.
+ * One nftables table per installation, and one in the network of each VPC, refuses packets of the
+ * users of services: TCP that begins a connection (SYN without ACK), and everything that is not
+ * TCP. It checks single packets, so it keeps no state and established sessions stay. Gateways run
+ * as a user outside of the range: they connect to servers.
  */
 import { readlinkSync, statSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
@@ -32,7 +32,9 @@ const without = (why: string): EgressAbility => ({
   note: `a server can connect to whatever this machine reaches: ${why}`,
 });
 
-/** Tries whether packets can be refused by user, in a private network that ends with the attempt. */
+/**
+ * Tries whether packets can be refused by user, in a private network that ends with the attempt.
+ */
 export async function probeEgress(): Promise<EgressAbility> {
   if (process.getuid?.() !== 0) return without('refusing that takes root: start Howdah as root');
   try {
@@ -54,11 +56,12 @@ export async function probeEgress(): Promise<EgressAbility> {
 }
 
 /**
- * Refuses outgoing connections of these users, in the machine's own network or within another. Replaces
- * the table in one transaction, since another program may have flushed the rules of the machine: a
- * restart of Debian's nftables.service does.
+ * Refuses outgoing connections of these users, in the machine's own network or within another.
+ * Replaces the table in one transaction, since another program may have flushed the rules of the
+ * machine: a restart of Debian's nftables.service does.
  *
- * @param name of the table; @param home of its installation; @param within a command that runs it in another network
+ * @param name of the table; @param home of its installation; @param within a command that runs it
+ *   in another network
  */
 export async function refuseEgress(
   name: string,
@@ -71,7 +74,8 @@ export async function refuseEgress(
 }
 
 /**
- * Refuses the outgoing connections of an installation's services for as long as the control plane runs, and after that.
+ * Refuses the outgoing connections of an installation's services for as long as the control plane
+ * runs, and after that.
  *
  * @param failed called when the rules cannot be put in place
  */
@@ -81,7 +85,10 @@ export function createEgress(
 ) {
   const name = tableOf(networkPrefix);
   const uids = isolation.isolated ? isolation.users.range : DEFAULT_UID_RANGE;
-  /** The networks of VPCs that have the rules already, by name: a network that is made again has another inode. */
+  /**
+   * The networks of VPCs that have the rules already, by name: a network that is made again has
+   * another inode.
+   */
   const done = new Map<string, bigint>();
   let timer: NodeJS.Timeout | undefined;
 
@@ -133,7 +140,10 @@ export async function isEgressRefused(name: string): Promise<boolean> {
 /** The table of any installation on this machine: where its data is, and what the table holds. */
 export type Table = { name: string; home: string; text: string };
 
-/** The tables of installations whose paths are ours. Those of a chroot are in the same network; their data is not visible. Changes nothing. */
+/**
+ * The tables of installations whose paths are ours. Those of a chroot are in the same network;
+ * their data is not visible. Changes nothing.
+ */
 export async function listTables(): Promise<Table[]> {
   const found: Table[] = [];
   for (const name of (await tables()).filter((one) => ANY_NAME.test(one))) {
@@ -153,7 +163,8 @@ function rootId(): string {
 }
 
 /**
- * The rules that an installation's table lacks while its control plane runs; null: nothing, or that process cannot set one.
+ * The rules that an installation's table lacks while its control plane runs; null: nothing, or that
+ * process cannot set one.
  *
  * @param control pid of the control plane; @param uids of the installation's services
  */
@@ -183,7 +194,11 @@ async function canFilter(pid: number): Promise<boolean> {
 }
 const CAP_NET_ADMIN = 12n;
 
-/** The rules that a table lacks to refuse connections of these users; null: none. @param text as nft lists it; null: there is no table */
+/**
+ * The rules that a table lacks to refuse connections of these users; null: none.
+ *
+ * @param text as nft lists it; null: there is no table
+ */
 export function lackOf(text: string | null, uids: readonly number[]): string | null {
   if (text === null) return 'it is missing';
   const rules = text.split('\n').filter((line) => / reject with /.test(line));

@@ -1,6 +1,6 @@
 /**
- * Makes a data volume and moves the data directory into it, for `howdah store create`. `image.ts` has
- * the states that an interrupted creation leaves, and finishes it.
+ * Makes a data volume and moves the data directory into it, for `howdah store create`. `image.ts`
+ * has the states that an interrupted creation leaves, and finishes it.
  */
 import { chmod, mkdir, open, readdir, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -53,7 +53,8 @@ const COPY_DEADLINE_MS = 86_400_000;
  * Makes a store and moves what is in the data directory there. The control plane does not run.
  *
  * @param progress called with each part before it begins
- * @throws Error when databases run, there is a store already, the size does not fit, or this machine cannot have one
+ * @throws Error when databases run, there is a store already, the size does not fit, or this
+ *   machine cannot have one
  */
 export async function createImage(
   paths: ImagePaths,
@@ -167,7 +168,9 @@ async function makeSubvolumes(from: string, to: string): Promise<void> {
   }
 }
 
-/** A data volume is of use on a disk that cannot clone; it takes the place of the data directory. */
+/**
+ * A data volume is of use on a disk that cannot clone; it takes the place of the data directory.
+ */
 async function assertOfUse({ data }: ImagePaths): Promise<void> {
   if (await isMounted(data))
     throw new Error(

@@ -1,12 +1,13 @@
 /**
- * The data volume of `howdah store`: a btrfs or XFS in a sparse file, mounted on the data directory, for
- * machines whose disk cannot clone by reference. Paths stay the same, so other modules do not know of it.
+ * The data volume of `howdah store`: a btrfs or XFS in a sparse file, mounted on the data
+ * directory, for machines whose disk cannot clone by reference. Paths stay the same, so other
+ * modules do not know of it.
  *
- * The files on the disk show how far a creation has come; it can be interrupted anywhere and repeated.
- * `data.img.new` is being filled, and the data directory is unchanged. `data.img.checked` is a copy that
- * was compared with the data directory; from there on there is no way back: the data directory becomes
- * `data.before-store`, the image is mounted in its place, `data.before-store` is removed, and the image
- * is renamed to `data.img`.
+ * The files on the disk show how far a creation has come; it can be interrupted anywhere and
+ * repeated. `data.img.new` is being filled, and the data directory is unchanged. `data.img.checked`
+ * is a copy that was compared with the data directory; from there on there is no way back: the data
+ * directory becomes `data.before-store`, the image is mounted in its place, `data.before-store` is
+ * removed, and the image is renamed to `data.img`.
  */
 import { constants } from 'node:fs';
 import { mkdir, open, readdir, rename, rm, rmdir, stat, statfs, writeFile } from 'node:fs/promises';
@@ -116,8 +117,9 @@ async function holderOf(lock: string): Promise<number | null> {
 }
 
 /**
- * Mounts the store of a data directory if it has one and it is not mounted: at every `howdah up`, so that nothing has to be written
- * to /etc/fstab. A creation that was interrupted is finished, or what it left removed.
+ * Mounts the store of a data directory if it has one and it is not mounted: at every `howdah up`,
+ * so that nothing has to be written to /etc/fstab. A creation that was interrupted is finished, or
+ * what it left removed.
  */
 export async function attachImage(paths: ImagePaths): Promise<void> {
   const holder = await holderOf(paths.lock);
@@ -151,7 +153,11 @@ export function assertRoot({ image }: ImagePaths): void {
     throw new Error(`the store ${image} takes root, who alone can mount it`);
 }
 
-/** Makes a mounted store larger while it is in use. @throws Error when there is none, or the size does not fit */
+/**
+ * Makes a mounted store larger while it is in use.
+ *
+ * @throws Error when there is none, or the size does not fit
+ */
 export async function growImage(paths: ImagePaths, sizeBytes: number): Promise<void> {
   assertRoot(paths);
   if (!(await exists(paths.image)))
@@ -177,7 +183,10 @@ export async function growImage(paths: ImagePaths, sizeBytes: number): Promise<v
   else await run('xfs_growfs', [paths.data]);
 }
 
-/** The store of a data directory. Bytes of the image on the disk are fewer than its size: it is sparse. */
+/**
+ * The store of a data directory. Bytes of the image on the disk are fewer than its size: it is
+ * sparse.
+ */
 export type ImageFacts = {
   path: string;
   mounted: boolean;
@@ -199,7 +208,9 @@ export async function findImage(paths: ImagePaths): Promise<ImageFacts | null> {
   };
 }
 
-/** The bytes that a data volume promises and the disk under it does not have; 0: it has them all. */
+/**
+ * The bytes that a data volume promises and the disk under it does not have; 0: it has them all.
+ */
 export function missingBytes({ sizeBytes, diskBytes, diskFreeBytes }: ImageFacts): number {
   return Math.max(0, sizeBytes - diskBytes - diskFreeBytes);
 }

@@ -3,7 +3,10 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 export type InstancePaths = {
-  /** Everything of the instance; made under another name and renamed, so that it is there whole or not at all. */
+  /**
+   * Everything of the instance; made under another name and renamed, so that it is there whole or
+   * not at all.
+   */
   root: string;
   /** Our marker: a directory without it is not ours and never touched. */
   marker: string;
@@ -25,7 +28,10 @@ export type InstancePaths = {
 
 /** Where a program beside the servers is; see daemon.ts. */
 export type DaemonPaths = {
-  /** Its directory, which its own user owns. It is its working directory, by which it is found. Its sockets are there; our files are beside it. */
+  /**
+   * Its directory, which its own user owns. It is its working directory, by which it is found. Its
+   * sockets are there; our files are beside it.
+   */
   root: string;
   /** Its configuration, if that is a file of its own. */
   conf: string;
@@ -46,7 +52,10 @@ export function daemonPaths(root: string): DaemonPaths {
   };
 }
 
-/** The longest path of a Unix socket that Linux takes is 107 bytes; PostgreSQL's file name takes 15 of them. A pooler's is shorter. */
+/**
+ * The longest path of a Unix socket that Linux takes is 107 bytes; PostgreSQL's file name takes 15
+ * of them. A pooler's is shorter.
+ */
 const SOCKET_DIRECTORY_MAX_BYTES = 107 - '/.s.PGSQL.65535'.length;
 
 export function instancePaths(root: string): InstancePaths {
@@ -71,7 +80,10 @@ export type Layout = {
   templates: string;
   /** Clones of templates, made ahead. */
   precloned: string;
-  /** Copies of PostgreSQL that npm brought: a reinstall of npm's packages must not pull the binaries from under running servers. */
+  /**
+   * Copies of PostgreSQL that npm brought: a reinstall of npm's packages must not pull the binaries
+   * from under running servers.
+   */
   installations: string;
   /** Directories that are being deleted. */
   trash: string;
@@ -82,9 +94,15 @@ export type Layout = {
   /** The metadata database. */
   store: InstancePaths;
   service: (id: string) => InstancePaths;
-  /** A server of a service: member 0 is in the service's own directory, others are below it. Archive and snapshots belong to the service. */
+  /**
+   * A server of a service: member 0 is in the service's own directory, others are below it. Archive
+   * and snapshots belong to the service.
+   */
   member: (id: string, n: number) => InstancePaths;
-  /** The file that says which member of a service accepts writes, as the metadata database has it; missing: member 0. */
+  /**
+   * The file that says which member of a service accepts writes, as the metadata database has it;
+   * missing: member 0.
+   */
   primaryFile: (id: string) => string;
   /** Which member accepts writes. */
   primaryOf: (id: string) => number;

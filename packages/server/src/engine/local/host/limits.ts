@@ -1,4 +1,7 @@
-/** Size limits through cgroups: version 2 where its controllers can be had, version 1 where the machine still mounts that. */
+/**
+ * Size limits through cgroups: version 2 where its controllers can be had, version 1 where the
+ * machine still mounts that.
+ */
 import { randomBytes } from 'node:crypto';
 import {
   access,
@@ -17,8 +20,9 @@ import { findDisk } from './disk-device.ts';
 import { childrenOf, exists, isErrno, noneOf, readOrNull } from '../../../lib/processes.ts';
 
 /**
- * How sizes are enforced here. `disk` is the block device of the data (`major:minor`) whose writes are limited; null: the kernel
- * cannot limit writes to it, or the controller is not available to this user.
+ * How sizes are enforced here. `disk` is the block device of the data (`major:minor`) whose writes
+ * are limited; null: the kernel cannot limit writes to it, or the controller is not available to
+ * this user.
  */
 export type Limits =
   | { kind: 'v2'; root: string; disk: string | null }
@@ -31,8 +35,9 @@ const UNLIMITED = { quotaUs: null, periodUs: 100_000 };
 const MOUNT = '/sys/fs/cgroup';
 
 /**
- * The rate at which a server may write to its disk, in bytes a second (docs/decisions/0030-write-rate.md): without a limit, one tenant's WAL makes
- * every commit of the others wait. It follows from the CPU, as WAL does; services that share the CPU get the least.
+ * The rate at which a server may write to its disk, in bytes a second
+ * (docs/decisions/0030-write-rate.md): without a limit, one tenant's WAL makes every commit of the
+ * others wait. It follows from the CPU, as WAL does; services that share the CPU get the least.
  */
 export const writeBytesPerSecond = (size: Size): number =>
   Math.max(LEAST_WRITE_RATE, size === 'shared' ? 0 : (size.cpuMillis / 1000) * WRITE_RATE_PER_CPU);
@@ -40,10 +45,11 @@ const LEAST_WRITE_RATE = 32 * 1024 ** 2;
 const WRITE_RATE_PER_CPU = 64 * 1024 ** 2;
 
 /**
- * The CPU time that a server may use in each period, both in µs. A server that has used its time waits for the next period, and so do
- * those that share its processor while it uses it: with the kernel's default of 100 ms, half a core is 50 ms of work and 50 ms of rest.
- * Not shorter than two of the slices that a processor takes of that time (5 ms, sched_cfs_bandwidth_slice_us): with one, a second
- * process of the same server waits for whole periods.
+ * The CPU time that a server may use in each period, both in µs. A server that has used its time
+ * waits for the next period, and so do those that share its processor while it uses it: with the
+ * kernel's default of 100 ms, half a core is 50 ms of work and 50 ms of rest. Not shorter than two
+ * of the slices that a processor takes of that time (5 ms, sched_cfs_bandwidth_slice_us): with one,
+ * a second process of the same server waits for whole periods.
  */
 export function cpuQuota(cpuMillis: number): { quotaUs: number; periodUs: number } {
   const periodUs = Math.max(20_000, Math.round(10_000_000 / cpuMillis));
@@ -51,8 +57,9 @@ export function cpuQuota(cpuMillis: number): { quotaUs: number; periodUs: number
 }
 
 /**
- * Finds out how sizes can be enforced, by making a group and removing it. The installation's own group
- * is made when its first server starts: many homes are only read, and their groups would stay.
+ * Finds out how sizes can be enforced, by making a group and removing it. The installation's own
+ * group is made when its first server starts: many homes are only read, and their groups would
+ * stay.
  *
  * @param data a path on the disk of the services
  */
@@ -112,11 +119,12 @@ const writesNote = (disk: string | null): string =>
     : `, and the rate of writes to the disk (${disk})`;
 
 /**
- * Holds a running server to its size. Its first process joins before the others are counted, so that none is missed: what it starts
- * from then on is in the group from its start.
+ * Holds a running server to its size. Its first process joins before the others are counted, so
+ * that none is missed: what it starts from then on is in the group from its start.
  *
- * Done when the server is ready, not before it starts: joining a group waits for all cores to pass a quiet point, 10 ms each time,
- * and half a core would double the time of the start. What it took of memory until then stays uncounted.
+ * Done when the server is ready, not before it starts: joining a group waits for all cores to pass
+ * a quiet point, 10 ms each time, and half a core would double the time of the start. What it took
+ * of memory until then stays uncounted.
  */
 export async function enforceLimits(
   limits: Limits,
@@ -190,7 +198,9 @@ async function joinGroups(limits: Limits, id: string, pids: readonly number[]): 
   }
 }
 
-/** Takes a server's groups away. The kernel lets go of the last process a moment after it is gone. */
+/**
+ * Takes a server's groups away. The kernel lets go of the last process a moment after it is gone.
+ */
 export async function removeLimits(limits: Limits, id: string): Promise<void> {
   for (const group of groupPaths(limits, id)) {
     for (let attempt = 0; ; attempt++) {
@@ -226,7 +236,11 @@ async function groupsBelow(parent: string): Promise<string[]> {
 /** A group of any installation on this machine. */
 export type Group = { name: string; paths: string[]; hasProcess: boolean; changedMs: number };
 
-/** The groups of installations that have the same parent as ours. Changes nothing. @param data a path on the disk of the services */
+/**
+ * The groups of installations that have the same parent as ours. Changes nothing.
+ *
+ * @param data a path on the disk of the services
+ */
 export async function listGroups(data: string): Promise<Group[]> {
   const parents = rootsOf(await foreseeLimits('howdah', data)).map((root) => dirname(root));
   const found = new Map<string, string[]>();
@@ -286,7 +300,11 @@ async function makeRoots(limits: Limits): Promise<void> {
   if (limits.kind === 'v2') await enable(limits.root, controllers);
 }
 
-/** Makes a group for a test, checks whether it can limit, and removes it. @returns whether it can limit writes to the disk */
+/**
+ * Makes a group for a test, checks whether it can limit, and removes it.
+ *
+ * @returns whether it can limit writes to the disk
+ */
 async function tryOut(limits: Limits): Promise<boolean> {
   try {
     await makeRoots(limits);
@@ -309,7 +327,8 @@ async function tryOut(limits: Limits): Promise<boolean> {
 async function lookV2(group: string, disk: string | null): Promise<Limits> {
   const controllers = await readOrNull(join(MOUNT, 'cgroup.controllers'));
   if (controllers === null) throw new Error('no cgroup v2 at /sys/fs/cgroup');
-  // As root the group is at the top; else below the group that was delegated to this process, if any.
+  // As root the group is at the top; else below the group that was delegated to this process, if
+  // any.
   const own = /^0::(.*)$/m.exec((await readOrNull('/proc/self/cgroup')) ?? '')?.[1] ?? '/';
   const parent = process.getuid?.() === 0 ? MOUNT : join(MOUNT, delegatedGroup(own));
   await access(parent, constants.W_OK).catch(notDelegated);

@@ -29,7 +29,10 @@ export async function mount(device: string, directory: string): Promise<void> {
   await run('mount', ['-o', MOUNT_OPTIONS, device, directory]);
 }
 
-/** A loop device for an image; the one it has already, if so. It goes with the last use of it: when this ends, or with the mount. */
+/**
+ * A loop device for an image; the one it has already, if so. It goes with the last use of it: when
+ * this ends, or with the mount.
+ */
 export async function withDevice(
   image: string,
   use: (device: string) => Promise<void>,
@@ -59,7 +62,9 @@ export async function devicesOf(image: string): Promise<string[]> {
     .filter(Boolean);
 }
 
-/** Lets go of the devices of an image that a process killed between attaching and mounting has left. */
+/**
+ * Lets go of the devices of an image that a process killed between attaching and mounting has left.
+ */
 export async function releaseDevices(image: string): Promise<void> {
   for (const device of await devicesOf(image)) {
     await run('losetup', ['--detach', device]).catch(async (error: unknown) => {

@@ -1,4 +1,7 @@
-/** The abilities of this machine, as one record that the local engine works with. `machine.ts` finds them out. */
+/**
+ * The abilities of this machine, as one record that the local engine works with. `machine.ts` finds
+ * them out.
+ */
 import type { CloneMethod } from '@howdah/contract';
 import type { NetworkAbility } from '../network/networks.ts';
 import type { Found } from '../postgres/installations.ts';

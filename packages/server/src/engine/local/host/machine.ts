@@ -36,7 +36,9 @@ import { DEFAULT_UID_RANGE } from '../../../settings.ts';
 
 /** The system user that servers run as; made at the first start as root. */
 export const SERVER_USER = 'howdah';
-/** The one that gateways run as: it makes connections to servers, which no user of a service may. */
+/**
+ * The one that gateways run as: it makes connections to servers, which no user of a service may.
+ */
 export const GATEWAY_USER = 'howdah-gateway';
 /** Users that take its place if it cannot be made. */
 export const SERVER_USERS = [SERVER_USER, 'postgres', 'nobody'];
@@ -136,7 +138,8 @@ export async function whyNotIsolated(
 }
 
 /**
- * In words, whether services are kept from each other below PostgreSQL, and what of that is missing here.
+ * In words, whether services are kept from each other below PostgreSQL, and what of that is missing
+ * here.
  *
  * @param why what is in the way of users of their own; null: nothing is
  */
@@ -159,12 +162,18 @@ export function isolationNote(
 const SHARED_USER =
   'a server can connect to whatever this machine reaches: its user is none of those whose connections are refused';
 
-/** Whether servers are kept from beginning connections: that goes by their users, and takes some of their own. */
+/**
+ * Whether servers are kept from beginning connections: that goes by their users, and takes some of
+ * their own.
+ */
 export function isEgressClosed(why: string | null, egress: EgressAbility): boolean {
   return why === null && egress.refused;
 }
 
-/** The installation on this machine; null: there is none, or only a data volume that is not mounted. Changes nothing. */
+/**
+ * The installation on this machine; null: there is none, or only a data volume that is not mounted.
+ * Changes nothing.
+ */
 export async function findSite(home: string): Promise<Site | null> {
   const data = await dataDirectory(home);
   if (!(await exists(join(data, 'services')))) return null;
@@ -243,8 +252,9 @@ async function lookUp(name: string): Promise<Owner | null> {
 }
 
 /**
- * Where the data is, or will be: `HOME/data`; where the user that servers run as cannot get there (root's home is closed to others),
- * a directory below /var/lib/howdah to which `HOME/data` is then a link. Changes nothing.
+ * Where the data is, or will be: `HOME/data`; where the user that servers run as cannot get there
+ * (root's home is closed to others), a directory below /var/lib/howdah to which `HOME/data` is then
+ * a link. Changes nothing.
  */
 export async function dataDirectory(home: string): Promise<string> {
   const inside = join(home, 'data');
@@ -263,7 +273,11 @@ export async function dataDirectory(home: string): Promise<string> {
   return join('/var/lib/howdah', createHash('sha256').update(home).digest('hex').slice(0, 8));
 }
 
-/** Makes the parent of the data directory, and the link to it. @returns its path without links; it may not exist yet */
+/**
+ * Makes the parent of the data directory, and the link to it.
+ *
+ * @returns its path without links; it may not exist yet
+ */
 export async function makeDataDirectory(home: string): Promise<string> {
   await mkdir(home, { recursive: true, mode: 0o755 });
   const data = await dataDirectory(home);

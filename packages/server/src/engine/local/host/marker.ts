@@ -1,12 +1,16 @@
-/** The file that names the owner of a directory. A directory without it is not ours and never touched. */
+/**
+ * The file that names the owner of a directory. A directory without it is not ours and never
+ * touched.
+ */
 import { writeDurably } from '../../../lib/durable.ts';
 import type { InstancePaths } from './layout.ts';
 import { readNow, readOrNull } from '../../../lib/processes.ts';
 import { rename, writeFile } from './root-files.ts';
 
 /**
- * The content of an instance's marker. `madeIn`: the boot of the machine in which it was made (see {@link currentBoot}). What a clone holds
- * reaches the disk while its server starts for the first time, so that the data of one that is not provisioned may be incomplete in any later boot.
+ * The content of an instance's marker. `madeIn`: the boot of the machine in which it was made (see
+ * {@link currentBoot}). What a clone holds reaches the disk while its server starts for the first
+ * time, so that the data of one that is not provisioned may be incomplete in any later boot.
  */
 export type Marker = {
   id: string;
@@ -14,7 +18,10 @@ export type Marker = {
   provisioned: boolean;
   parent: string | null;
   madeIn: string;
-  /** The user of the operating system that owns it; null: the one of all services, as before they had users of their own. */
+  /**
+   * The user of the operating system that owns it; null: the one of all services, as before they
+   * had users of their own.
+   */
   uid: number | null;
   /** The service whose user it shares; null: it has its own. */
   userOf: string | null;
@@ -25,7 +32,10 @@ export async function currentBoot(): Promise<string> {
   return ((await readOrNull('/proc/sys/kernel/random/boot_id')) ?? 'unknown').trim();
 }
 
-/** Writes durably that an instance is provisioned: one that is not is discarded in the next boot of the machine. */
+/**
+ * Writes durably that an instance is provisioned: one that is not is discarded in the next boot of
+ * the machine.
+ */
 export async function writeMarker(paths: InstancePaths, marker: Marker): Promise<void> {
   if (marker.provisioned) return writeDurably(paths.marker, JSON.stringify(marker));
   await writeFile(`${paths.marker}.new`, JSON.stringify(marker), { flush: true });

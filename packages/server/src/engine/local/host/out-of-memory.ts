@@ -1,4 +1,7 @@
-/** Reports processes that the kernel killed at the memory limit of a server's cgroup: PostgreSQL itself only reports a restart. */
+/**
+ * Reports processes that the kernel killed at the memory limit of a server's cgroup: PostgreSQL
+ * itself only reports a restart.
+ */
 import { join } from 'node:path';
 import type { Warning } from '@howdah/contract';
 import type { Limits } from './limits.ts';
@@ -50,8 +53,8 @@ async function countersIn(
 }
 
 /**
- * Records kills between two rounds. Those before this control plane started are not reported: their time is
- * unknown.
+ * Records kills between two rounds. Those before this control plane started are not reported: their
+ * time is unknown.
  *
  * @param keys of the servers that have a cgroup now
  */

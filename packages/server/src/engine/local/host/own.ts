@@ -1,4 +1,7 @@
-/** Gives the files of services to users of their own: of new ones as they are made, of those made before at their next start. */
+/**
+ * Gives the files of services to users of their own: of new ones as they are made, of those made
+ * before at their next start.
+ */
 import { existsSync, lstatSync } from 'node:fs';
 import { readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,7 +15,10 @@ import { chmod, chown } from './root-files.ts';
 import { run } from '../../../lib/run.ts';
 import { serviceOwner, allocateUser, holdUser, moveUser } from './users.ts';
 
-/** Whether a service has the desired user: one of its own, or of a read replica set that of the service which it follows. */
+/**
+ * Whether a service has the desired user: one of its own, or of a read replica set that of the
+ * service which it follows.
+ */
 export async function isOwned(
   { isolation, layout }: Machine,
   { id, set }: ServiceSpec,
@@ -46,8 +52,8 @@ export async function newOwner(
 }
 
 /**
- * Gives all of a service to a user of its own, or to that of the service it follows. Nothing of it may run. Where this is interrupted its
- * marker names the former user still, and it is done again.
+ * Gives all of a service to a user of its own, or to that of the service it follows. Nothing of it
+ * may run. Where this is interrupted its marker names the former user still, and it is done again.
  *
  * @param followed the service that a read replica set follows; null: it is no set
  */
@@ -99,7 +105,9 @@ async function giveInstance(
   await give(config, { ...owner, uid: 0 });
 }
 
-/** An archive that the operator has put on another disk is given as far as it was the former user's. */
+/**
+ * An archive that the operator has put on another disk is given as far as it was the former user's.
+ */
 async function giveArchive(archive: string, owner: Owner, former: number): Promise<void> {
   const target = await realpath(archive).catch(() => null); // a disk that is not there
   if (target !== null)
@@ -107,9 +115,9 @@ async function giveArchive(archive: string, owner: Owner, former: number): Promi
 }
 
 /**
- * Gives a tree to a user, without following links and without crossing into another file system. A file
- * with several names may belong to another service, and keeps its owner. `find` works in directories
- * that it has opened, so changes of their paths do not redirect it.
+ * Gives a tree to a user, without following links and without crossing into another file system. A
+ * file with several names may belong to another service, and keeps its owner. `find` works in
+ * directories that it has opened, so changes of their paths do not redirect it.
  */
 async function give(
   path: string,

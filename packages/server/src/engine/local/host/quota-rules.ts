@@ -5,7 +5,10 @@ import type { Warning } from '@howdah/contract';
 const NEAR = 0.9;
 /** Below this part it may write again. */
 const AGAIN = 0.95;
-/** How far above its limit a server that is read-only may grow before its sessions are ended, and twice as far before it is paused. */
+/**
+ * How far above its limit a server that is read-only may grow before its sessions are ended, and
+ * twice as far before it is paused.
+ */
 const MARGIN = 0.1;
 const SMALLEST_MARGIN_BYTES = 64e6;
 /** Statistics and checkpoints write a little; more than this between two measurements is growth. */
@@ -23,7 +26,10 @@ export type QuotaFacts = {
 };
 
 export type QuotaStep = {
-  /** Whether transactions begin read-only. A session may set that off again, to drop what it needs no more. */
+  /**
+   * Whether transactions begin read-only. A session may set that off again, to drop what it needs
+   * no more.
+   */
   isReadOnly: boolean;
   ends: 'nobody' | 'writers' | 'all';
   /** Whether nothing else has helped, and the service is paused. */
@@ -51,7 +57,10 @@ export function quotaStep({
   };
 }
 
-/** Whether archived WAL is to give way to the service: near the quota, and a good part of it is archive. */
+/**
+ * Whether archived WAL is to give way to the service: near the quota, and a good part of it is
+ * archive.
+ */
 export function exceeded({
   usedBytes,
   archiveBytes,

@@ -1,7 +1,7 @@
 /**
- * Enforces the storage quotas of services (`storage_gb`) by measuring. This works on every file system,
- * and a server that takes too much becomes read-only. Under a quota of the kernel it would end in the
- * middle of a WAL write. A tenant can set its transactions to read-write again: see
+ * Enforces the storage quotas of services (`storage_gb`) by measuring. This works on every file
+ * system, and a server that takes too much becomes read-only. Under a quota of the kernel it would
+ * end in the middle of a WAL write. A tenant can set its transactions to read-write again: see
  * docs/decisions/0027-storage-quota.md.
  */
 import { join } from 'node:path';
@@ -37,7 +37,10 @@ const MEASURE_AGAIN_MS = 60_000;
 /** Server logs that grow by more than this between two measurements are a flood. */
 const LOG_FLOOD_BYTES = 20e6;
 const LOG_QUIET_MS = 60_000;
-/** While the disk is full, a service that grows by more than this becomes read-only, whatever its quota. */
+/**
+ * While the disk is full, a service that grows by more than this becomes read-only, whatever its
+ * quota.
+ */
 const FROZEN_GROWTH_BYTES = 32e6;
 /** Snapshots that make room in the archive are taken at most this often. */
 const RELIEVE_EVERY_MS = 10_000;
@@ -217,7 +220,10 @@ async function measureServer(
   };
 }
 
-/** Relieves the archive before the service is limited. In the background: a snapshot takes a while, and a flood continues meanwhile. */
+/**
+ * Relieves the archive before the service is limited. In the background: a snapshot takes a while,
+ * and a flood continues meanwhile.
+ */
 function makeRoom(
   { relieving, relievedMs }: Quotas,
   id: string,
@@ -259,7 +265,10 @@ const END_SESSIONS = {
         where ${OTHERS} and backend_type <> 'walsender' and (state <> 'idle' or backend_xid is not null)`,
 } as const;
 
-/** The disk space of a server's files: its data with WAL and temporary files, its logs, and for a primary the archive. */
+/**
+ * The disk space of a server's files: its data with WAL and temporary files, its logs, and for a
+ * primary the archive.
+ */
 async function measureFiles(paths: InstancePaths, holdsArchive: boolean) {
   const [data, logBytes, archiveBytes] = await Promise.all([
     bytesBelow(paths.data).catch(nothingThere),
@@ -272,7 +281,10 @@ async function measureFiles(paths: InstancePaths, holdsArchive: boolean) {
 /** The directory does not exist yet, or no longer. */
 const nothingThere = (): number => 0;
 
-/** The bytes that the processes of a server have written since it started, ended ones included; null: this system does not show it. */
+/**
+ * The bytes that the processes of a server have written since it started, ended ones included;
+ * null: this system does not show it.
+ */
 async function bytesWritten(postmaster: number): Promise<number | null> {
   const texts = await Promise.all(
     [postmaster, ...(await childrenOf(postmaster))].map((pid) => readIo(pid)),

@@ -1,6 +1,7 @@
 /**
- * How full a disk is, and the reserve: a file that holds space which is given up when the disk is full, so that the metadata
- * database and the control plane can go on. While there is space again it is made again.
+ * How full a disk is, and the reserve: a file that holds space which is given up when the disk is
+ * full, so that the metadata database and the control plane can go on. While there is space again
+ * it is made again.
  */
 import { stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -13,7 +14,10 @@ import { run } from '../../../lib/run.ts';
 const SMALLEST_BYTES = 64 * 1024 ** 2;
 const LARGEST_BYTES = 1024 ** 3;
 
-/** One percent of the disk, within bounds: enough WAL for the metadata database while services are deleted. */
+/**
+ * One percent of the disk, within bounds: enough WAL for the metadata database while services are
+ * deleted.
+ */
 export function reserveBytes(totalBytes: number): number {
   return Math.min(LARGEST_BYTES, Math.max(SMALLEST_BYTES, Math.floor(totalBytes / 100)));
 }
@@ -52,7 +56,10 @@ export async function heldReserve(directory: string): Promise<number> {
   return found === null ? 0 : found.blocks * 512;
 }
 
-/** Gives the reserve of a data directory up; the next start makes it again, for the disk that the directory is on by then. */
+/**
+ * Gives the reserve of a data directory up; the next start makes it again, for the disk that the
+ * directory is on by then.
+ */
 export async function releaseReserve(directory: string): Promise<void> {
   await rm(reservePath(directory), { force: true });
 }
@@ -78,7 +85,8 @@ export async function keepReserve(
         await run('fallocate', ['-l', String(bytes), reservePath(directory)]);
         return { did: 'made', heldBytes: bytes };
       } catch {
-        // Without the program or its support in the file system there is no reserve; half of one holds nothing for certain.
+        // Without the program or its support in the file system there is no reserve; half of one
+        // holds nothing for certain.
         await releaseReserve(directory);
         return { did: null, heldBytes: 0 };
       }

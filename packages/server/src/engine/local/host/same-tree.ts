@@ -4,7 +4,10 @@ import { constants, lstat, open, readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { noneOf } from '../../../lib/processes.ts';
 
-/** @throws Error naming the first path that is not the same, in kind, owner, mode, time of writing or content */
+/**
+ * @throws Error naming the first path that is not the same, in kind, owner, mode, time of writing
+ * or content
+ */
 export async function assertSameTree(from: string, to: string): Promise<void> {
   const visit = async (path: string): Promise<void> => {
     const [one, other] = [join(from, path), join(to, path)];

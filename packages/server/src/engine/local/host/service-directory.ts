@@ -1,10 +1,11 @@
 /**
- * Opens directories below those of services: `data`, `run`, `logs`, `archive`, `pooler`, `haproxy`, also
- * those of members, copies and snapshots. `service-files.ts` reads and writes their files through this.
+ * Opens directories below those of services: `data`, `run`, `logs`, `archive`, `pooler`, `haproxy`,
+ * also those of members, copies and snapshots. `service-files.ts` reads and writes their files
+ * through this.
  *
- * The operating system user of a service can write there and may put anything under any name: a link to
- * a file of root's, a FIFO, a directory, a second name (hard link) of another user's file. It may
- * replace a directory by a link while the control plane, as root, works in it.
+ * The operating system user of a service can write there and may put anything under any name: a
+ * link to a file of root's, a FIFO, a directory, a second name (hard link) of another user's file.
+ * It may replace a directory by a link while the control plane, as root, works in it.
  *
  * - A directory is opened first, and its real path is compared with the requested one. All work is done
  *   through the open descriptor (`/proc/self/fd/N/name`, since Node has no openat): later changes of the
@@ -17,13 +18,14 @@
  *   renamed. No owner or mode is ever changed by path.
  * - Contents are input: readers take a size limit.
  *
- * Directories that only root can write need none of this: `services/ID` itself, `config`, `snapshots`,
- * `snapshots/ID`, `members`, `templates`, `trash`, `scratch`, `precloned` and the files directly in
- * them. There node:fs is used as elsewhere, in the modules that `.oxlintrc.json` lists. Files of the
- * control plane (pid files, start logs, notes) are there, and not in directories of the service's user.
+ * Directories that only root can write need none of this: `services/ID` itself, `config`,
+ * `snapshots`, `snapshots/ID`, `members`, `templates`, `trash`, `scratch`, `precloned` and the
+ * files directly in them. There node:fs is used as elsewhere, in the modules that `.oxlintrc.json`
+ * lists. Files of the control plane (pid files, start logs, notes) are there, and not in
+ * directories of the service's user.
  *
- * Without root there is no privilege to abuse: owners and second names are not examined. Without /proc
- * (not Linux) plain paths are used.
+ * Without root there is no privilege to abuse: owners and second names are not examined. Without
+ * /proc (not Linux) plain paths are used.
  */
 import {
   closeSync,
@@ -39,7 +41,10 @@ import { open, readdir, rmdir, unlink } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { isErrno } from '../../../lib/processes.ts';
 
-/** An entry is not what belongs under its path, and is left alone. The message names the path relative to its service. */
+/**
+ * An entry is not what belongs under its path, and is left alone. The message names the path
+ * relative to its service.
+ */
 export class UnsafeEntry extends Error {}
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
@@ -50,7 +55,10 @@ export const HAS_PROC = process.platform === 'linux' && existsSync('/proc/self/f
 const isPrivileged = (): boolean => process.geteuid?.() === 0;
 const LINKS_MAX = 8;
 
-/** An open directory: work done through it happens in it, even if its path is now another directory. To be closed. */
+/**
+ * An open directory: work done through it happens in it, even if its path is now another directory.
+ * To be closed.
+ */
 export class Directory {
   readonly path: string;
   readonly #fd: number | null;
@@ -61,7 +69,10 @@ export class Directory {
     this.#fd = fd;
   }
 
-  /** @throws UnsafeEntry where a link is in the way; an error of the operating system where there is no directory */
+  /**
+   * @throws UnsafeEntry where a link is in the way; an error of the operating system where there is
+   * no directory
+   */
   static open(path: string): Directory {
     if (!HAS_PROC) return new Directory(path, null);
     let wanted = resolve(path);
@@ -89,7 +100,10 @@ export class Directory {
     }
   }
 
-  /** A path to an entry of this directory that changes of the directory's path do not redirect. Its last part must not be followed. */
+  /**
+   * A path to an entry of this directory that changes of the directory's path do not redirect. Its
+   * last part must not be followed.
+   */
   at(name: string): string {
     return this.#fd === null ? join(this.path, name) : `/proc/self/fd/${this.#fd}/${name}`;
   }
@@ -102,7 +116,11 @@ export class Directory {
     return readdir(this.at('.'), { withFileTypes: true });
   }
 
-  /** Opens a regular file without following or waiting for anything. @returns a descriptor, to be closed, and what was found by it */
+  /**
+   * Opens a regular file without following or waiting for anything.
+   *
+   * @returns a descriptor, to be closed, and what was found by it
+   */
   openFile(name: string, flags: number = O_RDONLY): { fd: number; found: Stats } {
     const path = join(this.path, name);
     let fd: number;
@@ -154,7 +172,10 @@ export class Directory {
     throw unsafe(path, found, "a socket of its directory's owner");
   }
 
-  /** @throws UnsafeEntry when an entry is no regular file, or belongs to another user: root could read through it what the directory's owner cannot */
+  /**
+   * @throws UnsafeEntry when an entry is no regular file, or belongs to another user: root could
+   * read through it what the directory's owner cannot
+   */
   assertPlain(name: string, found: Stats): void {
     const path = join(this.path, name);
     if (!found.isFile()) throw unsafe(path, found, 'a regular file');
@@ -336,7 +357,11 @@ export async function inDirectory<T>(
   }
 }
 
-/** A path that opens an open file once more, and no other file. @param path by which it was opened */
+/**
+ * A path that opens an open file once more, and no other file.
+ *
+ * @param path by which it was opened
+ */
 export function pathOfOpen(fd: number, path: string): string {
   return HAS_PROC ? `/proc/self/fd/${fd}` : path;
 }

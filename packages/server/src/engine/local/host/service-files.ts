@@ -58,7 +58,12 @@ export function openPipe(path: string): number {
   }
 }
 
-/** A path for connections to a Unix socket that a change of its name does not redirect; to be closed. @throws UnsafeEntry when it is not a socket of its directory's owner */
+/**
+ * A path for connections to a Unix socket that a change of its name does not redirect; to be
+ * closed.
+ *
+ * @throws UnsafeEntry when it is not a socket of its directory's owner
+ */
 export function openSocketPlace(path: string): { path: string; close: () => void } {
   const directory = Directory.open(dirname(path));
   try {
@@ -68,7 +73,11 @@ export function openSocketPlace(path: string): { path: string; close: () => void
   }
 }
 
-/** The contents of a regular file. @throws UnsafeEntry when it is another kind of file, or larger than this */
+/**
+ * The contents of a regular file.
+ *
+ * @throws UnsafeEntry when it is another kind of file, or larger than this
+ */
 export async function readBytes(path: string, maxBytes: number): Promise<Buffer> {
   const file = await openFile(path);
   try {
@@ -83,7 +92,8 @@ export async function readBytes(path: string, maxBytes: number): Promise<Buffer>
 }
 
 /**
- * A small file's text; null where there is none. Read at once: through the thread pool it takes ten times as long.
+ * A small file's text; null where there is none. Read at once: through the thread pool it takes ten
+ * times as long.
  *
  * @throws UnsafeEntry when it is no regular file, or too large
  */
@@ -131,7 +141,11 @@ export function missingOrUnsafe(error: unknown): null {
   throw error;
 }
 
-/** The entry under a path, links not followed; null: there is none. @throws UnsafeEntry when a link is in the way to it */
+/**
+ * The entry under a path, links not followed; null: there is none.
+ *
+ * @throws UnsafeEntry when a link is in the way to it
+ */
 export function statEntry(path: string): Stats | null {
   let directory: Directory;
   try {
@@ -169,7 +183,10 @@ export async function listEntries(path: string): Promise<string[]> {
 
 // ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Writes a file completely or not at all, and flushes it. An entry of its name is replaced, not followed. */
+/**
+ * Writes a file completely or not at all, and flushes it. An entry of its name is replaced, not
+ * followed.
+ */
 export async function writeText(
   path: string,
   text: string,
@@ -191,7 +208,11 @@ export async function writeText(
   );
 }
 
-/** Copies a file. The copy has its name only once it is complete. @param durable whether to flush it first */
+/**
+ * Copies a file. The copy has its name only once it is complete.
+ *
+ * @param durable whether to flush it first
+ */
 export async function copyInto(
   from: string,
   to: string,
@@ -258,7 +279,10 @@ async function replace(
   if (durable) await directory.sync();
 }
 
-/** Removes an entry: a file, a link itself, or a directory with its contents. A missing one is no error. */
+/**
+ * Removes an entry: a file, a link itself, or a directory with its contents. A missing one is no
+ * error.
+ */
 export async function removeEntry(path: string): Promise<void> {
   try {
     await inDirectory(path, (directory, name) => directory.remove(name));

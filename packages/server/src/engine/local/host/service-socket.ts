@@ -1,8 +1,8 @@
 /**
- * Connections to Unix sockets in directories that a service's user can write. A socket may be replaced by
- * a link to the socket of another service, whose server accepts root's connections as well: statements
- * for one service would run on the other. The socket is opened without following a link, must belong to
- * the owner of its directory, and is connected to through the descriptor.
+ * Connections to Unix sockets in directories that a service's user can write. A socket may be
+ * replaced by a link to the socket of another service, whose server accepts root's connections as
+ * well: statements for one service would run on the other. The socket is opened without following a
+ * link, must belong to the owner of its directory, and is connected to through the descriptor.
  */
 import { Socket } from 'node:net';
 import { openSocketPlace } from './service-files.ts';

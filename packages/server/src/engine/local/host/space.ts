@@ -16,12 +16,15 @@ export async function assertSpaceFor(bytes: number, directory: string): Promise<
   }
 }
 
-/** Bytes on disk below a directory, links not followed. Entries that vanish meanwhile do not count. */
+/**
+ * Bytes on disk below a directory, links not followed. Entries that vanish meanwhile do not count.
+ */
 export async function bytesBelow(top: string): Promise<number> {
   let [bytes, looked] = [0, 0];
   const visit = async (place: Directory): Promise<void> => {
     for (const entry of await place.entries()) {
-      // Synchronous: in threads it takes five times the CPU (35 ms for a thousand files). Other work gets its turn.
+      // Synchronous: in threads it takes five times the CPU (35 ms for a thousand files). Other
+      // work gets its turn.
       if (looked++ % 200 === 199) await nextTurn();
       if (entry.isFile()) bytes += (place.lstat(entry.name)?.blocks ?? 0) * 512;
       else if (entry.isDirectory()) await visitChild(place, entry.name);

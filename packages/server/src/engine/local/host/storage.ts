@@ -1,4 +1,7 @@
-/** The disk space of a data directory: how much is its own, and how much it shares with its clones or its source. */
+/**
+ * The disk space of a data directory: how much is its own, and how much it shares with its clones
+ * or its source.
+ */
 import type { Backups, CloneMethod } from '@howdah/contract';
 import { bytesBelow } from './space.ts';
 import { run } from '../../../lib/run.ts';
@@ -7,8 +10,9 @@ import type { FileOwner } from './service-files.ts';
 type Storage = Backups['storage'];
 
 /**
- * Sums the extents of all files, and the shared ones; a large database may have millions. Data that btrfs
- * keeps inline is given in bytes, not in blocks, and is negligible. Files that vanish do not count.
+ * Sums the extents of all files, and the shared ones; a large database may have millions. Data that
+ * btrfs keeps inline is given in bytes, not in blocks, and is negligible. Files that vanish do not
+ * count.
  */
 const SUM_EXTENTS = `command -v filefrag >&2 || exit 1
 find "$1" -type f -exec nice -n 19 filefrag -v {} + 2>/dev/null | nice -n 19 awk -F '[.: ]+' '
@@ -16,7 +20,10 @@ find "$1" -type f -exec nice -n 19 filefrag -v {} + 2>/dev/null | nice -n 19 awk
   /^ *[0-9]+:/ && !/inline/ { total += $7 * block; if (/shared/) shared += $7 * block }
   END { printf "%.0f %.0f", total, total - shared }'`;
 
-/** Measuring walks every extent: it is worth at most this part of a processor, and not worth repeating sooner than this. */
+/**
+ * Measuring walks every extent: it is worth at most this part of a processor, and not worth
+ * repeating sooner than this.
+ */
 const SHARE_OF_CPU = 0.02;
 const FRESH_FOR_MS = 30_000;
 
@@ -24,7 +31,10 @@ const FRESH_FOR_MS = 30_000;
 export function createStorageMeter(method: CloneMethod) {
   const known = new Map<string, { until: number; figures: Promise<Storage> }>();
 
-  /** @returns null where it cannot be told: without filefrag (e2fsprogs), or when there is too much to walk in a minute */
+  /**
+   * @returns null where it cannot be told: without filefrag (e2fsprogs), or when there is too much
+   * to walk in a minute
+   */
   const measure = (data: string, owner: FileOwner | null): Promise<Storage> => {
     const last = known.get(data);
     if (last !== undefined && Date.now() < last.until) return last.figures;

@@ -13,7 +13,10 @@ import {
 /** USER_HZ, in which /proc counts CPU time: 100 on every architecture that Node runs on. */
 const TICKS_PER_SECOND = 100;
 
-/** The previous measurement, from which rates are computed, and the size on disk, which is only measured again after writes. */
+/**
+ * The previous measurement, from which rates are computed, and the size on disk, which is only
+ * measured again after writes.
+ */
 export type Glance = {
   atMs: number;
   cpuTicks: number;

@@ -1,9 +1,11 @@
 /**
- * Users of the operating system for services. Where the control plane is root, each service has one of its own, a number without an entry
- * in /etc/passwd: its server, its pooler and its files belong to it (docs/decisions/0023-users.md).
+ * Users of the operating system for services. Where the control plane is root, each service has one
+ * of its own, a number without an entry in /etc/passwd: its server, its pooler and its files belong
+ * to it (docs/decisions/0023-users.md).
  *
- * The marker of a service is the truth about its user. The registry, one symbolic link per number that points to the directory of the
- * service, keeps two installations on one machine apart; it is rebuilt from the markers at each start.
+ * The marker of a service is the truth about its user. The registry, one symbolic link per number
+ * that points to the directory of the service, keeps two installations on one machine apart; it is
+ * rebuilt from the markers at each start.
  */
 import { randomInt } from 'node:crypto';
 import {
@@ -45,14 +47,19 @@ export function serviceOwner(uid: number): Owner {
   return { name: SERVICE_USER, uid, gid: uid };
 }
 
-/** The user of an instance, by its marker; null: our own user, where the control plane is not root. */
+/**
+ * The user of an instance, by its marker; null: our own user, where the control plane is not root.
+ */
 export function ownerOf(machine: { owner: Owner | null }, paths: InstancePaths): Owner | null {
   if (machine.owner === null) return null;
   const uid = markerOf(paths)?.uid ?? null;
   return uid === null ? machine.owner : serviceOwner(uid);
 }
 
-/** The user of a gateway. It is not the user of a service, but in the group of its service, whose sockets it uses. */
+/**
+ * The user of a gateway. It is not the user of a service, but in the group of its service, whose
+ * sockets it uses.
+ */
 export function gatewayOwnerOf(
   machine: { owner: Owner | null; isolation: Isolation },
   paths: InstancePaths,
@@ -72,7 +79,10 @@ const YOUNG_MS = 600_000;
 /** Most numbers are free: this many are tried before all are read. */
 const GUESSES = 8;
 
-/** The register of the users of services on this machine: its directory, and the numbers that it gives. */
+/**
+ * The register of the users of services on this machine: its directory, and the numbers that it
+ * gives.
+ */
 export type Users = { readonly directory: string; readonly range: UidRange };
 
 function entryOf({ directory }: Users, uid: number): string {
@@ -89,7 +99,11 @@ function holderOf(users: Users, uid: number): string | null {
   }
 }
 
-/** Records that a service has a user. @returns false if another service has it, or the range does not include it */
+/**
+ * Records that a service has a user.
+ *
+ * @returns false if another service has it, or the range does not include it
+ */
 export function holdUser(users: Users, uid: number, root: string): boolean {
   const [first, last] = users.range;
   if (uid < first || uid > last) return false;
@@ -109,7 +123,11 @@ function takeUser(users: Users, uid: number, root: string): boolean {
   }
 }
 
-/** Takes a free user for the service with this directory, which must exist. @throws Error when all are taken */
+/**
+ * Takes a free user for the service with this directory, which must exist.
+ *
+ * @throws Error when all are taken
+ */
 export async function allocateUser(users: Users, root: string): Promise<Owner> {
   const [first, last] = users.range;
   const known = accounts();
@@ -173,7 +191,10 @@ function accounts(): Set<number> {
   return new Set(lines.map((line) => Number(line.split(':')[2] ?? '-1')));
 }
 
-/** Why services cannot have users of their own, as far as can be seen without making the registry; null: they can. Changes nothing. */
+/**
+ * Why services cannot have users of their own, as far as can be seen without making the registry;
+ * null: they can. Changes nothing.
+ */
 export function whyNoUsers(directory: string, [first, last]: UidRange): string | null {
   const mapped = readFileSync('/proc/self/uid_map', 'utf8')
     .split('\n')
@@ -210,7 +231,10 @@ export function makeRegistry(directory: string): string | null {
   }
 }
 
-/** /etc/passwd and /etc/group as a service's processes see them: PostgreSQL asks for the names of those who connect. */
+/**
+ * /etc/passwd and /etc/group as a service's processes see them: PostgreSQL asks for the names of
+ * those who connect.
+ */
 export function accountFiles(
   owner: Owner,
   gateway: Owner | null,

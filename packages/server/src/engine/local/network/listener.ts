@@ -1,6 +1,6 @@
 /**
- * Where a service listens, and which networks may connect: for its servers, its pooler and its gateway.
- * Only this module knows what a VPC means for them.
+ * Where a service listens, and which networks may connect: for its servers, its pooler and its
+ * gateway. Only this module knows what a VPC means for them.
  */
 import { statSync } from 'node:fs';
 import { BlockList, isIPv6 } from 'node:net';
@@ -30,7 +30,10 @@ export type Listener = {
   allowedNetworks: readonly string[] | null;
 };
 
-/** A listener without clients outside: for templates, the metadata database, and members behind a gateway. */
+/**
+ * A listener without clients outside: for templates, the metadata database, and members behind a
+ * gateway.
+ */
 export const LOCAL_LISTENER: Listener = {
   address: '127.0.0.1',
   namespace: null,
@@ -50,10 +53,16 @@ export function listenerOf(
   return { address: listenAddress, namespace: null, allowedNetworks: vpc.allowedNetworks };
 }
 
-/** In the environment of a process in a namespace: the place of the namespace, which shows later whether it is still the same one. */
+/**
+ * In the environment of a process in a namespace: the place of the namespace, which shows later
+ * whether it is still the same one.
+ */
 const PLACE_VARIABLE = 'HOWDAH_PLACE';
 
-/** The namespace of a listener; null: the machine's own network. A namespace that was recreated is another place. */
+/**
+ * The namespace of a listener; null: the machine's own network. A namespace that was recreated is
+ * another place.
+ */
 function placeOf({ address, namespace }: Listener): string | null {
   if (namespace === null) return null;
   try {
@@ -64,7 +73,10 @@ function placeOf({ address, namespace }: Listener): string | null {
   }
 }
 
-/** How something is started that goes through a listener: the command around its own, and what its environment says. */
+/**
+ * How something is started that goes through a listener: the command around its own, and what its
+ * environment says.
+ */
 export function launchOptionsOf(listener: Listener): {
   within: string[];
   environment: Record<string, string>;

@@ -1,10 +1,12 @@
 /**
- * VPCs as networks of their own. Each is a network namespace with a bridge in it: the bridge has the router's address and those of the
- * services that are in the VPC, which run in the namespace. Two that are peered are joined by a pair of veths, with a route on
- * either side. What is not joined has no way to each other, so that there is no rule to keep, and nothing of the machine's own network is touched
- * (docs/decisions/0017-vpc-namespaces.md).
+ * VPCs as networks of their own. Each is a network namespace with a bridge in it: the bridge has
+ * the router's address and those of the services that are in the VPC, which run in the namespace.
+ * Two that are peered are joined by a pair of veths, with a route on either side. What is not
+ * joined has no way to each other, so that there is no rule to keep, and nothing of the machine's
+ * own network is touched (docs/decisions/0017-vpc-namespaces.md).
  *
- * Everything is found by its name: namespaces begin with the installation's, interfaces are `vpc` and `to-ID`.
+ * Everything is found by its name: namespaces begin with the installation's, interfaces are `vpc`
+ * and `to-ID`.
  */
 import { readdir } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -77,7 +79,9 @@ export type NetworkSeen = {
   vpcId: string;
   /** Addresses on its bridge, the router's among them, as 10.1.0.2/16. */
   addresses: string[];
-  /** The VPCs that it is joined to; their networks as 10.2.0.0/16, where there is a route to them. */
+  /**
+   * The VPCs that it is joined to; their networks as 10.2.0.0/16, where there is a route to them.
+   */
   peers: { id: string; cidr: string | null }[];
   /** Ports of any address that something listens on. */
   listening: { address: string; port: number }[];
@@ -108,7 +112,8 @@ const LOOK_ATTEMPTS = 10;
 type Seen = Pick<NetworkSeen, 'addresses' | 'peers'>;
 
 async function observeNetwork(name: string): Promise<Seen> {
-  // One line each: "2: vpc    inet 10.1.0.1/16 …", "3: to-1001@if2: <…", "10.2.0.0/16 via 10.2.0.1 dev to-1001 …".
+  // One line each: "2: vpc    inet 10.1.0.1/16 …", "3: to-1001@if2: <…", "10.2.0.0/16 via 10.2.0.1
+  // dev to-1001 …".
   const [addresses, links, routes] = await Promise.all([
     run('ip', ['-n', name, '-o', '-4', 'addr', 'show']),
     run('ip', ['-n', name, '-o', 'link', 'show']),
@@ -184,7 +189,10 @@ export async function makeNetworks(
   return renewed;
 }
 
-/** The settings of a network: forwarding between its bridge and its peers, of nothing that claims to come from elsewhere; no IPv6. */
+/**
+ * The settings of a network: forwarding between its bridge and its peers, of nothing that claims to
+ * come from elsewhere; no IPv6.
+ */
 const SETTINGS = `cd /proc/sys/net
 echo 1 > ipv4/ip_forward; echo 0 > ipv4/conf/all/send_redirects; echo 0 > ipv4/conf/all/accept_source_route
 for f in ipv4/conf/*/rp_filter; do echo 1 > $f; done
@@ -204,14 +212,18 @@ async function make(name: string, spec: VpcSpec, home: string): Promise<void> {
     (address) => `${address}/${cidr.bits}`,
   );
   const { addresses } = await observeNetwork(name);
-  // The router speaks by the first address that is added. If that were removed, all others would go too.
+  // The router speaks by the first address that is added. If that were removed, all others would go
+  // too.
   for (const address of wanted.filter((one) => !addresses.includes(one)))
     await ip('addr', 'add', address, 'dev', BRIDGE);
   for (const address of addresses.filter((one) => !wanted.includes(one)))
     await ip('addr', 'del', address, 'dev', BRIDGE);
 }
 
-/** Separates VPCs that are no longer peered. Connections between them are ended first, so that both ends notice. */
+/**
+ * Separates VPCs that are no longer peered. Connections between them are ended first, so that both
+ * ends notice.
+ */
 async function separate(prefix: string, specs: readonly VpcSpec[]): Promise<void> {
   const parted: { name: string; peer: string; cidr: string | null }[] = [];
   for (const { id, peers } of specs) {
@@ -227,7 +239,10 @@ async function separate(prefix: string, specs: readonly VpcSpec[]): Promise<void
   for (const { name, cidr } of parted) await endConnections(name, cidr);
 }
 
-/** Ends the connections that processes of a namespace have with a network. A kernel that cannot leaves them without a way. */
+/**
+ * Ends the connections that processes of a namespace have with a network. A kernel that cannot
+ * leaves them without a way.
+ */
 async function endConnections(name: string, cidr: string | null): Promise<void> {
   if (cidr !== null) await run('ss', ['-N', name, '-K', '-t', 'dst', cidr]).catch(() => undefined);
 }

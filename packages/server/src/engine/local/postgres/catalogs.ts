@@ -1,4 +1,7 @@
-/** Whether a restored server holds what the service does, by the sizes of its catalogs: what can be compared honestly, and no more. */
+/**
+ * Whether a restored server holds what the service does, by the sizes of its catalogs: what can be
+ * compared honestly, and no more.
+ */
 import type { Client } from 'pg';
 
 /** Catalogs with a row for each object of a user. */
@@ -18,7 +21,10 @@ const CATALOGS = [
 export type CatalogSizes = {
   /** Rows by catalog. */
   rows: ReadonlyMap<string, number>;
-  /** Rows ever inserted or deleted, as the statistics count them: these show objects that were created and dropped meanwhile. */
+  /**
+   * Rows ever inserted or deleted, as the statistics count them: these show objects that were
+   * created and dropped meanwhile.
+   */
   writes: number;
 };
 
@@ -42,8 +48,9 @@ export async function readCatalogSizes(client: Client): Promise<CatalogSizes> {
 }
 
 /**
- * Compares a restored server's catalogs with those of the service before and after it was restored. Only where nothing was made or
- * dropped in between do they have to be equal: which of the two states the restored one has is not known otherwise.
+ * Compares a restored server's catalogs with those of the service before and after it was restored.
+ * Only where nothing was made or dropped in between do they have to be equal: which of the two
+ * states the restored one has is not known otherwise.
  */
 export function compareCatalogs(
   before: CatalogSizes,

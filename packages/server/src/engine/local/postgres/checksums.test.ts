@@ -26,7 +26,8 @@ async function checkFile(contents: Buffer, name = '16384') {
   }
 }
 
-// Reckoned by this code when it agreed with `pg_checksums` on all 2798 pages of a cluster of PostgreSQL 15.
+// Reckoned by this code when it agreed with `pg_checksums` on all 2798 pages of a cluster of
+// PostgreSQL 15.
 test('the checksum of a page depends on its contents and its number, and not on the checksum that it carries', () => {
   const made = page(1, 0);
   expect(pageChecksum(made, 0)).toBe(CHECKSUM);

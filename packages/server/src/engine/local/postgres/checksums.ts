@@ -1,6 +1,7 @@
 /**
- * The checksums of a stopped cluster's pages, checked as `pg_checksums --check` does, which not every installation brings.
- * PostgreSQL source: src/include/storage/checksum_impl.h, src/bin/pg_checksums/pg_checksums.c.
+ * The checksums of a stopped cluster's pages, checked as `pg_checksums --check` does, which not
+ * every installation brings. PostgreSQL source: src/include/storage/checksum_impl.h,
+ * src/bin/pg_checksums/pg_checksums.c.
  */
 import { join } from 'node:path';
 import { listEntries, openFile } from '../host/service-files.ts';

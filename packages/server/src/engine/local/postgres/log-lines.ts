@@ -1,20 +1,32 @@
-/** Reading the lines of a server log from its end to its begin: linear in time, bounded in memory, whatever a tenant wrote. */
+/**
+ * Reading the lines of a server log from its end to its begin: linear in time, bounded in memory,
+ * whatever a tenant wrote.
+ */
 import type { FileHandle } from 'node:fs/promises';
 import { openFileOrNull } from '../host/service-files.ts';
 
-/** A longer line is cut. Its begin is kept, which holds the time, the severity and the start of the message. */
+/**
+ * A longer line is cut. Its begin is kept, which holds the time, the severity and the start of the
+ * message.
+ */
 export const MAX_LINE_BYTES = 64 * 1024;
-/** Read and parsed between two turns of the event loop; larger than a line, so that each chunk makes progress. */
+/**
+ * Read and parsed between two turns of the event loop; larger than a line, so that each chunk makes
+ * progress.
+ */
 export const CHUNK_BYTES = 128 * 1024;
 
-/** `bytes`: the length of the whole line, as far as it lies before the position where reading began. */
+/**
+ * `bytes`: the length of the whole line, as far as it lies before the position where reading began.
+ */
 export type LogLine = { line: Buffer; startByte: number; bytes: number; isCut: boolean };
 
 /** The bytes that one call may still read; used up by {@link linesBackwards}. */
 export type ReadBudget = { bytes: number };
 
 /**
- * The lines of a file that end before a byte, last first. Stops where the budget is used up, inside a line if need be.
+ * The lines of a file that end before a byte, last first. Stops where the budget is used up, inside
+ * a line if need be.
  *
  * @param before a position where an earlier call stopped; null: the end of the file
  * @returns where the next call begins; 0: everything was read
@@ -77,7 +89,9 @@ function cutLine(text: Buffer, startByte: number, endByte: number, wasCut: boole
   };
 }
 
-/** The newline that ends the line before the last one of a text; -1: the text is (part of) one line. */
+/**
+ * The newline that ends the line before the last one of a text; -1: the text is (part of) one line.
+ */
 function newlineBeforeLast(text: Buffer): number {
   return text.length < 2 ? -1 : text.lastIndexOf(10, text.length - 2);
 }

@@ -1,4 +1,6 @@
-/** Reading a server's structured logs back, newest first, page by page, and taking the oldest away. */
+/**
+ * Reading a server's structured logs back, newest first, page by page, and taking the oldest away.
+ */
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import type { LogEntry } from '@howdah/contract';
@@ -14,7 +16,10 @@ const OUT_OF_ORDER_MS = 10_000;
 const READ_BYTES_PER_PAGE = 16 * 1024 * 1024;
 /** The same in lines, for a log of very short ones. */
 const LINES_PER_PAGE = 200_000;
-/** Shown on one page: its answer is rendered in one turn of the event loop. The last line may go beyond it. */
+/**
+ * Shown on one page: its answer is rendered in one turn of the event loop. The last line may go
+ * beyond it.
+ */
 const SHOWN_BYTES_PER_PAGE = 512 * 1024;
 /** Parsed between two turns of the event loop. */
 const LINES_PER_TURN = 1000;
@@ -83,7 +88,10 @@ export async function readLogs(
   return { entries, cursor: null };
 }
 
-/** Takes the oldest log files away once all of them are larger than what is kept; the one being written stays. */
+/**
+ * Takes the oldest log files away once all of them are larger than what is kept; the one being
+ * written stays.
+ */
 export async function pruneLogs(directory: string, keptBytes = KEPT_BYTES): Promise<void> {
   let bytes = 0;
   for (const [index, file] of (await logFiles(directory)).toReversed().entries()) {
@@ -126,7 +134,10 @@ function parseLine({ line, bytes, isCut }: LogLine): LogEntry | null {
   };
 }
 
-/** The begin of a flat JSON object as a whole one: without a member that is not complete, but with what there is of a string. */
+/**
+ * The begin of a flat JSON object as a whole one: without a member that is not complete, but with
+ * what there is of a string.
+ */
 function closeJson(text: string): string {
   let complete = '{';
   // A member with a string that may be cut, or with a number.

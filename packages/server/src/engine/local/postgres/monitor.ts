@@ -64,7 +64,9 @@ export function createMonitor(
       if (watch === undefined) throw new NoAnswer('the server is not running');
       return (await inTime(run<Row>(watch, text, values))).rows;
     },
-    /** Ends the watch without a report: before a server is stopped on purpose, or when it is gone. */
+    /**
+     * Ends the watch without a report: before a server is stopped on purpose, or when it is gone.
+     */
     forget: (id: string): void => {
       drop(state, id);
       soon.delete(id);

@@ -1,7 +1,7 @@
 /**
- * A clone of each template in use, made ahead: a create takes it by renaming it, and waits for no copy. It
- * is flushed before it can be taken. Only the control plane that made it knows it; the next one begins
- * again.
+ * A clone of each template in use, made ahead: a create takes it by renaming it, and waits for no
+ * copy. It is flushed before it can be taken. Only the control plane that made it knows it; the
+ * next one begins again.
  */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';

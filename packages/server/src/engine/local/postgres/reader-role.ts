@@ -1,4 +1,6 @@
-/** The role of statements that users send through the API: it may read all data and nothing else. */
+/**
+ * The role of statements that users send through the API: it may read all data and nothing else.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DatabaseError, escapeIdentifier, type Client } from 'pg';
 import { DATABASE_NAME } from '@howdah/contract';
@@ -40,7 +42,10 @@ export async function portAt({ paths }: Place): Promise<number> {
   return server.port;
 }
 
-/** The desired properties of the role. It bypasses row security: without the hidden rows an answer would be wrong. */
+/**
+ * The desired properties of the role. It bypasses row security: without the hidden rows an answer
+ * would be wrong.
+ */
 const ATTRIBUTES = `login inherit nosuperuser nocreatedb nocreaterole noreplication bypassrls connection limit ${MAX_SESSIONS} password null valid until 'infinity'`;
 /** The disk space that sorts and joins may take. Only a superuser can set this limit. */
 const TEMP_FILE_LIMIT = '1GB';
@@ -56,7 +61,8 @@ type RoleSeen = {
 /**
  * Makes sure that a server has the role, and that the role has no more rights than these.
  *
- * @throws EngineUnavailable when a user of the service has made a role of that name, or the server does not answer
+ * @throws EngineUnavailable when a user of the service has made a role of that name, or the
+ *   server does not answer
  */
 export async function createReaderRole(monitor: Monitor, place: Place): Promise<void> {
   try {

@@ -1,7 +1,7 @@
 /**
- * Runs statements that users send through the API. Each has a session of its own, a role that may read
- * all data and nothing else, and a transaction that cannot write and is never committed. Either would be
- * enough; each covers faults of the other (docs/decisions/0021-query.md).
+ * Runs statements that users send through the API. Each has a session of its own, a role that may
+ * read all data and nothing else, and a transaction that cannot write and is never committed.
+ * Either would be enough; each covers faults of the other (docs/decisions/0021-query.md).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, DatabaseError, type Connection, type FieldDef, type Submittable } from 'pg';
@@ -24,15 +24,18 @@ import { CAN_WRITE, revokeWriters } from './writers.ts';
 
 /** The most that is taken of an answer, as it comes from the server. */
 const MAX_BYTES = 4 * 1024 * 1024;
-/** How long after its own time limit a statement is ended from outside: it may have caught the first. */
+/**
+ * How long after its own time limit a statement is ended from outside: it may have caught the
+ * first.
+ */
 const GRACE_MS = 1000;
 const QUERY_CANCELED = '57014';
 const TOO_MANY_CONNECTIONS = '53300';
 
 /**
- * Parameters that the database's owner may have set for all sessions, and that must not apply to this one;
- * the owner's search path does apply. A caller that is gone is noticed
- * in the middle of a statement.
+ * Parameters that the database's owner may have set for all sessions, and that must not apply to
+ * this one; the owner's search path does apply. A caller that is gone is noticed in the middle of a
+ * statement.
  */
 const settingsOf = ({ timeoutMs }: ReadStatement): string =>
   [
@@ -61,7 +64,11 @@ export function createReader(monitor: Monitor) {
     await role;
   };
 
-  /** Opens a session that cannot write, or removes what would let it. @param primary where that is done */
+  /**
+   * Opens a session that cannot write, or removes what would let it.
+   *
+   * @param primary where that is done
+   */
   const begin = async (place: Place, primary: Place, options: string): Promise<Client> => {
     for (const begunMs = performance.now(); ; await sleep(20)) {
       const client = await connect(place, options);
@@ -93,7 +100,8 @@ export function createReader(monitor: Monitor) {
       return await readWith(client, monitor, place.key, statement);
     } finally {
       open.delete(client);
-      // Not `end()`, which would wait for a server that may hang. Whatever was locked or is still to come ends with the session.
+      // Not `end()`, which would wait for a server that may hang. Whatever was locked or is still
+      // to come ends with the session.
       client.connection.stream.destroy();
     }
   };
@@ -269,7 +277,10 @@ async function columnsOf(
   return fields.map(({ name }, index) => ({ name, type: rows[index]?.type ?? 'unknown' }));
 }
 
-/** Sends messages of the extended protocol, which takes one statement and no more, and waits until the server is ready again. */
+/**
+ * Sends messages of the extended protocol, which takes one statement and no more, and waits until
+ * the server is ready again.
+ */
 function exchange(
   client: Client,
   send: (connection: Connection) => void,

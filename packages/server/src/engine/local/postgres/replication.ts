@@ -1,4 +1,7 @@
-/** The replication settings of members and nodes: the primary to follow, and the standbys that a primary waits for. */
+/**
+ * The replication settings of members and nodes: the primary to follow, and the standbys that a
+ * primary waits for.
+ */
 import type { InstancePaths } from '../host/layout.ts';
 import { quoted } from './settings.ts';
 import { CONTROL_ROLE } from './files.ts';
@@ -13,7 +16,10 @@ export const memberName = (n: number): string => `${MEMBER}${n}`;
 /** The same of a node of a read replica set, which follows another service's primary. */
 export const nodeName = (set: string, n: number): string => `${NODE}${set}_${n}`;
 
-/** Whether the directory of a slot is that of a member or a node; one that is being made or dropped has another name. */
+/**
+ * Whether the directory of a slot is that of a member or a node; one that is being made or dropped
+ * has another name.
+ */
 export const isFollower = (name: string): boolean =>
   [MEMBER, NODE].some((kind) => name.startsWith(kind)) && !name.endsWith('.tmp');
 
@@ -23,8 +29,9 @@ export type Quorum = { count: number; members: readonly number[] };
 export const NOBODY: Quorum = { count: 0, members: [] };
 
 /**
- * Whom a primary waits for. `before`: under whom it has acknowledged writes that those of now are not known to have yet; to be certain of
- * these writes, so many of each of them have to be alive as well.
+ * Whom a primary waits for. `before`: under whom it has acknowledged writes that those of now are
+ * not known to have yet; to be certain of these writes, so many of each of them have to be alive as
+ * well.
  */
 export type WaitedFor = { now: Quorum; before: readonly Quorum[] };
 
@@ -48,7 +55,8 @@ export function replicationConf(
     upstream === null
       ? []
       : [
-          // Over the Unix socket, in a directory of the servers' user alone: nothing to encrypt, and half the work (docs/performance.md, 9.5).
+          // Over the Unix socket, in a directory of the servers' user alone: nothing to encrypt,
+          // and half the work (docs/performance.md, 9.5).
           `primary_conninfo = ${quoted(`host=${upstream.paths.socket} port=${upstream.port} user=${CONTROL_ROLE} application_name=${name}`)}`,
           `primary_slot_name = ${quoted(name)}`,
         ];
@@ -91,8 +99,9 @@ function parseQuorum(text: string): Quorum {
 }
 
 /**
- * The standbys that the primary waits for. Where fewer than wanted follow, writes wait; except until the first time that as many follow as never
- * had to before: right after a promotion, when what the primary has is all there is, and where more are asked for than there are yet.
+ * The standbys that the primary waits for. Where fewer than wanted follow, writes wait; except
+ * until the first time that as many follow as never had to before: right after a promotion, when
+ * what the primary has is all there is, and where more are asked for than there are yet.
  */
 export function nextQuorum(
   wanted: number,
@@ -116,12 +125,18 @@ export function nextWaitedFor(next: Quorum, { now, before }: WaitedFor): WaitedF
   };
 }
 
-/** Whether so many alive of one quorum as make certain of its writes are certain to have those of another as well. */
+/**
+ * Whether so many alive of one quorum as make certain of its writes are certain to have those of
+ * another as well.
+ */
 function covers(next: Quorum, before: Quorum): boolean {
   return before.count >= next.count && before.members.every((n) => next.members.includes(n));
 }
 
-/** Settings that a standby must have at least as large as its primary ([PG] 27.4.3), or its replay pauses. */
+/**
+ * Settings that a standby must have at least as large as its primary ([PG] 27.4.3), or its replay
+ * pauses.
+ */
 export const FLOORS = [
   'max_connections',
   'max_worker_processes',

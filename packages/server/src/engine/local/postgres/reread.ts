@@ -4,14 +4,17 @@ import type { Monitor } from './monitor.ts';
 import { findProcess, pauseMs } from '../../../lib/processes.ts';
 import type { Server } from './server.ts';
 
-/** A process that is never seen asleep reads the settings before it accepts the next connection: it handles signals first. */
+/**
+ * A process that is never seen asleep reads the settings before it accepts the next connection: it
+ * handles signals first.
+ */
 const DEADLINE_MS = 5000;
 
 /**
  * Returns when pg_hba.conf is in force, and new sessions begin with the new settings.
  *
- * The postmaster, woken by the signal, reads the settings, signals its children, reads pg_hba.conf, and
- * only then sleeps again: process_pm_reload_request and ServerLoop of PostgreSQL's
+ * The postmaster, woken by the signal, reads the settings, signals its children, reads pg_hba.conf,
+ * and only then sleeps again: process_pm_reload_request and ServerLoop of PostgreSQL's
  * src/backend/postmaster/postmaster.c.
  */
 export async function reread(monitor: Monitor, key: string, { postmaster }: Server): Promise<void> {

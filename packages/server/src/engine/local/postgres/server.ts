@@ -43,9 +43,9 @@ export type Server = {
 export type Phase = 'starting' | 'ready' | 'stopping';
 
 /**
- * On the command line of every server of ours: the size it was started with. A newer Howdah may write
- * other settings for the same size; they wait for the next start, since an upgrade of the control plane
- * must not end sessions.
+ * On the command line of every server of ours: the size it was started with. A newer Howdah may
+ * write other settings for the same size; they wait for the next start, since an upgrade of the
+ * control plane must not end sessions.
  */
 const SIZE_SETTING = 'howdah.size=';
 
@@ -55,8 +55,8 @@ export function sizeLabel(size: Size): string {
 }
 
 /**
- * Starts a server, detached: it outlives the control plane. Returns at once; ask {@link findServer} and {@link phaseOf}.
- * The caller made sure that none runs.
+ * Starts a server, detached: it outlives the control plane. Returns at once; ask {@link findServer}
+ * and {@link phaseOf}. The caller made sure that none runs.
  *
  * @param owner the user that it runs as; null: our own
  * @param others the directories of services that it reads beside its own
@@ -71,7 +71,8 @@ export async function launch(
   others: readonly string[] = [],
 ): Promise<void> {
   if (machine.namespaces === 'none') await endOrphans(paths);
-  // A server that was killed leaves these; with nothing running they only mislead (docs/reliability.md, trap 1).
+  // A server that was killed leaves these; with nothing running they only mislead
+  // (docs/reliability.md, trap 1).
   await Promise.all([
     removeEntry(join(paths.data, 'postmaster.pid')),
     rm(paths.pidFile, { force: true }),
@@ -106,9 +107,9 @@ export async function launch(
 }
 
 /**
- * The fence: ends all processes that work on an instance's data, and waits until they are gone. A dead
- * server may have backends that acknowledge writes for some 15 ms more (docs/performance.md, section 3).
- * In a PID namespace `unshare` ends last, and so shows that none is left.
+ * The fence: ends all processes that work on an instance's data, and waits until they are gone. A
+ * dead server may have backends that acknowledge writes for some 15 ms more (docs/performance.md,
+ * section 3). In a PID namespace `unshare` ends last, and so shows that none is left.
  *
  * @returns whether nothing is left
  */
@@ -121,14 +122,18 @@ export async function fence(paths: InstancePaths): Promise<boolean> {
   return endOrphans(paths);
 }
 
-/** Whether a process is the one that {@link launch} started for an instance. Its pid may belong to another process by now. */
+/**
+ * Whether a process is the one that {@link launch} started for an instance. Its pid may belong to
+ * another process by now.
+ */
 async function isOf(pid: number, paths: InstancePaths): Promise<boolean> {
   return (await argumentsOf(pid)).includes(paths.data);
 }
 
 /**
- * Ends the backends that a killed server left behind: a busy one outlives it for as long as it likes, holds its shared memory, and
- * no new server can start (docs/performance.md, section 3). In a PID namespace they went with it.
+ * Ends the backends that a killed server left behind: a busy one outlives it for as long as it
+ * likes, holds its shared memory, and no new server can start (docs/performance.md, section 3). In
+ * a PID namespace they went with it.
  */
 async function endOrphans(paths: InstancePaths): Promise<boolean> {
   for (const pid of await allPids()) {
@@ -142,7 +147,10 @@ async function endOrphans(paths: InstancePaths): Promise<boolean> {
 }
 const ORPHAN_DEADLINE_MS = 5000;
 
-/** The server of an instance, if one runs: by the pid file, or, where that leads nowhere, by looking at every process. */
+/**
+ * The server of an instance, if one runs: by the pid file, or, where that leads nowhere, by looking
+ * at every process.
+ */
 export async function findServer(paths: InstancePaths): Promise<Server | null> {
   const noted = Number((await readOrNull(paths.pidFile)) ?? '0');
   if (noted === 0) return null;
@@ -172,7 +180,10 @@ async function serverAt(pid: number, paths: InstancePaths): Promise<Server | nul
   return { postmaster, size, port: portOfServer(paths) };
 }
 
-/** The data directory of every server on the machine that Howdah started, of any installation; once for each server. */
+/**
+ * The data directory of every server on the machine that Howdah started, of any installation; once
+ * for each server.
+ */
 export async function runningServers(): Promise<string[]> {
   const candidates = await Promise.all(
     (await allPids()).map(async (pid) => ({ pid, args: await argumentsOf(pid) })),
@@ -207,18 +218,27 @@ export function portOfServer(paths: InstancePaths): number | null {
   return /^[1-9]\d{0,4}$/.test(line) ? Number(line) : null;
 }
 
-/** The lines of a server's own pid file ([PG] 73.1). Its user can write it: nothing more than its port and its phase is believed. */
+/**
+ * The lines of a server's own pid file ([PG] 73.1). Its user can write it: nothing more than its
+ * port and its phase is believed.
+ */
 function noteOfServer(paths: InstancePaths): string[] {
   return (readTextIfSafe(join(paths.data, 'postmaster.pid')) ?? '').split('\n');
 }
 
-/** How far a running server is; recovery counts as starting, of a fork too (which the file calls `standby` from its first moment). */
+/**
+ * How far a running server is; recovery counts as starting, of a fork too (which the file calls
+ * `standby` from its first moment).
+ */
 export async function phaseOf(paths: InstancePaths): Promise<Phase> {
   const line = noteOfServer(paths)[7]?.trim();
   return line === 'ready' || line === 'stopping' ? line : 'starting';
 }
 
-/** Waits until a server that was just launched, or found running, is ready, has ended, or the time is up. */
+/**
+ * Waits until a server that was just launched, or found running, is ready, has ended, or the time
+ * is up.
+ */
 export async function waitUntilReady(
   paths: InstancePaths,
   deadlineMs: number,
@@ -243,8 +263,9 @@ const STOP_SIGNAL = {
 export type StopMode = keyof typeof STOP_SIGNAL;
 
 /**
- * Ends a server and sees it gone, with all its backends: in a PID namespace they go with it; without one they are
- * waited for, since a busy backend outlives its postmaster (docs/performance.md, section 3).
+ * Ends a server and sees it gone, with all its backends: in a PID namespace they go with it;
+ * without one they are waited for, since a busy backend outlives its postmaster
+ * (docs/performance.md, section 3).
  *
  * @returns whether it was gone before the deadline
  */
@@ -267,9 +288,11 @@ export async function stopServer(
 }
 
 /**
- * Why a server ended: what it printed before its log collector took over, or the last fatal entry of its log.
+ * Why a server ended: what it printed before its log collector took over, or the last fatal entry
+ * of its log.
  *
- * @param launchedMs when it was launched, in ms since the epoch; earlier entries belong to earlier servers
+ * @param launchedMs when it was launched, in ms since the epoch; earlier entries belong to
+ *   earlier servers
  */
 export async function whyItEnded(paths: InstancePaths, launchedMs: number): Promise<string> {
   const started = (await readEnd(paths.startLog)) ?? '';
@@ -290,13 +313,17 @@ async function lastFatal(paths: InstancePaths, launchedMs: number): Promise<stri
   return entries[0]?.message.replaceAll('\n', '; ') ?? null;
 }
 
-/** Makes the directories of an instance, all but its data. Those that the server writes belong to its user. */
+/**
+ * Makes the directories of an instance, all but its data. Those that the server writes belong to
+ * its user.
+ */
 export async function makeInstanceDirectories(
   owner: Owner | null,
   paths: InstancePaths,
 ): Promise<void> {
   await mkdir(paths.root, { recursive: true, mode: 0o710 });
-  // A link of the operator's to another disk is left as it is: a disk that is not there must not keep a server from starting.
+  // A link of the operator's to another disk is left as it is: a disk that is not there must not
+  // keep a server from starting.
   const ownArchive = (await lstat(paths.archive).catch(() => null))?.isDirectory() ?? true;
   const made = [
     [paths.config, 0o750],
@@ -320,7 +347,10 @@ export async function makeInstanceDirectories(
   ]);
 }
 
-/** Writes configuration files: root's, readable by the server's group (PostgreSQL takes a key of root's at 0640). */
+/**
+ * Writes configuration files: root's, readable by the server's group (PostgreSQL takes a key of
+ * root's at 0640).
+ */
 export async function writeConfig(
   owner: Owner | null,
   paths: InstancePaths,
@@ -329,7 +359,8 @@ export async function writeConfig(
   const mode = owner === null ? 0o600 : 0o640;
   const write = async ([name, text]: [string, string]): Promise<void> => {
     const path = join(paths.config, name);
-    // Written under another name: a disk without space must not leave a server with half of its settings, nor stop one that has all of them.
+    // Written under another name: a disk without space must not leave a server with half of its
+    // settings, nor stop one that has all of them.
     const isWritten = (await readOrNull(path)) === text;
     if (!isWritten) await writeFile(`${path}.new`, text, { mode });
     if (owner !== null) await chown(isWritten ? path : `${path}.new`, 0, owner.gid);

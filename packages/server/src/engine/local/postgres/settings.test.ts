@@ -86,7 +86,9 @@ test.each(titled)('the settings of %s', (title, size) => {
   expect(of(size)).toMatchObject(EXPECTED[title] ?? { 'no such size': true });
 });
 
-/** Of the numbers among the settings: what PostgreSQL takes (its own `postgres --describe-config`). */
+/**
+ * Of the numbers among the settings: what PostgreSQL takes (its own `postgres --describe-config`).
+ */
 const BOUNDS: Record<string, [number, number]> = {
   max_connections: [1, 262143],
   max_worker_processes: [0, 262143],

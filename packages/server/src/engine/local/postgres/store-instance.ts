@@ -1,4 +1,7 @@
-/** The control plane's own PostgreSQL: made from the same template and run by the same code as services, without TCP. */
+/**
+ * The control plane's own PostgreSQL: made from the same template and run by the same code as
+ * services, without TCP.
+ */
 import type { ClientConfig } from 'pg';
 import { cloneTree, removeTree } from '../host/clone.ts';
 import { configFiles, CONTROL_ROLE } from './files.ts';
@@ -27,7 +30,8 @@ const START_DEADLINE_MS = 120_000;
 const SIZE = { cpuMillis: 500, memoryGbs: 2 } as const;
 
 /**
- * Makes sure that the metadata database is there and runs: adopts one that survived the control plane, else starts it.
+ * Makes sure that the metadata database is there and runs: adopts one that survived the control
+ * plane, else starts it.
  *
  * @returns how to connect to it
  */

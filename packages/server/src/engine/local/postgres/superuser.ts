@@ -1,11 +1,11 @@
 /**
  * The one way to open a session as superuser in a server whose databases belong to a tenant.
  *
- * The owner of a database can create objects with the names of PostgreSQL's own, put a schema before
- * `pg_catalog` in the search path, and set most parameters for all sessions. A parameter in the startup
- * packet takes precedence over ALTER DATABASE and ALTER ROLE (PostgreSQL source: GucSource in
- * src/include/utils/guc.h), so each parameter that changes what our SQL means, or when it ends, is set
- * there. A unit test finds clients of PostgreSQL that are made elsewhere
+ * The owner of a database can create objects with the names of PostgreSQL's own, put a schema
+ * before `pg_catalog` in the search path, and set most parameters for all sessions. A parameter in
+ * the startup packet takes precedence over ALTER DATABASE and ALTER ROLE (PostgreSQL source:
+ * GucSource in src/include/utils/guc.h), so each parameter that changes what our SQL means, or when
+ * it ends, is set there. A unit test finds clients of PostgreSQL that are made elsewhere
  * (docs/decisions/0026-sessions-in-tenants-servers.md).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,9 +14,15 @@ import { CONTROL_ROLE, MAINTENANCE_DATABASE } from './files.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { serviceSocket } from '../host/service-socket.ts';
 
-/** How long a server may take to accept a session, and how long it may keep a client waiting after a statement's own time limit. */
+/**
+ * How long a server may take to accept a session, and how long it may keep a client waiting after a
+ * statement's own time limit.
+ */
 export const ANSWER_DEADLINE_MS = 5000;
-/** Locks are waited for no longer: a tenant may hold one for ever. Shorter than what a heartbeat is given. */
+/**
+ * Locks are waited for no longer: a tenant may hold one for ever. Shorter than what a heartbeat is
+ * given.
+ */
 const LOCK_TIMEOUT_MS = 2000;
 const IDLE_TRANSACTION_TIMEOUT_MS = 60_000;
 /** How long a session may take to end in order. */
@@ -34,7 +40,10 @@ export type Where = {
   readOnly?: boolean;
 };
 
-/** Parameters of every session of ours, whatever a database's owner has set; a role without rights may set these too. */
+/**
+ * Parameters of every session of ours, whatever a database's owner has set; a role without rights
+ * may set these too.
+ */
 const FOR_ANYBODY: Readonly<Record<string, string>> = {
   // pg_temp last: unnamed, it would come before pg_catalog for tables and types.
   search_path: 'pg_catalog,pg_temp',
@@ -84,7 +93,11 @@ type SessionOptions = Pick<Where, 'readOnly'> & {
   superuser: boolean;
 };
 
-/** The parameters of a session, as the startup packet takes them. @param major null: of any version; for a database without a tenant's settings */
+/**
+ * The parameters of a session, as the startup packet takes them.
+ *
+ * @param major null: of any version; for a database without a tenant's settings
+ */
 export function startupOptions({
   limitMs,
   readOnly = false,
@@ -109,9 +122,9 @@ export function startupOptions({
 }
 
 /**
- * How the monitor connects: to the maintenance database. Its statements have no time limit in the server:
- * a server that a signal had stopped would cancel them when it continues. The monitor has its own limit,
- * and waits for no locks.
+ * How the monitor connects: to the maintenance database. Its statements have no time limit in the
+ * server: a server that a signal had stopped would cancel them when it continues. The monitor has
+ * its own limit, and waits for no locks.
  */
 export function monitorConfig(server: Pick<InstancePaths, 'socket'>, port: number): ClientConfig {
   return {
@@ -140,7 +153,10 @@ export function openSuperuserSession(where: Where): Promise<Client> {
   return open(where, CONTROL_ROLE, true);
 }
 
-/** Opens a session as superuser for some work. Every statement, and the end of the session, have a deadline. */
+/**
+ * Opens a session as superuser for some work. Every statement, and the end of the session, have a
+ * deadline.
+ */
 export function withSuperuserSession<T>(
   where: Where,
   use: (client: Client) => Promise<T>,
@@ -148,7 +164,10 @@ export function withSuperuserSession<T>(
   return using(openSuperuserSession(where), use);
 }
 
-/** The same as a role that is no superuser and comes in by the socket: for what evaluates expressions that tenants wrote. */
+/**
+ * The same as a role that is no superuser and comes in by the socket: for what evaluates
+ * expressions that tenants wrote.
+ */
 export function withSessionAs<T>(
   role: string,
   where: Where,

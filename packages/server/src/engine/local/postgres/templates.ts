@@ -1,7 +1,7 @@
 /**
- * The stopped, ready-made cluster that services are cloned from, one for each installation and set of extensions: roles,
- * database and extensions are in it already, so that a create runs no initdb (7 to 9 times the whole create). Those with extensions are
- * clones themselves, of the one without.
+ * The stopped, ready-made cluster that services are cloned from, one for each installation and set
+ * of extensions: roles, database and extensions are in it already, so that a create runs no initdb
+ * (7 to 9 times the whole create). Those with extensions are clones themselves, of the one without.
  */
 import { basename, join } from 'node:path';
 import type { Client } from 'pg';
@@ -57,7 +57,8 @@ export function createTemplates(machine: Machine) {
     installation: Installation,
     extensions: readonly AddonExtension[],
   ): InstancePaths => {
-    // By full version: an initial snapshot is restored from the very template that its service was cloned from.
+    // By full version: an initial snapshot is restored from the very template that its service was
+    // cloned from.
     const name = [
       installation.version,
       installation.source,
@@ -155,7 +156,8 @@ async function initialise(
 ): Promise<void> {
   await makeCloneable(paths.data, machine.cloneMethod);
   if (machine.owner !== null) await chown(paths.data, machine.owner.uid, machine.owner.gid);
-  // From 17 on PostgreSQL brings a locale provider of its own, whose order does not change with the system's C library.
+  // From 17 on PostgreSQL brings a locale provider of its own, whose order does not change with the
+  // system's C library.
   const locale =
     installation.major >= 17
       ? ['--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C']
@@ -180,7 +182,10 @@ async function initialise(
   );
 }
 
-/** Starts the cluster without TCP, puts into it what is missing of roles, database and extensions, and stops it cleanly. */
+/**
+ * Starts the cluster without TCP, puts into it what is missing of roles, database and extensions,
+ * and stops it cleanly.
+ */
 async function fillTemplate(
   machine: Machine,
   paths: InstancePaths,
@@ -222,9 +227,11 @@ async function fillTemplate(
 }
 
 /**
- * The rights of tsdbadmin: own its database, make and grant roles, see all statistics, replicate logically. (A connection for that
- * takes the commands of physical replication too: all that they reach is its own server's. pg_hba.conf refuses the connections that are for nothing else.) What it may not, because it is no superuser and belongs to none of the roles for it: read or write the server's
- * files, run programs, add untrusted languages, change our settings or our role.
+ * The rights of tsdbadmin: own its database, make and grant roles, see all statistics, replicate
+ * logically. (A connection for that takes the commands of physical replication too: all that they
+ * reach is its own server's. pg_hba.conf refuses the connections that are for nothing else.) What
+ * it may not, because it is no superuser and belongs to none of the roles for it: read or write the
+ * server's files, run programs, add untrusted languages, change our settings or our role.
  */
 function roleStatements(): string[] {
   const admin = ADMIN_ROLE;
@@ -232,7 +239,8 @@ function roleStatements(): string[] {
     `create role ${admin} login createrole replication`,
     // tsdbadmin may become a role that it creates, and may end its sessions.
     `alter role ${admin} set createrole_self_grant = 'set, inherit'`,
-    // Not pg_write_all_data: it covers tables of extensions, and TimescaleDB runs the jobs in its table as their owner.
+    // Not pg_write_all_data: it covers tables of extensions, and TimescaleDB runs the jobs in its
+    // table as their owner.
     `grant pg_read_all_stats, pg_read_all_settings, pg_stat_scan_tables, pg_read_all_data to ${admin} with admin option`,
     `create database ${DATABASE_NAME} owner ${admin}`,
     'revoke all on database postgres, template1 from public',

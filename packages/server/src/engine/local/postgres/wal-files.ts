@@ -14,7 +14,9 @@ import {
 } from '../host/service-files.ts';
 import { parseLsn, walFileName } from './wal.ts';
 
-/** Copies WAL files of a running server into the data directory of its clone, from one to another. */
+/**
+ * Copies WAL files of a running server into the data directory of its clone, from one to another.
+ */
 export async function copyWalFiles(
   owner: Owner | null,
   paths: InstancePaths,
@@ -44,7 +46,10 @@ async function copyWal(
   }
 }
 
-/** Whether a file in place has been begun: one that was recycled has the contents of an older one still. */
+/**
+ * Whether a file in place has been begun: one that was recycled has the contents of an older one
+ * still.
+ */
 export async function holdsItsName(path: string, wal: string): Promise<boolean> {
   const file = await openFile(path).catch(noneOf('ENOENT'));
   if (file === null) return false;
@@ -70,7 +75,10 @@ export async function entriesOf(directory: string): Promise<string[]> {
 
 export const WAL_FILE_BYTES = 16 * 1024 ** 2;
 
-/** Where each timeline before the newest ended: its number, as in the names of its files, and the file in which the next one begins. */
+/**
+ * Where each timeline before the newest ended: its number, as in the names of its files, and the
+ * file in which the next one begins.
+ */
 type History = { timeline: string; nextBegins: string }[];
 
 /** The history file of the newest timeline; a service that never failed over has none. */
@@ -84,8 +92,8 @@ export async function timelineHistory(paths: InstancePaths, newest: string): Pro
 }
 
 /**
- * A history file as it is written: timelines in ascending order, before the newest. Where it says otherwise, nothing is taken from it: files
- * would follow each other in a circle.
+ * A history file as it is written: timelines in ascending order, before the newest. Where it says
+ * otherwise, nothing is taken from it: files would follow each other in a circle.
  */
 export function parseHistory(text: string, newest: number): History {
   const lines = text
@@ -108,7 +116,10 @@ export function followingWalFile(wal: string, history: History): string {
   return onItsTimeline(nextWalFile(wal), history);
 }
 
-/** A timeline that ended in this file has no whole one of it: the next one's begins with the same contents. */
+/**
+ * A timeline that ended in this file has no whole one of it: the next one's begins with the same
+ * contents.
+ */
 export function onItsTimeline(wal: string, history: History): string {
   const ended = history.find(({ timeline }) => timeline === wal.slice(0, 8));
   return ended !== undefined && wal.slice(8) >= ended.nextBegins.slice(8)
@@ -120,7 +131,10 @@ export function isWalFile(name: string): boolean {
   return /^[0-9A-F]{24}$/.test(name);
 }
 
-/** The WAL file after this one, of 16 MB each: timeline, then 8 digits of 4 GB, then the file in them ([PG] 28.5). */
+/**
+ * The WAL file after this one, of 16 MB each: timeline, then 8 digits of 4 GB, then the file in
+ * them ([PG] 28.5).
+ */
 export function nextWalFile(name: string): string {
   const [timeline, high, low] = [
     name.slice(0, 8),

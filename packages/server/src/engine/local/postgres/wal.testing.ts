@@ -41,7 +41,9 @@ export function commitAt(
   return record(MANAGER_OF_TRANSACTIONS, info, data, before);
 }
 
-/** A file of so many pages that holds these records; `rest` is of one that began in the file before. */
+/**
+ * A file of so many pages that holds these records; `rest` is of one that began in the file before.
+ */
 export function walFile(records: readonly Buffer[], pages = 4, rest = 0): Buffer {
   const aligned = [Buffer.alloc(rest, 7), ...records].map((one) =>
     Buffer.concat([one, Buffer.alloc(-one.length & 7)]),

@@ -1,4 +1,7 @@
-/** The write-ahead log as it lies on the disk: positions in it, where it ends, what a file of it holds. */
+/**
+ * The write-ahead log as it lies on the disk: positions in it, where it ends, what a file of it
+ * holds.
+ */
 import { join } from 'node:path';
 import { readControl } from './identity.ts';
 import { noneOf } from '../../../lib/processes.ts';
@@ -16,7 +19,10 @@ export function formatLsn(bytes: bigint): string {
 
 const PAGE_BYTES = 8192n;
 const SEGMENT_BYTES = 16n * 1024n * 1024n;
-/** Offset of the page's own position in its header, and the header's length (src/include/access/xlog_internal.h). */
+/**
+ * Offset of the page's own position in its header, and the header's length
+ * (src/include/access/xlog_internal.h).
+ */
 const PAGE_POSITION_OFFSET = 8;
 
 /** The newest timeline of which there is WAL; 0: none. */
@@ -30,17 +36,18 @@ export async function newestTimeline(data: string): Promise<number> {
 const CHECKPOINT_OFFSET = 32;
 
 /**
- * Where the last checkpoint of a server begins: its shutdown, when it was stopped in order. PostgreSQL source:
- * src/include/catalog/pg_control.h, the same since 9.
+ * Where the last checkpoint of a server begins: its shutdown, when it was stopped in order.
+ * PostgreSQL source: src/include/catalog/pg_control.h, the same since 9.
  */
 export async function lastCheckpoint(data: string): Promise<bigint> {
   return (await readControl(data)).readBigUInt64LE(CHECKPOINT_OFFSET);
 }
 
 /**
- * The end of the WAL of a server that does not run, found by reading its pages from a position on. Each
- * page has its own position, which distinguishes new pages from the rest of a recycled file. If the file
- * of the position is gone, a checkpoint has removed it: then the last checkpoint is later.
+ * The end of the WAL of a server that does not run, found by reading its pages from a position on.
+ * Each page has its own position, which distinguishes new pages from the rest of a recycled file.
+ * If the file of the position is gone, a checkpoint has removed it: then the last checkpoint is
+ * later.
  *
  * @param limitBytes how far to read
  */
@@ -64,7 +71,10 @@ export async function endOfWal(
   return end;
 }
 
-/** Header of a WAL page, of the first page of a file, and of a record (src/include/access/xlog_internal.h, xlogrecord.h). */
+/**
+ * Header of a WAL page, of the first page of a file, and of a record
+ * (src/include/access/xlog_internal.h, xlogrecord.h).
+ */
 const [PAGE_HEADER_BYTES, FILE_HEADER_BYTES, RECORD_HEADER_BYTES] = [24n, 40n, 24];
 
 /** Where a WAL record ends, by the length that it begins with; null: there is no record. */
@@ -91,7 +101,10 @@ export async function endOfRecord(
   }
 }
 
-/** A page of a WAL file; null: it is missing or incomplete. A page that cannot be read is an error: the end of the WAL is then unknown. */
+/**
+ * A page of a WAL file; null: it is missing or incomplete. A page that cannot be read is an error:
+ * the end of the WAL is then unknown.
+ */
 async function readPage(path: string, offset: bigint): Promise<Buffer | null> {
   const file = await openFile(path).catch(noneOf('ENOENT'));
   if (file === null) return null;
@@ -104,7 +117,10 @@ async function readPage(path: string, offset: bigint): Promise<Buffer | null> {
   }
 }
 
-/** The WAL file that holds a position: timeline, then 8 digits of 4 GB, then the file of 16 MB in them. */
+/**
+ * The WAL file that holds a position: timeline, then 8 digits of 4 GB, then the file of 16 MB in
+ * them.
+ */
 export function walFileName(timeline: number, position: bigint): string {
   const hex = (value: bigint | number): string => value.toString(16).toUpperCase().padStart(8, '0');
   return `${hex(timeline)}${hex(position >> 32n)}${hex((position & 0xffffffffn) / SEGMENT_BYTES)}`;
@@ -112,22 +128,30 @@ export function walFileName(timeline: number, position: bigint): string {
 
 // ── what a file holds ────────────────────────────────────────────────────────────────────────────────────────────
 
-/** In the header of a page: what it is, and how much of a record of the page before it comes first. */
+/**
+ * In the header of a page: what it is, and how much of a record of the page before it comes first.
+ */
 const [PAGE_INFO_OFFSET, CONTINUED_OFFSET] = [2, 16];
 /** The page begins again: after a crash in the middle of a record, which has no end. */
 const AFTER_BROKEN_RECORD = 0x8;
 /** In the header of a record: the operation, and its resource manager. */
 const [INFO_OFFSET, MANAGER_OFFSET] = [16, 17];
-/** The resource manager of transactions: src/include/access/rmgrlist.h; records of it: src/include/access/xact.h. */
+/**
+ * The resource manager of transactions: src/include/access/rmgrlist.h; records of it:
+ * src/include/access/xact.h.
+ */
 const [TRANSACTIONS, KIND_MASK, COMMIT, COMMIT_PREPARED] = [1, 0x70, 0x00, 0x30];
-/** Headers that may precede a record's data, by their first byte: their length, or that of the data's length (xlogrecord.h). */
+/**
+ * Headers that may precede a record's data, by their first byte: their length, or that of the
+ * data's length (xlogrecord.h).
+ */
 const [DATA_SHORT, DATA_LONG, ORIGIN, TOP_TRANSACTION] = [255, 254, 253, 252];
 /** PostgreSQL counts from 2000-01-01. */
 const EPOCH_MS = Date.UTC(2000, 0, 1);
 
 /**
- * The time of the last commit in a WAL file, by the server's clock, in ms since the epoch, rounded up;
- * null: there is none. A record that begins or ends in another file is skipped.
+ * The time of the last commit in a WAL file, by the server's clock, in ms since the epoch, rounded
+ * up; null: there is none. A record that begins or ends in another file is skipped.
  *
  * @param contents the whole file
  */
@@ -148,7 +172,9 @@ export function lastCommitMs(contents: Buffer): number | null {
   return latest;
 }
 
-/** The WAL of a file without the headers of its pages, and where its first complete record begins. */
+/**
+ * The WAL of a file without the headers of its pages, and where its first complete record begins.
+ */
 function piecesOf(contents: Buffer): { log: Buffer; begin: number }[] {
   const pieces: { pages: Buffer[]; begin: number }[] = [];
   for (let at = 0; at + Number(PAGE_BYTES) <= contents.length; at += Number(PAGE_BYTES)) {
@@ -178,7 +204,9 @@ function isCommit(log: Buffer, at: number): boolean {
   );
 }
 
-/** When a transaction committed, by the data after the header of its record; null: it is no commit. */
+/**
+ * When a transaction committed, by the data after the header of its record; null: it is no commit.
+ */
 function commitMs(contents: Buffer): number | null {
   for (let at = 0; at < contents.length;) {
     switch (contents.readUInt8(at)) {

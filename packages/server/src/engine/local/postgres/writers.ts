@@ -1,6 +1,8 @@
 /**
- * Functions of PostgreSQL that everybody may call and that write WAL or files in a transaction that only reads. In a tenant's database they
- * are tsdbadmin's alone, who cannot grant them: a grant to a role that both it and the reader are members of could not be revoked (docs/decisions/0021-query.md). `query.test.ts` classifies the others.
+ * Functions of PostgreSQL that everybody may call and that write WAL or files in a transaction that
+ * only reads. In a tenant's database they are tsdbadmin's alone, who cannot grant them: a grant to
+ * a role that both it and the reader are members of could not be revoked
+ * (docs/decisions/0021-query.md). `query.test.ts` classifies the others.
  */
 import { ADMIN_ROLE } from '@howdah/contract';
 import type { Client } from 'pg';
@@ -16,7 +18,11 @@ export const CAN_WRITE = `exists (
   where p.pronamespace operator(pg_catalog.=) 'pg_catalog'::pg_catalog.regnamespace and p.proname operator(pg_catalog.=) any (${NAMES})
     and pg_catalog.has_function_privilege(p.oid, 'execute'))`;
 
-/** Takes the functions from everybody but tsdbadmin. @param client a session of ours in the tenant's database */
+/**
+ * Takes the functions from everybody but tsdbadmin.
+ *
+ * @param client a session of ours in the tenant's database
+ */
 export async function revokeWriters(client: Client): Promise<void> {
   const { rows } = await client.query<{ signature: string }>(
     `select oid::regprocedure::text as signature from pg_proc where pronamespace = 'pg_catalog'::regnamespace and proname = any (${NAMES})`,
@@ -30,7 +36,10 @@ export async function revokeWriters(client: Client): Promise<void> {
   );
 }
 
-/** pg_dump shows what differs from the privileges that initdb made: these are as if it had, or each dump would have errors when it is restored. */
+/**
+ * pg_dump shows what differs from the privileges that initdb made: these are as if it had, or each
+ * dump would have errors when it is restored.
+ */
 const AS_IF_INITIAL = [
   `delete from pg_init_privs where classoid = 'pg_proc'::regclass
      and objoid in (select oid from pg_proc where pronamespace = 'pg_catalog'::regnamespace and proname = any (${NAMES}))`,

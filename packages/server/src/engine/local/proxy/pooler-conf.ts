@@ -7,7 +7,10 @@ import { CONTROL_ROLE, POOLER_ROLE, READER_ROLE } from '../postgres/files.ts';
 import { VERIFIER_FUNCTION } from './pooler-role.ts';
 
 export type PoolerInput = {
-  /** The paths of the service: they hold the pooler's files and directory, whichever member it connects to. */
+  /**
+   * The paths of the service: they hold the pooler's files and directory, whichever member it
+   * connects to.
+   */
   paths: InstancePaths;
   /** The version of PgBouncer. */
   version: string;
@@ -20,7 +23,10 @@ export type PoolerInput = {
   certificatePem: string;
 };
 
-/** Connections that are left to the control plane, to maintenance and to clients that do not use the pooler. */
+/**
+ * Connections that are left to the control plane, to maintenance and to clients that do not use the
+ * pooler.
+ */
 const NOT_POOLED = 17;
 const CLIENTS_PER_SERVER_CONNECTION = 20;
 
@@ -44,7 +50,10 @@ export function poolLimits(maxConnections: number): {
 const PREPARED_STATEMENTS_SINCE = [1, 21] as const;
 const PREPARED_STATEMENTS = 200;
 
-/** pgbouncer.ini. Its text changes with the certificate and the allowed networks, so that a change is noticed. */
+/**
+ * pgbouncer.ini. Its text changes with the certificate and the allowed networks, so that a change
+ * is noticed.
+ */
 export function poolerConf({
   paths,
   version,
@@ -101,8 +110,8 @@ export const CONF_FILE = 'pgbouncer.ini';
 export const HBA_FILE = 'pgbouncer.hba';
 export const USERS_FILE = 'pgbouncer.users';
 
-// The permissions of its socket's directory protect the console, as they protect the server's socket.
-// Our roles are rejected over TCP: the server would trust them.
+// The permissions of its socket's directory protect the console, as they protect the server's
+// socket. Our roles are rejected over TCP: the server would trust them.
 export const accessFiles = (allowedNetworks: readonly string[]): Record<string, string> => ({
   [HBA_FILE]: `# Written by Howdah; changes are overwritten.
 # type    database  user  address  method

@@ -5,11 +5,17 @@ import { POOLER_ROLE } from '../postgres/files.ts';
 import { withSuperuserSession } from '../postgres/superuser.ts';
 import { parseLsn } from '../postgres/wal.ts';
 
-/** Users cannot make schemas whose name begins like this, psql does not list them, and pg_dump leaves them out. */
+/**
+ * Users cannot make schemas whose name begins like this, psql does not list them, and pg_dump
+ * leaves them out.
+ */
 const SCHEMA = 'pg_howdah';
 export const VERIFIER_FUNCTION = `${SCHEMA}.verifier`;
 
-/** The verifier of a role that may log in at this moment, for the pooler's role alone; never one of ours. */
+/**
+ * The verifier of a role that may log in at this moment, for the pooler's role alone; never one of
+ * ours.
+ */
 const FUNCTION_STATEMENTS = [
   `create or replace function ${VERIFIER_FUNCTION}(name text) returns table (role text, verifier text)
    language sql stable security definer set search_path = ''
@@ -38,7 +44,8 @@ export async function createPoolerRole(paths: InstancePaths, port: number): Prom
               exists (select from pg_namespace where nspname = '${SCHEMA}') as schema`,
       );
       const [found] = rows;
-      // The creator of a role may grant it: a user who has created this one could read the verifiers of all others.
+      // The creator of a role may grant it: a user who has created this one could read the
+      // verifiers of all others.
       if (found?.governed === true) {
         throw new Error(
           `the service has a role ${POOLER_ROLE} that one of its users made; the pooler needs the name: drop role ${POOLER_ROLE}`,

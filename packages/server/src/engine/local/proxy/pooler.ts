@@ -1,9 +1,9 @@
 /**
  * PgBouncer in front of one server: started, reloaded, held and stopped.
  *
- * Clients use TLS and log in with SCRAM. PgBouncer connects to the server over the Unix socket, as the
- * role of the client, with the keys of the client's own login. It knows no password: it asks a function
- * in the server for the verifier of a role (docs/decisions/0011-pooler.md).
+ * Clients use TLS and log in with SCRAM. PgBouncer connects to the server over the Unix socket, as
+ * the role of the client, with the keys of the client's own login. It knows no password: it asks a
+ * function in the server for the verifier of a role (docs/decisions/0011-pooler.md).
  */
 import { isIP } from 'node:net';
 import { join } from 'node:path';
@@ -43,7 +43,9 @@ export type PoolerPlan = { program: Program; port: number; conf: string; listene
 export type PoolerServers = {
   /** Where its role is created. */
   primary: { paths: InstancePaths; port: number };
-  /** Returns when all servers that the pooler connects to have replayed the WAL up to a position. */
+  /**
+   * Returns when all servers that the pooler connects to have replayed the WAL up to a position.
+   */
   untilReplayed: (lsn: bigint) => Promise<void>;
 };
 
@@ -51,7 +53,10 @@ export type PoolerServers = {
 export type PoolerSeen = {
   /** Stopped by a signal. */
   frozen: boolean;
-  /** Whether its death would be reported; not after a start of the control plane, nor while its clients wait. */
+  /**
+   * Whether its death would be reported; not after a start of the control plane, nor while its
+   * clients wait.
+   */
   watched: boolean;
   /** Whether its configuration is the desired one. */
   current: boolean;
@@ -67,8 +72,8 @@ export const MISSING_POOLER = `PgBouncer is needed, and is not installed: ${PROG
 /** How long a pooler may take to answer after its start. */
 const START_DEADLINE_MS = 5000;
 /**
- * How long the console may take for a command, and a process to end. Transactions get this long to end
- * before their server is restarted on purpose.
+ * How long the console may take for a command, and a process to end. Transactions get this long to
+ * end before their server is restarted on purpose.
  */
 const PATIENCE_MS = 5000;
 
@@ -137,7 +142,12 @@ export async function launchPooler(
   return `accepting connections after ${Date.now() - begunMs} ms`;
 }
 
-/** Loads a new configuration or certificate, or one that was not loaded yet; clients that waited go on. @returns a line for the user */
+/**
+ * Loads a new configuration or certificate, or one that was not loaded yet; clients that waited go
+ * on.
+ *
+ * @returns a line for the user
+ */
 export async function reloadPooler(
   { machine, watch }: Poolers,
   id: string,
@@ -155,7 +165,8 @@ export async function reloadPooler(
 
 /**
  * Lets transactions end and then keeps clients waiting until {@link reloadPooler}: their server is
- * about to be restarted. Sessions of the session pool are not waited for; they end with their server.
+ * about to be restarted. Sessions of the session pool are not waited for; they end with their
+ * server.
  */
 export async function holdPooler({ watch }: Poolers, paths: InstancePaths): Promise<void> {
   const port = Number(
@@ -224,8 +235,8 @@ async function writeConf(
 }
 
 /**
- * PgBouncer has no checker. It is started with the same configuration and nowhere to listen: it reads
- * all of it, and ends for that reason.
+ * PgBouncer has no checker. It is started with the same configuration and nowhere to listen: it
+ * reads all of it, and ends for that reason.
  */
 async function checkConf(
   owner: Owner | null,

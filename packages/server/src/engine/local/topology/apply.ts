@@ -1,4 +1,7 @@
-/** Performs the step that `decide` has chosen. Each step can be interrupted at any point and repeated. */
+/**
+ * Performs the step that `decide` has chosen. Each step can be interrupted at any point and
+ * repeated.
+ */
 import { ADMIN_ROLE } from '@howdah/contract';
 import type { ServiceSpec } from '../../engine.ts';
 import { forgetRecovery } from '../backup/recovery.ts';
@@ -185,8 +188,8 @@ async function setFirstPassword(
 }
 
 /**
- * Opens the listener of a fork that was just provisioned. If this is interrupted, the next look finds
- * its files out of date, or the next connect rereads them.
+ * Opens the listener of a fork that was just provisioned. If this is interrupted, the next look
+ * finds its files out of date, or the next connect rereads them.
  */
 async function openListener(
   { machine, monitor }: Executor,
@@ -197,7 +200,10 @@ async function openListener(
   await reread(monitor, key, server);
 }
 
-/** Has a server read its files: an earlier control plane may have written them and died before the reload. */
+/**
+ * Has a server read its files: an earlier control plane may have written them and died before the
+ * reload.
+ */
 async function rereadFiles({ monitor }: Executor, key: string): Promise<void> {
   try {
     await monitor.query(key, 'select pg_reload_conf()');

@@ -36,7 +36,10 @@ export async function areFilesCurrent(paths: InstancePaths, files: ConfigFiles):
   return Object.values(files).every((text, index) => found[index] === text);
 }
 
-/** Whether an instance has a certificate for the hosts of its listener that is valid for long enough. */
+/**
+ * Whether an instance has a certificate for the hosts of its listener that is valid for long
+ * enough.
+ */
 export async function isCertificateCurrent(
   certificates: ReturnType<typeof createCertificateCheck>,
   paths: InstancePaths,

@@ -2,8 +2,8 @@
  * Chooses the next step for a service with several members: a pure function of the desired and the
  * observed state. members.ts performs the step.
  *
- * The first rule: only the primary that the metadata database records accepts writes. Before it does,
- * every other server of the service that could accept writes is stopped.
+ * The first rule: only the primary that the metadata database records accepts writes. Before it
+ * does, every other server of the service that could accept writes is stopped.
  */
 import { DRILL_STEP, type HighAvailability, type ServiceSpec } from '../../engine.ts';
 import { decide, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
@@ -15,7 +15,10 @@ export type MemberSeen = {
   n: number;
   /** The role that a server would have if it started on the data. */
   data: 'absent' | 'standby' | 'primary';
-  /** `size`: compared with the desired one; `port`: where it listens; `placed`: whether it is in the desired network. */
+  /**
+   * `size`: compared with the desired one; `port`: where it listens; `placed`: whether it is in the
+   * desired network.
+   */
   server: {
     phase: Phase;
     size: 'current' | 'smaller' | 'larger';
@@ -41,7 +44,10 @@ export type MembersSeen = {
   gateway: GatewaySeen;
   /** Whether the primary has a slot for each member, and no others. */
   slotsCurrent: boolean;
-  /** Whether synchronous standbys are still receiving what was acknowledged without them: only then can one of them take over. */
+  /**
+   * Whether synchronous standbys are still receiving what was acknowledged without them: only then
+   * can one of them take over.
+   */
   settling: boolean;
   /** Whether an interrupted drill has left something. */
   rehearsed: boolean;
@@ -116,10 +122,16 @@ export function haStepName(step: HaStep): string | null {
   }
 }
 
-/** A member that has not answered for this long is stopped; one that a signal has frozen is stopped sooner. */
+/**
+ * A member that has not answered for this long is stopped; one that a signal has frozen is stopped
+ * sooner.
+ */
 export const HANGS_AFTER_MS = 5000;
 
-/** Whether a member counts as hanging: frozen by a signal and silent, or silent for long. A slow member is neither. */
+/**
+ * Whether a member counts as hanging: frozen by a signal and silent, or silent for long. A slow
+ * member is neither.
+ */
 export function hangs({
   server,
   silentMs,
@@ -198,7 +210,8 @@ function decidePrimary({ spec, ha, seen, primary }: Pair): HaStep | null {
   if (gateway.running && !gateway.placed) return { kind: 'closeGateway', why: placeWhy(spec) };
   const own = decide(spec, seen.primary);
   if (!gateway.running && seen.primary.directory === 'ours' && own.kind !== 'writeFiles')
-    // Clients that connect before the primary is ready wait, no matter which of the two is there first.
+    // Clients that connect before the primary is ready wait, no matter which of the two is there
+    // first.
     return own.kind === 'start'
       ? { kind: 'startWithGateway', n: primary.n }
       : { kind: 'openGateway' };

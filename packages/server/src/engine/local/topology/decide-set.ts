@@ -1,6 +1,6 @@
 /**
- * Chooses the next step for a read replica set: a pure function of the desired and the observed state.
- * replica-sets.ts performs it.
+ * Chooses the next step for a read replica set: a pure function of the desired and the observed
+ * state. replica-sets.ts performs it.
  *
  * The first rule: no client is routed to a server that could accept writes.
  */
@@ -149,7 +149,8 @@ export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
       ? nothing({ kind: 'wait', why: 'its pooler waits for the primary', waitMs: 4 * WAIT_MS })
       : { kind: 'pooler', step: own };
   }
-  // Nodes without connections are restarted at once, the others one at a time while the rest accept connections.
+  // Nodes without connections are restarted at once, the others one at a time while the rest accept
+  // connections.
   const restart = restarts.find(({ eligible }) => !eligible) ?? restarts[0];
   if (restart === undefined) return nothing({ kind: 'settled' });
   const lagging = seen.nodes.find(({ n, eligible }) => n !== restart.n && !eligible);

@@ -52,7 +52,11 @@ const anyObservation: fc.Arbitrary<Observation> = fc
     silentMs: seen.server !== null && seen.directory === 'ours' ? seen.silentMs : null,
   }));
 
-/** What a step makes of what was there. @param luck whether a start gets through at once, and recovery ends well */
+/**
+ * What a step makes of what was there.
+ *
+ * @param luck whether a start gets through at once, and recovery ends well
+ */
 function after(seen: Observation, step: Step, luck: boolean): Observation {
   switch (step.kind) {
     case 'settled':

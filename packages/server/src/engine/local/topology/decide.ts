@@ -1,18 +1,24 @@
-/** Chooses the next step for a service: a pure function of the desired and the observed state. apply.ts performs it. */
+/**
+ * Chooses the next step for a service: a pure function of the desired and the observed state.
+ * apply.ts performs it.
+ */
 import type { Origin, ServiceSpec } from '../../engine.ts';
 import type { PoolerSeen } from '../proxy/pooler.ts';
 import type { Phase, StopMode } from '../postgres/server.ts';
 
 export type Observation = {
   /**
-   * foreign: the directory of the service exists without our marker with its id. incomplete: it was created, and not provisioned,
-   * before the machine went down.
+   * foreign: the directory of the service exists without our marker with its id. incomplete: it was
+   * created, and not provisioned, before the machine went down.
    */
   directory: 'absent' | 'foreign' | 'incomplete' | 'ours';
   /** Whether its first password was set. */
   provisioned: boolean;
   templateReady: boolean;
-  /** placed: whether it is in the desired network: that of its VPC, or none. sizeCurrent: whether the server was started with the size that is wanted; only another size is worth a restart. */
+  /**
+   * placed: whether it is in the desired network: that of its VPC, or none. sizeCurrent: whether
+   * the server was started with the size that is wanted; only another size is worth a restart.
+   */
   server: { phase: Phase; sizeCurrent: boolean; placed: boolean } | null;
   /** For how long it has not answered; null: it answers. */
   silentMs: number | null;
@@ -74,8 +80,8 @@ export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refus
 };
 
 /**
- * A server that does not answer may be on a machine that is short of CPU, so it is killed only after
- * this long. PostgreSQL recovers from its WAL, but every session is lost.
+ * A server that does not answer may be on a machine that is short of CPU, so it is killed only
+ * after this long. PostgreSQL recovers from its WAL, but every session is lost.
  */
 export const KILL_AFTER_MS = 20_000;
 

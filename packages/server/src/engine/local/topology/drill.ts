@@ -1,7 +1,8 @@
 /**
- * A rehearsal of a failover or a switchover: a writer of ours goes through the service's endpoint as any client does, and what became of
- * its writes is counted. It writes into the maintenance database, which pg_hba.conf opens for its role alone: a tenant can neither prepare
- * its table nor lock it.
+ * A rehearsal of a failover or a switchover: a writer of ours goes through the service's endpoint
+ * as any client does, and what became of its writes is counted. It writes into the maintenance
+ * database, which pg_hba.conf opens for its role alone: a tenant can neither prepare its table nor
+ * lock it.
  */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -22,8 +23,9 @@ export type Rehearsal = {
 };
 
 /**
- * In SQL: what of the probes' role there is. It stays when a drill has ended, without a login: DROP ROLE would wait for each transaction that
- * grants it something. A role with members is a tenant's: who creates a role becomes its member.
+ * In SQL: what of the probes' role there is. It stays when a drill has ended, without a login: DROP
+ * ROLE would wait for each transaction that grants it something. A role with members is a tenant's:
+ * who creates a role becomes its member.
  */
 const GOVERNED = `exists (select from pg_auth_members m join pg_roles r on r.oid = m.roleid where r.rolname = '${PROBE_ROLE}')`;
 /** In SQL: whether a drill is running, or an interrupted one has left something. */
@@ -33,7 +35,9 @@ const SWEEP = [
   `select pg_terminate_backend(pid) from pg_stat_activity where usename = '${PROBE_ROLE}'`,
   'drop schema if exists _howdah cascade',
 ];
-/** How long the drill writes before the injectFault, and after the first write that succeeded again. */
+/**
+ * How long the drill writes before the injectFault, and after the first write that succeeded again.
+ */
 const BEFORE_MS = 500;
 const AFTER_MS = 300;
 const DEADLINE_MS = 60_000;
@@ -120,7 +124,10 @@ async function firstAfter({ acks }: { acks: readonly Ack[] }, struckMs: number):
   }
 }
 
-/** Writes without pause, one number after the other, and notes each that was acknowledged: committed without a warning. */
+/**
+ * Writes without pause, one number after the other, and notes each that was acknowledged: committed
+ * without a warning.
+ */
 function startWriter({ host, port }: Endpoint, password: string) {
   const acks: Ack[] = [];
   let next = 1;

@@ -20,12 +20,15 @@ import type { PoolerPlan, Poolers } from '../proxy/pooler.ts';
 
 /**
  * Forks that are cloned, or begin to recover, at the same time: all of them flush the disk on which
- * their parents' transactions wait as well. Ten forks on btrfs are ready after 9 s by twos and after
- * 10 s side by side; the slowest transaction of their parent takes 4 s and 7 s (bench fork-load, two
- * cores).
+ * their parents' transactions wait as well. Ten forks on btrfs are ready after 9 s by twos and
+ * after 10 s side by side; the slowest transaction of their parent takes 4 s and 7 s (bench
+ * fork-load, two cores).
  */
 const FORKS_AT_A_TIME = 2;
-/** Data directories that are copied byte by byte at the same time. Each may take hours, and a place of the reconciler. */
+/**
+ * Data directories that are copied byte by byte at the same time. Each may take hours, and a place
+ * of the reconciler.
+ */
 const COPIES_AT_A_TIME = 6;
 
 /** The observed state of a server on this machine, and its desired files. */
@@ -43,7 +46,10 @@ export type Found = {
   files: ConfigFiles | null;
   /** The files of a server that runs as another user, for one that is about to get it. */
   filesAs: ((owner: Owner | null) => ConfigFiles) | null;
-  /** The files once it is provisioned; they differ from the current ones only for a fork that is not provisioned yet. */
+  /**
+   * The files once it is provisioned; they differ from the current ones only for a fork that is not
+   * provisioned yet.
+   */
   filesOnceProvisioned: ConfigFiles | null;
   /** The service's pooler, if it connects to this server. */
   pooler: PoolerPlan | null;
@@ -68,7 +74,10 @@ export type Executor = Tools & {
   readonly forkLimit: LimitFunction;
   readonly copies: { running: number };
   readonly flush: () => Promise<void>;
-  /** Flushes of instances that are not provisioned, by their root; one that another control plane made has none. */
+  /**
+   * Flushes of instances that are not provisioned, by their root; one that another control plane
+   * made has none.
+   */
   readonly flushing: Map<string, Promise<void>>;
 };
 
@@ -87,7 +96,8 @@ export function createExecutor(tools: Tools): Executor {
 /**
  * Makes one data directory from another.
  *
- * @throws NotYet when that is a copy and too many are being made: waiting would keep a place of the reconciler
+ * @throws NotYet when that is a copy and too many are being made: waiting would keep a place of
+ *   the reconciler
  */
 export async function copying<T>(
   { machine, copies }: Pick<Executor, 'machine' | 'copies'>,
@@ -102,7 +112,10 @@ export async function copying<T>(
   });
 }
 
-/** Enforces the limits of a server that has just started, in the background: joining a group takes a third of a start. */
+/**
+ * Enforces the limits of a server that has just started, in the background: joining a group takes a
+ * third of a start.
+ */
 export function limitSoon(
   { machine, limiting, unlimited }: Executor,
   key: string,

@@ -1,8 +1,9 @@
 /**
  * Another member takes over: after the death of the primary (failover), or in order (switchover).
  *
- * The order makes it safe whatever dies in between: the old primary is ended and seen gone; the metadata database say who is the primary; then,
- * and not before, that one is promoted. Each part can be done again.
+ * The order makes it safe whatever dies in between: the old primary is ended and seen gone; the
+ * metadata database say who is the primary; then, and not before, that one is promoted. Each part
+ * can be done again.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Member } from '../../engine.ts';
@@ -49,9 +50,9 @@ export function choosePlanned<T extends { n: number }>(standbys: readonly T[]): 
 }
 
 /**
- * The standby that takes over: the one with the most WAL. With synchronous replicas, only if the living
- * ones are certain to have all acknowledged writes. Without, only if what it lacks is within the limit.
- * If none can, the dead primary is started again, and nothing is lost.
+ * The standby that takes over: the one with the most WAL. With synchronous replicas, only if the
+ * living ones are certain to have all acknowledged writes. Without, only if what it lacks is within
+ * the limit. If none can, the dead primary is started again, and nothing is lost.
  */
 export function chooseSuccessor({
   candidates,
@@ -80,10 +81,14 @@ export function chooseSuccessor({
   };
 }
 
-/** Why it is possible that no living member has a write that a quorum acknowledged; null: one of them has it. */
+/**
+ * Why it is possible that no living member has a write that a quorum acknowledged; null: one of
+ * them has it.
+ */
 function whyUncertain(quorum: Quorum, candidates: readonly Candidate[]): string | null {
   if (quorum.count === 0) return 'its synchronous replicas had not caught up yet';
-  // A write is acknowledged once `count` of them have it: of this many living ones, one has every acknowledged write.
+  // A write is acknowledged once `count` of them have it: of this many living ones, one has every
+  // acknowledged write.
   const alive = candidates.filter(({ n }) => quorum.members.includes(n)).length;
   const needed = quorum.members.length - quorum.count + 1;
   return alive >= needed

@@ -4,7 +4,10 @@ import type { ReadLagLimit } from '../../../config.ts';
 /** Where the primary's WAL ended at a moment. */
 export type Position = { atMs: number; lsn: bigint };
 
-/** How far a standby had replayed after the last position was read, and until when it was seen to stream. */
+/**
+ * How far a standby had replayed after the last position was read, and until when it was seen to
+ * stream.
+ */
 export type Replayed = { lsn: bigint; streaming: boolean; streamedMs: number };
 
 export type Lag = { bytes: number; seconds: number };
@@ -28,8 +31,8 @@ export function remember(positions: readonly Position[], latest: Position): Posi
 
 /**
  * The time since the primary's WAL ended where the standby is now. The time of the last transaction
- * would be misleading: without writes it is long ago. A standby that does not stream knows nothing of
- * what was written since.
+ * would be misleading: without writes it is long ago. A standby that does not stream knows nothing
+ * of what was written since.
  */
 export function lagOf(
   positions: readonly Position[],

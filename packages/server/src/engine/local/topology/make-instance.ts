@@ -86,7 +86,9 @@ export function parentOf(
   return layout.member(parent, layout.primaryOf(parent));
 }
 
-/** Writes a commit to the parent that users do not see: a recovery up to now needs one to stop at. */
+/**
+ * Writes a commit to the parent that users do not see: a recovery up to now needs one to stop at.
+ */
 export async function writeMark(
   { machine, monitor }: Pick<Executor, 'machine' | 'monitor'>,
   { parent }: Origin,
@@ -96,7 +98,10 @@ export async function writeMark(
     await monitor.query(key, "select pg_logical_emit_message(true, 'howdah', 'fork')");
 }
 
-/** Makes an instance under another name and renames it: an incomplete one is never taken for a service. */
+/**
+ * Makes an instance under another name and renames it: an incomplete one is never taken for a
+ * service.
+ */
 async function make(
   { machine, issuer }: Executor,
   { spec, paths, installation, filesAs, listener }: NewInstance,
@@ -134,13 +139,20 @@ async function make(
   }
 }
 
-/** Waits for all tasks, so that none still writes when the directory is removed. @throws the first error */
+/**
+ * Waits for all tasks, so that none still writes when the directory is removed.
+ *
+ * @throws the first error
+ */
 async function allDone(tasks: readonly Promise<void>[]): Promise<void> {
   await Promise.allSettled(tasks);
   await Promise.all(tasks);
 }
 
-/** Begins to flush a new instance before its server starts, which would wait for the disk with each of its files. */
+/**
+ * Begins to flush a new instance before its server starts, which would wait for the disk with each
+ * of its files.
+ */
 export function beginFlush({ flush, flushing }: Executor, { root }: InstancePaths): void {
   const flushed = flush();
   // The error reaches the caller that waits for it.
@@ -148,7 +160,10 @@ export function beginFlush({ flush, flushing }: Executor, { root }: InstancePath
   flushing.set(root, flushed);
 }
 
-/** Waits until a new instance is on the disk: no client may write what a crash of the machine could lose. */
+/**
+ * Waits until a new instance is on the disk: no client may write what a crash of the machine could
+ * lose.
+ */
 export async function untilOnDisk(
   { flush, flushing }: Executor,
   { root }: InstancePaths,

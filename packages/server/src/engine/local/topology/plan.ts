@@ -1,12 +1,17 @@
-/** The steps that a change takes if nothing is in the way: the answer to a dry run. decide.ts and decide-ha.ts choose the real ones. */
+/**
+ * The steps that a change takes if nothing is in the way: the answer to a dry run. decide.ts and
+ * decide-ha.ts choose the real ones.
+ */
 import type { OperationKind } from '@howdah/contract';
 import type { Member, ServiceSpec } from '../../engine.ts';
 import { haStepName } from './decide-ha.ts';
 import { STEP_NAME } from './decide.ts';
 
 /**
- * @param running whether its server runs already; of one that is to be made: whether a spare becomes it
- * @param keepsSize whether a resize changes nothing but the storage quota, for which no server restarts
+ * @param running whether its server runs already; of one that is to be made: whether a spare
+ *   becomes it
+ * @param keepsSize whether a resize changes nothing but the storage quota, for which no server
+ *   restarts
  */
 export function planOf(
   kind: OperationKind,

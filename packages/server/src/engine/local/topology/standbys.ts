@@ -1,4 +1,7 @@
-/** The common part of members and read replica nodes that follow: their slots on the primary, their faults, and how they are seeded. */
+/**
+ * The common part of members and read replica nodes that follow: their slots on the primary, their
+ * faults, and how they are seeded.
+ */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { configure } from './configure.ts';
@@ -20,18 +23,23 @@ import { ownerOf } from '../host/users.ts';
 import { isFile } from '../host/service-files.ts';
 import type { Size } from '@howdah/contract';
 
-/** A standby that runs, receives no WAL and has none left to replay for this long is seeded again. */
+/**
+ * A standby that runs, receives no WAL and has none left to replay for this long is seeded again.
+ */
 const FOLLOWS_WITHIN_MS = 15_000;
 
 /**
- * In SQL, the standbys that a server sends its WAL to. A standby that asks for WAL that is gone is also
- * "catching up" for a moment, until its connection ends and it asks again.
+ * In SQL, the standbys that a server sends its WAL to. A standby that asks for WAL that is gone is
+ * also "catching up" for a moment, until its connection ends and it asks again.
  */
 export const RECEIVING = `array(
   select application_name from pg_stat_replication
   where state = 'streaming' or (state = 'catchup' and backend_start < clock_timestamp() - interval '1 s'))`;
 
-/** Beside the data of a new standby, until its server has flushed it: the boot of the machine in which it was seeded. */
+/**
+ * Beside the data of a new standby, until its server has flushed it: the boot of the machine in
+ * which it was seeded.
+ */
 const SEEDED_FILE = 'seeded';
 
 export type Seed = {
@@ -65,7 +73,10 @@ export function forgetStandby({ broken, lostSinceMs, replayed }: Standbys, key: 
   replayed.delete(key);
 }
 
-/** Whether a standby has replayed WAL since it was last asked: it replays its own before it receives more. */
+/**
+ * Whether a standby has replayed WAL since it was last asked: it replays its own before it receives
+ * more.
+ */
 async function advances(
   { executor: { monitor }, replayed }: Standbys,
   key: string,
@@ -106,7 +117,9 @@ export function isBroken({ broken }: Standbys, key: string): boolean {
   return broken.has(key);
 }
 
-/** Why the data of a standby that does not run may be incomplete on the disk; null: it is complete. */
+/**
+ * Why the data of a standby that does not run may be incomplete on the disk; null: it is complete.
+ */
 async function whyIncomplete({ paths, server }: Found): Promise<string | null> {
   const seededIn = server === null ? await readOrNull(join(paths.root, SEEDED_FILE)) : null;
   return seededIn === null || seededIn === (await currentBoot())
@@ -188,7 +201,8 @@ async function seed(
     await writeOwned(owner, join(unfinished, 'postgresql.auto.conf'), '');
     await writeOwned(owner, join(unfinished, 'standby.signal'), '');
     if (dataOf(paths) === 'primary') await archiveLeftovers(owner, paths);
-    // The server flushes the data at its first start. The note shows if the machine goes down before.
+    // The server flushes the data at its first start. The note shows if the machine goes down
+    // before.
     await writeFile(join(paths.root, SEEDED_FILE), await currentBoot(), { flush: true });
     await discard(machine, id, paths.data);
     await rename(unfinished, paths.data);
@@ -201,8 +215,8 @@ async function seed(
 }
 
 /**
- * Recreates the slot of a standby if it was lost: a slot keeps at most `max_slot_wal_keep_size`, and
- * more WAL than that may be written during a copy.
+ * Recreates the slot of a standby if it was lost: a slot keeps at most `max_slot_wal_keep_size`,
+ * and more WAL than that may be written during a copy.
  *
  * @returns whether it was recreated, and keeps nothing older than the last checkpoint
  */
@@ -219,7 +233,10 @@ async function recreateSlotIfLost(
   return true;
 }
 
-/** Copies to a clone the WAL that its primary has written since; the archive has what the primary has removed. */
+/**
+ * Copies to a clone the WAL that its primary has written since; the archive has what the primary
+ * has removed.
+ */
 async function copyWalSince(
   monitor: Monitor,
   owner: Owner | null,
@@ -236,7 +253,10 @@ async function copyWalSince(
   if (files !== undefined) await copyWalFiles(owner, paths, files.first, files.last, target);
 }
 
-/** Creates the slots that are missing: by them, a primary keeps the WAL that standbys have not received. */
+/**
+ * Creates the slots that are missing: by them, a primary keeps the WAL that standbys have not
+ * received.
+ */
 export async function createSlots(
   monitor: Monitor,
   primaryKey: string,
@@ -264,7 +284,10 @@ export async function dropSlots(
   return dropped.length;
 }
 
-/** The role that a server would have if it started on a data directory. We make only regular files: a standby with anything else is seeded again. */
+/**
+ * The role that a server would have if it started on a data directory. We make only regular files:
+ * a standby with anything else is seeded again.
+ */
 export function dataOf({ data }: InstancePaths): MemberSeen['data'] {
   if (!existsSync(data)) return 'absent';
   return isFile(join(data, 'standby.signal')) ? 'standby' : 'primary';

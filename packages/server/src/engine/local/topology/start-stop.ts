@@ -65,7 +65,8 @@ export async function startServer(
   if (state === 'starting') return `${why}recovering from its WAL, which goes on`;
   const server = await findServer(paths);
   if (server !== null) limitSoon(executor, key, spec.size, server);
-  // Members and nodes accept clients only while they are watched, and so does a server without a password.
+  // Members and nodes accept clients only while they are watched, and so does a server without a
+  // password.
   if (isProvisioned && spec.ha === null && spec.set === null)
     monitor.connectSoon(key, paths, port, heartbeat);
   else await monitor.connect(key, paths, port, heartbeat);
@@ -98,13 +99,18 @@ async function ensureFlush(executor: Executor, paths: InstancePaths): Promise<vo
   else if (!executor.flushing.has(paths.root)) beginFlush(executor, paths);
 }
 
-/** Whether a server ended without a shutdown. A standby may have the files that its primary had when it was cloned. */
+/**
+ * Whether a server ended without a shutdown. A standby may have the files that its primary had when
+ * it was cloned.
+ */
 async function hasDied(paths: InstancePaths, isProvisioned: boolean): Promise<boolean> {
   if (!isProvisioned || isFile(join(paths.data, 'standby.signal'))) return false;
   return !(await wasShutDown(paths.data).catch(() => true));
 }
 
-/** The services whose files a server reads: a node of a read replica set reads those of its primary. */
+/**
+ * The services whose files a server reads: a node of a read replica set reads those of its primary.
+ */
 function followedBy({ layout }: Machine, { set }: ServiceSpec): string[] {
   return set === null ? [] : [layout.service(set.parent).root];
 }
