@@ -157,7 +157,7 @@ describe('a backup that is damaged is found', () => {
       .toEqual([expect.objectContaining({ code: 'ARCHIVE', message: lostFor })]);
     const listed = await cloud.cli('backup', 'list', service.service_id);
     expect(listed.stdout).toContain(
-      `but none between ${gap?.after} and ${gap?.before}: a WAL file is missing from the archive`,
+      `except between ${gap?.after} and ${gap?.before}: a WAL segment is missing from the archive`,
     );
     expect(listed.stderr).toContain(lostFor);
   });

@@ -280,7 +280,7 @@ test('the command line lists, shows and cancels them', async () => {
   );
   const [newest] = await cloud.operations(service.service_id);
   const shown = await cloud.cli('operation', 'get', newest?.id ?? '');
-  expect(shown.stdout).toContain('stop succeeded, asked for by');
+  expect(shown.stdout).toContain('stop succeeded, requested by');
   expect(shown.stdout).toContain('stop PostgreSQL');
   expect(await cloud.cli('operation', 'cancel', newest?.id ?? '')).toMatchObject({
     code: 5,

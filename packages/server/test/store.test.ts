@@ -246,7 +246,7 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     expect(owned_mb + shared_mb).toBe(total_mb);
     expect(shared_mb).toBeGreaterThan(owned_mb);
     expect((await cloud.cli('backup', 'list', now.service_id)).stdout).toMatch(
-      /data: \d+ MB, \d+ of them its own and \d+ shared/,
+      /data: \d+ MB, \d+ its own and \d+ shared/,
     );
     expect(await cloud.audit()).toEqual([]);
   });
@@ -330,7 +330,9 @@ test.skipIf(none !== null)(
     const home = await makeHome();
     try {
       const { stdout } = await spawned(['store', 'create', '--size', '3G', '--fs', 'xfs'], home);
-      expect(stdout).toMatch(/make xfs in .*\n.*put it in place.*\nThe data is in the store now/);
+      expect(stdout).toMatch(
+        /make xfs in .*\n.*put it in place.*\nThe data is on the data volume now/,
+      );
       const cloud = await install({ HOWDAH_HOME: home });
       const parent = await cloud.create({ name: 'parent', service_type: 'POSTGRES' });
       await query(
