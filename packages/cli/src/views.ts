@@ -230,7 +230,12 @@ export const PROJECT_DETAIL_VIEW: View<Schemas['ProjectDetails']> = {
   columns: PROJECT_VIEW.columns,
   details: PROJECT_LIMITS.map((limit) => [
     limit.replace('_', ' ').toUpperCase(),
-    ({ limits, used }) => `${used[limit]} of ${limits[limit] ?? 'no limit'}`,
+    ({ limits, used }) => {
+      const most = limits[limit];
+      return most === null || most === undefined
+        ? `${used[limit]}, no limit`
+        : `${used[limit]} of ${most}`;
+    },
   ]),
 };
 
