@@ -40,7 +40,7 @@ test('a date-time is shown with its distance', () => {
   expect(dateAndDistance('2020-01-01T00:00:00Z', NOW)).toBe('2020-01-01T00:00:00Z');
 });
 
-test('no duration is negative: two clocks need not agree', () => {
+test('no duration is negative, even if two clocks disagree', () => {
   expect(duration(-3)).toBe('0 ms');
   expect(duration(1500)).toBe('1.5 s');
 });

@@ -78,7 +78,7 @@ test('an error carries code, message and request id', async () => {
   });
 });
 
-test('what is no answer of the API is an error all the same', async () => {
+test('an answer that does not come from the API is an error too', async () => {
   const page: Answer = (_request, response) =>
     response.writeHead(403, { 'X-Request-Id': 'proxy-7' }).end('<html>go away</html>');
   const { apiUrl } = await serve(page);
@@ -89,7 +89,7 @@ test('what is no answer of the API is an error all the same', async () => {
   });
 });
 
-test('a GET is tried again after a lost connection and after 503, and then is what it is', async () => {
+test('a GET is retried after a lost connection and after 503, and then answered as usual', async () => {
   const { apiUrl, seen } = await serve(
     cut,
     json(503, {}),
@@ -100,7 +100,7 @@ test('a GET is tried again after a lost connection and after 503, and then is wh
   expect(seen.map(({ method }) => method)).toEqual(['GET', 'GET', 'GET']);
 });
 
-test('a POST is tried again with the same key and the same body; another has another key', async () => {
+test('a POST is retried with the same key and body; another POST has another key', async () => {
   const { apiUrl, seen } = await serve(cut, json(202, { service_id: 's' }));
   const client = createClient({ apiUrl });
   await client.POST('/projects/{project_id}/services', create);
@@ -112,7 +112,7 @@ test('a POST is tried again with the same key and the same body; another has ano
   expect(third?.key).not.toBe(first?.key);
 });
 
-test('a client for dry runs asks about changes, reads as ever, and takes no plan for a change that was made', async () => {
+test('a client for dry runs changes nothing, reads as usual, and throws the plan of a change', async () => {
   const plan = { dry_run: true, response_status: 202, operation: null };
   const { apiUrl, seen } = await serve(json(200, []), json(200, plan, { 'Dry-Run': 'true' }));
   const client = createClient({ apiUrl, dryRun: true });
@@ -130,7 +130,7 @@ test('a client for dry runs asks about changes, reads as ever, and takes no plan
   ).rejects.toMatchObject({ code: 'DRY_RUN' });
 });
 
-test('a key of the caller stays', async () => {
+test('an Idempotency-Key of the caller is kept', async () => {
   const { apiUrl, seen } = await serve(json(202, {}));
   await createClient({ apiUrl }).POST('/projects/{project_id}/services', {
     ...create,
@@ -139,7 +139,7 @@ test('a key of the caller stays', async () => {
   expect(seen[0]?.key).toBe('mine');
 });
 
-test('a DELETE is not tried again, nor anything that was refused', async () => {
+test('a DELETE is not retried, nor a refused call', async () => {
   const { apiUrl, seen } = await serve(cut, json(409, { code: 'CONFLICT', message: 'no' }));
   const client = createClient({ apiUrl });
   const path = { project_id: 'p', service_id: 's' };
@@ -150,7 +150,7 @@ test('a DELETE is not tried again, nor anything that was refused', async () => {
   expect(seen.length).toBe(2);
 });
 
-test('it gives up after as many tries as it is seen, and says whom it asked', async () => {
+test('it gives up after the given number of retries, and names the server', async () => {
   const { apiUrl, seen } = await serve(cut);
   await expect(createClient({ apiUrl, retries: 2 }).GET('/projects')).rejects.toThrow(
     `no answer from ${apiUrl}`,
@@ -158,7 +158,7 @@ test('it gives up after as many tries as it is seen, and says whom it asked', as
   expect(seen.length).toBe(3);
 });
 
-test('an aborted call is not tried again', async () => {
+test('an aborted call is not retried', async () => {
   const { apiUrl, seen } = await serve(json(503, {}));
   const call = createClient({ apiUrl, retries: 1000 }).GET('/projects', {
     signal: AbortSignal.timeout(300),
@@ -167,7 +167,7 @@ test('an aborted call is not tried again', async () => {
   expect(seen.length).toBeLessThan(20);
 });
 
-test('waitFor tells of each status once, also past a lost connection, and gives the service', async () => {
+test('waitFor reports each status once, also after a lost connection, and returns the service', async () => {
   const { apiUrl } = await serveStatuses(
     service('QUEUED'),
     service('CONFIGURING'),
@@ -187,7 +187,7 @@ test('waitFor tells of each status once, also past a lost connection, and gives 
   expect([found?.status, seen]).toEqual(['READY', ['QUEUED', 'CONFIGURING', 'READY']]);
 });
 
-test('waitFor is seen by the stream of events: it asks when something happened, and hardly otherwise', async () => {
+test('waitFor follows the events: it reads the service after an event, and rarely otherwise', async () => {
   let status = 'CONFIGURING';
   let asked = 0;
   const server = createServer((request, response) => {
@@ -218,7 +218,7 @@ test('waitFor is seen by the stream of events: it asks when something happened, 
   expect(asked).toBeLessThanOrEqual(4);
 });
 
-test('waitFor: a service that is gone is what DELETED waits for, and the end of any other wait', async () => {
+test('waitFor ends when the service is gone: DELETED succeeds, any other wait fails', async () => {
   const gone = await serve(json(404, { code: 'NOT_FOUND', message: 'no service' }));
   const of = { project_id: 'p', service_id: 's' };
   const client = createClient({ apiUrl: gone.apiUrl });
@@ -226,7 +226,7 @@ test('waitFor: a service that is gone is what DELETED waits for, and the end of 
   await expect(waitFor(client, of, 'READY')).rejects.toThrow(WaitError);
 });
 
-test('waitFor ends with its time and says what it last saw, or with the signal of the caller', async () => {
+test('waitFor ends after its timeout with the last status, or with the signal of the caller', async () => {
   const { apiUrl } = await serve(service('UPGRADING'));
   const client = createClient({ apiUrl });
   const of = { project_id: 'p', service_id: 's' };

@@ -37,7 +37,7 @@ test('arguments win over the environment, and that over credentials.json', async
   });
 });
 
-test('what is missing is named, with the places that were looked at', async () => {
+test('a missing setting is named, with the places that were read', async () => {
   const HOWDAH_HOME = await homeWith(null);
   await expect(findSettings({ apiUrl: 'http://x' }, { HOWDAH_HOME })).rejects.toThrow(
     SettingsError,
@@ -47,7 +47,7 @@ test('what is missing is named, with the places that were looked at', async () =
   );
 });
 
-test('credentials that are no JSON are said, with the file', async () => {
+test('invalid JSON in the credentials is reported with the file', async () => {
   const HOWDAH_HOME = await homeWith(null);
   await writeFile(join(HOWDAH_HOME, 'credentials.json'), '{ interrupted');
   await expect(findSettings({}, { HOWDAH_HOME })).rejects.toThrow(

@@ -14,7 +14,7 @@ test('clocks that differ give no negative duration, size or time', () => {
   expect(ahead('2026-03-01T11:59:00Z', NOW_MS)).toBe('in less than a minute');
 });
 
-test('times are relative, in the largest unit that says enough', () => {
+test('times are relative, in the largest suitable unit', () => {
   expect(ago('2026-03-01T11:59:20Z', NOW_MS)).toBe('40 s ago');
   expect(ago('2026-03-01T11:57:00Z', NOW_MS)).toBe('3 min ago');
   expect(ahead('2026-03-02T11:00:00Z', NOW_MS)).toBe('in 23 h');

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { cliOf, connectionSnippet, curlOf } from './snippets.ts';
 
-test('the command says all that the body says', () => {
+test('the command has every field of the body', () => {
   const request = {
     name: "Ana's orders",
     addons: [],
@@ -20,7 +20,7 @@ test('the command says all that the body says', () => {
   expect(curlOf({ ...request, addons: [] })).toContain(`"name":"Ana'\\''s orders"`);
 });
 
-test('a password of any characters stands in each connection string', () => {
+test('each connection string quotes a password of any characters', () => {
   const target = { host: '127.0.0.1', port: 5432, password: 'a/b@c d' };
   expect(new URL(connectionSnippet('URI', target, true)).password).toBe('a%2Fb%40c%20d');
   expect(connectionSnippet('JDBC', target, false)).toContain(

@@ -47,7 +47,7 @@ test('an action is refused exactly where the API refuses it, in its words', () =
       );
 });
 
-test('only admin may stop or delete what is PROD, or a service with a set that is', () => {
+test('only admins may stop or delete a PROD service, or a service with a PROD set', () => {
   for (const action of ['stop', 'delete'] as const) {
     for (const shown of [service('READY', 'PROD'), service('READY', 'DEV', [setIn('PROD')])]) {
       expect(whyNot(action, shown, me('developer')), action).toContain('PROD');
@@ -71,7 +71,7 @@ test('only admin may stop or delete what is PROD, or a service with a set that i
     expect(whyNot(action, service('READY', 'PROD'), me('developer')), action).toBeNull();
 });
 
-test('a viewer may nothing, and only admin may delete PROD', () => {
+test('a viewer may change nothing, and only admins may delete PROD', () => {
   for (const action of ACTIONS)
     expect(whyNot(action, service('READY'), me('viewer'))).toContain('viewer');
   expect(whyNot('delete', service('READY', 'PROD'), me('developer'))).toContain('PROD');
@@ -79,7 +79,7 @@ test('a viewer may nothing, and only admin may delete PROD', () => {
   expect(whyNot('delete', service('READY'), me('developer'))).toBeNull();
 });
 
-test('a fork_only key changes only forks that it made, and forks everything', () => {
+test('a fork_only key changes its own forks only, and forks everything', () => {
   const restricted = me('developer', { fork_only: true });
   const own = { ...service('READY'), created_by: 'HDx' };
   for (const action of ACTIONS) {
@@ -96,7 +96,7 @@ test('a fork_only key changes only forks that it made, and forks everything', ()
   expect(whyReadOnly(restricted, 'HDx')).toBeNull();
 });
 
-test('a dry_run_only key is offered nothing, since nothing would be done', () => {
+test('a dry_run_only key is offered no action', () => {
   for (const action of ACTIONS)
     expect(whyNot(action, service('READY'), me('admin', { dry_run_only: true })), action).toContain(
       'dry_run_only',
@@ -104,7 +104,7 @@ test('a dry_run_only key is offered nothing, since nothing would be done', () =>
   expect(whyReadOnly(me('admin', { dry_run_only: true }))).toContain('dry_run_only');
 });
 
-test('only admin keys purge, and fork_only ones only forks that they made', () => {
+test('only admin keys purge, and fork_only keys their own forks only', () => {
   expect(whyNotPurge(me('admin'))).toBeNull();
   expect(whyNotPurge(me('developer'))).toContain('admin');
   expect(whyNotPurge(me('viewer'))).toContain('admin');
@@ -112,7 +112,7 @@ test('only admin keys purge, and fork_only ones only forks that they made', () =
   expect(whyNotPurge(me('admin', { fork_only: true }), 'HDx')).toBeNull();
 });
 
-test('kinds of operations in words', () => {
+test('kinds of operations have readable labels', () => {
   expect(
     ['create', 'enablePooler', 'setHA', 'attachToVPC', 'createVpc', 'verifyBackup'].map((kind) =>
       kindLabel(kind),

@@ -23,7 +23,7 @@ const service = (id: string, parent?: string): Service => ({
 const shape = (services: Service[]): [string, number][] =>
   forkTree(services).map(({ service: { service_id: id }, depth }) => [id, depth]);
 
-test('a fork stands below its parent, a fork of a fork below that', () => {
+test('a fork follows its parent, and a fork of a fork follows the fork', () => {
   const services = [
     service('a'),
     service('b'),
@@ -42,7 +42,7 @@ test('a fork stands below its parent, a fork of a fork below that', () => {
   ]);
 });
 
-test('a fork whose parent is gone stands by itself, and none is lost', () => {
+test('a fork without its parent is a root, and no service is lost', () => {
   expect(shape([service('x', 'gone'), service('y', 'x')])).toEqual([
     ['x', 0],
     ['y', 1],

@@ -40,7 +40,7 @@ const TABLE: Record<Action, string> = {
 };
 const SIGN: Record<Verdict, string> = { accept: '+', underway: '~', refuse: 'x' };
 
-test('the columns are all statuses', () => {
+test('the table has a column for every status', () => {
   expect([...COLUMNS].toSorted()).toEqual([...LIVE_STATUSES].toSorted());
 });
 

@@ -13,7 +13,7 @@ test('an id is 10 characters of a-z0-9, whatever the bytes', () => {
   );
 });
 
-test('every letter comes equally often', () => {
+test('every letter is equally frequent', () => {
   const counts = new Map<string, number>();
   for (let byte = 0; byte < 256; byte++) {
     const letter = idFromBytes(Uint8Array.from({ length: 10 }, () => byte))?.[0];
@@ -23,7 +23,7 @@ test('every letter comes equally often', () => {
   expect(new Set(counts.values())).toEqual(new Set([7]));
 });
 
-test('the shape of an id', () => {
+test('isId accepts ids only', () => {
   for (const id of ['abcdefghij', '0123456789', 'a1b2c3d4e5']) expect(isId(id)).toBe(true);
   for (const id of [
     '',

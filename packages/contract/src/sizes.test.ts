@@ -17,7 +17,7 @@ test('the sizes are those of the contract, smallest first, the smallest being th
 
 const forms = (value: number): SizeInput[] => [value, String(value)];
 
-test('one of the pair implies the other, as digits or as an integer', () => {
+test('CPU implies memory and the reverse, as digits or as an integer', () => {
   for (const size of SERVICE_SIZES) {
     for (const rules of [create, resize]) {
       for (const cpu of [undefined, ...forms(size.cpuMillis)])
@@ -28,14 +28,14 @@ test('one of the pair implies the other, as digits or as an integer', () => {
   }
 });
 
-test('nothing given: the default on create, a refusal on resize', () => {
+test('a missing size is the default on create, and refused on resize', () => {
   expect(parseSize(undefined, undefined, create)).toEqual({ size: DEFAULT_SIZE });
   expect(parseSize(undefined, undefined, resize)).toEqual({
     problem: expect.stringContaining(PRINTED),
   });
 });
 
-test('shared on create only, and for both of the pair', () => {
+test('shared is allowed on create only, and for both fields', () => {
   expect(parseSize('shared', 'shared', create)).toEqual({ size: 'shared' });
   expect(parseSize('shared', undefined, create)).toEqual({ size: 'shared' });
   expect(parseSize(undefined, 'shared', create)).toEqual({ size: 'shared' });
@@ -67,12 +67,12 @@ test('every other pair is refused with what was found and what is allowed', () =
   );
 });
 
-test('a number in another spelling is no digits', () => {
+test('a number in another spelling is refused', () => {
   for (const cpu of ['5e2', ' 500', '500 ', '0x1f4', '+500', '500.0', ''])
     expect(parseSize(cpu, undefined, create), cpu).toHaveProperty('problem');
 });
 
-test('the same size', () => {
+test('sizes are compared by both fields', () => {
   expect(sameSize('shared', 'shared')).toBe(true);
   expect(sameSize('shared', DEFAULT_SIZE)).toBe(false);
   for (const a of SERVICE_SIZES)

@@ -32,7 +32,7 @@ test('the statuses are those of the description', () => {
   ]);
 });
 
-test('without an operation, the status is what is wanted and seen', () => {
+test('without an operation, the status follows from the desired and observed state', () => {
   expect(statusOf('running', true, null)).toBe('READY');
   expect(statusOf('running', false, null)).toBe('UNSTABLE');
   expect(statusOf('paused', false, null)).toBe('PAUSED');
@@ -46,7 +46,7 @@ const operation = (kind: OperationKind, more: Partial<UnderWay> = {}): UnderWay 
   ...more,
 });
 
-test('an operation that gets on shows its transitional status whatever was seen', () => {
+test('an operation without an error shows its transitional status in any observed state', () => {
   for (const reachable of [true, false]) {
     expect(statusOf('running', reachable, operation('create', { begun: false }))).toBe('QUEUED');
     expect(statusOf('running', reachable, operation('create'))).toBe('CONFIGURING');
@@ -80,7 +80,7 @@ test('delete wins over everything, failing or not', () => {
           expect(statusOf(wanted, reachable, { kind: 'delete', begun, failing })).toBe('DELETING');
 });
 
-test('a failing operation makes a service unstable, but not one that is paused and stays so', () => {
+test('a failing operation makes a service unstable, unless it is paused and stays paused', () => {
   for (const kind of ['create', 'start', 'resize', 'repair', 'enablePooler'] as const)
     expect(statusOf('running', false, operation(kind, { failing: true }))).toBe('UNSTABLE');
   expect(statusOf('paused', false, operation('stop', { failing: true }))).toBe('UNSTABLE');
@@ -206,7 +206,7 @@ const PROVISIONING: Facts = {
   underWay: operation('create', { begun: false }),
 };
 
-test('whatever users and the engine do, every status follows the one before it by a move of the table', () => {
+test('every change of a status is a transition of the table', () => {
   fc.assert(
     fc.property(fc.array(anyEvent, { maxLength: 60 }), (events) => {
       const seen = [...statusesOf(PROVISIONING, events)];
@@ -232,7 +232,7 @@ const path = (events: readonly Event[]): string => {
   return seen.filter((status, index) => status !== seen[index - 1]).join('→');
 };
 
-test('the documented sequences', () => {
+test('statuses follow the documented sequences', () => {
   expect(path(ready)).toBe('QUEUED→CONFIGURING→READY');
   const stop = [...ready, user('stop'), engine('begun', true), engine('settled')];
   expect(path(stop)).toBe('QUEUED→CONFIGURING→READY→PAUSING→PAUSED');

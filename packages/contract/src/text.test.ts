@@ -47,7 +47,7 @@ const INVISIBLE = [
   '\udfff',
 ];
 
-test('a name holds no character that nobody sees, and any that one can', () => {
+test('a name allows visible characters only', () => {
   for (const character of INVISIBLE)
     expect(name.test(`a${character}b`), JSON.stringify(character)).toBe(false);
   for (const good of [
@@ -65,7 +65,7 @@ test('a name holds no character that nobody sees, and any that one can', () => {
     expect(name.test(good), good).toBe(true);
 });
 
-test('what nobody sees is shown as an escape', () => {
+test('an invisible character is shown as an escape', () => {
   expect(makeVisible('\u001b]0;owned\u0007\u009b2J\u202eevil\u2066\r')).toBe(
     '\\x1b]0;owned\\x07\\x9b2J\\u202eevil\\u2066\\x0d',
   );
@@ -74,7 +74,7 @@ test('what nobody sees is shown as an escape', () => {
   expect(makeVisible('👩‍👧 می‌خواهم Größe')).toBe('👩‍👧 می‌خواهم Größe');
 });
 
-test('JSON with escapes means the same, and holds nothing that a terminal obeys', () => {
+test('JSON with escapes is equivalent, and contains no control characters', () => {
   fc.assert(
     fc.property(fc.oneof(fc.string({ unit: 'binary' }), fc.constantFrom(...INVISIBLE)), (text) => {
       const escaped = escapeInJson(JSON.stringify({ [text]: text }));
@@ -84,7 +84,7 @@ test('JSON with escapes means the same, and holds nothing that a terminal obeys'
   );
 });
 
-test('the strings of JSON are shown, and all else stays', () => {
+test('invisible characters in strings of JSON are escaped, and nothing else changes', () => {
   const plain = { name: 'orders', count: 1, list: [null, true, 'two\nlines'] };
   expect(visibleJson(JSON.stringify(plain))).toBe(JSON.stringify(plain));
   for (const character of ['\u001b', '\u009b', '\u202e', '\b', '\r'])
@@ -94,7 +94,7 @@ test('the strings of JSON are shown, and all else stays', () => {
     });
 });
 
-test('JSON that is nested too deep, and halves of surrogate pairs, are named', () => {
+test('JSON that is nested too deep, and lone surrogates, are refused by name', () => {
   const nested = (depth: number): unknown => JSON.parse(`${'['.repeat(depth)}${']'.repeat(depth)}`);
   expect(whyNotJson(nested(32))).toBeNull();
   expect(whyNotJson(nested(34))).toContain('nested more than 32 deep');
@@ -104,13 +104,13 @@ test('JSON that is nested too deep, and halves of surrogate pairs, are named', (
   expect(whyNotJson({ name: '🐘', more: [1, null, true, { a: 'b' }] })).toBeNull();
 });
 
-test('a value in a message is short, in quotes, and has nothing invisible', () => {
+test('a value in a message is short, quoted and visible', () => {
   expect(inQuotes('a\u202eb')).toBe('"a\\u202eb"');
   expect(inQuotes('x'.repeat(500))).toHaveLength(78);
   expect(inQuotes(undefined)).toBe('nothing');
 });
 
-test('the nearest of known names', () => {
+test('a misspelled name is matched to the nearest known name', () => {
   expect(nearestName('Dry_run', ['limit', 'cursor', 'dry_run'])).toBe('dry_run');
   expect(nearestName('dryrun', ['dry_run', 'status'])).toBe('dry_run');
   expect(nearestName('x'.repeat(100_000), ['dry_run'])).toBe('dry_run');

@@ -8,7 +8,7 @@ const disk = (usedPercent: number) => ({
   path: '/data',
 });
 
-test('a disk is warned of from 85 %, and in other words from 95 %', () => {
+test('a full disk causes a warning from 85 %, and a stronger one from 95 %', () => {
   expect(diskWarning(disk(84.9))).toBeNull();
   expect(diskWarning(disk(85))?.message).toContain(
     'the disk of /data is 85 % full (15.0 of 100.0 GB free); from 90 % on deleted services are purged early',

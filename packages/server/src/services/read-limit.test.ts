@@ -25,7 +25,7 @@ function scene() {
   return { read, begun, end };
 }
 
-test('reads of one service wait for each other, and others go past them', async () => {
+test('reads of one service wait for each other, and not for those of other services', async () => {
   const { read, begun, end } = scene();
   const all = ['a1', 'a2', 'a3', 'a4'].map((name) => read('a', name));
   await setImmediate();
@@ -43,7 +43,7 @@ test('reads of one service wait for each other, and others go past them', async 
   expect(begun).toHaveLength(6);
 });
 
-test('too many that wait are refused with 503 and the reason', async () => {
+test('too many waiting reads are refused with 503 and the reason', async () => {
   const { read, end } = scene();
   const reads = Array.from({ length: 6 }, (_, index) => read('a', `a${index}`));
   await expect(read('a', 'refused')).rejects.toMatchObject({ code: 'UNAVAILABLE' });
@@ -54,7 +54,7 @@ test('too many that wait are refused with 503 and the reason', async () => {
   await Promise.all([...reads, other]);
 });
 
-test('a client that leaves leaves the queue, and a read that fails gives its turn back', async () => {
+test('a client that leaves is removed from the queue, and a failed read ends its turn', async () => {
   const { read, begun, end } = scene();
   const reads = [read('a', 'a1'), read('a', 'a2')];
   const client = new AbortController();

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { remainingSeconds } from './remaining.ts';
 
-test('what an operation still takes, from those before it', () => {
+test('the remaining time is estimated from past operations', () => {
   const past = { median: 2, longest: 5 };
   const rows: [number, number | null][] = [
     [0, 2],
