@@ -27,24 +27,29 @@ const LONG = [
   'edges',
 ];
 
-/** What takes long begins first, so that nothing of it is left over at the end; a clean clone has no times of an earlier run to order by. */
+/**
+ * Long files begin first, so that none of them is left over at the end; a clean clone has no times
+ * of an earlier run to order by.
+ */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const rank = ({ moduleId }: TestSpecification): number => {
       const place = LONG.findIndex((name) => moduleId.endsWith(`/test/${name}.test.ts`));
       return place === -1 ? LONG.length : place;
     };
-    // oxlint-disable-next-line unicorn/no-array-sort -- vitest's own, and it sorts no array in place
+    // oxlint-disable-next-line unicorn/no-array-sort -- vitest's own: it returns a new array
     return (await super.sort(files)).toSorted((a, b) => rank(a) - rank(b));
   }
 }
 
-// Unit tests stand beside what they test and start nothing; whole-system tests start an installation each.
+// Unit tests are beside the code that they test and start nothing; each file of system tests starts
+// an installation.
 export default defineConfig({
   test: {
     sequence: { sequencer: LongestFirst },
     reporters: ['default', new Summary(temporary)],
-    // The launcher leaves these out unless it is run with --all. A slow test has a similar one that is not slow.
+    // The launcher leaves these out unless it is run with --all. A slow test has a similar one that
+    // is not slow.
     tags: [
       {
         name: 'slow',
@@ -65,7 +70,8 @@ export default defineConfig({
           name: 'system',
           include: ['packages/*/test/**/*.test.ts'],
           pool: 'forks',
-          // Installations share the machine's cores, and wait for clocks and disks much of the time: one more than there are cores keeps them busy.
+          // Installations share the machine's cores, and wait for clocks and disks much of the
+          // time: one more than there are cores keeps them busy.
           maxWorkers: availableParallelism() + 1,
           sequence: { groupOrder: 1 },
           // Deadlines of last resort: no test measures time, and a slow machine must pass as well.

@@ -1,4 +1,7 @@
-/** G15: the control plane is killed while clients work; their queries go on, and the next control plane takes the services over. */
+/**
+ * G15: the control plane is killed while clients work; their queries go on, and the next control
+ * plane takes the services over.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import type { Bench } from './lib/bench.ts';
@@ -74,7 +77,7 @@ async function killAndReturn(cloud: Cloud, service: Service): Promise<Sample> {
   watch.lap('serving');
   const metadata = await openMetadata(cloud);
   for (;;) {
-    // Looked at and settled: no lease, and the next look is far away.
+    // Looked at and settled: no lease, and the next reconciliation is far away.
     const { rowCount } = await metadata.query(
       "select from services where status <> 'READY' or lease_token is not null or due_at < now() + interval '1 minute'",
     );

@@ -1,4 +1,7 @@
-/** G1: from the create's request to the first row over TLS, without a spare, against the same steps by hand and pg_createcluster. */
+/**
+ * G1: from the create's request to the first row over TLS, without a spare, against the same steps
+ * by hand and pg_createcluster.
+ */
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';

@@ -1,4 +1,7 @@
-/** G7, G8, G9: how long a client cannot write when the primary of a synchronous pair is killed or stopped, against promotion by hand. */
+/**
+ * G7, G8, G9: how long a client cannot write when the primary of a synchronous pair is killed or
+ * stopped, against promotion by hand.
+ */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
@@ -71,7 +74,7 @@ async function measureOn(fileSystem: FileSystem, kind: string, rounds: number): 
   const service = await createWithTable(cloud);
   const killed = measured(() => injectFault(cloud, service, 'SIGKILL'));
   const stopped = measured(() => injectFault(cloud, service, 'SIGSTOP'));
-  const byHand = measured(() => promoteByHand(kit));
+  const byHand = measured(() => failOverByHand(kit));
   const pairOfOurs = measured(() => createPair(cloud));
   const pairByHand = measured(() => makePair(kit));
   await interleave(rounds, [byHand, killed, pairByHand, pairOfOurs]);
@@ -123,7 +126,7 @@ async function measureOn(fileSystem: FileSystem, kind: string, rounds: number): 
   ];
 }
 
-/** What is done to the peer's primary, and by which settings it is noticed. */
+/** The fault at the peer's primary, and the settings by which the peer notices it. */
 const FAULTS = [
   {
     victim: 'node',
@@ -145,7 +148,9 @@ const VICTIMS = {
   server: 'whose keeper starts it again',
 };
 
-/** The same kill against pg_auto_failover. What it waits for takes seconds on any file system: one is enough. */
+/**
+ * The same kill against pg_auto_failover. Its waits take seconds on any file system: one is enough.
+ */
 async function measureAgainstPeer({ name, directory }: FileSystem, rounds: number): Promise<Row[]> {
   const major = await autoFailoverMajor();
   if (major === null)
@@ -180,7 +185,10 @@ async function measureAgainstPeer({ name, directory }: FileSystem, rounds: numbe
   });
 }
 
-/** Clients of the peer know both nodes. How often one asks again: a session with a standby costs both of them some ms, and would slow what is measured. */
+/**
+ * Clients of the peer know both nodes. The pause between their attempts: a session with a standby
+ * costs both of them some ms, and would slow down what is measured.
+ */
 const PEER_RETRY_MS = 20;
 
 async function injectIntoPeer(
@@ -200,7 +208,8 @@ async function injectIntoPeer(
   const { value } = watch.sample();
   const parts = port === primary.port ? {} : await partsOfFailover(peer, begunMs, value);
   if (victim === 'node') reviveNode(kit, peer, primary);
-  // A keeper reports once a second: one that started its server again may hear of a failover only now.
+  // A keeper reports once a second: one that started its server again may hear
+  // of a failover only now.
   await sleep(2000);
   await untilPaired(peer);
   return { value, parts };
@@ -229,7 +238,7 @@ async function injectFault(
   const victims = name === 'SIGSTOP' ? [pid, ...(await childrenOf(pid))] : [pid];
   const watch = stopwatch();
   for (const victim of victims) signal(victim, name);
-  // What was killed may acknowledge for some ms more: a session counts that the new primary has.
+  // A killed primary may acknowledge for some ms more: only sessions at the new primary count.
   while (layout.primaryOf(service.id) === primary) await sleep(1);
   watch.lap('seen, fenced, recorded');
   await firstWrite(cloud.ca, [service.port], service.password, 2);
@@ -242,8 +251,10 @@ async function injectFault(
 }
 
 /**
- * Tries each port in turn until a write is acknowledged, as libpq does with several hosts and target_session_attrs=read-write: a standby
- * refuses it. @returns the port of who did
+ * Tries each port in turn until a write is acknowledged, as libpq does with several hosts and
+ * target_session_attrs=read-write: a standby refuses the write.
+ *
+ * @returns the port of the server that acknowledged it
  */
 async function firstWrite(
   ca: string,
@@ -348,7 +359,7 @@ async function makePair(kit: BareKit): Promise<Sample> {
   return sample;
 }
 
-async function promoteByHand(kit: BareKit): Promise<number> {
+async function failOverByHand(kit: BareKit): Promise<number> {
   const { primary, standby, forget } = await startPair(kit);
   const writer = await connectBare(primary);
   await writer.query('create table t (n int)');

@@ -1,4 +1,7 @@
-/** G5: forks of a source under write load: what they take, what its transactions feel, and that what they show is consistent. */
+/**
+ * G5: forks of a source under write load: their duration, the delay of the source's transactions,
+ * and whether their data is consistent.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createLayout } from '../packages/server/src/engine/local/host/layout.ts';
 import { join } from 'node:path';
@@ -32,7 +35,7 @@ import { bounded, compared, skipped, type Row } from './lib/table.ts';
 const AT_ONCE = 10;
 /** How long the source is watched without a fork before each one: about as long as one takes. */
 const QUIET_MS = 1000;
-/** What a load that begins or ends stirs up is left out. */
+/** The first and the last moments of a load are left out: it is not steady then. */
 const SETTLE_MS = 500;
 
 export const forkLoad: Bench = {
@@ -67,23 +70,23 @@ async function onFileSystem(context: Context, { name, directory }: FileSystem): 
   const source = await makeSource(cloud, kit, null, ROOMY);
   await initialise(source);
   const rounds: Round[] = [];
-  const calm = measured(() => forkOurs(cloud, source));
+  const idle = measured(() => forkOurs(cloud, source));
   const loaded = measured(async () => {
     const round = await forkUnderLoad(cloud, source, context.temp);
     rounds.push(round);
     return round.sample;
   });
-  await interleave(context.rounds, [calm, loaded]);
+  await interleave(context.rounds, [idle, loaded]);
   const crowd = await forkAtOnce(cloud, source, context.temp);
   source.admin.connection.stream.destroy();
   await cloud.end();
   const kept = rounds.slice(1);
-  return rowsOf(`${name} (${kit.machine.cloneMethod})`, calm, loaded, kept, crowd);
+  return rowsOf(`${name} (${kit.machine.cloneMethod})`, idle, loaded, kept, crowd);
 }
 
 function rowsOf(
   where: string,
-  calm: Case,
+  idle: Case,
   loaded: Case,
   rounds: readonly Round[],
   crowd: Crowd,
@@ -113,10 +116,10 @@ function rowsOf(
       unit: 'ms',
       ours: valuesOf(loaded),
       against: 'the same fork while the source is idle',
-      theirs: valuesOf(calm),
+      theirs: valuesOf(idle),
       ratio: 'ours/theirs',
       bound: { atMost: 2 },
-      limit: `ms under load: ${partsInWords(loaded)}; idle: ${partsInWords(calm)}`,
+      limit: `ms under load: ${partsInWords(loaded)}; idle: ${partsInWords(idle)}`,
     }),
     latency(50),
     latency(99),

@@ -1,4 +1,7 @@
-/** G4, G6: from the request for a fork of a running service to the first row over TLS, by size, against the same by hand, cp and pg_basebackup. */
+/**
+ * G4, G6: from the request for a fork of a running service to the first row over TLS, by size,
+ * against the same by hand, cp and pg_basebackup.
+ */
 import { bareKit, type BareKit } from './lib/bare.ts';
 import type { Bench, Context } from './lib/bench.ts';
 import { openCloud, type Cloud } from './lib/cloud.ts';
@@ -15,7 +18,10 @@ import { interleave, measured, partsInWords, valuesOf, type Case } from './lib/m
 import { fill, forkOurs, makeSource } from './lib/source.ts';
 import { compared, skipped, type Bound, type Row } from './lib/table.ts';
 
-/** Rounds of what copies bytes: each takes seconds per gigabyte, and says little more the tenth time. */
+/**
+ * Rounds of a case that copies bytes: each takes seconds per gigabyte, and the
+ * tenth round adds little.
+ */
 const COPY_ROUNDS = 4;
 /** The sizes between which the cost of a fork must not differ. */
 const [SMALL_MB, LARGE_MB] = [10, 10_000];
@@ -135,7 +141,10 @@ function rowsOf(
   ];
 }
 
-/** What a fork of the largest source costs more than one of the smallest, where clones are by reference. */
+/**
+ * How much more a fork of the largest source costs than one of the smallest,
+ * where clones are by reference.
+ */
 function growth(kit: BareKit, name: string, sized: readonly Sized[]): Row[] {
   const [small, large] = [sized[0], sized.at(-1)];
   if (

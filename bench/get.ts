@@ -1,4 +1,7 @@
-/** G12: one service of ten thousand by its id, authenticated, from the metadata database, against Fastify answering from memory. */
+/**
+ * G12: one service of ten thousand by its id, authenticated, from the metadata database, against
+ * Fastify answering from memory.
+ */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Bench } from './lib/bench.ts';

@@ -1,4 +1,7 @@
-/** What the mount and IPC namespaces of a server cost: its start, and pgbench; the same server with a PID namespace alone beside it. */
+/**
+ * The cost of a server's mount and IPC namespaces: its start, and pgbench, beside the same server
+ * with a PID namespace alone.
+ */
 import {
   findServer,
   launch,

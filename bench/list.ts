@@ -1,4 +1,7 @@
-/** G13: the list of a thousand services, against the same by hand from stored documents and from rows. */
+/**
+ * G13: the list of a thousand services, against the same by hand from stored
+ * documents and from rows.
+ */
 import { join } from 'node:path';
 import type { Bench } from './lib/bench.ts';
 import { openCloud } from './lib/cloud.ts';

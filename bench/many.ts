@@ -90,7 +90,8 @@ async function createMany(cloud: Cloud): Promise<Sample> {
       waiting.delete(id);
       selects.push(selectOverTls(cloud.ca, service.port, service.password));
     }
-    // A list of hundreds costs both sides of it: asked for more often, it would be part of what is measured.
+    // A list of hundreds costs both sides: requested more often, it
+    // would be part of the measurement.
     await sleep(100);
   }
   await Promise.all(selects);

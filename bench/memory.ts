@@ -1,4 +1,4 @@
-/** G14: what idle services and the control plane cost, against servers by hand that stand beside them. */
+/** G14: the cost of idle services and of the control plane, against servers by hand beside them. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   bareKit,
@@ -195,7 +195,7 @@ function planePid(cloud: Cloud): number {
   return pid;
 }
 
-/** What a start leaves behind has been collected after a moment. */
+/** After this time the garbage of a start has been collected. */
 async function settled(cloud: Cloud): Promise<void> {
   for (let count = 0; count < 50; count++) await cloud.request('GET', '/operations');
   await sleep(5000);

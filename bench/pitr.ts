@@ -1,4 +1,7 @@
-/** Seconds for a gigabyte of WAL: a fork at a point in time against the crash recovery of the same WAL by hand. */
+/**
+ * Seconds for a gigabyte of WAL: a fork at a point in time against the crash recovery of the same
+ * WAL by hand.
+ */
 import { chown, copyFile, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
@@ -57,7 +60,8 @@ async function onFileSystem(
   const cloud = await openCloud(directory);
   const kit = await bareKit(cloud);
   const source = await makeSource(cloud, kit, null, ROOMY);
-  // What both begin with: our fork its initial snapshot, the server by hand a copy of the same minute.
+  // Both begin with a copy of the same minute: our fork with its initial snapshot, the server by
+  // hand with a copy of files.
   const base = await makeDirectories(kit);
   const forget = atEnd(() => removeBare(kit, base));
   await copyData(kit, source, base.paths.data, 'bytes');

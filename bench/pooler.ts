@@ -1,4 +1,7 @@
-/** G11, its pooler half: what PgBouncer in front of a service costs and gains, against the port of the same service, and a PgBouncer by hand. */
+/**
+ * G11, the part of the pooler: cost and benefit of PgBouncer in front of a service, against the
+ * port of the same service and a PgBouncer by hand.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chown, mkdtemp, writeFile } from 'node:fs/promises';
@@ -112,7 +115,10 @@ export const pooler: Bench = {
   },
 };
 
-/** How much of what the same program does by hand is left; the goal is against direct, which may be out of its reach as well. */
+/**
+ * The share of the rate of a PgBouncer by hand; the goal is against direct connections, which a
+ * PgBouncer by hand may miss too.
+ */
 function againstHand(what: string, unit: string, ours: Case, theirs: Case): Row {
   return compared({
     goal: 'G11',
@@ -166,7 +172,8 @@ async function poolerByHand(
   if (owner !== null)
     for (const name of ['', ...Object.keys(files)])
       await chown(join(directory, name), owner.uid, owner.gid);
-  // A session of its own, as whatever starts services would give it: in that of pgbench the scheduler lets the two share a part of the processors.
+  // In another session, as if started by a service manager: in the session of pgbench the scheduler
+  // lets the two share a part of the processors.
   const child = spawn('pgbouncer', ['-q', join(directory, 'pgbouncer.ini')], {
     stdio: 'ignore',
     detached: true,
@@ -180,7 +187,10 @@ async function poolerByHand(
   return { port, end };
 }
 
-/** What many clients that do nothing cost: through the pooler, and as many as the service itself takes, direct. */
+/**
+ * The cost of many idle clients: through the pooler, and direct, as many as
+ * the service itself allows.
+ */
 async function idleClients(cloud: Cloud, service: Service, pooledPort: number): Promise<Row[]> {
   const { layout } = await prepareMachine(cloud.home);
   const paths = layout.service(service.id);

@@ -1,4 +1,7 @@
-/** G10: starting a paused service and stopping a running one, against the same server started and stopped by hand. */
+/**
+ * G10: starting a paused service and stopping a running one, against the same server started and
+ * stopped by hand.
+ */
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connectBare, bareKit, idleBare, setPassword, startBare, stopBare } from './lib/bare.ts';

@@ -1,4 +1,7 @@
-/** `npm run bench [name…] [-- --rounds N --patience SECONDS --sizes MB,… --on NAME,…]`: measures and prints a table. bench/README.md says what each figure means. */
+/**
+ * `npm run bench [name…] [-- --rounds N --patience SECONDS --sizes MB,… --on NAME,…]`: measures and
+ * prints a table. bench/README.md says what each figure means.
+ */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { cpus, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,7 @@
-/** G2: a create that finds a spare, against a password set by hand on a running server and a first row over TLS. */
+/**
+ * G2: a create that finds a spare, against a password set by hand on a running server and a first
+ * row over TLS.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { bareKit, connectBare, idleBare, setPassword, type BareKit } from './lib/bare.ts';
 import type { Bench } from './lib/bench.ts';

@@ -1,6 +1,7 @@
 /**
- * The peer of `failover`: pg_auto_failover from Debian's packages, a monitor and a synchronous pair as its defaults make one. Its servers
- * show the certificate of a service, so that a session costs its clients what one of ours costs.
+ * The peer of `failover`: pg_auto_failover from Debian's packages, with a monitor and a synchronous
+ * pair by its defaults. Its servers have the certificate of a service, so that a session costs its
+ * clients as much as one of ours.
  */
 import { spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
@@ -20,7 +21,9 @@ import { freePort, has } from './run.ts';
 export const AUTO_FAILOVER_MISSING =
   "pg_auto_failover is missing (apt-get install pg-auto-failover-cli 'postgresql-*-auto-failover')";
 
-/** A PostgreSQL server, and the process of the keeper that started it and leads its process group. */
+/**
+ * A PostgreSQL server, and the process of the keeper that started it and leads its process group.
+ */
 export type Node = { data: string; port: number; keeper: number };
 
 export type AutoFailover = {
@@ -30,7 +33,7 @@ export type AutoFailover = {
   pair: Node[];
   /** The monitor's metadata. */
   metadata: Client;
-  /** Of the user tsdbadmin. */
+  /** The password of the user tsdbadmin. */
   password: string;
 };
 
@@ -155,7 +158,7 @@ async function prepareUser(kit: BareKit, directory: string, node: Node): Promise
   return password;
 }
 
-/** What the monitor takes its time by, at its shortest: keepers report once a second. In ms. */
+/** The shortest intervals of the monitor, in ms: keepers report once a second. */
 const TUNED_MONITOR = {
   'pgautofailover.health_check_period': 200,
   'pgautofailover.health_check_timeout': 1000,
@@ -165,7 +168,10 @@ const TUNED_MONITOR = {
   'pgautofailover.primary_demote_timeout': 1000,
   'pgautofailover.startup_grace_period': 1000,
 };
-/** A standby that lost its primary tries each 5 s otherwise, and as long no synchronous write of a restarted one is acknowledged. */
+/**
+ * By default a standby that lost its primary tries every 5 s, and as long no synchronous write of a
+ * restarted primary is acknowledged.
+ */
 const TUNED_NODE = { wal_retrieve_retry_interval: 10 };
 
 /** Changes settings for the next failover. */
@@ -189,7 +195,12 @@ export async function tune(
   }
 }
 
-/** Waits until the monitor knows both nodes well, one of them as a primary that waits for the other. @returns the primary */
+/**
+ * Waits until the monitor reports both nodes as healthy, one of them as a primary that waits for
+ * the other.
+ *
+ * @returns the primary
+ */
 export async function untilPaired({ metadata, pair }: AutoFailover): Promise<Node> {
   return eventually('the pair of pg_auto_failover', async () => {
     const { rows } = await metadata.query<{ port: number; state: string }>(
@@ -204,7 +215,7 @@ export async function untilPaired({ metadata, pair }: AutoFailover): Promise<Nod
   });
 }
 
-/** What a failover that took so long waited for, by what the monitor wrote down. */
+/** The waits of a failover that took so long, from the events that the monitor recorded. */
 export async function partsOfFailover(
   { metadata }: AutoFailover,
   begunMs: number,
@@ -235,7 +246,12 @@ export function reviveNode(kit: BareKit, { major, directory }: AutoFailover, nod
   node.keeper = launch(kit, major, directory, ['run', '--pgdata', node.data]);
 }
 
-/** Starts a keeper. @returns its process, which leads a group of its own: that is what dies with the node, and not by Ctrl-C */
+/**
+ * Starts a keeper.
+ *
+ * @returns its process, which leads a group of its own: the group is killed with the node, and not
+ * by Ctrl-C
+ */
 function launch(kit: BareKit, major: string, directory: string, args: readonly string[]): number {
   const { owner } = kit.machine;
   const log = openSync(join(directory, 'log'), 'a', 0o600);
@@ -248,7 +264,8 @@ function launch(kit: BareKit, major: string, directory: string, args: readonly s
       XDG_CONFIG_HOME: directory,
       XDG_DATA_HOME: directory,
       XDG_RUNTIME_DIR: directory,
-      // Where its servers put their sockets and where it looks for them: Debian's own place belongs to another user.
+      // Where its servers put their sockets and where it looks for them: Debian's own place belongs
+      // to another user.
       PG_REGRESS_SOCK_DIR: directory,
       PGHOST: directory,
     },

@@ -1,6 +1,7 @@
 /**
- * The floor: PostgreSQL servers made and run by hand, from the same template, with the same binaries, on the same file system as the
- * services that are measured, and by nothing but the steps that cannot be left out (docs/performance.md, recipe R1).
+ * The floor: PostgreSQL servers that are made and run by hand, from the same template, with the
+ * same binaries, on the same file system as the measured services, with only the steps that cannot
+ * be omitted (docs/performance.md, recipe R1).
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -34,7 +35,7 @@ import { selectOverTls, type Cloud } from './cloud.ts';
 import { stopwatch, type Sample } from './measure.ts';
 import { freePort, run } from './run.ts';
 
-/** What servers by hand are made of. */
+/** The parts of a server that is made by hand. */
 export type BareKit = {
   machine: Machine;
   installation: Installation;
@@ -45,7 +46,10 @@ export type BareKit = {
   directory: string;
 };
 
-/** ours: the very settings of a service of the default size; small: PostgreSQL's own, with shared_buffers=16MB. */
+/**
+ * ours: the settings of a service of the default size; small: PostgreSQL's defaults, with
+ * shared_buffers=16MB.
+ */
 export type BareSettings = 'ours' | 'small';
 
 export type BareServer = { paths: InstancePaths; port: number; process: ChildProcess | null };
@@ -138,7 +142,8 @@ function filesOf(
     },
     configUsersOf(kit.machine.owner),
   );
-  // The connection settings are ours in both; the others are PostgreSQL's defaults in the small one.
+  // The connection settings are ours in both; the others are PostgreSQL's
+  // defaults in the small one.
   const connection =
     /^(listen_addresses|port|unix_socket_directories|unix_socket_permissions|hba_file|ident_file|ssl|ssl_cert_file|ssl_key_file) = /;
   const small = ours['postgresql.conf'].split('\n').filter((line) => connection.test(line));
@@ -152,7 +157,11 @@ function filesOf(
   };
 }
 
-/** Starts a server and waits until it says that it is ready. @param more further arguments of the server */
+/**
+ * Starts a server and waits until it reports that it is ready.
+ *
+ * @param more further arguments of the server
+ */
 export async function startBare(
   kit: BareKit,
   server: BareServer,

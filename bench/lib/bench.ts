@@ -1,13 +1,13 @@
 import type { FileSystem, Loop } from './filesystems.ts';
 import type { Row } from './table.ts';
 
-/** What a benchmark is given. */
+/** The arguments of a benchmark. */
 export type Context = {
   /** A directory of the run, removed at its end. */
   temp: string;
   /** Rounds, of which the first is dropped. */
   rounds: number;
-  /** Of the databases that are forked, in MB. */
+  /** Sizes of the databases that are forked, in MB. */
   sizesMb: readonly number[];
   /** The file system of the temporary directory. */
   here: FileSystem;
@@ -15,7 +15,7 @@ export type Context = {
   loop: (kind: Loop) => Promise<FileSystem | string>;
   /** The file systems that forks are measured on. */
   fileSystems: () => Promise<(FileSystem | string)[]>;
-  /** Tells how far it is. */
+  /** Prints the progress. */
   say: (text: string) => void;
 };
 

@@ -1,4 +1,6 @@
-/** What a benchmark made and must take away again: run in reverse at its end, after an error and on Ctrl-C. */
+/**
+ * The clean-up of a benchmark: it runs in reverse order at the end, after an error and on Ctrl-C.
+ */
 type Cleanup = () => Promise<unknown>;
 
 const pending: Cleanup[] = [];
@@ -17,8 +19,9 @@ export function atEnd(cleanup: Cleanup): () => Promise<void> {
 let last = Promise.resolve();
 
 /**
- * Takes everything away, the newest first. What cannot be is said and left. Ctrl-C ends what is being measured, whose own clean-up then
- * waits for that of the signal: a disk is not to be unmounted while servers on it are still being stopped.
+ * Removes everything, the newest first. A thing that cannot be removed is named and left. Ctrl-C
+ * ends the measurement; its own clean-up then waits for that of the signal: a disk must not be
+ * unmounted while servers on it are still being stopped.
  */
 export async function cleanUp(): Promise<void> {
   last = last.then(takeAllAway);

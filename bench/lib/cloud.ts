@@ -24,7 +24,7 @@ export async function openCloud(
   const home = await mkdtemp(join(directory, 'hd-'));
   // Databases of root run as another user, who must be able to enter the directory.
   await chmod(home, 0o755);
-  // What a round deletes is gone: a disk of benchmarks has no room for restores.
+  // A service that a round deletes is gone at once: a disk of benchmarks has no room for restores.
   const installation = await install({
     HOWDAH_HOME: home,
     HOWDAH_RESTORE_HOURS: '0',
@@ -97,7 +97,10 @@ export function serviceOf(parsed: unknown): Service {
   return { id: String(parsed.service_id), status: String(parsed.status), port, password };
 }
 
-/** How often a client asks whether its service is ready: often enough to add little, seldom enough to take little. */
+/**
+ * The pause between a client's polls for READY: short enough to add little,
+ * long enough to cost little.
+ */
 const POLL_MS = 5;
 
 /** Polls until a service has a status. */

@@ -1,4 +1,7 @@
-/** Forks by hand: of the same running service, onto the same file system, by nothing but the steps that cannot be left out (recipe R2). */
+/**
+ * Forks by hand: of the same running service, onto the same file system, with only the steps that
+ * cannot be omitted (recipe R2).
+ */
 import { chown, copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client } from 'pg';
@@ -20,8 +23,9 @@ import { freePort, run } from './run.ts';
 import { connectAsControl, dirty, trim, type Source } from './source.ts';
 
 /**
- * How the data directory of a running server is copied. snapshot: CHECKPOINT, then a btrfs snapshot, which recovers as after a crash;
- * reflink and bytes: `cp -a` between pg_backup_start and pg_backup_stop.
+ * How the data directory of a running server is copied. snapshot: CHECKPOINT, then a btrfs
+ * snapshot, which recovers as after a crash; reflink and bytes: `cp -a` between pg_backup_start and
+ * pg_backup_stop.
  */
 export type CopyMethod = 'snapshot' | 'reflink' | 'bytes';
 
@@ -37,7 +41,10 @@ export const METHOD_IN_WORDS: Record<CopyMethod, string> = {
   bytes: 'pg_backup_start, cp -a --reflink=never, pg_backup_stop, start',
 };
 
-/** A fork of a running service by hand, with the settings of one of ours, up to the first row over TLS; then taken away. */
+/**
+ * Forks a running service by hand, with the settings of one of ours, up to the first row over TLS,
+ * and removes the fork.
+ */
 export async function forkByHand(
   kit: BareKit,
   source: Source,
@@ -110,12 +117,20 @@ export async function copyData(
     await rm(join(target, name), { force: true });
 }
 
-// ── the peer ─────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── the peer ─────────────────────────────────────────────────────────────────────────────────────
 
-/** A running server of Debian's PostgreSQL, from which Debian's pg_basebackup can copy: one of an older major cannot copy from npm's server. */
+/**
+ * A running server of Debian's PostgreSQL, from which Debian's pg_basebackup can copy:
+ * pg_basebackup of an older major cannot copy from npm's server.
+ */
 export type Peer = { major: string; bin: string; directory: string; socket: string; port: number };
 
-/** The newest major of Debian's with all that the peer takes; null: there is none. @param more further files below its directory */
+/**
+ * The newest major of Debian's for which all programs of the peer are
+ * installed; null: there is none.
+ *
+ * @param more further files below its directory
+ */
 export async function debianMajor(...more: string[]): Promise<string | null> {
   const needed = ['bin/initdb', 'bin/postgres', 'bin/pg_ctl', 'bin/pg_basebackup', ...more];
   const majors = await readdir('/usr/lib/postgresql').catch(() => []);
@@ -175,7 +190,10 @@ export async function makePeer(
   return peer;
 }
 
-/** pg_basebackup and a start, up to the first row over the Unix socket, without TLS; then taken away. */
+/**
+ * Runs pg_basebackup and a start, up to the first row over the Unix socket, without TLS, and
+ * removes the copy.
+ */
 export async function forkOfPeer(kit: BareKit, peer: Peer): Promise<Sample> {
   const source = await connectToPeer(peer, peer.port, 'tsdb');
   await dirty(source);

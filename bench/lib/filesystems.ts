@@ -1,6 +1,6 @@
 /**
- * The file systems that creates are measured on: the one of the temporary directory as it is and, as root, an XFS and a btrfs in sparse
- * files that are made for the run and taken away at its end.
+ * The file systems that creates are measured on: that of the temporary directory and, as root, an
+ * XFS and a btrfs in sparse files, which are made for the run and removed at its end.
  */
 import { chmod, mkdir, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

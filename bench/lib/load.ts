@@ -1,4 +1,7 @@
-/** Transactions on a source while it is forked: pgbench's TPC-B at a steady rate over the Unix socket, each one's time kept. */
+/**
+ * Transactions on a source while it is forked: pgbench's TPC-B at a steady rate over the Unix
+ * socket, with the time of each transaction.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
@@ -21,7 +24,7 @@ export type Load = {
   end: () => Promise<{ transactions: Transaction[]; failed: number }>;
 };
 
-/** When a transaction ended, in ms since the epoch, and how long after the moment it was due it did, in ms. */
+/** When a transaction ended, in ms since the epoch, and its delay since it was due, in ms. */
 export type Transaction = { endedMs: number; tookMs: number };
 
 /** pgbench's tables in the users' database. */
@@ -47,7 +50,12 @@ export async function initialise({ paths, service }: Source): Promise<void> {
   );
 }
 
-/** Starts the load. @param temp where its log goes @param rate transactions a second; null: as many as there can be */
+/**
+ * Starts the load.
+ *
+ * @param temp the directory of its log
+ * @param rate transactions a second; null: as many as possible
+ */
 export async function startLoad(
   { paths, service }: Source,
   temp: string,
@@ -83,7 +91,8 @@ export async function startLoad(
   });
   return {
     end: async () => {
-      // It says nothing unless a transaction fails; a client whose transaction failed ends, and the others go on.
+      // pgbench prints nothing unless a transaction fails; then its client ends,
+      // and the others go on.
       const failed = (said.match(/error:/g) ?? []).length;
       if (failed > 0) process.stderr.write(said);
       child.kill('SIGINT');
@@ -109,7 +118,10 @@ async function readTransactions(directory: string): Promise<Transaction[]> {
   });
 }
 
-/** What is wrong with a copy of the source in use; nothing if all is well: the sums of TPC-B differ, or amcheck finds a damaged table or index. */
+/**
+ * Faults of a copy of the source in use, none if it is sound: sums of TPC-B that differ, tables and
+ * indexes that amcheck finds damaged.
+ */
 export async function inconsistencies(client: Client): Promise<string[]> {
   const { rows } = await client.query<{ a: string; b: string; t: string; h: string }>(
     `select (select sum(abalance) from pgbench_accounts)::text as a, (select sum(bbalance) from pgbench_branches)::text as b,

@@ -1,4 +1,7 @@
-/** How everything here is measured: interleaved, on an idle machine, the first round dropped, medians with their range. */
+/**
+ * How the benchmarks measure: interleaved, on an idle machine, without the first round, as medians
+ * with their range.
+ */
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { run } from './run.ts';
@@ -12,7 +15,10 @@ export type Case = {
   samples: Sample[];
 };
 
-/** A case for {@link interleave}. `take` may prepare something first and then calls {@link idle} itself. */
+/**
+ * A case for {@link interleave}. `take` may prepare something first and then
+ * calls {@link idle} itself.
+ */
 export function measured(take: () => Promise<Sample | number>): Case {
   return {
     take: async () => {
@@ -24,8 +30,9 @@ export function measured(take: () => Promise<Sample | number>): Case {
 }
 
 /**
- * Takes a sample of each case in turn, `rounds` times over, so that whatever else the machine does hits all of them alike. What the
- * one before it left to be written is written first: nobody pays for another's disk work.
+ * Takes a sample of each case in turn, `rounds` times, so that other work of the machine affects
+ * all of them alike. Data that the previous case left to be written is written first: no case pays
+ * for another's disk work.
  */
 export async function interleave(rounds: number, cases: readonly Case[]): Promise<void> {
   for (let round = 0; round < rounds; round++) {
@@ -42,12 +49,18 @@ const IDLE_SHARE = 0.8;
 const IDLE_WINDOW_MS = 200;
 let patienceMs = 15_000;
 
-/** Sets how long {@link idle} waits at the most: less for a first look on a machine that others use. */
+/**
+ * Sets how long {@link idle} waits at the most: less for a quick measurement on a machine that
+ * others use.
+ */
 export function setIdlePatience(ms: number): void {
   patienceMs = ms;
 }
 
-/** Waits until the machine's CPUs were idle for a moment; on a machine that never is, the sample is taken all the same. */
+/**
+ * Waits until the machine's CPUs were idle for a moment; after the longest wait
+ * the sample is taken anyway.
+ */
 export async function idle(): Promise<void> {
   const end = Date.now() + patienceMs;
   for (;;) {
@@ -99,7 +112,7 @@ export function partsInWords(one: Case): string {
   return [...names].map((name) => `${name} ${round(partOf(one, name).median)}`).join(', ');
 }
 
-/** Runs work and tells how long it took, in ms. */
+/** Runs work. @returns how long it took, in ms */
 export async function time<T>(work: () => Promise<T>): Promise<{ ms: number; result: T }> {
   const begun = performance.now();
   const result = await work();

@@ -1,4 +1,7 @@
-/** Paused services by the thousand: rows as the control plane would have written them, copied from one that it made. */
+/**
+ * Thousands of paused services: rows as the control plane would have written them, copied from one
+ * that it made.
+ */
 import { createHash, randomBytes } from 'node:crypto';
 import type { Client } from 'pg';
 import { newId } from '../../packages/server/src/lib/ids.ts';
@@ -14,7 +17,7 @@ export type Fleet = {
   remove: () => Promise<void>;
 };
 
-/** Far beyond real ports, which the metadata database's own uniqueness would have them collide with. */
+/** Far above real ports, with which they would collide in the unique index. */
 const FIRST_PORT = 1_000_000;
 
 /** Inserts paused services in a project of their own. */
@@ -50,7 +53,7 @@ export async function insertPaused(cloud: Cloud, count: number): Promise<Fleet> 
   return { ids, key: `${publicKey}:${secretKey}`, projectId, metadata, remove };
 }
 
-/** What stands in a column of a copy: `s` is the service that it was copied from, $2 the project. */
+/** The value of a column of a copy: `s` is the service that it was copied from, $2 the project. */
 function copied(column: string): string {
   switch (column) {
     case 'id':

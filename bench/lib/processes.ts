@@ -1,4 +1,4 @@
-/** What processes use, as the kernel counts it. */
+/** Memory and CPU time of processes, as the kernel counts them. */
 import { readFile } from 'node:fs/promises';
 import {
   childrenOf,
@@ -18,7 +18,10 @@ export async function treeMegabytes(pid: number): Promise<number> {
   return bytes.reduce((sum, one) => sum + one, 0) / 1e6;
 }
 
-/** CPU time of a tree so far in ms, children that ended included. To the nanosecond where the kernel counts so. */
+/**
+ * The CPU time of a tree so far in ms, with children that have ended; in nanoseconds where the
+ * kernel counts them.
+ */
 export async function treeCpuMs(pid: number): Promise<number> {
   const each = await Promise.all(
     (await treeOf(pid)).map(async (one) => {

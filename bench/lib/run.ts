@@ -19,7 +19,10 @@ export async function has(program: string): Promise<boolean> {
   return false;
 }
 
-/** Ports for servers made by hand. Below those that the system gives to connections: one of them might take it before the server does. */
+/**
+ * Ports for servers made by hand, below those that the system gives to connections: one of these
+ * might take a port before the server does.
+ */
 const PORTS = { first: 22_000, count: 8000 };
 let next = Math.floor(Math.random() * PORTS.count);
 

@@ -1,4 +1,7 @@
-/** Services with data in them, to be forked; the data is written by hand, without WAL, as fast as the disk takes it. */
+/**
+ * Services with data, to be forked; the data is written by hand, without WAL, as
+ * fast as the disk allows.
+ */
 import { join } from 'node:path';
 import { Client } from 'pg';
 import {
@@ -28,7 +31,7 @@ export type Source = {
   admin: Client;
 };
 
-/** What makes loading fast, and nothing that has to survive a crash. */
+/** Settings that make loading fast, for data that need not survive a crash. */
 const LOADING = [
   '-c',
   'fsync=off',
@@ -85,7 +88,7 @@ export async function connectAsControl(socket: string, port: number): Promise<Cl
   return client;
 }
 
-/** Fills tables of a gigabyte at the most each with rows of 900 bytes, until there are so many megabytes. */
+/** Fills tables of at most a gigabyte each with rows of 900 bytes, up to a number of megabytes. */
 export async function fill(client: Client, megabytes: number): Promise<void> {
   for (let left = megabytes, table = 0; left > 0; left -= 1000, table++) {
     const rows = Math.round(Math.min(left, 1000) * 1092);
@@ -117,7 +120,10 @@ export async function dirty(client: Client): Promise<void> {
 
 export type Forked = { fork: Service; sample: Sample };
 
-/** From the request for a fork being sent to the first row of it over TLS. The steps of the operation stand among the parts. */
+/**
+ * The time from sending the request for a fork to its first row over TLS. The parts contain the
+ * steps of the operation.
+ */
 export async function forkAndSelect(cloud: Cloud, parent: Service, body: object): Promise<Forked> {
   const watch = stopwatch();
   const fork = serviceOf(
@@ -141,7 +147,11 @@ export async function forkOurs(cloud: Cloud, source: Source): Promise<Sample> {
   return sample;
 }
 
-/** Gives the blocks of what was deleted back to the file below a loop device, so that the next round finds the disk as this one did. */
+/**
+ * Returns the blocks of deleted files to the file below a loop device, so that the next round finds
+ * the same disk.
+ */
 export async function trim(directory: string): Promise<void> {
-  await run('fstrim', [(await run('stat', ['-c', '%m', directory])).trim()]).catch(() => undefined); // not every file system can
+  // not every file system can
+  await run('fstrim', [(await run('stat', ['-c', '%m', directory])).trim()]).catch(() => undefined);
 }

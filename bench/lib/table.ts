@@ -13,10 +13,14 @@ export type Row = {
   limit: string;
 };
 
-/** What a goal asks for. `plus`: so much more, in the unit of the figure, than the multiple. */
+/** The bound of a goal. `plus`: so much more, in the unit of the figure, than the multiple. */
 export type Bound = { atMost: number; plus?: number } | { atLeast: number } | null;
 
-/** A row that divides our figure by another one. @param ratio ours by theirs, or theirs by ours where the goal is "times faster" */
+/**
+ * A row that divides our figure by another one.
+ *
+ * @param ratio ours by theirs, or theirs by ours where the goal is "times faster"
+ */
 export function compared(row: {
   goal: string;
   what: string;

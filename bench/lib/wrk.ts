@@ -51,7 +51,11 @@ function milliseconds(output: string, percentile: string): number {
   return Number(value) * (unit === 'us' ? 0.001 : unit === 's' ? 1000 : 1);
 }
 
-/** Starts a server of bench/peers in a process of its own, which says its port on a line. @returns the port */
+/**
+ * Starts a server of bench/peers in another process, which prints its port.
+ *
+ * @returns the port
+ */
 export async function startPeer(
   file: string,
   ...args: string[]

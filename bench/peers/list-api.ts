@@ -1,6 +1,7 @@
 /**
- * Two ways of listing services by hand, from the same metadata: `/documents` passes stored documents through as string_agg joins them,
- * `/rows` reads rows, makes objects and turns them into JSON. Arguments: socket directory, project.
+ * Two ways to list services by hand, from the same metadata: `/documents` returns stored documents
+ * as string_agg joins them, `/rows` reads rows, makes objects and turns them into JSON. Arguments:
+ * socket directory, project.
  */
 import { createServer } from 'node:http';
 import { Pool } from 'pg';

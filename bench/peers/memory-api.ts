@@ -1,4 +1,7 @@
-/** What a GET could cost at the least with the same framework: Fastify answering documents from a Map. Argument: a file of `id document` lines. */
+/**
+ * The lower bound of a GET with the same framework: Fastify answers documents from a Map. Argument:
+ * a file of `id document` lines.
+ */
 import { readFileSync } from 'node:fs';
 import Fastify from 'fastify';
 

@@ -1,11 +1,14 @@
-// Bundles what users run: the web console, and the server, the CLI and the MCP server, each one file beside its sources, so that a start reads few files.
-// Packages that bring files of their own (the reference page, the PostgreSQL binaries) stay outside the bundle, and what is seldom loaded (yaml).
+// Bundles what users run: the web console, and the server, the CLI and the MCP server, each one
+// file beside its sources, so that a start reads few files. Packages that bring files of their own
+// (the reference page, the PostgreSQL binaries) stay outside the bundle, and what
+// is seldom loaded (yaml).
 import { build } from 'esbuild';
 import { buildConsole } from './console.js';
 
 const banner = [
   "import { createRequire as bundleRequire } from 'node:module'; const require = bundleRequire(import.meta.url);",
-  // Node 20 has no navigator; without one pg loads all of fetch (16 ms) to find out that it does not run at Cloudflare.
+  // Node 20 has no navigator; without one pg loads all of fetch (16 ms) to find out that it does
+  // not run at Cloudflare.
   'globalThis.navigator ??= { userAgent: `Node.js/${process.version.slice(1)}` };',
 ].join('\n');
 

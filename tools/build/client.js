@@ -1,4 +1,5 @@
-// Compiles the client to what is published, a package by itself: client.js [DIRECTORY, else packages/client/dist]
+// Compiles the client to what is published, a package by itself: client.js [DIRECTORY, else
+// packages/client/dist]
 import { spawnSync } from 'node:child_process';
 import { copyFile, readFile, rm, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';

@@ -1,4 +1,5 @@
-// Bundles the web console: one page, its scripts and styles under names that change with what is in them.
+// Bundles the web console: one page, its scripts and styles under names that
+// change with what is in them.
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { build } from 'esbuild';

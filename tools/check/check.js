@@ -1,5 +1,5 @@
-// Everything that is checked without starting a database: format, lint, types, generated files, unused code, unit tests.
-// Runs all of them and says which failed.
+// Everything that is checked without starting a database: format, lint, types, generated files,
+// unused code, unit tests. Runs all of them and says which failed.
 import { spawnSync } from 'node:child_process';
 
 const CHECKS = [

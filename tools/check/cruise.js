@@ -1,5 +1,5 @@
-// Runs dependency-cruiser with the arguments given, on the TypeScript 5 of tools/codegen: it needs the
-// compiler as a JavaScript library, which TypeScript 7 is not.
+// Runs dependency-cruiser with the arguments given, on the TypeScript 5 of tools/codegen: it needs
+// the compiler as a JavaScript library, which TypeScript 7 is not.
 import Module, { createRequire, register } from 'node:module';
 import { pathToFileURL } from 'node:url';
 

@@ -4,7 +4,9 @@ import { existsSync } from 'node:fs';
 
 const GENERATED = /(^|\/)(generated|dist)\//;
 
-/** @returns paths relative to `root`; new files count before they are committed, deleted ones do not */
+/**
+ * @returns paths relative to `root`; new files count before they are committed, deleted ones do not
+ */
 export function filesOf(root: string, pattern: RegExp): string[] {
   const listed = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
     cwd: root,

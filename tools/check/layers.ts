@@ -232,7 +232,8 @@ function runCruiser(root: string): ICruiseResult {
       maxBuffer: 1 << 28,
     });
     const result: ICruiseResult = JSON.parse(json);
-    // Without the compiler as a library the cruiser reads JavaScript only, and finds nothing to refuse.
+    // Without the compiler as a library the cruiser reads JavaScript only, and
+    // finds nothing to refuse.
     if (!result.modules.some(({ source }) => /\.tsx?$/.test(source)))
       throw new Error(`${root}: no TypeScript modules found`);
     return result;

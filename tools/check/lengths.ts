@@ -2,8 +2,8 @@
  * The lengths of files, functions and lines.
  *
  * Lines of JSX, of route declarations and of test declarations do not count to the function that
- * contains them: they are lists, and a list is not easier to read in two halves. The functions inside
- * of them are measured on their own.
+ * contains them: they are lists, and a list is not easier to read in two halves. The functions
+ * inside of them are measured on their own.
  */
 import { parseSync, visitorKeys } from 'oxc-parser';
 
@@ -22,14 +22,19 @@ type Span = readonly [first: number, last: number];
 
 const FUNCTIONS = new Set(['FunctionDeclaration', 'FunctionExpression', 'ArrowFunctionExpression']);
 const JSX = new Set(['JSXElement', 'JSXFragment']);
-/** `api.get(…)` declares a route, `addTool(…)` a tool of the MCP server, `verb(…).action(…)` a command. */
+/**
+ * `api.get(…)` declares a route, `addTool(…)` a tool of the MCP server,
+ * `verb(…).action(…)` a command.
+ */
 const DECLARATION = /^(api|app)\.(route|get|post|put|patch|delete)$|^addTool$|^(verb|noun)(\.|$)/;
 /** `describe(…)`, `it.skipIf(…)(…)`, `test.each(…)(…)` and the hooks of a test file. */
 const TEST = /^(describe|it|test|beforeAll|beforeEach|afterAll|afterEach)(\.\w+)*$/;
 /** A test's scenario is measured; the list of tests around it is not. */
 const SUITE = /^describe(\.\w+)*$/;
 
-/** @returns the functions of a TypeScript or JavaScript source, in the order of their first lines */
+/**
+ * @returns the functions of a TypeScript or JavaScript source, in the order of their first lines
+ */
 export function functionsIn(path: string, source: string): FunctionLength[] {
   const { program, errors } = parseSync(path, source);
   if (errors.length > 0) throw new Error(`${path}: ${errors[0]?.message ?? 'cannot be parsed'}`);
@@ -109,7 +114,10 @@ function ownName(node: Node): string | undefined {
   return dottedAt(node, 'id') || undefined;
 }
 
-/** The name that a function gets from where it stands: a variable, a property, an argument of a call. */
+/**
+ * The name that a function gets from where it stands: a variable, a property,
+ * an argument of a call.
+ */
 function nameOf(node: Node, key: string): string | undefined {
   if (node.type === 'VariableDeclarator' && key === 'init')
     return dottedAt(node, 'id') || undefined;
@@ -165,7 +173,9 @@ function countLines(spans: readonly Span[]): number {
   return lines.size;
 }
 
-/** @returns the parts of a source that are too long, as `path` or `path: function` with their lines */
+/**
+ * @returns the parts of a source that are too long, as `path` or `path: function` with their lines
+ */
 export function tooLong(path: string, source: string): { found: string; lines: number }[] {
   const fileLines = source.split('\n').length - (source.endsWith('\n') ? 1 : 0);
   const file = fileLines > MAX_FILE_LINES ? [{ found: path, lines: fileLines }] : [];

@@ -1,8 +1,9 @@
 /**
  * Collects every text that a user can read, for docs/messages.md.
  *
- * The table below says where texts are: an area names its files, and the calls, properties and functions
- * whose strings are shown. In an area with `sentences`, strings of several words are texts wherever they are.
+ * The table below says where texts are: an area names its files, and the calls, properties and
+ * functions whose strings are shown. In an area with `sentences`, strings of several words are
+ * texts wherever they are.
  */
 import { readFileSync } from 'node:fs';
 import { parseSync } from 'oxc-parser';
@@ -214,7 +215,10 @@ function keyOf(node: Node): string {
   return String(Reflect.get(key, 'name') ?? Reflect.get(key, 'value') ?? '');
 }
 
-/** @returns the text of a string, a template literal or a sum of them, with `{name}` for a value; null: it is no text */
+/**
+ * @returns the text of a string, a template literal or a sum of them, with `{name}` for a value;
+ * null: it is no text
+ */
 export function textOf(node: Node): string | null {
   if (node.type === 'Literal') {
     const value: unknown = Reflect.get(node, 'value');

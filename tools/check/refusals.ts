@@ -1,4 +1,7 @@
-/** Compares what a check found with the list of exceptions. An exception without a finding is refused as well. */
+/**
+ * Compares what a check found with the list of exceptions. An exception without a finding is
+ * refused as well.
+ */
 import type { Violation } from './layers.ts';
 
 const LIST = 'tools/check/exceptions.ts';
@@ -21,7 +24,9 @@ export function refusedImports(
   ];
 }
 
-/** @param counts what is over its limit, with its count; `unit` says what is counted and what to do */
+/**
+ * @param counts what is over its limit, with its count; `unit` says what is counted and what to do
+ */
 export function exceedingCounts(
   counts: ReadonlyMap<string, number>,
   exceptions: Readonly<Record<string, number>>,

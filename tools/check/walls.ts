@@ -1,4 +1,7 @@
-/** Runs the checks of words, layers, lengths and commits: `tsx tools/check/walls.ts words layers lengths commits`. */
+/**
+ * Runs the checks of words, layers, lengths and commits:
+ * `tsx tools/check/walls.ts words layers lengths commits`.
+ */
 import { readFileSync } from 'node:fs';
 import { checkCommits } from './commits.ts';
 import { IMPORTS, LENGTHS, WIDE } from './exceptions.ts';

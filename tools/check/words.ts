@@ -1,9 +1,9 @@
 /**
  * The words that docs/glossary.md replaces, each with the scope in which it is wrong.
  *
- * `everywhere` reads every line and the words inside of names (`tornFile` is "torn file"). `identifiers`
- * are the names that a source declares and that of its file, `prose` is documents and comments, `user messages` are the
- * texts of docs/messages.md, and `test names` the titles of tests.
+ * `everywhere` reads every line and the words inside of names (`dueAt` is "due at"). `identifiers`
+ * are the names that a source declares and that of its file, `prose` is documents and comments,
+ * `user messages` are the texts of docs/messages.md, and `test names` the titles of tests.
  */
 import { basename, extname } from 'node:path';
 import { parseSync } from 'oxc-parser';
@@ -29,8 +29,8 @@ type Texts = Readonly<Record<Scope, readonly Text[]>>;
 export const GLOSSARY = 'docs/glossary.md';
 export const WORDED = /(\.(ts|tsx|js|mjs|sql|md|css|html|sh)|^howdah|\.ci\/run)$/;
 /**
- * The glossary itself and the page of messages, which repeats sources; the plants of this check's test;
- * migrations that have run, and the reader and the test of what older releases wrote.
+ * The glossary itself and the page of messages, which repeats sources; the plants of this check's
+ * test; migrations that have run, and the reader and the test of what older releases wrote.
  */
 const EXEMPT =
   /^docs\/(glossary|messages)\.md$|^tools\/check\/words\.test\.ts$|^packages\/server\/migrations\/00(0\d|1[0-6])_|engine\/local\/host\/marker(\.test)?\.ts$|server\/test\/upgrade\.test\.ts$/;
@@ -164,8 +164,8 @@ function textsOfSource(path: string, source: string, lines: readonly Text[]): Te
 }
 
 /**
- * Whether the name under `key` is new here: a file that uses a name of another does not repeat its words.
- * A pattern declares what it binds, unless it keeps the name of a property.
+ * Whether the name under `key` is new here: a file that uses a name of another does not repeat its
+ * words. A pattern declares what it binds, unless it keeps the name of a property.
  */
 function declares(node: Node, key: string, isDeclared: boolean): boolean {
   if (PATTERN_KEYS[node.type]?.includes(key) === true)

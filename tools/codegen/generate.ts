@@ -1,7 +1,7 @@
 /**
- * Writes openapi/openapi.json from the routes, the client's types from that, docs/messages.md from the
- * sources, and the settings of `howdah up` and docs/operating.md from their schema. With --check it
- * writes nothing, and fails if one of them is not up to date.
+ * Writes openapi/openapi.json from the routes, the client's types from that, docs/messages.md from
+ * the sources, and the settings of `howdah up` and docs/operating.md from their schema. With
+ * --check it writes nothing, and fails if one of them is not up to date.
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';

@@ -1,4 +1,7 @@
-/** What is generated from the schema of the settings: the options of `howdah up`, and a table of docs/operating.md. */
+/**
+ * What is generated from the schema of the settings: the options of `howdah up`, and a table of
+ * docs/operating.md.
+ */
 import { listSettings, type SettingText } from '@howdah/server/settings';
 
 const BEGIN =
@@ -22,7 +25,9 @@ function settingsTable(settings: readonly SettingText[]): string {
   return `| variable | flag | default | allowed | meaning |\n|---|---|---|---|---|\n${rows.join('')}`;
 }
 
-/** @returns the module of the command line: it must not load the schema, as every command reads it */
+/**
+ * @returns the module of the command line: it must not load the schema, as every command reads it
+ */
 export function settingsModule(settings = listSettings()): string {
   const options = settings.map(({ name, flag, default: fallback, allowed, meaning }) => ({
     name,

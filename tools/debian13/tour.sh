@@ -137,7 +137,7 @@ for block in "${all[@]}"; do
     *'replica-set create'*) check_codes "$before" "$shown" || has_seen 2 'haproxy' || fail 'replica-set create failed' ;;
     *) check_codes "$before" "$shown" || fail 'a command failed' ;;
   esac
-  # What the README promises, word for word where nothing in it changes from run to run.
+  # The output that the README shows, word for word where nothing in it changes from run to run.
   while read -r line; do
     case $line in
       42 | 'STATUS '* | 'SELECT 1' | 'No problems found.' | 'psql: error'* | 'error The control plane'*)

@@ -1,4 +1,6 @@
-/** What the end of a test run prints besides the results: the tests that were left out, and the disk space that the run took. */
+/**
+ * The end of a test run: prints the tests that were left out, and the disk space that the run took.
+ */
 import { statfsSync } from 'node:fs';
 import type { Reporter, TestModule, Vitest } from 'vitest/node';
 

@@ -13,7 +13,10 @@ export type ClientOptions = {
   key?: string;
   /** Further headers of each request. */
   headers?: Record<string, string>;
-  /** How often what is safe to repeat is tried again, with growing pauses, after a lost connection or a 429, 502, 503 or 504; default 4. */
+  /**
+   * How often a call that is safe to repeat is repeated, with growing pauses, after a lost
+   * connection or a 429, 502, 503 or 504; default 4.
+   */
   retries?: number;
   /**
    * Whether every change is a dry run: its call throws {@link DryRunError}, and nothing is done.
@@ -24,9 +27,11 @@ export type ClientOptions = {
 };
 
 /**
- * A client whose calls throw {@link HowdahError} for every answer that is an error, its {@link DryRunError} when nothing was done, and {@link NoAnswerError} when none comes.
+ * Creates a client. Its calls throw {@link HowdahError} for an error of the API, its subclass
+ * {@link DryRunError} after a dry run, and {@link NoAnswerError} if there is no answer.
  *
- * Each POST carries an Idempotency-Key of its own, so that the same one sent twice has one effect: it is tried again like a GET.
+ * Each POST carries an Idempotency-Key of its own, so that it has one effect even if it is sent
+ * twice: it is repeated like a GET.
  */
 export function createClient({
   apiUrl,
@@ -64,7 +69,10 @@ export function createClient({
 
 const IDEMPOTENCY_KEY = 'Idempotency-Key';
 
-/** 128 random bits. Pages that came over plain HTTP from another machine have no `crypto.randomUUID`. */
+/**
+ * 128 random bits. Pages that came over plain HTTP from another machine have no
+ * `crypto.randomUUID`.
+ */
 function newKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
     byte.toString(16).padStart(2, '0'),

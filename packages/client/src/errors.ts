@@ -2,11 +2,14 @@ import type { components } from './generated/api.ts';
 
 /** An error of the API. */
 export class HowdahError extends Error {
-  /** Of HTTP. */
+  /** The status of HTTP. */
   readonly status: number;
-  /** For programs: one of the codes of the API, such as `INVALID_STATE`; `UNKNOWN` when what answered was not the API. */
+  /**
+   * For programs: one of the codes of the API, such as `INVALID_STATE`; `UNKNOWN` if the answer did
+   * not come from the API.
+   */
   readonly code: string;
-  /** Stands in the log of the control plane too. */
+  /** The control log has it too. */
   readonly requestId: string | undefined;
 
   constructor(status: number, code: string, message: string, requestId: string | undefined) {
@@ -20,7 +23,7 @@ export class HowdahError extends Error {
 
 /** The call was a dry run, by `dry_run` or by a key that allows nothing else: nothing was done. */
 export class DryRunError extends HowdahError {
-  /** What would be done. */
+  /** The change that would be made. */
   readonly answer: components['schemas']['DryRun'];
 
   constructor(status: number, answer: components['schemas']['DryRun']) {
@@ -34,7 +37,10 @@ export class DryRunError extends HowdahError {
   }
 }
 
-/** No answer came: nobody listens, or the connection broke. Whether the call had an effect is not known. */
+/**
+ * There is no answer: nothing listens, or the connection broke. Whether the call had an effect is
+ * not known.
+ */
 export class NoAnswerError extends Error {
   constructor(url: string, cause: unknown) {
     super(`no answer from ${new URL(url).origin}: is the control plane up?`, { cause });

@@ -1,4 +1,6 @@
-/** Follows a project's events: reads the stream, and comes back to it where it was when it breaks. */
+/**
+ * Follows a project's events: reads the stream, and comes back to it where it was when it breaks.
+ */
 import type { components } from './generated/api.ts';
 import type { ClientOptions } from './client.ts';
 import { errorOf } from './errors.ts';
@@ -7,7 +9,10 @@ type Event = components['schemas']['Event'];
 
 export type FollowOptions = ClientOptions & {
   projectId: string;
-  /** Begin after the event with this id; "0": with the oldest that is kept; absent: with the next one. */
+  /**
+   * Begin after the event with this id; "0": with the oldest that is kept;
+   * absent: with the next one.
+   */
   after?: string;
   /** Whether to wait for more at the end; default: true. */
   follow?: boolean;
@@ -37,7 +42,7 @@ export async function* followEvents(options: FollowOptions): AsyncGenerator<Even
       if (!follow || !wanted()) return;
     } catch (error) {
       if (!wanted()) return;
-      // What the network does is made up for; what the server says is not.
+      // A fault of the network is repaired by a new request; an error of the server is not.
       if (!(error instanceof TypeError) || !heard || !follow) throw error;
     }
     await pause(RETRY_MS, signal);
@@ -58,7 +63,8 @@ async function* readStream(options: FollowOptions, after?: string): AsyncGenerat
   if (!response.ok || response.body === null) throw await errorOf(response);
   const reader = response.body.getReader();
   const leave = (): void => void reader.cancel().catch(() => undefined);
-  // Node's fetch hears the signal by way of the request, which may be collected as garbage while its answer goes on.
+  // Node's fetch hears the signal by way of the request, which may be collected as garbage while
+  // its answer goes on.
   signal?.addEventListener('abort', leave);
   if (signal?.aborted === true) leave();
   const decoder = new TextDecoder();
@@ -87,7 +93,9 @@ async function pause(ms: number, signal: AbortSignal | undefined): Promise<void>
   });
 }
 
-/** An event of the wire, in its lines; null when it has no id, as the ones that tell of the stream itself. */
+/**
+ * An event of the wire, in its lines; null when it has no id, as the ones about the stream itself.
+ */
 function parseBlock(block: string): Event | null {
   const fields = new Map(
     block

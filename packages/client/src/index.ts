@@ -1,6 +1,7 @@
 /**
- * The typed client of the API: types generated from the OpenAPI document, a thin hand around them. Runs in Node and in browsers;
- * what needs files or the environment is in `@howdah/client/node`.
+ * The typed client of the API: types generated from the OpenAPI document, and a thin layer around
+ * them. It runs in Node and in browsers; `@howdah/client/node` has the parts that
+ * need files or the environment.
  */
 export { createClient, type ClientOptions, type HowdahClient, type Schemas } from './client.ts';
 export { DryRunError, errorOf, HowdahError, NoAnswerError } from './errors.ts';

@@ -1,4 +1,7 @@
-/** Where a client in Node finds the API: arguments, then the environment, then the file that `howdah up` writes. */
+/**
+ * The API's address and key for a client in Node: from arguments, then the environment, then the
+ * file that `howdah up` writes.
+ */
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
@@ -17,8 +20,9 @@ export class SettingsError extends Error {
 /**
  * A client and the project it is for.
  *
- * Each setting comes from the argument; else from the environment, as `howdah env` prints it (`HD_API`, `HD_KEY`, and `HD_PROJECT`, which
- * ends with the project's id); else from `credentials.json` in `HOWDAH_HOME` or `~/.howdah`.
+ * Each setting comes from the argument; else from the environment, as `howdah env` prints it
+ * (`HD_API`, `HD_KEY`, and `HD_PROJECT`, which ends with the project's id); else from
+ * `credentials.json` in `HOWDAH_HOME` or `~/.howdah`.
  *
  * @throws SettingsError
  */
@@ -87,16 +91,16 @@ async function readCredentials(path: string): Promise<Found> {
   const nothing: Found = { apiUrl: undefined, key: undefined, projectId: undefined };
   if (!existsSync(path)) return nothing;
   const parsed = await readJson(path);
-  const member = (name: string): string | undefined => {
+  const textAt = (name: string): string | undefined => {
     const value: unknown =
       typeof parsed === 'object' && parsed !== null ? Reflect.get(parsed, name) : undefined;
     return typeof value === 'string' ? value : undefined;
   };
-  const [publicKey, secretKey] = [member('public_key'), member('secret_key')];
+  const [publicKey, secretKey] = [textAt('public_key'), textAt('secret_key')];
   return {
-    apiUrl: member('api_url'),
+    apiUrl: textAt('api_url'),
     key:
       publicKey === undefined || secretKey === undefined ? undefined : `${publicKey}:${secretKey}`,
-    projectId: member('project_id'),
+    projectId: textAt('project_id'),
   };
 }

@@ -1,18 +1,25 @@
 import { NoAnswerError } from './errors.ts';
 
-/** What a proxy or a control plane that is just starting says, and what asks for patience. */
+/**
+ * The answers of a proxy, of a control plane that is just starting, and of
+ * one that limits the rate.
+ */
 const WORTH_ANOTHER_TRY: readonly number[] = [429, 502, 503, 504];
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5000;
 
-/** A `fetch` that repeats what is safe to repeat: GET and HEAD, and whatever carries an Idempotency-Key. */
+/**
+ * A `fetch` that repeats calls that are safe to repeat: GET and HEAD, and calls with an
+ * Idempotency-Key.
+ */
 export function createRetryingFetch(
   retries: number,
   fetch: (request: Request) => Promise<Response>,
 ) {
   return async (request: Request): Promise<Response> => {
     const safe = ['GET', 'HEAD'].includes(request.method) || request.headers.has('Idempotency-Key');
-    // A body can be read once. Copies that Request.clone() makes are no way out: in Node 20.19 one that is collected takes the original's body along.
+    // A body can be read once. Copies that Request.clone() makes are no way out: in Node 20.19 one
+    // that is collected takes the original's body along.
     const body = await request.arrayBuffer();
     for (let left = safe ? retries : 0; ; left--) {
       const answer = await fetch(
@@ -35,7 +42,10 @@ export function createRetryingFetch(
   };
 }
 
-/** Doubles with each try, and differs between clients that lost the same server; or what the server asks for. */
+/**
+ * The pause doubles with each attempt and is random, so that clients that lost the same server do
+ * not return together; the server may ask for another.
+ */
 function pauseMs(tries: number, retryAfter: string | null): number {
   const asked =
     retryAfter !== null && /^[0-9]{1,4}$/.test(retryAfter) ? Number(retryAfter) * 1000 : 0;

@@ -4,28 +4,30 @@ import { pause } from './retry.ts';
 
 type Service = Schemas['Service'];
 
-/** What can be waited for: a status, or that the service is no more. */
+/** The end of a wait: a status; `DELETED`: the service is gone. */
 export type Target = Service['status'];
 
 export type WaitOptions = {
   /** The longest wait, in ms; default ten minutes. */
   timeoutMs?: number;
   signal?: AbortSignal;
-  /** Told of each status on the way. */
+  /** Called with each status on the way. */
   onStatus?: (service: Service) => void;
 };
 
-/** The wait has ended without what was waited for: its time was over, or the service was deleted meanwhile. */
+/**
+ * The wait has ended without its target: it took too long, or the service was deleted meanwhile.
+ */
 export class WaitError extends Error {
   override readonly name = 'WaitError';
 }
 
-/** The pace of clients of Tiger Cloud is a second; a create with a spare is done in a fraction of that. */
+/** Clients of Tiger Cloud poll once a second; a create with a spare takes a fraction of that. */
 const POLL_MS = { first: 50, longest: 1000, events: 10_000 } as const;
 
 /**
- * Waits until a service has a status, by the stream of events, or by asking where that does not come; `DELETED`: until it is gone. A lost
- * connection is no end of the wait.
+ * Waits until a service has a status, by the stream of events, or by polling if there is no stream;
+ * `DELETED`: until it is gone. A lost connection does not end the wait.
  *
  * @returns the service as it is then; null when it is gone
  * @throws WaitError, HowdahError
@@ -62,7 +64,10 @@ export async function waitFor(
   }
 }
 
-/** Told by the stream of events that something happened to a service. Where the stream does not come, nobody tells, and pauses are short. */
+/**
+ * Listens to the stream of events for changes of a service. Without the stream nothing wakes a
+ * pause, so pauses are short.
+ */
 function hearOf(
   client: HowdahClient,
   { project_id, service_id }: Pick<Service, 'project_id' | 'service_id'>,
@@ -85,7 +90,7 @@ function hearOf(
     });
     if (data === null || data === undefined) return;
     open = true;
-    wake(); // of what happened before it was open it tells nothing
+    wake(); // the stream has no events from before it was open
     reader = data.pipeThrough(new TextDecoderStream()).getReader();
     // Closed while it was being opened: an open stream would keep the program from ending.
     if (ended.signal.aborted) return reader.cancel();

@@ -29,7 +29,7 @@ beforeAll(async () => {
     code: 0,
     output: '',
   });
-  // What npm would install with it.
+  // The packages that npm would install with it.
   for (const dependency of ['openapi-fetch', 'openapi-typescript-helpers'])
     await symlink(join(ROOT, 'node_modules', dependency), join(modules, dependency));
   await writeFile(join(project, 'package.json'), '{ "type": "module" }');
@@ -54,7 +54,7 @@ async function run(
   return { code: child.exitCode, output: output.join('') };
 }
 
-/** What each example of the README prints, in their order. */
+/** The output of each example of the README, in their order. */
 const PRINTS = [
   { title: 'Connect, and list', output: /^$/ },
   {

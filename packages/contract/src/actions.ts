@@ -1,6 +1,9 @@
 import type { LiveStatus } from './status.ts';
 
-/** What can be done to a service and depends on its status. Reads (get, list, logs, operations, metrics) are always allowed. */
+/**
+ * The changes of a service that depend on its status. Reads (get, list, logs, operations, metrics)
+ * are always allowed.
+ */
 export const ACTIONS = [
   'delete',
   'start',
@@ -26,7 +29,10 @@ export const ACTIONS = [
 ] as const;
 export type Action = (typeof ACTIONS)[number];
 
-/** accept; underway: the same goal is already being pursued (same answer, same operation); refuse: 400 INVALID_STATE. */
+/**
+ * accept; underway: the same goal is already pursued (same answer, same
+ * operation); refuse: 400 INVALID_STATE.
+ */
 export type Verdict = 'accept' | 'underway' | 'refuse';
 
 type Row = Record<Action, Verdict>;
@@ -59,11 +65,13 @@ const row = (accepted: readonly Action[], underway: readonly Action[] = []): Row
   };
 };
 
-/** Of a service that is paused: it takes effect at the start. */
+/** Allowed while the service is paused: it takes effect at the start. */
 const POOLER = ['enablePooler', 'disablePooler'] as const;
 const VPC = ['attachToVPC', 'detachFromVPC'] as const;
 
-/** What each status allows: the table of the contract, read by the API, the CLI, the console and the tests. */
+/**
+ * The actions that each status allows: the API, the CLI, the console and the tests read this table.
+ */
 export const ALLOWED: Record<LiveStatus, Row> = {
   QUEUED: row(['delete', 'setEnvironment', 'rename']),
   CONFIGURING: row(['delete', 'setEnvironment', 'rename', 'deleteReplicaSet']),
@@ -120,7 +128,10 @@ export const ALLOWED: Record<LiveStatus, Row> = {
   DELETING: row([], ['delete', 'deleteReplicaSet']),
 };
 
-/** The sentence for an action that the status refuses: names the state, and in which states it would be allowed. */
+/**
+ * The message for an action that the status does not allow: it names the status, and those that
+ * allow it.
+ */
 export function refusal(action: Action, status: LiveStatus): string {
   const allowedIn = Object.entries(ALLOWED).flatMap(([state, actions]) =>
     actions[action] === 'accept' ? [state] : [],

@@ -1,4 +1,7 @@
-/** Every error code of the API with its HTTP status. The code is for programs, the message for people. */
+/**
+ * Every error code of the API with its HTTP status. The code is for
+ * programs, the message for people.
+ */
 export const ERROR_STATUS = {
   INVALID_REQUEST: 400,
   INVALID_STATE: 400,
@@ -20,7 +23,10 @@ export const ERROR_CODES: readonly ErrorCode[] = Object.keys(ERROR_STATUS).filte
   (code): code is ErrorCode => code in ERROR_STATUS,
 );
 
-/** An error that a client is shown. The message names the field or thing, what was found, what is allowed and what fixes it. */
+/**
+ * An error that a client sees. The message names the field or thing, the value found, the values
+ * allowed and the remedy.
+ */
 export class ApiError extends Error {
   readonly code: ErrorCode;
   readonly details: Readonly<Record<string, unknown>> | undefined;

@@ -28,21 +28,21 @@ export const EventSchema = Named(
       {
         additionalProperties: true,
         description:
-          'service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is told to leave and to go into; disk.reserve: state (released: the disk was full; held: it is there again), bytes; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message',
+          'service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is to leave and to join; disk.reserve: state (released: the disk was full; held: it is there again), bytes; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message',
       },
     ),
   }),
 );
 export type Event = Type.Static<typeof EventSchema>;
 
-// ── webhooks ─────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── webhooks ─────────────────────────────────────────────────────────────────────────────────────
 
 /** The most webhooks of a project. */
 export const MAX_WEBHOOKS = 20;
 
 /**
- * Waits before the second and later attempts, in seconds, each up to a tenth longer: the schedule that Standard Webhooks proposes.
- * After the last one a delivery has failed.
+ * Waits before the second and later attempts, in seconds, each up to a tenth longer: the schedule
+ * that Standard Webhooks proposes. After the last one a delivery has failed.
  */
 export const RETRY_AFTER_SECONDS = [5, 300, 1800, 7200, 18_000, 36_000, 36_000] as const;
 
@@ -119,7 +119,7 @@ export const WebhookTestSchema = Named(
 );
 export type WebhookTest = Type.Static<typeof WebhookTestSchema>;
 
-// ── audit log ────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── audit log ────────────────────────────────────────────────────────────────────────────────────
 
 export const AuditEntrySchema = Named(
   'AuditEntry',
@@ -139,13 +139,13 @@ export const AuditEntrySchema = Named(
     status: Type.Integer({ description: 'HTTP status of the answer' }),
     code: Type.Optional(StringEnum(ERROR_CODES, { description: 'why it was refused' })),
     request_id: Type.String({
-      description: 'of the first call, where the entry stands for several',
+      description: 'of the first call, where the entry counts several',
     }),
     count: Type.Optional(
       Type.Integer({
         minimum: 2,
         description:
-          'how many calls the entry stands for: refused calls, and statements of one key on one service, are counted together for ten minutes; address, path and service_id are those of the first. Absent: 1',
+          'how many calls the entry counts: refused calls, and statements of one key on one service, are counted together for ten minutes; address, path and service_id are those of the first. Absent: 1',
       }),
     ),
     last_at: Type.Optional(dateTime('when the last of them was decided')),

@@ -1,11 +1,14 @@
-/** Ids of services, replica sets, projects, resources and operations: this many characters of `a-z0-9`. */
+/**
+ * Ids of services, replica sets, projects, resources and operations: this
+ * many characters of `a-z0-9`.
+ */
 export const ID_LENGTH = 10;
 
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz0123456789';
 
 /**
- * Turns random bytes into an id. The caller brings the bytes, so that this package stays free of I/O.
- * Bytes of 252 and more are passed over, else the first letters of the alphabet would come more often.
+ * Turns random bytes into an id. The caller provides the bytes, so that this package does no I/O.
+ * Bytes of 252 and more are skipped, or the first letters of the alphabet would be more frequent.
  *
  * @returns the id; null: the bytes did not suffice (call again with more)
  */
@@ -16,7 +19,10 @@ export function idFromBytes(bytes: Uint8Array): string | null {
     : usable.map((byte) => ALPHABET.charAt(byte % 36)).join('');
 }
 
-/** Whether a string has the shape of an id. Unknown ids of any shape are 404; this only saves a question to the store. */
+/**
+ * Whether a string has the shape of an id. Unknown ids of any shape are 404; this only saves a
+ * query of the metadata database.
+ */
 export function isId(value: string): boolean {
   return /^[a-z0-9]{10}$/.test(value);
 }

@@ -1,6 +1,7 @@
 /**
- * The contract of Howdah's API as data: schemas, sizes, statuses, what each status allows, error codes, ids.
- * Pure and without I/O. The API, the reconciler, the CLI, the console and the tests read the same rows.
+ * The contract of Howdah's API as data: schemas, sizes, statuses, the actions that each status
+ * allows, error codes, ids. It does no I/O. The API, the reconciler, the CLI, the console and the
+ * tests read the same tables.
  */
 export * from './actions.ts';
 export * from './errors.ts';

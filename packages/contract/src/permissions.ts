@@ -1,15 +1,21 @@
 /**
- * Who may make which call. The only source of these rules: the API enforces them, the console shows them, the CLI and `howdah mcp` describe them.
- * `packages/server/test/callers.ts` holds the expected answers, written from the contract and not from this table.
+ * Who may make which call. The only source of these rules: the API enforces them, the console shows
+ * them, the CLI and `howdah mcp` describe them. `packages/server/test/callers.ts` holds the
+ * expected answers, written from the contract and not from this table.
  */
 import type { Action } from './actions.ts';
 import { ROLES, type Environment, type Role } from './types.ts';
 
-/** What a kind of call needs. */
+/** The permission that a kind of call needs. */
 export type Permission = {
-  /** Whether it changes something: it can be asked as a dry run, is audited, and is never allowed to viewers. */
+  /**
+   * Whether it changes something: it can be asked as a dry run, is audited, and is
+   * never allowed to viewers.
+   */
   changes: boolean;
-  /** Roles that may make the call, by the environment of what it ends, or DEV where it ends nothing. */
+  /**
+   * Roles that may make the call, by the environment of what it ends, or DEV where it ends nothing.
+   */
   DEV: readonly Role[];
   PROD: readonly Role[];
   /** Whether the key must belong to the operator project. */
@@ -145,7 +151,10 @@ export const ACCESS = {
 } as const satisfies Record<string, Access>;
 export type CallName = keyof typeof ACCESS;
 
-/** What it takes to remove a service, or a deleted one, for good: DELETE of a service with ?purge=true. */
+/**
+ * What it takes to remove a service, or a deleted one, for good: DELETE
+ * of a service with ?purge=true.
+ */
 export const PURGE: Permission = PERMISSIONS.admin;
 
 /** The call that performs an action on a service. */
@@ -177,7 +186,7 @@ const BY_CALL: ReadonlyMap<string, Permission> = new Map(
   Object.entries(ACCESS).map(([call, access]) => [call, PERMISSIONS[access]]),
 );
 
-/** What a call needs; null: it takes no key. */
+/** The permission that a call needs; null: it takes no key. */
 export const permissionOf = (call: string | undefined): Permission | null =>
   BY_CALL.get(call ?? '') ?? null;
 
@@ -212,7 +221,11 @@ export type KeyFacts = {
   dry_run_only?: boolean;
 };
 
-/** Why fork_only forbids a call; null: it does not. @param createdBy the key that made the service of the call, if it has one */
+/**
+ * Why fork_only forbids a call; null: it does not.
+ *
+ * @param createdBy the key that made the service of the call, if it has one
+ */
 export function denialOfForkOnly(
   key: KeyFacts,
   { changes, forkOnly }: Permission,
@@ -235,7 +248,11 @@ export function denialOfDryRunOnly(
     : 'this key is dry_run_only: it only asks what would be done. It reads nothing of what is in a database and makes no links or sessions; use a key without dry_run_only';
 }
 
-/** Why a key may not make a call in earnest; null: it may. @param of what the call is about, where it is about a service */
+/**
+ * Why a key may not make a call in earnest; null: it may.
+ *
+ * @param of what the call is about, where it is about a service
+ */
 export function denialOfKey(
   key: KeyFacts,
   permission: Permission,
@@ -274,7 +291,10 @@ export const denialOfChanges = (key: KeyFacts, createdBy?: string | null): strin
 
 type Tagged = { metadata: { environment: Environment } };
 
-/** The environment that protects a service: a service takes its read replica sets along when it stops or goes. */
+/**
+ * The environment that protects a service: a service takes its read replica sets along when it
+ * stops or goes.
+ */
 export function protectionOf(environment: Environment, sets: readonly Tagged[]): Environment {
   return sets.some(({ metadata }) => metadata.environment === 'PROD') ? 'PROD' : environment;
 }

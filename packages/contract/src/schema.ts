@@ -1,6 +1,9 @@
 import { Type, type TSchema, type TUnsafe } from 'typebox';
 
-/** A string enumeration, published in the OpenAPI document as `{type: string, enum: [...]}` (a union of literals is not). */
+/**
+ * A string enumeration, published in the OpenAPI document as `{type: string, enum: [...]}` (a union
+ * of literals is not).
+ */
 export function StringEnum<const T extends readonly string[]>(
   values: T,
   options: { description?: string; default?: T[number] } = {},
@@ -13,7 +16,10 @@ export function Named<T extends TSchema>($id: string, schema: T): T & { $id: str
   return { ...schema, $id };
 }
 
-/** A reference to a named schema that keeps the schema's static type, so that handlers are checked against it. */
+/**
+ * A reference to a named schema that keeps the schema's static type, so that handlers are checked
+ * against it.
+ */
 export function Ref<T extends TSchema>(schema: T & { $id: string }): TUnsafe<Type.Static<T>> {
   return Type.Unsafe<Type.Static<T>>({ $ref: `${schema.$id}#` });
 }

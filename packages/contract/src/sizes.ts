@@ -1,4 +1,7 @@
-/** A size of a service: CPU in thousandths of a core and memory in gigabytes, or a share of the machine without limits. */
+/**
+ * A size of a service: CPU in thousandths of a core and memory in gigabytes, or a share of the
+ * machine without limits.
+ */
 export type Size = { cpuMillis: number; memoryGbs: number } | 'shared';
 
 /** The sizes of a service, smallest first. One of the pair implies the other. */
@@ -22,7 +25,7 @@ export const NODE_SIZES = [
 
 export const DEFAULT_SIZE: Size = SERVICE_SIZES[0];
 
-/** What the disk of one server of a service may hold, in gigabytes (10^9 bytes). */
+/** The most that one server of a service may store on the disk, in gigabytes (10^9 bytes). */
 export const STORAGE_GB = { min: 1, max: 65_536 } as const;
 
 /** The quota of a service whose request has none: it grows with the memory. */

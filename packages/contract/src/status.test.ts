@@ -101,9 +101,12 @@ test('every combination has a status', () => {
             expect(LIVE_STATUSES).toContain(statusOf(wanted, reachable, { kind, begun, failing }));
 });
 
-// ── sequences ────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── sequences ────────────────────────────────────────────────────────────────────────────────────
 
-/** The facts of a service as the metadata database has them, and the moves that users and the reconciler can make. */
+/**
+ * The facts of a service as the metadata database has them, and the moves that users and the
+ * reconciler can make.
+ */
 type Facts = { wanted: 'running' | 'paused'; reachable: boolean; underWay: UnderWay | null };
 type Event =
   | { by: 'user'; action: Action }
@@ -155,7 +158,8 @@ function move(facts: Facts, event: Event): Facts | null {
   const going = underWay === null ? null : { ...underWay, begun: true };
   switch (event.outcome) {
     case 'begun':
-      // With nothing under way only a service that does not run has something begun on it: a repair, announced before it.
+      // With nothing under way only a service that does not run has something begun on it: a
+      // repair, announced before it.
       return going !== null
         ? { ...facts, underWay: { ...going, failing: false } }
         : facts.wanted === 'running'

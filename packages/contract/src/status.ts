@@ -1,4 +1,7 @@
-/** The statuses of a service. OPTIMIZING is accepted when read, never produced; a DELETED service is 404. */
+/**
+ * The statuses of a service. OPTIMIZING is accepted when read, never produced; a
+ * DELETED service is 404.
+ */
 export const SERVICE_STATUSES = [
   'QUEUED',
   'CONFIGURING',
@@ -34,8 +37,9 @@ export const IS_TRANSITIONAL: Record<LiveStatus, boolean> = {
 };
 
 /**
- * What an operation does. Two are begun by Howdah itself: `repair` when a running service cannot be reached, `failover` when the primary
- * of a service with replicas died. `verifyBackup` goes on beside whatever else is done to a service, and changes nothing of it.
+ * The kinds of operations. Howdah begins two by itself: `repair` when a running service cannot be
+ * reached, `failover` when the primary of a service with replicas died. `verifyBackup` runs beside
+ * any other operation, and does not change the service.
  */
 export const OPERATION_KINDS = [
   'create',
@@ -62,8 +66,9 @@ export const OPERATION_KINDS = [
 export type OperationKind = (typeof OPERATION_KINDS)[number];
 
 /**
- * Whether an operation can be cancelled: as long as it goes on, before it has begun, or not, with what to do in its place. Safe is what leaves the
- * service as it was. Everything else goes on to its end, whatever dies meanwhile: half of it can be taken back by nobody.
+ * Whether an operation can be cancelled: while it runs, before it has begun, or not, with an
+ * alternative. It can be if that leaves the service as it was. Every other operation runs to its
+ * end, even if processes die meanwhile: nothing could undo a half of it.
  */
 export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }> = {
   create: { no: 'delete the service' },
@@ -91,7 +96,7 @@ export const CANCEL: Record<OperationKind, 'always' | 'queued' | { no: string }>
 export const OPERATION_STATUSES = ['queued', 'running', 'succeeded', 'failed'] as const;
 export type OperationStatus = (typeof OPERATION_STATUSES)[number];
 
-/** What is under way on a service, as far as its status depends on it. */
+/** The unfinished operation of a service, as far as its status depends on it. */
 export type UnderWay = {
   kind: OperationKind;
   /** Whether its first step has begun. */
@@ -125,7 +130,7 @@ export function statusOf(
     wanted === 'paused' ? 'PAUSED' : reachable ? 'READY' : 'UNSTABLE';
   if (underWay === null) return settled();
   if (underWay.kind === 'delete') return 'DELETING';
-  // A paused service has nothing that could be unreachable, whatever becomes of its new size, its pooler or its VPC.
+  // A paused service cannot be unreachable, also while its size, pooler or VPC changes.
   if (wanted === 'paused' && STAYS_PAUSED.includes(underWay.kind)) return 'PAUSED';
   if (underWay.failing) return 'UNSTABLE';
   switch (underWay.kind) {
@@ -168,7 +173,10 @@ export const REPLICA_SET_STATUSES = [
 ] as const;
 export type ReplicaSetStatus = (typeof REPLICA_SET_STATUSES)[number];
 
-/** A set is a service of its own kind, and its status that of a service. One of a paused service is active, and paused as a service. */
+/**
+ * A set is a service too, and has the status of one. While its service is paused, the set is shown
+ * as active, and as PAUSED among services.
+ */
 export const REPLICA_SET_STATUS: Record<LiveStatus, ReplicaSetStatus> = {
   QUEUED: 'creating',
   CONFIGURING: 'creating',
@@ -181,7 +189,10 @@ export const REPLICA_SET_STATUS: Record<LiveStatus, ReplicaSetStatus> = {
   DELETING: 'deleting',
 };
 
-/** {@link statusOf} for a read replica set: it is being made from the first moment on, and stays what it is while its pooler comes or goes. */
+/**
+ * {@link statusOf} for a read replica set: a new set is CONFIGURING from the beginning, and a
+ * change of its pooler does not change its status.
+ */
 export function statusOfReplicaSet(
   wanted: 'running' | 'paused',
   reachable: boolean,
@@ -195,7 +206,9 @@ export function statusOfReplicaSet(
   return statusOf(wanted, reachable, quiet ? null : underWay);
 }
 
-/** The moves between statuses that may be seen; every sequence a client sees is a path of this table. */
+/**
+ * The allowed transitions; every sequence of statuses that a client sees is a path of this table.
+ */
 export const TRANSITIONS: Record<LiveStatus, readonly LiveStatus[]> = {
   QUEUED: ['CONFIGURING', 'READY', 'UNSTABLE', 'DELETING'],
   CONFIGURING: ['READY', 'UNSTABLE', 'DELETING'],

@@ -1,11 +1,12 @@
 /**
- * Characters that nobody sees: what terminals and browsers obey, or what makes two different texts look the same. Names must not
- * contain them, and programs that print a text of others make them visible.
+ * Invisible characters: those that control terminals and browsers, and those that make two
+ * different texts look the same. Names must not contain them, and programs show them as escapes in
+ * texts of others.
  */
 
 /**
- * Control characters (Cc), format characters (Cf: directions, joiners, zero width, tags), halves of surrogate pairs (Cs), the separators of
- * lines and paragraphs, and letters that are blank.
+ * Control characters (Cc), format characters (Cf: directions, joiners, zero width, tags), halves of
+ * surrogate pairs (Cs), the separators of lines and paragraphs, and letters that are blank.
  */
 const INVISIBLE = String.raw`\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u115F\u1160\u3164\uFFA0`;
 
@@ -13,10 +14,16 @@ const INVISIBLE = String.raw`\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u115F\u1160\u3164\uF
 export const VISIBLE_PATTERN = `^[^${INVISIBLE}]*$`;
 
 const LONE_SURROGATE = /\p{Cs}/u;
-/** Scripts and emoji need joiners (ZWNJ, ZWJ) within a text; new lines and tabs are part of a log line or a value. */
+/**
+ * Scripts and emoji need joiners (ZWNJ, ZWJ) within a text; new lines and tabs are part of a log
+ * line or a value.
+ */
 const SHOWN_AS_ESCAPE = new RegExp(String.raw`(?![\n\t\u200C\u200D])[${INVISIBLE}]`, 'gu');
 
-/** A text of others for a terminal, a page or an agent: characters that nobody sees become escapes, like \x1b and \u202e. */
+/**
+ * Shows a text of others in a terminal, on a page or to an agent: invisible characters become
+ * escapes, like \x1b and \u202e.
+ */
 export function makeVisible(text: string): string {
   return text.replace(SHOWN_AS_ESCAPE, (character) => {
     const code = character.codePointAt(0) ?? 0;
@@ -27,7 +34,10 @@ export function makeVisible(text: string): string {
   });
 }
 
-/** JSON text, or YAML whose strings are in double quotes, with escapes in place of characters that nobody sees: it means the same. */
+/**
+ * Shows JSON text, or YAML whose strings are in double quotes, with escapes in place of invisible
+ * characters: the meaning stays the same.
+ */
 export function escapeInJson(json: string): string {
   return json.replace(SHOWN_AS_ESCAPE, (character) =>
     character
@@ -51,7 +61,10 @@ export function visibleJson(json: string): string {
 /** The deepest JSON that is accepted; no call needs more than 4 levels. */
 export const MAX_JSON_DEPTH = 32;
 
-/** Why a body, or a query, is not taken whatever its schema; null: nothing speaks against it. Takes time and memory linear in its size. */
+/**
+ * Why a body or a query is refused before its schema is applied; null: it is not. Takes time and
+ * memory linear in its size.
+ */
 export function whyNotJson(value: unknown): string | null {
   let level: unknown[] = [value];
   for (let depth = 0; level.length > 0; depth++) {
@@ -75,7 +88,10 @@ export function inQuotes(value: unknown): string {
   return text.length > 80 ? `${text.slice(0, 77)}…` : text;
 }
 
-/** The known name that is nearest to a misspelled one; null: there is none to choose from. Upper and lower case count as the same. */
+/**
+ * The known name that is most similar to a misspelled one; null: no name is known. Upper and lower
+ * case count as the same.
+ */
 export function nearestName(name: string, known: readonly string[]): string | null {
   // No known name is as long: the comparison would only take time.
   const wanted = name.slice(0, 64).toLowerCase();

@@ -1,11 +1,14 @@
 /** Where the API begins on its host: clients of Tiger Cloud expect the version in it. */
 export const BASE_PATH = '/public/api/v1';
 
-/** What kind of database a service is; each type promises its extensions. */
+/** The kind of database that a service is; each type promises its extensions. */
 export const SERVICE_TYPES = ['TIMESCALEDB', 'POSTGRES', 'VECTOR'] as const;
 export type ServiceType = (typeof SERVICE_TYPES)[number];
 
-/** Capabilities asked for on create; `time-series` brings the extension timescaledb, `ai` brings vector. */
+/**
+ * Capabilities that a create may request; `time-series` brings the extension timescaledb, `ai`
+ * brings vector.
+ */
 export const ADDONS = ['time-series', 'ai'] as const;
 export type Addon = (typeof ADDONS)[number];
 
@@ -32,7 +35,7 @@ export function typeOfAddons(addons: readonly Addon[]): ServiceType {
 export const ENVIRONMENTS = ['DEV', 'PROD'] as const;
 export type Environment = (typeof ENVIRONMENTS)[number];
 
-/** What a key may do: permissions.ts. */
+/** The role of a key: what it may do is in permissions.ts. */
 export const ROLES = ['admin', 'developer', 'viewer'] as const;
 export type Role = (typeof ROLES)[number];
 
@@ -52,13 +55,17 @@ export const TRANSACTION_POOL_NAME = 'tsdb_transaction';
 /** The most HA replicas of a service. */
 export const MAX_REPLICAS = 2;
 
-/** How a VPC keeps others out: by a network of its own, or by rules on the addresses that clients come from. */
+/**
+ * How a VPC keeps other clients out: by a network of its own, or by rules for
+ * the addresses of clients.
+ */
 export const VPC_METHODS = ['bridge', 'address'] as const;
 export type VpcMethod = (typeof VPC_METHODS)[number];
 
 /**
- * A peering waits for the other side (pending), is being made (approved) and holds (active); or it never will (invalid), nobody answered
- * it (timeout), or the other side has ended it (disabled).
+ * A peering waits for the other side (pending), is being made (approved) or exists (active). It has
+ * ended if it can never exist (invalid), was never answered (timeout), or was ended by the other
+ * side (disabled).
  */
 export const PEERING_STATUSES = [
   'pending',
@@ -73,7 +80,10 @@ export type PeeringStatus = (typeof PEERING_STATUSES)[number];
 /** The most peerings of one VPC. */
 export const MAX_PEERINGS = 50;
 
-/** The most nodes of a read replica set, and of all sets of a service: each takes one of the connections by which the primary is followed. */
+/**
+ * The most nodes of a read replica set, and of all sets of a service: each takes one of the
+ * connections by which the primary is followed.
+ */
 export const MAX_NODES = 10;
 export const MAX_NODES_OF_SERVICE = 20;
 
@@ -82,5 +92,8 @@ export const NAME_MAX_CHARACTERS = 128;
 /** Bounds of a password given to updatePassword, in characters. */
 export const PASSWORD_CHARACTERS = { min: 8, max: 128 } as const;
 
-/** A header that the web console sends with each request: a page of anybody else cannot, so a session is good for the console alone. */
+/**
+ * A header that the web console sends with each request. Pages of other sites cannot send it, so
+ * only the console can use a session.
+ */
 export const CONSOLE_HEADER = 'x-howdah-console';

@@ -1195,7 +1195,7 @@ export interface components {
             details?: {
                 [key: string]: unknown;
             };
-            /** @description stands in the log of the control plane too */
+            /** @description the control log has it too */
             request_id: string;
         };
         Message: {
@@ -1248,9 +1248,9 @@ export interface components {
             node: number;
             /** @description whether the endpoint of its set routes to it */
             serving: boolean;
-            /** @description what it has not replayed yet; null: it cannot be told */
+            /** @description what it has not replayed yet; null: unknown */
             lag_bytes: number | null;
-            /** @description how old what it shows is; null: it cannot be told */
+            /** @description the age of the data that it shows; null: unknown */
             lag_seconds: number | null;
             /** @description for people: what it does, or why it does not serve */
             detail: string;
@@ -1467,7 +1467,7 @@ export interface components {
             /** @description megabytes of archived WAL */
             archive_mb: number;
             last_verification?: components["schemas"]["Verification"];
-            /** @description megabytes of the data, without archive and snapshots; null where it cannot be told */
+            /** @description megabytes of the data, without archive and snapshots; null if unknown */
             storage: {
                 total_mb: number;
                 /** @description what would be free without this service */
@@ -1533,7 +1533,7 @@ export interface components {
              */
             created: string;
             finished: string | null;
-            /** @description about how long it will still take, from past ones of its kind; absent: ended, or nobody can tell */
+            /** @description about how long it will still take, from past ones of its kind; absent: ended, or unknown */
             remaining_seconds?: number;
         };
         ServiceLogs: {
@@ -1588,7 +1588,7 @@ export interface components {
             }[];
         };
         Query: {
-            /** @description one statement that only reads; $1, $2, … stand for the parameters */
+            /** @description one statement that only reads; $1, $2, … are the parameters */
             sql: string;
             /** @description PostgreSQL's text of each, or null */
             parameters?: (string | null)[];
@@ -1650,7 +1650,7 @@ export interface components {
                 reason?: string;
             }[];
             high_availability: {
-                /** @description whether services can have replicas that stand by */
+                /** @description whether services can have replicas that can take over */
                 available: boolean;
                 /** @description of HAProxy */
                 version?: string;
@@ -1808,7 +1808,7 @@ export interface components {
             name: string;
             /** @enum {string} */
             role: "admin" | "developer" | "viewer";
-            /** @description every change it asks for is told and not made */
+            /** @description every change it asks for is described and not made */
             dry_run_only: boolean;
             /** @description it reads, forks, and changes nothing but forks that it made */
             fork_only: boolean;
@@ -1932,7 +1932,7 @@ export interface components {
              * @description when it was committed
              */
             timestamp: string;
-            /** @description service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is told to leave and to go into; disk.reserve: state (released: the disk was full; held: it is there again), bytes; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message */
+            /** @description service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is to leave and to join; disk.reserve: state (released: the disk was full; held: it is there again), bytes; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message */
             data: {
                 service_id?: string;
                 operation_id?: string;
@@ -2021,9 +2021,9 @@ export interface components {
              * @enum {string}
              */
             code?: "INVALID_REQUEST" | "INVALID_STATE" | "UNAUTHORIZED" | "FORBIDDEN" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "UNAVAILABLE_HERE" | "LIMIT_EXCEEDED" | "RATE_LIMITED" | "INTERNAL" | "UNAVAILABLE";
-            /** @description of the first call, where the entry stands for several */
+            /** @description of the first call, where the entry counts several */
             request_id: string;
-            /** @description how many calls the entry stands for: refused calls, and statements of one key on one service, are counted together for ten minutes; address, path and service_id are those of the first. Absent: 1 */
+            /** @description how many calls the entry counts: refused calls, and statements of one key on one service, are counted together for ten minutes; address, path and service_id are those of the first. Absent: 1 */
             count?: number;
             /**
              * Format: date-time
@@ -2052,7 +2052,7 @@ export interface components {
             state: "running" | "streaming" | "catching_up" | "disconnected" | "stopped";
             /** @description whether it has every write before it is acknowledged */
             synchronous: boolean;
-            /** @description bytes of the log that it has not replayed; null for the primary, and where it cannot be told */
+            /** @description bytes of WAL that it has not replayed; null for the primary, and if unknown */
             lag_bytes: number | null;
             /** @description how long the newest write took to be readable there; null where nothing was written lately */
             lag_seconds: number | null;

@@ -3,12 +3,15 @@ import { Type } from 'typebox';
 import { Named, Ref, StringEnum } from '../schema.ts';
 import { dateTime, moment } from './parts.ts';
 
-/** How a data directory is cloned: in the same time whatever its size, by the number of its files, or byte by byte. */
+/**
+ * How a data directory is cloned: in the same time whatever its size, by the number of its files,
+ * or byte by byte.
+ */
 export const CLONE_METHODS = ['subvolume', 'reflink', 'copy'] as const;
 
 export type CloneMethod = (typeof CLONE_METHODS)[number];
 
-/** What became of restoring a snapshot to verify it; a file beside the snapshot holds the same. */
+/** The result of restoring a snapshot to verify it; a file beside the snapshot holds the same. */
 export const VerificationSchema = Named(
   'Verification',
   Type.Object({
@@ -81,8 +84,7 @@ export const BackupsSchema = Named(
         Type.Null(),
       ],
       {
-        description:
-          'megabytes of the data, without archive and snapshots; null where it cannot be told',
+        description: 'megabytes of the data, without archive and snapshots; null if unknown',
       },
     ),
     problem: Type.Union([Type.String(), Type.Null()], { description: 'why backups do not get on' }),

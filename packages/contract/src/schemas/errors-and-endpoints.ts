@@ -12,7 +12,7 @@ export const ErrorBody = Named(
         'for people: names the field or thing, what was found, what is allowed and what fixes it',
     }),
     details: Type.Optional(Type.Object({}, { additionalProperties: true })),
-    request_id: Type.String({ description: 'stands in the log of the control plane too' }),
+    request_id: Type.String({ description: 'the control log has it too' }),
   }),
 );
 

@@ -36,7 +36,9 @@ export const RegionSchema = Named(
       }),
     ),
     high_availability: Type.Object({
-      available: Type.Boolean({ description: 'whether services can have replicas that stand by' }),
+      available: Type.Boolean({
+        description: 'whether services can have replicas that can take over',
+      }),
       version: Type.Optional(Type.String({ description: 'of HAProxy' })),
       reason: Type.Optional(
         Type.String({ description: 'why none can be had here, and what adds it' }),

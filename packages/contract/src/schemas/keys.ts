@@ -10,7 +10,9 @@ export const KeySchema = Named(
     public_key: Type.String({ description: 'names the key; may be logged' }),
     name: Type.String(),
     role: StringEnum(ROLES),
-    dry_run_only: Type.Boolean({ description: 'every change it asks for is told and not made' }),
+    dry_run_only: Type.Boolean({
+      description: 'every change it asks for is described and not made',
+    }),
     fork_only: Type.Boolean({
       description: 'it reads, forks, and changes nothing but forks that it made',
     }),

@@ -94,7 +94,7 @@ export const QueryBody = Named(
     {
       sql: Type.String({
         minLength: 1,
-        description: 'one statement that only reads; $1, $2, … stand for the parameters',
+        description: 'one statement that only reads; $1, $2, … are the parameters',
       }),
       parameters: Type.Optional(
         Type.Array(Type.Union([Type.String(), Type.Null()]), {

@@ -34,7 +34,7 @@ export const OperationSchema = Named(
     remaining_seconds: Type.Optional(
       Type.Number({
         description:
-          'about how long it will still take, from past ones of its kind; absent: ended, or nobody can tell',
+          'about how long it will still take, from past ones of its kind; absent: ended, or unknown',
       }),
     ),
   }),

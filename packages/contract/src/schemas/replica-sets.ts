@@ -26,17 +26,17 @@ export type ReadReplicaSet = Type.Static<typeof ReadReplicaSetSchema>;
 
 export const ReadReplicaSetListSchema = Type.Array(Ref(ReadReplicaSetSchema));
 
-/** What a replica is at this moment: of a service with HA, or a node of a set. */
+/** The state of a replica at this moment: of a service with HA, or of a node of a set. */
 export const ReplicaStateSchema = Named(
   'ReplicaState',
   Type.Object({
     node: Type.Integer({ description: 'its number, by which logs and series are asked for' }),
     serving: Type.Boolean({ description: 'whether the endpoint of its set routes to it' }),
     lag_bytes: Type.Union([Type.Integer(), Type.Null()], {
-      description: 'what it has not replayed yet; null: it cannot be told',
+      description: 'what it has not replayed yet; null: unknown',
     }),
     lag_seconds: Type.Union([Type.Number(), Type.Null()], {
-      description: 'how old what it shows is; null: it cannot be told',
+      description: 'the age of the data that it shows; null: unknown',
     }),
     detail: Type.String({ description: 'for people: what it does, or why it does not serve' }),
   }),

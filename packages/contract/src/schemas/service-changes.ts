@@ -154,7 +154,9 @@ export const RenameBody = Named(
   Type.Object({ name: name('1 to 128 characters') }, closed),
 );
 
-/** The answer to a change that was only asked about: `?dry_run=true`, or a key with dry_run_only. */
+/**
+ * The answer to a change that was only asked about: `?dry_run=true`, or a key with dry_run_only.
+ */
 export const DryRunSchema = Named(
   'DryRun',
   Type.Object({

@@ -13,8 +13,9 @@ import { SERVICE_STATUSES } from '../status.ts';
 import { ENVIRONMENTS, SERVICE_TYPES } from '../types.ts';
 
 /**
- * What a warning is about: the disk that services stand on, WAL that is not archived, a snapshot not taken, a backup that did not verify
- * itself, a replica that is missing, processes ended by the memory limit, the quota of the service.
+ * What a warning is about: the disk that services stand on, WAL that is not archived, a snapshot
+ * not taken, a backup that did not verify itself, a replica that is missing, processes ended by the
+ * memory limit, the quota of the service.
  */
 export const WARNING_CODES = [
   'DISK',
@@ -94,7 +95,10 @@ export type Service = Type.Static<typeof ServiceSchema>;
 
 export const ServiceListSchema = Type.Array(Ref(ServiceSchema));
 
-/** How a server of a service is: the primary `running`, the others `streaming`, `catching_up` or not connected to it (`disconnected`). */
+/**
+ * The state of a server of a service: the primary is `running`; the others are `streaming`,
+ * `catching_up` or not connected to it (`disconnected`).
+ */
 export const MEMBER_STATES = [
   'running',
   'streaming',
@@ -113,8 +117,7 @@ export const MemberSchema = Named(
       description: 'whether it has every write before it is acknowledged',
     }),
     lag_bytes: Type.Union([Type.Integer(), Type.Null()], {
-      description:
-        'bytes of the log that it has not replayed; null for the primary, and where it cannot be told',
+      description: 'bytes of WAL that it has not replayed; null for the primary, and if unknown',
     }),
     lag_seconds: Type.Union([Type.Number(), Type.Null()], {
       description:

@@ -6,14 +6,14 @@ import type { DiskUsage } from '../engine/engine.ts';
 export const DISK_TIGHT_PERCENT = 85;
 /** From here on deleted services are purged before the time for a restore is over, oldest first. */
 export const PURGE_PERCENT = 90;
-/** From here on the rest is kept for the services that are there: no new ones, no forks, no copies of backups to verify them. */
+/** From here on the space is kept for existing services: no creates, no forks, no verifications. */
 export const DISK_FULL_PERCENT = 95;
 /** From here on the reserve is released, and services that grow become read-only. */
 export const RESERVE_RELEASE_PERCENT = 98;
 /** Below this, with the reserve counted, the reserve is created again. */
 export const RESERVE_AGAIN_PERCENT = 95;
 
-/** What services warn of when the disk that they stand on runs full; null: there is room. */
+/** The warning of services when their disk runs full; null: there is space. */
 export function diskWarning({
   usedPercent,
   freeBytes,

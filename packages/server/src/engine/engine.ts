@@ -1,9 +1,11 @@
 /**
- * The interface of an engine: what runs services in a region. An engine knows nothing of HTTP, projects or keys.
+ * The interface of an engine, which runs the services of a region. An engine knows nothing of HTTP,
+ * projects or keys.
  *
- * It is declarative: the reconciler hands it the desired state of a service ({@link ServiceSpec}), the engine looks at what is,
- * takes one step towards it and says what it did. Every call may be repeated, interrupted at any point and made again
- * after a crash. Long work is cut into steps that each end by themselves.
+ * It is declarative: the reconciler passes the desired state of a service ({@link ServiceSpec});
+ * the engine observes the service, makes one step towards that state and returns what it did. Every
+ * call may be repeated, interrupted at any point and made again after a crash. Long work is divided
+ * into steps, each of which ends by itself.
  */
 import type {
   Addon,
@@ -31,18 +33,18 @@ export type ServiceSpec = {
   id: string;
   addons: readonly Addon[];
   size: Size;
-  /** What each of its servers may take of the disk, in gigabytes. */
+  /** The most that each of its servers may use of the disk, in gigabytes. */
   storageGb: number;
   /** Whether it must run. */
   power: 'running' | 'paused';
   /** Where clients connect; reserved when the create was accepted, never changed. */
   endpoint: Endpoint;
   /**
-   * The SCRAM verifier of the admin role's first password; set once, when the service is provisioned.
-   * Null for a spare, which is kept running and provisioning until somebody claims it.
+   * The SCRAM verifier of the admin role's first password; set once, when the service is
+   * provisioned. Null for a spare, which is kept running and provisioning until somebody claims it.
    */
   firstVerifier: string | null;
-  /** What it begins with; null: an empty database. */
+  /** The data that it begins with; null: an empty database. */
   origin: Origin | null;
   /** Where its connection pooler listens, on the host of the endpoint; null: it has none. */
   pooler: { port: number } | null;
@@ -50,16 +52,19 @@ export type ServiceSpec = {
   ha: HighAvailability | null;
   /** The VPC that it is in; null: its endpoint is open to all. */
   vpc: ServiceVpc | null;
-  /** Of a read replica set: whom it follows, and its nodes; null: it is a service of its own. */
+  /** The service that a read replica set follows, and its nodes; null: it is no set. */
   set: { parent: string; nodes: readonly Member[] } | null;
 };
 
-/** A service in a VPC: its listeners stand there, each on the port that it has anyway. */
+/** A service in a VPC: its listeners are there, each on the port that it has anyway. */
 export type ServiceVpc = {
   id: string;
-  /** Its own address in the VPC, by which all its listeners are reached; null: that of its endpoint, under rules on its clients' addresses. */
+  /**
+   * Its own address in the VPC, for all its listeners. null: the address of its endpoint, with
+   * rules for the addresses of clients.
+   */
   address: string | null;
-  /** The networks whose clients are let in: the VPC's own, and those that it is peered with. */
+  /** The networks whose clients may connect: the VPC's own, and those that it is peered with. */
   allowedNetworks: readonly string[];
 };
 
@@ -77,7 +82,9 @@ export type VpcSpec = {
 /** A server of a service: its number, and its port of the loopback address. */
 export type Member = { n: number; port: number };
 
-/** Several servers, of which one accepts writes and the others follow it, behind a gateway on the endpoint's port. */
+/**
+ * Several servers behind a gateway on the endpoint's port: a primary, and standbys that follow it.
+ */
 export type HighAvailability = {
   members: readonly Member[];
   /** The number of the primary, as it is in the metadata database. */
@@ -90,18 +97,32 @@ export type HighAvailability = {
   drill: DrillKind | null;
 };
 
-/** What a fork begins with: the state of another service at this moment, of its last snapshot, or as it was at a point in time. */
+/**
+ * The data that a fork begins with: that of another service now, in its last snapshot, or at a
+ * point in time.
+ */
 export type Origin = { parent: string; strategy: ForkStrategy; targetTime: string | null };
 
-/** What an engine has the metadata database do at once, without waiting for the next look. */
+/**
+ * Changes of the metadata database that an engine makes at once,
+ * without waiting for the reconciler.
+ */
 export type PrimaryStore = {
-  /** Tells users that the primary died, and that another is about to take over. */
+  /** Shows users that the primary died, and that another is about to take over. */
   begin: (id: string) => Promise<void>;
-  /** Makes another member the primary, if `from` is. @returns who is the primary from now on; null: the service is gone */
-  promote: (id: string, from: number, to: number) => Promise<number | null>;
+  /**
+   * Records another member as the primary, if `from` is the recorded one.
+   *
+   * @returns the recorded primary from now on; null: the service is gone
+   */
+  recordPrimary: (id: string, from: number, to: number) => Promise<number | null>;
   /** The recorded primary; null: the service is gone. */
   primary: (id: string) => Promise<number | null>;
-  /** Tells users what was done. @param why nobody took over; null: the service accepts writes again */
+  /**
+   * Shows users the steps that were made.
+   *
+   * @param why no standby took over; null: the service accepts writes again
+   */
   end: (id: string, steps: readonly OperationStep[], why: string | null) => Promise<void>;
   /** Removes the request for a drill. @returns whether there was one */
   takeDrill: (id: string) => Promise<boolean>;
@@ -114,25 +135,35 @@ export type Endpoint = { host: string; port: number };
 
 /** One step toward a spec. */
 export type Verdict = {
-  /** The step, in words a user reads in the operation ("clone template", "start PostgreSQL"); null when it only looked. */
+  /**
+   * The step, as users read it in the operation ("clone template", "start PostgreSQL"); null:
+   * nothing was changed.
+   */
   did: string | null;
   /** A detail of the step: figures, or what it waits for. */
   detail: string | null;
-  /** What the service looks like after the step. */
+  /** The observed state after the step. */
   seen: Seen;
 } & (
   | { outcome: 'settled' } // the service is as the spec wants it
   | { outcome: 'again'; waitMs: number } // call again, after a wait
-  | { outcome: 'failed'; reason: string } // the step did not work; the caller backs off and tries again
+  // the step did not work; the caller backs off and tries again
+  | { outcome: 'failed'; reason: string }
 );
 
-/** Called before a step that changes something, with its name and what was seen; awaited, so that the change is announced first. */
+/**
+ * Called before a step that changes something, with its name and the observed state. The step waits
+ * for it, so that the change is announced first.
+ */
 export type BeginStep = (step: string, seen: Seen) => Promise<void>;
 
-/** Does a part of longer work and shows it: its name, and in the end the line that it returns, or why it failed, which it throws on. */
+/**
+ * Performs a part of longer work and shows it: its name, and at the end the line that it returns.
+ * If the part fails, its error is shown and thrown on.
+ */
 export type RunStep = (name: string, work: () => Promise<string>) => Promise<void>;
 
-/** What was seen of a service, as far as anybody outside the engine is concerned. */
+/** The observed state of a service, as far as other layers need it. */
 export type Seen = {
   /** Whether it accepts connections. */
   reachable: boolean;
@@ -140,20 +171,26 @@ export type Seen = {
   present: boolean;
 };
 
-/** What a region can run, and for what it cannot, why. */
+/** The kinds of services that a region can run; for the others, why not. */
 export type Capabilities = {
   engine: string;
-  /** For each set of add-ons: the PostgreSQL version that runs it, or why none here does and the command that adds it. */
+  /**
+   * For each set of add-ons: the PostgreSQL version that runs it, or why there is none and the
+   * command that installs it.
+   */
   types: Record<ServiceType, TypeCapability>;
   /** The version of PgBouncer, or that there is none and the command that installs it. */
   pooler: TypeCapability;
-  /** What stands before the members of a service. */
+  /** The version of HAProxy, or that there is none and the command that installs it. */
   gateway: TypeCapability;
   /** How VPCs keep other clients out; `note` explains it. */
   vpc: { method: VpcMethod; note: string };
   /** How quotas are enforced; `note` explains it. */
   storage: { method: StorageMethod; note: string };
-  /** Whether services are kept from each other below PostgreSQL, and in words how, or what is in the way. */
+  /**
+   * Whether services are isolated from each other below PostgreSQL; `note`
+   * explains how, or why not.
+   */
   isolation: { isolated: boolean; note: string };
   limitsEnforced: boolean;
   limitsNote: string;
@@ -163,7 +200,7 @@ export type Capabilities = {
 };
 export type TypeCapability = { version: string } | { missing: string };
 
-/** One look at what a running server of a service uses. */
+/** The resources that a running server of a service uses at one moment. */
 export type Usage = {
   /** The number of the member or node. */
   node: number;
@@ -173,7 +210,7 @@ export type Usage = {
   connections: number;
   /** Commits and rollbacks since the statistics began; the sampler turns them into a rate. */
   transactions: number;
-  /** Of one that follows. */
+  /** The lag of a standby or node; null for a primary. */
   lag: { bytes: number; seconds: number } | null;
 };
 
@@ -185,7 +222,7 @@ export type DiskUsage = {
 };
 
 export type StorageQuota = {
-  /** Of each server. */
+  /** The quota of each server. */
   quotaBytes: number;
   /** Whether the disk is full, and nothing may grow. */
   frozen: boolean;
@@ -209,7 +246,10 @@ export type LogQuery = {
 };
 export type LogPage = { entries: LogEntry[]; cursor: string | null };
 
-/** Thrown by {@link Engine.setPassword}, query, logs and usage when the service does not answer; the message says why. */
+/**
+ * Thrown by {@link Engine.setPassword}, query, logs and usage when the service does not answer; the
+ * message says why.
+ */
 export class EngineUnavailable extends Error {}
 
 /** One statement that only reads. */
@@ -253,9 +293,11 @@ export interface Engine {
   readonly capabilities: Capabilities;
   /** Whether a service with these add-ons can run here. */
   supports(addons: readonly Addon[]): TypeCapability;
-  /** Whether nothing else on the machine holds this port; asked before it is promised to a client. */
+  /**
+   * Whether nothing else on the machine holds this port; asked before it is promised to a client.
+   */
   portIsFree(port: number): Promise<boolean>;
-  /** Whether the process of a service is there: a cheap look, for many services at a time. */
+  /** Whether the process of a service exists: a cheap check, for many services at a time. */
   runs(id: string): Promise<boolean>;
   /**
    * The steps of a change if nothing prevents them.
@@ -266,7 +308,11 @@ export interface Engine {
   plan(kind: OperationKind, spec: ServiceSpec, running: boolean, keepsSize: boolean): string[];
   /** Makes one step towards the spec. */
   converge(spec: ServiceSpec, begin: BeginStep): Promise<Verdict>;
-  /** One step toward nothing of the service being left; settled when nothing is. @param parent of a read replica set, whom it follows */
+  /**
+   * Makes one step towards removing the service; settled when nothing is left.
+   *
+   * @param parent the service that a read replica set follows
+   */
   remove(id: string, parent: string | null, begin: BeginStep): Promise<Verdict>;
   /**
    * Makes all VPCs of the region as desired, and removes what belongs to none of them.
@@ -277,58 +323,74 @@ export interface Engine {
   /** Sets the admin role's password to a SCRAM verifier; it is active when the call returns. */
   setPassword(id: string, verifier: string): Promise<void>;
   /**
-   * Runs one statement as a role that may only read, in a transaction that cannot write and is rolled back.
+   * Runs one statement as a role that may only read, in a transaction that cannot write and is
+   * rolled back.
    *
    * @param parent the service that a read replica set follows
    * @throws EngineUnavailable, StatementRefused
    */
   query(id: string, parent: string | null, statement: ReadStatement): Promise<QueryResult>;
-  /** Its snapshots, the archive, and the window between which it can be forked at a point in time. */
+  /** Its snapshots, its WAL archive, and the window of points in time that it can be forked at. */
   backups(id: string): Promise<Omit<Backups, 'storage'>>;
-  /** What its data takes of the disk, and how much of that it shares with clones; null where it cannot be told. Not always fresh. */
+  /**
+   * The disk space of its data, and how much of it is shared with clones; null: unknown. It may be
+   * some minutes old.
+   */
   storage(id: string): Promise<Backups['storage']>;
   /**
-   * Takes a snapshot of a running service if anything was written since the last one, and removes what the window needs no more.
+   * Takes a snapshot of a running service if anything was written since the last one, and removes
+   * what the window no longer needs.
    *
    * @param removes whether anything may be removed: a requested fork may need it
    * @returns whether a due snapshot could not be taken; the service has a warning then
    */
   keepBackups(id: string, removes: boolean): Promise<boolean>;
   /**
-   * Verifies the newest snapshot of a service, running or not, by restoring it beside it; what became of that stands on the snapshot. One at a
-   * time. Nothing is left of it, whatever happens.
+   * Verifies the newest snapshot of a service, running or not, by restoring it beside the service;
+   * the result is written to the snapshot. One runs at a time. It leaves nothing
+   * behind, whatever happens.
    *
    * @throws what `signal` was aborted with; Error when there is nothing to restore
    */
   verifyBackup(spec: ServiceSpec, runStep: RunStep, signal: AbortSignal): Promise<Verification>;
   /** The problems of a service's backups, and which of its replicas are missing. */
   warnings(id: string): Promise<Warning[]>;
-  /** How full the disk is that services stand on. */
+  /** How full the disk of the services is. */
   disk(): Promise<DiskUsage>;
-  /** What a server of a service takes of the disk, in bytes; of several the one that accepts writes. */
+  /** The disk space that a server of a service uses, in bytes; of several, that of the primary. */
   usedStorage(id: string): Promise<number>;
   /**
    * Measures the disk space of a service's servers, and enforces their quota.
    *
-   * @returns stop: why the service must be paused; changed: whether what it warns of may be different
+   * @returns stop: why the service must be paused; changed: whether what
+   * it warns of may be different
    */
   keepQuota(id: string, quota: StorageQuota): Promise<{ stop: string | null; changed: boolean }>;
-  /** Gives the reserve of the disk up when it is full, and makes it again when there is space. @returns what was done since the last call, or the start */
+  /**
+   * Releases the reserve of the disk when it is full, and creates it again when there is space.
+   *
+   * @returns what was done since the last call, or the start
+   */
   keepReserve(): Promise<{ did: 'released' | 'made' | null; heldBytes: number }>;
   /**
    * @param node the member whose logs are read; null: the primary
    * @param signal ends the work when its client is gone
    */
   logs(id: string, node: number | null, query: LogQuery, signal: AbortSignal): Promise<LogPage>;
-  /** Of each server of a service that runs; the first is the one that accepts writes, or a set's first node. */
+  /**
+   * The usage of each running server of a service; the first is the primary, or a set's first node.
+   */
   usage(id: string): Promise<Usage[]>;
-  /** What each that follows does: members of a service, nodes of a read replica set. */
+  /** The state of each standby of a service, or of each node of a read replica set. */
   replicas(id: string): Promise<ReplicaState[]>;
   /** The lag up to which a node of a read replica set gets connections. */
   readonly readLagLimit: ReadLagLimit;
   /** The servers of a service, by number, and how they follow the primary. */
   members(id: string): Promise<MemberState[]>;
-  /** Does ahead what a first create of a type would wait for, and takes away what a crash left half deleted. */
+  /**
+   * Does ahead the work that a first create of a type would wait for, and removes what a crash left
+   * half deleted.
+   */
   prepare(): Promise<void>;
   /** Ends the control plane's own connections; services go on. */
   close(): Promise<void>;

@@ -1,7 +1,7 @@
 /**
  * Delivers events to webhooks. One control plane at a time works on a webhook: it turns events into
- * deliveries and attempts them one by one, in order until one fails. A slow receiver delays only its own
- * deliveries. Each is made at least once: after a crash it is sent again with the same id.
+ * deliveries and attempts them one by one, in order until one fails. A slow receiver delays only
+ * its own deliveries. Each is made at least once: after a crash it is sent again with the same id.
  */
 import { RETRY_AFTER_SECONDS } from '@howdah/contract';
 import type { BlockList } from 'node:net';
@@ -21,7 +21,7 @@ import {
 import { deliver } from './receiver.ts';
 import { UNREADABLE, type Sealer } from './sealer.ts';
 
-/** How often due deliveries are looked for; new events cause a look at once. */
+/** How often due deliveries are looked for; new events cause a search at once. */
 const TIMER_MS = 1000;
 /** Spreads the retries, so that a receiver that works again does not get all at once. */
 const JITTER = 0.1;
@@ -30,7 +30,7 @@ export type DispatcherOptions = { store: Store; log: Log; sealer: Sealer; allowe
 
 type Dispatcher = Readonly<DispatcherOptions> & {
   readonly working: Map<string, Promise<void>>;
-  /** Projects with webhooks: events of others need no look. */
+  /** Projects with webhooks: events of others need no search. */
   listening: Set<string>;
   timer: NodeJS.Timeout | undefined;
   hasBegun: boolean;
@@ -70,7 +70,7 @@ function start(dispatcher: Dispatcher): void {
   look(dispatcher);
 }
 
-/** Looks for work; a call during a look causes one more. */
+/** Searches for work; a call during a search causes one more. */
 function look(dispatcher: Dispatcher): void {
   if (dispatcher.closing) return;
   dispatcher.again = dispatcher.round !== undefined;

@@ -13,7 +13,10 @@ import type { Tables } from '../store/tables.ts';
 import type { EventRow } from '../store/events.ts';
 import { createEventHub } from './hub.ts';
 
-/** Records that answer a read of events when they are told to, with what there was when it was asked. */
+/**
+ * A metadata database that answers a read of events on command, with the events of the moment when
+ * it was asked.
+ */
 function slowMetadata() {
   const events: EventRow[] = [];
   const asked: (() => void)[] = [];

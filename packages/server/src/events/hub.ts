@@ -1,14 +1,17 @@
 /**
- * The open event streams of this control plane. A stream is a position in the list of events: when it is
- * woken, it reads on from there, as fast as its reader takes it. So a slow reader costs no memory, and
- * another control plane sends what this one has not sent.
+ * The open event streams of this control plane. A stream is a position in the list of events: when
+ * it is woken, it reads on from there, as fast as its reader takes it. So a slow reader costs no
+ * memory, and another control plane sends what this one has not sent.
  */
 import { Readable } from 'node:stream';
 import { eventBounds, readEvents, type EventRow } from '../store/events.ts';
 import type { Store } from '../store/database.ts';
 import { isKeyValid } from '../store/keys.ts';
 
-/** A comment is sent after so long without an event, since proxies close silent connections; the key is checked again, too. */
+/**
+ * A comment is sent after so long without an event, since proxies close silent connections; the key
+ * is checked again, too.
+ */
 const HEARTBEAT_MS = 15_000;
 /** After how long a client that lost its stream connects again. */
 const RETRY_MS = 1000;
@@ -45,7 +48,7 @@ export function createEventHub(store: Pick<Store, 'db' | 'listen'>) {
   const hub: Hub = { store, streams: new Set(), reads: new Map(), closing: false };
   listen(hub);
   return {
-    /** A stream of server-sent events, which ends with its key, its reader or this control plane. */
+    /** A stream of server-sent events: it ends with its key, its reader or this process. */
     open: (request: StreamRequest): Readable => open(hub, request),
     count: (): number => hub.streams.size,
     /** Ends all streams: their readers connect again, to the next control plane. */

@@ -3,7 +3,7 @@ import { blockListOf, mayReach } from './networks.ts';
 
 const none = blockListOf([]);
 
-test('what only this machine or its network can reach is refused', () => {
+test('an address that only this machine or its network can reach is refused', () => {
   const refused = [
     '127.0.0.1',
     '127.255.255.254',
@@ -26,7 +26,8 @@ test('what only this machine or its network can reach is refused', () => {
     'fe80::1',
     'fd00::1',
     'ff02::1',
-    // IPv4-compatible, IPv4-translated, NAT64, 6to4, Teredo and ISATAP, each with 127.0.0.1 or 10.0.0.1 in it.
+    // IPv4-compatible, IPv4-translated, NAT64, 6to4, Teredo and ISATAP, each with 127.0.0.1 or
+    // 10.0.0.1 in it.
     '::127.0.0.1',
     '::7f00:1',
     '0:0:0:0:0:0:10.0.0.1',

@@ -1,7 +1,13 @@
-/** To which addresses webhooks may be delivered: none from which only this machine or its network can be reached, unless configured. */
+/**
+ * The addresses that webhooks may be delivered to: none of this machine or
+ * its network, unless configured.
+ */
 import { BlockList, isIP } from 'node:net';
 
-/** Networks that are nobody's on the Internet: RFC 6890 and its successors, IANA's special-purpose address registries. */
+/**
+ * Networks that are not part of the Internet: RFC 6890 and its successors, IANA's special-purpose
+ * address registries.
+ */
 const PRIVATE_NETWORKS = [
   '0.0.0.0/8',
   '10.0.0.0/8',
@@ -26,8 +32,8 @@ const PRIVATE_NETWORKS = [
 
 const privateNetworks = blockListOf(PRIVATE_NETWORKS);
 /**
- * The addresses of the IPv6 Internet. What lies outside is local, or holds an IPv4 address in one of many ways: `::127.0.0.1`,
- * `::ffff:0:127.0.0.1`, `64:ff9b::127.0.0.1`.
+ * The addresses of the IPv6 Internet. Any other address is local, or holds an IPv4 address in one
+ * of many ways: `::127.0.0.1`, `::ffff:0:127.0.0.1`, `64:ff9b::127.0.0.1`.
  */
 const internetIpv6 = blockListOf(['2000::/3']);
 /** IPv4 as a socket for IPv6 shows it; checked as IPv4. */
@@ -48,7 +54,8 @@ export function blockListOf(networks: readonly string[]): BlockList {
 }
 
 /**
- * Whether a webhook may be delivered to an address. An IPv4 address inside an IPv6 one counts as the IPv4 address.
+ * Whether a webhook may be delivered to an address. An IPv4 address inside an IPv6 one counts as
+ * the IPv4 address.
  *
  * @param allowed networks that may be reached although they are private
  */

@@ -1,4 +1,7 @@
-/** One attempt to deliver a message to a webhook: signed as in Standard Webhooks, to an address that may be reached, within a time. */
+/**
+ * One attempt to deliver a message to a webhook: signed as in Standard Webhooks, to an allowed
+ * address, within a time limit.
+ */
 import { lookup as resolve, type LookupAddress } from 'node:dns';
 import { request as requestHttp, type ClientRequest, type IncomingMessage } from 'node:http';
 import { request as requestHttps } from 'node:https';
@@ -19,7 +22,7 @@ export type Message = { id: string; body: string };
 class Refused extends Error {}
 
 /**
- * Sends a message. Redirects are not followed: where they lead was not agreed to.
+ * Sends a message. Redirects are not followed: their target was not checked.
  *
  * @param secret `whsec_…`
  * @returns error: null when the receiver answered 2xx
@@ -45,7 +48,7 @@ export async function deliver(
     if (literal !== null && !mayReach(literal, allowed)) throw refusal(target.hostname, literal);
     const send = target.protocol === 'https:' ? requestHttps : requestHttp;
     const signal = AbortSignal.timeout(ATTEMPT_DEADLINE_MS);
-    // No connection is kept: each one is made to an address that was looked at.
+    // No connection is kept: each one is made to an address that was checked.
     const responseStatus = await answerOf(
       send(target, {
         method: 'POST',
@@ -63,7 +66,8 @@ export async function deliver(
 }
 
 /**
- * Why a URL can never be delivered to; null: nothing speaks against it. A name that cannot be resolved now may be later.
+ * Why a URL can never be delivered to; null: it may be possible. A name that cannot be resolved now
+ * may be later.
  */
 export async function whyNotReceiver(text: string, allowed: BlockList): Promise<string | null> {
   if (!URL.canParse(text)) return 'is no URL';
@@ -71,14 +75,17 @@ export async function whyNotReceiver(text: string, allowed: BlockList): Promise<
   if (url.protocol !== 'https:' && url.protocol !== 'http:')
     return `found the scheme ${url.protocol.slice(0, -1)}; allowed: https, http`;
   if (url.username !== '' || url.password !== '')
-    return 'carries a user or a password, which everybody could read; the signature tells who sends';
+    return 'carries a user or a password, which everybody could read; the signature shows who sends';
   const literal = literalAddress(url.hostname);
   const addresses = literal === null ? await addressesOf(url.hostname) : [literal];
   const closed = addresses.find((address) => !mayReach(address, allowed));
   return closed === undefined ? null : refusal(url.hostname, closed).message;
 }
 
-/** The address that a host is, where it is no name. URLs have IPv6 addresses in brackets, and other ways of writing IPv4 made plain. */
+/**
+ * The address in a URL, null for a host name. URLs put IPv6 addresses in brackets, and normalise
+ * other ways of writing IPv4.
+ */
 function literalAddress(hostname: string): string | null {
   const bare = hostname.replace(/^\[(.*)\]$/, '$1');
   return isIP(bare) === 0 ? null : bare;
@@ -92,7 +99,10 @@ async function addressesOf(hostname: string): Promise<string[]> {
   });
 }
 
-/** Resolves a name for the connection that is being made, so that nothing can change between the look and the connection. */
+/**
+ * Resolves a name for the connection that is being made, so that the address cannot change between
+ * check and connection.
+ */
 function lookupAllowed(allowed: BlockList): LookupFunction {
   return (hostname, options, callback) => {
     resolve(hostname, { ...options, all: true }, (error, found: LookupAddress[]) => {

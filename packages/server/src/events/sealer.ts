@@ -1,6 +1,6 @@
 /**
- * Encrypts what has to be stored and read again, the secrets of webhooks: the metadata database alone, or a copy of them, tell nothing. The key
- * is a file of the installation.
+ * Encrypts the secrets of webhooks, which have to be stored and read again: the metadata database
+ * alone, or a copy of it, reveals none of them. The key is a file of the installation.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';

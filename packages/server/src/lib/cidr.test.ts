@@ -58,7 +58,7 @@ const cidrs = fc
     return { first: number - (number % size), bits };
   });
 
-test('what is written is read again', () => {
+test('a network is read as it was written', () => {
   fc.assert(
     fc.property(cidrs, (cidr) => {
       expect(parseCidr(cidrText(cidr))).toEqual({ ...cidr, exact: true });

@@ -1,10 +1,10 @@
-/** Arithmetic with IPv4 networks, as VPCs need it. An address is reckoned with as a number below 2^32. */
+/** Arithmetic with IPv4 networks, as VPCs need it. An address is a number below 2^32. */
 import { Address4 } from 'ip-address';
 
 /** A network: its first address, and the length of its prefix in bits. */
 export type Cidr = { first: number; bits: number };
 
-/** What a VPC may be cut from (RFC 1918), and how large. */
+/** The private networks (RFC 1918) that contain every VPC, and the sizes that one may have. */
 const PRIVATE = ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16'] as const;
 const LARGEST_BITS = 16;
 const SMALLEST_BITS = 28;
@@ -68,8 +68,9 @@ export function addressAt({ first }: Cidr, host: number): string {
 export const ROUTER_HOST = 1;
 
 /**
- * The address that a service gets: the next free one after the one handed out last, around the end. Services have the lower half of a
- * VPC, but for the network's own address and the router's; the upper half is for the machines of its users.
+ * The address that a service gets: the next free one after the one taken last, continuing at the
+ * begin. Services have the lower half of a VPC, except the network's own address and the router's;
+ * the upper half is for the machines of its users.
  *
  * @param taken numbers of addresses that services have
  * @returns its number; null: all are taken

@@ -12,8 +12,9 @@ export async function writeDurably(path: string, text: string, mode = 0o666): Pr
 }
 
 /**
- * Renames what is on the disk already within its directory. Without the flush of that a crash of the machine may give it back the name
- * that it had before, and what was removed because of it stays removed.
+ * Renames a file that is on the disk already, within its directory. Without the flush of the
+ * directory, a crash of the machine may restore the old name, while files that were removed because
+ * of the rename stay removed.
  */
 export async function renameDurably(from: string, to: string): Promise<void> {
   await rename(from, to);
@@ -21,7 +22,8 @@ export async function renameDurably(from: string, to: string): Promise<void> {
   try {
     await directory.sync();
   } catch (error) {
-    // Not every file system can flush a directory (PostgreSQL source: src/common/file_utils.c); nothing more can be done on it.
+    // Not every file system can flush a directory (PostgreSQL source: src/common/file_utils.c);
+    // nothing more can be done on it.
     if (!isErrno(error, 'EINVAL', 'EBADF')) throw error;
   } finally {
     await directory.close();

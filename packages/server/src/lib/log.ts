@@ -1,14 +1,15 @@
 /**
  * The control log: JSON lines in `HOME/logs/control.log`.
  *
- * A disk without space must not end the control plane: lines that cannot be written are dropped and counted, and the count is
- * written once there is space again. The file is put aside as `control.log.1` when it is large, while it is written too.
+ * A disk without space must not end the control plane: lines that cannot be written are dropped and
+ * counted, and the count is written once there is space again. A file that is too large is renamed
+ * to `control.log.1`, also while it is written.
  */
 import { closeSync, mkdirSync, openSync, renameSync, statSync, write, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino, type Logger } from 'pino';
 
-/** What a module needs of the log. */
+/** The part of the control log that modules use. */
 export type Log = {
   info: (facts: object, message: string) => void;
   warn: (facts: object, message: string) => void;

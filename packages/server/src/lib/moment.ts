@@ -1,7 +1,9 @@
 /**
- * Reads a date-time with an offset: clients send up to nanoseconds, and a `+` that was not escaped in a query arrives as a space.
+ * Parses a date-time with an offset: clients send up to nanoseconds, and a `+` that was not escaped
+ * in a query arrives as a space.
  *
- * @returns ms since the epoch, and the text to the microsecond, which is as fine as PostgreSQL's clock; null when it is none
+ * @returns ms since the epoch, and the text with microseconds, the resolution of PostgreSQL's
+ * clock; null if it is not one
  */
 export function parseMoment(text: string): { ms: number; text: string } | null {
   const match = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|[+ -]\d\d:?\d\d)$/i.exec(text);

@@ -1,12 +1,16 @@
 /**
- * What the kernel says of processes. Linux only: /proc is the one source that also sees zombies and start times,
- * without which a recycled pid or a `<defunct>` server looks alive (docs/reliability.md, trap 1).
+ * Facts about processes from the kernel. Linux only: /proc is the one source that also shows
+ * zombies and start times, without which a recycled pid or a `<defunct>` server looks alive
+ * (docs/reliability.md, trap 1).
  */
 import { constants, lstatSync, readFileSync, readlinkSync, statSync } from 'node:fs';
 import { lstat, open, readFile, readdir, type FileHandle } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** A process that is there and no zombie. The start time tells it from a later one with the same pid. */
+/**
+ * A process that exists and is not a zombie. The start time distinguishes it from a later one with
+ * the same pid.
+ */
 export type Process = {
   pid: number;
   parentPid: number;
@@ -24,7 +28,8 @@ export type Process = {
 export async function findProcess(pid: number): Promise<Process | null> {
   const stat = await readOrNull(`/proc/${pid}/stat`);
   if (stat === null) return null;
-  // The command stands in parentheses and may itself hold any character: fields are counted from the last one.
+  // The command is in parentheses and may itself contain any character: fields are counted from the
+  // last parenthesis.
   const close = stat.lastIndexOf(')');
   const fields = stat.slice(close + 2).split(' ');
   const [state, parent] = fields;
@@ -54,8 +59,9 @@ export function uidOf(pid: number): number | null {
 }
 
 /**
- * Whether a process runs as the owner of a directory, which stands in one of root's. Command lines and working directories are what a process
- * says of itself: one of another service must not be taken for the server of this one.
+ * Whether a process runs as the owner of a directory that is inside one of root's. A process
+ * chooses its command line and working directory: one of another service must not be taken for the
+ * server of this one.
  */
 export function isOwnersProcess(pid: number, directory: string): boolean {
   const uid = uidOf(pid);
@@ -63,8 +69,9 @@ export function isOwnersProcess(pid: number, directory: string): boolean {
 }
 
 /**
- * Where a process works, by the name that the directory has for it and for us; null: gone, another user's, or in a chroot where the name
- * means another directory.
+ * The working directory of a process, if the directory has the same name for the process and for
+ * us; null: the process is gone, another user's, or in a chroot where the
+ * name means another directory.
  */
 export function workingDirectoryOf(pid: number): string | null {
   try {
@@ -119,8 +126,9 @@ export async function waitUntilGone(target: Process, deadlineMs: number): Promis
 }
 
 /**
- * How long to pause before looking again at what takes its time: a twentieth of what it has taken, a millisecond at least. It is seen
- * late by as little as that, and many that are waited for at the same time do not cost the processors that they need themselves.
+ * The pause before the next check of work that takes time: a twentieth of the time so far, at least
+ * a millisecond. So the end is noticed with little delay, and many such waits at the same time
+ * leave the processors to the work that they wait for.
  *
  * @param begunMs when the wait began, in ms since the epoch
  */
@@ -139,14 +147,15 @@ export function isErrno(error: unknown, ...codes: string[]): boolean {
 }
 
 /**
- * A small file's text, or null where there is none (processes vanish between any two looks). Read at once: a look reads a dozen of
- * them, and through the thread pool each takes ten times as long.
+ * A small file's text, or null where there is none (processes vanish at any moment). It is read
+ * synchronously: an observation reads a dozen of them, and through the thread pool each takes ten
+ * times as long.
  */
 export async function readOrNull(path: string): Promise<string | null> {
   return readNow(path);
 }
 
-/** The same for who cannot wait. */
+/** The same for callers that cannot wait. */
 export function readNow(path: string): string | null {
   try {
     return readFileSync(path, 'utf8');
@@ -159,7 +168,10 @@ export function readNow(path: string): string | null {
 /** Read of a file that grows: its reader looks for the last lines. */
 const END_BYTES = 64 * 1024;
 
-/** The end of a file of any size, or null where there is none; a link or a FIFO in its place is neither followed nor waited for. */
+/**
+ * The end of a file of any size, or null where there is none; a link or a FIFO in its place is
+ * neither followed nor waited for.
+ */
 export async function readEnd(path: string): Promise<string | null> {
   const file = await openRegular(path);
   if (file === null) return null;
@@ -192,7 +204,7 @@ export async function openRegular(path: string): Promise<FileHandle | null> {
   return null;
 }
 
-/** Whether anything has this path, be it a link that leads nowhere. */
+/** Whether anything has this path, even a link to nothing. */
 export async function exists(path: string): Promise<boolean> {
   try {
     await lstat(path);

@@ -10,14 +10,15 @@ export type RunOptions = {
   input?: number;
 };
 
-/** A program that did not end well; the message holds the program, how it ended and the end of what it said. */
+/** A program that failed; the message holds the program, how it ended and the end of its output. */
 export class RunError extends Error {}
 
 /**
  * Runs a program to its end, without a shell.
  *
  * @returns its standard output
- * @throws RunError when it cannot be started, ends with a code other than 0, or is still running at the deadline (default 60 s)
+ * @throws RunError when it cannot be started, ends with a code other than 0, or is still running at
+ * the deadline (default 60 s)
  */
 export async function run(
   program: string,

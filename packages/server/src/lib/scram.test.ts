@@ -5,7 +5,10 @@ import { scramVerifier } from './scram.ts';
 const FORM =
   /^SCRAM-SHA-256\$(\d+):([A-Za-z0-9+/]+={0,2})\$([A-Za-z0-9+/]+={0,2}):([A-Za-z0-9+/]+={0,2})$/;
 
-/** What a server does with a verifier (RFC 5802 section 3): would a client that knows this password get in, and trust the server? */
+/**
+ * What a server does with a verifier (RFC 5802 section 3): would a client that knows this password
+ * get in, and trust the server?
+ */
 function accepts(verifier: string, password: string): boolean {
   const [, iterations = '', salt = '', storedKey = '', serverKey = ''] = FORM.exec(verifier) ?? [];
   const salted = pbkdf2Sync(
@@ -43,7 +46,10 @@ test('the password fits, others do not, and two verifiers of one password differ
   expect(accepts(one, 'correct horse ')).toBe(false);
 });
 
-/** As RFC 4013 section 3 and PostgreSQL's own src/common/saslprep.c have it: clients prepare before they hash. */
+/**
+ * As RFC 4013 section 3 and PostgreSQL's own src/common/saslprep.c have it: clients prepare before
+ * they hash.
+ */
 const PREPARED: [string, string, string][] = [
   ['plain ASCII stays', 'a"b\'c\\d$e`f', 'a"b\'c\\d$e`f'],
   ['compatibility characters are decomposed', 'ﬁsh-and-Ⅸ', 'fish-and-IX'],

@@ -7,8 +7,9 @@ const ITERATIONS = 4096;
 const derive = promisify(pbkdf2);
 
 /**
- * The SCRAM-SHA-256 verifier of a password, as PostgreSQL stores it (RFC 5803; RFC 5802 section 3 for the keys).
- * Servers are handed this and never the password, so that no statement log can hold one.
+ * The SCRAM-SHA-256 verifier of a password, as PostgreSQL stores it (RFC 5803; RFC 5802 section 3
+ * for the keys). Servers get the verifier and never the password, so that no statement log can
+ * contain one.
  */
 export async function scramVerifier(password: string): Promise<string> {
   const salt = randomBytes(16);
@@ -20,8 +21,9 @@ export async function scramVerifier(password: string): Promise<string> {
 }
 
 /**
- * A password as PostgreSQL and its clients prepare it before they hash it: by SASLprep (RFC 4013), and one that cannot be prepared,
- * such as one with an emoji, as it is (src/common/saslprep.c). The tables are loaded when a password needs them.
+ * A password as PostgreSQL and its clients prepare it before hashing: by SASLprep (RFC 4013), or
+ * unchanged if it cannot be prepared, such as one with an emoji (src/common/saslprep.c). The tables
+ * are loaded when a password needs them.
  */
 async function prepared(password: string): Promise<string> {
   if (/^[ -~]*$/.test(password)) return password;

@@ -1,4 +1,7 @@
-/** Whether the time of a key's check tells where it is wrong: by statistics that no slowness of the machine disturbs. */
+/**
+ * Whether the time of a key's check reveals where it is wrong: by statistics that a slow machine
+ * does not disturb.
+ */
 import { randomBytes, randomInt } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { isSecret, sha256 } from './secret.ts';
@@ -8,14 +11,15 @@ type Store = (secret: string) => (presented: string) => boolean;
 
 const PAIRS = 4000;
 const CALLS = 40;
-/** What chance exceeds once in 10⁹ runs. */
+/** A bound that chance exceeds once in 10⁹ runs. */
 const CHANCE = 6.1;
 
 /**
- * Times the check of secrets that are wrong at their first and at their last byte, the two in turn in an order thrown for each pair: whatever
- * else the machine does meets both alike.
+ * Times the check of secrets that are wrong at their first and at their last byte, the two in turn
+ * in an order thrown for each pair: whatever else the machine does meets both alike.
  *
- * @returns z: by how many standard deviations the one wrong at its last byte took longer more often than in half of the pairs
+ * @returns z: by how many standard deviations the one wrong at its last byte took longer more often
+ * than in half of the pairs
  */
 function timing(store: Store): { z: number; medianNs: number } {
   const differences: number[] = [];

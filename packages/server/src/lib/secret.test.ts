@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { createSealer, isSecret, sha256 } from './secret.ts';
 
-test('what is stored of a secret', () => {
+test('a secret is compared with its SHA-256', () => {
   expect(sha256('abc').toString('hex')).toBe(
     'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
   );
@@ -11,7 +11,7 @@ test('what is stored of a secret', () => {
   expect(isSecret('', Buffer.alloc(32))).toBe(false);
 });
 
-test('what is sealed is opened with the same two keys, and with no others', () => {
+test('a sealed text is opened with the same two keys, and with no others', () => {
   fc.assert(
     fc.property(fc.string(), fc.string(), fc.string({ unit: 'binary' }), (name, secret, text) => {
       const sealed = createSealer(name, secret).seal(text);

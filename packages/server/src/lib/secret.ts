@@ -1,4 +1,4 @@
-/** What is made of secrets: hashes that are compared, and answers that are sealed. */
+/** Hashes of secrets that are compared, and answers that are sealed with them. */
 import {
   createCipheriv,
   createDecipheriv,
@@ -9,12 +9,15 @@ import {
   timingSafeEqual,
 } from 'node:crypto';
 
-/** What is stored of a key's secret half: it is 256 random bits, so no slow hash is needed. */
+/** The stored form of a key's secret half: that is 256 random bits, so no slow hash is needed. */
 export function sha256(secret: string): Buffer {
   return hash('sha256', secret, 'buffer');
 }
 
-/** Whether a secret is the one with this hash, in a time that does not tell how much of it is right. */
+/**
+ * Whether a secret is the one with this hash, in a time that does not depend on
+ * how much of it is right.
+ */
 export function isSecret(presented: string, stored: Buffer): boolean {
   return timingSafeEqual(sha256(presented), stored);
 }
@@ -24,16 +27,20 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
 /**
- * What keeps the answer to a call with an Idempotency-Key unreadable: a key derived from that and from the secret half of the API key,
- * neither of which is stored. Idempotency-Keys are often easy to guess; the secret half is not.
+ * Seals the answer to a call with an Idempotency-Key. The encryption key is derived from that and
+ * from the secret half of the API key; neither is stored. Idempotency-Keys are often easy to guess;
+ * the secret half is not.
  */
 export function createSealer(idempotencyKey: string, secretKey: string) {
   const keyFor = (salt: Buffer): Buffer =>
     Buffer.from(hkdfSync('sha256', `${secretKey}\0${idempotencyKey}`, salt, 'howdah answer', 32));
   return {
-    /** Under what the answer is found again; tells nobody the Idempotency-Key. */
+    /** Finds the answer again, without revealing the Idempotency-Key. */
     lookup: createHmac('sha256', secretKey).update(`name\0${idempotencyKey}`).digest(),
-    /** Tells whether two calls ask for the same; tells nobody what, since bodies hold passwords that people chose. */
+    /**
+     * Equal for two calls that ask for the same. It reveals no body: those hold passwords that
+     * people chose.
+     */
     mac: (text: string): Buffer => createHmac('sha256', secretKey).update(`call\0${text}`).digest(),
     seal: (text: string): Buffer => {
       const salt = randomBytes(SALT_BYTES);

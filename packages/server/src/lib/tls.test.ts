@@ -33,7 +33,11 @@ beforeAll(async () => {
 });
 afterAll(async () => rm(directory, { recursive: true }));
 
-/** Shakes hands with a server that holds the certificate. @returns null, or why the client refused it */
+/**
+ * Shakes hands with a server that holds the certificate.
+ *
+ * @returns null, or why the client refused it
+ */
 async function refusalOf(
   certificate: ServerCertificate,
   ca: string,
@@ -68,12 +72,13 @@ test('a certificate is trusted through its authority under each of its names, an
       /^ERR_TLS_CERT_ALTNAME_INVALID/,
     );
   expect(await refusalOf(leaf, other.certificatePem, 'localhost')).not.toBeNull();
-  // Debian's Node (20.19.2+dfsg-1+deb13u3) refuses every IPv6 address, as it has no ASCII form of it; OpenSSL does not.
+  // Debian's Node (20.19.2+dfsg-1+deb13u3) refuses every IPv6 address, as it has no ASCII form of
+  // it; OpenSSL does not.
   const certificate = new X509Certificate(leaf.certificatePem);
   expect([certificate.checkIP('::1'), certificate.checkIP('::2')]).toEqual(['::1', undefined]);
 });
 
-test('what a certificate says', () => {
+test('a certificate has its issuer, key, purpose and times', () => {
   const ca = new X509Certificate(authority.certificatePem);
   const certificate = new X509Certificate(leaf.certificatePem);
   expect(ca.ca).toBe(true);

@@ -1,6 +1,7 @@
 /**
- * The installation's certificate authority and the server certificates it signs. Keys are P-256, files 0600.
- * The library and its polyfill take a tenth of a second to load, so they are loaded when the first certificate is made.
+ * The installation's certificate authority and the server certificates it signs. Keys are P-256,
+ * files 0600. The library and its polyfill take a tenth of a second to load, so they are loaded
+ * when the first certificate is made.
  */
 import { createPrivateKey, randomBytes, webcrypto, X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
@@ -68,7 +69,7 @@ export async function issueServerCertificate(
   return { certificatePem: certificate.toString('pem'), keyPem: await exportKey(keys.privateKey) };
 }
 
-/** What an authority signs with; to read it takes as long as to sign. */
+/** The signers of authorities: to read one takes as long as to sign. */
 const signers = new WeakMap<CertificateAuthority, ReturnType<typeof readSigner>>();
 
 function signerOf(authority: CertificateAuthority): ReturnType<typeof readSigner> {
@@ -94,8 +95,8 @@ const AHEAD_MS = DAY_MS;
 const AHEAD_AFTER_MS = 1000;
 
 /**
- * Certificates for servers under the same names, with one made ahead: making one takes 8 ms of CPU, the first one 160 for the library,
- * which would delay a create.
+ * Certificates for servers under the same names, with one created ahead: it takes 8 ms of CPU, and
+ * the first one 160 for the library, which would delay a create.
  */
 export function createIssuer(authority: CertificateAuthority, hosts: readonly string[]) {
   let ahead: { madeMs: number; certificate: Promise<ServerCertificate> } | null = null;
@@ -128,7 +129,10 @@ export function createIssuer(authority: CertificateAuthority, hosts: readonly st
 }
 export type CertificateIssuer = ReturnType<typeof createIssuer>;
 
-/** Whether a certificate and a key are whole and belong together: a crash between the two files leaves others. */
+/**
+ * Whether a certificate and a key are complete and belong together: after a crash between the two
+ * files they do not.
+ */
 export function isPair({ certificatePem, keyPem }: ServerCertificate): boolean {
   try {
     return new X509Certificate(certificatePem).checkPrivateKey(createPrivateKey(keyPem));
@@ -137,7 +141,7 @@ export function isPair({ certificatePem, keyPem }: ServerCertificate): boolean {
   }
 }
 
-/** Whether a certificate must be recreated: soon at its end, signed by another CA, or not for these hosts. */
+/** Whether a certificate must be replaced: it ends soon, or has another CA or other hosts. */
 export function needsRenewal(
   certificatePem: string,
   authority: CertificateAuthority,
@@ -159,14 +163,20 @@ export function needsRenewal(
   );
 }
 
-/** A pair that was found current is so for another hour: parsing and verifying it is most of what a look at a service costs. */
+/**
+ * A pair that was found current is so for another hour: parsing and verifying it is most of the
+ * cost of observing a service.
+ */
 const CURRENT_FOR_MS = 3_600_000;
 
 /** Whether pairs are complete, and need no renewal for a while. */
 export function createCertificateCheck(authority: CertificateAuthority, hosts: readonly string[]) {
   const found = new Map<string, { pair: string; untilMs: number }>();
   return {
-    /** @param place where the pair was read; @param more names and addresses that it has to carry beside the usual */
+    /**
+     * @param place where the pair was read
+     * @param more names and addresses that it has to contain in addition
+     */
     isCurrent: (
       place: string,
       { certificatePem, keyPem }: ServerCertificate,

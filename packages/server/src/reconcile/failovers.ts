@@ -36,7 +36,7 @@ export function createPrimaryStore({ db }: Store, log: Log): PrimaryStore {
           await progressOperation(tx, begun.id, [], null),
         );
       }),
-    promote: (id, from, to) => recordPrimary(db, id, from, to),
+    recordPrimary: (id, from, to) => recordPrimary(db, id, from, to),
     primary: (id) => readPrimary(db, id),
     end: (id, steps: readonly OperationStep[], why) =>
       db.transaction().execute(async (tx) => {

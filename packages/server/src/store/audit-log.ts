@@ -1,6 +1,7 @@
 /**
- * The metadata database of who asked for what. An accepted change is written by the statement that begins its operation; what begins none, and what
- * was refused, by the API when it answers. A request has one entry: the first that is written.
+ * The SQL of the audit log. The statement that begins an operation writes the entry of its change.
+ * The API writes the entries of changes without an operation and of refused calls when it answers.
+ * A request has one entry: the first that is written.
  */
 import { ERROR_STATUS, type AuditEntry, type AuditOutcome } from '@howdah/contract';
 import { sql, type Insertable, type Selectable } from 'kysely';
@@ -8,9 +9,12 @@ import type { Db, Tables, Tx } from './tables.ts';
 
 export type AuditRow = Selectable<Tables['audit_log']>;
 
-/** What is known of a call before it is done. `status` is that of its success. */
+/** The facts of a call that are known before it runs. `status` is that of its success. */
 export type AuditFacts = Insertable<Tables['audit_log']>;
-/** recorded: a transaction has written it. If that did not commit, the request was refused, and is written as such. */
+/**
+ * recorded: a transaction has written the entry. If it did not commit, the request was refused, and
+ * the entry of a refusal is written.
+ */
 export type AuditNote = { facts: AuditFacts; recorded: boolean };
 
 /** A statement has at most 65 535 parameters. */
@@ -53,7 +57,11 @@ export async function recordAudit(
 /** Entries that one statement removes. */
 const PRUNE_BATCH = 1000;
 
-/** Throws entries away that are older, but those of operations that are kept. @returns whether there may be more */
+/**
+ * Removes older entries, except those of operations that are kept.
+ *
+ * @returns whether there may be more
+ */
 export async function pruneAuditLog(db: Db, keptMs: number): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from audit_log where id = any (array(

@@ -1,4 +1,4 @@
-/** What the audit reads of the metadata database. */
+/** The part of the metadata database that the integrity check reads. */
 import type { LiveStatus } from '@howdah/contract';
 import { Client, type ClientConfig } from 'pg';
 import type { Member } from '../engine/engine.ts';
@@ -18,7 +18,7 @@ export type Expected = {
     primary: number;
     vpcId: string | null;
     vpcAddress: string | null;
-    /** Of a read replica set: whom it follows. */
+    /** The service that a read replica set follows. */
     parentId: string | null;
     /** Whether no operation has created it yet: there may be nothing of it. */
     provisioning: boolean;
@@ -26,14 +26,14 @@ export type Expected = {
   vpcs: WantedVpc[];
   /** Services whose backup is being verified. */
   verifying: string[];
-  /** Sentences about records that contradict each other. */
+  /** Sentences about rows that contradict each other. */
   contradictions: string[];
 };
 
 /** Reads the metadata database of an installation, whether or not its control plane runs. */
 export async function readExpected(connection: ClientConfig): Promise<Expected> {
   const client = new Client({ ...connection, application_name: 'howdah audit' });
-  client.on('error', () => undefined); // the statement under way is told
+  client.on('error', () => undefined); // the running statement fails with it
   await client.connect();
   try {
     const services = await client.query<Expected['services'][number]>(
@@ -61,7 +61,9 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
   }
 }
 
-/** The invariants I1, I4, I5, I6 and I9 of docs/operating.md, each as a query for what breaks it. */
+/**
+ * The invariants I1, I4, I5, I6 and I9 of docs/operating.md, each as a query for what breaks it.
+ */
 const CONTRADICTIONS = `
   select format('operation %s (%s) is under way on service %s, which does not know of it', o.id, o.kind, o.service_id) as text
   from operations o left join services s on s.id = o.service_id

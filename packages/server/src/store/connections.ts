@@ -1,4 +1,6 @@
-/** Connections that break when the metadata database stays silent, and the one that holds the lock. */
+/**
+ * Connections that break when the metadata database stays silent, and the one that holds the lock.
+ */
 import { Socket } from 'node:net';
 import { Client, type ClientConfig } from 'pg';
 import { CHANNELS } from './notifications.ts';
@@ -10,8 +12,9 @@ const CONTROL_LOCK = 0x686f77646168n;
 export class AlreadyRunning extends Error {}
 
 /**
- * A network device may drop a connection without closing it, so an answer that takes longer never comes.
- * Both ends then close: the server ends the statement, transaction or session and releases its locks.
+ * A network device may drop a connection without closing it, so an answer that takes longer never
+ * comes. Both ends then close: the server ends the statement, transaction or session and releases
+ * its locks.
  */
 const SILENCE_MS = 30_000;
 
@@ -23,7 +26,10 @@ export const END_WHEN_SILENT = [
   .map((setting) => `set ${setting} = ${SILENCE_MS}`)
   .join(';');
 
-/** Destroys the socket after {@link SILENCE_MS} without traffic. The pool ends idle connections long before. */
+/**
+ * Destroys the socket after {@link SILENCE_MS} without traffic. The pool ends idle
+ * connections long before.
+ */
 export function breakWhenSilent(connection: ClientConfig): ClientConfig {
   const stream = (): Socket => {
     const socket = new Socket();

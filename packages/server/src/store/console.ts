@@ -12,7 +12,9 @@ export type ConsoleToken = {
   lifetimeMs: number;
 };
 
-/** Looks up the key that a session stands for, by the hash of its token. The key itself may have ended meanwhile. */
+/**
+ * Finds the key of a session, by the hash of its token. The key itself may have ended meanwhile.
+ */
 export function sessionReader(
   pool: Pool,
 ): (tokenHash: string) => Promise<(KeyRow & { public_key: string }) | null> {
@@ -55,7 +57,7 @@ export async function pruneTokens(db: Db): Promise<boolean> {
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 
-/** Takes a token away. @returns the key that it stood for; null when there is none such, or its time is over */
+/** Removes a token. @returns its key; null: there is no such token, or it has expired */
 export async function takeToken(
   db: Db | Tx,
   kind: ConsoleToken['kind'],

@@ -13,8 +13,8 @@ export type Store = {
   /** For the statements that answer many requests at once; see `read.ts`. */
   pool: Pool;
   /**
-   * Calls the listener with the payload of each notification, or with null after the connection broke
-   * and notifications may have been lost. Ends when the store is closed.
+   * Calls the listener with the payload of each notification, or with null after the connection
+   * broke and notifications may have been lost. Ends with {@link Store.close}.
    */
   listen: (channel: Channel, listener: OnNotification) => void;
   close: () => Promise<void>;
@@ -30,12 +30,14 @@ export async function openStore(
   connection: ClientConfig,
   onError: (error: Error) => void,
 ): Promise<Store> {
-  // On few cores, queueing statements here is faster than running them at once (docs/performance.md).
+  // On few cores, queueing statements here is faster than running them at once
+  // (docs/performance.md).
   const pool = new Pool({
     ...breakWhenSilent(connection),
     max: 8,
     application_name: 'howdah control plane',
-    // oxlint-disable-next-line typescript/no-misused-promises -- the pool awaits the result, although its types do not say so
+    // The pool awaits the result, although its types do not say so.
+    // oxlint-disable-next-line typescript/no-misused-promises
     onConnect: (client) => client.query(END_WHEN_SILENT),
   });
   pool.on('error', onError);
@@ -89,8 +91,8 @@ export async function openStore(
 const RECONNECT_MS = 500;
 
 /**
- * Lets a transaction commit without waiting for the disk, for writes that are repeated if a crash loses them.
- * The next commit that waits makes them durable too.
+ * Lets a transaction commit without waiting for the disk, for writes that are repeated if a crash
+ * loses them. The next commit that waits makes them durable too.
  */
 export async function commitWithoutFlush(tx: Tx): Promise<void> {
   await sql`set local synchronous_commit = off`.execute(tx);

@@ -1,6 +1,7 @@
 /**
- * The metadata database of events. Nobody writes them here: triggers do when a transaction commits (migrations/0009_events.sql, 0011_vpc_events.sql), so that each stands
- * in the transaction of what it tells of, costs no round trip, and cannot be forgotten.
+ * The SQL of events. Triggers write them when a transaction commits (migrations/0009_events.sql,
+ * 0011_vpc_events.sql): so an event is in the transaction of its change, costs no round trip, and
+ * cannot be forgotten.
  */
 import type { EventType } from '@howdah/contract';
 import { sql } from 'kysely';
@@ -17,8 +18,9 @@ const PRUNE_BATCH = 1000;
 const FLUSH_POLL_MS = 10;
 
 /**
- * A project's events after a number, oldest first. They are on disk: what a reader has seen does not go away in a crash of the metadata database,
- * though some transactions commit without waiting for it.
+ * A project's events after a number, oldest first. All of them are on the disk: an event that a
+ * reader has seen does not vanish in a crash of the metadata database, though some transactions
+ * commit without waiting for the disk.
  */
 export async function readEvents(
   db: Db,
@@ -47,7 +49,10 @@ async function untilFlushed(db: Db, position: string): Promise<void> {
   }
 }
 
-/** The number of the last event that anybody can have seen, and up to which they have been thrown away. */
+/**
+ * The number of the last event that a reader can have seen, and that of the
+ * last one that was removed.
+ */
 export async function eventBounds(db: Db): Promise<{ last: string; pruned: string }> {
   const { rows } = await sql<{ last: string; pruned: string }>`
     select greatest(pruned, (select seq from events order by seq desc limit 1)) as last, pruned
@@ -55,9 +60,10 @@ export async function eventBounds(db: Db): Promise<{ last: string; pruned: strin
   return rows[0] ?? { last: '0', pruned: '0' };
 }
 
-/** Throws old events away. @returns whether there may be more */
+/** Removes old events. @returns whether there may be more */
 export async function pruneEvents(db: Db): Promise<boolean> {
-  // Events are as old as their numbers are low: the first ones tell whether there is anything to throw away.
+  // Events are as old as their numbers are low: the first ones show whether
+  // there is anything to remove.
   const { rows } = await sql<{ gone: number }>`
     with oldest as (select seq, at from events order by seq limit ${PRUNE_BATCH}),
          bound as (select max(seq) as seq from oldest where at < now() - ${`${KEPT_DAYS} days`}::interval),
@@ -68,7 +74,11 @@ export async function pruneEvents(db: Db): Promise<boolean> {
   return rows[0]?.gone === PRUNE_BATCH;
 }
 
-/** Throws old deliveries away, also those that were never tried: their events are gone. @returns whether there may be more */
+/**
+ * Removes old deliveries, also those that were never attempted: their events are gone.
+ *
+ * @returns whether there may be more
+ */
 export async function pruneDeliveries(db: Db): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from deliveries where id = any (array(
@@ -79,8 +89,8 @@ export async function pruneDeliveries(db: Db): Promise<boolean> {
 }
 
 /**
- * Reports to the operator's project whether the reserve of the disk is held or was released. It reports changes only: a reserve that
- * was never released is reported as little as the same state twice.
+ * Writes an event of the operator's project when the reserve of the disk was released, and when it
+ * is held again. The same state twice, or a reserve that was never released, is no event.
  *
  * @param bytes the size of the reserve
  */

@@ -1,4 +1,7 @@
-/** What was answered to calls with an Idempotency-Key: written in the transaction of the change, kept for a day. */
+/**
+ * The answers to calls with an Idempotency-Key: written in the transaction of the change, kept for
+ * a day.
+ */
 import { sql } from 'kysely';
 import type { Db, Tx } from './tables.ts';
 
@@ -10,7 +13,7 @@ export type KeptAnswer = { request: Buffer; sealed: Buffer };
 const KEPT = sql`interval '24 hours'`;
 const PRUNE_BATCH = 1000;
 
-/** What was answered to this Idempotency-Key; null: nothing, or too long ago. */
+/** The answer to this Idempotency-Key; null: there is none, or it is too old. */
 export async function findAnswer(
   db: Db,
   { publicKey, lookup }: Pick<CallName, 'publicKey' | 'lookup'>,
@@ -26,9 +29,10 @@ export async function findAnswer(
 }
 
 /**
- * Takes an Idempotency-Key for a call that is about to be made; others with the same wait here until the transaction ends.
+ * Claims an Idempotency-Key for a call that is about to be made; other calls with the key wait here
+ * until the transaction ends.
  *
- * @returns the answer when somebody else's call has been made meanwhile; null: this one is to be made
+ * @returns the answer, if such a call has been made meanwhile; null: make the call
  */
 export async function claimAnswer(
   tx: Tx,

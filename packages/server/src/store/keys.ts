@@ -130,7 +130,10 @@ export async function findKey(db: Db, projectId: string, publicKey: string): Pro
   return row === undefined ? null : keyDocument(row);
 }
 
-/** Ends a key, for every process at once: each request reads its key. One that is revoked already stays so since then. */
+/**
+ * Ends a key, for every process at once: each request reads its key. A key that was revoked earlier
+ * keeps its time.
+ */
 export async function revokeKey(tx: Tx, publicKey: string): Promise<void> {
   await tx
     .updateTable('api_keys')
@@ -140,7 +143,7 @@ export async function revokeKey(tx: Tx, publicKey: string): Promise<void> {
     .execute();
 }
 
-/** Whether a project has an admin key besides this one that can manage keys, now and by itself for ever. */
+/** Whether a project has another admin key that can manage keys, now and without an end. */
 export async function hasAnotherAdminKey(
   tx: Tx,
   projectId: string,

@@ -1,6 +1,7 @@
 /**
- * Who is looking at which service: a lease with an expiry, taken in one statement and given back by comparison. There is nothing else
- * to queue, since a look takes no argument beyond the service (docs/decisions/0002-leases-not-jobs.md).
+ * Which reconciler works on which service: a lease with an expiry, taken in one statement and
+ * released by comparison. Nothing else is queued: to reconcile takes no argument beyond the service
+ * (docs/decisions/0002-leases-not-jobs.md).
  */
 import { sql } from 'kysely';
 import { serviceNotification } from './notifications.ts';
@@ -9,13 +10,16 @@ import type { OperationRow } from '../domain/operation/row.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { type LockedService, lockRow, operationUnderWay } from './services.ts';
 
-/** The lease of a reconciler has passed to another: what it found out is old and must not be written. */
+/**
+ * Another reconciler has the lease now: results of the former holder are
+ * old and must not be written.
+ */
 export class LeaseLost extends Error {}
 
-/** How long a lease lasts without being renewed: what a dead reconciler costs. */
+/** How long a lease lasts without being renewed: the delay that a dead reconciler causes. */
 export const LEASE_MS = 10_000;
 
-/** Ids of services that want a look now and that nobody is looking at; who looked and never gave the lease back is forgotten. */
+/** Ids of services that are due and have no lease, or one that has expired. */
 export async function dueServices(db: Db, limit: number): Promise<string[]> {
   const rows = await db
     .selectFrom('services')
@@ -32,7 +36,7 @@ export async function dueServices(db: Db, limit: number): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
-/** Everything that runs or is on its way wants a look: after a start of the control plane. */
+/** Makes every service due that runs or has an operation: after a start of the control plane. */
 export async function makeAllDue(db: Db): Promise<void> {
   await db
     .updateTable('services')
@@ -48,8 +52,8 @@ export async function makeAllDue(db: Db): Promise<void> {
 }
 
 /**
- * Takes the lease of a service, whose row it locks: of two who try, one gets it. The transaction's commit does not wait for the disk: what
- * is taken up can be taken up again.
+ * Takes the lease of a service and locks its row: only one of several callers gets it. The commit
+ * does not wait for the disk: a lease that is lost in a crash is taken again.
  *
  * @returns null: another reconciler has it, or the service is gone
  */
@@ -68,7 +72,7 @@ export async function claimService(tx: Tx, id: string, token: string): Promise<S
         where('lease_until', '<', sql<Date>`clock_timestamp()`),
       ]),
     )
-    // Of a read replica set, the parent is locked first; see lockRow.
+    // The parent of a read replica set is locked first; see lockRow.
     .where((where) => where.or([where('parent_id', 'is', null), PARENT_IS_LOCKED]))
     .returningAll()
     .returning(NOT_FLUSHED)
@@ -113,8 +117,8 @@ export async function releaseService(
 }
 
 /**
- * The change that gives the lease back, of a service that the transaction holds locked. Somebody may have asked for a look in the
- * meantime: the earlier of the two counts.
+ * The change that releases the lease of a service that the transaction has locked. The service may
+ * have been made due in the meantime: the earlier of the two times counts.
  *
  * @param lookAgainMs when the service is due again; null: when it is woken
  */
@@ -148,7 +152,7 @@ export async function lockLeased(
   };
 }
 
-/** Marks a service as wanting a look now and says so. */
+/** Makes a service due now and notifies the reconcilers. */
 export async function makeDue(tx: Tx, id: string): Promise<void> {
   await sql`with due as (update services set due_at = now() where id = ${id}) ${serviceNotification(id)}`.execute(
     tx,

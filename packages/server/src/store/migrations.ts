@@ -6,7 +6,10 @@ import { type ClientConfig, Pool } from 'pg';
 import { MIGRATIONS_DIRECTORY } from '../paths.ts';
 import type { Tables } from './tables.ts';
 
-/** Uses its own connection, because a migration may take longer than the time limit of other statements. */
+/**
+ * Uses its own connection, because a migration may take longer than the
+ * time limit of other statements.
+ */
 export async function migrateTables(
   connection: ClientConfig,
   onError: (error: Error) => void,
@@ -26,7 +29,11 @@ export async function migrateTables(
   if (error !== undefined) throw new Error(whyNotMigrated(error, failed), { cause: error });
 }
 
-/** Explains why this version cannot use the metadata database. @param failed the migration that failed; null: none did */
+/**
+ * Explains why this version cannot use the metadata database.
+ *
+ * @param failed the migration that failed; null: none did
+ */
 export function whyNotMigrated(error: unknown, failed: string | null): string {
   const reason = error instanceof Error ? error.message : String(error);
   const unknown = /previously executed migration (\S+) is missing/.exec(reason)?.[1];

@@ -1,8 +1,14 @@
-/** Notifications between transactions and control planes. They are hints: timers make up for lost ones. */
+/**
+ * Notifications between transactions and control planes. They are hints: timers
+ * make up for lost ones.
+ */
 import { type RawBuilder, sql } from 'kysely';
 import type { Db } from './tables.ts';
 
-/** Payloads: the id of a service that is due; none for VPCs; the project of new events; the public half of a changed key. */
+/**
+ * Payloads: the id of a service that is due; none for VPCs; the project of new events; the public
+ * half of a changed key.
+ */
 export const CHANNELS = ['howdah_service', 'howdah_vpcs', 'howdah_event', 'howdah_key'] as const;
 
 export type Channel = (typeof CHANNELS)[number];

@@ -1,4 +1,4 @@
-/** The metadata database of operations: what was asked for, by whom, how far it is and how it ended. */
+/** The SQL of operations: requests, their requester, their progress and their end. */
 import {
   OPERATION_KINDS,
   type OperationKind,
@@ -15,10 +15,15 @@ import type { Db, Tx } from './tables.ts';
 /** The requester of operations without a request: repairs, failovers. */
 export const HOWDAH = 'howdah';
 
-/** Who asks for an operation: the caller of a request, whose entry in the audit log is written with it, or a name. */
+/**
+ * The requester of an operation: the caller of a request, whose entry in the audit log is written
+ * with it, or a name.
+ */
 export type Requester = string | { publicKey: string; audit: AuditNote | null };
 
-/** Begins an operation; one that is under way is ended as superseded by it, by a delete what goes on beside it as well. */
+/**
+ * Begins an operation. It supersedes an unfinished one; a delete also supersedes a verification.
+ */
 export async function beginOperation(
   tx: Tx,
   service: Pick<ServiceRow, 'id' | 'project_id'>,
@@ -105,7 +110,10 @@ export async function nextVerification(db: Db): Promise<OperationRow | null> {
   return row ?? null;
 }
 
-/** The running service whose last verification, or creation, is the longest ago and longer than this; null: none is due. */
+/**
+ * The running service whose last verification, or creation, is the longest ago and longer than
+ * this; null: none is due.
+ */
 export async function dueForVerification(db: Db, everyMs: number): Promise<string | null> {
   const { rows } = await sql<{ id: string }>`
     select s.id
@@ -174,7 +182,12 @@ export async function endOperation(
 /** Operations that one statement removes. */
 const PRUNE_BATCH = 1000;
 
-/** Throws operations away that ended before so long, but those that made a service which is still known. @returns whether there may be more */
+/**
+ * Removes operations that ended longer ago than this, except those that
+ * created an existing service.
+ *
+ * @returns whether there may be more
+ */
 export async function pruneOperations(db: Db, keptMs: number): Promise<boolean> {
   const { numAffectedRows } = await sql`
     delete from operations where id = any (array(
@@ -185,7 +198,11 @@ export async function pruneOperations(db: Db, keptMs: number): Promise<boolean> 
   return numAffectedRows === BigInt(PRUNE_BATCH);
 }
 
-/** Notes how far an operation is. @param error why its last attempt failed, null where it goes well */
+/**
+ * Records the progress of an operation.
+ *
+ * @param error why its last attempt failed; null: it did not
+ */
 export async function progressOperation(
   db: Db,
   id: string,
@@ -201,7 +218,10 @@ export async function progressOperation(
     .executeTakeFirstOrThrow();
 }
 
-/** Takes up the operation under way on a service that the transaction holds locked: one that was waiting has begun. Null: there is none. */
+/**
+ * Reads the unfinished operation of a service that the transaction has locked, and marks a queued
+ * one as running. null: there is none.
+ */
 export async function takeUpOperation(
   tx: Tx,
   { operation_id: id }: Pick<ServiceRow, 'operation_id'>,
@@ -242,7 +262,8 @@ export type ListedOperation = OperationRow & { position: string };
 /**
  * A page of a project's operations, newest first.
  *
- * @param after the position of the last one before the page: microseconds since the epoch, and an id
+ * @param after the position of the last one before the page: microseconds since
+ * the epoch, and an id
  */
 export async function listOperations(
   db: Db,
@@ -261,7 +282,7 @@ export async function listOperations(
   if (filter.serviceId !== undefined) query = query.where('service_id', '=', filter.serviceId);
   if (filter.kind !== undefined) query = query.where('kind', '=', filter.kind);
   if (filter.status !== undefined) query = query.where('status', '=', filter.status);
-  // What follows from the status says by which index they are found.
+  // These conditions follow from the status; with them the planner uses the index.
   if (filter.status === 'failed') query = query.where('error', 'is not', null);
   if (filter.status === 'queued' || filter.status === 'running')
     query = query.where('finished', 'is', null);
@@ -295,10 +316,13 @@ export async function findOperation(
   );
 }
 
-/** How many past runs tell how long the next one takes. */
+/** How many past runs the estimate of the next one uses. */
 const PAST_RUNS = 20;
 
-/** How long the last operations of a kind took that went well, in seconds: half of them less than `median`, all of them at most `longest`. */
+/**
+ * The durations of the last successful operations of a kind, in seconds: half of them took less
+ * than `median`, all of them at most `longest`.
+ */
 export async function pastDurations(
   db: Db,
   kind: OperationKind,

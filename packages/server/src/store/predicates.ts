@@ -1,4 +1,7 @@
-/** Conditions on rows of `services`, by name. A name says which services are meant; the columns are its definition. */
+/**
+ * Conditions on rows of `services`, by name. A name says which services are meant; the columns are
+ * its definition.
+ */
 import type { Expression, ExpressionBuilder, SqlBool } from 'kysely';
 import type { Tables } from './tables.ts';
 

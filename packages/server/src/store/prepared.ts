@@ -1,11 +1,17 @@
-/** Has the metadata database's server keep the plan of each statement: to make it takes longer than to carry it out. */
+/**
+ * Prepares statements, so that the metadata database keeps their plans: planning one takes longer
+ * than executing it.
+ */
 import type { PostgresCursor, PostgresPool, PostgresPoolClient, PostgresQueryResult } from 'kysely';
 import type { Pool, PoolClient } from 'pg';
 
 /** The most plans of a connection; further statements are planned each time. */
 const MAX_PLANS = 500;
 
-/** A pool for the query builder, whose statements are prepared when a connection first meets them. Those without values are not: `begin` needs no plan. */
+/**
+ * A pool for the query builder that prepares statements at their first use on a connection. Those
+ * without values are not prepared: `begin` needs no plan.
+ */
 export function preparing(pool: Pool): PostgresPool {
   const names = new Map<string, string>();
   const wrapped = new WeakMap<PoolClient, PostgresPoolClient>();

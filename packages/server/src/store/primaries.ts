@@ -2,7 +2,8 @@
 import type { Db } from './tables.ts';
 
 /**
- * Records another member as the primary, if `from` is the recorded one. The caller promotes it afterwards.
+ * Records another member as the primary, if `from` is the recorded one. The
+ * caller promotes it afterwards.
  *
  * @returns the recorded primary now; null: the service is gone
  */
@@ -31,7 +32,11 @@ export async function readPrimary(db: Db, id: string): Promise<number | null> {
   return row?.primary_member ?? null;
 }
 
-/** Removes the request for a drill before it begins, so that an interrupted one is not repeated. @returns whether there was one */
+/**
+ * Removes the request for a drill before it begins, so that an interrupted one is not repeated.
+ *
+ * @returns whether there was one
+ */
 export async function takeDrill(db: Db, id: string): Promise<boolean> {
   const result = await db
     .updateTable('services')

@@ -8,7 +8,9 @@ import {
 import type { Db, Tables, Tx } from './tables.ts';
 import { sql, type Selectable } from 'kysely';
 
-/** @param operator whether its admin keys manage projects; one project of an installation is this */
+/**
+ * @param operator whether its admin keys manage projects; one project of an installation is this
+ */
 export async function insertProject(
   db: Db,
   project: { id: string; name: string; operator?: boolean; limits?: ProjectLimits },
@@ -85,7 +87,10 @@ export async function hasLimits(db: Db, id: string): Promise<boolean> {
   return row?.limited === true;
 }
 
-/** A project's limits, whose changes, and changes of what they count, wait for each other until the transaction ends. */
+/**
+ * Locks the limits of a project until the transaction ends: changes of limits, and of the things
+ * that they count, run one after the other.
+ */
 export async function lockLimits(tx: Tx, id: string): Promise<Record<ProjectLimit, number | null>> {
   const row = await tx
     .selectFrom('projects')

@@ -1,10 +1,14 @@
 /**
- * Reads that many requests make at the same time: the ids asked for in one turn of the event loop go to the database as one prepared
- * statement. Never stale, and 3.7 times the rate of one statement a request (docs/performance.md, section 5).
+ * Reads that many requests make at the same time: the ids asked for in one turn of the event loop
+ * go to the database as one prepared statement. Never stale, and 3.7 times the rate of one
+ * statement a request (docs/performance.md, section 5).
  */
 import type { Pool, QueryResultRow } from 'pg';
 
-/** Batches on their way at a time. More are smaller, and compete for the cores: with 8 p99 is twice as long, with 1 the rate is lower. */
+/**
+ * Batches on their way at a time. More are smaller, and compete for the cores: with 8 p99 is twice
+ * as long, with 1 the rate is lower.
+ */
 const BATCHES = 2;
 
 /**
@@ -22,7 +26,10 @@ export function coalesced<Row extends QueryResultRow & { key: string }>(
   let underWay = 0;
   let scheduled = false;
 
-  /** Begins a batch with all that waits, unless as many as may be are under way: the next one then takes what has come together. */
+  /**
+   * Begins a batch with all that waits, unless as many as may be are under way: the next one then
+   * takes what has come together.
+   */
   const pump = (): void => {
     scheduled = false;
     if (waiting.size === 0 || underWay === BATCHES) return;

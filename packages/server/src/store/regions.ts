@@ -38,7 +38,10 @@ export async function takeNextPort(
   return port;
 }
 
-/** Whether another project has services in a region, also deleted ones. Locks the region until the transaction ends. */
+/**
+ * Whether another project has services in a region, also deleted ones. Locks the region until the
+ * transaction ends.
+ */
 export async function isAnotherProjectIn(
   tx: Tx,
   region: string,
@@ -54,8 +57,9 @@ export async function isAnotherProjectIn(
 }
 
 /**
- * Finds the first port after another that is not promised, continuing at the begin of the range after its end.
- * There is no `order by`: the series is in order already, and sorting would look every port up.
+ * Finds the first port after another that is not promised, continuing at the begin of the range
+ * after its end. There is no `order by`: the series is in order already, and sorting would look
+ * every port up.
  */
 async function findFreePort(
   tx: Tx,

@@ -41,7 +41,10 @@ export async function insertSamples(db: Db, samples: readonly Sample[]): Promise
     .execute();
 }
 
-/** The last figures of each server of the services that run, if they are not older than two rounds of the sampler. */
+/**
+ * The last sample of each server of running services, unless it is older than
+ * two rounds of the sampler.
+ */
 export async function latestSamples(db: Db): Promise<Omit<Sample, 'at' | 'lag'>[]> {
   const { rows } = await sql<Omit<Sample, 'at' | 'lag'>>`
     select distinct on (s.service_id, s.node)
@@ -74,7 +77,10 @@ const AGGREGATE: Record<
   last: (column) => sql`(array_agg(${column} order by at desc))[1]`,
 };
 
-/** By node: a value for every bucket of a span that has samples; buckets begin at whole multiples of their length since `from`. */
+/**
+ * For each node, a value for every bucket of a span that has samples; buckets begin at whole
+ * multiples of their length since `from`.
+ */
 export async function readSeries(
   db: Db,
   serviceId: string,

@@ -30,7 +30,8 @@ export function createDocumentReader(pool: Pool): (id: string) => Promise<Servic
  * Reads a page of the documents of a project's services, oldest first, separated by commas.
  *
  * @param status null: any
- * @param after the last position of the page before (microseconds since the epoch, and an id); null: the first page
+ * @param after the last position of the page before (microseconds since the epoch, and an id);
+ * null: the first page
  * @returns next: the position of the last one; null: there are no more
  */
 export async function listServiceDocuments(

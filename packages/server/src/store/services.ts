@@ -1,4 +1,6 @@
-/** Locks and writes of services. {@link changeService} is the only writer of status and document. */
+/**
+ * Locks and writes of services. {@link changeService} is the only writer of status and document.
+ */
 import { sql } from 'kysely';
 import { INHERITED_COLUMNS, inheritedOperation } from '../domain/replica-set/cascade.ts';
 import { replicaSetDocument } from '../domain/replica-set/document.ts';
@@ -23,8 +25,8 @@ export async function lockService(tx: Tx, id: string): Promise<LockedService | n
 }
 
 /**
- * Locks a service. For a read replica set it locks the parent first, whose document changes with it.
- * All locks are taken in this order, so that transactions cannot deadlock.
+ * Locks a service. For a read replica set it locks the parent first, whose document changes with
+ * it. All locks are taken in this order, so that transactions cannot deadlock.
  */
 export async function lockRow(tx: Tx, id: string): Promise<ServiceRow | undefined> {
   const rows = await tx
@@ -120,7 +122,10 @@ async function writeSetsIntoDocument(tx: Tx, parentId: string): Promise<void> {
   await changeService(tx, locked.service, { read_replica_sets: shown }, locked.operation);
 }
 
-/** Passes power, visibility and VPC of a service on to its sets. Each set follows in an operation of its own. */
+/**
+ * Passes power, visibility and VPC of a service on to its sets. Each set follows in an operation of
+ * its own.
+ */
 async function passOnToSets(tx: Tx, parent: ServiceRow): Promise<void> {
   const power = parent.deleting ? 'paused' : parent.power;
   for (const { id } of await setsOf(tx, parent.id)) {
@@ -165,7 +170,8 @@ export async function deleteServiceRow(
 }
 
 /**
- * Ends the time for a restore of a locked, deleted service: it loses its project, and its data is removed.
+ * Ends the time for a restore of a locked, deleted service: it loses its
+ * project, and its data is removed.
  *
  * @param reason goes into the project's event
  */

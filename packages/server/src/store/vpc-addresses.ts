@@ -6,7 +6,8 @@ import type { Db, Tx } from './tables.ts';
 import { changeVpcs, type VpcRow } from './vpcs.ts';
 
 /**
- * An address of its own for a service, in a VPC that the transaction holds locked: the one that it still has there, or the next free one.
+ * The address of a service in a VPC that the transaction has locked: the one that it still has
+ * there, or the next free one.
  *
  * @returns null: all are taken
  */
@@ -34,7 +35,11 @@ export async function takeAddress(tx: Tx, vpc: VpcRow, serviceId: string): Promi
   return address;
 }
 
-/** Gives the addresses of a service back that it has left for certain. @param except the VPC that it is in; null: none */
+/**
+ * Frees the addresses in VPCs that a service has left.
+ *
+ * @param except the VPC that it is in; null: none
+ */
 export async function releaseAddresses(
   tx: Tx,
   serviceId: string,
@@ -61,7 +66,11 @@ export async function readAllowedNetworks(
   return [vpc.cidr, ...peers.map(({ cidr }) => cidr)];
 }
 
-/** Brings the networks up to date that services in VPCs let in. @returns the services that are to look at that */
+/**
+ * Updates the allowed networks of services in VPCs.
+ *
+ * @returns the services whose networks changed
+ */
 export async function refreshAllowedNetworks(db: Db): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`
     with wanted as materialized (

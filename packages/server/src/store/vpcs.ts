@@ -1,8 +1,8 @@
 /**
  * The SQL of VPCs.
  *
- * Locks are taken in one order: services, then VPCs by their ids. A VPC counts what is wanted of it; the engine has made it true once
- * `made` has come up to `wanted` (reconcile/vpcs.ts).
+ * Locks are taken in one order: services, then VPCs by their ids. A VPC counts what is wanted of
+ * it; the engine has made it true once `made` has come up to `wanted` (reconcile/vpcs.ts).
  */
 import { type Selectable, sql } from 'kysely';
 import type { VpcSpec } from '../engine/engine.ts';
@@ -68,7 +68,10 @@ export async function insertVpc(
   return row;
 }
 
-/** The VPCs of a project and region, one create at a time: locks the region until the transaction ends. */
+/**
+ * The VPCs of a project and region, one create at a time: locks the region
+ * until the transaction ends.
+ */
 export async function vpcsToCompare(tx: Tx, projectId: string, region: string): Promise<VpcRow[]> {
   await tx
     .selectFrom('regions')
@@ -90,7 +93,7 @@ export async function setVpcName(db: Db, id: string, name: string): Promise<VpcR
   return row ?? null;
 }
 
-/** Notes that other things are wanted of these VPCs, and asks for a look at them. */
+/** Makes these VPCs due: raises the number of their desired state and notifies. */
 export async function changeVpcs(
   tx: Tx,
   ids: readonly string[],
@@ -105,7 +108,10 @@ export async function changeVpcs(
   await notifyVpcs(tx);
 }
 
-/** Services that are in a VPC; deleted ones that can be restored among them. Read replica sets are where their service is. */
+/**
+ * Services that are in a VPC; deleted ones that can be restored among them. Read replica sets are
+ * where their service is.
+ */
 export async function servicesIn(
   db: Db,
   vpcId: string,
@@ -120,7 +126,7 @@ export async function servicesIn(
   return rows.map(({ id, name, deleted_at }) => ({ id, name, deleted: deleted_at !== null }));
 }
 
-/** A VPC with what was wanted of it when it was read. */
+/** A VPC with the number of its desired state when it was read. */
 export type WantedVpc = VpcSpec & { wanted: number; made: number; deleting: boolean };
 
 /** The integrity check reads it too. */
@@ -189,7 +195,7 @@ export async function noteMade(tx: Tx, { id, wanted, peers }: WantedVpc): Promis
   }
 }
 
-/** Removes a VPC of which nothing is left. @returns false when a service has not left it yet */
+/** Removes a VPC of which nothing is left. @returns false: a service has not left it yet */
 export async function deleteEmptyVpc(tx: Tx, id: string): Promise<boolean> {
   const held = await tx
     .selectFrom('vpc_addresses')

@@ -1,4 +1,4 @@
-/** The metadata database of webhooks and of what was delivered to them. */
+/** The SQL of webhooks and their deliveries. */
 import type { DeliveryStatus, EventType } from '@howdah/contract';
 import { sql, type Selectable } from 'kysely';
 import { newId } from '../lib/ids.ts';
@@ -8,7 +8,10 @@ import { eventBounds } from './events.ts';
 export type WebhookRow = Selectable<Tables['webhooks']>;
 export type DeliveryRow = Selectable<Tables['deliveries']>;
 
-/** How long somebody has a webhook's deliveries to themselves without renewing it: what a dead control plane costs. */
+/**
+ * How long a control plane holds a webhook's deliveries without renewing the lease: the delay that
+ * a dead one causes.
+ */
 const LEASE = '30 seconds';
 /** Events that one statement turns into deliveries. */
 const FAN_OUT_BATCH = 500;
@@ -110,7 +113,7 @@ export async function releaseWebhook(db: Db, id: string): Promise<void> {
   await db.updateTable('webhooks').set({ lease_until: null }).where('id', '=', id).execute();
 }
 
-/** What a control plane that is no more was at: only for when there can be no other. */
+/** Releases the webhooks of a control plane that has ended: only while there can be no other. */
 export async function releaseAllWebhooks(db: Db): Promise<void> {
   await db
     .updateTable('webhooks')
@@ -147,7 +150,9 @@ export async function fanOut(db: Db, id: string): Promise<boolean> {
 /** A delivery and its URL. */
 export type DueDelivery = DeliveryRow & Pick<WebhookRow, 'url' | 'secret'>;
 
-/** What is to be delivered next, and to where; renews the lease. Null: nothing is due, or the webhook is gone. */
+/**
+ * The next delivery and its URL; renews the lease. Null: nothing is due, or the webhook is gone.
+ */
 export async function nextDelivery(db: Db, webhookId: string): Promise<DueDelivery | null> {
   const { rows } = await sql<DueDelivery>`
     with renewed as (update webhooks set lease_until = now() + ${LEASE}::interval where id = ${webhookId} returning url, secret)
@@ -160,7 +165,7 @@ export async function nextDelivery(db: Db, webhookId: string): Promise<DueDelive
 
 export type Attempt = { responseStatus: number | null; error: string | null };
 
-/** Notes an attempt. @param retryAfterMs after a failed one: when to try again; null: it is given up */
+/** Records an attempt. @param retryAfterMs when to try again after a failure; null: never */
 export async function recordAttempt(
   db: Db,
   id: string,
@@ -193,7 +198,7 @@ export async function listDeliveries(
 ): Promise<DeliveryRow[]> {
   let query = db.selectFrom('deliveries').selectAll().where('webhook_id', '=', webhookId);
   if (status !== undefined) query = query.where('status', '=', status);
-  // What follows from the status says by which index they are found.
+  // These conditions follow from the status; with them the planner uses the index.
   if (status === 'pending' || status === 'failed') query = query.where('status', '<>', 'delivered');
   if (after !== null) query = query.where('id', '<', after);
   return query.orderBy('id', 'desc').limit(limit).execute();

@@ -3,7 +3,10 @@ import type { OperationKind } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../service/row.ts';
 import type { OperationRow } from '../operation/row.ts';
 
-/** A change of one of these columns of a service is passed on to its sets. A larger primary needs other settings of its followers. */
+/**
+ * A change of one of these columns of a service is passed on to its sets. A larger primary needs
+ * other settings of its followers.
+ */
 export const INHERITED_COLUMNS = [
   'power',
   'deleting',
@@ -12,7 +15,10 @@ export const INHERITED_COLUMNS = [
   'vpc_id',
 ] as const satisfies (keyof ServiceChange)[];
 
-/** The operation by which a set follows its service; null: none is needed, or the current one goes on. */
+/**
+ * The operation by which a set follows its service; null: none is needed, or the
+ * current one goes on.
+ */
 export function inheritedOperation(
   set: ServiceRow,
   parent: ServiceRow,

@@ -14,7 +14,10 @@ export function isRestoreOver(
   );
 }
 
-/** Whether the data of a deleted service must be removed now. Spares, sets and purged services have no time for a restore. */
+/**
+ * Whether the data of a deleted service must be removed now. Spares, sets and purged services have
+ * no time for a restore.
+ */
 export function mustBeRemoved(
   { deleting, project_id: projectId, parent_id: parentId, purge }: ServiceRow,
   undeleteMs: number,

@@ -1,4 +1,6 @@
-/** A service as the metadata database has it. A read replica set and a spare are rows of the same kind. */
+/**
+ * A service as it is in the metadata database. A read replica set and a spare are such rows too.
+ */
 import type {
   Addon,
   DrillKind,

@@ -1,4 +1,4 @@
-/** What the engine must know about a service, from its row. */
+/** The spec of a service for the engine, from its row. */
 import type { Size } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from './row.ts';
 import type { HighAvailability, ServiceSpec, ServiceVpc } from '../../engine/engine.ts';
@@ -55,7 +55,9 @@ export function sizeColumns(size: Size): { cpu_millis: number | null; memory_gbs
     : { cpu_millis: size.cpuMillis, memory_gbs: size.memoryGbs };
 }
 
-/** The columns that place a service in a network. Its sets have the same, each with its own port. */
+/**
+ * The columns that place a service in a network. Its sets have the same, each with its own port.
+ */
 export function vpcColumnsOf({ vpc_id, vpc_address, allowed_networks }: ServiceRow): ServiceChange {
   return { vpc_id, vpc_address, allowed_networks };
 }

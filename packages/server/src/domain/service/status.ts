@@ -30,7 +30,10 @@ export function serviceStatus(service: ServiceRow, operation: OperationRow | nul
   );
 }
 
-/** @throws UnknownTransition when the contract does not know the change of the status. A spare has no status that users see. */
+/**
+ * @throws UnknownTransition when the contract does not know the change of the status. A spare has
+ * no status that users see.
+ */
 export function refuseUnknownTransition(before: ServiceRow, after: LiveStatus): void {
   const transitions = before.parent_id === null ? TRANSITIONS : REPLICA_SET_TRANSITIONS;
   if (after === before.status || before.project_id === null) return;

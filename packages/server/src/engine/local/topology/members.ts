@@ -167,7 +167,7 @@ export function createMembers({
 
   /** Records another member as the primary in the metadata database. @throws Error when it names a third member, or none */
   const makePrimary = async (id: string, from: number, to: number): Promise<void> => {
-    const named = await records.promote(id, from, to).catch((error: unknown) => {
+    const named = await records.recordPrimary(id, from, to).catch((error: unknown) => {
       unsure.add(id);
       throw error;
     });
