@@ -330,9 +330,8 @@ test.skipIf(none !== null)(
     const home = await makeHome();
     try {
       const { stdout } = await spawned(['store', 'create', '--size', '3G', '--fs', 'xfs'], home);
-      expect(stdout).toMatch(
-        /make xfs in .*\n.*put it in place.*\nThe data is on the data volume now/,
-      );
+      const steps = /make xfs in .*\n.*put it in place.*\nThe data is on the data volume now/;
+      expect(stdout).toMatch(steps);
       const cloud = await install({ HOWDAH_HOME: home });
       const parent = await cloud.create({ name: 'parent', service_type: 'POSTGRES' });
       await query(
