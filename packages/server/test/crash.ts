@@ -6,11 +6,10 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { probeCloneMethod } from '../src/engine/local/host/clone.ts';
 import { findProcess } from '../src/lib/processes.ts';
-import { connectTo, install, makeHome, type Installation } from './harness.ts';
+import { connectTo, install, makeHome, type Installation, preload } from './harness.ts';
 import { describeHit, type Hit, type Point, pointsOf } from './crash-points.ts';
 
 /** Whether files are cloned one by one here. A snapshot of btrfs has no middle in which anything could happen. */
@@ -50,7 +49,7 @@ export type Testbed = Awaited<ReturnType<typeof installCrashing>>;
 /** An installation whose control plane can be injected at any effect. */
 export async function installCrashing(settings: Record<string, string> = {}) {
   const directory = await mkdtemp(join(tmpdir(), 'crash-at-'));
-  const cloud = await install({ ...preload(directory), ...settings });
+  const cloud = await install({ ...crashingAt(directory), ...settings });
   const planPath = join(directory, 'plan.json');
   const file = (name: string) => join(directory, name);
 
@@ -252,7 +251,7 @@ export function firstStart(): Playable {
     const [directory, home] = [await mkdtemp(join(tmpdir(), 'crash-at-')), await makeHome()];
     const plan = join(directory, 'plan.json');
     await writeFile(plan, JSON.stringify({ roles: {}, first: true, at }));
-    const settings = { ...preload(directory), HOWDAH_HOME: home };
+    const settings = { ...crashingAt(directory), HOWDAH_HOME: home };
     const cloud = await install(settings).catch(() => null);
     const injected = await disarm(directory);
     const next = cloud ?? (await install(settings));
@@ -271,11 +270,8 @@ export function firstStart(): Playable {
 }
 
 /** The environment of a control plane that is injected by what stands in a directory. */
-function preload(directory: string): Record<string, string> {
-  return {
-    NODE_OPTIONS: `--import ${pathToFileURL(join(import.meta.dirname, 'crash-at.mjs')).href}`,
-    CRASH_AT: directory,
-  };
+function crashingAt(directory: string): Record<string, string> {
+  return { ...preload('crash-at.mjs'), CRASH_AT: directory };
 }
 
 /** What an audit and a look for unfinished things find once nothing is on its way any more; [] as soon as there is nothing. */
