@@ -1,6 +1,5 @@
-/**
- * Follows a project's events: reads the stream, and comes back to it where it was when it breaks.
- */
+/** Follows a project's events: reads the stream, and connects again where it was when it breaks. */
+import { createParser } from 'eventsource-parser';
 import type { components } from './generated/api.ts';
 import type { ClientOptions } from './client.ts';
 import { errorOf } from './errors.ts';
@@ -42,14 +41,16 @@ export async function* followEvents(options: FollowOptions): AsyncGenerator<Even
       if (!follow || !wanted()) return;
     } catch (error) {
       if (!wanted()) return;
-      // A fault of the network is repaired by a new request; an error of the server is not.
+      // Errors of the network are repaired by a new connection; answers of the server are not.
       if (!(error instanceof TypeError) || !heard || !follow) throw error;
     }
     await pause(RETRY_MS, signal);
   }
 }
 
-/** The events of one connection; null for what is none, and says only that the stream lives. */
+/**
+ * The events of one connection. Comments, and events without an id, tell only that the stream is open: null.
+ */
 async function* readStream(options: FollowOptions, after?: string): AsyncGenerator<Event | null> {
   const { apiUrl, key, projectId, follow = true, signal, fetch: ask = fetch } = options;
   const request = new Request(`${apiUrl}/projects/${projectId}/events?follow=${follow}`, {
@@ -63,17 +64,20 @@ async function* readStream(options: FollowOptions, after?: string): AsyncGenerat
   if (!response.ok || response.body === null) throw await errorOf(response);
   const reader = response.body.getReader();
   const leave = (): void => void reader.cancel().catch(() => undefined);
-  // Node's fetch hears the signal by way of the request, which may be collected as garbage while
-  // its answer goes on.
+  // Node's fetch gets the signal from the request, which may be garbage collected while its answer goes on.
   signal?.addEventListener('abort', leave);
   if (signal?.aborted === true) leave();
   const decoder = new TextDecoder();
-  let rest = '';
+  const arrived: (Event | null)[] = [];
+  const parser = createParser({
+    onEvent: ({ id, data }) => arrived.push(id === undefined ? null : parseEvent(data)),
+    onComment: () => arrived.push(null),
+    onRetry: () => arrived.push(null),
+  });
   try {
     for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) {
-      const blocks = (rest + decoder.decode(chunk.value, { stream: true })).split('\n\n');
-      rest = blocks.pop() ?? '';
-      for (const block of blocks) yield parseBlock(block);
+      parser.feed(decoder.decode(chunk.value, { stream: true }));
+      yield* arrived.splice(0);
     }
   } finally {
     signal?.removeEventListener('abort', leave);
@@ -93,17 +97,7 @@ async function pause(ms: number, signal: AbortSignal | undefined): Promise<void>
   });
 }
 
-/**
- * An event of the wire, in its lines; null when it has no id, as the ones about the stream itself.
- */
-function parseBlock(block: string): Event | null {
-  const fields = new Map(
-    block
-      .split('\n')
-      .map((line) => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 2)]),
-  );
-  const data = fields.get('data');
-  if (!fields.has('id') || data === undefined) return null;
+function parseEvent(data: string): Event {
   const event: Event = JSON.parse(data);
   return event;
 }
