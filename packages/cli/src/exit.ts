@@ -24,7 +24,7 @@ export type Exit = keyof typeof EXIT_CODES;
 export const EXIT_MEANINGS: Readonly<Record<Exit, string>> = {
   done: 'done',
   failed: 'the command or the server failed',
-  usage: 'wrong usage: an option, an argument or a value',
+  usage: 'usage error: an option, an argument or a value',
   notFound: 'not found',
   refused: 'the key is not allowed to, or you declined',
   conflict: 'the state of the service, or something else, is in the way',

@@ -7,7 +7,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who the key is */
+        /** Describe the key in use */
         get: operations["getAuthInfo"];
         put?: never;
         post?: never;
@@ -27,8 +27,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Forget the session
-         * @description Ends the session of the web console that the request carries. A key has none: there is nothing to forget.
+         * End the session
+         * @description Ends the session of the web console that the request carries. A key has no session.
          */
         post: operations["logout"];
         delete?: never;
@@ -46,7 +46,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Accepted for old clients; nothing is kept */
+        /** Accepted for old clients; nothing is stored */
         post: operations["identifyAnalytics"];
         delete?: never;
         options?: never;
@@ -63,7 +63,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Accepted for old clients; nothing is kept */
+        /** Accepted for old clients; nothing is stored */
         post: operations["trackAnalytics"];
         delete?: never;
         options?: never;
@@ -139,8 +139,8 @@ export interface paths {
         get: operations["listProjects"];
         put?: never;
         /**
-         * Make a project
-         * @description Takes an admin key of the operator project. Its first key: POST /projects/{project_id}/keys with the same key.
+         * Create a project
+         * @description Needs an admin key of the operator project. Its first key: POST /projects/{project_id}/keys with the same key.
          */
         post: operations["createProject"];
         delete?: never;
@@ -156,7 +156,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a project: what it may have and what it has */
+        /** Get a project with its limits and its usage */
         get: operations["getProject"];
         put?: never;
         post?: never;
@@ -177,7 +177,7 @@ export interface paths {
         put?: never;
         /**
          * Rename a project
-         * @description Takes an admin key.
+         * @description Needs an admin key.
          */
         post: operations["renameProject"];
         delete?: never;
@@ -196,8 +196,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Set what a project may have at most
-         * @description Takes an admin key of the operator project. What the project has already stays, also above a limit.
+         * Set the limits of a project
+         * @description Needs an admin key of the operator project. Existing services stay, also above a limit.
          */
         post: operations["setProjectLimits"];
         delete?: never;
@@ -231,8 +231,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Look over the machine that this installation runs on
-         * @description What is there, what is missing, and the command that adds it: the same as `howdah doctor`. It names paths of the machine, so it takes an admin key of the operator project.
+         * Examine the machine of this installation
+         * @description What is present, what is missing, and the command that adds it: the same as `howdah doctor`. The answer contains paths of the machine, so it needs an admin key of the operator project.
          */
         get: operations["getDoctor"];
         put?: never;
@@ -252,13 +252,13 @@ export interface paths {
         };
         /**
          * List the keys of a project, oldest first
-         * @description Revoked and expired ones too. Secrets are never told again.
+         * @description Includes revoked and expired keys. Secrets are not shown again.
          */
         get: operations["listKeys"];
         put?: never;
         /**
-         * Make a key
-         * @description The answer holds, here and nowhere else, its secret half. Takes an admin key.
+         * Create a key
+         * @description Only this answer contains the secret half of the key. Needs an admin key.
          */
         post: operations["createKey"];
         delete?: never;
@@ -280,7 +280,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke a key
-         * @description At once, for every process. It stays in the list. Takes an admin key.
+         * @description The key is refused at once, everywhere. It stays in the list. Needs an admin key.
          */
         delete: operations["revokeKey"];
         options?: never;
@@ -300,7 +300,7 @@ export interface paths {
         put?: never;
         /**
          * Create a service
-         * @description The answer holds the final endpoint and, here and nowhere else, the initial password.
+         * @description The answer contains the final endpoint and the initial password, which no other answer contains.
          */
         post: operations["createService"];
         delete?: never;
@@ -322,7 +322,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a service
-         * @description It can be restored for a while, and its data stays that long. With purge=true (admin keys) it is removed for good, and one that is deleted already too.
+         * @description It can be restored for a while, and its data stays as long. With purge=true (admin keys) a service, or a deleted one, is removed permanently.
          */
         delete: operations["deleteService"];
         options?: never;
@@ -341,7 +341,7 @@ export interface paths {
         put?: never;
         /**
          * Fork a service
-         * @description The answer holds the final endpoint and, here and nowhere else, the initial password of the fork.
+         * @description The answer contains the final endpoint and the initial password of the fork, which no other answer contains.
          */
         post: operations["forkService"];
         delete?: never;
@@ -357,7 +357,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Snapshots, and the window that can be reached */
+        /** List snapshots and the window that can be restored */
         get: operations["getBackups"];
         put?: never;
         post?: never;
@@ -378,7 +378,7 @@ export interface paths {
         put?: never;
         /**
          * Verify the newest backup by restoring it
-         * @description Beside the service, which goes on, and beside other operations on it. Asked for again while it is under way, the same operation is named.
+         * @description It runs beside the service and its other operations. While it runs, another call names the same operation.
          */
         post: operations["verifyBackup"];
         delete?: never;
@@ -397,7 +397,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Bring a deleted service back
+         * Restore a deleted service
          * @description With its id, endpoint, data and password, for a day after it was deleted, or as long as the installation keeps them.
          */
         post: operations["restoreService"];
@@ -469,7 +469,7 @@ export interface paths {
         put?: never;
         /**
          * Enable the connection pooler
-         * @description PgBouncer in front of the service, on a port of its own, which it keeps. For a paused service, from its start on.
+         * @description PgBouncer in front of the service, on its own port, which stays reserved. For a paused service it takes effect at the next start.
          */
         post: operations["enablePooler"];
         delete?: never;
@@ -489,7 +489,7 @@ export interface paths {
         put?: never;
         /**
          * Disable the connection pooler
-         * @description PgBouncer in front of the service, on a port of its own, which it keeps. For a paused service, from its start on.
+         * @description PgBouncer in front of the service, on its own port, which stays reserved. For a paused service it takes effect at the next start.
          */
         post: operations["disablePooler"];
         delete?: never;
@@ -509,7 +509,7 @@ export interface paths {
         put?: never;
         /**
          * Attach a service to a VPC
-         * @description From then on only clients inside the VPC and those that it is peered with get in. The public endpoint stays reserved.
+         * @description From then on only clients of the VPC and of its peers can connect. The public endpoint stays reserved.
          */
         post: operations["attachToVPC"];
         delete?: never;
@@ -529,7 +529,7 @@ export interface paths {
         put?: never;
         /**
          * Detach a service from its VPC
-         * @description Its public endpoint, the same as before, is open to all again.
+         * @description Its public endpoint, the same as before, accepts all clients again.
          */
         post: operations["detachFromVPC"];
         delete?: never;
@@ -548,8 +548,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Set how many replicas stand by
-         * @description What is left out stays as it is. Synchronous replicas have every write before it is acknowledged.
+         * Set the number of standbys
+         * @description Missing fields stay unchanged. A synchronous standby has every write before it is acknowledged.
          */
         post: operations["setHA"];
         delete?: never;
@@ -568,8 +568,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make a replica the primary
-         * @description In order: nothing that was acknowledged is lost. Sessions end; new ones wait for a moment.
+         * Make a standby the primary
+         * @description A planned change: no acknowledged write is lost. Sessions end; new ones wait for a moment.
          */
         post: operations["switchover"];
         delete?: never;
@@ -589,7 +589,7 @@ export interface paths {
         put?: never;
         /**
          * Rehearse a failover or a switchover
-         * @description Under a writer of our own: the operation says for how long writes were not possible, and how many were lost.
+         * @description Howdah writes meanwhile: the operation reports how long writes were not possible, and how many were lost.
          */
         post: operations["drill"];
         delete?: never;
@@ -609,7 +609,7 @@ export interface paths {
         put?: never;
         /**
          * Update the password of tsdbadmin
-         * @description Live before the answer; running sessions stay.
+         * @description Active before the answer arrives; open sessions stay.
          */
         post: operations["updatePassword"];
         delete?: never;
@@ -659,7 +659,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the logs, newest first */
+        /** Read the server log, newest first */
         get: operations["getServiceLogs"];
         put?: never;
         post?: never;
@@ -676,7 +676,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the series that are kept */
+        /** List the available series */
         get: operations["listSeries"];
         put?: never;
         post?: never;
@@ -713,8 +713,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Run one statement that only reads
-         * @description As a role that may read everything and write nothing, in a transaction that cannot write. Of a read replica set, on one of its nodes.
+         * Run one read-only statement
+         * @description It runs as a role that may read everything and write nothing, in a read-only transaction; for a read replica set on one of its nodes.
          */
         post: operations["queryService"];
         delete?: never;
@@ -788,7 +788,7 @@ export interface paths {
         put?: never;
         /**
          * Create a VPC peering
-         * @description Inside a project it holds at once. Between projects it is pending until the other side asks for the mirror of it. What cannot be is invalid, with the reason in error_message.
+         * @description Inside a project it is active at once. Between projects it is pending until the other side requests the same peering. An impossible peering is invalid, with the reason in error_message.
          */
         post: operations["createPeering"];
         delete?: never;
@@ -810,7 +810,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a VPC peering, on both sides
-         * @description Connections that are open through it end.
+         * @description Open connections through it end.
          */
         delete: operations["deletePeering"];
         options?: never;
@@ -830,7 +830,7 @@ export interface paths {
         put?: never;
         /**
          * Create a read replica set
-         * @description Nodes that follow the service, read-only, behind one endpoint, which the answer holds. Users and passwords are those of the service.
+         * @description Read-only nodes that follow the service, behind one endpoint, which the answer contains. Users and passwords are those of the service.
          */
         post: operations["createReplicaSet"];
         delete?: never;
@@ -846,7 +846,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a read replica set, with its nodes as they are at this moment */
+        /** Get a read replica set, with the current state of its nodes */
         get: operations["getReplicaSet"];
         put?: never;
         post?: never;
@@ -868,7 +868,7 @@ export interface paths {
         put?: never;
         /**
          * Resize the nodes of a read replica set
-         * @description One node after the other, while the rest serve.
+         * @description One node after the other; the others keep accepting connections.
          */
         post: operations["resizeReplicaSet"];
         delete?: never;
@@ -888,7 +888,7 @@ export interface paths {
         put?: never;
         /**
          * Enable the connection pooler of a read replica set
-         * @description PgBouncer in front of all nodes, on a port of its own, which it keeps.
+         * @description PgBouncer in front of all nodes, on its own port, which stays reserved.
          */
         post: operations["enablePoolerOfReplicaSet"];
         delete?: never;
@@ -908,7 +908,7 @@ export interface paths {
         put?: never;
         /**
          * Disable the connection pooler of a read replica set
-         * @description PgBouncer in front of all nodes, on a port of its own, which it keeps.
+         * @description PgBouncer in front of all nodes, on its own port, which stays reserved.
          */
         post: operations["disablePoolerOfReplicaSet"];
         delete?: never;
@@ -963,7 +963,7 @@ export interface paths {
         };
         /**
          * Get an operation with its steps
-         * @description Of one that goes on, remaining_seconds says about how long it will still take.
+         * @description For a running operation, remaining_seconds estimates how long it still takes.
          */
         get: operations["getOperation"];
         put?: never;
@@ -985,7 +985,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel an operation
-         * @description Where that is safe: verifyBackup as long as it goes on, drill and switchover before they have begun. Others go on to their end; the answer says what to do in their place. A cancelled operation has failed, and its error says who cancelled it.
+         * @description Possible where it is safe: verifyBackup while it runs, drill and switchover before they have begun. Others run to their end; the answer says what to do instead. A cancelled operation has the status failed, and its error says who cancelled it.
          */
         post: operations["cancelOperation"];
         delete?: never;
@@ -1002,8 +1002,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Follow what happens, as server-sent events
-         * @description Begins with the next event, or after the one that the header Last-Event-ID names; 0 is before the first. Events are kept for 7 days: a client that comes back later gets an event of the type gap. A comment every 15 seconds says that the stream lives. It ends when the key is revoked.
+         * Follow events as server-sent events
+         * @description The stream begins with the next event, or after the event in the header Last-Event-ID; 0 is before the first. Events are kept for 7 days: a client that reconnects later gets an event of the type gap. A comment every 15 seconds keeps the stream alive. It ends when the key is revoked.
          */
         get: operations["streamEvents"];
         put?: never;
@@ -1026,7 +1026,7 @@ export interface paths {
         put?: never;
         /**
          * Have events delivered to a URL
-         * @description Each event is a POST of its JSON, signed as in Standard Webhooks with the secret that this answer holds, here and nowhere else. It is tried eight times over 28 hours until the receiver answers 2xx; redirects are not followed.
+         * @description Each event is a POST of its JSON, signed as in Standard Webhooks with the secret in this answer, which no other answer contains. It is attempted eight times over 28 hours until the receiver answers 2xx; redirects are not followed.
          */
         post: operations["createWebhook"];
         delete?: never;
@@ -1045,7 +1045,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Delete a webhook, and what was not delivered */
+        /** Delete a webhook and its pending deliveries */
         delete: operations["deleteWebhook"];
         options?: never;
         head?: never;
@@ -1078,7 +1078,7 @@ export interface paths {
         };
         /**
          * List deliveries, newest first
-         * @description Of the last 7 days. Those with the status failed are not attempted again.
+         * @description The deliveries of the last 7 days. Those with the status failed are not attempted again.
          */
         get: operations["listDeliveries"];
         put?: never;
@@ -1098,7 +1098,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Deliver something again, from its first attempt on */
+        /** Repeat a delivery, with all its attempts */
         post: operations["redeliver"];
         delete?: never;
         options?: never;
@@ -1114,8 +1114,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Who asked for what, newest first
-         * @description Every call that may change something, allowed or refused. What requests contain is not kept.
+         * The audit log, newest first
+         * @description Every call that may change something, allowed or refused. The contents of requests are not kept.
          */
         get: operations["listAudit"];
         put?: never;
@@ -1133,7 +1133,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The same as JSON lines, oldest first */
+        /** Export the audit log as JSON lines, oldest first */
         get: operations["exportAudit"];
         put?: never;
         post?: never;
@@ -1152,7 +1152,7 @@ export interface paths {
         };
         /**
          * List the servers of a service
-         * @description Which accepts writes, and how the others follow it, as seen at this moment.
+         * @description The primary and its standbys, in their current state.
          */
         get: operations["listMembers"];
         put?: never;
@@ -2983,7 +2983,7 @@ export interface operations {
     listProjects: {
         parameters: {
             query?: {
-                /** @description true: every project; takes an operator’s key */
+                /** @description true: every project; needs an operator’s key */
                 all?: string;
             };
             header?: never;
@@ -4333,7 +4333,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description it is refused from now on */
+            /** @description the key is refused from now on */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -4861,7 +4861,7 @@ export interface operations {
     deleteService: {
         parameters: {
             query?: {
-                /** @description true: for good, without a time for a restore */
+                /** @description true: permanently, without a time for a restore */
                 purge?: "true" | "false";
                 /** @description the name of a PROD service that is purged */
                 confirm?: string;
@@ -6952,7 +6952,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description the new password is live */
+            /** @description the new password is active */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -10609,7 +10609,7 @@ export interface operations {
     streamEvents: {
         parameters: {
             query?: {
-                /** @description in place of the header Last-Event-ID */
+                /** @description instead of the header Last-Event-ID */
                 last_event_id?: string;
                 /** @description false: end at the last event; default true */
                 follow?: "true" | "false";
@@ -10624,7 +10624,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description the data of each is an Event */
+            /** @description the data of each event is an Event */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -11730,7 +11730,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description a line an entry */
+            /** @description one entry per line */
             200: {
                 headers: {
                     [name: string]: unknown;

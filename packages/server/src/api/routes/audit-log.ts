@@ -37,9 +37,9 @@ export function auditLogRoutes(api: App, { store }: ApiContext): void {
     {
       schema: {
         operationId: 'listAudit',
-        summary: 'Who asked for what, newest first',
+        summary: 'The audit log, newest first',
         description:
-          'Every call that may change something, allowed or refused. What requests contain is not kept.',
+          'Every call that may change something, allowed or refused. The contents of requests are not kept.',
         tags: ['audit'],
         params: ofProject,
         querystring: Type.Object({ ...paging, ...filters }),
@@ -72,13 +72,13 @@ export function auditLogRoutes(api: App, { store }: ApiContext): void {
       exposeHeadRoute: false,
       schema: {
         operationId: 'exportAudit',
-        summary: 'The same as JSON lines, oldest first',
+        summary: 'Export the audit log as JSON lines, oldest first',
         tags: ['audit'],
         params: ofProject,
         querystring: Type.Object(filters),
         response: {
           200: {
-            description: 'a line an entry',
+            description: 'one entry per line',
             content: { 'application/jsonl': { schema: Ref(AuditEntrySchema) } },
           },
         },

@@ -17,7 +17,7 @@ export function authRoutes(api: App, sessions: Sessions): void {
     {
       schema: {
         operationId: 'getAuthInfo',
-        summary: 'Who the key is',
+        summary: 'Describe the key in use',
         tags: ['auth'],
         response: { 200: Ref(AuthInfoSchema) },
       },
@@ -42,9 +42,9 @@ export function authRoutes(api: App, sessions: Sessions): void {
     {
       schema: {
         operationId: 'logout',
-        summary: 'Forget the session',
+        summary: 'End the session',
         description:
-          'Ends the session of the web console that the request carries. A key has none: there is nothing to forget.',
+          'Ends the session of the web console that the request carries. A key has no session.',
         tags: ['auth'],
         response: { 204: Type.Null({ description: 'done' }) },
       },
@@ -61,7 +61,7 @@ export function authRoutes(api: App, sessions: Sessions): void {
       {
         schema: {
           operationId: `${call}Analytics`,
-          summary: 'Accepted for old clients; nothing is kept',
+          summary: 'Accepted for old clients; nothing is stored',
           tags: ['auth'],
           response: { 200: Ref(AnalyticsSchema) },
         },

@@ -7,7 +7,7 @@ import { ofProject } from './schemas.ts';
 
 const EventsQuery = Type.Object({
   last_event_id: Type.Optional(
-    Type.String({ maxLength: 64, description: 'in place of the header Last-Event-ID' }),
+    Type.String({ maxLength: 64, description: 'instead of the header Last-Event-ID' }),
   ),
   follow: Type.Optional(
     Type.Unsafe<'true' | 'false'>({
@@ -26,16 +26,16 @@ export function eventRoutes(api: App, { events }: ApiContext): void {
       exposeHeadRoute: false,
       schema: {
         operationId: 'streamEvents',
-        summary: 'Follow what happens, as server-sent events',
+        summary: 'Follow events as server-sent events',
         description:
-          'Begins with the next event, or after the one that the header Last-Event-ID names; 0 is before the first. Events are kept for 7 days: a client that comes back later gets an event of the type gap. A comment every 15 seconds says that the stream lives. It ends when the key is revoked.',
+          'The stream begins with the next event, or after the event in the header Last-Event-ID; 0 is before the first. Events are kept for 7 days: a client that reconnects later gets an event of the type gap. A comment every 15 seconds keeps the stream alive. It ends when the key is revoked.',
         tags: ['events'],
         params: ofProject,
         querystring: EventsQuery,
         headers: Type.Object({ 'last-event-id': Type.Optional(Type.String()) }),
         response: {
           200: {
-            description: 'the data of each is an Event',
+            description: 'the data of each event is an Event',
             content: { 'text/event-stream': { schema: Ref(EventSchema) } },
           },
         },

@@ -16,7 +16,7 @@ export function keyRoutes(api: App, context: ApiContext): void {
       schema: {
         operationId: 'listKeys',
         summary: 'List the keys of a project, oldest first',
-        description: 'Revoked and expired ones too. Secrets are never told again.',
+        description: 'Includes revoked and expired keys. Secrets are not shown again.',
         tags: ['keys'],
         params: ofProject,
         response: { 200: Type.Array(Ref(KeySchema)) },
@@ -31,9 +31,8 @@ export function keyRoutes(api: App, context: ApiContext): void {
       config: { operatorToo: true },
       schema: {
         operationId: 'createKey',
-        summary: 'Make a key',
-        description:
-          'The answer holds, here and nowhere else, its secret half. Takes an admin key.',
+        summary: 'Create a key',
+        description: 'Only this answer contains the secret half of the key. Needs an admin key.',
         tags: ['keys'],
         params: ofProject,
         body: Ref(CreateKeyBody),
@@ -69,10 +68,11 @@ export function keyRoutes(api: App, context: ApiContext): void {
       schema: {
         operationId: 'revokeKey',
         summary: 'Revoke a key',
-        description: 'At once, for every process. It stays in the list. Takes an admin key.',
+        description:
+          'The key is refused at once, everywhere. It stays in the list. Needs an admin key.',
         tags: ['keys'],
         params: ofKey,
-        response: { 204: Type.Null({ description: 'it is refused from now on' }) },
+        response: { 204: Type.Null({ description: 'the key is refused from now on' }) },
       },
     },
     async (request, reply) =>

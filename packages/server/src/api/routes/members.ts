@@ -14,7 +14,7 @@ export function memberRoutes(api: App, context: ApiContext): void {
       schema: {
         operationId: 'listMembers',
         summary: 'List the servers of a service',
-        description: 'Which accepts writes, and how the others follow it, as seen at this moment.',
+        description: 'The primary and its standbys, in their current state.',
         tags: ['high availability'],
         params: ofService,
         response: { 200: Type.Array(Ref(MemberSchema)) },

@@ -61,7 +61,7 @@ export function operationRoutes(api: App, context: ApiContext): void {
         operationId: 'getOperation',
         summary: 'Get an operation with its steps',
         description:
-          'Of one that goes on, remaining_seconds says about how long it will still take.',
+          'For a running operation, remaining_seconds estimates how long it still takes.',
         tags: ['operations'],
         params: ofOperation,
         response: { 200: Ref(OperationSchema) },
@@ -78,7 +78,7 @@ export function operationRoutes(api: App, context: ApiContext): void {
         operationId: 'cancelOperation',
         summary: 'Cancel an operation',
         description:
-          'Where that is safe: verifyBackup as long as it goes on, drill and switchover before they have begun. Others go on to their end; the answer says what to do in their place. A cancelled operation has failed, and its error says who cancelled it.',
+          'Possible where it is safe: verifyBackup while it runs, drill and switchover before they have begun. Others run to their end; the answer says what to do instead. A cancelled operation has the status failed, and its error says who cancelled it.',
         tags: ['operations'],
         params: ofOperation,
         response: { 200: Ref(OperationSchema) },

@@ -30,7 +30,7 @@ export function projectRoutes(api: App, context: ApiContext): void {
           all: Type.Optional(
             Type.String({
               pattern: '^(true|false)$',
-              description: 'true: every project; takes an operator’s key',
+              description: 'true: every project; needs an operator’s key',
             }),
           ),
         }),
@@ -53,9 +53,9 @@ export function projectRoutes(api: App, context: ApiContext): void {
     {
       schema: {
         operationId: 'createProject',
-        summary: 'Make a project',
+        summary: 'Create a project',
         description:
-          'Takes an admin key of the operator project. Its first key: POST /projects/{project_id}/keys with the same key.',
+          'Needs an admin key of the operator project. Its first key: POST /projects/{project_id}/keys with the same key.',
         tags: ['projects'],
         body: Ref(CreateProjectBody),
         response: { 201: Ref(ProjectDetailsSchema) },
@@ -71,7 +71,7 @@ export function projectRoutes(api: App, context: ApiContext): void {
       config: { operatorToo: true },
       schema: {
         operationId: 'getProject',
-        summary: 'Get a project: what it may have and what it has',
+        summary: 'Get a project with its limits and its usage',
         tags: ['projects'],
         params: ofProject,
         response: { 200: Ref(ProjectDetailsSchema) },
@@ -87,7 +87,7 @@ export function projectRoutes(api: App, context: ApiContext): void {
       schema: {
         operationId: 'renameProject',
         summary: 'Rename a project',
-        description: 'Takes an admin key.',
+        description: 'Needs an admin key.',
         tags: ['projects'],
         params: ofProject,
         body: Ref(RenameProjectBody),
@@ -107,9 +107,9 @@ export function projectRoutes(api: App, context: ApiContext): void {
       config: { operatorToo: true },
       schema: {
         operationId: 'setProjectLimits',
-        summary: 'Set what a project may have at most',
+        summary: 'Set the limits of a project',
         description:
-          'Takes an admin key of the operator project. What the project has already stays, also above a limit.',
+          'Needs an admin key of the operator project. Existing services stay, also above a limit.',
         tags: ['projects'],
         params: ofProject,
         body: Ref(ProjectLimitsSchema),
@@ -144,9 +144,9 @@ export function projectRoutes(api: App, context: ApiContext): void {
     {
       schema: {
         operationId: 'getDoctor',
-        summary: 'Look over the machine that this installation runs on',
+        summary: 'Examine the machine of this installation',
         description:
-          'What is there, what is missing, and the command that adds it: the same as `howdah doctor`. It names paths of the machine, so it takes an admin key of the operator project.',
+          'What is present, what is missing, and the command that adds it: the same as `howdah doctor`. The answer contains paths of the machine, so it needs an admin key of the operator project.',
         tags: ['projects'],
         response: { 200: Type.Array(Ref(FindingSchema)) },
       },

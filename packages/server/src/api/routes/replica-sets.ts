@@ -65,7 +65,7 @@ export function replicaSetRoutes(api: App, context: ApiContext): void {
         operationId: 'createReplicaSet',
         summary: 'Create a read replica set',
         description:
-          'Nodes that follow the service, read-only, behind one endpoint, which the answer holds. Users and passwords are those of the service.',
+          'Read-only nodes that follow the service, behind one endpoint, which the answer contains. Users and passwords are those of the service.',
         tags: ['read replica sets'],
         params: ofService,
         body: Ref(CreateReplicaSetBody),
@@ -84,7 +84,7 @@ export function replicaSetRoutes(api: App, context: ApiContext): void {
     {
       schema: {
         operationId: 'getReplicaSet',
-        summary: 'Get a read replica set, with its nodes as they are at this moment',
+        summary: 'Get a read replica set, with the current state of its nodes',
         tags: ['read replica sets'],
         params: ofSet,
         response: { 200: Ref(ReadReplicaSetDetailSchema) },
@@ -114,7 +114,7 @@ export function replicaSetRoutes(api: App, context: ApiContext): void {
       schema: {
         operationId: 'resizeReplicaSet',
         summary: 'Resize the nodes of a read replica set',
-        description: 'One node after the other, while the rest serve.',
+        description: 'One node after the other; the others keep accepting connections.',
         tags: ['read replica sets'],
         params: ofSet,
         body: Ref(ResizeBody),
@@ -146,7 +146,7 @@ export function replicaSetRoutes(api: App, context: ApiContext): void {
         schema: {
           operationId: `${action}OfReplicaSet`,
           summary: `${action === 'enablePooler' ? 'Enable' : 'Disable'} the connection pooler of a read replica set`,
-          description: 'PgBouncer in front of all nodes, on a port of its own, which it keeps.',
+          description: 'PgBouncer in front of all nodes, on its own port, which stays reserved.',
           tags: ['read replica sets'],
           params: ofSet,
           response: { 200: Ref(MessageBody) },

@@ -16,7 +16,7 @@ export function backupRoutes(api: App, context: ApiContext): void {
         operationId: 'forkService',
         summary: 'Fork a service',
         description:
-          'The answer holds the final endpoint and, here and nowhere else, the initial password of the fork.',
+          'The answer contains the final endpoint and the initial password of the fork, which no other answer contains.',
         tags: ['backups'],
         params: ofService,
         body: Ref(ForkBody),
@@ -35,7 +35,7 @@ export function backupRoutes(api: App, context: ApiContext): void {
     {
       schema: {
         operationId: 'getBackups',
-        summary: 'Snapshots, and the window that can be reached',
+        summary: 'List snapshots and the window that can be restored',
         tags: ['backups'],
         params: ofService,
         response: { 200: Ref(BackupsSchema) },
@@ -51,7 +51,7 @@ export function backupRoutes(api: App, context: ApiContext): void {
         operationId: 'verifyBackup',
         summary: 'Verify the newest backup by restoring it',
         description:
-          'Beside the service, which goes on, and beside other operations on it. Asked for again while it is under way, the same operation is named.',
+          'It runs beside the service and its other operations. While it runs, another call names the same operation.',
         tags: ['backups'],
         params: ofService,
         response: { 202: Ref(MessageBody) },
@@ -67,7 +67,7 @@ export function backupRoutes(api: App, context: ApiContext): void {
       config: { deletedToo: true },
       schema: {
         operationId: 'restoreService',
-        summary: 'Bring a deleted service back',
+        summary: 'Restore a deleted service',
         description:
           'With its id, endpoint, data and password, for a day after it was deleted, or as long as the installation keeps them.',
         tags: ['backups'],

@@ -11,9 +11,9 @@ export function highAvailabilityRoutes(api: App, context: ApiContext): void {
     {
       schema: {
         operationId: 'setHA',
-        summary: 'Set how many replicas stand by',
+        summary: 'Set the number of standbys',
         description:
-          'What is left out stays as it is. Synchronous replicas have every write before it is acknowledged.',
+          'Missing fields stay unchanged. A synchronous standby has every write before it is acknowledged.',
         tags: ['high availability'],
         params: ofService,
         body: Ref(SetHABody),
@@ -32,9 +32,9 @@ export function highAvailabilityRoutes(api: App, context: ApiContext): void {
     {
       schema: {
         operationId: 'switchover',
-        summary: 'Make a replica the primary',
+        summary: 'Make a standby the primary',
         description:
-          'In order: nothing that was acknowledged is lost. Sessions end; new ones wait for a moment.',
+          'A planned change: no acknowledged write is lost. Sessions end; new ones wait for a moment.',
         tags: ['high availability'],
         params: ofService,
         response: { 202: Ref(ServiceSchema) },
@@ -51,7 +51,7 @@ export function highAvailabilityRoutes(api: App, context: ApiContext): void {
         operationId: 'drill',
         summary: 'Rehearse a failover or a switchover',
         description:
-          'Under a writer of our own: the operation says for how long writes were not possible, and how many were lost.',
+          'Howdah writes meanwhile: the operation reports how long writes were not possible, and how many were lost.',
         tags: ['high availability'],
         params: ofService,
         body: Ref(DrillBody),

@@ -27,7 +27,7 @@ function poolerRoutes(api: App, context: ApiContext): void {
           operationId: action,
           summary: `${action === 'enablePooler' ? 'Enable' : 'Disable'} the connection pooler`,
           description:
-            'PgBouncer in front of the service, on a port of its own, which it keeps. For a paused service, from its start on.',
+            'PgBouncer in front of the service, on its own port, which stays reserved. For a paused service it takes effect at the next start.',
           tags: ['services'],
           params: ofService,
           response: { 200: Ref(MessageBody) },
@@ -47,7 +47,7 @@ function attachmentRoutes(api: App, context: ApiContext): void {
         operationId: 'attachToVPC',
         summary: 'Attach a service to a VPC',
         description:
-          'From then on only clients inside the VPC and those that it is peered with get in. The public endpoint stays reserved.',
+          'From then on only clients of the VPC and of its peers can connect. The public endpoint stays reserved.',
         tags: ['VPCs'],
         params: ofService,
         body: Ref(AttachBody),
@@ -70,7 +70,7 @@ function attachmentRoutes(api: App, context: ApiContext): void {
       schema: {
         operationId: 'detachFromVPC',
         summary: 'Detach a service from its VPC',
-        description: 'Its public endpoint, the same as before, is open to all again.',
+        description: 'Its public endpoint, the same as before, accepts all clients again.',
         tags: ['VPCs'],
         params: ofService,
         body: Ref(DetachBody),

@@ -45,7 +45,7 @@ function logRoutes(api: App, context: ApiContext): void {
       config: { setsToo: true },
       schema: {
         operationId: 'getServiceLogs',
-        summary: 'Read the logs, newest first',
+        summary: 'Read the server log, newest first',
         tags: ['services'],
         params: ofService,
         querystring: LogsQuery,
@@ -83,7 +83,7 @@ function metricRoutes(api: App, context: ApiContext): void {
       config: { setsToo: true },
       schema: {
         operationId: 'listSeries',
-        summary: 'List the series that are kept',
+        summary: 'List the available series',
         tags: ['metrics'],
         params: ofService,
         response: { 200: Type.Array(Type.String()) },
@@ -122,9 +122,9 @@ function queryRoutes(api: App, context: ApiContext): void {
       config: { setsToo: true },
       schema: {
         operationId: 'queryService',
-        summary: 'Run one statement that only reads',
+        summary: 'Run one read-only statement',
         description:
-          'As a role that may read everything and write nothing, in a transaction that cannot write. Of a read replica set, on one of its nodes.',
+          'It runs as a role that may read everything and write nothing, in a read-only transaction; for a read replica set on one of its nodes.',
         tags: ['services'],
         params: ofService,
         body: Ref(QueryBody),

@@ -36,7 +36,9 @@ import { readRoutes } from './service-reads.ts';
 
 const DeleteQuery = Type.Object({
   purge: Type.Optional(
-    StringEnum(['true', 'false'], { description: 'true: for good, without a time for a restore' }),
+    StringEnum(['true', 'false'], {
+      description: 'true: permanently, without a time for a restore',
+    }),
   ),
   confirm: Type.Optional(
     Type.String({ maxLength: 256, description: 'the name of a PROD service that is purged' }),
@@ -95,7 +97,7 @@ function lifeRoutes(api: App, context: ApiContext): void {
         operationId: 'createService',
         summary: 'Create a service',
         description:
-          'The answer holds the final endpoint and, here and nowhere else, the initial password.',
+          'The answer contains the final endpoint and the initial password, which no other answer contains.',
         tags: ['services'],
         params: ofProject,
         body: Ref(CreateServiceBody),
@@ -131,7 +133,7 @@ function lifeRoutes(api: App, context: ApiContext): void {
         operationId: 'deleteService',
         summary: 'Delete a service',
         description:
-          'It can be restored for a while, and its data stays that long. With purge=true (admin keys) it is removed for good, and one that is deleted already too.',
+          'It can be restored for a while, and its data stays as long. With purge=true (admin keys) a service, or a deleted one, is removed permanently.',
         tags: ['services'],
         params: ofService,
         querystring: DeleteQuery,
@@ -199,11 +201,11 @@ function settingRoutes(api: App, context: ApiContext): void {
       schema: {
         operationId: 'updatePassword',
         summary: 'Update the password of tsdbadmin',
-        description: 'Live before the answer; running sessions stay.',
+        description: 'Active before the answer arrives; open sessions stay.',
         tags: ['services'],
         params: ofService,
         body: Ref(UpdatePasswordBody),
-        response: { 204: Type.Null({ description: 'the new password is live' }) },
+        response: { 204: Type.Null({ description: 'the new password is active' }) },
       },
     },
     async (request, reply) =>

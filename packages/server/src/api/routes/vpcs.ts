@@ -123,7 +123,7 @@ export function vpcRoutes(api: App, context: ApiContext): void {
         operationId: 'createPeering',
         summary: 'Create a VPC peering',
         description:
-          'Inside a project it holds at once. Between projects it is pending until the other side asks for the mirror of it. What cannot be is invalid, with the reason in error_message.',
+          'Inside a project it is active at once. Between projects it is pending until the other side requests the same peering. An impossible peering is invalid, with the reason in error_message.',
         tags,
         params: ofVpc,
         body: Ref(CreatePeeringBody),
@@ -154,7 +154,7 @@ export function vpcRoutes(api: App, context: ApiContext): void {
       schema: {
         operationId: 'deletePeering',
         summary: 'Delete a VPC peering, on both sides',
-        description: 'Connections that are open through it end.',
+        description: 'Open connections through it end.',
         tags,
         params: ofPeering,
         response: { 204: Type.Null({ description: 'deleted' }) },

@@ -47,7 +47,7 @@ export function webhookRoutes(api: App, context: ApiContext): void {
         operationId: 'createWebhook',
         summary: 'Have events delivered to a URL',
         description:
-          'Each event is a POST of its JSON, signed as in Standard Webhooks with the secret that this answer holds, here and nowhere else. It is tried eight times over 28 hours until the receiver answers 2xx; redirects are not followed.',
+          'Each event is a POST of its JSON, signed as in Standard Webhooks with the secret in this answer, which no other answer contains. It is attempted eight times over 28 hours until the receiver answers 2xx; redirects are not followed.',
         tags: ['webhooks'],
         params: ofProject,
         body: Ref(CreateWebhookBody),
@@ -63,7 +63,7 @@ export function webhookRoutes(api: App, context: ApiContext): void {
     {
       schema: {
         operationId: 'deleteWebhook',
-        summary: 'Delete a webhook, and what was not delivered',
+        summary: 'Delete a webhook and its pending deliveries',
         tags: ['webhooks'],
         params: ofWebhook,
         response: { 204: Type.Null({ description: 'deleted' }) },
@@ -94,7 +94,8 @@ export function webhookRoutes(api: App, context: ApiContext): void {
       schema: {
         operationId: 'listDeliveries',
         summary: 'List deliveries, newest first',
-        description: 'Of the last 7 days. Those with the status failed are not attempted again.',
+        description:
+          'The deliveries of the last 7 days. Those with the status failed are not attempted again.',
         tags: ['webhooks'],
         params: ofWebhook,
         querystring: Type.Object({
@@ -122,7 +123,7 @@ export function webhookRoutes(api: App, context: ApiContext): void {
     {
       schema: {
         operationId: 'redeliver',
-        summary: 'Deliver something again, from its first attempt on',
+        summary: 'Repeat a delivery, with all its attempts',
         tags: ['webhooks'],
         params: Type.Object({
           project_id: Type.String(),
