@@ -32,13 +32,13 @@ test('docs/cli.md says the exit code of every error of the API', () => {
   expect(EXITS.map(([code]) => code).toSorted()).toEqual(ERROR_CODES.toSorted());
 });
 
-test.for(EXITS)('an answer %s is exit code %i, with nothing on stdout', async ([code, exit]) => {
+test.for(EXITS)('error %s has exit code %i and prints nothing to stdout', async ([code, exit]) => {
   const { run } = await api({ createVpc: refusal(code) });
   const outcome = await run('vpc', 'create', '--name', 'x', '--cidr', '10.1.0.0/16', '-o', 'json');
   expect(outcome).toEqual({ code: exit, stdout: '', stderr: `error it is ${code}\n` });
 });
 
-test('nobody there, nowhere to look, or not ready: exit code 8', async () => {
+test('no control plane, no installation or not ready has exit code 8', async () => {
   const gone = await serve();
   gone.close();
   const nobody = await howdah(['vpc', 'delete', '1'], {
@@ -59,7 +59,7 @@ test('nobody there, nowhere to look, or not ready: exit code 8', async () => {
   expect(await run('vpc', 'list')).toMatchObject({ code: 8 });
 });
 
-test('an operation that fails, one that is failing and tried again, and one that takes longer than --timeout', async () => {
+test('an operation that fails, one that stalls and one beyond --timeout have their exit codes', async () => {
   const running = { ...OPERATION, status: 'running', finished: null };
   const failed = await api({
     getOperation: {
@@ -95,7 +95,7 @@ test('an operation that fails, one that is failing and tried again, and one that
   expect(slow.called.filter((call) => call === 'stopService').length).toBe(2);
 });
 
-test('what --timeout cannot be is said before anything is asked for', async () => {
+test('a wrong --timeout is refused before any call', async () => {
   const { run, called } = await api();
   expect(await run('service', 'stop', 'orders', '--timeout', 'soon')).toMatchObject({
     code: 2,
@@ -104,7 +104,7 @@ test('what --timeout cannot be is said before anything is asked for', async () =
   expect(called).toEqual([]);
 });
 
-test('a create that is not waited for to its end has shown its password all the same', async () => {
+test('a create prints its password also if it is not waited for', async () => {
   const { run } = await api({
     getOperation: { status: 200, body: { ...OPERATION, status: 'failed', error: 'no' } },
   });
@@ -118,7 +118,7 @@ test('a create that is not waited for to its end has shown its password all the 
   }
 });
 
-test('things go by id or by name; a name that two have is refused with their ids, one that none has is not found', async () => {
+test('arguments are ids or names; an ambiguous name is refused with the ids, an unknown one is not found', async () => {
   const twin = { ...PLAIN_SERVICE, name: 'orders' };
   const { run, called } = await api({ listServices: { status: 200, body: [SERVICE, twin] } });
   const refused = await run('service', 'delete', 'orders');
@@ -161,7 +161,7 @@ test('get and list say why a service is UNSTABLE, and what to do', async () => {
   );
 });
 
-test('times are typed as they are said: --at -5m, --since yesterday', async () => {
+test('relative times are understood: --at -5m, --since yesterday', async () => {
   const { run, changed } = await api();
   expect((await run('service', 'fork', 'orders', '--at', '-5m')).code).toBe(0);
   expect(changed).toEqual(['forkService']);
@@ -188,7 +188,7 @@ test('an error of the API names commands and options', async () => {
   });
 });
 
-test('get --wait returns when no operation is under way, and shows the service as it is then', async () => {
+test('get --wait returns when no operation is under way, and shows the service of that time', async () => {
   const running = { ...OPERATION, kind: 'repair', status: 'running', finished: null };
   const verifying = { ...running, id: '01jd3k7w0d', kind: 'verifyBackup' };
   let looks = 0;

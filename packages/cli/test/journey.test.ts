@@ -86,7 +86,7 @@ async function expectRefusals(): Promise<void> {
   delete cloud.env['HD_KEY'];
 }
 
-test('create, use, ask, fork, follow, delete', async () => {
+test('the command line creates, queries, forks, follows and deletes a service', async () => {
   const created = await cloud.cli(
     'service',
     'create',
@@ -142,7 +142,7 @@ test('create, use, ask, fork, follow, delete', async () => {
 });
 
 test.runIf(spawnSync('psql', ['--version']).status === 0)(
-  'psql gets in with the certificate checked',
+  'psql connects with the certificate checked',
   async () => {
     const created = await cloud.cli(
       'service',

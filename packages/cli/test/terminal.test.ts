@@ -55,7 +55,7 @@ async function onTerminal(
 
 const DEV = { ...SERVICE, metadata: { environment: 'DEV' } };
 
-test('at a terminal a deletion asks, and does what it is shown; --yes and --dry-run do not ask', async () => {
+test('at a terminal a delete asks; --yes and --dry-run do not ask', async () => {
   const { env, changed } = await api({ getService: ok(DEV), listServices: ok([DEV]) });
   const asked = await onTerminal('howdah service delete orders', env, { typed: 'n' });
   expect(asked).toMatchObject({
@@ -78,7 +78,7 @@ test('at a terminal a deletion asks, and does what it is shown; --yes and --dry-
   expect(changed).toEqual(['deleteService', 'deleteVpc']);
 });
 
-test('at a terminal the name of a PROD service is asked for before it is deleted or stopped', async () => {
+test('at a terminal a delete or stop of a PROD service asks for its name', async () => {
   const { env, run, changed } = await api();
   for (const [verb, purpose] of [
     ['delete', 'delete the PROD service orders (linltu4hxx) with all its data'],
@@ -100,13 +100,13 @@ test('at a terminal the name of a PROD service is asked for before it is deleted
   }
 });
 
-test('a stop of a DEV service is not asked about', async () => {
+test('a stop of a DEV service does not ask', async () => {
   const { env, changed } = await api({ getService: ok(DEV), listServices: ok([DEV]) });
   expect((await onTerminal('howdah service stop orders', env)).code).toBe(0);
   expect(changed).toEqual(['stopService']);
 });
 
-test('events --follow says how it is ended', async () => {
+test('events --follow says how to end it', async () => {
   const { env } = await api();
   const child = spawn(process.execPath, [HOWDAH, 'events', '--follow'], {
     env,
@@ -150,7 +150,7 @@ test('at a terminal a purge asks for the name; --confirm and --dry-run do not as
   expect(called).toContain('deleteService');
 });
 
-test('without a terminal nobody is asked: scripts are taken at their word', async () => {
+test('without a terminal nothing asks', async () => {
   const { run, called } = await api();
   for (const line of [
     ['vpc', 'delete', '1001'],
@@ -195,7 +195,7 @@ test('colour and the live list of steps are for terminals only', async () => {
   expect((await run('service', 'get', 'nothing-like-it')).stderr).toMatch(/^error /);
 });
 
-test('-o env is safe for a shell, whatever things are called', async () => {
+test('-o env is safe for a shell, whatever the names are', async () => {
   const { env } = await api();
   const { stdout } = await shell(
     'sh',
@@ -211,7 +211,7 @@ test('-o env is safe for a shell, whatever things are called', async () => {
   expect(named.stdout).toBe('20000 postgres://tsdbadmin@127.0.0.1:20000/tsdb?sslmode=require');
 });
 
-test('logs --follow prints what there is, and then what comes, each line once', async () => {
+test('logs --follow prints existing lines, then new ones, each once', async () => {
   const line = (second: number, message: string) => ({
     timestamp: `2026-01-31T12:00:0${second}.000Z`,
     message,
@@ -253,7 +253,7 @@ test('logs --follow prints what there is, and then what comes, each line once', 
   await once(child, 'close');
 });
 
-test('completion knows commands, options, values of options, and names', async () => {
+test('completion offers commands, options, values of options and names', async () => {
   const twin = { ...PLAIN_SERVICE, name: 'twin' };
   const twins = [SERVICE, twin, { ...twin, service_id: 'zzzzzzzzzz' }];
   const { run, env } = await api({ listServices: { status: 200, body: twins } });
@@ -280,7 +280,7 @@ test('completion knows commands, options, values of options, and names', async (
   expect(await shell('bash', bash, env)).toEqual({ code: 0, stdout: 'orders\n', stderr: '' });
 });
 
-test('completion is silent where the API is not there', async () => {
+test('completion prints nothing without an API', async () => {
   const outcome = await howdah(['__complete', '--', 'service', 'get', ''], {
     HOWDAH_HOME: join(bin, 'none'),
   });

@@ -22,7 +22,7 @@ afterAll(tearDown);
 const PRINTED_LINK = /http:\S+\/login#[\w-]{43}(?=\s)/;
 
 describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
-  test('the first login: the link of howdah up opens the console once; after that a key does', async () => {
+  test('the link of howdah up opens the console once; then a key is needed', async () => {
     // It is ready before it says so.
     await eventually(() => installation.output.join('')).toMatch(PRINTED_LINK);
     const link = PRINTED_LINK.exec(installation.output.join(''))?.[0] ?? '';
@@ -54,7 +54,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     expect(problems.filter((problem) => !problem.includes('about:blank'))).toEqual([]);
   });
 
-  test('regions: what howdah doctor finds, to the operator', async () => {
+  test('the page of regions shows the findings of howdah doctor to the operator', async () => {
     const { page } = await enter();
     await page.goto('/project/regions');
     const machine = page.getByRole('region', { name: 'This machine' });
@@ -83,7 +83,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await tenant.context.close();
   });
 
-  test('an action that the status refuses says why, in the words of the API', async () => {
+  test('an action that the status refuses shows the message of the API', async () => {
     const service = await installation.create({ name: 'resting', addons: [] });
     const { page } = await enter();
     await openService(page, service);
@@ -120,7 +120,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.getByText('Paused', { exact: true }).waitFor();
   });
 
-  test('the control plane is lost for ten seconds: the page says so, and goes on without a reload', async () => {
+  test('the page shows that the control plane is away for ten seconds, and continues without a reload', async () => {
     const { page } = await enter();
     await page.goto('/services');
     await page.getByRole('listitem').first().waitFor();
@@ -138,7 +138,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     expect(await page.evaluate('globalThis.neverReloaded')).toBe(true);
   });
 
-  test('a thousand services: as many rows are drawn as a window shows, and the last is reached', async () => {
+  test('of a thousand services only the visible rows are drawn, and the last can be reached', async () => {
     const pattern = (await installation.request('GET', '/services')).body;
     if (!Array.isArray(pattern)) throw new Error('there are no services');
     const many = Array.from({ length: 1000 }, (_, n) => ({
@@ -164,7 +164,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     expect(await page.getByRole('listitem').count()).toBe(1);
   });
 
-  test('the keyboard reaches everything: past the menu to the page, over the tabs, into a dialog and out', async () => {
+  test('the keyboard reaches the page past the menu, the tabs, and a dialog and back', async () => {
     const service = await installation.create({ name: 'by keyboard', addons: [] });
     const { page } = await enter();
     await openService(page, service, 'settings');
@@ -188,7 +188,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await eventually(() => page.evaluate('document.activeElement.textContent')).toBe('Delete…');
   });
 
-  test('a key is made and shown once; who logs in with it may what it may, until it is revoked', async () => {
+  test('a new key is shown once, and a login with it has its rights until it is revoked', async () => {
     const { page } = await enter();
     await page.goto('/project/keys');
     await page.getByLabel('Name', { exact: true }).fill('for reading');
@@ -224,7 +224,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await reader.context.close();
   });
 
-  test('PROD is stopped by its name only, and not by a developer', async () => {
+  test('stopping a PROD service needs its name and an admin', async () => {
     const service = await installation.create({
       name: 'in production',
       addons: [],
@@ -348,7 +348,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
   let populated: Promise<Service> | null = null;
 
   test.for(LOOKS)(
-    'no page has a barrier, jumps or runs over its edge: $theme, $width pixels',
+    'no page has an accessibility barrier, a layout shift or an overflow: $theme, $width pixels',
     async (look) => {
       const service = await (populated ??= populate());
       const bare = await installation.create({ name: 'bare', addons: [] });

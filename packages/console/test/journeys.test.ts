@@ -22,7 +22,7 @@ beforeAll(setUp);
 afterAll(tearDown);
 
 describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
-  test('create: the steps are seen, and the copied URI connects', async () => {
+  test('a create shows its steps, and the copied URI connects', async () => {
     const { page } = await enter();
     await page.goto('/services');
     await page.getByRole('link', { name: 'Create service' }).first().click();
@@ -56,7 +56,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await client.end();
   });
 
-  test('an operation that takes its time says how long it will still take', async () => {
+  test('a long operation shows the remaining time', async () => {
     const { page } = await enter();
     const service = await installation.create({ name: 'held up', addons: [] });
     const server = await findServer(
@@ -81,7 +81,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await eventually(() => page.getByText('about 42 s more').count()).toBe(0);
   });
 
-  test('create in a VPC: the calls beside the form make the same service', async () => {
+  test('the calls beside the create form make the same service, in a VPC', async () => {
     const { body: vpc } = await installation.request('POST', '/vpcs', {
       name: 'inner',
       cidr: '10.61.0.0/24',
@@ -140,7 +140,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     expect(new Set(made.map(({ resources }) => JSON.stringify(resources[0]?.spec))).size).toBe(1);
   });
 
-  test('fork at a point in time: the fork has what was there then', async () => {
+  test('a fork at a point in time has the data of that time', async () => {
     const parent = await installation.create({ name: 'parent', addons: [] });
     const client = await connectTo(installation, parent, parent.initial_password);
     await client.query('create table kept (n int)');
@@ -189,7 +189,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     );
   });
 
-  test('switch over: the picture changes', async () => {
+  test('a switchover changes the shown topology', async () => {
     const { data: regions } = await installation.client.GET('/projects/{project_id}/regions', {
       params: { path: { project_id: installation.projectId } },
     });
@@ -245,7 +245,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     ]);
   });
 
-  test('storage is chosen at creation and resized without a restart, beside what is used', async () => {
+  test('storage is chosen at creation, shown with its use, and resized without a restart', async () => {
     const { page } = await enter();
     await page.goto('/create');
     await page.getByRole('textbox', { name: 'Name' }).fill('with storage');
@@ -289,7 +289,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     expect(resized?.steps.map(({ name }) => name)).not.toContain('stop PostgreSQL');
   });
 
-  test('a deleted service is purged by an admin key, once its name is typed; other keys are told why not', async () => {
+  test('an admin key purges a deleted service once its name is typed; other keys see the reason', async () => {
     const service = await installation.create({ name: 'not wanted', addons: [] });
     await installation.request('DELETE', `/services/${service.service_id}`);
     const { page } = await enter();

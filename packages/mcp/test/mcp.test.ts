@@ -28,7 +28,7 @@ import {
 beforeAll(setUp);
 afterAll(tearDown);
 
-test('the tools say what they do, what it costs, and what they need; the same over both transports and both protocols', async () => {
+test('the tools describe effects, costs and parameters, equally over both transports and protocols', async () => {
   const { tools } = await withStdio(({ client }) => client.listTools());
   expect(tools.map(({ name }) => name).toSorted()).toEqual([...READS, ...CHANGES].toSorted());
   for (const { name, description = '', annotations, inputSchema } of tools) {
@@ -67,7 +67,7 @@ test('an agent makes a service, reads it, changes a fork of it and cleans up', a
   });
 });
 
-test('no fork is left of statements on forks', async () => {
+test('statements on forks leave no fork behind', async () => {
   await expect
     .poll(async () => (await withStdio(({ call }) => call('list_services'))).text, {
       timeout: 100_000,
@@ -129,7 +129,7 @@ test('storage is set at creation and resized without a restart; purge removes a 
   });
 });
 
-test('a dry run says what would be done and does nothing; the same key makes a call once', async () => {
+test('a dry run describes the change and does nothing; an idempotency key makes a call once', async () => {
   await withHttp(keys.developer, async ({ call }) => {
     const dry = await call('create_service', { name: 'never', dry_run: true });
     expect(dry.data).toMatchObject({ dry_run: true, operation: { kind: 'create' } });
@@ -206,7 +206,7 @@ test('keys limit the tools as they limit the API', async () => {
   expect((await cloud.get(await idOf('shop'))).status).toBe('READY');
 });
 
-test('wrong arguments are named, and unknown things are told where to be found', async () => {
+test('wrong arguments are named, and for unknown things the tool that lists them', async () => {
   await withStdio(async ({ call }) => {
     expect((await call('get_service', { service: 'nobody' })).data).toMatchObject({
       try_next: expect.stringContaining('list_services'),
@@ -233,7 +233,7 @@ test('wrong arguments are named, and unknown things are told where to be found',
   });
 });
 
-test('by HTTP nobody gets in without a key, from another page, or by another name', async () => {
+test('HTTP calls without a key, from another page or by another host name are refused', async () => {
   const good = { Authorization: `Bearer ${keys.viewer}` };
   expect((await raw({})).status).toBe(401);
   expect((await raw({ Authorization: 'Bearer wrong:key' })).status).toBe(401);

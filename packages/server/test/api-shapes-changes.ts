@@ -154,7 +154,7 @@ async function expectGone(id: string): Promise<void> {
     });
 }
 
-test('every change answers a transitional status at once, then only statuses on its way; the same change again is the same operation', async () => {
+test('every change returns its transitional status and passes no other, and a repeated change is the same operation', async () => {
   const { id } = await create({ name: 'turns', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
 
@@ -180,7 +180,7 @@ test('every change answers a transitional status at once, then only statuses on 
   ]);
 });
 
-test('delete wins over what is under way, which then ends superseded', async () => {
+test('a delete supersedes the operation that is under way', async () => {
   const { id, answer } = await metadata.holdingReconciler(async () => {
     const created = await create({ name: 'short', service_type: 'POSTGRES' });
     expect((await call('DELETE', `/services/${created.id}`)).status).toBe(202);
@@ -195,7 +195,7 @@ test('delete wins over what is under way, which then ends superseded', async () 
   });
 });
 
-test('resize: strings or integers, one implies the other, the same size is no work, PAUSED stays PAUSED', async () => {
+test('a resize takes strings or integers, one implies the other; the same size needs no operation, and PAUSED stays PAUSED', async () => {
   const { id } = await create({
     name: 'sizes',
     service_type: 'POSTGRES',
@@ -254,7 +254,7 @@ test('resize: strings or integers, one implies the other, the same size is no wo
   await remove(id);
 });
 
-test('a start that cannot be is UNSTABLE with its reason, allows what the table says, and heals by itself', async () => {
+test('a start that fails makes the service UNSTABLE with the reason, allows the actions of that status, and succeeds later', async () => {
   const { id, answer } = await create({ name: 'in the way', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
   await call('POST', `/services/${id}/stop`);

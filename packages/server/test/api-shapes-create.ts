@@ -38,7 +38,7 @@ async function expectRefusedWhileQueued(id: string): Promise<void> {
   }
 }
 
-test('create answers 202 with everything a client prints, and stays QUEUED until somebody works on it', async () => {
+test('a create returns 202 with all fields, and stays QUEUED until it is reconciled', async () => {
   const { id, password, answer } = await metadata.holdingReconciler(async () => {
     const created = await create({
       name: 'Größe 🐘',
@@ -123,7 +123,7 @@ test('a shared size has no numbers', async () => {
   await remove(id);
 });
 
-test('create refuses what it cannot keep', async () => {
+test('a create refuses values that are not allowed', async () => {
   const refused: [Body, number, string, string][] = [
     [{}, 400, 'INVALID_REQUEST', 'name'],
     [{ name: '' }, 400, 'INVALID_REQUEST', 'name'],
@@ -152,7 +152,7 @@ test('create refuses what it cannot keep', async () => {
   expect(await cloud.operations()).toHaveLength(before);
 });
 
-test('without a type: TIMESCALEDB where this region can, else POSTGRES; no add-ons: POSTGRES', async () => {
+test('the default type is TIMESCALEDB where available, else POSTGRES; without add-ons it is POSTGRES', async () => {
   const { body } = await callApi('GET', `/projects/${cloud.projectId}/regions`);
   const can = JSON.stringify(body).includes('"service_type":"TIMESCALEDB","available":true');
   const [none, empty] = await Promise.all([
@@ -164,7 +164,7 @@ test('without a type: TIMESCALEDB where this region can, else POSTGRES; no add-o
   await Promise.all([remove(none.id), remove(empty.id)]);
 });
 
-test('an empty body is no body, whatever Content-Type says of it', async () => {
+test('an empty body counts as no body, whatever its Content-Type', async () => {
   const { id } = await create({ name: 'empty', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
   expect(

@@ -16,7 +16,7 @@ import {
   SERVICE_KEYS,
 } from './api-shapes-calls.ts';
 
-test('auth/info in both spellings, by both schemes; projects; logout; analytics', async () => {
+test('auth/info works in both spellings and schemes; projects, logout and analytics answer', async () => {
   const [publicKey = '', secret = ''] = cloud.key.split(':');
   const basic = `Basic ${Buffer.from(`${publicKey}:${secret}`).toString('base64')}`;
   for (const Authorization of [`Bearer ${cloud.key}`, basic]) {
@@ -51,7 +51,7 @@ test('auth/info in both spellings, by both schemes; projects; logout; analytics'
   expect(bodies.join('')).not.toContain(secret);
 });
 
-test('projects and keys', async () => {
+test('projects and keys are created, changed and read', async () => {
   const project = await callApi('POST', '/projects', {
     name: 'another',
     limits: { services: 1, memory_gbs: null },
@@ -95,7 +95,7 @@ test('projects and keys', async () => {
   expect((await callApi('GET', one)).body['revoked_at']).toEqual(expect.any(String));
 });
 
-test('regions say what can be had, and what cannot, why', async () => {
+test('regions list what is available, and the reason for what is not', async () => {
   const { body } = await callApi('GET', `/projects/${cloud.projectId}/regions`);
   expect(body['value']).toHaveLength(1);
   const [region]: Body[] = Array.isArray(body['value']) ? body['value'] : [];
@@ -122,7 +122,7 @@ test('regions say what can be had, and what cannot, why', async () => {
   );
 });
 
-test('doctor: the machine as the command line sees it', async () => {
+test('doctor returns the findings of the command line', async () => {
   const { status, body } = await callApi('GET', '/doctor');
   expect(status).toBe(200);
   const found = body['value'];
@@ -169,7 +169,7 @@ test('the document is valid OpenAPI 3.1', async () => {
   expect(result).toMatchObject({ valid: true });
 });
 
-test('the reference page comes from here alone', async () => {
+test('the reference page loads nothing from other servers', async () => {
   const page = await fetch(`${cloud.apiUrl}/reference`);
   expect(page.status).toBe(200);
   expect(page.headers.get('content-type')).toMatch(/^text\/html/);
@@ -187,7 +187,7 @@ test('the reference page comes from here alone', async () => {
   }
 });
 
-test('VPCs and peerings, and a service that goes in and out', async () => {
+test('VPCs and peerings are managed, and a service is attached and detached', async () => {
   const make = (name: string, cidr: string) =>
     call('POST', '/vpcs', { name, cidr, region_code: 'local' });
   const [one, two] = [await make('one', '10.1.0.0/16'), await make('two', '10.2.0.0/16')];
@@ -228,7 +228,7 @@ test('VPCs and peerings, and a service that goes in and out', async () => {
   for (const vpc of [id, other]) expect((await call('DELETE', `/vpcs/${vpc}`)).status).toBe(204);
 });
 
-test('a session of the console begins with a key, or with a link that is used up by it', async () => {
+test('a console session begins with a key, or with a link that works once', async () => {
   expect((await callApi('POST', '/auth/sessions')).headers.get('set-cookie')).toMatch(/HttpOnly/);
   const link = await callApi('POST', '/auth/links');
   const [, token] = /#(.+)$/.exec(String(link.body['path'])) ?? [];
@@ -236,7 +236,7 @@ test('a session of the console begins with a key, or with a link that is used up
   expect((await callApi('POST', '/auth/sessions/open', { token })).status).toBe(401);
 });
 
-test('webhooks and what was delivered to them; the audit log', async () => {
+test('webhooks, their deliveries and the audit log answer', async () => {
   const made = await call('POST', '/webhooks', { url: 'https://receiver.invalid/' });
   expect(made.status).toBe(201);
   const path = `/webhooks/${String(made.body['id'])}`;

@@ -14,7 +14,7 @@ import {
   remove,
 } from './api-shapes-calls.ts';
 
-test('list, rename, setEnvironment, updatePassword', async () => {
+test('list, rename, setEnvironment and updatePassword answer, and refuse wrong values', async () => {
   expect((await call('GET', '/services')).body['value']).toEqual([]);
   const one = await create({ name: 'one', service_type: 'POSTGRES' });
   const two = await create({ name: 'two', service_type: 'POSTGRES', cpu_millis: '1000' });
@@ -96,7 +96,7 @@ test('list, rename, setEnvironment, updatePassword', async () => {
 });
 
 test.runIf(haproxy !== null)(
-  'replicas are set, swapped and rehearsed with; each is accepted, CONFIGURING, then READY',
+  'setHA, switchover and drill are accepted, CONFIGURING, then READY',
   async () => {
     const { id, answer } = await create({
       name: 'available',
@@ -129,7 +129,7 @@ test.runIf(haproxy !== null)(
   },
 );
 
-test('a pooler is enabled and disabled when that is answered; its endpoint is there while it is', async () => {
+test('a pooler is enabled or disabled when the answer comes, and has an endpoint while enabled', async () => {
   const { id, answer } = await create({
     name: 'pooled',
     service_type: 'POSTGRES',
@@ -163,7 +163,7 @@ test('a pooler is enabled and disabled when that is answered; its endpoint is th
   await remove(id);
 });
 
-test('a fork is answered like a create, with its parent; backups and restore have their shapes', async () => {
+test('a fork answers like a create, with its parent; backups and restore match the document', async () => {
   const { id } = await create({ name: 'has a fork', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
   const { body: backups } = await call('GET', `/services/${id}/backups`);
@@ -212,7 +212,7 @@ test('a fork is answered like a create, with its parent; backups and restore hav
   await Promise.all([remove(id), remove(fork)]);
 });
 
-test('logs have entries, and refuse parameters that they do not know', async () => {
+test('logs return entries, and refuse wrong parameters', async () => {
   const { id } = await create({ name: 'measured', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
   const { body: logs } = await call('GET', `/services/${id}/logs`);
@@ -244,7 +244,7 @@ test('logs have entries, and refuse parameters that they do not know', async () 
   await remove(id);
 });
 
-test('series have a point for each bucket, and refuse spans, buckets and names that they do not know', async () => {
+test('series have a point for each bucket, and refuse wrong spans, buckets and names', async () => {
   const { id } = await create({ name: 'in figures', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
   const names = (await call('GET', `/services/${id}/metrics/available-series`)).body['value'];
@@ -316,7 +316,7 @@ test('series have a point for each bucket, and refuse spans, buckets and names t
   await remove(id);
 });
 
-test('a statement that reads is answered in rows of text', async () => {
+test('a statement that reads returns rows of text', async () => {
   const { id } = await create({ name: 'asked', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
   expect(
@@ -356,7 +356,7 @@ test('a service lists its members; once deleted it is among the deleted ones; a 
   );
 });
 
-test.runIf(haproxy !== null)('a read replica set: its life', async () => {
+test.runIf(haproxy !== null)('a read replica set is created, changed and deleted', async () => {
   const { id } = await create({ name: 'read from', service_type: 'POSTGRES' });
   await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
   const sets = `/services/${id}/replicaSets`;

@@ -18,7 +18,7 @@ import {
 beforeAll(setUp);
 afterAll(tearDown);
 
-test('refused calls of one key with one answer are one entry, which says how many they were and when the last was', async () => {
+test('refused calls of one key with one answer share an entry, with their number and the time of the last', async () => {
   const first = await cloud.request('POST', '/services/aaaaaaaaaa/enablePooler');
   await entryOf(first.headers);
   for (let n = 0; n < 4; n++) await cloud.request('POST', `/services/bbbbbbbbb${n}/enablePooler`);
@@ -35,7 +35,7 @@ test('refused calls of one key with one answer are one entry, which says how man
   ).toHaveLength(1);
 });
 
-test('callers without a valid key can write no more than a few entries a minute', async () => {
+test('callers without a valid key write at most a few entries a minute', async () => {
   const ask = async (): Promise<void> => {
     const asked = request(`${cloud.apiUrl}/projects/${cloud.projectId}/services`, {
       method: 'POST',
@@ -51,7 +51,7 @@ test('callers without a valid key can write no more than a few entries a minute'
   expect((await entries('?public_key=HDstranger')).length).toBeLessThanOrEqual(120);
 });
 
-test('what is older than HOWDAH_HISTORY_DAYS goes with its operation; what is younger stays, and what made a service that is there', async () => {
+test('entries older than HOWDAH_HISTORY_DAYS are removed with their operations, other than creates of services that exist', async () => {
   const rename = await cloud.request('POST', `/services/${service.service_id}/rename`, {
     name: 'long ago',
   });
@@ -113,7 +113,7 @@ test('what is older than HOWDAH_HISTORY_DAYS goes with its operation; what is yo
   expect(await cloud.audit()).toEqual([]);
 });
 
-test('an accepted change is there whenever the control plane is killed', async () => {
+test('an accepted change has its entry, whenever the control plane is killed', async () => {
   const accepted: string[] = [];
   for (let round = 0; round < 3; round++) {
     const asks = Array.from({ length: 20 }, async (_, n) => {
@@ -142,7 +142,7 @@ test('an accepted change is there whenever the control plane is killed', async (
   await sql`delete from operations where id = ${operation?.id}`.execute(metadata.db);
 });
 
-test('no secret is in it, nor in an event', async () => {
+test('no secret is in the audit log or in an event', async () => {
   const canary = 'canary-7f3a9b';
   for (const body of [
     { password: canary },
@@ -173,7 +173,7 @@ test('no secret is in it, nor in an event', async () => {
   }
 });
 
-test('the command line prints and exports it', async () => {
+test('the command line prints and exports the audit log', async () => {
   const printed = await cloud.cli(
     'audit-log',
     'list',

@@ -21,7 +21,7 @@ import {
 beforeAll(setUp);
 afterAll(tearDown);
 
-test('an accepted change stands there with its operation, in the same transaction', async () => {
+test('an accepted change has an entry with its operation, in the same transaction', async () => {
   const path = `/services/${service.service_id}`;
   for (const [call, where, body, status] of [
     ['renameService', '/rename', { name: 'other' }, 200],
@@ -55,7 +55,7 @@ test('an accepted change stands there with its operation, in the same transactio
   expect(rows).toEqual([{ same: true }]);
 });
 
-test('what is so already, and what is under way already, stand there as well', async () => {
+test('changes that are done already, or under way already, have an entry', async () => {
   const path = `/services/${service.service_id}`;
   const same = await cloud.request('POST', `${path}/resize`, { cpu_millis: 1000 });
   expect(same.status).toBe(202);
@@ -76,7 +76,7 @@ test('what is so already, and what is under way already, stand there as well', a
   await cloud.until(service.service_id, 'READY');
 });
 
-test('every call of the document that may change something has an entry when it is refused, by whatever kind of caller', async () => {
+test('every refused call that may change something has an entry, for each kind of caller', async () => {
   const document: { paths: Record<string, Record<string, { operationId: string }>> } = JSON.parse(
     await readFile(OPENAPI_FILE, 'utf8'),
   );
@@ -154,7 +154,7 @@ async function insertKey(role: 'admin' | 'viewer', revokedAt: Date | null = null
   return `${key}:secret`;
 }
 
-test('each way of being refused is told by its code', async () => {
+test('each kind of refusal has its code in the entry', async () => {
   const path = `/services/${service.service_id}`;
   const refused: [string, string, unknown, Record<string, string>, string, string][] = [
     ['POST', `${path}/start`, undefined, {}, 'INVALID_STATE', 'startService'],
@@ -195,7 +195,7 @@ test('each way of being refused is told by its code', async () => {
   });
 });
 
-test('what only reads has no entry', async () => {
+test('calls that only read have no entry', async () => {
   const before = (await entries()).length;
   for (const [method, path, body] of [
     ['GET', '/services', undefined],
@@ -212,7 +212,7 @@ test('what only reads has no entry', async () => {
   expect((await entries()).length).toBe(before + 1);
 });
 
-test('pages and filters tell the same as the whole; the export is it, the other way around', async () => {
+test('pages and filters return the same entries as the whole list; the export has them in the opposite order', async () => {
   const whole = await entries();
   const { rows } = await sql<{ id: string }>`select id from audit_log order by id desc`.execute(
     metadata.db,

@@ -1,7 +1,7 @@
 /** Backups: damage that a verification finds, and a disk that runs full. */
 import { open, readdir, rm, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { run } from '../src/lib/run.ts';
 import { connectTo, install, makeHome, preload } from './harness.ts';
 import type { Service } from './harness-caller.ts';
@@ -23,6 +23,7 @@ import {
 } from './backups-cloud.ts';
 
 beforeAll(setUp);
+afterEach(() => cloud.tidy());
 afterAll(tearDown);
 
 describe('a backup that is damaged is found', () => {
@@ -60,7 +61,7 @@ describe('a backup that is damaged is found', () => {
     await flip(path, at);
   };
 
-  test('in a page of a table, in one that no query reads, in the control file; and what is good again warns no more', async () => {
+  test('in a table, an index or the control file; a repaired backup ends the warning', async () => {
     const service = await cloud.create({ name: 'damaged', service_type: 'POSTGRES' });
     await execute(
       service,
@@ -104,7 +105,7 @@ describe('a backup that is damaged is found', () => {
     expect((await backupsOf(service)).problem).toBeNull();
   });
 
-  test('in the WAL, and where a file of it is missing: then the next snapshot begins again', async () => {
+  test('in the WAL, or a missing segment; the next snapshot begins a new chain', async () => {
     const service = await cloud.create({ name: 'gap', service_type: 'POSTGRES' });
     const { archive, data } = await pathsOf(service);
     const archived = async () =>
@@ -166,7 +167,7 @@ describe('a backup that is damaged is found', () => {
 // A file system of its own is what can be filled without harm, and it takes root to mount one.
 describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
   test(
-    'is warned of at 85 and at 95 %, on paused services too; what does not fit is said, and it heals',
+    'services warn at 85 % and at 95 %, also paused ones, until there is room again',
     { tags: 'slow' },
     async () => {
       const disk = await makeHome();

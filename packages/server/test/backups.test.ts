@@ -1,7 +1,7 @@
 /** Backups: verifications, also interrupted ones, and the WAL archive. */
 import { lstat, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { instancePaths } from '../src/engine/local/host/layout.ts';
 import { run } from '../src/lib/run.ts';
 import { findServer } from '../src/engine/local/postgres/server.ts';
@@ -28,6 +28,7 @@ import {
 } from './backups-cloud.ts';
 
 beforeAll(setUp);
+afterEach(() => cloud.tidy());
 afterAll(tearDown);
 
 const PARTS = [
@@ -46,7 +47,7 @@ const named = (names: readonly string[]) =>
   names.map((name) => expect.objectContaining({ name, finished: expect.any(String) }));
 
 describe('a backup is verified by restoring it', () => {
-  test('is possible right after the create and beside other operations; two requests are one operation', async () => {
+  test('right after the create and beside other operations; two requests are one operation', async () => {
     const service = await cloud.create({ name: 'new', service_type: 'POSTGRES' });
     expect((await backupsOf(service)).last_verification).toBeUndefined();
     await execute(
@@ -77,7 +78,7 @@ describe('a backup is verified by restoring it', () => {
     expect(await scratch()).toEqual([]);
   });
 
-  test('a later one with data and indexes of all kinds, running and paused; and the command line', async () => {
+  test('with data and indexes of all kinds, of a running and a paused service, and by the command line', async () => {
     const service = await cloud.create({ name: 'later', service_type: 'POSTGRES' });
     await execute(
       service,
@@ -141,7 +142,7 @@ describe('a backup is verified by restoring it', () => {
     });
   });
 
-  test('on a schedule, one after the other', async () => {
+  test('on a schedule, one at a time', async () => {
     const own = await install({ HOWDAH_VERIFY_HOURS: '0.001', ...preload('hurried.mjs') });
     const services = [
       await own.create({ name: 'one', service_type: 'POSTGRES' }),
@@ -186,7 +187,7 @@ describe('a verification that is interrupted', () => {
       .poll(async () => (await operation(id)).steps.at(-1), SEEN)
       .toMatchObject({ name: 'check tables and indexes', finished: null });
 
-  test('by the end of the control plane, in order or not, is begun again, and nothing is left over', async () => {
+  test('by a stop or crash of the control plane begins again and leaves nothing behind', async () => {
     const service = await endless('resumed');
     const id = await askToVerify(service);
     await isChecking(id);
@@ -206,7 +207,7 @@ describe('a verification that is interrupted', () => {
     expect(await cloud.audit()).toEqual([]);
   });
 
-  test('by a delete of the service has failed, and nothing is left over', async () => {
+  test('by a delete of the service fails and leaves nothing behind', async () => {
     const service = await endless('deleted');
     const id = await askToVerify(service);
     await isChecking(id);
@@ -222,7 +223,7 @@ describe('a verification that is interrupted', () => {
       .toBe(404);
   });
 
-  test('by the death of its server has failed with the reason, and the service is what it was', async () => {
+  test('by the death of its server fails with the reason, and the service is not affected', async () => {
     const service = await endless('dies');
     const id = await askToVerify(service);
     await isChecking(id);
@@ -241,7 +242,7 @@ describe('a verification that is interrupted', () => {
 });
 
 describe('the archive', () => {
-  test('that cannot be written is warned of, writes go on, and it heals', async () => {
+  test('that cannot be written causes a warning until it can; writes continue', async () => {
     const service = await cloud.create({ name: 'blocked', service_type: 'POSTGRES' });
     const { archive } = await pathsOf(service);
     await execute(service, 'create table t (n int)');
@@ -277,7 +278,7 @@ describe('the archive', () => {
     expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
   });
 
-  test('may be a link to another disk: it is written, read, and removed with the service', async () => {
+  test('can be a link to another disk, and is removed with the service', async () => {
     const service = await cloud.create({ name: 'linked', service_type: 'POSTGRES' });
     const { archive } = await pathsOf(service);
     const disk = await makeHome();

@@ -32,7 +32,7 @@ import {
 beforeAll(setUp);
 afterAll(tearDown);
 
-test('what each caller is answered, for each operation and kind of id; and nothing of all that is done', async () => {
+test('each caller gets the expected status for each operation and kind of id, and no refused call changes anything', async () => {
   const before = await everything();
   const problems: string[] = [];
 
@@ -77,7 +77,7 @@ test('what each caller is answered, for each operation and kind of id; and nothi
   expect(await everything()).toEqual(before);
 });
 
-test('a developer neither stops nor deletes what is PROD, nor a service whose read replica set is; all else is as in DEV', async () => {
+test('a developer cannot stop or delete a PROD service, or a service whose read replica set is PROD', async () => {
   const problems: (string | null)[] = [];
   const routes = ROUTES.filter(({ names }) => names.includes('service_id'));
   for (const tags of TAGS.filter(({ set }) => haproxy !== null || set === 'DEV')) {
@@ -105,7 +105,7 @@ test('a developer neither stops nor deletes what is PROD, nor a service whose re
   expect(problems.filter((problem) => problem !== null)).toEqual([]);
 });
 
-test('a fork_only key changes and reads the forks that it made and nothing else; a dry_run_only key does nothing at all', async () => {
+test('a fork_only key reads and changes its own forks only; a dry_run_only key changes nothing', async () => {
   const problems: (string | null)[] = [];
   const ours = things['service_id']?.ours ?? '';
   const [forkOnly = ''] = (authorization.get('forkOnly') ?? '').replace('Bearer ', '').split(':');
@@ -144,7 +144,7 @@ test('a fork_only key changes and reads the forks that it made and nothing else;
   expect(problems.filter((problem) => problem !== null)).toEqual([]);
 });
 
-test('purge takes an admin key, and the name of what is PROD', async () => {
+test('a purge needs an admin key, and the name of a PROD service', async () => {
   const path = `/projects/${OURS}/services/${things['service_id']?.ours}?purge=true&dry_run=true`;
   const answers: Record<string, number> = {};
   for (const environment of ['DEV', 'PROD'] as const) {

@@ -59,7 +59,7 @@ test('every service is a cluster of its own, with checksums', async () => {
 
 const contentOf = async (...path: string[]) => (await readFile(join(...path), 'utf8')).trim();
 
-test('a size is what the settings say, and what the operating system enforces where it can', async () => {
+test("a size sets PostgreSQL's settings, and limits that the operating system enforces where it can", async () => {
   const other = await connectTo(cloud, twin, twin.initial_password);
   expect(await value(admin, 'show shared_buffers')).toBe('128MB');
   expect(await value(other, 'show shared_buffers')).toBe('1GB');
@@ -106,7 +106,7 @@ test('a size is what the settings say, and what the operating system enforces wh
   }
 });
 
-test('PostgreSQL itself takes the settings of every size', async () => {
+test('PostgreSQL starts with the settings of every size', async () => {
   const { installations } = await prepareMachine(cloud.home);
   const directory = await mkdtemp(join(tmpdir(), 'hd-conf-'));
   for (const installation of installations.usable) {
@@ -143,7 +143,7 @@ test('PostgreSQL itself takes the settings of every size', async () => {
   await rm(directory, { recursive: true });
 });
 
-test('a new password is live at once, the old one is refused, running sessions stay', async () => {
+test('a new password is valid at once, the old one is refused, and running sessions stay', async () => {
   const ssl = { rejectUnauthorized: false };
   let old = twin.initial_password;
   const session = await connectTo(cloud, twin, old);
@@ -170,7 +170,7 @@ test('a new password is live at once, the old one is refused, running sessions s
   await session.end();
 });
 
-test('libpq, which prepares passwords, gets in with those that change by it', async () => {
+test('libpq connects with passwords that its preparation (SASLprep) changes', async () => {
   const { installations } = await prepareMachine(cloud.home);
   const psql = await findPsql(installations.usable.map(({ bin }) => join(bin, 'psql')));
   // Machines without a client have the verifier's unit test.
@@ -203,7 +203,7 @@ async function findPsql(candidates: readonly string[]): Promise<string | null> {
   return null;
 }
 
-test('what fails stands in the logs, and is found again', async () => {
+test('a statement that fails is in the server log, and a search finds it', async () => {
   await expect(admin.query('select howdah_no_such_column')).rejects.toThrow();
   await expect(admin.query("select 'a parameter'::int")).rejects.toThrow();
   await expect(admin.query('select $1::int', ['howdah-secret-parameter'])).rejects.toThrow();
@@ -222,7 +222,7 @@ test('what fails stands in the logs, and is found again', async () => {
   expect(await logs(`search=howdah_no_such_column&until=${entry.timestamp}`)).toHaveLength(0);
 });
 
-test('more than 500 entries come page by page, each once, newest first', async () => {
+test('more than 500 log entries come page by page, each once, newest first', async () => {
   await admin.query(
     "do $$ begin for i in 1..1234 loop raise log 'numbered %.', i; end loop; end $$",
   );
@@ -254,7 +254,7 @@ test('more than 500 entries come page by page, each once, newest first', async (
   expect(pages).toBeGreaterThanOrEqual(3);
 });
 
-test('figures are real', async () => {
+test('metrics match what the service does', async () => {
   await expect
     .poll(async () => (await cloud.get(service.service_id)).metrics.memory_mb, { timeout: 60_000 })
     .not.toBeNull();
@@ -327,7 +327,7 @@ const KINDS: [
 ];
 
 test.each(KINDS)(
-  '%s: made where it can be had, refused with the package where it cannot',
+  '%s: is created where it is available, and refused with the package where it is not',
   async (_title, body, type, addons) => {
     const { usable } = (await prepareMachine(cloud.home)).installations;
     const can = usable.some(({ extensions }) =>

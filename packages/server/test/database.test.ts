@@ -120,7 +120,7 @@ test('tsdbadmin may not, outside of a transaction either', async () => {
   await admin.query('drop table copied');
 });
 
-test('our own sessions are not theirs to end', async () => {
+test('tsdbadmin cannot end our own sessions', async () => {
   const ours: unknown[] = await rows(
     admin,
     "select pid from pg_stat_activity where usename = 'howdah'",
@@ -132,7 +132,7 @@ test('our own sessions are not theirs to end', async () => {
     ).rejects.toMatchObject({ code: '42501' });
 });
 
-test('schemas, tables, grants, roles of its own and becoming them', async () => {
+test('tsdbadmin can make schemas, tables, grants and roles, and become its roles', async () => {
   await admin.query(`
     create schema sales; create table sales.orders (n int); insert into sales.orders values (1);
     create role reader login password 'reader-secret'; create role writers;
@@ -182,7 +182,7 @@ test('schemas, tables, grants, roles of its own and becoming them', async () => 
   );
 });
 
-test('trusted extensions, and pg_stat_statements with its reset', async () => {
+test('tsdbadmin can create trusted extensions, and reset pg_stat_statements', async () => {
   for (const extension of ['hstore', 'pgcrypto', 'pg_trgm', 'citext', 'uuid-ossp']) {
     const available = await rows(
       admin,
@@ -199,7 +199,7 @@ test('trusted extensions, and pg_stat_statements with its reset', async () => {
   expect(await rows(admin, found)).toHaveLength(0);
 });
 
-test('logical replication: slots, publications, and a connection for it', async () => {
+test('tsdbadmin can use logical replication: slots, publications and a connection for it', async () => {
   await admin.query('create table streamed (n int); create publication p for table streamed');
   await admin.query("select pg_create_logical_replication_slot('slot_one', 'pgoutput')");
   await admin.query('insert into streamed values (1)');
@@ -242,7 +242,7 @@ test('physical replication is refused', async () => {
     );
 });
 
-test('only TLS, only SCRAM, only its own database, never our role', async () => {
+test('connections need TLS and SCRAM, reach the own database only, and cannot use our role', async () => {
   const password = service.initial_password;
   const ssl = { rejectUnauthorized: false };
   expect(await refusalOf({ password, ssl })).toBeNull();
@@ -262,7 +262,7 @@ test('only TLS, only SCRAM, only its own database, never our role', async () => 
   await admin.query('drop role old');
 });
 
-test('verify-full works with our CA, and only with it', async () => {
+test('verify-full works with our CA only', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'hd-ca-'));
   const { certificatePem } = await openCertificateAuthority(join(directory, 'ca'));
   const { password } = { password: service.initial_password };

@@ -32,7 +32,7 @@ import {
 beforeAll(setUp);
 afterAll(tearDown);
 
-test('the life of a service is told in order, each step of each operation once', async () => {
+test('the events of a service come in order, each step of each operation once', async () => {
   const after = await lastEvent();
   const life = await cloud.create({ name: 'a life', service_type: 'POSTGRES' });
   const id = life.service_id;
@@ -82,7 +82,7 @@ function isEnded(step: unknown): boolean {
   return typeof step === 'object' && step !== null && 'finished' in step && step.finished !== null;
 }
 
-test('a status and its event are of one transaction: what is rolled back is not told of', async () => {
+test('a status and its event are in one transaction: a rollback leaves no event', async () => {
   const before = await allEvents();
   await metadata.db
     .transaction()
@@ -124,7 +124,7 @@ test('a reader of events up to a number never misses a lower one: numbers follow
   );
 });
 
-test('no gap and no duplicate, over connections that end anywhere and a control plane that is killed', async () => {
+test('a reader gets no gap and no duplicate, over connections that end anywhere and a control plane that is killed', async () => {
   const seed = Math.floor(Math.random() * 2 ** 31);
   process.stdout.write(`events.test.ts: seed ${seed}\n`);
   const after = await lastEvent();
@@ -178,7 +178,7 @@ function generator(seed: number): () => number {
   };
 }
 
-test('a revoked key ends what it has open at once, and nothing else', async () => {
+test('revoking a key ends its streams at once, and no others', async () => {
   const [mine, other] = [await insertKey(), cloud.key];
   const ended: string[] = [];
   const follow = async (key: string, name: string, stop: AbortSignal) => {
@@ -203,7 +203,7 @@ test('a revoked key ends what it has open at once, and nothing else', async () =
   await Promise.all(followers);
 });
 
-test('readers that do not read hold no memory, and their key can be revoked', async () => {
+test('stalled readers hold no memory, and their key can be revoked', async () => {
   const [from] = await allEvents();
   await sql`
     insert into events (seq, project_id, at, type, doc)
@@ -223,7 +223,7 @@ test('readers that do not read hold no memory, and their key can be revoked', as
   await sql`delete from events where type = 'service.warnings'`.execute(metadata.db);
 });
 
-test('a second control plane tells the same, of what the first one does, and ends the streams of a revoked key', async () => {
+test('a second control plane sends the same events, and ends the streams of a revoked key', async () => {
   const other = await openOther();
   try {
     await followBeside(other.store);
@@ -283,7 +283,7 @@ async function openOther() {
   };
 }
 
-test('a stream begins with the next event, after the one that is named, or is told that it comes too late', async () => {
+test('a stream begins with the next event or after a named one, or is refused if that is too old', async () => {
   const all = await allEvents();
   const middle = all.at(-5) ?? '';
   expect((await eventsUpToNow(middle)).map(({ id }) => id)).toEqual(await allEvents(middle));
@@ -308,7 +308,7 @@ test('a stream begins with the next event, after the one that is named, or is to
   expect(inTime).not.toContain('gap');
 });
 
-test('another project is told nothing of it', async () => {
+test('another project gets none of the events', async () => {
   const projectId = newId();
   await metadata.db.insertInto('projects').values({ id: projectId, name: 'other' }).execute();
   const key = await insertKey(projectId);
@@ -323,7 +323,7 @@ test('another project is told nothing of it', async () => {
   ).rejects.toThrow(/does not reach that project/);
 });
 
-test('a stop of the control plane ends streams in order, and the next one goes on', async () => {
+test('a stop of the control plane ends streams cleanly, and the next one continues', async () => {
   const after = await lastEvent();
   const seen: string[] = [];
   const stop = new AbortController();

@@ -62,7 +62,7 @@ async function killAtAnyMoment(rounds: number): Promise<void> {
 }
 
 describe('a control plane that dies', () => {
-  test('does not disturb a session, and is followed by one that adopts the same servers', async () => {
+  test('ends no session, and the next control plane adopts the same servers', async () => {
     const service = await cloud.create({ name: 'outlives', service_type: 'POSTGRES' });
     const client = await connectTo(cloud, service, service.initial_password);
     await client.query('create temp table of_this_session (n int)');
@@ -88,7 +88,7 @@ describe('a control plane that dies', () => {
     await client.end().catch(() => undefined);
   });
 
-  test('together with everything else, as in a reboot: what ran runs again, what was paused stays so', async () => {
+  test('together with all servers, as in a reboot: running services run again, paused ones stay paused', async () => {
     const runs = await cloud.create({ name: 'ran', service_type: 'POSTGRES' });
     const paused = await cloud.create({ name: 'paused', service_type: 'POSTGRES' });
     await cloud.request('POST', `/services/${paused.service_id}/stop`);
@@ -124,7 +124,7 @@ describe('a control plane that dies', () => {
 });
 
 describe('the metadata database', () => {
-  test('that dies is started again; the API says so meanwhile and goes on afterwards', async () => {
+  test('is started again after it died; the API answers 503 meanwhile and works afterwards', async () => {
     const { store } = createLayout(join(cloud.home, 'data'));
     const server = await findServer(store);
     signal(server?.postmaster.pid ?? 0, 'SIGKILL');
@@ -147,7 +147,7 @@ describe('the metadata database', () => {
 
 // A file system of its own is what can be filled without harm, and it takes root to mount one.
 describe.runIf(process.getuid?.() === 0)('a full disk', () => {
-  test('is reported with its figures, leaves nothing incomplete, and the fork continues once there is room', async () => {
+  test('is reported with figures, leaves nothing incomplete, and the fork continues once there is room', async () => {
     const disk = await makeHome();
     await run('mount', ['-t', 'tmpfs', '-o', 'size=1g,mode=0755', 'howdah-test', disk]);
     const full = await install({ HOWDAH_HOME: join(disk, 'home') });

@@ -24,7 +24,7 @@ async function reasonOf(service: Pick<Service, 'service_id'>): Promise<string> {
 }
 
 describe('a database that dies', () => {
-  test('is started again at once, with all that was committed, and the repair is an operation', async () => {
+  test('is started again at once with all committed data, and the repair is an operation', async () => {
     const service = await cloud.create({ name: 'dies', service_type: 'POSTGRES' });
     const client = await connectTo(cloud, service, service.initial_password);
     await client.query('create table t (n int); insert into t values (1)');
@@ -40,7 +40,7 @@ describe('a database that dies', () => {
     await again.end();
   });
 
-  test('leaves none of its backends behind, not even a busy one', async () => {
+  test('leaves no backend behind, also not a busy one', async () => {
     const service = await cloud.create({ name: 'busy', service_type: 'POSTGRES' });
     const client = await connectTo(cloud, service, service.initial_password);
     const busy = client
@@ -59,7 +59,7 @@ describe('a database that dies', () => {
     expect(left).toEqual([]);
   });
 
-  test('is UNSTABLE, with the reason in the operation, as long as it cannot start', async () => {
+  test('is UNSTABLE with the reason in the operation while it cannot start', async () => {
     const service = await cloud.create({ name: 'damaged', service_type: 'POSTGRES' });
     const { data } = pathsOf(service);
     await rename(join(data, 'global', 'pg_control'), join(data, 'global', 'pg_control.away'));
@@ -73,7 +73,7 @@ describe('a database that dies', () => {
   });
 });
 
-test('a death that nobody is told of is found all the same', async () => {
+test('a death that is not reported is found in the next round', async () => {
   const deaf = await install({
     PLANT: 'deaf',
     ...preload('planted.mjs', 'hurried.mjs'),
@@ -103,7 +103,7 @@ describe.concurrent('a database that hangs', () => {
     await (await connectTo(cloud, service, service.initial_password)).end();
   });
 
-  test('and comes back by itself keeps its sessions', async () => {
+  test('keeps its sessions if it continues by itself', async () => {
     const service = await cloud.create({ name: 'stumbles', service_type: 'POSTGRES' });
     const client = await connectTo(cloud, service, service.initial_password);
     const postmaster = await postmasterOf(service);
@@ -118,8 +118,8 @@ describe.concurrent('a database that hangs', () => {
   });
 });
 
-describe('something in the way', () => {
-  test('a port that another program took: said, and started once it is free', async () => {
+describe('an obstacle', () => {
+  test('a port that another program took is reported, and the service starts once it is free', async () => {
     const service = await cloud.create({ name: 'port', service_type: 'POSTGRES' });
     await cloud.request('POST', `/services/${service.service_id}/stop`);
     await cloud.until(service.service_id, 'PAUSED');
@@ -133,7 +133,7 @@ describe('something in the way', () => {
     await cloud.until(service.service_id, 'READY');
   });
 
-  test('a port that another program holds is not promised to a new service', async () => {
+  test('a port that another program holds is not reserved for a new service', async () => {
     const first = await cloud.create({ name: 'before', service_type: 'POSTGRES' });
     const squatter = await listenOn(first.endpoint.port + 1);
     const second = await cloud.create({ name: 'after', service_type: 'POSTGRES' });
@@ -157,7 +157,7 @@ describe('something in the way', () => {
     await (await connectTo(cloud, service, service.initial_password)).end();
   });
 
-  test('a directory that is not ours is not touched', async () => {
+  test('a directory without our marker is not touched', async () => {
     const service = await cloud.create({ name: 'foreign', service_type: 'POSTGRES' });
     await cloud.request('POST', `/services/${service.service_id}/stop`);
     await cloud.until(service.service_id, 'PAUSED');
@@ -175,7 +175,7 @@ describe('something in the way', () => {
   });
 });
 
-test('a service whose directory was taken away by hand is told by the audit', async () => {
+test('the integrity check finds a service whose directory was removed by hand', async () => {
   const { service_id: id } = await cloud.create({ name: 'misplaced', service_type: 'POSTGRES' });
   await cloud.request('POST', `/services/${id}/stop`);
   await cloud.until(id, 'PAUSED');

@@ -61,7 +61,7 @@ const testInCopy = test.runIf(COPIES_FILES);
 const canBeHeld = (effect: string): boolean => COPIES_FILES || effect !== COPY;
 
 describe('a parent that changes while it is forked', () => {
-  testInCopy('paused, and started and written to: the fork is of one moment', async () => {
+  testInCopy('a pause, a start and writes: the fork is of one moment', async () => {
     const parent = await newParent('wakes');
     await power(cloud, parent, 'stop');
     await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
@@ -76,7 +76,7 @@ describe('a parent that changes while it is forked', () => {
     await clear(child, parent);
   });
 
-  testInCopy('running, and stopped: the fork is made of what lies still then', async () => {
+  testInCopy('a stop: the fork is made of the stopped data directory', async () => {
     const parent = await newParent('falls asleep');
     await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
     const child = await askFork(parent, { fork_strategy: 'NOW' });
@@ -90,42 +90,36 @@ describe('a parent that changes while it is forked', () => {
     await clear(child, parent);
   });
 
-  testInCopy(
-    'running, and killed: both come to be READY, and the fork is of one moment',
-    async () => {
-      const parent = await newParent('dies');
-      await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
-      const child = await askFork(parent, { fork_strategy: 'NOW' });
-      await testbed.held();
-      await turnPage(parent);
-      await kill(parent);
-      await cloud.until(parent.service_id, 'UNSTABLE');
-      await cloud.until(parent.service_id, 'READY');
-      await testbed.release();
-      await cloud.until(child.service_id, 'READY');
-      expect(await pagesOf(child)).toEqual([1]);
-      await clear(child, parent);
-    },
-  );
+  testInCopy('a crash: both become READY, and the fork is of one moment', async () => {
+    const parent = await newParent('dies');
+    await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
+    const child = await askFork(parent, { fork_strategy: 'NOW' });
+    await testbed.held();
+    await turnPage(parent);
+    await kill(parent);
+    await cloud.until(parent.service_id, 'UNSTABLE');
+    await cloud.until(parent.service_id, 'READY');
+    await testbed.release();
+    await cloud.until(child.service_id, 'READY');
+    expect(await pagesOf(child)).toEqual([1]);
+    await clear(child, parent);
+  });
 
-  testInCopy(
-    'running, and resized: both come to be READY, and the fork is of one moment',
-    async () => {
-      const parent = await newParent('grows');
-      await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
-      const child = await askFork(parent, { fork_strategy: 'NOW' });
-      await testbed.held();
-      await turnPage(parent);
-      await cloud.request('POST', `/services/${parent.service_id}/resize`, { cpu_millis: '1000' });
-      await cloud.until(parent.service_id, 'READY');
-      await testbed.release();
-      await cloud.until(child.service_id, 'READY');
-      expect(await pagesOf(child)).toEqual([1]);
-      await clear(child, parent);
-    },
-  );
+  testInCopy('a resize: both become READY, and the fork is of one moment', async () => {
+    const parent = await newParent('grows');
+    await testbed.holdAt(roleOf(parent), COPY, MIDDLE);
+    const child = await askFork(parent, { fork_strategy: 'NOW' });
+    await testbed.held();
+    await turnPage(parent);
+    await cloud.request('POST', `/services/${parent.service_id}/resize`, { cpu_millis: '1000' });
+    await cloud.until(parent.service_id, 'READY');
+    await testbed.release();
+    await cloud.until(child.service_id, 'READY');
+    expect(await pagesOf(child)).toEqual([1]);
+    await clear(child, parent);
+  });
 
-  test('paused at the point in time, and started and written to before the fork has recovered: nothing later is in it', async () => {
+  test('a pause at the point in time, then writes before the fork has recovered: the fork has none of them', async () => {
     const parent = await newParent('goes on');
     await insert(cloud, parent, 'before');
     await power(cloud, parent, 'stop');
@@ -145,7 +139,7 @@ describe('a parent that changes while it is forked', () => {
   });
 });
 
-test('a file of the archive that cannot be read for a moment: the fork waits for it, and lacks nothing', async () => {
+test('a fork waits for a WAL segment that cannot be read for a moment, and lacks nothing', async () => {
   const parent = await newParent('file away');
   const { archive, data, socket } = createLayout(join(cloud.home, 'data')).service(
     parent.service_id,
@@ -226,7 +220,7 @@ describe('a parent that is deleted while it is forked', () => {
     },
   );
 
-  testInCopy('a fork of a fork does not mind that its grandparent and its parent go', async () => {
+  testInCopy('a fork of a fork stays when its grandparent and its parent are deleted', async () => {
     const grandparent = await newParent('grandparent');
     await turnPage(grandparent);
     const parent = await fork(grandparent, { fork_strategy: 'NOW' });
@@ -246,7 +240,7 @@ describe('a parent that is deleted while it is forked', () => {
 });
 
 describe('snapshots that are pruned', () => {
-  testInCopy('while a fork is being made of one: the fork is whole', async () => {
+  testInCopy('while a fork is made from one: the fork is complete', async () => {
     const parent = await newParent('prunes');
     const { snapshots } = createLayout(join(cloud.home, 'data')).service(parent.service_id);
     const whole = async () =>
@@ -284,7 +278,7 @@ describe('a fork that is deleted while it is made', () => {
     ['running, its password not set', 'writeFile services/new/howdah.json.new', 1],
   ] as const;
   test.each(moments.filter(([, effect]) => canBeHeld(effect)))(
-    '%s: is gone, and its parent notices nothing',
+    '%s: is removed, and its parent is not affected',
     async (_, effect, nth) => {
       const parent = await newParent('bereft');
       await testbed.holdAt(roleOf(parent), effect, nth);
@@ -304,7 +298,7 @@ describe('a fork that is deleted while it is made', () => {
   );
 });
 
-test('a fork that the machine went down with before its files were on the disk is recreated', async () => {
+test('a fork whose files were not on the disk when the machine went down is recreated', async () => {
   const parent = await newParent('outlives');
   await insert(cloud, parent, 'kept');
   await testbed.holdAt(roleOf(parent), 'rm services/new/pid');

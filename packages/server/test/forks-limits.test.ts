@@ -40,7 +40,7 @@ afterAll(tearDown);
 
 describe('many at once', () => {
   test(
-    'twenty forks of one parent under writes, of each strategy: each of one moment',
+    'twenty forks of one parent under writes, by each strategy, are of one moment each',
     { tags: 'slow' },
     async () => {
       const parent = await newParent('crowded');
@@ -70,7 +70,7 @@ describe('many at once', () => {
   );
 
   test(
-    'more forks than are looked at side by side, of a parent that hangs: it recovers, and they are provisioned',
+    'more forks than are reconciled at once, of a parent that hangs: the parent recovers, and all are provisioned',
     { tags: 'slow' },
     async () => {
       const parent = await newParent('hangs');
@@ -88,7 +88,7 @@ describe('many at once', () => {
   );
 });
 
-describe('a service whose time to be restored is over', () => {
+describe('a service that can no longer be restored', () => {
   const END_MS = 3600;
 
   /** The next service, when it is this port's turn. */
@@ -114,7 +114,7 @@ describe('a service whose time to be restored is over', () => {
   };
 
   test(
-    "is gone for good, its port is somebody else's, and a restore that comes while it goes is refused",
+    'is removed for good, gives its port to another service, and refuses a restore meanwhile',
     { tags: 'slow' },
     async () => {
       const mortal = await installCrashing({ HOWDAH_RESTORE_HOURS: String(END_MS / 3_600_000) });
@@ -188,7 +188,7 @@ async function problemOfBackups(cloud: Installation, service: ServiceAccess): Pr
 
 describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
   test(
-    'in the middle of a fork, and of a snapshot: the reason is said, nothing half made stays, and both go on once there is room',
+    'during a fork or a snapshot: the reason is shown, nothing incomplete stays, and both continue once there is room',
     { tags: 'slow' },
     async () => {
       const disk = await makeHome();

@@ -25,7 +25,7 @@ afterEach(() => cloud.tidy());
 afterAll(tearDown);
 
 describe('a fork of now', () => {
-  test('has the data, roles and type of its parent, its own password and port, and goes its own way', async () => {
+  test('has the data, roles and type of its parent, and its own password, port and later writes', async () => {
     const parent = await cloud.create({ name: 'parent', service_type: 'POSTGRES' });
     await insert(parent, 'before');
     await withClient(parent, (client) =>
@@ -66,7 +66,7 @@ describe('a fork of now', () => {
     ]);
   });
 
-  test('accepts no sessions before it is provisioned, not even of users of its parent', async () => {
+  test('accepts no sessions before it is provisioned, also not of users of its parent', async () => {
     const parent = await cloud.create({ name: 'open', service_type: 'POSTGRES' });
     await withClient(parent, (client) =>
       client.query(`create role early login password 'early-password'`),
@@ -99,7 +99,7 @@ describe('a fork of now', () => {
     }
   });
 
-  test('of a paused parent, with a size and a name of its own; and a fork of the fork', async () => {
+  test('of a paused parent, with another size and name, can be forked again', async () => {
     const parent = await cloud.create({ name: 'sleeps', service_type: 'POSTGRES' });
     await insert(parent, 'asleep');
     await cloud.request('POST', `/services/${parent.service_id}/stop`);
@@ -172,8 +172,8 @@ describe('a fork of now', () => {
   });
 });
 
-describe('the past', () => {
-  test('LAST_SNAPSHOT works right after the create, and then from the newest snapshot', async () => {
+describe('a fork of the past', () => {
+  test('LAST_SNAPSHOT works right after the create, and later uses the newest snapshot', async () => {
     const parent = await cloud.create({ name: 'snaps', service_type: 'POSTGRES' });
     const empty = await fork(parent, { fork_strategy: 'LAST_SNAPSHOT' });
     expect(
@@ -185,7 +185,7 @@ describe('the past', () => {
     });
   });
 
-  test('a point in time is met to the transaction, also after the last write, and with the parent paused', async () => {
+  test('a point in time is exact to the transaction, also after the last write and with a paused parent', async () => {
     const parent = await cloud.create({ name: 'times', service_type: 'POSTGRES' });
     const first = await insert(parent, 'one');
     await sleep(20);
@@ -226,7 +226,7 @@ describe('the past', () => {
     );
   });
 
-  test('a point outside the window, a missing or needless target_time, a bad one: 400, and the window is named', async () => {
+  test('a target_time that is wrong, missing, needless or outside the window is refused with the window', async () => {
     const parent = await cloud.create({ name: 'bounds', service_type: 'POSTGRES' });
     const refused = async (body: object) => {
       const { status, body: answer } = await cloud.request(
@@ -257,7 +257,7 @@ describe('the past', () => {
     expect(await refused({ fork_strategy: 'NOW', cpu_millis: '7' })).toContain('allowed pairs');
   });
 
-  test('across a gap in the archive nothing is forked; before it, and from the next snapshot on, anything', async () => {
+  test('no fork is made of a moment in a WAL gap; of moments before it and after the next snapshot, forks are made', async () => {
     // A control plane sees to backups when it begins, and then not for a minute.
     const restart = async () => {
       await cloud.stop('SIGTERM');
@@ -359,7 +359,7 @@ describe('undelete', () => {
     expect(await namesIn(service)).toEqual(['ashes']);
   });
 
-  test('a paused one comes back paused', async () => {
+  test('a deleted paused service comes back paused', async () => {
     const service = await cloud.create({ name: 'dormant', service_type: 'POSTGRES' });
     await cloud.request('POST', `/services/${service.service_id}/stop`);
     await cloud.until(service.service_id, 'PAUSED');

@@ -1,6 +1,6 @@
 /** High availability: planned changes of the primary, drills, and failovers during other changes. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test as anyTest } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, test as anyTest } from 'vitest';
 import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { verificationOf } from './service-access.ts';
 import { connectTo } from './harness.ts';
@@ -29,13 +29,15 @@ import {
   tearDown,
 } from './ha-cloud.ts';
 
-beforeAll(setUp);
+// Snapshots are taken while primaries change.
+beforeAll(() => setUp({ HOWDAH_SNAPSHOT_HOURS: '0.005' }));
+afterEach(() => cloud.tidy());
 afterAll(tearDown);
 
 const pgbouncer = (await findProgram('pgbouncer')) !== null;
 
-describe('moves', () => {
-  test('a switchover loses nothing, even with asynchronous replication, and new connections wait for its end', async () => {
+describe('planned changes', () => {
+  test('a switchover loses no write, also with asynchronous replication, and new connections wait for its end', async () => {
     const service = await pair('swapped', 0);
     const seen = await underLoad(service, async (load) => {
       for (let round = 0; round < 3; round++) {
@@ -55,7 +57,7 @@ describe('moves', () => {
   });
 
   test(
-    'counts change under load; only the first replica costs sessions, once',
+    'replica counts change under load, and only the first replica ends sessions',
     { tags: 'slow' },
     async () => {
       const service = await cloud.create({ name: 'counts', service_type: 'POSTGRES' });
@@ -84,7 +86,7 @@ describe('moves', () => {
     },
   );
 
-  test('a new size: the standbys first, then they are swapped; back in place', async () => {
+  test('a resize restarts the standbys, then switches over, then restarts the old primary', async () => {
     const service = await pair('sizes', 1, 2);
     const seen = await underLoad(service, async () => {
       await act(service, 'resize', { cpu_millis: '1000' });
@@ -94,7 +96,7 @@ describe('moves', () => {
     await untilRedundant(cloud, service, 2, 1);
   });
 
-  test('stopped and started, deleted and restored: with its replicas, on the same port', async () => {
+  test('a stop, a start, a delete and a restore keep replicas and port', async () => {
     const service = await pair('paused', 1, 2);
     await act(service, 'switchover');
     accepted(await cloud.request('POST', `/services/${service.service_id}/stop`));
@@ -113,7 +115,7 @@ describe('moves', () => {
 
 describe('a drill', () => {
   test.each(['switchover', 'failover'])(
-    '%s: says for how long writes were not possible, and that none was lost',
+    '%s: reports the write gap, and that no write was lost',
     async (kind) => {
       const service = await pair(`drill ${kind}`);
       await act(service, 'drill', { kind });
@@ -130,7 +132,7 @@ describe('a drill', () => {
     },
   );
 
-  test('that is interrupted has failed, and leaves nothing behind', { tags: 'slow' }, async () => {
+  test('an interrupted drill fails and leaves nothing behind', { tags: 'slow' }, async () => {
     const service = await pair('interrupted');
     await untilRedundant(cloud, service, 1, 1);
     accepted(
@@ -146,7 +148,7 @@ describe('a drill', () => {
     await untilRedundant(cloud, service, 1, 1);
   });
 
-  test('of a PROD service kills only with its name', { tags: 'slow' }, async () => {
+  test('a failover drill of a PROD service needs its name', { tags: 'slow' }, async () => {
     const service = await cloud.create({
       name: 'prod',
       service_type: 'POSTGRES',
@@ -206,7 +208,7 @@ describe('a pooler before members', () => {
   );
 });
 
-describe('a failover while something else is under way', () => {
+describe('a failover during another change', () => {
   /** Kills the primary some moments after a change was asked for, and waits until all is as it was asked for. */
   const killedDuring = async (
     what: number,
@@ -225,23 +227,23 @@ describe('a failover while something else is under way', () => {
     expect(seen, `seed ${SEED}`).toMatchObject(NOTHING_LOST);
   };
 
-  test('more replicas', { tags: 'slow' }, async () => {
+  test('a new replica count is reached', { tags: 'slow' }, async () => {
     const service = await pair('growing');
     await killedDuring(200, service, 'setHA', { replica_count: 2 }, 2, 1);
   });
 
-  test('a new size', { tags: 'slow' }, async () => {
+  test('a new size is reached', { tags: 'slow' }, async () => {
     const service = await pair('resizing');
     await killedDuring(201, service, 'resize', { cpu_millis: '1000' }, 1, 1);
     expect((await cloud.get(service.service_id)).resources[0]?.spec.cpu_millis).toBe(1000);
   });
 
-  test('a switchover', { tags: 'slow' }, async () => {
+  test('a switchover ends with all replicas', { tags: 'slow' }, async () => {
     const service = await pair('swapping', 1, 2);
     await killedDuring(202, service, 'switchover', {}, 2, 1);
   });
 
-  test('a read replica set, which follows the new primary', async () => {
+  test('a read replica set follows the new primary', async () => {
     const service = await pair('followed');
     const seen = await underLoad(service, async () => {
       const { status, body } = await cloud.request(
@@ -282,22 +284,29 @@ describe('a failover while something else is under way', () => {
     expect(seen, `seed ${SEED}`).toMatchObject(NOTHING_LOST);
   });
 
-  test('a verification of its backup, which says nothing false', { tags: 'slow' }, async () => {
-    const service = await pair('verified');
-    const verifying = verificationOf(cloud, service);
-    await sleep(chance(205) * 2000);
-    await killPrimary(cloud, service);
-    const { status, error } = await verifying;
-    if (status !== 'succeeded')
-      expect(error).toContain('ceased to be the primary meanwhile: ask for it again');
-    await untilRedundant(cloud, service, 1, 1);
-    expect(JSON.stringify((await cloud.get(service.service_id)).warnings ?? [])).not.toContain(
-      'VERIFICATION',
-    );
-    expect(await verificationOf(cloud, service)).toEqual({ status: 'succeeded', error: undefined });
-  });
+  test(
+    'a verification of the backup succeeds, or fails with the reason',
+    { tags: 'slow' },
+    async () => {
+      const service = await pair('verified');
+      const verifying = verificationOf(cloud, service);
+      await sleep(chance(205) * 2000);
+      await killPrimary(cloud, service);
+      const { status, error } = await verifying;
+      if (status !== 'succeeded')
+        expect(error).toContain('ceased to be the primary meanwhile: ask for it again');
+      await untilRedundant(cloud, service, 1, 1);
+      expect(JSON.stringify((await cloud.get(service.service_id)).warnings ?? [])).not.toContain(
+        'VERIFICATION',
+      );
+      expect(await verificationOf(cloud, service)).toEqual({
+        status: 'succeeded',
+        error: undefined,
+      });
+    },
+  );
 
-  test('a fork, which is whole all the same', { tags: 'slow' }, async () => {
+  test('a fork is complete', { tags: 'slow' }, async () => {
     const service = await pair('forking');
     const client = await connectTo(cloud, service, service.initial_password);
     await client.query('create table bulk as select g from generate_series(1, 100000) g');
@@ -320,7 +329,7 @@ describe('a failover while something else is under way', () => {
 });
 
 describe('backups after a failover', () => {
-  test('forks of now and of a point in time before and after it, and a verification', async () => {
+  test('forks of now and of points in time before and after it have their data, and a verification succeeds', async () => {
     const service = await pair('backed up');
     const client = await connectTo(cloud, service, service.initial_password);
     await client.query("create table t (name text); insert into t values ('before')");

@@ -77,8 +77,8 @@ export async function rolesOf(service: ServiceAccess): Promise<string[]> {
   }
 }
 
-export async function setUp(): Promise<void> {
-  cloud = await install({ HOWDAH_FAILOVER_COOLDOWN_SECONDS: '0', HOWDAH_SNAPSHOT_HOURS: '0.005' });
+export async function setUp(settings: Record<string, string> = {}): Promise<void> {
+  cloud = await install({ HOWDAH_FAILOVER_COOLDOWN_SECONDS: '0', ...settings });
 }
 
 export async function tearDown(): Promise<void> {

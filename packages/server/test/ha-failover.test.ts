@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect } from 'vitest';
 import { portOf } from '../src/engine/local/backup/take.ts';
 import { findDaemon } from '../src/engine/local/host/daemon.ts';
 import { memberKey } from '../src/engine/local/host/layout.ts';
@@ -36,7 +36,8 @@ import {
   tearDown,
 } from './ha-cloud.ts';
 
-beforeAll(setUp);
+beforeAll(() => setUp());
+afterEach(() => cloud.tidy());
 afterAll(tearDown);
 
 /** Failovers of every run; `npm run soak:failover` does more. */
@@ -44,7 +45,7 @@ const ROUNDS = 20;
 
 describe('the primary of a pair is killed', () => {
   test(
-    'again and again: the other takes over, nothing acknowledged is lost, and the old one follows',
+    'again and again: the standby takes over, no acknowledged write is lost, and the old primary follows',
     { tags: 'slow' },
     async () => {
       const service = await pair('killed');
@@ -72,7 +73,7 @@ describe('the primary of a pair is killed', () => {
     },
   );
 
-  test('a password that was changed before is the new one after', async () => {
+  test('a password that was changed before the failover is valid after it', async () => {
     const service = await pair('password');
     const password = 'changed-just-before';
     expect(
@@ -85,7 +86,7 @@ describe('the primary of a pair is killed', () => {
     await (await connectTo(cloud, service, password)).end();
   });
 
-  test('a second time within the rest: it is restarted in place', async () => {
+  test('a second death within the cooldown restarts the primary in place', async () => {
     const rests = await install();
     const service = await rests.create({
       name: 'rests',
@@ -115,7 +116,7 @@ describe('the primary of a pair is killed', () => {
 });
 
 describe('a primary that hangs', () => {
-  test('is ended before the other takes over, and not one of its writes is accepted when it is let go on', async () => {
+  test('is ended before the standby takes over, and accepts no write when it continues', async () => {
     const service = await pair('hangs');
     const old = await connectTo(cloud, service, service.initial_password);
     await old.query('create table late (n int)');
@@ -165,7 +166,7 @@ test('a server whose first process was stopped and goes on answers again', async
   }
 });
 
-describe('what else dies', () => {
+describe('another process dies', () => {
   test('the synchronous standby: writes wait for it, and nothing fails over', async () => {
     const service = await pair('standby');
     const seen = await underLoad(service, async (load) => {
@@ -181,7 +182,7 @@ describe('what else dies', () => {
     await untilRedundant(cloud, service, 1, 1);
   });
 
-  test('both at once', async () => {
+  test('primary and standby at once: no acknowledged write is lost', async () => {
     const service = await pair('both');
     const seen = await underLoad(service, async () => {
       const pids = [await postmasterOf(cloud, service, 0), await postmasterOf(cloud, service, 1)];
@@ -192,7 +193,7 @@ describe('what else dies', () => {
     await untilRedundant(cloud, service, 1, 1);
   });
 
-  test('the gateway: it is started again, and routes to the primary, whichever member that is', async () => {
+  test('the gateway: it is started again and routes to the primary', async () => {
     const service = await pair('gateway');
     await act(service, 'switchover');
     const seen = await underLoad(service, async (load) => {
@@ -207,7 +208,7 @@ describe('what else dies', () => {
     expect(layoutOf(cloud).primaryOf(service.service_id)).toBe(1);
   });
 
-  test('the primary and, some moments later, the control plane: the next one finds one writer', async () => {
+  test('the primary and then the control plane: the next control plane finds one writer', async () => {
     const service = await pair('plane');
     const seen = await underLoad(service, async (load) => {
       for (let round = 0; round < 4; round++) {
@@ -224,7 +225,7 @@ describe('what else dies', () => {
     await untilRedundant(cloud, service, 1, 1);
   });
 
-  test('the machine, before what a standby was made of was on the disk: it is recreated; a standby that only died is not', async () => {
+  test('the machine, before the files of a standby were on the disk: the standby is recreated; one that only died is not', async () => {
     const service = await pair('power');
     const made = (await newest(service, 'create'))?.steps.map(({ name }) => name);
     expect(made).toContain('start PostgreSQL (member 0) and gateway');
@@ -248,7 +249,7 @@ describe('what else dies', () => {
     expect(await isRecreatedAfter(await currentBoot())).toBe(false);
   });
 
-  test('the primary while no control plane is there: the next one fails over', async () => {
+  test('the primary while no control plane runs: the next control plane fails over', async () => {
     const service = await pair('alone');
     await cloud.stop('SIGKILL');
     await killPrimary(cloud, service);
@@ -258,7 +259,7 @@ describe('what else dies', () => {
   });
 });
 
-test('the audit tells of one that would accept writes and is not the primary', async () => {
+test('the integrity check finds a second writer', async () => {
   const service = await pair('two heads');
   await untilRedundant(cloud, service, 1, 1);
   // The metadata database go on, and nobody repairs it.
@@ -274,7 +275,7 @@ test('the audit tells of one that would accept writes and is not the primary', a
   await cloud.up();
 });
 
-test('what is refused says why', async () => {
+test('a refused call says why', async () => {
   const service = await cloud.create({ name: 'refused', service_type: 'POSTGRES' });
   const refused = async (action: string, body: object | undefined, text: string): Promise<void> => {
     const answer = await cloud.request('POST', `/services/${service.service_id}/${action}`, body);
@@ -309,7 +310,7 @@ describe.concurrent('planted defects are noticed', () => {
       ...preload('planted.mjs'),
     });
 
-  test('no fence: two accept writes', async () => {
+  test('without fencing two instances accept writes', async () => {
     const broken = await planted('no-fence');
     const service = await broken.create({
       name: 'planted',
@@ -328,7 +329,7 @@ describe.concurrent('planted defects are noticed', () => {
     await broken.destroy();
   });
 
-  test.each(['wrong-standby', 'no-check'])('%s: what was acknowledged is lost', async (plant) => {
+  test.each(['wrong-standby', 'no-check'])('%s: an acknowledged write is lost', async (plant) => {
     const broken = await planted(plant);
     const service = await broken.create({
       name: 'planted',

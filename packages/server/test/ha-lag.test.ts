@@ -2,7 +2,7 @@
 import { createServer, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import { afterAll, beforeAll, expect, test as anyTest } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, test as anyTest } from 'vitest';
 import { portOf } from '../src/engine/local/backup/take.ts';
 import { signal } from '../src/lib/processes.ts';
 import { memberName, waitedForOf } from '../src/engine/local/postgres/replication.ts';
@@ -33,7 +33,8 @@ import {
   tearDown,
 } from './ha-cloud.ts';
 
-beforeAll(setUp);
+beforeAll(() => setUp());
+afterEach(() => cloud.tidy());
 afterAll(tearDown);
 
 /** Stops what receives the log of a member, which goes on to look as if it followed. @returns lets it go on */
@@ -43,11 +44,11 @@ async function holdBack(service: ServiceAccess, n: number): Promise<() => void> 
   return () => signal(receiver, 'SIGCONT');
 }
 
-describe('a replica that is behind', () => {
+describe('a replica that lags', () => {
   /** More than the buffers of a connection hold. */
   const FILL = "insert into t select repeat('x', 1000) from generate_series(1, 5000)";
 
-  test('does not take over while the one that acknowledged a write is gone', async () => {
+  test('does not take over while the replica that acknowledged a write is away', async () => {
     const service = await pair('behind', 1, 2);
     await untilRedundant(cloud, service, 2, 1);
     const letGoOn = await holdBack(service, 1);
@@ -124,7 +125,7 @@ describe('a replica that is behind', () => {
     return { service, data, made };
   };
 
-  test('and catches up for long is left to it', { tags: 'slow' }, async () => {
+  test('is not recreated while it catches up', { tags: 'slow' }, async () => {
     const { service, data, made } = await leftBehind('late');
     const sending = () =>
       askPrimary<{ state: string }>(cloud, service, 'select state from pg_stat_replication');
@@ -153,7 +154,7 @@ describe('a replica that is behind', () => {
     expect(await whichOf(data)).toBe(made);
   });
 
-  test('and lacks what its primary no longer has is recreated', async () => {
+  test('is recreated if the primary no longer has the WAL that it lacks', async () => {
     const { service, data, made } = await leftBehind('gone');
     // A slot that was made later, as on a member that has taken over: nothing says that the log is lost.
     const slot = memberName(1);
@@ -175,7 +176,7 @@ describe('a replica that is behind', () => {
     ['of its files', `${FILES}/*`, 15],
     ['of the log', `${FILES}/pg_wal/WAL.new`, 1],
   ] as const)(
-    'after a copy %s that took longer than the primary keeps its log for is not made once more',
+    'is copied once, also if a copy %s takes longer than the primary keeps its WAL',
     { tags: 'slow' },
     async ([, effect, nth]) => {
       const testbed = await installCrashing();
@@ -208,7 +209,7 @@ describe('a replica that is behind', () => {
     },
   );
 
-  test('holds up writes, and a new password no longer than the API can wait', async () => {
+  test('delays writes, and a new password no longer than the API can wait', async () => {
     const service = await pair('slow');
     await untilRedundant(cloud, service, 1, 1);
     const letGoOn = await holdBack(service, 1);
@@ -221,7 +222,7 @@ describe('a replica that is behind', () => {
     await (await connectTo(cloud, service, password)).end();
   });
 
-  test('is not what a drill kills the primary for', async () => {
+  test('keeps a failover drill from killing the primary', async () => {
     const service = await pair('no drill', 0);
     await untilRedundant(cloud, service, 1, 0);
     const letGoOn = await holdBack(service, 1);
@@ -274,7 +275,7 @@ describe('asynchronous replicas', () => {
     signal(receiver, 'SIGCONT');
   }
 
-  test('one that lacks less takes over, and the operation says what may be lost', async () => {
+  test('a replica within the lag limit takes over, and the operation says what may be lost', async () => {
     const service = await pair('lossy', 0);
     await untilRedundant(cloud, service, 1, 0);
     const letGoOn = await holdBack(service, 1);
@@ -302,7 +303,7 @@ describe('asynchronous replicas', () => {
     await untilRedundant(cloud, service, 1, 0);
   });
 
-  test('one that lacks more than the limit is not promoted: the primary is restarted, and nothing is lost', async () => {
+  test('a replica beyond the lag limit is not promoted: the primary is restarted and loses nothing', async () => {
     const service = await pair('behind', 0);
     await killWhileBehind(service, 20);
     await untilRedundant(cloud, service, 1, 0);

@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises';
 import { createServer, connect as connectSocket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect } from 'vitest';
 import { findDaemon } from '../src/engine/local/host/daemon.ts';
 import { signal, waitUntilGone } from '../src/lib/processes.ts';
 import { findServer } from '../src/engine/local/postgres/server.ts';
@@ -27,6 +27,7 @@ import {
 } from './pooler-cloud.ts';
 
 beforeAll(setUp);
+afterEach(() => cloud.tidy());
 afterAll(tearDown);
 
 /** Whether something listens on a port. */
@@ -37,7 +38,7 @@ const listens = (port: number): Promise<boolean> =>
     socket.unref();
   });
 
-test('it is enabled and disabled at once, keeps its port, and sessions beside it stay', async () => {
+test('enabling and disabling take effect at once, keep the port, and end no direct session', async () => {
   const service = await cloud.create({ name: 'switch', service_type: 'POSTGRES' });
   expect(service).not.toHaveProperty('connection_pooler');
   const direct = await connectTo(cloud, service, service.initial_password);
@@ -92,7 +93,7 @@ test('it is enabled and disabled at once, keeps its port, and sessions beside it
   ]);
 });
 
-test('of a paused service it takes effect at the start; a stop takes it along', async () => {
+test('the pooler of a paused service starts and stops with the service', async () => {
   const service = await cloud.create({ name: 'paused', service_type: 'POSTGRES' });
   expect((await post(service, 'stop')).status).toBe(202);
   await cloud.until(service.service_id, 'PAUSED');
@@ -112,7 +113,7 @@ test('of a paused service it takes effect at the start; a stop takes it along', 
   expect(await listens(endpoint.port)).toBe(false);
 });
 
-test('what is not allowed while something else is under way is refused', async () => {
+test('a change of the pooler is refused during another operation', async () => {
   const service = await cloud.create({ name: 'states', service_type: 'POSTGRES' });
   const metadata = await openMetadata(cloud.home);
   await metadata.holdingReconciler(async () => {
@@ -133,7 +134,7 @@ test('what is not allowed while something else is under way is refused', async (
   });
 });
 
-test('a port that another program holds makes the service unstable, says so, and heals by itself', async () => {
+test('a port that another program holds makes the service UNSTABLE until it is free', async () => {
   const service = await cloud.create({ name: 'held', service_type: 'POSTGRES' });
   await post(service, 'enablePooler');
   const { endpoint } = await poolerOf(service);
@@ -154,7 +155,7 @@ test('a port that another program holds makes the service unstable, says so, and
   await (await through(service, 'tsdb')).end();
 });
 
-test('forks have none; a delete leaves none, a restore brings it back', async () => {
+test('a fork has no pooler, a delete ends it, and a restore starts it again', async () => {
   const service = await createPooled('parent');
   const { endpoint } = await poolerOf(service);
   const forked = await post(service, 'forkService', { fork_strategy: 'NOW' });
@@ -175,7 +176,7 @@ test('forks have none; a delete leaves none, a restore brings it back', async ()
   await (await through(service, 'tsdb')).end();
 });
 
-test('PgBouncer killed or stopped by a signal is started again; sessions beside it do not notice', async () => {
+test('PgBouncer is started again after a signal has killed or stopped it, and direct sessions stay', async () => {
   const service = await createPooled('killed');
   const direct = await connectTo(cloud, service, service.initial_password);
   for (const name of ['SIGKILL', 'SIGSTOP'] as const) {
@@ -191,7 +192,7 @@ test('PgBouncer killed or stopped by a signal is started again; sessions beside 
   await direct.end();
 });
 
-test('it outlives the control plane, which finds it again, and starts it when it died meanwhile', async () => {
+test('PgBouncer outlives the control plane, which finds it again or starts it', async () => {
   const service = await createPooled('outlives');
   const session = await through(service, 'tsdb');
   const transaction = await through(service, 'tsdb_transaction');
@@ -255,7 +256,7 @@ async function startLoad(service: Created, count: number) {
   };
 }
 
-test('a resize fails no transaction of the pool by transaction, and changes its limits', async () => {
+test('a resize fails no transaction of the transaction pool, and changes its limits', async () => {
   const service = await createPooled('resized');
   const direct = await connectTo(cloud, service, service.initial_password);
   await direct.query('create table written (client int, n int)');
@@ -284,7 +285,7 @@ test('a resize fails no transaction of the pool by transaction, and changes its 
   expect(limits).toContainEqual(['tsdb_transaction', 92]);
 });
 
-test('a client that waits through a resize whose control plane is killed goes on when it is back', async () => {
+test('a client that waits during a resize continues after the control plane was killed and is back', async () => {
   const service = await createPooled('interrupted');
   const client = await through(service, 'tsdb_transaction');
   const blocker = await through(service, 'tsdb_transaction');
@@ -305,7 +306,7 @@ test('a client that waits through a resize whose control plane is killed goes on
   for (const each of [client, blocker]) await each.end();
 });
 
-test('a crash of PostgreSQL costs idle clients of the pool nothing', async () => {
+test('a crash of PostgreSQL does not affect idle clients of the pool', async () => {
   const service = await createPooled('crashed');
   const idle = await through(service, 'tsdb_transaction');
   const pid = await pidOf(idle);

@@ -3,7 +3,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { TLSSocket } from 'node:tls';
 import { Client } from 'pg';
-import { afterAll, beforeAll, expect, test as anyTest } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, test as anyTest } from 'vitest';
 import { signal, waitUntilGone } from '../src/lib/processes.ts';
 import { takeNextPort } from '../src/store/regions.ts';
 import { connectTo } from './harness.ts';
@@ -26,6 +26,7 @@ import {
 } from './pooler-cloud.ts';
 
 beforeAll(setUp);
+afterEach(() => cloud.tidy());
 afterAll(tearDown);
 
 anyTest.runIf(!installed)(
@@ -61,7 +62,7 @@ anyTest.runIf(!installed)(
   },
 );
 
-test('a create with a pooler names its endpoint; both pools work, by session and by transaction', async () => {
+test('a create with a pooler returns its endpoint, and the session pool and the transaction pool work', async () => {
   const answer = await cloud.request('POST', '/services', {
     name: 'with pooler',
     service_type: 'POSTGRES',
@@ -94,7 +95,7 @@ test('a create with a pooler names its endpoint; both pools work, by session and
   for (const client of [direct, ...sessions, one, two]) await client.end();
 });
 
-test('only TLS, only with the right password, and our own roles not at all', async () => {
+test('a pooler accepts TLS with the right password only, and none of our own roles', async () => {
   const service = await createPooled('closed');
   const { endpoint } = await poolerOf(service);
   const plain = new Client({
@@ -139,7 +140,7 @@ test('only TLS, only with the right password, and our own roles not at all', asy
   await admin.end();
 });
 
-test('a role that a user made in the place of ours is not taken for it', async () => {
+test('a role of a user with the name of ours is not used', async () => {
   const service = await cloud.create({ name: 'squatted', service_type: 'POSTGRES' });
   const admin = await connectTo(cloud, service, service.initial_password);
   await admin.query("create role howdah_pooler login password 'mine enough'");
@@ -156,7 +157,7 @@ test('a role that a user made in the place of ours is not taken for it', async (
   await admin.end();
 });
 
-test('settings that its owner gave the database do not reach our statements in it', async () => {
+test('settings that the owner gives the database do not affect our statements in it', async () => {
   const service = await cloud.create({ name: 'trapped', service_type: 'POSTGRES' });
   const admin = await connectTo(cloud, service, service.initial_password);
   await admin.query(`create function public.now() returns timestamptz language plpgsql as
@@ -211,7 +212,7 @@ test('new roles and changed passwords work at once', async () => {
   for (const client of [admin, before, after]) await client.end();
 });
 
-test('both pools together leave 17 of the connections of a service', async () => {
+test('both pools together leave 17 connections of a service free', async () => {
   const service = await createPooled('limits');
   for (const [database, limit] of [
     ['tsdb_transaction', 42],
@@ -251,7 +252,7 @@ test('both pools together leave 17 of the connections of a service', async () =>
   expect(clientLimit).toMatchObject({ value: '1660' });
 });
 
-test('a new certificate is taken up, and sessions stay', async () => {
+test('a new certificate is used for new sessions, and old sessions stay', async () => {
   const service = await createPooled('renewed');
   const { config } = await pathsOf(service);
   const session = await through(service, 'tsdb');
@@ -273,7 +274,7 @@ function fingerprintOf(client: Client): string {
   return stream.getPeerX509Certificate()?.fingerprint256 ?? '';
 }
 
-test("nobody else is promised a pooler's port, not even while the pooler is disabled", async () => {
+test('the port of a pooler is reserved, also while the pooler is disabled', async () => {
   const service = await createPooled('promised');
   const { endpoint } = await poolerOf(service);
   await post(service, 'disablePooler');
@@ -298,7 +299,7 @@ test("nobody else is promised a pooler's port, not even while the pooler is disa
   await close();
 });
 
-test('the audit misses a pooler that does not run, and finds one that nobody wants', async () => {
+test('the integrity check finds a pooler that is missing, and one that must not run', async () => {
   const service = await createPooled('audited');
   const id = service.service_id;
   const { endpoint } = await poolerOf(service);

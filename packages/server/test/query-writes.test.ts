@@ -139,7 +139,7 @@ async function asHowdah(statement: string): Promise<Record<string, unknown>[]> {
   }
 }
 
-test('functions that write are tsdbadmin’s, who cannot grant them; what an older release left open is revoked before a statement', async () => {
+test('only tsdbadmin may execute functions that write, and cannot grant them; a grant of an older release is revoked before a statement', async () => {
   await admin.query("select pg_logical_emit_message(false, 'ours', 'x')");
   await admin.query('select pg_export_snapshot()');
   for (const role of ['public', 'howdah_reader', 'pg_read_all_data with grant option'])
@@ -163,7 +163,7 @@ test('functions that write are tsdbadmin’s, who cannot grant them; what an old
   expect(different).toEqual([]);
 });
 
-test('every volatile function that everybody may call is known, and what it does in a transaction that only reads', async () => {
+test('every volatile function that everybody may call is known to write nothing in a read-only transaction', async () => {
   const rows = await asHowdah(
     `select distinct proname from pg_proc p
      where pronamespace = 'pg_catalog'::regnamespace and provolatile = 'v' and prokind in ('f', 'p')
@@ -188,7 +188,7 @@ test('a notification is never sent', async () => {
   expect(heard).toEqual(['by its owner']);
 });
 
-test('the role is nobody’s: it cannot be used, altered or come in', async () => {
+test('howdah_reader cannot be used, altered or logged in with', async () => {
   for (const [sql, why] of [
     ['set role howdah_reader', /permission denied/],
     ['grant howdah_reader to tsdbadmin', /permission denied/],
@@ -202,7 +202,7 @@ test('the role is nobody’s: it cannot be used, altered or come in', async () =
   );
 });
 
-test('what users give the role is taken from it before the next statement', async () => {
+test('rights that users grant to howdah_reader are revoked before the next statement', async () => {
   await admin.query('create role writer');
   await admin.query('grant insert on kept to writer');
   await admin.query('grant writer to howdah_reader');
@@ -222,7 +222,7 @@ test('what users give the role is taken from it before the next statement', asyn
   await admin.query('grant connect on database tsdb to public');
 });
 
-test('a role of that name that a user made is not taken for ours', async () => {
+test('a role of a user with the name howdah_reader is not used', async () => {
   const made = await cloud.create({ name: 'taken', service_type: 'POSTGRES' });
   const owner = await connectTo(cloud, made, made.initial_password);
   await owner.query("create role howdah_reader login password 'mine enough'");
@@ -249,7 +249,7 @@ test('a role of that name that a user made is not taken for ours', async () => {
   ]);
 });
 
-test('a service that an older release configured lets the role in from the next start of the control plane on', async () => {
+test('a service that an older release configured accepts howdah_reader from the next start of the control plane', async () => {
   const root = join(cloud.home, 'data', 'services', service.service_id);
   for (const name of ['pg_hba.conf', 'pg_ident.conf']) {
     const path = join(root, 'config', name);

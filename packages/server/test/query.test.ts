@@ -13,7 +13,7 @@ afterAll(tearDown);
 
 const haproxy = await findProgram('haproxy');
 
-test('rows with their columns and types, values as text', async () => {
+test('rows come with columns and types, values as text', async () => {
   const answer = await query(
     "select id, note, 1.50::numeric(10,2) as price, '{1,2}'::int[] as some, true as yes from kept order by id",
   );
@@ -42,7 +42,7 @@ test('rows with their columns and types, values as text', async () => {
   expect((await query('select * from hidden')).rows).toEqual([['seen']]);
 });
 
-test('what PostgreSQL says of a statement, with its code and place', async () => {
+test('an error of PostgreSQL comes with its code and position', async () => {
   const error: unknown = await query('select nothing from kept').catch((thrown: unknown) => thrown);
   expect(error).toMatchObject({
     status: 400,
@@ -58,7 +58,7 @@ test('what PostgreSQL says of a statement, with its code and place', async () =>
   expect(await refusal('copy kept to stdout')).toContain('write it as a SELECT');
 });
 
-test('when all connections of the server are taken, that is what is said', async () => {
+test('a statement is refused with the reason while all connections of the server are taken', async () => {
   const taken: Client[] = [];
   try {
     for (;;) taken.push(await connectTo(cloud, service, service.initial_password));
@@ -76,7 +76,7 @@ test('when all connections of the server are taken, that is what is said', async
   }
 });
 
-test('a huge answer is cut, by rows and by bytes, and does not fill the memory', async () => {
+test('a huge result is cut by rows and by bytes, and does not fill the memory', async () => {
   const rows = await query('select generate_series(1, 1000000000), repeat($$x$$, 100)', {
     max_rows: 50,
     timeout_ms: 60_000,
@@ -108,7 +108,7 @@ test('a huge answer is cut, by rows and by bytes, and does not fill the memory',
   await untilNobodyAsks();
 });
 
-test('a long statement is ended, also one that catches the end', async () => {
+test('a long statement is cancelled, also one that catches the cancellation', async () => {
   expect(await refusal('select pg_sleep(60)', { timeout_ms: 100 })).toContain('57014');
   expect(
     await refusal('select count(*) from generate_series(1, 1000000000000) g', { timeout_ms: 100 }),
@@ -134,7 +134,7 @@ async function untilNobodyAsks(): Promise<void> {
   }
 }
 
-test('locks end with the statement', async () => {
+test('locks are released with the statement', async () => {
   await query('select pg_advisory_lock(7)');
   await untilNobodyAsks();
   expect((await admin.query('select pg_try_advisory_lock(7) as free')).rows).toEqual([
@@ -143,7 +143,7 @@ test('locks end with the statement', async () => {
   await admin.query('select pg_advisory_unlock(7)');
 });
 
-test('no more sessions than ten at a time: the others are the users’', async () => {
+test('at most ten statements run at a time, so that users keep the other connections', async () => {
   await admin.query('select pg_advisory_lock(9)');
   const ask = (sql: string) =>
     cloud.request('POST', `/services/${service.service_id}/query`, { sql, timeout_ms: 60_000 });
@@ -163,7 +163,7 @@ test('no more sessions than ten at a time: the others are the users’', async (
   await untilNobodyAsks();
 });
 
-test('the audit log says who asked, not what', async () => {
+test('the audit log has who ran a statement, not its text', async () => {
   const secret = `secret-${randomUUID()}`;
   await query(`select '${secret}'`);
   await refusal(`select '${secret}'::int`);
@@ -177,7 +177,7 @@ test('the audit log says who asked, not what', async () => {
   expect(await entries()).not.toContain(secret);
 });
 
-test('a key for forks asks its own forks only; a viewer and one for dry runs nobody', async () => {
+test('a fork_only key queries its own forks only; viewers and dry_run_only keys query nothing', async () => {
   const keyOf = async (body: Schemas['CreateKey']): Promise<string> => {
     const { data } = await cloud.client.POST('/projects/{project_id}/keys', {
       params: { path: { project_id: cloud.projectId } },
@@ -219,7 +219,7 @@ test('a key for forks asks its own forks only; a viewer and one for dry runs nob
 });
 
 test.skipIf(haproxy === null)(
-  'of a service with a replica the primary answers, of a read replica set a node',
+  'the primary answers for a service with a replica, and a node for a read replica set',
   async () => {
     const made = await cloud.create({ name: 'two', service_type: 'POSTGRES', replica_count: 1 });
     expect((await query('select pg_is_in_recovery()', {}, made.service_id)).rows).toEqual([['f']]);

@@ -1,6 +1,13 @@
 /** Read replica sets: changes of size, of their service and of nodes that lag; poolers. */
 import type { Client } from 'pg';
-import { afterAll, beforeAll, describe as anyDescribe, expect, test as anyTest } from 'vitest';
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  describe as anyDescribe,
+  expect,
+  test as anyTest,
+} from 'vitest';
 import { readdir } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { findDaemon, findProgram } from '../src/engine/local/host/daemon.ts';
@@ -51,85 +58,79 @@ beforeAll(async () => {
   cloud = await installForSets();
 });
 
+afterEach(() => cloud.tidy());
 afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);
 });
 
 describe('changes', () => {
-  test.each([1, 2])(
-    '%i nodes get a new size one by one, and not one read is refused',
-    async (nodes) => {
-      const service = await withTable(`resized ${nodes}`);
-      const set = await createSet(service, nodes);
-      await untilShown(set, 1);
-      const pids = await Promise.all(
-        Array.from({ length: nodes }, (_, index) => nodeOf(set, index + 1)),
-      );
-      const readers = startReaders(set, 2);
-      await readers.more(10);
-      for (const cpu_millis of ['1000', '500']) {
-        const answer = await post(set, 'resize', { cpu_millis });
-        expect(answer).toMatchObject({
-          status: 202,
-          body: { message: expect.stringContaining('one after the other') },
-        });
-        await untilSet(set, 'active');
-      }
-      await readers.more(10);
-      expect(await readers.stop()).toMatchObject({ refused: [] });
-      expect((await setsOf(service))[0]).toMatchObject({ cpu_millis: 500, memory_gbs: 2 });
-      expect(await once(read(set), 'show shared_buffers')).toEqual([{ shared_buffers: '128MB' }]);
-      for (const [index, pid] of pids.entries()) expect(await nodeOf(set, index + 1)).not.toBe(pid);
-      const operation = (await cloud.operations(set.id)).find(({ kind }) => kind === 'resize');
-      const restarts = operation?.steps.filter(({ name }) => name.startsWith('restart')) ?? [];
-      expect(restarts.map(({ name }) => name)).toEqual(
-        Array.from({ length: nodes }, (_, index) => `restart node ${index + 1}`),
-      );
-      await untilServing(
-        set,
-        Array.from({ length: nodes }, (_, index) => index + 1),
-      );
-    },
-  );
+  test.each([1, 2])('%i nodes get a new size one by one, and no read is refused', async (nodes) => {
+    const service = await withTable(`resized ${nodes}`);
+    const set = await createSet(service, nodes);
+    await untilShown(set, 1);
+    const pids = await Promise.all(
+      Array.from({ length: nodes }, (_, index) => nodeOf(set, index + 1)),
+    );
+    const readers = startReaders(set, 2);
+    await readers.more(10);
+    for (const cpu_millis of ['1000', '500']) {
+      const answer = await post(set, 'resize', { cpu_millis });
+      expect(answer).toMatchObject({
+        status: 202,
+        body: { message: expect.stringContaining('one after the other') },
+      });
+      await untilSet(set, 'active');
+    }
+    await readers.more(10);
+    expect(await readers.stop()).toMatchObject({ refused: [] });
+    expect((await setsOf(service))[0]).toMatchObject({ cpu_millis: 500, memory_gbs: 2 });
+    expect(await once(read(set), 'show shared_buffers')).toEqual([{ shared_buffers: '128MB' }]);
+    for (const [index, pid] of pids.entries()) expect(await nodeOf(set, index + 1)).not.toBe(pid);
+    const operation = (await cloud.operations(set.id)).find(({ kind }) => kind === 'resize');
+    const restarts = operation?.steps.filter(({ name }) => name.startsWith('restart')) ?? [];
+    expect(restarts.map(({ name }) => name)).toEqual(
+      Array.from({ length: nodes }, (_, index) => `restart node ${index + 1}`),
+    );
+    await untilServing(
+      set,
+      Array.from({ length: nodes }, (_, index) => index + 1),
+    );
+  });
 
-  test(
-    'a service that becomes larger takes its smaller nodes along',
-    { tags: 'slow' },
-    async () => {
-      const service = await withTable('larger');
-      const set = await createSet(service, 2);
-      await untilShown(set, 1);
-      const readers = startReaders(set, 1);
-      accepted(
-        await cloud.request('POST', `/services/${service.service_id}/resize`, {
-          cpu_millis: '1000',
-        }),
-      );
-      await cloud.until(service.service_id, 'READY');
-      await once(write(service), 'insert into t values (2)');
-      await untilShown(set, 2);
-      await untilServing(set, [1, 2]);
-      await readers.more(5);
-      expect(await readers.stop()).toMatchObject({ refused: [] });
-      // As many connections as the primary, with the memory of its own size.
-      expect(
-        await once(
-          read(set),
-          "select current_setting('max_connections') as connections, current_setting('shared_buffers') as buffers",
-        ),
-      ).toEqual([{ connections: '200', buffers: '128MB' }]);
-      accepted(
-        await cloud.request('POST', `/services/${service.service_id}/resize`, {
-          cpu_millis: '500',
-        }),
-      );
-      await cloud.until(service.service_id, 'READY');
-      await once(write(service), 'insert into t values (3)');
-      await untilShown(set, 3);
-    },
-  );
+  test('a service that becomes larger resizes its smaller nodes', { tags: 'slow' }, async () => {
+    const service = await withTable('larger');
+    const set = await createSet(service, 2);
+    await untilShown(set, 1);
+    const readers = startReaders(set, 1);
+    accepted(
+      await cloud.request('POST', `/services/${service.service_id}/resize`, {
+        cpu_millis: '1000',
+      }),
+    );
+    await cloud.until(service.service_id, 'READY');
+    await once(write(service), 'insert into t values (2)');
+    await untilShown(set, 2);
+    await untilServing(set, [1, 2]);
+    await readers.more(5);
+    expect(await readers.stop()).toMatchObject({ refused: [] });
+    // As many connections as the primary, with the memory of its own size.
+    expect(
+      await once(
+        read(set),
+        "select current_setting('max_connections') as connections, current_setting('shared_buffers') as buffers",
+      ),
+    ).toEqual([{ connections: '200', buffers: '128MB' }]);
+    accepted(
+      await cloud.request('POST', `/services/${service.service_id}/resize`, {
+        cpu_millis: '500',
+      }),
+    );
+    await cloud.until(service.service_id, 'READY');
+    await once(write(service), 'insert into t values (3)');
+    await untilShown(set, 3);
+  });
 
-  test('stops and starts with its service, on the same port; a restore brings it back', async () => {
+  test('a set stops, starts and is restored with its service, on the same port', async () => {
     const service = await withTable('paused');
     const set = await createSet(service, 2);
     accepted(await cloud.request('POST', `/services/${service.service_id}/stop`));
@@ -158,7 +159,7 @@ describe('changes', () => {
   });
 
   test.each(['0', '0.0005'])(
-    'a service that is removed for good takes its sets along (HOWDAH_RESTORE_HOURS=%s)',
+    'a service that is removed for good removes its sets (HOWDAH_RESTORE_HOURS=%s)',
     async (hours) => {
       const on = await install({ HOWDAH_RESTORE_HOURS: hours });
       const service = await withTable('removed', {}, on);
@@ -174,7 +175,7 @@ describe('changes', () => {
     },
   );
 
-  test('a fork has none', async () => {
+  test('a fork has no sets', async () => {
     const service = await withTable('parent');
     await createSet(service, 1);
     const answer = await cloud.request('POST', `/services/${service.service_id}/forkService`, {
@@ -192,33 +193,37 @@ describe('changes', () => {
     ).toEqual([{ n: 0 }]);
   });
 
-  test('deleted, or its service stopped, while it is being made', { tags: 'slow' }, async () => {
-    const service = await withTable('interrupted');
-    await once(
-      write(service),
-      'create table bulk as select repeat(md5(g::text), 32) from generate_series(1, 30000) g',
-    );
-    for (const delayMs of [0, 150, 400]) {
-      const set = await asked(service, 3);
-      await sleep(delayMs);
-      expect((await cloud.request('DELETE', pathOf(set))).status).toBe(202);
-      await untilGone(set);
-      const created = (await cloud.operations(set.id)).find(({ kind }) => kind === 'create');
-      expect(created?.error ?? 'superseded by delete').toBe('superseded by delete');
-    }
-    const set = await asked(service, 2);
-    await sleep(200);
-    accepted(await cloud.request('POST', `/services/${service.service_id}/stop`));
-    await cloud.until(service.service_id, 'PAUSED');
-    for (const n of [1, 2]) expect(await findServer(nodePaths(set, n))).toBeNull();
-    accepted(await cloud.request('POST', `/services/${service.service_id}/start`));
-    await cloud.until(set.id, 'READY');
-    await untilServing(set, [1, 2]);
-  });
+  test(
+    'a set is deleted, or its service stopped, while it is being created',
+    { tags: 'slow' },
+    async () => {
+      const service = await withTable('interrupted');
+      await once(
+        write(service),
+        'create table bulk as select repeat(md5(g::text), 32) from generate_series(1, 30000) g',
+      );
+      for (const delayMs of [0, 150, 400]) {
+        const set = await asked(service, 3);
+        await sleep(delayMs);
+        expect((await cloud.request('DELETE', pathOf(set))).status).toBe(202);
+        await untilGone(set);
+        const created = (await cloud.operations(set.id)).find(({ kind }) => kind === 'create');
+        expect(created?.error ?? 'superseded by delete').toBe('superseded by delete');
+      }
+      const set = await asked(service, 2);
+      await sleep(200);
+      accepted(await cloud.request('POST', `/services/${service.service_id}/stop`));
+      await cloud.until(service.service_id, 'PAUSED');
+      for (const n of [1, 2]) expect(await findServer(nodePaths(set, n))).toBeNull();
+      accepted(await cloud.request('POST', `/services/${service.service_id}/start`));
+      await cloud.until(set.id, 'READY');
+      await untilServing(set, [1, 2]);
+    },
+  );
 });
 
-describe('a node that is behind', () => {
-  test('by more than the limit gets no connections until it has caught up; of those that are, it is told by how much', async () => {
+describe('a node that lags', () => {
+  test('gets no connections while it lags more than the limit, and the lag of each node is shown', async () => {
     const service = await withTable('behind');
     const set = await createSet(service, 2);
     await untilShown(set, 1);
@@ -265,7 +270,7 @@ async function expectReadsDuringResize(clients: readonly Client[], set: Followin
 }
 
 describe('a pooler before a set', () => {
-  testPooled('connects to the nodes, bridges a resize of them, and keeps its port', async () => {
+  testPooled('connects to the nodes, bridges their resize, and keeps its port', async () => {
     const service = await withTable('pooled');
     const set = await createSet(service, 2);
     await untilShown(set, 1);
@@ -333,7 +338,7 @@ describe('a pooler before a set', () => {
     expect(await once(through('tsdb'), 'select n from t')).toEqual([{ n: 1 }]);
   });
 
-  testPooled('killed it is started again', async () => {
+  testPooled('is started again after it was killed', async () => {
     const service = await withTable('pooler killed');
     const set = await createSet(service, 1);
     await post(set, 'enablePooler');

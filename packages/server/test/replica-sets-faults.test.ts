@@ -1,5 +1,12 @@
 /** Read replica sets: what becomes of one when something dies, lags or accepts writes, and that the tests would notice. */
-import { afterAll, beforeAll, describe as anyDescribe, expect, test as anyTest } from 'vitest';
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  describe as anyDescribe,
+  expect,
+  test as anyTest,
+} from 'vitest';
 import { mkdir, rm, rmdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -55,12 +62,13 @@ let cloud: Installation;
 beforeAll(async () => {
   cloud = await installForSets();
 });
+afterEach(() => cloud.tidy());
 afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);
 });
 
-describe('what dies', () => {
-  test('a node: the others serve, and it comes back', async () => {
+describe('a process dies', () => {
+  test('a node: the others serve reads, and it is started again', async () => {
     const service = await withTable('node');
     const set = await createSet(service, 2);
     await untilShown(set, 1);
@@ -79,7 +87,7 @@ describe('what dies', () => {
     expect((await setsOf(service))[0]?.status).toBe('active');
   });
 
-  test('all nodes at once: who connects meanwhile waits', async () => {
+  test('all nodes at once: new connections wait', async () => {
     const service = await withTable('all');
     const set = await createSet(service, 2);
     await untilShown(set, 1);
@@ -97,7 +105,7 @@ describe('what dies', () => {
     await untilSet(set, 'active');
   });
 
-  test('the gateway, killed or stopped by a signal', async () => {
+  test('the gateway, killed or stopped by a signal: it is started again', async () => {
     const service = await withTable('gateway');
     const set = await createSet(service, 1);
     await untilShown(set, 1);
@@ -114,7 +122,7 @@ describe('what dies', () => {
     await untilSet(set, 'active');
   });
 
-  test('the control plane: sessions stay, new ones are served, and what died meanwhile comes back', async () => {
+  test('the control plane: sessions stay, new ones are served, and a node that died meanwhile is started again', async () => {
     const service = await withTable('plane');
     const set = await createSet(service, 2);
     await untilShown(set, 1);
@@ -135,19 +143,23 @@ describe('what dies', () => {
     await untilSet(set, 'active');
   });
 
-  test('the control plane while a set is being made', { tags: 'slow' }, async () => {
-    const service = await withTable('created twice');
-    for (const delayMs of [50, 300]) {
-      const set = await asked(service, 2);
-      await sleep(delayMs);
-      await cloud.stop('SIGKILL');
-      await cloud.up();
-      await untilSet(set, 'active');
-      await untilShown(set, 1);
-    }
-  });
+  test(
+    'the control plane during the create of a set: the set is completed',
+    { tags: 'slow' },
+    async () => {
+      const service = await withTable('created twice');
+      for (const delayMs of [50, 300]) {
+        const set = await asked(service, 2);
+        await sleep(delayMs);
+        await cloud.stop('SIGKILL');
+        await cloud.up();
+        await untilSet(set, 'active');
+        await untilShown(set, 1);
+      }
+    },
+  );
 
-  test('the primary of a service with replicas: nodes follow the new one, through a switchover as well', async () => {
+  test('the primary of a service with replicas: nodes follow the new primary, also after a switchover', async () => {
     const service = await withTable('failover', { replica_count: 1, sync_replica_count: 1 });
     const set = await createSet(service, 2);
     await untilShown(set, 1);
@@ -179,7 +191,7 @@ describe('what dies', () => {
     ]);
   });
 
-  test('a set whose service still sends it log: none is kept for it when it is gone', async () => {
+  test('no WAL is kept for a set that is deleted while its service sends to it', async () => {
     const service = await withTable('sends on');
     const set = await createSet(service, 1);
     await untilShown(set, 1);
@@ -195,7 +207,7 @@ describe('what dies', () => {
   });
 
   test(
-    'the primary of a service without replicas: nodes go on serving',
+    'the primary of a service without replicas: nodes serve reads meanwhile',
     { tags: 'slow' },
     async () => {
       const service = await withTable('alone');
@@ -247,7 +259,7 @@ describe('a node that accepts writes', () => {
   });
 });
 
-test('the audit knows sets: it misses a node, a gateway, and finds what nobody wants', async () => {
+test('the integrity check finds a node or gateway that is missing, and one that must not run', async () => {
   const service = await withTable('audited');
   const set = await createSet(service, 1);
   expect(await cloud.audit()).toEqual([]);
@@ -327,7 +339,7 @@ describe('planted defects are noticed', () => {
       ...preload('planted.mjs'),
     });
 
-  test('no lag limit: a node that is far behind serves', { tags: 'slow' }, async () => {
+  test('without the lag limit a node that lags far serves reads', { tags: 'slow' }, async () => {
     const broken = await planted('no-lag-limit');
     const set = await createSet(await withTable('planted', {}, broken), 2, broken);
     await untilShown(set, 1, broken);
@@ -341,29 +353,25 @@ describe('planted defects are noticed', () => {
     await broken.destroy();
   });
 
-  test(
-    'nodes are restarted while the gateway routes to them: reads are refused',
-    { tags: 'slow' },
-    async () => {
-      const broken = await planted('no-drain');
-      const set = await createSet(await withTable('planted', {}, broken), 2, broken);
-      await untilShown(set, 1, broken);
-      const readers = startReaders(set, 4, broken);
-      for (let round = 0; readers.refused.length === 0; round++) {
-        accepted(
-          await broken.request('POST', pathOf(set, '/resize'), {
-            cpu_millis: round % 2 === 0 ? '1000' : '500',
-          }),
-        );
-        await untilSet(set, 'active', broken);
-      }
-      expect((await readers.stop()).refused).not.toEqual([]);
-      await broken.destroy();
-    },
-  );
+  test('without draining, reads are refused during a resize', { tags: 'slow' }, async () => {
+    const broken = await planted('no-drain');
+    const set = await createSet(await withTable('planted', {}, broken), 2, broken);
+    await untilShown(set, 1, broken);
+    const readers = startReaders(set, 4, broken);
+    for (let round = 0; readers.refused.length === 0; round++) {
+      accepted(
+        await broken.request('POST', pathOf(set, '/resize'), {
+          cpu_millis: round % 2 === 0 ? '1000' : '500',
+        }),
+      );
+      await untilSet(set, 'active', broken);
+    }
+    expect((await readers.stop()).refused).not.toEqual([]);
+    await broken.destroy();
+  });
 
   test(
-    'a node that accepts writes is not fenced: the endpoint routes to it',
+    'without fencing the endpoint routes to a node that accepts writes',
     { tags: 'slow' },
     async () => {
       const broken = await planted('writer-serves');

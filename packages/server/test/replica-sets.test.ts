@@ -1,5 +1,12 @@
 /** Read replica sets: their calls, refusals, metrics and the command line. */
-import { afterAll, beforeAll, describe as anyDescribe, expect, test as anyTest } from 'vitest';
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  describe as anyDescribe,
+  expect,
+  test as anyTest,
+} from 'vitest';
 import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { type Installation } from './harness.ts';
 import { type ServiceAccess } from './ha-load.ts';
@@ -40,6 +47,7 @@ beforeAll(async () => {
   cloud = await installForSets();
 });
 
+afterEach(() => cloud.tidy());
 afterAll(async () => {
   expect(await cloud.destroy()).toEqual([]);
 });
@@ -65,7 +73,7 @@ async function expectService({ service, id, endpoint }: Following): Promise<void
 }
 
 describe('every call', () => {
-  test('create, list, get, get as a service, resize, setEnvironment, delete', async () => {
+  test('create, list, get, get as a service, resize, setEnvironment and delete answer as documented', async () => {
     const service = await withTable('calls');
     const list = `/services/${service.service_id}/replicaSets`;
     expect((await cloud.request('GET', list)).body).toEqual([]);
@@ -211,7 +219,7 @@ async function expectWrongPathsRefused(service: ServiceAccess, set: Following) {
   expect((await cloud.request('DELETE', `/services/${set.id}`)).status).toBe(400);
 }
 
-test('what is refused says why', async () => {
+test('a refused call says why', async () => {
   const service = await withTable('refused');
   const list = `/services/${service.service_id}/replicaSets`;
   await expectCreatesRefused(list);
@@ -284,7 +292,7 @@ anyTest.runIf(!installed)(
   },
 );
 
-test('figures of each member and each node, in series and for Prometheus', async () => {
+test('each member and each node has metrics, in series and for Prometheus', async () => {
   const service = await withTable('figures', { replica_count: 1 });
   const set = await createSet(service, 2);
   const series = async (
@@ -320,7 +328,7 @@ test('figures of each member and each node, in series and for Prometheus', async
   );
 });
 
-test('the command line makes, shows, changes and deletes a set', async () => {
+test('the command line creates, shows, changes and deletes a set', async () => {
   const service = await withTable('by command');
   const made = await cloud.cli(
     'replica-set',

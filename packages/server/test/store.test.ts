@@ -87,7 +87,7 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
 
   const create = () => cloud.cli('store', 'create', '--size', '4G');
 
-  test('is refused where it cannot be, with the way out, and nothing is changed', async () => {
+  test('is refused with the remedy where it is not possible, and changes nothing', async () => {
     expect(await create()).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/control plane runs .*howdah down --databases/),
@@ -130,7 +130,7 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     expect(await exists(join(home, 'data.img'))).toBe(false);
   });
 
-  test('killed before each program that it calls, and in the middle of the copy, it is made all the same and nothing is lost', async () => {
+  test('is completed after kills before each program and during the copy, and loses nothing', async () => {
     const paths = imagePaths(join(home, 'data'));
     const programs = ['losetup', 'mkfs.btrfs', 'mount', 'umount', 'btrfs', 'setpriv', 'sync'];
     const tools = await makeTools(programs, home);
@@ -211,7 +211,7 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     await expect.poll(copying).toBe(false);
   };
 
-  test('makes forks snapshots: of what was moved, of its initial snapshot, and of what is new', async () => {
+  test('forks are subvolume snapshots, of moved and of new services', async () => {
     const { data: regions } = await cloud.client.GET('/projects/{project_id}/regions', {
       params: { path: { project_id: cloud.projectId } },
     });
@@ -285,7 +285,7 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
   });
 
   test(
-    'grows while it is in use, is unmounted with the databases and mounted again by up',
+    'grows while in use, is unmounted with the databases, and is mounted again by up',
     { tags: 'slow' },
     async () => {
       const before = await statfs(join(home, 'data'));
@@ -325,7 +325,7 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
 });
 
 test.skipIf(none !== null)(
-  'a store of XFS, made before the first start: forks are reflinks, and what they share is told',
+  'on XFS, made before the first start, forks are reflinks, and the shared bytes are reported',
   async () => {
     const home = await makeHome();
     try {
@@ -361,7 +361,7 @@ test.skipIf(none !== null)(
   },
 );
 
-describe.runIf(none === null)('the machine goes down right after a service was provisioned', () => {
+describe.runIf(none === null)('a power cut right after a service was provisioned', () => {
   test.each(['btrfs', 'xfs'])('%s: it is provisioned in the next boot as well', async (kind) => {
     const directory = await mkdtemp(join(tmpdir(), 'hd-power-'));
     const image = join(directory, 'image');

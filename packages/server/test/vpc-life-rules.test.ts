@@ -25,7 +25,7 @@ async function eventsOf(cloud: Installation, after: string): Promise<Schemas['Ev
 describe('address', () => {
   const at = stageRules();
 
-  test('the region says so, and what adds the other way', async () => {
+  test('the region reports the method, and what enables the other one', async () => {
     const { own } = at();
     const regions = await own.answered(200, 'GET', '/regions');
     expect(regions).toMatchObject([
@@ -33,7 +33,7 @@ describe('address', () => {
     ]);
   });
 
-  test('what a VPC may be', async () => {
+  test('a VPC with a wrong name, network or region is refused', async () => {
     const { cloud, own } = at();
     const make = (body: object) =>
       own.call('POST', '/vpcs', { name: 'x', cidr: '10.1.0.0/16', region_code: 'local', ...body });
@@ -102,7 +102,7 @@ describe('address', () => {
     await own.remove(await own.vpc('10.1.0.0/16'));
   });
 
-  test('what becomes of VPCs and peerings is told in order, to those whose they are', async () => {
+  test('events of VPCs and peerings come in order, to their projects only', async () => {
     const { cloud, own } = at();
     const another = await anotherProject(cloud);
     const hook = await own.answered(201, 'POST', '/webhooks', {
@@ -169,7 +169,7 @@ describe('address', () => {
     await own.answered(204, 'DELETE', `/webhooks/${hook.id}`);
   });
 
-  test('attach and detach: what they take, and of a service that is paused', async () => {
+  test('attach and detach check their parameters, and work for a paused service', async () => {
     const { cloud, own } = at();
     const vpc = await own.vpc('10.10.0.0/16');
     const service = await cloud.create({ name: 'wanderer', service_type: 'POSTGRES' });

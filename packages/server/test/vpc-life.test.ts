@@ -30,7 +30,7 @@ import { has, messageOf, project } from './vpc-calls.ts';
 describe.runIf(ability.method === 'bridge')('bridge', () => {
   const at = stageNetworks();
 
-  test('the region and the doctor say so', async () => {
+  test('region and doctor report the method', async () => {
     const { cloud, own } = at();
     const regions = await own.answered(200, 'GET', '/regions');
     expect(regions).toMatchObject([
@@ -39,7 +39,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
     expect((await cloud.cli('doctor')).stdout).toContain('VPCs: bridge');
   });
 
-  test('what a reboot takes away comes back, and a fork stays where its parent is', async () => {
+  test('networks come back after a reboot, and a fork is in the VPC of its parent', async () => {
     const { cloud, own } = at();
     const [a, b] = [await own.vpc('10.88.0.0/16'), await own.vpc('10.89.0.0/16')];
     await own.peer(a, cloud.projectId, b.id);
@@ -101,7 +101,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
     for (const vpc of [a, b]) await goesWithoutTrace(cloud, own, vpc);
   });
 
-  test('addresses are handed out once; a full VPC takes nobody', async () => {
+  test('each address is assigned once, and a full VPC refuses a service', async () => {
     const { cloud, own } = at();
     const vpc = await own.vpc('10.90.0.0/28');
     const answers = await Promise.all(
@@ -149,7 +149,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
     await own.remove(vpc);
   });
 
-  test('what an installation leaves that is gone is found and said; another one is left alone', async () => {
+  test('leftovers of a removed installation are reported, and another installation is not touched', async () => {
     const { cloud, own } = at();
     const vpc = await own.vpc('10.91.0.0/16');
     const name = await namespaceOf(cloud, vpc);
@@ -209,7 +209,7 @@ describe('a deleted service that can be restored', () => {
     expect(await cloud?.destroy()).toEqual([]);
   });
 
-  test('comes back into its VPC; where that is gone it comes back paused, open to nobody', async () => {
+  test('comes back into its VPC, or paused and without allowed networks if the VPC is deleted', async () => {
     const own = project(cloud.request);
     const vpc = await own.vpc('10.1.0.0/24');
     const service = await cloud.create({ name: 'ghost', service_type: 'POSTGRES', vpc_id: vpc.id });

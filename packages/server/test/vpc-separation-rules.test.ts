@@ -49,7 +49,7 @@ describe('address', () => {
     await own.remove(vpc);
   });
 
-  test('members behind a gateway are ruled by it', async () => {
+  test('the gateway applies the rules for its members', async () => {
     const { cloud, own, inside } = at();
     if (haproxy === null)
       return expect(
@@ -94,7 +94,7 @@ describe('address', () => {
     await own.remove(vpc);
   });
 
-  test('clients of the VPC and of its peers get in, and stay when others have to go', async () => {
+  test('clients of the VPC and of its peers connect, and stay when other sessions are terminated', async () => {
     const { cloud, own, inside } = at();
     // A machine without a private address has nobody who could be inside.
     if (inside === null) return;
@@ -150,7 +150,7 @@ describe('address', () => {
   });
 
   test.runIf(haproxy !== null && pgbouncer !== null)(
-    'read replica sets are ruled as their service is',
+    'the rules of a service apply to its read replica sets',
     async () => {
       const { cloud, own, inside } = at();
       const vpc = await own.vpc('10.243.0.0/24');

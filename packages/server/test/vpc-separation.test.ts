@@ -117,7 +117,7 @@ async function expectSetMadeInside(
 describe.runIf(ability.method === 'bridge')('bridge', () => {
   const at = stageNetworks();
 
-  test('a service in a VPC is reached from inside it and from nowhere else, until it is detached', async () => {
+  test('a service in a VPC is reached from inside only, until it is detached', async () => {
     const { cloud, own, plugged } = at();
     const vpc = await own.vpc('10.80.0.0/16');
     const service = await cloud.create({ name: 'moving', service_type: 'POSTGRES' });
@@ -334,7 +334,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
   );
 
   test.runIf(haproxy !== null)(
-    'sets of a service that is paused move with it, and what dies in a VPC comes back there',
+    'sets of a paused service move with it, and servers that die in a VPC are started again there',
     async () => {
       const { cloud, own, plugged } = at();
       const vpc = await own.vpc('10.94.0.0/24');

@@ -32,7 +32,7 @@ afterEach(async () => {
   }
 });
 
-test('every event is delivered once and in order, and two verifiers that are not ours take the signature', async () => {
+test('every event is delivered once and in order, and two independent verifiers accept the signature', async () => {
   const { url, received } = await receiver();
   const { id, secret } = await makeWebhook({ url });
   expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
@@ -64,7 +64,7 @@ test('every event is delivered once and in order, and two verifiers that are not
   ).toBe(true);
 });
 
-test('only the types that are asked for', async () => {
+test('only events of the requested types are delivered', async () => {
   const { url, received } = await receiver();
   await makeWebhook({ url, types: ['operation.finished'] });
   await rename('a');
@@ -76,7 +76,7 @@ test('only the types that are asked for', async () => {
   ]);
 });
 
-test('what was not taken is tried again with the same id, by a control plane that was killed meanwhile as well', async () => {
+test('a failed delivery is attempted again with the same id, also after the control plane was killed', async () => {
   let well = false;
   const { url, received } = await receiver(() => (well ? 200 : 503));
   const { id, secret } = await makeWebhook({ url, types: ['operation.finished'] });
@@ -108,7 +108,7 @@ test('what was not taken is tried again with the same id, by a control plane tha
     expect(new Webhook(secret).verify(body, headers)).toBeDefined();
 });
 
-test('killed in the middle of an attempt, it is made again', async () => {
+test('an attempt is repeated after the control plane was killed during it', async () => {
   let well = false;
   const { url, received } = await receiver(() => (well ? 200 : 'never'));
   const { id } = await makeWebhook({ url, types: ['operation.finished'] });
@@ -123,7 +123,7 @@ test('killed in the middle of an attempt, it is made again', async () => {
   expect(new Set(received.map(({ headers }) => headers['webhook-id'])).size).toBe(1);
 });
 
-test('a delivery whose last attempt failed has failed, and can be delivered again', async () => {
+test('a delivery fails with its last attempt, and can be delivered again', async () => {
   let well = false;
   const { url, received } = await receiver(() => (well ? 200 : 500));
   const { id } = await makeWebhook({ url, types: ['operation.finished'] });
@@ -154,7 +154,7 @@ test('a delivery whose last attempt failed has failed, and can be delivered agai
   expect(received.at(-1)?.headers['webhook-id']).toBe(failed?.message_id);
 });
 
-test('a receiver that does not answer holds nobody else up', async () => {
+test('a receiver that does not answer delays no other', async () => {
   const stuck = await receiver(() => 'never');
   const quick = await receiver();
   const { id } = await makeWebhook({ url: stuck.url });
@@ -171,7 +171,7 @@ test('a receiver that does not answer holds nobody else up', async () => {
     .toBe('no answer within 10 s');
 });
 
-test('a test call says what came of it', async () => {
+test('a test delivery reports its result', async () => {
   const { url, received } = await receiver((_, n) => (n === 1 ? 200 : 404));
   const { id, secret } = await makeWebhook({ url });
   const call = () => cloud.request('POST', `/webhooks/${id}/test`);
@@ -189,7 +189,7 @@ test('a test call says what came of it', async () => {
   });
 });
 
-test('URLs that lead into the machine or its network are refused, however they are written', async () => {
+test('URLs of the machine or its network are refused in every spelling', async () => {
   const refused: [string, RegExp][] = [
     ['http://127.0.0.2/', /127\.0\.0\.2 is an address of this machine/],
     ['http://0x7f.2/', /127\.0\.0\.2 is an address/],
@@ -228,7 +228,7 @@ test('URLs that lead into the machine or its network are refused, however they a
   expect(await webhooks()).toEqual([]);
 });
 
-test('a name is looked at when it is resolved for the connection, and a redirect is not followed', async () => {
+test('a name is checked when it is resolved for the connection, and a redirect is not followed', async () => {
   const inside = await receiver();
   const port = new URL(inside.url).port;
   const send = (url: string, allowed: string[]) =>
@@ -261,7 +261,7 @@ test('a name is looked at when it is resolved for the connection, and a redirect
   expect(inside.received).toHaveLength(1);
 });
 
-test('the secret is shown once and stored unreadably; others see and change nothing', async () => {
+test('the secret is shown once and stored sealed; other projects see and change nothing', async () => {
   const { url } = await receiver();
   const { id, secret } = await makeWebhook({ url });
   expect(JSON.stringify(await webhooks())).not.toContain('whsec_');
@@ -300,7 +300,7 @@ test('the secret is shown once and stored unreadably; others see and change noth
   expect(await webhooks()).toHaveLength(1);
 });
 
-test('a project has at most twenty, also when they are asked for at once', async () => {
+test('a project has at most twenty webhooks, also by requests at the same time', async () => {
   const answers = await Promise.all(
     Array.from({ length: 24 }, async () =>
       cloud.request('POST', '/webhooks', { url: 'http://receiver.invalid/' }),
@@ -313,7 +313,7 @@ test('a project has at most twenty, also when they are asked for at once', async
   });
 });
 
-test('the command line makes, tries, lists and deletes them', async () => {
+test('the command line creates, tests, lists and deletes webhooks', async () => {
   const { url, received } = await receiver((_, n) => (n === 1 ? 200 : 500));
   const made = await cloud.cli(
     'webhook',
