@@ -24,4 +24,4 @@ export const LENGTHS: Readonly<Record<string, number>> = {
 };
 
 /** How many lines may be too wide at most; oxfmt wraps code, so they are comments and strings. */
-export const WIDE = { sources: 1524, documents: 0 };
+export const WIDE = { sources: 1525, documents: 0 };
