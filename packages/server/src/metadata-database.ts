@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { FastifyBaseLogger } from 'fastify';
 import type { ClientConfig } from 'pg';
 import type { Config } from './config.ts';
+import { removeWalOnFullDisk } from './engine/local/backup/last-resort.ts';
 import type { Machine } from './engine/local/host/machine-record.ts';
 import { createMonitor } from './engine/local/postgres/monitor.ts';
 import { findServer } from './engine/local/postgres/server.ts';
@@ -25,7 +26,7 @@ export async function openMetadataDatabase(
   templates: Templates,
 ): Promise<Store> {
   const connection = await timed('start the metadata database', () =>
-    connectionOf(config, machine, templates),
+    connectionOf(config, machine, templates, log),
   );
   if (config.databaseUrl === null) closers.push(() => stopStore(machine));
   const store = await timed('open the metadata database', () =>
@@ -55,10 +56,13 @@ async function connectionOf(
   config: Config,
   machine: Machine,
   templates: Templates,
+  log: FastifyBaseLogger,
 ): Promise<ClientConfig> {
-  return config.databaseUrl === null
-    ? ensureStoreRunning(machine, templates)
-    : { connectionString: config.databaseUrl };
+  if (config.databaseUrl !== null) return { connectionString: config.databaseUrl };
+  // The reserve may have been released and used up before this start.
+  for (const { id, bytes } of await removeWalOnFullDisk(machine.layout))
+    log.warn({ service: id, bytes }, 'the disk is full: archived WAL of a service was removed');
+  return ensureStoreRunning(machine, templates);
 }
 
 /** Starts our own metadata database again whenever it dies or hangs. */

@@ -371,7 +371,12 @@ export interface Engine {
    *
    * @returns what was done since the last call, or the start
    */
-  keepReserve(): Promise<{ did: 'released' | 'made' | null; heldBytes: number }>;
+  keepReserve(): Promise<{
+    did: 'released' | 'made' | null;
+    heldBytes: number;
+    /** Archived WAL that was removed as a last resort, by service. */
+    removedWal: readonly { id: string; bytes: number }[];
+  }>;
   /**
    * @param node the member whose logs are read; null: the primary
    * @param signal ends the work when its client is gone

@@ -34,6 +34,8 @@ type Guard = {
   /** Whether the disk is full, so that no service may write. */
   frozen: boolean;
   looked: { atMs: number; usedBytes: number; tookMs: number };
+  /** The services and their quotas when the metadata database last answered. */
+  known: Awaited<ReturnType<typeof listStorageQuotas>>;
   /** The last change of the reserve, until it is reported: on a full disk the metadata database may refuse it. */
   unreported: { state: 'held' | 'released'; bytes: number } | null;
 };
@@ -55,6 +57,7 @@ export function createStorageGuard(
     running: Promise.resolve(),
     frozen: false,
     looked: { atMs: 0, usedBytes: 0, tookMs: 0 },
+    known: [],
     unreported: null,
   };
   return {
@@ -85,7 +88,11 @@ async function look(guard: Guard): Promise<void> {
   guard.frozen =
     disk.usedPercent >= RESERVE_RELEASE_PERCENT ||
     (guard.frozen && disk.usedPercent >= DISK_FULL_PERCENT);
-  if (disk.usedPercent >= PURGE_PERCENT) await purgeOldest(guard, disk);
+  // Quotas are enforced without the metadata database too: a full disk may be why it does not answer.
+  if (disk.usedPercent >= PURGE_PERCENT)
+    await purgeOldest(guard, disk).catch((error: unknown) =>
+      guard.log.warn({ err: error }, 'no deleted service could be purged; it is tried again'),
+    );
   const { looked } = guard;
   const sinceMs = Date.now() - looked.atMs;
   const isEarly = guard.frozen || usedBytes - looked.usedBytes > GROWTH_BYTES;
@@ -96,7 +103,12 @@ async function look(guard: Guard): Promise<void> {
 }
 
 async function keepReserve(guard: Guard): Promise<void> {
-  const { did, heldBytes } = await guard.engine.keepReserve();
+  const { did, heldBytes, removedWal } = await guard.engine.keepReserve();
+  for (const { id, bytes } of removedWal)
+    guard.log.warn(
+      { service: id, bytes },
+      'the disk is full: archived WAL of a service was removed, so that the metadata database can go on',
+    );
   if (did === 'released')
     guard.log.warn(
       {},
@@ -132,15 +144,15 @@ async function purgeOldest({ store, log }: Guard, { usedPercent }: DiskUsage): P
 }
 
 async function keepQuotas(guard: Guard): Promise<void> {
-  const { store, engine, log } = guard;
-  const forked = await listParentsOfUnfinishedForks(store.db);
-  for (const { id, storageGb, hasOwner } of await listStorageQuotas(store.db)) {
+  const { engine, log } = guard;
+  const { services, forked } = await listServices(guard);
+  for (const { id, storageGb, hasOwner } of services) {
     if (guard.closing) return;
     try {
       const { stop, changed } = await engine.keepQuota(id, {
         quotaBytes: storageGb * 1e9,
         frozen: guard.frozen,
-        removes: !forked.has(id),
+        removes: forked !== null && !forked.has(id),
       });
       if (changed && hasOwner) await guard.warn(id);
       if (stop !== null) await pause(guard, id, stop);
@@ -150,6 +162,23 @@ async function keepQuotas(guard: Guard): Promise<void> {
         'a service could not be held to its quota; it is looked at again',
       );
     }
+  }
+}
+
+/** The services as the metadata database has them, or had them when it last answered. */
+async function listServices(guard: Guard): Promise<{
+  services: Awaited<ReturnType<typeof listStorageQuotas>>;
+  /** Services that unfinished forks are made from; null: unknown. */
+  forked: Awaited<ReturnType<typeof listParentsOfUnfinishedForks>> | null;
+}> {
+  const { store, log } = guard;
+  try {
+    const forked = await listParentsOfUnfinishedForks(store.db);
+    guard.known = await listStorageQuotas(store.db);
+    return { services: guard.known, forked };
+  } catch (error) {
+    log.warn({ err: error }, 'quotas are enforced as they were known last');
+    return { services: guard.known, forked: null };
   }
 }
 

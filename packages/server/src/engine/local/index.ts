@@ -96,6 +96,7 @@ import { extensionsOf, type Template, type Templates } from './postgres/template
 import { measure, type Glance } from './host/usage.ts';
 import { isOwned } from './host/own.ts';
 import { configUsersOf, ownerOf, reclaimUsers, releaseUser } from './host/users.ts';
+import { removeWalOnFullDisk } from './backup/last-resort.ts';
 import { createVerifications, sweepCopies, verifyBackup } from './backup/verify.ts';
 
 export { certificateHosts } from './network/listener.ts';
@@ -686,7 +687,9 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       const { did, heldBytes } = await keepReserve(machine.layout.root);
       const before = reserveAtStart;
       reserveAtStart = null;
-      return { did: did ?? before, heldBytes };
+      const removedWal = await removeWalOnFullDisk(machine.layout);
+      for (const { id } of removedWal) quotas.relievedMs.set(id, Date.now());
+      return { did: did ?? before, heldBytes, removedWal };
     },
     close: async () => {
       closing = true;

@@ -13,6 +13,7 @@ const of = (facts: Partial<QuotaFacts>) =>
   quotaStep({
     usedBytes: GB,
     limitBytes: 10 * GB,
+    frozen: false,
     beforeBytes: GB,
     leastBytes: GB,
     isReadOnly: false,
@@ -49,6 +50,18 @@ test('a service that grows on has its sessions ended, and is paused at a fifth b
     stops: false,
   });
   expect(of({ usedBytes: 12.1 * GB, beforeBytes: 12 * GB, isReadOnly: true })).toMatchObject({
+    ends: 'all',
+    stops: true,
+  });
+});
+
+test('on a full disk a service that grows has its sessions ended and is paused after some megabytes', () => {
+  const full = { limitBytes: 7 * GB, frozen: true, isReadOnly: true, leastBytes: 6.9 * GB };
+  expect(of({ ...full, usedBytes: 7.02 * GB, beforeBytes: 7 * GB })).toMatchObject({
+    ends: 'all',
+    stops: false,
+  });
+  expect(of({ ...full, usedBytes: 7.04 * GB, beforeBytes: 7.02 * GB })).toMatchObject({
     ends: 'all',
     stops: true,
   });

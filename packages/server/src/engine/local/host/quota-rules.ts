@@ -11,6 +11,8 @@ const AGAIN = 0.95;
  */
 const MARGIN = 0.1;
 const SMALLEST_MARGIN_BYTES = 64e6;
+/** The same while the disk is full: a tenth of a large service would be more than what is left. */
+const FROZEN_MARGIN_BYTES = 16e6;
 /** Statistics and checkpoints write a little; more than this between two measurements is growth. */
 const GROWTH_BYTES = 4e6;
 
@@ -18,6 +20,8 @@ export type QuotaFacts = {
   usedBytes: number;
   /** The quota, or less while the disk is full. */
   limitBytes: number;
+  /** Whether the disk is full. */
+  frozen: boolean;
   /** At the previous measurement; null: the server or the control plane has just started. */
   beforeBytes: number | null;
   /** The least since then. */
@@ -40,12 +44,15 @@ export type QuotaStep = {
 export function quotaStep({
   usedBytes,
   limitBytes,
+  frozen,
   beforeBytes,
   leastBytes,
   isReadOnly,
 }: QuotaFacts): QuotaStep {
   const isOver = usedBytes > limitBytes;
-  const marginBytes = Math.max(SMALLEST_MARGIN_BYTES, limitBytes * MARGIN);
+  const marginBytes = frozen
+    ? FROZEN_MARGIN_BYTES
+    : Math.max(SMALLEST_MARGIN_BYTES, limitBytes * MARGIN);
   const grows = beforeBytes !== null && usedBytes > beforeBytes + GROWTH_BYTES;
   const isFarOver = usedBytes > limitBytes + marginBytes;
   // A server that was started again for a cleanup writes WAL for it.

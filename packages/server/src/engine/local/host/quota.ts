@@ -183,6 +183,7 @@ async function enforceOnServer(
   const step = quotaStep({
     usedBytes: state.usedBytes,
     limitBytes,
+    frozen: options.frozen,
     beforeBytes: before?.startTicks === state.startTicks ? before.usedBytes : null,
     leastBytes: state.leastBytes,
     isReadOnly: current.includes('default_transaction_read_only'),

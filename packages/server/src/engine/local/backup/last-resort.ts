@@ -1,0 +1,62 @@
+/**
+ * The last resort on a full disk: archived WAL is removed although it is needed, so that the metadata
+ * database finds space. Without that database no service can be paused or purged, and the disk would stay
+ * full. A service loses moments that it could be restored to, but none of its data.
+ */
+import { lstat, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Layout } from '../host/layout.ts';
+import { diskUsage } from '../host/reserve.ts';
+import { removeEntry } from '../host/service-files.ts';
+import { noneOf } from '../../../lib/processes.ts';
+import { entriesOf, isWalFile, WAL_FILE_BYTES } from '../postgres/wal-files.ts';
+
+/** With less than this the metadata database may fail at any moment, in bytes. */
+const LEAST_FREE_BYTES = 64e6;
+/** How much is free afterwards: services go on writing until they are paused. */
+const WANTED_FREE_BYTES = 256e6;
+/** The archive of an idle service has a few segments, which free next to nothing. */
+const LEAST_SEGMENTS = 8;
+
+export type RemovedWal = { id: string; bytes: number };
+
+/** Removes archived WAL if the disk of the services is full. @returns what was removed, by service */
+export async function removeWalOnFullDisk(layout: Layout): Promise<RemovedWal[]> {
+  const { freeBytes } = await diskUsage(layout.services);
+  if (freeBytes >= LEAST_FREE_BYTES) return [];
+  const archives = await Promise.all(
+    (await readdir(layout.services)).map((id) => look(layout, id)),
+  );
+  const chosen = chooseWal(archives, WANTED_FREE_BYTES - freeBytes);
+  for (const { directory, names } of chosen)
+    for (const name of names) await removeEntry(join(directory, name));
+  return chosen.map(({ id, names }) => ({ id, bytes: names.length * WAL_FILE_BYTES }));
+}
+
+/** The archived WAL of a service, oldest first. */
+export type Archive = { id: string; directory: string; names: readonly string[] };
+
+/**
+ * The segments to remove: the oldest of the largest archives. Points in time after a missing segment
+ * cannot be reached, so one archive gives all that it can before the next one gives anything.
+ */
+export function chooseWal(archives: readonly Archive[], neededBytes: number): Archive[] {
+  const chosen: Archive[] = [];
+  let missing = Math.ceil(neededBytes / WAL_FILE_BYTES);
+  const largestFirst = archives.toSorted((a, b) => b.names.length - a.names.length);
+  for (const { id, directory, names } of largestFirst) {
+    if (missing <= 0 || names.length < LEAST_SEGMENTS) break;
+    const taken = names.slice(0, missing);
+    chosen.push({ id, directory, names: taken });
+    missing -= taken.length;
+  }
+  return chosen;
+}
+
+/** An archive that the operator has put on another disk counts as empty. */
+async function look(layout: Layout, id: string): Promise<Archive> {
+  const directory = layout.service(id).archive;
+  const found = await lstat(directory).catch(noneOf('ENOENT', 'ENOTDIR'));
+  const names = found?.isDirectory() === true ? await entriesOf(directory) : [];
+  return { id, directory, names: names.filter(isWalFile).toSorted() };
+}
