@@ -11,7 +11,7 @@ export const IMPORTS: Readonly<Record<string, string>> = {};
 /** Files and functions that are too long, with the lines that they may have at most. */
 export const LENGTHS: Readonly<Record<string, number>> = {
   'packages/server/src/engine/local/index.ts': 701,
-  'packages/server/src/engine/local/index.ts: createLocalEngine': 573,
+  'packages/server/src/engine/local/index.ts: createLocalEngine': 572,
   'packages/server/src/engine/local/index.ts: look': 88,
   'packages/server/src/engine/local/topology/members.ts': 1086,
   'packages/server/src/engine/local/topology/members.ts: apply': 110,
@@ -24,4 +24,4 @@ export const LENGTHS: Readonly<Record<string, number>> = {
 };
 
 /** How many lines may be too wide at most; oxfmt wraps code, so they are comments and strings. */
-export const WIDE = { sources: 1525, documents: 0 };
+export const WIDE = { sources: 1524, documents: 0 };

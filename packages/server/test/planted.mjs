@@ -8,8 +8,8 @@ const PLANTS = {
   // Any member is promoted, whatever WAL it lacks.
   'no-check': [
     [
-      'function chooseSuccessor({ candidates, sync, waitedFor, end, maxLostBytes }) {',
-      'function chooseSuccessor({ candidates, sync, waitedFor, end, maxLostBytes }) { if (candidates[0]) return { n: candidates[0].n, detail: "unchecked" };',
+      'if (best === void 0) return { why: "no other member runs and follows" };',
+      'if (candidates[0]) return { n: candidates[0].n, detail: "unchecked" };',
     ],
   ],
   // The standby with the least WAL takes over.

@@ -33,7 +33,7 @@ import {
 } from './console.ts';
 import type { ApiContext, App, HttpSettings } from './context.ts';
 import { createHostCheck } from './hosts.ts';
-import { errorBody, errorHandler, sendError } from './errors.ts';
+import { createErrorHandler, errorBody, sendError, type ErrorHandler } from './errors.ts';
 import { createMetrics } from './metrics.ts';
 import { refuseUnknownParameters } from './parameters.ts';
 import { auditLogRoutes } from './routes/audit-log.ts';
@@ -64,6 +64,7 @@ export async function createApp(
   log: FastifyBaseLogger,
   extend?: (app: App) => Promise<void>,
 ): Promise<App> {
+  const answerError = createErrorHandler();
   const app: App = Fastify({
     loggerInstance: log,
     // Lines for each request would fill the control log; errors are logged where they are answered.
@@ -75,7 +76,7 @@ export async function createApp(
     genReqId: () => randomUUID(),
     return503OnClosing: false,
     forceCloseConnections: 'idle',
-    frameworkErrors: (error, request, reply) => void errorHandler(error, request, reply),
+    frameworkErrors: (error, request, reply) => void answerError(error, request, reply),
     clientErrorHandler: answerBrokenRequest,
   }).withTypeProvider<TypeBoxTypeProvider>();
 
@@ -85,8 +86,8 @@ export async function createApp(
   );
   app.setErrorHandler((error, request, reply) => {
     if (error instanceof DryRun) return answerDryRun(reply, error, context.region.engine);
-    if (error instanceof AnsweredBefore) return againOrRefuse(error, request, reply);
-    return errorHandler(error, request, reply);
+    if (error instanceof AnsweredBefore) return againOrRefuse(error, request, reply, answerError);
+    return answerError(error, request, reply);
   });
   acceptJson(app);
   refuseUnknownRoutes(app);
@@ -177,11 +178,12 @@ function againOrRefuse(
   { answer }: AnsweredBefore,
   request: FastifyRequest,
   reply: FastifyReply,
+  answerError: ErrorHandler,
 ): FastifyReply {
   try {
     return answerKept(reply, answer);
   } catch (error) {
-    return errorHandler(error, request, reply);
+    return answerError(error, request, reply);
   }
 }
 

@@ -10,7 +10,7 @@ import { Ajv } from 'ajv';
 import addFormats from 'ajv-formats';
 import { fastify } from 'fastify';
 import { expect, test } from 'vitest';
-import { errorHandler, explainValidation } from './errors.ts';
+import { createErrorHandler, explainValidation } from './errors.ts';
 
 const ajv = new Ajv({ verbose: true, strict: false });
 addFormats.default(ajv);
@@ -135,7 +135,7 @@ test('nothing to explain', () => {
 /** How an error that a handler throws is answered. */
 async function answer(error: Error) {
   const app = fastify();
-  app.setErrorHandler(errorHandler);
+  app.setErrorHandler(createErrorHandler());
   app.get('/', async () => {
     throw error;
   });
@@ -159,4 +159,22 @@ test('what nobody foresaw is answered without its text', async () => {
   const { statusCode, body } = await answer(new Error('secret'));
   expect(statusCode).toBe(500);
   expect(body).not.toContain('secret');
+});
+
+test('requests that fail without the metadata database are logged once a second', async () => {
+  const lines: string[] = [];
+  let nowMs = 0;
+  const app = fastify({
+    logger: { level: 'error', stream: { write: (line) => lines.push(line) } },
+  });
+  app.setErrorHandler(createErrorHandler(() => nowMs));
+  app.get('/', async () => {
+    throw Object.assign(new Error('connect ENOENT'), { code: 'ENOENT' });
+  });
+  for (const atMs of [0, 10, 999, 1000]) {
+    nowMs = atMs;
+    expect((await app.inject('/')).statusCode).toBe(503);
+  }
+  await app.close();
+  expect(lines.map((line) => /"omitted":(\d+)/.exec(line)?.[1])).toEqual(['0', '2']);
 });

@@ -15,17 +15,32 @@ type ValidationProblem = NonNullable<FastifyError['validation']>[number] & {
   parentSchema?: { description?: unknown; properties?: object };
 };
 
-/** The answer to an error, whatever was thrown. Only {@link ApiError}s and Fastify's own refusals are shown; the rest is logged. */
-export function errorHandler(
+/**
+ * Makes the handler that answers an error, whatever was thrown. Only {@link ApiError}s and
+ * Fastify's own refusals are shown; the rest is logged. Without the metadata database every request
+ * fails alike, so these lines are limited: they would push the cause out of the control log.
+ */
+export function createErrorHandler(nowMs: () => number = Date.now): ErrorHandler {
+  let [nextLineMs, omitted] = [0, 0];
+  return (error, request, reply) => {
+    const shown = translate(error);
+    if (shown.code === 'INTERNAL') request.log.error({ err: error }, 'a request failed');
+    if (shown.code === 'UNAVAILABLE') {
+      if (nowMs() < nextLineMs) omitted += 1;
+      else {
+        request.log.error({ err: error, omitted }, 'a request failed');
+        [nextLineMs, omitted] = [nowMs() + UNAVAILABLE_EVERY_MS, 0];
+      }
+    }
+    return sendError(reply, shown);
+  };
+}
+const UNAVAILABLE_EVERY_MS = 1000;
+export type ErrorHandler = (
   error: unknown,
   request: FastifyRequest,
   reply: FastifyReply,
-): FastifyReply {
-  const shown = translate(error);
-  if (shown.code === 'INTERNAL' || shown.code === 'UNAVAILABLE')
-    request.log.error({ err: error }, 'a request failed');
-  return sendError(reply, shown);
-}
+) => FastifyReply;
 
 export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
   // Said here too: what the router refuses passes no hook.

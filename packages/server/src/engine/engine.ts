@@ -368,13 +368,11 @@ export interface Engine {
   keepQuota(id: string, quota: StorageQuota): Promise<{ stop: string | null; changed: boolean }>;
   /**
    * Releases the reserve of the disk when it is full, and creates it again when there is space.
-   *
-   * @returns what was done since the last call, or the start
+   * @returns what was done since the last call or the start; archived WAL removed as a last resort
    */
   keepReserve(): Promise<{
     did: 'released' | 'made' | null;
     heldBytes: number;
-    /** Archived WAL that was removed as a last resort, by service. */
     removedWal: readonly { id: string; bytes: number }[];
   }>;
   /**

@@ -54,7 +54,7 @@ export function createEventHub(store: Pick<Store, 'db' | 'listen'>) {
     /** Ends all streams: their readers connect again, to the next control plane. */
     close: (): void => {
       hub.closing = true;
-      for (const stream of hub.streams) end(stream);
+      for (const stream of hub.streams) endStream(stream);
     },
   };
 }
@@ -74,7 +74,7 @@ function listen(hub: Hub): void {
     for (const stream of hub.streams) {
       // Without the metadata database it is unknown which keys are valid.
       if (publicKey === null || stream.publicKey === publicKey)
-        endIfInvalid(hub, stream).catch(() => end(stream));
+        endIfInvalid(hub, stream).catch(() => endStream(stream));
     }
   });
 }
@@ -109,7 +109,7 @@ function open(hub: Hub, request: StreamRequest): Readable {
   return readable;
 }
 
-function end(stream: Stream): void {
+function endStream(stream: Stream): void {
   stream.ended = true;
   stream.wake();
   // A reader that does not read what it was sent would not notice.
@@ -117,7 +117,7 @@ function end(stream: Stream): void {
 }
 
 async function endIfInvalid({ store }: Hub, stream: Stream): Promise<void> {
-  if (!(await isKeyValid(store.db, stream.publicKey))) end(stream);
+  if (!(await isKeyValid(store.db, stream.publicKey))) endStream(stream);
 }
 
 async function* frames(hub: Hub, stream: Stream): AsyncGenerator<string> {

@@ -88,7 +88,7 @@ async function look(guard: Guard): Promise<void> {
   guard.frozen =
     disk.usedPercent >= RESERVE_RELEASE_PERCENT ||
     (guard.frozen && disk.usedPercent >= DISK_FULL_PERCENT);
-  // Quotas are enforced without the metadata database too: a full disk may be why it does not answer.
+  // Quotas are enforced without the metadata database too: a full disk may be what ended it.
   if (disk.usedPercent >= PURGE_PERCENT)
     await purgeOldest(guard, disk).catch((error: unknown) =>
       guard.log.warn({ err: error }, 'no deleted service could be purged; it is tried again'),
@@ -107,7 +107,7 @@ async function keepReserve(guard: Guard): Promise<void> {
   for (const { id, bytes } of removedWal)
     guard.log.warn(
       { service: id, bytes },
-      'the disk is full: archived WAL of a service was removed, so that the metadata database can go on',
+      'the disk is full: archived WAL was removed, so that the metadata database can go on',
     );
   if (did === 'released')
     guard.log.warn(

@@ -675,21 +675,18 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     usedStorage: (id) => usedBytesOf(primaryPaths(id)),
     keepQuota: async (id, { quotaBytes, frozen, removes }) => {
       const before = JSON.stringify(quotaWarnings(quotas, id));
-      const relieve = (): Promise<void> => relieveArchive(keeper, id, removes);
       const stop = await enforceQuota(quotas, id, await memberNumbers(machine, id), {
         quotaBytes,
         frozen,
-        relieve,
+        relieve: () => relieveArchive(keeper, id, removes),
       });
       return { stop, changed: before !== JSON.stringify(quotaWarnings(quotas, id)) };
     },
     keepReserve: async () => {
       const { did, heldBytes } = await keepReserve(machine.layout.root);
-      const before = reserveAtStart;
+      const state = { did: did ?? reserveAtStart, heldBytes };
       reserveAtStart = null;
-      const removedWal = await removeWalOnFullDisk(machine.layout);
-      for (const { id } of removedWal) quotas.relievedMs.set(id, Date.now());
-      return { did: did ?? before, heldBytes, removedWal };
+      return { ...state, removedWal: await removeWalOnFullDisk(machine.layout) };
     },
     close: async () => {
       closing = true;

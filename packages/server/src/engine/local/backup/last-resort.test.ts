@@ -15,7 +15,7 @@ test('the oldest segments of the largest archive are removed, and no more than n
   expect(only).toMatchObject({ id: 'b', names: [segment(0), segment(1), segment(2)] });
 });
 
-test('the next archive follows when the largest does not suffice; small ones are left alone', () => {
+test('the next archive follows when the largest does not suffice; small ones stay', () => {
   const chosen = chooseWal([archive('a', 10), archive('b', 12), archive('c', 7)], 1000 * MB);
   expect(chosen.map(({ id, names }) => [id, names.length])).toEqual([
     ['b', 12],

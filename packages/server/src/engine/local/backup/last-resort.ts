@@ -1,7 +1,7 @@
 /**
- * The last resort on a full disk: archived WAL is removed although it is needed, so that the metadata
- * database finds space. Without that database no service can be paused or purged, and the disk would stay
- * full. A service loses moments that it could be restored to, but none of its data.
+ * The last resort on a full disk: archived WAL is removed although it is needed, so that the
+ * metadata database finds space. Without that database no service can be paused or purged, and the
+ * disk would stay full. A service loses moments that it could be restored to, but none of its data.
  */
 import { lstat, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ const LEAST_SEGMENTS = 8;
 
 export type RemovedWal = { id: string; bytes: number };
 
-/** Removes archived WAL if the disk of the services is full. @returns what was removed, by service */
+/** Removes archived WAL if the disk of the services is full. @returns what was removed */
 export async function removeWalOnFullDisk(layout: Layout): Promise<RemovedWal[]> {
   const { freeBytes } = await diskUsage(layout.services);
   if (freeBytes >= LEAST_FREE_BYTES) return [];
@@ -37,8 +37,8 @@ export async function removeWalOnFullDisk(layout: Layout): Promise<RemovedWal[]>
 export type Archive = { id: string; directory: string; names: readonly string[] };
 
 /**
- * The segments to remove: the oldest of the largest archives. Points in time after a missing segment
- * cannot be reached, so one archive gives all that it can before the next one gives anything.
+ * The segments to remove: the oldest of the largest archives. Points in time after a missing
+ * segment cannot be reached, so one archive gives all that it can before the next gives anything.
  */
 export function chooseWal(archives: readonly Archive[], neededBytes: number): Archive[] {
   const chosen: Archive[] = [];

@@ -55,7 +55,7 @@ test('a service that grows on has its sessions ended, and is paused at a fifth b
   });
 });
 
-test('on a full disk a service that grows has its sessions ended and is paused after some megabytes', () => {
+test('on a full disk a service that grows is paused after some megabytes', () => {
   const full = { limitBytes: 7 * GB, frozen: true, isReadOnly: true, leastBytes: 6.9 * GB };
   expect(of({ ...full, usedBytes: 7.02 * GB, beforeBytes: 7 * GB })).toMatchObject({
     ends: 'all',
