@@ -87,7 +87,9 @@ async function rewrite(path: string, from: string, to: string): Promise<void> {
 }
 
 // At the same time as the next test, which waits for deadlines of connections.
-test.concurrent('the metadata database can stand in a database that is named, even one of a Howdah', async () => {
+test.concurrent('the metadata database can stand in a database that is named, even one of a Howdah', async ({
+  expect,
+}) => {
   const below = await install();
   const metadata = await below.create({ name: 'metadata', service_type: 'POSTGRES' });
   const { host, port } = metadata.endpoint;
@@ -113,7 +115,9 @@ test.concurrent('the metadata database can stand in a database that is named, ev
   expect(await below.destroy()).toEqual([]);
 });
 
-test.concurrent('connections to the metadata database that are dropped without a word are recreated, and hold nothing', async () => {
+test.concurrent('connections to the metadata database that are dropped without a word are recreated, and hold nothing', async ({
+  expect,
+}) => {
   const below = await install();
   const metadata = await below.create({ name: 'metadata', service_type: 'POSTGRES' });
   const between = await standBetween(metadata.endpoint.port);
