@@ -30,7 +30,7 @@ beforeAll(async () => {
     output: '',
   });
   // The packages that npm would install with it.
-  for (const dependency of ['openapi-fetch', 'openapi-typescript-helpers'])
+  for (const dependency of ['eventsource-parser', 'openapi-fetch', 'openapi-typescript-helpers'])
     await symlink(join(ROOT, 'node_modules', dependency), join(modules, dependency));
   await writeFile(join(project, 'package.json'), '{ "type": "module" }');
   installation = await install();
