@@ -226,17 +226,18 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
         expect(await warnings(running)).toEqual(
           expect.arrayContaining([expect.objectContaining({ code: 'VERIFICATION' })]),
         );
+        // A snapshot is due when enough WAL was written since the last one, which may still find space.
         const client = await connectTo(full, running, running.initial_password);
-        await client.query('create table t (n int)');
-        await client.query('insert into t values (1)');
-        await client.end();
+        const write = () =>
+          client.query("select pg_logical_emit_message(true, 'written', repeat('x', 20000))");
         const snapshotFailed = expect.objectContaining({
           code: 'SNAPSHOT',
           message: expect.stringContaining('no space left in'),
         });
         await expect
-          .poll(() => warnings(running), SEEN)
+          .poll(() => write().then(() => warnings(running)), { timeout: 240_000, interval: 1000 })
           .toEqual(expect.arrayContaining([snapshotFailed]));
+        await client.end();
 
         await rm(join(disk, 'filler'));
         expect(await verify(running, full)).toMatchObject({ status: 'succeeded' });
