@@ -235,7 +235,7 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
           message: expect.stringContaining('no space left in'),
         });
         await expect
-          .poll(() => write().then(() => warnings(running)), { timeout: 240_000, interval: 1000 })
+          .poll(() => write().then(() => warnings(running)), { timeout: 480_000, interval: 1000 })
           .toEqual(expect.arrayContaining([snapshotFailed]));
         await client.end();
 
