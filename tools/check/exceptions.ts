@@ -10,8 +10,8 @@ export const IMPORTS: Readonly<Record<string, string>> = {};
 
 /** Files and functions that are too long, with the lines that they may have at most. */
 export const LENGTHS: Readonly<Record<string, number>> = {
-  'packages/server/src/engine/local/index.ts': 701,
-  'packages/server/src/engine/local/index.ts: createLocalEngine': 572,
+  'packages/server/src/engine/local/index.ts': 694,
+  'packages/server/src/engine/local/index.ts: createLocalEngine': 565,
   'packages/server/src/engine/local/index.ts: look': 88,
   'packages/server/src/engine/local/topology/members.ts': 1086,
   'packages/server/src/engine/local/topology/members.ts: apply': 110,

@@ -60,7 +60,7 @@ async function connectionOf(
 ): Promise<ClientConfig> {
   if (config.databaseUrl !== null) return { connectionString: config.databaseUrl };
   // The reserve may have been released and used up before this start.
-  for (const { id, bytes } of await removeWalOnFullDisk(machine.layout))
+  for (const { id, bytes } of await removeWalOnFullDisk(machine.layout, new Set()))
     log.warn({ service: id, bytes }, 'the disk is full: archived WAL of a service was removed');
   return ensureStoreRunning(machine, templates);
 }

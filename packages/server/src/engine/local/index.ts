@@ -1,7 +1,7 @@
 /** The engine that runs services as PostgreSQL servers on this machine: observe, {@link decide}, apply. */
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import {
   ADDONS_OF_TYPE,
   SERVICE_TYPES,
@@ -38,7 +38,6 @@ import type { Egress } from './host/egress.ts';
 import { planOf } from './topology/plan.ts';
 import { configFiles, filesWhileProvisioning, type ConfigFiles } from './postgres/files.ts';
 import { listenerOf, runsInNetworkOf, type Listener } from './network/listener.ts';
-import { findImage, imagePaths } from './host/image.ts';
 import {
   installationFor,
   installationOf,
@@ -80,13 +79,14 @@ import {
   createQuotas,
   enforceQuota,
   forgetQuota,
+  grownServices,
   QUOTA_NOTE,
   quotaWarnings,
   usedBytesOf,
 } from './host/quota.ts';
 import { createReader } from './postgres/reader.ts';
 import { createReplicaSets } from './topology/replica-sets.ts';
-import { diskUsage, keepReserve } from './host/reserve.ts';
+import { fullestDisk, keepReserve } from './host/reserve.ts';
 import { isErrno, readOrNull } from '../../lib/processes.ts';
 import { serverSettings } from './postgres/settings.ts';
 import { findServer, phaseOf, portIsFree, sizeLabel } from './postgres/server.ts';
@@ -664,14 +664,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       }
       if (usual !== null) precloned.fillSoon(usual);
     },
-    disk: async () => {
-      const { services, root } = machine.layout;
-      const inside = await diskUsage(services);
-      const store = await findImage(imagePaths(root));
-      // A store that is half empty is no use on a disk that is full.
-      const outside = store === null ? inside : await diskUsage(dirname(store.path));
-      return outside.usedPercent > inside.usedPercent ? outside : inside;
-    },
+    disk: () => fullestDisk(machine.layout),
     usedStorage: (id) => usedBytesOf(primaryPaths(id)),
     keepQuota: async (id, { quotaBytes, frozen, removes }) => {
       const before = JSON.stringify(quotaWarnings(quotas, id));
@@ -686,7 +679,8 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       const { did, heldBytes } = await keepReserve(machine.layout.root);
       const state = { did: did ?? reserveAtStart, heldBytes };
       reserveAtStart = null;
-      return { ...state, removedWal: await removeWalOnFullDisk(machine.layout) };
+      const removedWal = await removeWalOnFullDisk(machine.layout, grownServices(quotas));
+      return { ...state, removedWal };
     },
     close: async () => {
       closing = true;

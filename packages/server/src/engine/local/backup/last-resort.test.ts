@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { chooseWal, type Archive } from './last-resort.ts';
 
 const MB = 1e6;
+const NONE: ReadonlySet<string> = new Set();
 const segment = (n: number): string => n.toString(16).toUpperCase().padStart(24, '0');
 const archive = (id: string, segments: number): Archive => ({
   id,
@@ -10,13 +11,13 @@ const archive = (id: string, segments: number): Archive => ({
 });
 
 test('the oldest segments of the largest archive are removed, and no more than needed', () => {
-  const [only, ...others] = chooseWal([archive('a', 20), archive('b', 100)], 50 * MB);
+  const [only, ...others] = chooseWal([archive('a', 20), archive('b', 100)], NONE, 50 * MB);
   expect(others).toEqual([]);
   expect(only).toMatchObject({ id: 'b', names: [segment(0), segment(1), segment(2)] });
 });
 
 test('the next archive follows when the largest does not suffice; small ones stay', () => {
-  const chosen = chooseWal([archive('a', 10), archive('b', 12), archive('c', 7)], 1000 * MB);
+  const chosen = chooseWal([archive('a', 10), archive('b', 12), archive('c', 7)], NONE, 1000 * MB);
   expect(chosen.map(({ id, names }) => [id, names.length])).toEqual([
     ['b', 12],
     ['a', 10],
@@ -24,5 +25,13 @@ test('the next archive follows when the largest does not suffice; small ones sta
 });
 
 test('nothing is removed when nothing is needed', () => {
-  expect(chooseWal([archive('a', 10)], 0)).toEqual([]);
+  expect(chooseWal([archive('a', 10)], NONE, 0)).toEqual([]);
+});
+
+test('a service that grew gives its archive before a larger one of a service that did not', () => {
+  const chosen = chooseWal([archive('a', 10), archive('b', 100)], new Set(['a']), 200 * MB);
+  expect(chosen.map(({ id, names }) => [id, names.length])).toEqual([
+    ['a', 10],
+    ['b', 2],
+  ]);
 });

@@ -20,14 +20,22 @@ const LEAST_SEGMENTS = 8;
 
 export type RemovedWal = { id: string; bytes: number };
 
-/** Removes archived WAL if the disk of the services is full. @returns what was removed */
-export async function removeWalOnFullDisk(layout: Layout): Promise<RemovedWal[]> {
+/**
+ * Removes archived WAL if the disk of the services is full.
+ *
+ * @param grown the services that grew since the disk became full, which give theirs first
+ * @returns what was removed
+ */
+export async function removeWalOnFullDisk(
+  layout: Layout,
+  grown: ReadonlySet<string>,
+): Promise<RemovedWal[]> {
   const { freeBytes } = await diskUsage(layout.services);
   if (freeBytes >= LEAST_FREE_BYTES) return [];
   const archives = await Promise.all(
     (await readdir(layout.services)).map((id) => look(layout, id)),
   );
-  const chosen = chooseWal(archives, WANTED_FREE_BYTES - freeBytes);
+  const chosen = chooseWal(archives, grown, WANTED_FREE_BYTES - freeBytes);
   for (const { directory, names } of chosen)
     for (const name of names) await removeEntry(join(directory, name));
   return chosen.map(({ id, names }) => ({ id, bytes: names.length * WAL_FILE_BYTES }));
@@ -37,15 +45,25 @@ export async function removeWalOnFullDisk(layout: Layout): Promise<RemovedWal[]>
 export type Archive = { id: string; directory: string; names: readonly string[] };
 
 /**
- * The segments to remove: the oldest of the largest archives. Points in time after a missing
- * segment cannot be reached, so one archive gives all that it can before the next gives anything.
+ * The segments to remove: those of services that grew come first, then the oldest of the largest
+ * archives. Points in time after a missing segment cannot be reached, so one archive gives all that
+ * it can before the next gives anything.
  */
-export function chooseWal(archives: readonly Archive[], neededBytes: number): Archive[] {
+export function chooseWal(
+  archives: readonly Archive[],
+  grown: ReadonlySet<string>,
+  neededBytes: number,
+): Archive[] {
   const chosen: Archive[] = [];
   let missing = Math.ceil(neededBytes / WAL_FILE_BYTES);
-  const largestFirst = archives.toSorted((a, b) => b.names.length - a.names.length);
-  for (const { id, directory, names } of largestFirst) {
-    if (missing <= 0 || names.length < LEAST_SEGMENTS) break;
+  const order = archives
+    .filter(({ names }) => names.length >= LEAST_SEGMENTS)
+    .toSorted(
+      (a, b) =>
+        Number(grown.has(b.id)) - Number(grown.has(a.id)) || b.names.length - a.names.length,
+    );
+  for (const { id, directory, names } of order) {
+    if (missing <= 0) break;
     const taken = names.slice(0, missing);
     chosen.push({ id, directory, names: taken });
     missing -= taken.length;

@@ -9,7 +9,7 @@ import type { Warning } from '@howdah/contract';
 import { bytesBelow } from './space.ts';
 import { capLog } from './daemon.ts';
 import { QUOTA_FILE } from '../postgres/files.ts';
-import { memberKey, type InstancePaths } from './layout.ts';
+import { memberKey, partsOfKey, type InstancePaths } from './layout.ts';
 import { pruneLogs } from '../postgres/logs.ts';
 import type { Machine } from './machine-record.ts';
 import type { Monitor } from '../postgres/monitor.ts';
@@ -42,6 +42,8 @@ const LOG_QUIET_MS = 60_000;
  * quota.
  */
 const FROZEN_GROWTH_BYTES = 32e6;
+/** Statistics and checkpoints write a little; a service that wrote more than this has grown. */
+const GROWN_BYTES = FROZEN_GROWTH_BYTES / 2;
 /** Snapshots that make room in the archive are taken at most this often. */
 const RELIEVE_EVERY_MS = 10_000;
 
@@ -129,6 +131,16 @@ export async function enforceQuota(
 
 export function quotaWarnings({ warned }: Quotas, id: string): Warning[] {
   return [warned.get(id)].filter((warning) => warning !== undefined);
+}
+
+/** The services that have grown since the disk became full; none: it is not full. */
+export function grownServices({ states }: Quotas): Set<string> {
+  const grown = new Set<string>();
+  for (const [key, { usedBytes, frozenBytes }] of states) {
+    const grownBytes = frozenBytes === null ? 0 : usedBytes - frozenBytes;
+    if (grownBytes > GROWN_BYTES) grown.add(partsOfKey(key).id);
+  }
+  return grown;
 }
 
 /** The disk space that a server takes, running or not. */

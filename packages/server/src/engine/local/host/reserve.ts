@@ -4,10 +4,12 @@
  * it is made again.
  */
 import { stat, statfs } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { RESERVE_AGAIN_PERCENT, RESERVE_RELEASE_PERCENT } from '../../../domain/disk.ts';
 import type { DiskUsage } from '../../engine.ts';
 import { noneOf } from '../../../lib/processes.ts';
+import { findImage, imagePaths } from './image.ts';
+import type { Layout } from './layout.ts';
 import { rm } from './root-files.ts';
 import { run } from '../../../lib/run.ts';
 
@@ -46,6 +48,17 @@ export async function diskUsage(path: string): Promise<DiskUsage> {
     usedPercent: usable === 0 ? 100 : ((usable - bavail) / usable) * 100,
     path,
   };
+}
+
+/**
+ * The disk of the services, or the one that their image lies on when that is fuller: an image that
+ * is half empty is no use on a disk that is full.
+ */
+export async function fullestDisk({ root, services }: Layout): Promise<DiskUsage> {
+  const inside = await diskUsage(services);
+  const image = await findImage(imagePaths(root));
+  const outside = image === null ? inside : await diskUsage(dirname(image.path));
+  return outside.usedPercent > inside.usedPercent ? outside : inside;
 }
 
 const reservePath = (directory: string): string => join(directory, 'reserve');
