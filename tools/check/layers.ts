@@ -41,7 +41,7 @@ export const LAYERS: readonly Layer[] = [
   },
   {
     name: 'engine interface',
-    holds: '`engine/engine.ts`: what the control plane asks of an engine, in facets',
+    holds: '`engine/engine.ts`, `spec.ts`: what the control plane asks of an engine, in facets',
     path: `^${SERVER}/engine/[^/]+$`,
     imports: ['contract', 'lib', 'config'],
   },

@@ -54,7 +54,7 @@ export const WORDS: Readonly<Record<string, number>> = {
   'packages/server/src/config.ts': 1,
   'packages/server/src/control-plane.ts': 1,
   'packages/server/src/domain/service/row.ts': 3,
-  'packages/server/src/engine/engine.ts': 2,
+  'packages/server/src/engine/spec.ts': 2,
   'packages/server/src/engine/local/admin/audit-networks.ts': 1,
   'packages/server/src/engine/local/admin/audit.ts': 4,
   'packages/server/src/engine/local/backup/fork.ts': 1,

@@ -255,7 +255,7 @@ async function announce({ config, log, closers }: Startup): Promise<void> {
 
 /** Makes ahead, beside everything else, what the next creates need. */
 function prepareAhead({ region: { engine }, log, closers }: Control): void {
-  const prepared = engine
+  const prepared = engine.lifecycle
     .prepare()
     .catch((error: unknown) => log.warn({ err: error }, 'could not prepare everything ahead'));
   // A stop waits for a template that is being made, since that runs a server of its own.

@@ -126,7 +126,12 @@ export function answerDryRun(
             kind: planned.kind,
             service_id:
               planned.kind === 'create' || planned.kind === 'fork' ? null : planned.spec.id,
-            steps: engine.plan(planned.kind, planned.spec, planned.running, planned.keepsSize),
+            steps: engine.lifecycle.plan(
+              planned.kind,
+              planned.spec,
+              planned.running,
+              planned.keepsSize,
+            ),
           },
   };
   void reply.header('Dry-Run', 'true');

@@ -126,7 +126,7 @@ async function readReplicas(gauges: Gauges, store: Store, engine: Engine): Promi
   const { lagBytes, lagSeconds, following, serving } = gauges;
   for (const gauge of [lagBytes, lagSeconds, following, serving]) gauge.reset();
   for (const { id, isSet } of await listReplicatedServices(store.db)) {
-    for (const state of await engine.replicas(id)) {
+    for (const state of await engine.observe.replicas(id)) {
       const labels = { service: id, node: String(state.node) };
       following.set(labels, state.lag_bytes === null ? 0 : 1);
       if (state.lag_bytes !== null) lagBytes.set(labels, state.lag_bytes);

@@ -11,8 +11,6 @@ import type {
   Addon,
   Backups,
   CloneMethod,
-  DrillKind,
-  ForkStrategy,
   LogEntry,
   Member as MemberState,
   OperationKind,
@@ -20,88 +18,13 @@ import type {
   QueryResult,
   ReplicaState,
   ServiceType,
-  Size,
   StorageMethod,
   Verification,
   VpcMethod,
   Warning,
 } from '@howdah/contract';
 import type { ReadLagLimit } from '../config.ts';
-
-/** Everything an engine needs to know of a service. */
-export type ServiceSpec = {
-  id: string;
-  addons: readonly Addon[];
-  size: Size;
-  /** The most that each of its servers may use of the disk, in gigabytes. */
-  storageGb: number;
-  /** Whether it must run. */
-  power: 'running' | 'paused';
-  /** Where clients connect; reserved when the create was accepted, never changed. */
-  endpoint: Endpoint;
-  /**
-   * The SCRAM verifier of the admin role's first password; set once, when the service is
-   * provisioned. Null for a spare, which is kept running and provisioning until somebody claims it.
-   */
-  firstVerifier: string | null;
-  /** The data that it begins with; null: an empty database. */
-  origin: Origin | null;
-  /** Where its connection pooler listens, on the host of the endpoint; null: it has none. */
-  pooler: { port: number } | null;
-  /** Its members; null: one server, which listens on the endpoint's port itself. */
-  ha: HighAvailability | null;
-  /** The VPC that it is in; null: its endpoint is open to all. */
-  vpc: ServiceVpc | null;
-  /** The service that a read replica set follows, and its nodes; null: it is no set. */
-  set: { parent: string; nodes: readonly Member[] } | null;
-};
-
-/** A service in a VPC: its listeners are there, each on the port that it has anyway. */
-export type ServiceVpc = {
-  id: string;
-  /**
-   * Its own address in the VPC, for all its listeners. null: the address of its endpoint, with
-   * rules for the addresses of clients.
-   */
-  address: string | null;
-  /** The networks whose clients may connect: the VPC's own, and those that it is peered with. */
-  allowedNetworks: readonly string[];
-};
-
-/** The desired state of a VPC. */
-export type VpcSpec = {
-  id: string;
-  /** For example 10.1.0.0/16. */
-  cidr: string;
-  /** The addresses of services in it. */
-  addresses: readonly string[];
-  /** The networks that it is peered with. */
-  peers: readonly { id: string; cidr: string }[];
-};
-
-/** A server of a service: its number, and its port of the loopback address. */
-export type Member = { n: number; port: number };
-
-/**
- * Several servers behind a gateway on the endpoint's port: a primary, and standbys that follow it.
- */
-export type HighAvailability = {
-  members: readonly Member[];
-  /** The number of the primary, as it is in the metadata database. */
-  primary: number;
-  /** The number of synchronous standbys: those that have every acknowledged write. */
-  sync: number;
-  /** A member that must no longer be the primary; null: the current one may stay. */
-  leave: number | null;
-  /** A requested drill. */
-  drill: DrillKind | null;
-};
-
-/**
- * The data that a fork begins with: that of another service now, in its last snapshot, or at a
- * point in time.
- */
-export type Origin = { parent: string; strategy: ForkStrategy; targetTime: string | null };
+import type { ServiceSpec, VpcSpec } from './spec.ts';
 
 /**
  * Changes of the metadata database that an engine makes at once,
@@ -130,8 +53,6 @@ export type PrimaryStore = {
 
 /** The step of an operation that performs a drill. */
 export const DRILL_STEP = 'drill';
-
-export type Endpoint = { host: string; port: number };
 
 /** One step toward a spec. */
 export type Verdict = {
@@ -247,7 +168,7 @@ export type LogQuery = {
 export type LogPage = { entries: LogEntry[]; cursor: string | null };
 
 /**
- * Thrown by {@link Engine.setPassword}, query, logs and usage when the service does not answer; the
+ * Thrown by {@link Sql.setPassword}, query, logs and usage when the service does not answer; the
  * message says why.
  */
 export class EngineUnavailable extends Error {}
@@ -261,7 +182,7 @@ export type ReadStatement = {
   timeoutMs: number;
 };
 
-/** Thrown by {@link Engine.query} with PostgreSQL's error of the statement. */
+/** Thrown by {@link Sql.query} with PostgreSQL's error of the statement. */
 export class StatementRefused extends Error {
   readonly sqlstate: string;
   /** In characters of the statement, from 1; null: the error has none. */
@@ -289,14 +210,17 @@ export class StatementRefused extends Error {
 /** Thrown for a log cursor that is not one of ours. */
 export class BadCursor extends Error {}
 
-export interface Engine {
-  readonly capabilities: Capabilities;
+/**
+ * Whether services can run here, and the changes of a service: from its creation to its removal.
+ */
+export interface Lifecycle {
   /** Whether a service with these add-ons can run here. */
   supports(addons: readonly Addon[]): TypeCapability;
   /**
-   * Whether nothing else on the machine holds this port; asked before it is promised to a client.
+   * Does ahead the work that a first create of a type would wait for, and removes what a crash left
+   * half deleted.
    */
-  portIsFree(port: number): Promise<boolean>;
+  prepare(): Promise<void>;
   /** Whether the process of a service exists: a cheap check, for many services at a time. */
   runs(id: string): Promise<boolean>;
   /**
@@ -314,12 +238,18 @@ export interface Engine {
    * @param parent the service that a read replica set follows
    */
   remove(id: string, parent: string | null, begin: BeginStep): Promise<Verdict>;
+}
+
+/** Where services listen. */
+export interface Addresses {
   /**
-   * Makes all VPCs of the region as desired, and removes what belongs to none of them.
-   *
-   * @returns the ids of those whose network did not exist
+   * Whether nothing else on the machine holds this port; asked before it is promised to a client.
    */
-  convergeVpcs(specs: readonly VpcSpec[]): Promise<string[]>;
+  isFree(port: number): Promise<boolean>;
+}
+
+/** The sessions that the control plane opens for its users. */
+export interface Sql {
   /** Sets the admin role's password to a SCRAM verifier; it is active when the call returns. */
   setPassword(id: string, verifier: string): Promise<void>;
   /**
@@ -330,13 +260,33 @@ export interface Engine {
    * @throws EngineUnavailable, StatementRefused
    */
   query(id: string, parent: string | null, statement: ReadStatement): Promise<QueryResult>;
-  /** Its snapshots, its WAL archive, and the window of points in time that it can be forked at. */
-  backups(id: string): Promise<Omit<Backups, 'storage'>>;
+}
+
+/** The state of running services, as users read it. */
+export interface Observing {
+  /** The problems of a service's backups, and which of its replicas are missing. */
+  warnings(id: string): Promise<Warning[]>;
   /**
-   * The disk space of its data, and how much of it is shared with clones; null: unknown. It may be
-   * some minutes old.
+   * @param node the member whose logs are read; null: the primary
+   * @param signal ends the work when its client is gone
    */
-  storage(id: string): Promise<Backups['storage']>;
+  logs(id: string, node: number | null, query: LogQuery, signal: AbortSignal): Promise<LogPage>;
+  /**
+   * The usage of each running server of a service; the first is the primary, or a set's first node.
+   */
+  usage(id: string): Promise<Usage[]>;
+  /** The state of each standby of a service, or of each node of a read replica set. */
+  replicas(id: string): Promise<ReplicaState[]>;
+  /** The lag up to which a node of a read replica set gets connections. */
+  readonly readLagLimit: ReadLagLimit;
+  /** The servers of a service, by number, and how they follow the primary. */
+  servers(id: string): Promise<MemberState[]>;
+}
+
+/** Snapshots and archived WAL of services. */
+export interface BackupKeeping {
+  /** Its snapshots, its WAL archive, and the window of points in time that it can be forked at. */
+  describe(id: string): Promise<Omit<Backups, 'storage'>>;
   /**
    * Takes a snapshot of a running service if anything was written since the last one, and removes
    * what the window no longer needs.
@@ -344,7 +294,7 @@ export interface Engine {
    * @param removes whether anything may be removed: a requested fork may need it
    * @returns whether a due snapshot could not be taken; the service has a warning then
    */
-  keepBackups(id: string, removes: boolean): Promise<boolean>;
+  keep(id: string, removes: boolean): Promise<boolean>;
   /**
    * Verifies the newest snapshot of a service, running or not, by restoring it beside the service;
    * the result is written to the snapshot. One runs at a time. It leaves nothing
@@ -352,13 +302,20 @@ export interface Engine {
    *
    * @throws what `signal` was aborted with; Error when there is nothing to restore
    */
-  verifyBackup(spec: ServiceSpec, runStep: RunStep, signal: AbortSignal): Promise<Verification>;
-  /** The problems of a service's backups, and which of its replicas are missing. */
-  warnings(id: string): Promise<Warning[]>;
+  verify(spec: ServiceSpec, runStep: RunStep, signal: AbortSignal): Promise<Verification>;
+}
+
+/** The disk of the services, and their quotas. */
+export interface Storage {
   /** How full the disk of the services is. */
   disk(): Promise<DiskUsage>;
+  /**
+   * The disk space of a service's data, and how much of it is shared with clones; null: unknown. It
+   * may be some minutes old.
+   */
+  shared(id: string): Promise<Backups['storage']>;
   /** The disk space that a server of a service uses, in bytes; of several, that of the primary. */
-  usedStorage(id: string): Promise<number>;
+  usedBytes(id: string): Promise<number>;
   /**
    * Measures the disk space of a service's servers, and enforces their quota.
    *
@@ -375,26 +332,27 @@ export interface Engine {
     heldBytes: number;
     removedWal: readonly { id: string; bytes: number }[];
   }>;
+}
+
+/** The networks of VPCs. */
+export interface Networks {
   /**
-   * @param node the member whose logs are read; null: the primary
-   * @param signal ends the work when its client is gone
+   * Makes all VPCs of the region as desired, and removes what belongs to none of them.
+   *
+   * @returns the ids of those whose network did not exist
    */
-  logs(id: string, node: number | null, query: LogQuery, signal: AbortSignal): Promise<LogPage>;
-  /**
-   * The usage of each running server of a service; the first is the primary, or a set's first node.
-   */
-  usage(id: string): Promise<Usage[]>;
-  /** The state of each standby of a service, or of each node of a read replica set. */
-  replicas(id: string): Promise<ReplicaState[]>;
-  /** The lag up to which a node of a read replica set gets connections. */
-  readonly readLagLimit: ReadLagLimit;
-  /** The servers of a service, by number, and how they follow the primary. */
-  members(id: string): Promise<MemberState[]>;
-  /**
-   * Does ahead the work that a first create of a type would wait for, and removes what a crash left
-   * half deleted.
-   */
-  prepare(): Promise<void>;
+  converge(specs: readonly VpcSpec[]): Promise<string[]>;
+}
+
+export interface Engine {
+  readonly capabilities: Capabilities;
+  readonly lifecycle: Lifecycle;
+  readonly addresses: Addresses;
+  readonly sql: Sql;
+  readonly observe: Observing;
+  readonly backups: BackupKeeping;
+  readonly storage: Storage;
+  readonly networks: Networks;
   /** Ends the control plane's own connections; services go on. */
   close(): Promise<void>;
 }

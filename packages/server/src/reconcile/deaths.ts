@@ -14,7 +14,7 @@ export async function recordDeath(
   { store, engine, log }: ReconcilerContext,
   id: string,
 ): Promise<void> {
-  if (await engine.runs(id)) return;
+  if (await engine.lifecycle.runs(id)) return;
   await store.db.transaction().execute(async (tx) => {
     const locked = await lockService(tx, id);
     if (locked === null) return;
@@ -42,7 +42,7 @@ export async function findDeaths(
   try {
     for (const id of await listReachableServices(context.store.db)) {
       if (context.closing.aborted) break;
-      if (await context.engine.runs(id)) continue;
+      if (await context.engine.lifecycle.runs(id)) continue;
       dead.add(id);
       if (deadBefore.has(id)) await recordDeath(context, id);
       wake(id);

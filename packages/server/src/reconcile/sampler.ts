@@ -102,7 +102,7 @@ async function sampleOne(
 /** A sample of each server of a service; none if it has stopped meanwhile. */
 async function sample({ engine, log, transactions }: Sampler, id: string): Promise<Sample[]> {
   try {
-    const used = await engine.usage(id);
+    const used = await engine.observe.usage(id);
     const atMs = Date.now();
     return used.map((usage) => {
       const key = `${id} ${usage.node}`;
@@ -158,7 +158,7 @@ async function keepAllBackups(sampler: Sampler): Promise<void> {
 
 async function keepBackups({ store, engine, log, warn }: Sampler, id: string): Promise<void> {
   try {
-    if (await engine.keepBackups(id, !(await listParentsOfUnfinishedForks(store.db)).has(id)))
+    if (await engine.backups.keep(id, !(await listParentsOfUnfinishedForks(store.db)).has(id)))
       await warn(id);
   } catch (error) {
     log.warn({ service: id, err: error }, 'backups of a service failed; trying again in a minute');

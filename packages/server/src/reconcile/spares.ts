@@ -42,7 +42,7 @@ export async function keepSpares(store: Store, region: SpareRegion, wanted: numb
     await store.db.transaction().execute(async (tx) => {
       // Locks the region: two rounds at the same time count one after the other.
       const port = await takeNextPort(tx, region.code, region.portRange, null);
-      if (port === null || !(await region.engine.portIsFree(port))) return;
+      if (port === null || !(await region.engine.addresses.isFree(port))) return;
       if (((await countSpares(tx, region.code)).get(addons.join('+')) ?? 0) >= wanted) return;
       const spare = await insertSpare(tx, {
         region: region.code,

@@ -83,7 +83,7 @@ async function look(guard: Guard): Promise<void> {
   await report(guard).catch((error: unknown) =>
     guard.log.warn({ err: error }, 'the state of the reserve was not reported; it is tried again'),
   );
-  const disk = await guard.engine.disk();
+  const disk = await guard.engine.storage.disk();
   const usedBytes = disk.totalBytes - disk.freeBytes;
   guard.frozen =
     disk.usedPercent >= RESERVE_RELEASE_PERCENT ||
@@ -103,7 +103,7 @@ async function look(guard: Guard): Promise<void> {
 }
 
 async function keepReserve(guard: Guard): Promise<void> {
-  const { did, heldBytes, removedWal } = await guard.engine.keepReserve();
+  const { did, heldBytes, removedWal } = await guard.engine.storage.keepReserve();
   for (const { id, bytes } of removedWal)
     guard.log.warn(
       { service: id, bytes },
@@ -149,7 +149,7 @@ async function keepQuotas(guard: Guard): Promise<void> {
   for (const { id, storageGb, hasOwner } of services) {
     if (guard.closing) return;
     try {
-      const { stop, changed } = await engine.keepQuota(id, {
+      const { stop, changed } = await engine.storage.keepQuota(id, {
         quotaBytes: storageGb * 1e9,
         frozen: guard.frozen,
         removes: forked !== null && !forked.has(id),

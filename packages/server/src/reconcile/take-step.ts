@@ -71,9 +71,9 @@ async function askEngine(
   if (await waitsForSets(context, work.service)) return SETS_FIRST;
   if (mustBeRemoved(work.service, restoreWindowMs)) {
     if ((await listParentsOfUnfinishedForks(store.db)).has(work.id)) return FORKS_FIRST;
-    return engine.remove(work.id, work.service.parent_id, begin);
+    return engine.lifecycle.remove(work.id, work.service.parent_id, begin);
   }
-  const verdict = await engine.converge(serviceSpec(work.service), begin);
+  const verdict = await engine.lifecycle.converge(serviceSpec(work.service), begin);
   if (verdict.outcome === 'settled') {
     if (!(await waitsForMoves(context, work))) return verdict;
     return {

@@ -108,7 +108,7 @@ async function verify(verifier: Verifier, operation: OperationRow): Promise<void
   if (verifier.closing) return;
   const watch = interruptOnceEnded(verifier, operation);
   try {
-    const { problem } = await engine.verifyBackup(
+    const { problem } = await engine.backups.verify(
       serviceSpec(service),
       stepsOf(verifier, operation),
       signal,

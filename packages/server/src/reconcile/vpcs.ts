@@ -45,7 +45,7 @@ export function createVpcs({ store, engine, log, wakeService }: VpcsOptions) {
     const wanted = await wantedVpcs(db);
     // One that is being deleted keeps its network until the last service has left it.
     const specs = wanted.filter(({ deleting, addresses }) => !deleting || addresses.length > 0);
-    const renewed = await engine.convergeVpcs(specs);
+    const renewed = await engine.networks.converge(specs);
     const changed = wanted.filter(({ wanted: version, made }) => version !== made);
     for (const vpc of changed) {
       await db.transaction().execute(async (tx) => {

@@ -20,7 +20,10 @@ export function createWatch(store: Store, engine: Engine, log: Log) {
 
   /** Looks at one service and brings its warnings up to date. */
   const look = async (id: string): Promise<void> => {
-    const [disk, backups] = [diskWarning(await engine.disk()), await engine.warnings(id)];
+    const [disk, backups] = [
+      diskWarning(await engine.storage.disk()),
+      await engine.observe.warnings(id),
+    ];
     await show(id, () => [...(disk === null ? [] : [disk]), ...backups]);
   };
 
@@ -58,7 +61,7 @@ export function createWatch(store: Store, engine: Engine, log: Log) {
       );
     }
     // Those that do not run stand on the same disk; what else they warn of stays as it was.
-    const disk = diskWarning(await engine.disk());
+    const disk = diskWarning(await engine.storage.disk());
     for (const id of await listStoppedServicesWithOtherDiskWarning(store.db, disk)) {
       await show(id, (before) => [
         ...(disk === null ? [] : [disk]),

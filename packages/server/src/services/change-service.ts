@@ -96,7 +96,8 @@ export async function updatePassword(
     const { service, operation } = await lockOwnService(tx, caller, id);
     if (ALLOWED[service.status].updatePassword !== 'accept')
       throw new ApiError('INVALID_STATE', refusal('updatePassword', service.status));
-    if (!caller.dryRun) await reachEngine(() => context.region.engine.setPassword(id, verifier));
+    if (!caller.dryRun)
+      await reachEngine(() => context.region.engine.sql.setPassword(id, verifier));
     const operationId = await recordOperation(tx, service, 'updatePassword', caller);
     const row = await changeService(tx, service, {}, operation);
     return { doc: row.doc, operationId };

@@ -4,7 +4,7 @@
  * differ.
  */
 import type { OperationKind, Role } from '@howdah/contract';
-import type { ServiceSpec } from '../engine/engine.ts';
+import type { ServiceSpec } from '../engine/spec.ts';
 import { recordAudit, type AuditNote } from '../store/audit-log.ts';
 import type { Store } from '../store/database.ts';
 import type { Tx } from '../store/tables.ts';

@@ -23,7 +23,7 @@ export async function reservePort(
 ): Promise<number> {
   let port = await takeNextPort(tx, region.code, region.portRange, null, besides);
   const first = port;
-  while (port !== null && !(await region.engine.portIsFree(port))) {
+  while (port !== null && !(await region.engine.addresses.isFree(port))) {
     port = await takeNextPort(tx, region.code, region.portRange, port, besides);
     if (port === first) port = null;
   }
@@ -42,7 +42,7 @@ export async function reservePort(
  * @param what is refused, in the plural
  */
 export async function refuseFullDisk({ engine }: Region, what: string): Promise<void> {
-  const { usedPercent, freeBytes, totalBytes, path } = await engine.disk();
+  const { usedPercent, freeBytes, totalBytes, path } = await engine.storage.disk();
   if (usedPercent < DISK_FULL_PERCENT) return;
   const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
   throw new ApiError(

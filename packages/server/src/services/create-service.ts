@@ -10,7 +10,7 @@ import {
   typeOfAddons,
 } from '@howdah/contract';
 import type { ServiceRow } from '../domain/service/row.ts';
-import type { Origin } from '../engine/engine.ts';
+import type { Origin } from '../engine/spec.ts';
 import { newPassword } from '../lib/ids.ts';
 import { scramVerifier } from '../lib/scram.ts';
 import { type Caller, makeChange } from './change.ts';
@@ -117,7 +117,7 @@ async function specOrRefuse(context: ControlContext, body: CreateServiceBody) {
     body.sync_replica_count ?? 0,
   );
   await refuseFullDisk(context.region, 'services');
-  const capability = context.region.engine.supports(addons);
+  const capability = context.region.engine.lifecycle.supports(addons);
   if ('missing' in capability)
     throw new ApiError('UNAVAILABLE_HERE', `${typeOfAddons(addons)}: ${capability.missing}`);
   if (body.enable_pooler === true) refuseWithoutPooler(context.region);

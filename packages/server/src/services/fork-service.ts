@@ -8,7 +8,7 @@ import {
   refusal,
 } from '@howdah/contract';
 import { sizeOf } from '../domain/service/spec.ts';
-import type { Origin } from '../engine/engine.ts';
+import type { Origin } from '../engine/spec.ts';
 import { newPassword } from '../lib/ids.ts';
 import { parseMoment } from '../lib/moment.ts';
 import { scramVerifier } from '../lib/scram.ts';
@@ -105,7 +105,7 @@ export async function targetTimeOfFork(
     );
   }
   const askedMs = Date.now();
-  const { window } = await context.region.engine.backups(parentId);
+  const { window } = await context.region.engine.backups.describe(parentId);
   const [earliestMs, latestMs] = [
     Date.parse(window.earliest ?? ''),
     Date.parse(window.latest ?? ''),

@@ -19,7 +19,7 @@ import {
   type Size,
   type SizeInput,
 } from '@howdah/contract';
-import type { Member } from '../engine/engine.ts';
+import type { Member } from '../engine/spec.ts';
 import { notifyVpcs } from '../store/notifications.ts';
 import type { Tx } from '../store/tables.ts';
 import { makeDue } from '../store/leases.ts';
@@ -275,8 +275,8 @@ export async function readReplicaSet(
   if (set === null) throw replicaSetNotFound(setId);
   return {
     ...replicaSetDocument(set),
-    lag_limit: region.engine.readLagLimit,
-    node_states: await region.engine.replicas(set.id),
+    lag_limit: region.engine.observe.readLagLimit,
+    node_states: await region.engine.observe.replicas(set.id),
   };
 }
 

@@ -2,7 +2,7 @@
 import { ApiError, type DrillKind, MAX_REPLICAS } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
-import type { Member } from '../engine/engine.ts';
+import type { Member } from '../engine/spec.ts';
 import type { Caller } from './change.ts';
 import { reservePort } from './common.ts';
 import type { ControlContext } from './context.ts';

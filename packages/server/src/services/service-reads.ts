@@ -25,7 +25,7 @@ export async function readLogPage(
 ): Promise<LogPage> {
   try {
     return await context.logReads(id, signal, () =>
-      context.region.engine.logs(id, node, query, signal),
+      context.region.engine.observe.logs(id, node, query, signal),
     );
   } catch (error) {
     if (error instanceof BadCursor) throw new ApiError('INVALID_REQUEST', error.message);
@@ -49,7 +49,7 @@ export async function runStatement(
     );
   try {
     return await reachEngine(() =>
-      context.region.engine.query(id, parent, { sql, parameters, maxRows, timeoutMs }),
+      context.region.engine.sql.query(id, parent, { sql, parameters, maxRows, timeoutMs }),
     );
   } catch (error) {
     if (error instanceof StatementRefused) throw refusedStatement(error);
@@ -111,11 +111,14 @@ export async function readMetricSeries(
 }
 
 export async function readBackups({ region }: ControlContext, id: string): Promise<Backups> {
-  return { ...(await region.engine.backups(id)), storage: await region.engine.storage(id) };
+  return {
+    ...(await region.engine.backups.describe(id)),
+    storage: await region.engine.storage.shared(id),
+  };
 }
 
 export function readMembers({ region }: ControlContext, id: string) {
-  return reachEngine(() => region.engine.members(id));
+  return reachEngine(() => region.engine.observe.servers(id));
 }
 
 /** Points of one series. More are refused. */

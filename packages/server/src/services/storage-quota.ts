@@ -4,7 +4,7 @@ import type { ControlContext } from './context.ts';
 
 /** The disk space of the largest server of a service, in gigabytes; 0 if it is unknown. */
 export async function readUsedStorageGb(context: ControlContext, id: string): Promise<number> {
-  return (await context.region.engine.usedStorage(id)) / 1e9;
+  return (await context.region.engine.storage.usedBytes(id)) / 1e9;
 }
 
 /** Refuses a quota below the used space, which would make the service read-only at once. */

@@ -1,7 +1,7 @@
 /** The part of the metadata database that the integrity check reads. */
 import type { LiveStatus } from '@howdah/contract';
 import { Client, type ClientConfig } from 'pg';
-import type { Member } from '../engine/engine.ts';
+import type { Member } from '../engine/spec.ts';
 import { WANTED_VPCS, type WantedVpc } from './vpcs.ts';
 
 export type Expected = {

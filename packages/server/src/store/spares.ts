@@ -3,7 +3,7 @@ import { type Addon, defaultStorageGb, type ServiceType, type Size } from '@howd
 import { sql } from 'kysely';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { sizeColumns } from '../domain/service/spec.ts';
-import type { Origin } from '../engine/engine.ts';
+import type { Origin } from '../engine/spec.ts';
 import { newId } from '../lib/ids.ts';
 import { isSpare } from './predicates.ts';
 import type { Db, Tx } from './tables.ts';

@@ -5,7 +5,7 @@
  * it; the engine has made it true once `made` has come up to `wanted` (reconcile/vpcs.ts).
  */
 import { type Selectable, sql } from 'kysely';
-import type { VpcSpec } from '../engine/engine.ts';
+import type { VpcSpec } from '../engine/spec.ts';
 import { notifyVpcs } from './notifications.ts';
 import type { Db, Tables, Tx } from './tables.ts';
 

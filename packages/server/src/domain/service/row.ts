@@ -10,7 +10,7 @@ import type {
   ServiceType,
   Warning,
 } from '@howdah/contract';
-import type { Member, Origin } from '../../engine/engine.ts';
+import type { Member, Origin } from '../../engine/spec.ts';
 
 export type ServiceRow = {
   id: string;

@@ -1,7 +1,7 @@
 /** The spec of a service for the engine, from its row. */
 import type { Size } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from './row.ts';
-import type { HighAvailability, ServiceSpec, ServiceVpc } from '../../engine/engine.ts';
+import type { HighAvailability, ServiceSpec, ServiceVpc } from '../../engine/spec.ts';
 
 export function serviceSpec(row: ServiceRow): ServiceSpec {
   return {

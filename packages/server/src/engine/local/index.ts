@@ -2,14 +2,7 @@
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import {
-  ADDONS_OF_TYPE,
-  SERVICE_TYPES,
-  type Addon,
-  type ReplicaState,
-  type ServiceType,
-  type Warning,
-} from '@howdah/contract';
+import { ADDONS_OF_TYPE, SERVICE_TYPES, type Addon, type ServiceType } from '@howdah/contract';
 import { createCertificateCheck, createIssuer, type CertificateAuthority } from '../../lib/tls.ts';
 import type { BackupPolicy, FailoverPolicy, ReadLagLimit } from '../../config.ts';
 import {
@@ -17,13 +10,13 @@ import {
   type BeginStep,
   type Capabilities,
   type Engine,
+  type Lifecycle,
   type PrimaryStore,
   type Seen,
-  type ServiceSpec,
   type TypeCapability,
-  type Usage,
   type Verdict,
 } from '../engine.ts';
+import type { ServiceSpec } from '../spec.ts';
 import { applyStep } from './topology/apply.ts';
 import { areFilesCurrent, isCertificateCurrent } from './topology/configure.ts';
 import { createExecutor, type Found } from './topology/executor.ts';
@@ -51,16 +44,16 @@ import {
   holdingBackups,
   keepBackups,
   provisioningForksOf,
-  relieveArchive,
 } from './backup/keeper.ts';
 import { instancePaths, memberKey, partsOfKey, type InstancePaths } from './host/layout.ts';
 import { groupIds, limitsNote, removeLimits } from './host/limits.ts';
-import { readLogs, pruneLogs } from './postgres/logs.ts';
+import { pruneLogs } from './postgres/logs.ts';
 import { isolationNote } from './host/machine.ts';
 import type { Machine } from './host/machine-record.ts';
 import type { Owner } from './host/owner.ts';
 import { currentBoot, readMarker } from './host/marker.ts';
-import { memberStates } from './topology/member-states.ts';
+import { createObserving } from './observe.ts';
+import { createStorage } from './storage.ts';
 import { alterPassword, setPassword } from './postgres/password.ts';
 import { createMembers, memberNumbers } from './topology/members.ts';
 import { makeNetworks } from './network/networks.ts';
@@ -75,28 +68,18 @@ import {
   type PoolerPlan,
 } from './proxy/pooler.ts';
 import { poolerConf } from './proxy/pooler-conf.ts';
-import {
-  createQuotas,
-  enforceQuota,
-  forgetQuota,
-  grownServices,
-  QUOTA_NOTE,
-  quotaWarnings,
-  usedBytesOf,
-} from './host/quota.ts';
+import { createQuotas, forgetQuota, QUOTA_NOTE } from './host/quota.ts';
 import { createReader } from './postgres/reader.ts';
 import { createReplicaSets } from './topology/replica-sets.ts';
-import { fullestDisk, keepReserve } from './host/reserve.ts';
-import { isErrno, readOrNull } from '../../lib/processes.ts';
+import { readOrNull } from '../../lib/processes.ts';
 import { serverSettings } from './postgres/settings.ts';
 import { findServer, phaseOf, portIsFree, sizeLabel } from './postgres/server.ts';
 import { createPrecloned } from './postgres/precloned.ts';
 import { createStorageMeter } from './host/storage.ts';
 import { extensionsOf, type Template, type Templates } from './postgres/templates.ts';
-import { measure, type Glance } from './host/usage.ts';
+import type { Glance } from './host/usage.ts';
 import { isOwned } from './host/own.ts';
 import { configUsersOf, ownerOf, reclaimUsers, releaseUser } from './host/users.ts';
-import { removeWalOnFullDisk } from './backup/last-resort.ts';
 import { createVerifications, sweepCopies, verifyBackup } from './backup/verify.ts';
 
 export { certificateHosts } from './network/listener.ts';
@@ -142,7 +125,6 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   const issuer = createIssuer(authority, options.certificateHosts);
   const listenerFor = ({ vpc }: Pick<ServiceSpec, 'vpc'>): Listener =>
     listenerOf(vpc, options.listenAddress, machine.networkPrefix);
-  let reserveAtStart = machine.reserve;
   const precloned = createPrecloned(machine);
   const executor = createExecutor({ machine, templates, precloned, monitor, issuer, poolers });
   const keeper = createKeeper(machine, monitor, options.backups);
@@ -404,7 +386,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     for (const ms of RECHECK_SESSIONS_MS) setTimeout(() => options.changed(id), ms).unref();
   };
 
-  const remove: Engine['remove'] = async (id, parent, begin) => {
+  const remove: Lifecycle['remove'] = async (id, parent, begin) => {
     sets.forget(id);
     const paths = machine.layout.service(id);
     const gone: Seen = { reachable: false, present: false };
@@ -520,51 +502,6 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     forkCost: CLONE_COST[machine.cloneMethod],
   };
 
-  const usage: Engine['usage'] = async (id) => {
-    const first = machine.layout.primaryOf(id);
-    const numbers = (await memberNumbers(machine, id)).toSorted(
-      (a, b) => Number(b === first) - Number(a === first) || a - b,
-    );
-    const lags = new Map(
-      (await replicas(id)).map(({ node, lag_bytes: bytes, lag_seconds: seconds }) => [
-        node,
-        { bytes, seconds },
-      ]),
-    );
-    const used: Usage[] = [];
-    for (const n of numbers) {
-      const [paths, key] = [machine.layout.member(id, n), memberKey(id, n)];
-      const server = await findServer(paths);
-      if (server === null || !monitor.isConnected(key)) continue;
-      const { usage: own, glance } = await measure(
-        paths,
-        key,
-        server.postmaster,
-        monitor,
-        glances.get(key) ?? null,
-      );
-      glances.set(key, glance);
-      const { bytes, seconds } = lags.get(n) ?? { bytes: null, seconds: null };
-      used.push({
-        ...own,
-        node: n,
-        lag: bytes === null || seconds === null ? null : { bytes, seconds },
-      });
-    }
-    if (used.length === 0) throw new EngineUnavailable('the server is not running');
-    return used;
-  };
-
-  /** One warning for a service, no matter which of its servers reached the limit. */
-  const memoryWarnings = async (id: string): Promise<Warning[]> => {
-    const numbers = await memberNumbers(machine, id);
-    const found = await Promise.all(numbers.map((n) => outOfMemory.warning(memberKey(id, n))));
-    return found.filter((warning) => warning !== null).slice(0, 1);
-  };
-
-  const replicas = async (id: string): Promise<ReplicaState[]> =>
-    sets.states(id) ?? members.states(id);
-
   /** The server whose log is shown for a service: its primary, or the first node of a set. */
   const firstNode = async (id: string): Promise<number> => {
     const primary = machine.layout.primaryOf(id);
@@ -577,111 +514,87 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     (await findServer(primaryPaths(id))) !== null ||
     (!existsSync(primaryPaths(id).data) && (await findDaemon(machine.layout.gateway(id))) !== null);
 
+  const prepare = async (): Promise<void> => {
+    await sweepCopies(verifications);
+    if (machine.isolation.isolated) await reclaimUsers(machine.isolation.users);
+    for (const entry of await readdir(machine.layout.trash))
+      await removeTree(join(machine.layout.trash, entry), machine.cloneMethod);
+    let usual: Template | null = null;
+    for (const type of SERVICE_TYPES) {
+      const installation = installationFor(installations, ADDONS_OF_TYPE[type]);
+      if (installation === null || closing) continue;
+      const template = await templates.ensure(installation, extensionsOf(ADDONS_OF_TYPE[type]));
+      usual ??= template;
+    }
+    if (usual !== null) precloned.fillSoon(usual);
+  };
+
   return {
     capabilities,
-    supports,
-    portIsFree: (port) => portIsFree(options.listenAddress, port),
-    runs,
-    plan: planOf,
-    replicas,
-    readLagLimit: options.readLagLimit,
-    converge,
-    remove,
-    convergeVpcs: (specs) =>
-      machine.networks.method === 'bridge'
-        ? makeNetworks(machine.networkPrefix, machine.layout.root, specs, options.egress.refuseIn)
-        : Promise.resolve([]),
-    setPassword: async (id, verifier) => {
-      try {
-        await setPassword(primaryPaths(id), alterPassword(verifier));
-      } catch (error) {
-        if (error instanceof NoAnswer) throw new EngineUnavailable(error.message, { cause: error });
-        throw error;
-      }
+    lifecycle: { supports, prepare, runs, plan: planOf, converge, remove },
+    addresses: { isFree: (port) => portIsFree(options.listenAddress, port) },
+    networks: {
+      converge: (specs) =>
+        machine.networks.method === 'bridge'
+          ? makeNetworks(machine.networkPrefix, machine.layout.root, specs, options.egress.refuseIn)
+          : Promise.resolve([]),
     },
-    query: async (id, parent, statement) => {
-      const primary = parent ?? id;
-      const home = {
-        key: memberKey(primary, machine.layout.primaryOf(primary)),
-        paths: primaryPaths(primary),
-      };
-      const node = parent === null ? null : await firstNode(id);
-      const place =
-        node === null ? home : { key: memberKey(id, node), paths: machine.layout.member(id, node) };
-      return reader.read(place, home, statement);
+    sql: {
+      setPassword: async (id, verifier) => {
+        try {
+          await setPassword(primaryPaths(id), alterPassword(verifier));
+        } catch (error) {
+          if (error instanceof NoAnswer)
+            throw new EngineUnavailable(error.message, { cause: error });
+          throw error;
+        }
+      },
+      query: async (id, parent, statement) => {
+        const primary = parent ?? id;
+        const home = {
+          key: memberKey(primary, machine.layout.primaryOf(primary)),
+          paths: primaryPaths(primary),
+        };
+        const node = parent === null ? null : await firstNode(id);
+        const place =
+          node === null
+            ? home
+            : { key: memberKey(id, node), paths: machine.layout.member(id, node) };
+        return reader.read(place, home, statement);
+      },
     },
-    logs: async (id, node, query, signal) => {
-      try {
-        return await readLogs(
-          machine.layout.member(id, node ?? (await firstNode(id))).logs,
-          query,
-          signal,
+    observe: createObserving({
+      machine,
+      monitor,
+      keeper,
+      quotas,
+      outOfMemory,
+      glances,
+      sets,
+      clusters: members,
+      firstNode,
+      readLagLimit: options.readLagLimit,
+    }),
+    backups: {
+      describe: async (id) => {
+        const problems = (await backupWarnings(keeper, id)).map(({ message }) => message);
+        return describeBackups(
+          primaryPaths(id),
+          options.backups,
+          problems.length === 0 ? null : problems.join('\n'),
         );
-      } catch (error) {
-        // Nothing was logged before there is a directory.
-        if (isErrno(error, 'ENOENT')) return { entries: [], cursor: null };
-        throw error;
-      }
+      },
+      keep: (id, removes) => keepBackups(keeper, id, removes),
+      verify: async (spec, runStep, signal) => {
+        const marker = await readMarker(machine.layout.service(spec.id));
+        const installation = installationOf(installations, marker, spec.addons);
+        if (installation === null) throw new Error(missingFor(installations, spec.addons));
+        return holdingBackups(keeper, spec.id, () =>
+          verifyBackup(verifications, spec, installation, runStep, signal),
+        );
+      },
     },
-    usage,
-    members: (id) => memberStates(machine, monitor, id),
-    backups: async (id) => {
-      const problems = (await backupWarnings(keeper, id)).map(({ message }) => message);
-      return describeBackups(
-        primaryPaths(id),
-        options.backups,
-        problems.length === 0 ? null : problems.join('\n'),
-      );
-    },
-    storage: (id) => meter.measure(primaryPaths(id).data, ownerOf(machine, primaryPaths(id))),
-    keepBackups: (id, removes) => keepBackups(keeper, id, removes),
-    verifyBackup: async (spec, runStep, signal) => {
-      const marker = await readMarker(machine.layout.service(spec.id));
-      const installation = installationOf(installations, marker, spec.addons);
-      if (installation === null) throw new Error(missingFor(installations, spec.addons));
-      return holdingBackups(keeper, spec.id, () =>
-        verifyBackup(verifications, spec, installation, runStep, signal),
-      );
-    },
-    warnings: async (id) => [
-      ...(await backupWarnings(keeper, id)),
-      ...quotaWarnings(quotas, id),
-      ...(await members.warnings(id)),
-      ...sets.warnings(id),
-      ...(await memoryWarnings(id)),
-    ],
-    prepare: async () => {
-      await sweepCopies(verifications);
-      if (machine.isolation.isolated) await reclaimUsers(machine.isolation.users);
-      for (const entry of await readdir(machine.layout.trash))
-        await removeTree(join(machine.layout.trash, entry), machine.cloneMethod);
-      let usual: Template | null = null;
-      for (const type of SERVICE_TYPES) {
-        const installation = installationFor(installations, ADDONS_OF_TYPE[type]);
-        if (installation === null || closing) continue;
-        const template = await templates.ensure(installation, extensionsOf(ADDONS_OF_TYPE[type]));
-        usual ??= template;
-      }
-      if (usual !== null) precloned.fillSoon(usual);
-    },
-    disk: () => fullestDisk(machine.layout),
-    usedStorage: (id) => usedBytesOf(primaryPaths(id)),
-    keepQuota: async (id, { quotaBytes, frozen, removes }) => {
-      const before = JSON.stringify(quotaWarnings(quotas, id));
-      const stop = await enforceQuota(quotas, id, await memberNumbers(machine, id), {
-        quotaBytes,
-        frozen,
-        relieve: () => relieveArchive(keeper, id, removes),
-      });
-      return { stop, changed: before !== JSON.stringify(quotaWarnings(quotas, id)) };
-    },
-    keepReserve: async () => {
-      const { did, heldBytes } = await keepReserve(machine.layout.root);
-      const state = { did: did ?? reserveAtStart, heldBytes };
-      reserveAtStart = null;
-      const removedWal = await removeWalOnFullDisk(machine.layout, grownServices(quotas));
-      return { ...state, removedWal };
-    },
+    storage: createStorage({ machine, quotas, meter, keeper }),
     close: async () => {
       closing = true;
       precloned.close();

@@ -6,7 +6,7 @@ import { readdir, statfs } from 'node:fs/promises';
 import { setPriority } from 'node:os';
 import { join } from 'node:path';
 import { DISK_FULL_PERCENT } from '../../../domain/disk.ts';
-import type { ServiceSpec } from '../../engine.ts';
+import type { ServiceSpec } from '../../spec.ts';
 import { removeTree } from '../host/clone.ts';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';

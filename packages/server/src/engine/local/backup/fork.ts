@@ -2,7 +2,7 @@
  * Makes the data directory of a fork: of now, of the last snapshot, or of a point in time.
  */
 import { join } from 'node:path';
-import type { Origin } from '../../engine.ts';
+import type { Origin } from '../../spec.ts';
 import { cloneTree } from '../host/clone.ts';
 import { readControl, writeSystemIdentifier } from '../postgres/identity.ts';
 import { instancePaths, type InstancePaths } from '../host/layout.ts';

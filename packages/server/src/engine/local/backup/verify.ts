@@ -5,7 +5,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { DATABASE_NAME, type Verification } from '@howdah/contract';
-import type { RunStep, ServiceSpec } from '../../engine.ts';
+import type { RunStep } from '../../engine.ts';
+import type { ServiceSpec } from '../../spec.ts';
 import { memberKey } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import {

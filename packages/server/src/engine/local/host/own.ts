@@ -5,7 +5,7 @@
 import { existsSync, lstatSync } from 'node:fs';
 import { readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { ServiceSpec } from '../../engine.ts';
+import type { ServiceSpec } from '../../spec.ts';
 import { removeTree } from './clone.ts';
 import type { InstancePaths } from './layout.ts';
 import type { Machine } from './machine-record.ts';

@@ -6,7 +6,7 @@ import { statSync } from 'node:fs';
 import { BlockList, isIPv6 } from 'node:net';
 import { join } from 'node:path';
 import { isWildcard } from '../../../config.ts';
-import type { ServiceVpc } from '../../engine.ts';
+import type { ServiceVpc } from '../../spec.ts';
 import { isErrno, readOrNull } from '../../../lib/processes.ts';
 
 /** Where `ip netns` keeps namespaces; nothing in it outlives a start of the machine. */

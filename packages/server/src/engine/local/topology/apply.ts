@@ -3,7 +3,7 @@
  * repeated.
  */
 import { ADMIN_ROLE } from '@howdah/contract';
-import type { ServiceSpec } from '../../engine.ts';
+import type { ServiceSpec } from '../../spec.ts';
 import { forgetRecovery } from '../backup/recovery.ts';
 import { discard } from '../host/clone.ts';
 import type { InstancePaths } from '../host/layout.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { HighAvailability } from '../../engine.ts';
+import type { HighAvailability } from '../../spec.ts';
 import {
   decideHa,
   HANGS_AFTER_MS,

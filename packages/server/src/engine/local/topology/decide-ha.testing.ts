@@ -1,6 +1,6 @@
 /** Services with two members, and observations of them, for the tests of `decideHa`. */
 import { expect } from 'vitest';
-import type { HighAvailability, ServiceSpec } from '../../engine.ts';
+import type { HighAvailability, ServiceSpec } from '../../spec.ts';
 import type { MemberSeen, MembersSeen } from './decide-ha.ts';
 
 const MEMBERS = [

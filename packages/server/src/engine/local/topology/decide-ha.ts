@@ -5,7 +5,8 @@
  * The first rule: only the primary that the metadata database records accepts writes. Before it
  * does, every other server of the service that could accept writes is stopped.
  */
-import { DRILL_STEP, type HighAvailability, type ServiceSpec } from '../../engine.ts';
+import { DRILL_STEP } from '../../engine.ts';
+import type { HighAvailability, ServiceSpec } from '../../spec.ts';
 import { decide, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
 import { choosePlanned, type Successor } from './failover.ts';
 import type { GatewaySeen } from '../proxy/gateway.ts';

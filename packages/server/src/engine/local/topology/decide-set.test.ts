@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { ServiceSpec } from '../../engine.ts';
+import type { ServiceSpec } from '../../spec.ts';
 import { decideSet, setStepName, type NodeSeen, type SetSeen, type SetStep } from './decide-set.ts';
 
 const spec = (more: Partial<ServiceSpec> = {}): ServiceSpec => ({

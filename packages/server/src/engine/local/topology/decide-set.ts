@@ -4,7 +4,7 @@
  *
  * The first rule: no client is routed to a server that could accept writes.
  */
-import type { ServiceSpec } from '../../engine.ts';
+import type { ServiceSpec } from '../../spec.ts';
 import { decidePooler, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
 import { decideStandby, type MemberSeen } from './decide-ha.ts';
 import type { ListenerSeen } from '../proxy/gateway.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { ServiceSpec } from '../../engine.ts';
+import type { ServiceSpec } from '../../spec.ts';
 import { decide, KILL_AFTER_MS, STEP_NAME, type Observation, type Step } from './decide.ts';
 import {
   spec,

@@ -1,5 +1,5 @@
 /** Services and observations of the tests of `decide`. */
-import type { ServiceSpec } from '../../engine.ts';
+import type { ServiceSpec } from '../../spec.ts';
 import type { Observation } from './decide.ts';
 
 export const spec = (more: Partial<ServiceSpec> = {}): ServiceSpec => ({

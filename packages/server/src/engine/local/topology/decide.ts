@@ -2,7 +2,7 @@
  * Chooses the next step for a service: a pure function of the desired and the observed state.
  * apply.ts performs it.
  */
-import type { Origin, ServiceSpec } from '../../engine.ts';
+import type { Origin, ServiceSpec } from '../../spec.ts';
 import type { PoolerSeen } from '../proxy/pooler.ts';
 import type { Phase, StopMode } from '../postgres/server.ts';
 

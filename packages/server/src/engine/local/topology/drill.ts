@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { isWildcard } from '../../../config.ts';
 import { scramVerifier } from '../../../lib/scram.ts';
-import type { Endpoint } from '../../engine.ts';
+import type { Endpoint } from '../../spec.ts';
 import { MAINTENANCE_DATABASE, PROBE_ROLE } from '../postgres/files.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { withSuperuserSession } from '../postgres/superuser.ts';

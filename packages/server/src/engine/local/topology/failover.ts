@@ -6,7 +6,7 @@
  * can be done again.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Member } from '../../engine.ts';
+import type { Member } from '../../spec.ts';
 import type { Quorum, WaitedFor } from '../postgres/replication.ts';
 import { formatLsn } from '../postgres/wal.ts';
 

@@ -1,6 +1,6 @@
 /** Makes the instance of a service: from a template, or as a fork of another service. */
 import { mkdir, rename } from '../host/root-files.ts';
-import type { Origin, ServiceSpec } from '../../engine.ts';
+import type { Origin, ServiceSpec } from '../../spec.ts';
 import { forkData } from '../backup/fork.ts';
 import { recordInitialSnapshot } from '../backup/snapshots.ts';
 import { cloneTree, removeTree } from '../host/clone.ts';

@@ -5,14 +5,8 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import type { ReplicaState, Warning } from '@howdah/contract';
 import type { FailoverPolicy } from '../../../config.ts';
-import type {
-  BeginStep,
-  HighAvailability,
-  PrimaryStore,
-  Seen,
-  ServiceSpec,
-  Verdict,
-} from '../../engine.ts';
+import type { BeginStep, PrimaryStore, Seen, Verdict } from '../../engine.ts';
+import type { HighAvailability, ServiceSpec } from '../../spec.ts';
 import { applyStep } from './apply.ts';
 import { configure } from './configure.ts';
 import type { Executor, Found } from './executor.ts';

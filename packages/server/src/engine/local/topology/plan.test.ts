@@ -1,6 +1,6 @@
 import { OPERATION_KINDS } from '@howdah/contract';
 import { expect, test } from 'vitest';
-import type { ServiceSpec } from '../../engine.ts';
+import type { ServiceSpec } from '../../spec.ts';
 import { planOf } from './plan.ts';
 
 const SPEC: ServiceSpec = {

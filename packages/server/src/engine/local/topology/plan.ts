@@ -3,7 +3,7 @@
  * decide-ha.ts choose the real ones.
  */
 import type { OperationKind } from '@howdah/contract';
-import type { Member, ServiceSpec } from '../../engine.ts';
+import type { Member, ServiceSpec } from '../../spec.ts';
 import { haStepName } from './decide-ha.ts';
 import { STEP_NAME } from './decide.ts';
 

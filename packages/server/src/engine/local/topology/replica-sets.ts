@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ReplicaState, Warning } from '@howdah/contract';
 import type { ReadLagLimit } from '../../../config.ts';
-import type { BeginStep, Seen, ServiceSpec, Verdict } from '../../engine.ts';
+import type { BeginStep, Seen, Verdict } from '../../engine.ts';
+import type { ReplicaSet, ServiceSpec } from '../../spec.ts';
 import { applyStep, startPooler, planOrThrow } from './apply.ts';
 import type { Executor, Found } from './executor.ts';
 import { startServer, stopIfRunning } from './start-stop.ts';
@@ -87,8 +88,6 @@ export type ReplicaSetsOptions = {
   readLagLimit: ReadLagLimit;
   changed: (id: string) => void;
 };
-
-type ReplicaSet = NonNullable<ServiceSpec['set']>;
 
 /** How often it is measured how far nodes are behind. */
 const MEASURE_MS = 1000;

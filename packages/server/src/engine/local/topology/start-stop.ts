@@ -1,6 +1,6 @@
 /** Starts and stops the server of an instance. */
 import { join } from 'node:path';
-import type { Origin, ServiceSpec } from '../../engine.ts';
+import type { Origin, ServiceSpec } from '../../spec.ts';
 import { recoverOn } from '../backup/recovery.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { liftWriteLimit } from '../host/limits.ts';

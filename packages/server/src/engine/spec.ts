@@ -1,0 +1,82 @@
+/** The desired state of services and VPCs, as the control plane passes it to an engine. */
+import type { Addon, DrillKind, ForkStrategy, Size } from '@howdah/contract';
+
+/** Everything an engine needs to know of a service. */
+export type ServiceSpec = {
+  id: string;
+  addons: readonly Addon[];
+  size: Size;
+  /** The most that each of its servers may use of the disk, in gigabytes. */
+  storageGb: number;
+  /** Whether it must run. */
+  power: 'running' | 'paused';
+  /** Where clients connect; reserved when the create was accepted, never changed. */
+  endpoint: Endpoint;
+  /**
+   * The SCRAM verifier of the admin role's first password; set once, when the service is
+   * provisioned. Null for a spare, which is kept running and provisioning until somebody claims it.
+   */
+  firstVerifier: string | null;
+  /** The data that it begins with; null: an empty database. */
+  origin: Origin | null;
+  /** Where its connection pooler listens, on the host of the endpoint; null: it has none. */
+  pooler: { port: number } | null;
+  /** Its members; null: one server, which listens on the endpoint's port itself. */
+  ha: HighAvailability | null;
+  /** The VPC that it is in; null: its endpoint is open to all. */
+  vpc: ServiceVpc | null;
+  /** The service that a read replica set follows, and its nodes; null: it is no set. */
+  set: ReplicaSet | null;
+};
+
+/** The nodes of a read replica set, and the service whose primary they follow. */
+export type ReplicaSet = { parent: string; nodes: readonly Member[] };
+
+/** A service in a VPC: its listeners are there, each on the port that it has anyway. */
+export type ServiceVpc = {
+  id: string;
+  /**
+   * Its own address in the VPC, for all its listeners. null: the address of its endpoint, with
+   * rules for the addresses of clients.
+   */
+  address: string | null;
+  /** The networks whose clients may connect: the VPC's own, and those that it is peered with. */
+  allowedNetworks: readonly string[];
+};
+
+/** The desired state of a VPC. */
+export type VpcSpec = {
+  id: string;
+  /** For example 10.1.0.0/16. */
+  cidr: string;
+  /** The addresses of services in it. */
+  addresses: readonly string[];
+  /** The networks that it is peered with. */
+  peers: readonly { id: string; cidr: string }[];
+};
+
+/** A server of a service: its number, and its port of the loopback address. */
+export type Member = { n: number; port: number };
+
+/**
+ * Several servers behind a gateway on the endpoint's port: a primary, and standbys that follow it.
+ */
+export type HighAvailability = {
+  members: readonly Member[];
+  /** The number of the primary, as it is in the metadata database. */
+  primary: number;
+  /** The number of synchronous standbys: those that have every acknowledged write. */
+  sync: number;
+  /** A member that must no longer be the primary; null: the current one may stay. */
+  leave: number | null;
+  /** A requested drill. */
+  drill: DrillKind | null;
+};
+
+/**
+ * The data that a fork begins with: that of another service now, in its last snapshot, or at a
+ * point in time.
+ */
+export type Origin = { parent: string; strategy: ForkStrategy; targetTime: string | null };
+
+export type Endpoint = { host: string; port: number };
