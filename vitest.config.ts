@@ -54,7 +54,7 @@ export default defineConfig({
       {
         name: 'slow',
         description: 'runs with ./howdah test --all only',
-        timeout: 3_600_000,
+        timeout: 1_200_000,
       },
     ],
     projects: [

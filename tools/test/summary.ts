@@ -1,10 +1,13 @@
 /**
- * The end of a test run: prints the tests that were left out, and the disk space that the run took.
+ * Prints the tests that run for minutes, and at the end the tests that were left out and the disk
+ * space that the run took.
  */
 import { statfsSync } from 'node:fs';
-import type { Reporter, TestModule, Vitest } from 'vitest/node';
+import type { Reporter, TestCase, TestModule, Vitest } from 'vitest/node';
 
 const SAMPLE_EVERY_MS = 1000;
+/** A run that is ended from outside has then named what it waited for. */
+const NAME_RUNNING_EVERY_MS = 300_000;
 
 function usedBytes(path: string): number {
   const { blocks, bfree, bsize } = statfsSync(path);
@@ -16,6 +19,9 @@ export class Summary implements Reporter {
   #usedBefore = 0;
   #mostUsed = 0;
   #sampler: NodeJS.Timeout | undefined;
+  #namer: NodeJS.Timeout | undefined;
+  /** When each test began that has not ended. */
+  readonly #running = new Map<TestCase, number>();
   #tagsFilter: readonly string[] = [];
 
   constructor(directory: string) {
@@ -32,10 +38,30 @@ export class Summary implements Reporter {
     this.#sampler = setInterval(() => {
       this.#mostUsed = Math.max(this.#mostUsed, usedBytes(this.#directory));
     }, SAMPLE_EVERY_MS);
+    this.#namer = setInterval(() => this.#nameRunning(), NAME_RUNNING_EVERY_MS);
+  }
+
+  onTestCaseReady(test: TestCase): void {
+    this.#running.set(test, Date.now());
+  }
+
+  onTestCaseResult(test: TestCase): void {
+    this.#running.delete(test);
+  }
+
+  #nameRunning(): void {
+    for (const [test, beganMs] of this.#running) {
+      const seconds = Math.round((Date.now() - beganMs) / 1000);
+      if (seconds * 1000 >= NAME_RUNNING_EVERY_MS)
+        process.stdout.write(
+          `running for ${seconds} s: ${test.module.relativeModuleId} > ${test.fullName}\n`,
+        );
+    }
   }
 
   onTestRunEnd(modules: readonly TestModule[]): void {
     clearInterval(this.#sampler);
+    clearInterval(this.#namer);
     const lines = this.#tagsFilter.includes('!slow') ? leftOut(modules) : [];
     const gigabytes = ((this.#mostUsed - this.#usedBefore) / 1e9).toFixed(1);
     lines.push(
