@@ -329,32 +329,36 @@ describe.concurrent('planted defects are noticed', () => {
     await broken.destroy();
   });
 
-  test.each(['wrong-standby', 'no-check'])('%s: an acknowledged write is lost', async (plant) => {
-    const broken = await planted(plant);
-    const service = await broken.create({
-      name: 'planted',
-      service_type: 'POSTGRES',
-      replica_count: 2,
-      sync_replica_count: 1,
-    });
-    // Which of the two is asked first does not matter: the one that lags is the one that a wrong choice takes.
-    const behind = plant === 'no-check' ? 1 : 2;
-    const receiver = await backendOf(await postmasterOf(broken, service, behind), 'walreceiver');
-    signal(receiver, 'SIGSTOP');
-    const client = await connectTo(broken, service, service.initial_password);
-    await client.query(
-      'create table bulk as select repeat(md5(g::text), 32) from generate_series(1, 20000) g',
-    );
-    await client.end();
-    await killPrimary(broken, service);
-    signal(receiver, 'SIGCONT');
-    while (layoutOf(broken).primaryOf(service.service_id) === 0) await sleep(20);
-    await broken.until(service.service_id, 'READY');
-    const reader = await connectTo(broken, service, service.initial_password);
-    expect((await reader.query("select to_regclass('bulk') as bulk")).rows).toEqual([
-      { bulk: null },
-    ]);
-    await reader.end();
-    await broken.destroy();
-  });
+  test.each(['wrong-standby', 'no-check'])(
+    '%s: an acknowledged write is lost',
+    { tags: 'slow' },
+    async (plant) => {
+      const broken = await planted(plant);
+      const service = await broken.create({
+        name: 'planted',
+        service_type: 'POSTGRES',
+        replica_count: 2,
+        sync_replica_count: 1,
+      });
+      // Which of the two is asked first does not matter: the one that lags is the one that a wrong choice takes.
+      const behind = plant === 'no-check' ? 1 : 2;
+      const receiver = await backendOf(await postmasterOf(broken, service, behind), 'walreceiver');
+      signal(receiver, 'SIGSTOP');
+      const client = await connectTo(broken, service, service.initial_password);
+      await client.query(
+        'create table bulk as select repeat(md5(g::text), 32) from generate_series(1, 20000) g',
+      );
+      await client.end();
+      await killPrimary(broken, service);
+      signal(receiver, 'SIGCONT');
+      while (layoutOf(broken).primaryOf(service.service_id) === 0) await sleep(20);
+      await broken.until(service.service_id, 'READY');
+      const reader = await connectTo(broken, service, service.initial_password);
+      expect((await reader.query("select to_regclass('bulk') as bulk")).rows).toEqual([
+        { bulk: null },
+      ]);
+      await reader.end();
+      await broken.destroy();
+    },
+  );
 });

@@ -115,40 +115,42 @@ test.concurrent('the metadata database can stand in a database that is named, ev
   expect(await below.destroy()).toEqual([]);
 });
 
-test.concurrent('connections to the metadata database that are dropped without a word are recreated, and hold nothing', async ({
-  expect,
-}) => {
-  const below = await install();
-  const metadata = await below.create({ name: 'metadata', service_type: 'POSTGRES' });
-  const between = await standBetween(metadata.endpoint.port);
-  const above = await install({
-    DATABASE_URL: `postgres://tsdbadmin:${metadata.initial_password}@127.0.0.1:${between.port}/tsdb?sslmode=no-verify`,
-  });
-  const service = await above.create({ name: 'above', service_type: 'POSTGRES' });
-  const holder = await connectTo(below, metadata, metadata.initial_password);
-  await holder.query('begin; select from services for update');
-  const stopping = above.request('POST', `/services/${service.service_id}/stop`);
-  await expect
-    .poll(async () => (await holder.query(WAITING)).rowCount, { timeout: 60_000 })
-    .toBeGreaterThan(0);
-  between.drop();
-  // The transaction gets its lock, and nobody is told.
-  await holder.query('commit');
-  expect((await stopping).status).toBe(503);
-  for (let status = 503; status !== 202; await sleep(50)) {
-    ({ status } = await above.request('POST', `/services/${service.service_id}/stop`));
-    expect([202, 503]).toContain(status);
-  }
-  await above.until(service.service_id, 'PAUSED');
-  // Nor does the lock of the one control plane stay with a session that is gone.
-  await expect
-    .poll(async () => (await holder.query(LOCKED_ANEW)).rowCount, { timeout: 120_000 })
-    .toBe(1);
-  await holder.end();
-  expect(await above.destroy()).toEqual([]);
-  await between.close();
-  expect(await below.destroy()).toEqual([]);
-});
+test.concurrent(
+  'connections to the metadata database that are dropped without a word are recreated, and hold nothing',
+  { tags: 'slow' },
+  async ({ expect }) => {
+    const below = await install();
+    const metadata = await below.create({ name: 'metadata', service_type: 'POSTGRES' });
+    const between = await standBetween(metadata.endpoint.port);
+    const above = await install({
+      DATABASE_URL: `postgres://tsdbadmin:${metadata.initial_password}@127.0.0.1:${between.port}/tsdb?sslmode=no-verify`,
+    });
+    const service = await above.create({ name: 'above', service_type: 'POSTGRES' });
+    const holder = await connectTo(below, metadata, metadata.initial_password);
+    await holder.query('begin; select from services for update');
+    const stopping = above.request('POST', `/services/${service.service_id}/stop`);
+    await expect
+      .poll(async () => (await holder.query(WAITING)).rowCount, { timeout: 60_000 })
+      .toBeGreaterThan(0);
+    between.drop();
+    // The transaction gets its lock, and nobody is told.
+    await holder.query('commit');
+    expect((await stopping).status).toBe(503);
+    for (let status = 503; status !== 202; await sleep(50)) {
+      ({ status } = await above.request('POST', `/services/${service.service_id}/stop`));
+      expect([202, 503]).toContain(status);
+    }
+    await above.until(service.service_id, 'PAUSED');
+    // Nor does the lock of the one control plane stay with a session that is gone.
+    await expect
+      .poll(async () => (await holder.query(LOCKED_ANEW)).rowCount, { timeout: 120_000 })
+      .toBe(1);
+    await holder.end();
+    expect(await above.destroy()).toEqual([]);
+    await between.close();
+    expect(await below.destroy()).toEqual([]);
+  },
+);
 
 const WAITING = "select from pg_stat_activity where wait_event_type = 'Lock'";
 const LOCKED_ANEW = `
