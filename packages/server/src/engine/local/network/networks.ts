@@ -25,7 +25,7 @@ const LINK = 'to-';
 export type NetworkAbility = { method: VpcMethod; note: string };
 
 const BRIDGE_NOTE =
-  'bridge: each VPC is a network of its own, and nobody outside of it has a way to its services';
+  'bridge: each VPC is a network of its own, and its services are reached from it and its peers only';
 const ADDRESS_NOTE =
   "address: a service in a VPC refuses clients whose address is none of the VPC's or its peers'";
 
