@@ -184,7 +184,7 @@ describe.runIf(process.getuid?.() === 0)('a full disk', () => {
       await full.until(id, 'UNSTABLE');
       const [operation] = await full.operations(id);
       expect(operation?.error).toMatch(
-        /clone parent: no space left in .*: \d+ MB free, \d+ MB needed; delete services or make room/,
+        /clone parent: no space left on the disk of the services: \d+ MB free, \d+ MB needed; delete services or make space on it/,
       );
       expect(await full.audit()).toEqual([]);
       expect((await client.query('select 1 as one')).rows).toEqual([{ one: 1 }]);

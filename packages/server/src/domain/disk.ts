@@ -14,15 +14,10 @@ export const RESERVE_RELEASE_PERCENT = 98;
 export const RESERVE_AGAIN_PERCENT = 95;
 
 /** The warning of services when their disk runs full; null: there is space. */
-export function diskWarning({
-  usedPercent,
-  freeBytes,
-  totalBytes,
-  path,
-}: DiskUsage): Warning | null {
+export function diskWarning({ usedPercent, freeBytes, totalBytes }: DiskUsage): Warning | null {
   if (usedPercent < DISK_TIGHT_PERCENT) return null;
   const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
-  const figures = `the disk of ${path} is ${Math.floor(usedPercent)} % full (${gb(freeBytes)} of ${gb(totalBytes)} GB free)`;
+  const figures = `the disk of the services is ${Math.floor(usedPercent)} % full (${gb(freeBytes)} of ${gb(totalBytes)} GB free)`;
   const remedy =
     'delete and purge services, drop what is no longer needed, or shorten HOWDAH_BACKUP_DAYS';
   return {

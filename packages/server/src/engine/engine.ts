@@ -139,7 +139,6 @@ export type DiskUsage = {
   totalBytes: number;
   freeBytes: number;
   usedPercent: number;
-  path: string;
 };
 
 export type StorageQuota = {

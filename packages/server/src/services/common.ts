@@ -42,12 +42,12 @@ export async function reservePort(
  * @param what is refused, in the plural
  */
 export async function refuseFullDisk({ engine }: Region, what: string): Promise<void> {
-  const { usedPercent, freeBytes, totalBytes, path } = await engine.storage.disk();
+  const { usedPercent, freeBytes, totalBytes } = await engine.storage.disk();
   if (usedPercent < DISK_FULL_PERCENT) return;
   const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
   throw new ApiError(
     'LIMIT_EXCEEDED',
-    `the disk of ${path} is ${usedPercent.toFixed(1)} % full (${gb(freeBytes)} of ${gb(totalBytes)} GB free); no ${what} are made from ${DISK_FULL_PERCENT} % on: purge services (howdah service purge NAME) or make room`,
+    `the disk of the services is ${usedPercent.toFixed(1)} % full (${gb(freeBytes)} of ${gb(totalBytes)} GB free); no ${what} are made from ${DISK_FULL_PERCENT} % on: purge services (howdah service purge NAME) or make space on it`,
   );
 }
 

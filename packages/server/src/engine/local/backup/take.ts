@@ -114,7 +114,7 @@ export async function cloneRunning(
   };
   const client = await openSuperuserSession(where).catch((error: unknown) => {
     throw new EngineUnavailable(
-      `no connection to the server of ${paths.root}: ${error instanceof Error ? error.message : String(error)}`,
+      `its server accepts no connection: ${error instanceof Error ? error.message : String(error)}`,
       {
         cause: error,
       },

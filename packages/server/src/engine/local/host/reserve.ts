@@ -46,7 +46,6 @@ export async function diskUsage(path: string): Promise<DiskUsage> {
     totalBytes: usable * bsize,
     freeBytes: bavail * bsize,
     usedPercent: usable === 0 ? 100 : ((usable - bavail) / usable) * 100,
-    path,
   };
 }
 
