@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { run } from '../src/lib/run.ts';
-import { connectTo, install, makeHome, preload } from './harness.ts';
+import { connectTo, install, type Installation, makeHome, preload } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 import {
   asHowdah,
@@ -165,6 +165,36 @@ describe('a backup that is damaged is found', () => {
   });
 });
 
+/**
+ * Writes until a snapshot is due, which happens when enough WAL was written since the last one, and
+ * does not find the space.
+ */
+async function untilSnapshotFails(
+  full: Installation,
+  service: Service & { initial_password: string },
+): Promise<void> {
+  const write = async (): Promise<void> => {
+    const client = await connectTo(full, service, service.initial_password);
+    await client
+      .query("select pg_logical_emit_message(true, 'written', repeat('x', 20000))")
+      .finally(() => client.end());
+  };
+  const failed = expect.objectContaining({
+    code: 'SNAPSHOT',
+    message: expect.stringContaining('no space left on'),
+  });
+  await expect
+    .poll(
+      async () => {
+        // On a full disk its session may be ended, or wait.
+        await Promise.race([write().catch(() => undefined), sleep(10_000)]);
+        return (await full.get(service.service_id)).warnings;
+      },
+      { timeout: 480_000, interval: 1000 },
+    )
+    .toEqual(expect.arrayContaining([failed]));
+}
+
 // A file system of its own is what can be filled without harm, and it takes root to mount one.
 describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
   test(
@@ -227,27 +257,7 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
         expect(await warnings(running)).toEqual(
           expect.arrayContaining([expect.objectContaining({ code: 'VERIFICATION' })]),
         );
-        // A snapshot is due when enough WAL was written since the last one, which may still find space.
-        const write = async (): Promise<void> => {
-          const client = await connectTo(full, running, running.initial_password);
-          await client
-            .query("select pg_logical_emit_message(true, 'written', repeat('x', 20000))")
-            .finally(() => client.end());
-        };
-        const snapshotFailed = expect.objectContaining({
-          code: 'SNAPSHOT',
-          message: expect.stringContaining('no space left on'),
-        });
-        await expect
-          .poll(
-            async () => {
-              // On a full disk its session may be ended, or wait.
-              await Promise.race([write().catch(() => undefined), sleep(10_000)]);
-              return warnings(running);
-            },
-            { timeout: 480_000, interval: 1000 },
-          )
-          .toEqual(expect.arrayContaining([snapshotFailed]));
+        await untilSnapshotFails(full, running);
 
         await rm(join(disk, 'filler'));
         expect(await verify(running, full)).toMatchObject({ status: 'succeeded' });
