@@ -175,9 +175,11 @@ async function untilSnapshotFails(
 ): Promise<void> {
   const write = async (): Promise<void> => {
     const client = await connectTo(full, service, service.initial_password);
-    await client
-      .query("select pg_logical_emit_message(true, 'written', repeat('x', 20000))")
-      .finally(() => client.end());
+    try {
+      await client.query("select pg_logical_emit_message(true, 'written', repeat('x', 20000))");
+    } finally {
+      await client.end();
+    }
   };
   const failed = expect.objectContaining({
     code: 'SNAPSHOT',
