@@ -1,7 +1,7 @@
 /** Disk belongs to somebody: quotas, floods and a full disk, on a small disk of the test's own. */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { readFile, rm, statfs } from 'node:fs/promises';
+import { readdir, readFile, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -151,7 +151,17 @@ describe.runIf(disk !== null)('disk space', () => {
     });
 
     test('archived WAL counts to the quota, and is removed with its backups first', async () => {
-      const old = at('archive', '000000010000000000000000');
+      // A segment that the initial snapshot needs: others are removed before they are measured.
+      const kept = async () => {
+        const names = (await readdir(at('archive'))).filter((name) => /^[0-9A-F]{24}$/.test(name));
+        return names.toSorted().at(-1);
+      };
+      const first = await kept();
+      await until('an archived segment', async () => {
+        await write();
+        return (await kept()) !== first;
+      });
+      const old = at('archive', (await kept()) ?? '');
       await run('fallocate', ['-l', '850M', old]);
       await seen('the removal of backups', 'backups before');
       await until('the end of the old segment', async () => {
