@@ -2,44 +2,28 @@
 import type { ReplicaState, Warning } from '@howdah/contract';
 import { isErrno } from '../../lib/processes.ts';
 import { EngineUnavailable, type Observing, type Usage } from '../engine.ts';
-import { backupWarnings, type Keeper } from './backup/keeper.ts';
+import { backupWarnings } from './backup/keeper.ts';
 import { memberKey } from './host/layout.ts';
-import type { Machine } from './host/machine-record.ts';
-import type { createOutOfMemory } from './host/out-of-memory.ts';
-import { quotaWarnings, type Quotas } from './host/quota.ts';
-import { measure, type Glance } from './host/usage.ts';
+import { quotaWarnings } from './host/quota.ts';
+import { measure } from './host/usage.ts';
 import { readLogs } from './postgres/logs.ts';
-import type { Monitor } from './postgres/monitor.ts';
+import type { Local } from './local.ts';
 import { findServer } from './postgres/server.ts';
-import { memberStates } from './topology/member-states.ts';
-import { memberNumbers, type createMembers } from './topology/members.ts';
-import type { createReplicaSets } from './topology/replica-sets.ts';
+import { replicaStates, replicaWarnings, serverStates } from './topology/cluster/states.ts';
+import type { Topology } from './topology/context.ts';
+import { firstNode, instanceNumbers } from './topology/instances.ts';
+import { nodeStates, setWarnings } from './topology/read-replicas/states.ts';
 
-export type Observed = Readonly<{
-  machine: Machine;
-  monitor: Monitor;
-  keeper: Keeper;
-  quotas: Quotas;
-  outOfMemory: ReturnType<typeof createOutOfMemory>;
-  /** The last figures of each server, by its key: rates are differences. */
-  glances: Map<string, Glance>;
-  sets: ReturnType<typeof createReplicaSets>;
-  clusters: ReturnType<typeof createMembers>;
-  /** The server whose log is shown for a service. */
-  firstNode: (id: string) => Promise<number>;
-  readLagLimit: Observing['readLagLimit'];
-}>;
-
-export function createObserving(observed: Observed): Observing {
-  const { machine, monitor, keeper, quotas, sets, clusters, firstNode } = observed;
+export function createObserving(local: Local): Observing {
+  const { machine, topology, keeper, quotas } = local;
   return {
-    readLagLimit: observed.readLagLimit,
-    usage: (id) => usageOf(observed, id),
-    servers: (id) => memberStates(machine, monitor, id),
-    replicas: (id) => replicasOf(observed, id),
+    readLagLimit: topology.readLagLimit,
+    usage: (id) => usageOf(local, id),
+    servers: (id) => serverStates(machine, topology.monitor, id),
+    replicas: (id) => replicasOf(topology, id),
     logs: async (id, node, query, signal) => {
       try {
-        const { logs } = machine.layout.member(id, node ?? (await firstNode(id)));
+        const { logs } = machine.layout.member(id, node ?? (await firstNode(machine, id)));
         return await readLogs(logs, query, signal);
       } catch (error) {
         // Nothing was logged before there is a directory.
@@ -50,25 +34,25 @@ export function createObserving(observed: Observed): Observing {
     warnings: async (id) => [
       ...(await backupWarnings(keeper, id)),
       ...quotaWarnings(quotas, id),
-      ...(await clusters.warnings(id)),
-      ...sets.warnings(id),
-      ...(await memoryWarnings(observed, id)),
+      ...(await replicaWarnings(topology, id)),
+      ...setWarnings(topology, id),
+      ...(await memoryWarnings(local, id)),
     ],
   };
 }
 
-async function replicasOf({ sets, clusters }: Observed, id: string): Promise<ReplicaState[]> {
-  return sets.states(id) ?? clusters.states(id);
+async function replicasOf(topology: Topology, id: string): Promise<ReplicaState[]> {
+  return nodeStates(topology, id) ?? replicaStates(topology, id);
 }
 
-async function usageOf(observed: Observed, id: string): Promise<Usage[]> {
-  const { machine, monitor, glances } = observed;
+async function usageOf({ machine, topology, glances }: Local, id: string): Promise<Usage[]> {
+  const { monitor } = topology;
   const first = machine.layout.primaryOf(id);
-  const numbers = (await memberNumbers(machine, id)).toSorted(
+  const numbers = (await instanceNumbers(machine, id)).toSorted(
     (a, b) => Number(b === first) - Number(a === first) || a - b,
   );
   const lags = new Map(
-    (await replicasOf(observed, id)).map(({ node, lag_bytes: bytes, lag_seconds: seconds }) => [
+    (await replicasOf(topology, id)).map(({ node, lag_bytes: bytes, lag_seconds: seconds }) => [
       node,
       { bytes, seconds },
     ]),
@@ -93,8 +77,8 @@ async function usageOf(observed: Observed, id: string): Promise<Usage[]> {
 }
 
 /** One warning for a service, no matter which of its servers reached the limit. */
-async function memoryWarnings({ machine, outOfMemory }: Observed, id: string): Promise<Warning[]> {
-  const numbers = await memberNumbers(machine, id);
+async function memoryWarnings({ machine, outOfMemory }: Local, id: string): Promise<Warning[]> {
+  const numbers = await instanceNumbers(machine, id);
   const found = await Promise.all(numbers.map((n) => outOfMemory.warning(memberKey(id, n))));
   return found.filter((warning) => warning !== null).slice(0, 1);
 }

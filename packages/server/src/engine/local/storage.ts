@@ -1,38 +1,26 @@
 /** The disk of the services: quotas, the reserve, and what is removed when nothing else helps. */
 import type { Storage } from '../engine.ts';
-import { relieveArchive, type Keeper } from './backup/keeper.ts';
+import { relieveArchive } from './backup/keeper.ts';
 import { removeWalOnFullDisk } from './backup/last-resort.ts';
-import type { Machine } from './host/machine-record.ts';
-import {
-  enforceQuota,
-  grownServices,
-  quotaWarnings,
-  usedBytesOf,
-  type Quotas,
-} from './host/quota.ts';
+import { enforceQuota, grownServices, quotaWarnings, usedBytesOf } from './host/quota.ts';
 import { fullestDisk, keepReserve } from './host/reserve.ts';
-import type { createStorageMeter } from './host/storage.ts';
 import { ownerOf } from './host/users.ts';
-import { memberNumbers } from './topology/members.ts';
+import type { Local } from './local.ts';
+import { instanceNumbers, primaryPaths } from './topology/instances.ts';
 
-type Parts = Readonly<{
-  machine: Machine;
-  quotas: Quotas;
-  meter: ReturnType<typeof createStorageMeter>;
-  keeper: Keeper;
-}>;
-
-export function createStorage({ machine, quotas, meter, keeper }: Parts): Storage {
+export function createStorage({ machine, quotas, meter, keeper }: Local): Storage {
   const { layout } = machine;
-  const primaryPaths = (id: string) => layout.member(id, layout.primaryOf(id));
   let reserveAtStart = machine.reserve;
   return {
     disk: () => fullestDisk(layout),
-    shared: (id) => meter.measure(primaryPaths(id).data, ownerOf(machine, primaryPaths(id))),
-    usedBytes: (id) => usedBytesOf(primaryPaths(id)),
+    shared: (id) => {
+      const paths = primaryPaths(machine, id);
+      return meter.measure(paths.data, ownerOf(machine, paths));
+    },
+    usedBytes: (id) => usedBytesOf(primaryPaths(machine, id)),
     keepQuota: async (id, { quotaBytes, frozen, removes }) => {
       const before = JSON.stringify(quotaWarnings(quotas, id));
-      const stop = await enforceQuota(quotas, id, await memberNumbers(machine, id), {
+      const stop = await enforceQuota(quotas, id, await instanceNumbers(machine, id), {
         quotaBytes,
         frozen,
         relieve: () => relieveArchive(keeper, id, removes),

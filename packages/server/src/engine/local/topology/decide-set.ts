@@ -1,6 +1,6 @@
 /**
  * Chooses the next step for a read replica set: a pure function of the desired and the observed
- * state. replica-sets.ts performs it.
+ * state. read-replicas/apply.ts performs it.
  *
  * The first rule: no client is routed to a server that could accept writes.
  */

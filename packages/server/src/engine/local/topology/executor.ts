@@ -67,9 +67,12 @@ export type Tools = {
 
 /** The tools, and the state that is kept between steps. */
 export type Executor = Tools & {
-  /** Servers whose limits are being enforced. */
+  /** Servers whose limits are being enforced; a restart enforces them as it connects. */
   readonly limiting: Map<string, Promise<void>>;
-  /** Servers whose limits could not be enforced: a step of the next round does it. */
+  /**
+   * Servers whose limits could not be enforced: a step of the next round does it. A restart
+   * enforces them as it connects.
+   */
   readonly unlimited: Set<string>;
   readonly forkLimit: LimitFunction;
   readonly copies: { running: number };

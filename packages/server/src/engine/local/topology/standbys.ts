@@ -14,6 +14,9 @@ import type { MemberSeen } from './decide-ha.ts';
 import { REPLICATION_FILE } from '../postgres/files.ts';
 import { partsOfKey, type InstancePaths } from '../host/layout.ts';
 import type { Owner } from '../host/owner.ts';
+import { capLog } from '../host/daemon.ts';
+import type { Machine } from '../host/machine-record.ts';
+import { pruneLogs } from '../postgres/logs.ts';
 import { currentBoot } from '../host/marker.ts';
 import type { Monitor } from '../postgres/monitor.ts';
 import { readOrNull } from '../../../lib/processes.ts';
@@ -27,14 +30,6 @@ import type { Size } from '@howdah/contract';
  * A standby that runs, receives no WAL and has none left to replay for this long is seeded again.
  */
 const FOLLOWS_WITHIN_MS = 15_000;
-
-/**
- * In SQL, the standbys that a server sends its WAL to. A standby that asks for WAL that is gone is
- * also "catching up" for a moment, until its connection ends and it asks again.
- */
-export const RECEIVING = `array(
-  select application_name from pg_stat_replication
-  where state = 'streaming' or (state = 'catchup' and backend_start < clock_timestamp() - interval '1 s'))`;
 
 /**
  * Beside the data of a new standby, until its server has flushed it: the boot of the machine in
@@ -52,14 +47,17 @@ export type Seed = {
   why: string;
 };
 
-/** The state of the standbys of services, by the keys of their servers. */
+/**
+ * The state of the standbys of services between two rounds, by the keys of their servers. All of it
+ * may be lost in a restart of the control plane: a standby is then given its time again.
+ */
 export type Standbys = {
   readonly executor: Executor;
-  /** Since when a standby that runs has not followed. */
+  /** Since when a standby that runs has not followed; the time begins again after a restart. */
   readonly lostSinceMs: Map<string, number>;
-  /** Why a standby has to be seeded again. */
+  /** Why a standby has to be seeded again; after a restart its start is tried once more. */
   readonly broken: Map<string, string>;
-  /** How far a standby had replayed when it was last asked. */
+  /** How far a standby had replayed when it was last asked; the next round asks again. */
   readonly replayed: Map<string, string>;
 };
 
@@ -296,6 +294,16 @@ export function dataOf({ data }: InstancePaths): MemberSeen['data'] {
 /** The settings of a server as a member or a node. */
 export async function confOf({ config }: InstancePaths): Promise<string> {
   return (await readOrNull(join(config, REPLICATION_FILE))) ?? '';
+}
+
+/** Bounds the logs of the servers, the pooler and the gateway of a service. */
+export async function tidyReplicated(
+  { layout }: Machine,
+  id: string,
+  found: ReadonlyMap<number, Found>,
+): Promise<void> {
+  for (const { paths } of found.values()) if (existsSync(paths.logs)) await pruneLogs(paths.logs);
+  await Promise.all([capLog(layout.service(id).pooler), capLog(layout.gateway(id))]);
 }
 
 /** Compares a server's size with the desired one, by their labels: "500m-2g". */

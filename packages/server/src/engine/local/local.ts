@@ -1,0 +1,109 @@
+/** The parts of the local engine, and what they are made with. */
+import type { BackupPolicy, FailoverPolicy, ReadLagLimit } from '../../config.ts';
+import { createCertificateCheck, createIssuer, type CertificateAuthority } from '../../lib/tls.ts';
+import type { PrimaryStore, TypeCapability } from '../engine.ts';
+import { createKeeper, type Keeper } from './backup/keeper.ts';
+import { createVerifications } from './backup/verify.ts';
+import { createDaemonWatch } from './host/daemon.ts';
+import type { Egress } from './host/egress.ts';
+import { partsOfKey, type InstancePaths } from './host/layout.ts';
+import { groupIds } from './host/limits.ts';
+import type { Machine } from './host/machine-record.ts';
+import { createOutOfMemory, readMemoryCounters } from './host/out-of-memory.ts';
+import { createQuotas, type Quotas } from './host/quota.ts';
+import { createStorageMeter } from './host/storage.ts';
+import type { Glance } from './host/usage.ts';
+import { createMonitor, type Heartbeat } from './postgres/monitor.ts';
+import { createPrecloned, type Precloned } from './postgres/precloned.ts';
+import { createReader } from './postgres/reader.ts';
+import { findServer } from './postgres/server.ts';
+import type { Templates } from './postgres/templates.ts';
+import { createPoolers } from './proxy/pooler.ts';
+import { noticed } from './topology/cluster/failover.ts';
+import type { Topology } from './topology/context.ts';
+import { createExecutor } from './topology/executor.ts';
+import { createStandbys } from './topology/standbys.ts';
+
+export type LocalEngineOptions = {
+  machine: Machine;
+  templates: Templates;
+  authority: CertificateAuthority;
+  /** The address that servers listen on. */
+  listenAddress: string;
+  /** The names and addresses that certificates carry. */
+  certificateHosts: readonly string[];
+  backups: BackupPolicy;
+  gateway: TypeCapability;
+  /** How the servers of clusters and sets are watched, and when a standby takes over. */
+  heartbeat: Heartbeat;
+  failover: FailoverPolicy;
+  readLagLimit: ReadLagLimit;
+  records: PrimaryStore;
+  egress: Egress;
+  /** Called when something watched changed by itself, with the service's id. */
+  changed: (id: string) => void;
+};
+
+/** The parts of the engine. */
+export type Local = Readonly<{
+  machine: Machine;
+  topology: Topology;
+  precloned: Precloned;
+  keeper: Keeper;
+  verifications: ReturnType<typeof createVerifications>;
+  outOfMemory: ReturnType<typeof createOutOfMemory>;
+  reader: ReturnType<typeof createReader>;
+  meter: ReturnType<typeof createStorageMeter>;
+  quotas: Quotas;
+  /** The last figures of each server, by its key: rates are differences. */
+  glances: Map<string, Glance>;
+}>;
+
+export function createLocal(options: LocalEngineOptions): Local {
+  const { machine, templates, authority, changed } = options;
+  const pathsOf = (key: string): InstancePaths => {
+    const { id, n } = partsOfKey(key);
+    return machine.layout.member(id, n);
+  };
+  const monitor = createMonitor(
+    (key) => void noticed(topology, key),
+    async (key) => (await findServer(pathsOf(key)))?.postmaster.frozen === true,
+  );
+  const poolers = createPoolers(machine, changed);
+  const issuer = createIssuer(authority, options.certificateHosts);
+  const precloned = createPrecloned(machine);
+  const executor = createExecutor({ machine, templates, precloned, monitor, issuer, poolers });
+  const topology: Topology = {
+    machine,
+    executor,
+    monitor,
+    poolers,
+    templates,
+    certificates: createCertificateCheck(authority, options.certificateHosts),
+    listenAddress: options.listenAddress,
+    heartbeat: options.heartbeat,
+    failover: options.failover,
+    readLagLimit: options.readLagLimit,
+    records: options.records,
+    changed,
+    gateways: createDaemonWatch(changed),
+    standbys: createStandbys(executor),
+    clusters: new Map(),
+    sets: new Map(),
+  };
+  return {
+    machine,
+    topology,
+    precloned,
+    keeper: createKeeper(machine, monitor, options.backups),
+    verifications: createVerifications(machine, monitor),
+    outOfMemory: createOutOfMemory(
+      (key) => readMemoryCounters(machine.limits, key),
+      () => groupIds(machine.limits),
+    ),
+    reader: createReader(monitor),
+    meter: createStorageMeter(machine.cloneMethod),
+    quotas: createQuotas(machine, monitor),
+    glances: new Map(),
+  };
+}

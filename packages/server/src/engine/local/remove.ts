@@ -1,0 +1,104 @@
+/** Removes a service: one step at a time, until nothing of it is left. */
+import type { BeginStep, Seen, Verdict } from '../engine.ts';
+import { forgetBackups, provisioningForksOf } from './backup/keeper.ts';
+import { removeLinkedArchive } from './backup/prune.ts';
+import { discard, removeTree } from './host/clone.ts';
+import { instancePaths, memberKey, partsOfKey } from './host/layout.ts';
+import { groupIds, removeLimits } from './host/limits.ts';
+import { readMarker, type Marker } from './host/marker.ts';
+import { NotYet } from './host/not-yet.ts';
+import { forgetQuota } from './host/quota.ts';
+import { releaseUser } from './host/users.ts';
+import type { Local } from './local.ts';
+import { findServer } from './postgres/server.ts';
+import { stopPooler } from './proxy/pooler.ts';
+import { endCluster } from './topology/cluster/end.ts';
+import { instanceNumbers } from './topology/instances.ts';
+import { forgetSet } from './topology/read-replicas/converge.ts';
+import { dropSlotsOfSet } from './topology/read-replicas/slots.ts';
+import { stopInstance } from './topology/start-stop.ts';
+
+const GONE: Seen = { reachable: false, present: false };
+const PRESENT: Seen = { reachable: false, present: true };
+/** Something is left. */
+const AGAIN: Extract<Verdict, { outcome: 'again' }> = {
+  did: null,
+  detail: null,
+  seen: PRESENT,
+  outcome: 'again',
+  waitMs: 0,
+};
+
+/** Makes one step towards removing a service; settled when nothing is left. */
+export async function removeService(
+  local: Local,
+  id: string,
+  parent: string | null,
+  begin: BeginStep,
+): Promise<Verdict> {
+  const { machine, topology, keeper } = local;
+  forgetSet(topology, id);
+  const paths = machine.layout.service(id);
+  const [server, marker] = await Promise.all([findServer(paths), readMarker(paths)]);
+  const children = await provisioningForksOf(keeper, id);
+  if (children.length > 0)
+    return {
+      ...AGAIN,
+      detail: `waiting for ${children.join(', ')}, being forked from it`,
+      waitMs: 500,
+    };
+  await forgetService(local, id);
+  await stopPooler(topology.poolers, paths);
+  if (await endCluster(topology, id)) return AGAIN;
+  if (server !== null) {
+    await begin('stop PostgreSQL', PRESENT);
+    // Immediately rather than at once: the server gives its shared memory back.
+    await stopInstance(topology.executor, id, paths, server, 'immediate');
+    return { ...AGAIN, did: 'stop PostgreSQL' };
+  }
+  if (parent !== null) {
+    try {
+      await dropSlotsOfSet(topology, id, parent);
+    } catch (error) {
+      if (!(error instanceof NotYet)) throw error;
+      return { ...AGAIN, detail: error.message, waitMs: 100 };
+    }
+  }
+  await removeTree(instancePaths(`${paths.root}.new`).root, machine.cloneMethod);
+  if (marker?.id === id) {
+    await begin('remove data', PRESENT);
+    await removeData(local, id, marker);
+    return { ...AGAIN, did: 'remove data', seen: GONE };
+  }
+  const groups = await groupIds(machine.limits);
+  for (const key of groups.filter((group) => partsOfKey(group).id === id))
+    await removeLimits(machine.limits, key);
+  return { did: null, detail: null, seen: GONE, outcome: 'settled' };
+}
+
+/** Forgets what is kept in memory of a service and of its servers. */
+async function forgetService(local: Local, id: string): Promise<void> {
+  const { machine, topology, keeper, quotas, meter, glances, outOfMemory } = local;
+  const numbers = await instanceNumbers(machine, id);
+  for (const n of numbers) {
+    const key = memberKey(id, n);
+    topology.monitor.forget(key);
+    glances.delete(key);
+    outOfMemory.forget(key);
+  }
+  forgetBackups(keeper, id);
+  forgetQuota(quotas, id, numbers);
+  for (const n of numbers) {
+    const { data, config } = machine.layout.member(id, n);
+    meter.forget(data);
+    topology.certificates.forget(config);
+  }
+}
+
+async function removeData({ machine }: Local, id: string, { uid }: Marker): Promise<void> {
+  const paths = machine.layout.service(id);
+  await removeLinkedArchive(paths);
+  await discard(machine, id, paths.root);
+  if (machine.isolation.isolated && uid !== null)
+    await releaseUser(machine.isolation.users, uid, paths.root);
+}

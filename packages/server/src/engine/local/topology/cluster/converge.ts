@@ -1,0 +1,47 @@
+/** One round of a service with replicas. */
+import type { BeginStep, Verdict } from '../../../engine.ts';
+import type { HighAvailability, ServiceSpec } from '../../../spec.ts';
+import type { Topology } from '../context.ts';
+import { decideHa, haStepName, type HaStep } from '../decide-ha.ts';
+import { endingOf, finishRound, type Decided } from '../driver.ts';
+import { tidyReplicated } from '../standbys.ts';
+import { applyToCluster } from './apply.ts';
+import { clusterOf, inTurn } from './cluster.ts';
+import { observeCluster } from './observe.ts';
+import { withRecordedPrimary } from './primary.ts';
+
+/** Observes a cluster, decides, and performs one step. */
+export async function convergeCluster(
+  topology: Topology,
+  spec: ServiceSpec,
+  ha: HighAvailability,
+  begin: BeginStep,
+): Promise<Verdict> {
+  const { machine } = topology;
+  const cluster = clusterOf(topology, spec.id);
+  cluster.spec = spec;
+  await cluster.failingOver?.catch(() => undefined);
+  const desired = { topology, cluster, spec, ha };
+  const round = await inTurn(cluster, () => withRecordedPrimary(desired));
+  const observed = await observeCluster(round);
+  const step = decideHa(spec, round.ha, observed.seen);
+  const { isWritable } = observed;
+  return finishRound(
+    {
+      before: { reachable: isWritable, present: observed.seen.primary.directory === 'ours' },
+      decided: decidedOf(step, isWritable),
+      root: machine.layout.service(spec.id).root,
+      tidy: () => tidyReplicated(machine, spec.id, observed.found),
+      apply: () => applyToCluster(round, step, observed),
+      isReachableAfter: () => isWritable,
+    },
+    begin,
+  );
+}
+
+function decidedOf(step: HaStep, isWritable: boolean): Decided {
+  const ending = step.kind === 'server' ? endingOf(step.step) : null;
+  if (ending === null) return { name: haStepName(step) ?? step.kind };
+  if (ending.kind !== 'wait' || isWritable) return { ending };
+  return { ending: { ...ending, why: `writes wait: ${ending.why}` } };
+}

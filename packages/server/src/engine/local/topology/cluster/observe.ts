@@ -1,0 +1,252 @@
+/** Observes all instances of a cluster, and its gateway. */
+import {
+  memberName,
+  nextQuorum,
+  nextWaitedFor,
+  quorumSetting,
+  replicationConf,
+  waitedForOf,
+  WAITS_FOR_NOBODY,
+  type WaitedFor,
+} from '../../postgres/replication.ts';
+import { observeGateway, type GatewaySeen } from '../../proxy/gateway.ts';
+import { listenerFor } from '../context.ts';
+import { hangs, type MemberSeen, type MembersSeen } from '../decide-ha.ts';
+import type { Observation } from '../decide.ts';
+import type { Found } from '../executor.ts';
+import { gatewayPaths, watchGateway } from '../gateways.ts';
+import { instanceNumbers } from '../instances.ts';
+import { observeServer, type ObservedServer } from '../observe-server.ts';
+import { followersOf, type Followers } from '../replication-state.ts';
+import {
+  brokenOf,
+  compareSizes,
+  confOf,
+  dataOf,
+  noteOnDisk,
+  writeReplication,
+} from '../standbys.ts';
+import { withoutFlushed } from './quorum.ts';
+import { keyOf, portOf, type ClusterRound } from './round.ts';
+import { findSuccessor } from './successor.ts';
+
+export type ClusterObserved = {
+  readonly found: ReadonlyMap<number, Found>;
+  /** The desired replication settings of each instance. */
+  readonly conf: ReadonlyMap<number, string>;
+  readonly seen: MembersSeen;
+  /** Whether clients can write. */
+  readonly isWritable: boolean;
+};
+
+type Numbered = ObservedServer & { readonly n: number };
+
+/** Observes a cluster, with the primary that is recorded. */
+export async function observeCluster(round: ClusterRound): Promise<ClusterObserved> {
+  const { topology, spec, ha } = round;
+  const servers = await observeServers(round);
+  const primary = servers.find(({ n }) => n === ha.primary);
+  if (primary === undefined)
+    throw new Error(
+      `service ${spec.id}: member ${ha.primary} is its primary and none of its members`,
+    );
+  const followers = await followersOf(topology.monitor, keyOf(round, ha.primary));
+  const replication = await observeReplication(round, primary, followers);
+  const conf = desiredConf(round, servers, primary, replication);
+  await dropEarlierQuorums(round, primary, replication, conf);
+  const instances = await Promise.all(
+    servers.map((server) => observeInstance(round, server, { conf, followers, replication })),
+  );
+  const own = instances.find(({ n }) => n === ha.primary);
+  const rules = rulesFor(primary, own, replication.others.length === 0);
+  const gateway = await observeGateway(
+    gatewayPaths(topology, spec.id),
+    listenerFor(topology, spec),
+  );
+  if (gateway.running) await watchGateway(topology, spec.id);
+  const isPrimaryDead = own !== undefined && (own.server === null || hangs(own));
+  const mayBeSucceeded =
+    isPrimaryDead && rules.provisioned && spec.power === 'running' && replication.others.length > 0;
+  return {
+    found: new Map(servers.map(({ n, found }) => [n, found])),
+    conf,
+    seen: {
+      primary: rules,
+      members: instances,
+      gateway,
+      slotsCurrent: areSlotsCurrent(instances, replication.others, followers),
+      settling: isSettling(replication),
+      rehearsed: followers?.rehearsed === true,
+      successor: mayBeSucceeded ? await findSuccessor(round) : null,
+    },
+    isWritable: isWritable(own, gateway, followers, replication),
+  };
+}
+
+/** All instances that exist or are desired. */
+async function observeServers({ topology, spec, ha }: ClusterRound): Promise<Numbered[]> {
+  const desired = ha.members.map(({ n }) => n);
+  const existing = await instanceNumbers(topology.machine, spec.id);
+  const numbers = [...new Set([...desired, ...existing])];
+  return Promise.all(
+    numbers.map(async (n) => ({ n, ...(await observeServer(topology, spec, n)) })),
+  );
+}
+
+/** Who follows the primary, and whom it waits for. */
+type Replication = {
+  /** The desired standbys, by number. */
+  readonly others: readonly number[];
+  readonly streaming: readonly number[];
+  /** By the file of the primary, and as it will be. */
+  readonly current: WaitedFor;
+  readonly next: WaitedFor;
+};
+
+async function observeReplication(
+  { cluster, ha }: ClusterRound,
+  primary: Numbered,
+  followers: Followers | null,
+): Promise<Replication> {
+  const desired = ha.members.map(({ n }) => n);
+  const others = desired.filter((n) => n !== ha.primary);
+  const streaming = desired.filter((n) => followers?.streaming.includes(memberName(n)) === true);
+  const current = waitedForOf(await confOf(primary.found.paths));
+  if (followers === null) return { others, streaming, current, next: current };
+  const quorum = nextQuorum(ha.sync, others, streaming, current.now);
+  const next = withoutFlushed(
+    cluster,
+    primary.found.key,
+    nextWaitedFor(quorum, current),
+    followers,
+  );
+  return { others, streaming, current, next };
+}
+
+function desiredConf(
+  { ha }: ClusterRound,
+  servers: readonly Numbered[],
+  primary: Numbered,
+  { next }: Replication,
+): Map<number, string> {
+  const upstream = { paths: primary.found.paths, port: portOf(ha, ha.primary) };
+  return new Map(
+    servers.map(({ n }) => [
+      n,
+      n === ha.primary
+        ? replicationConf(memberName(n), null, next)
+        : replicationConf(memberName(n), upstream, WAITS_FOR_NOBODY),
+    ]),
+  );
+}
+
+/** Removes earlier quorums from the file of the primary; the server does not read them. */
+async function dropEarlierQuorums(
+  { topology, ha }: ClusterRound,
+  primary: Numbered,
+  { current, next }: Replication,
+  conf: ReadonlyMap<number, string>,
+): Promise<void> {
+  if (
+    quorumSetting(next.now) === quorumSetting(current.now) &&
+    next.before.length < current.before.length
+  )
+    await writeReplication(topology.executor, primary.found, conf.get(ha.primary) ?? '');
+}
+
+type View = {
+  readonly conf: ReadonlyMap<number, string>;
+  readonly followers: Followers | null;
+  readonly replication: Replication;
+};
+
+async function observeInstance(
+  { topology, spec, ha }: ClusterRound,
+  { n, found, seen }: Numbered,
+  { conf, followers, replication }: View,
+): Promise<MemberSeen> {
+  const { standbys } = topology;
+  const { paths, server } = found;
+  await noteOnDisk(standbys, found);
+  const isPrimary = n === ha.primary;
+  // A reload may have been interrupted after the file was written.
+  const isRead = followers === null || followers.setting === quorumSetting(replication.current.now);
+  return {
+    n,
+    data: dataOf(paths),
+    server:
+      server === null || seen.server === null
+        ? null
+        : {
+            phase: seen.server.phase,
+            size: compareSizes(server.size, spec.size),
+            port: server.port,
+            frozen: server.postmaster.frozen,
+            placed: seen.server.placed,
+          },
+    connected: seen.connected,
+    silentMs: seen.silentMs,
+    filesCurrent:
+      seen.filesCurrent && (await confOf(paths)) === conf.get(n) && (!isPrimary || isRead),
+    certificateCurrent: seen.certificateCurrent,
+    streaming: replication.streaming.includes(n),
+    broken: isPrimary
+      ? null
+      : await brokenOf(
+          standbys,
+          found,
+          followers === null ||
+            followers.receiving.includes(memberName(n)) ||
+            seen.server?.phase !== 'ready',
+          followers?.lost.includes(memberName(n)) === true,
+        ),
+  };
+}
+
+/** The primary as the rules for a single server see it: its size and place are the cluster's. */
+function rulesFor({ seen }: Numbered, own: MemberSeen | undefined, isAlone: boolean): Observation {
+  return {
+    ...seen,
+    filesCurrent: own?.filesCurrent === true,
+    // With others beside it, how long it may be silent is not the rules' for one server to say.
+    silentMs: isAlone ? seen.silentMs : null,
+    server: seen.server === null ? null : { ...seen.server, sizeCurrent: true, placed: true },
+  };
+}
+
+/** Whether the primary has a slot for each standby, and no others. */
+function areSlotsCurrent(
+  instances: readonly MemberSeen[],
+  others: readonly number[],
+  followers: Followers | null,
+): boolean {
+  if (followers === null) return true;
+  // The slot of one that is to be made comes with it.
+  const made = instances
+    .filter(({ n, data }) => others.includes(n) && data !== 'absent')
+    .map(({ n }) => memberName(n));
+  return isWithin(made, followers.slots) && isWithin(followers.slots, others.map(memberName));
+}
+
+function isSettling({ next, streaming }: Replication): boolean {
+  return next.before.length > 0 && next.now.members.every((n) => streaming.includes(n));
+}
+
+function isWritable(
+  own: MemberSeen | undefined,
+  gateway: GatewaySeen,
+  followers: Followers | null,
+  { streaming, current: { now } }: Replication,
+): boolean {
+  return (
+    own?.server?.phase === 'ready' &&
+    own.data === 'primary' &&
+    own.silentMs === null &&
+    gateway.running &&
+    (followers === null || streaming.filter((n) => now.members.includes(n)).length >= now.count)
+  );
+}
+
+function isWithin(some: readonly string[], all: readonly string[]): boolean {
+  return some.every((name) => all.includes(name));
+}

@@ -1,0 +1,27 @@
+/** Between two rounds: whether all standbys of each cluster follow. */
+import { memberKey } from '../../host/layout.ts';
+import { memberName } from '../../postgres/replication.ts';
+import type { Topology } from '../context.ts';
+import { followersOf } from '../replication-state.ts';
+
+/** How often it checks: PostgreSQL sends no notice when a standby ceases to follow. */
+const ASK_MS = 2000;
+
+/** @returns ends the watch */
+export function watchFollowers(topology: Topology): () => void {
+  const timer = setInterval(() => void askFollowers(topology), ASK_MS).unref();
+  return () => clearInterval(timer);
+}
+
+/** Asks each primary whether all its standbys follow. */
+async function askFollowers({ machine, monitor, clusters, changed }: Topology): Promise<void> {
+  for (const { spec } of clusters.values()) {
+    if (spec === null || spec.ha === null || spec.power === 'paused') continue;
+    const primary = machine.layout.primaryOf(spec.id);
+    const followers = await followersOf(monitor, memberKey(spec.id, primary));
+    const isLate = spec.ha.members.some(
+      ({ n }) => n !== primary && followers?.streaming.includes(memberName(n)) !== true,
+    );
+    if (isLate) changed(spec.id);
+  }
+}

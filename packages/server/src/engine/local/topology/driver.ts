@@ -1,0 +1,81 @@
+/**
+ * The end of a round, the same for a single server, a cluster and a read replica set: one decided
+ * step is performed, and the reconciler gets its verdict.
+ */
+import type { BeginStep, Seen, Verdict } from '../../engine.ts';
+import { NotYet } from '../host/not-yet.ts';
+import type { ActiveStep } from './apply.ts';
+import type { Step } from './decide.ts';
+
+/** A decision that changes nothing: all is done, or something has to be waited for. */
+export type Ending = Exclude<Step, ActiveStep>;
+
+/** A decision: why nothing is changed, or the name of a step as users read it. */
+export type Decided = { readonly ending: Ending } | { readonly name: string };
+
+/** One round: the observed state, the decision, and how it is performed. */
+export type Round = {
+  readonly before: Seen;
+  readonly decided: Decided;
+  /** The directory of the service, as a refusal names it. */
+  readonly root: string;
+  /** Bounds what grows by itself; called when all is done. */
+  readonly tidy: () => Promise<void>;
+  /** Performs the step. @throws NotYet when it has to wait */
+  readonly apply: () => Promise<string>;
+  /** Whether the service accepts connections after a step that worked, or failed. */
+  readonly isReachableAfter: (worked: boolean) => boolean;
+};
+
+/** How long a step that had to wait is not tried again. */
+const NOT_YET_MS = 100;
+
+/** @returns the ending of a step that changes nothing; null: it does something */
+export function endingOf(step: Step): Ending | null {
+  return isEnding(step) ? step : null;
+}
+
+/** Whether a step changes nothing. */
+export function isEnding(step: Step): step is Ending {
+  return step.kind === 'settled' || step.kind === 'wait' || step.kind === 'refuse';
+}
+
+/** Performs the decision of a round. */
+export async function finishRound(round: Round, begin: BeginStep): Promise<Verdict> {
+  const { decided } = round;
+  return 'ending' in decided
+    ? endRound(round, decided.ending)
+    : performStep(round, decided.name, begin);
+}
+
+async function endRound({ before, root, tidy }: Round, ending: Ending): Promise<Verdict> {
+  const nothing = { did: null, detail: null, seen: before };
+  switch (ending.kind) {
+    case 'settled':
+      await tidy();
+      return { ...nothing, outcome: 'settled' };
+    case 'wait':
+      return { ...nothing, detail: ending.why, outcome: 'again', waitMs: ending.waitMs };
+    case 'refuse':
+      return { ...nothing, outcome: 'failed', reason: `${root}: ${ending.why}` };
+  }
+}
+
+async function performStep(
+  { before, apply, isReachableAfter }: Round,
+  name: string,
+  begin: BeginStep,
+): Promise<Verdict> {
+  await begin(name, before);
+  try {
+    const detail = await apply();
+    const seen = { reachable: isReachableAfter(true), present: true };
+    return { did: name, detail, seen, outcome: 'again', waitMs: 0 };
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    if (error instanceof NotYet)
+      return { did: null, detail: reason, seen: before, outcome: 'again', waitMs: NOT_YET_MS };
+    const seen = { reachable: isReachableAfter(false), present: before.present };
+    return { did: name, detail: reason, seen, outcome: 'failed', reason: `${name}: ${reason}` };
+  }
+}

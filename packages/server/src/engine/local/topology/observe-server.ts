@@ -1,0 +1,180 @@
+/** Observes one server: a single one, an instance of a cluster, or a node of a read replica set. */
+import { existsSync } from 'node:fs';
+import type { ServiceSpec } from '../../spec.ts';
+import { memberKey } from '../host/layout.ts';
+import type { Machine } from '../host/machine-record.ts';
+import { currentBoot, readMarker, type Marker } from '../host/marker.ts';
+import { isOwned } from '../host/own.ts';
+import type { Owner } from '../host/owner.ts';
+import { configUsersOf, ownerOf } from '../host/users.ts';
+import { countDisallowedSessions } from '../network/disallowed-sessions.ts';
+import { runsInNetworkOf } from '../network/listener.ts';
+import { configFiles, filesWhileProvisioning, type ConfigFiles } from '../postgres/files.ts';
+import { installationOf, type Installation } from '../postgres/installations.ts';
+import { SLOW_HEARTBEAT } from '../postgres/monitor.ts';
+import { findServer, phaseOf, sizeLabel } from '../postgres/server.ts';
+import { extensionsOf } from '../postgres/templates.ts';
+import { observePooler } from '../proxy/pooler.ts';
+import { areFilesCurrent, isCertificateCurrent } from './configure.ts';
+import { listenerFor, type Topology } from './context.ts';
+import type { Observation } from './decide.ts';
+import type { Found } from './executor.ts';
+import { planPooler } from './pooler-plan.ts';
+
+/** Where the servers of a cluster or a set listen, behind its gateway. */
+const LOOPBACK = '127.0.0.1';
+
+/** A server as it is found, and as the decisions see it. */
+export type ObservedServer = { readonly found: Found; readonly seen: Observation };
+
+/** Whether a service has one server, which its clients reach without a gateway. */
+const isSingle = ({ ha, set }: ServiceSpec): boolean => ha === null && set === null;
+
+/** Observes server `n` of a service. */
+export async function observeServer(
+  topology: Topology,
+  spec: ServiceSpec,
+  n = 0,
+): Promise<ObservedServer> {
+  const { machine } = topology;
+  const paths = machine.layout.member(spec.id, n);
+  const listener = listenerFor(topology, spec);
+  const listen = listenOf(spec, n, listener.address);
+  const [marker, server] = await Promise.all([readMarker(paths), findServer(paths)]);
+  const exists = existsSync(n === 0 ? paths.root : paths.data);
+  const installation = await installationAt(machine, spec, marker);
+  const place: Place = { paths, listen, listener, marker };
+  const files = desiredFiles(machine, spec, place, installation);
+  const directory = await directoryOf(spec, exists, place, server !== null);
+  // The pooler of a set is in front of all its nodes.
+  const isBehindPooler =
+    spec.set === null && (spec.ha === null || n === machine.layout.primaryOf(spec.id));
+  const pooler = isBehindPooler
+    ? await planPooler(machine, spec, { paths, port: listen.port, listener, installation })
+    : null;
+  const found: Found = {
+    key: memberKey(spec.id, n),
+    ...place,
+    heartbeat: isSingle(spec) ? SLOW_HEARTBEAT : topology.heartbeat,
+    server,
+    installation,
+    ...files,
+    pooler,
+  };
+  return { found, seen: await observe(topology, spec, found, { directory, isBehindPooler }) };
+}
+
+type Place = Pick<Found, 'paths' | 'listen' | 'listener' | 'marker'>;
+
+/** Where a server listens: a single one on the service's port, several behind the gateway. */
+function listenOf({ ha, set, endpoint }: ServiceSpec, n: number, address: string): Found['listen'] {
+  const servers = ha?.members ?? set?.nodes ?? null;
+  return servers === null
+    ? { address, port: endpoint.port }
+    : {
+        address: LOOPBACK,
+        port: servers.find((server) => server.n === n)?.port ?? endpoint.port,
+      };
+}
+
+/** The PostgreSQL that a server runs on; a fork runs on what its parent runs on. */
+async function installationAt(
+  { installations, layout }: Machine,
+  { addons, origin }: ServiceSpec,
+  marker: Marker | null,
+): Promise<Installation | null> {
+  const made =
+    marker === null && origin !== null ? await readMarker(layout.service(origin.parent)) : marker;
+  return installationOf(installations.usable, made, addons);
+}
+
+/** The desired files: now, as another user, and once the service is provisioned. */
+function desiredFiles(
+  machine: Machine,
+  spec: ServiceSpec,
+  { paths, listen, listener, marker }: Place,
+  installation: Installation | null,
+): Pick<Found, 'files' | 'filesAs' | 'filesOnceProvisioned'> {
+  if (installation === null) return { files: null, filesAs: null, filesOnceProvisioned: null };
+  const isOurs = marker?.id === spec.id;
+  const isProvisioningFork = spec.origin !== null && !(isOurs && marker.provisioned);
+  const filesNow = (all: ConfigFiles): ConfigFiles =>
+    isProvisioningFork ? filesWhileProvisioning(all) : all;
+  const filesBy = (owner: Owner | null): ConfigFiles =>
+    configFiles(
+      {
+        paths,
+        installation,
+        extensions: extensionsOf(spec.addons),
+        size: spec.size,
+        storageGb: spec.storageGb,
+        listen,
+        allowedNetworks: isSingle(spec) ? listener.allowedNetworks : null,
+        replicated: !isSingle(spec),
+        behindGateway: spec.set !== null,
+      },
+      configUsersOf(
+        owner,
+        spec.set !== null && machine.isolation.isolated ? machine.isolation.gateway : null,
+      ),
+    );
+  const filesOnceProvisioned = filesBy(ownerOf(machine, paths));
+  return {
+    files: filesNow(filesOnceProvisioned),
+    filesAs: (owner) => filesNow(filesBy(owner)),
+    filesOnceProvisioned,
+  };
+}
+
+async function directoryOf(
+  { id }: ServiceSpec,
+  exists: boolean,
+  { marker }: Place,
+  runs: boolean,
+): Promise<Observation['directory']> {
+  if (!exists) return 'absent';
+  if (marker?.id !== id) return 'foreign';
+  const isIncomplete = !runs && !marker.provisioned && marker.madeIn !== (await currentBoot());
+  return isIncomplete ? 'incomplete' : 'ours';
+}
+
+async function observe(
+  topology: Topology,
+  spec: ServiceSpec,
+  found: Found,
+  { directory, isBehindPooler }: { directory: Observation['directory']; isBehindPooler: boolean },
+): Promise<Observation> {
+  const { machine, monitor, templates, executor, certificates, poolers } = topology;
+  const { key, paths, listener, marker, server, installation, files, pooler: plan } = found;
+  const isOurs = marker?.id === spec.id;
+  const [templateReady, phase, filesCurrent, certificateCurrent, pooler, placed, disallowed] =
+    await Promise.all([
+      directory === 'absent' &&
+        installation !== null &&
+        templates.isReady(installation, extensionsOf(spec.addons)),
+      phaseOf(paths),
+      !isOurs || files === null || areFilesCurrent(paths, files),
+      !isOurs || isCertificateCurrent(certificates, paths, listener),
+      isBehindPooler
+        ? observePooler(poolers, machine.layout.service(spec.id), plan, listener)
+        : null,
+      server === null || runsInNetworkOf(server.postmaster.pid, listener),
+      // Behind a gateway it is the gateway that lets them in.
+      isSingle(spec) ? countDisallowedSessions(monitor, key, listener.allowedNetworks) : 0,
+    ]);
+  return {
+    directory,
+    provisioned: isOurs && marker.provisioned,
+    templateReady,
+    server:
+      server === null ? null : { phase, sizeCurrent: server.size === sizeLabel(spec.size), placed },
+    silentMs: monitor.silentMs(key),
+    owned: !isOurs || (await isOwned(machine, spec, marker)),
+    connected: monitor.isConnected(key),
+    limited: !executor.unlimited.has(key),
+    filesCurrent,
+    certificateCurrent,
+    pooler,
+    disallowedSessions: disallowed,
+  };
+}

@@ -1,0 +1,49 @@
+/** The desired connection pooler of a service. */
+import { join } from 'node:path';
+import { readOrNull } from '../../../lib/processes.ts';
+import type { ServiceSpec } from '../../spec.ts';
+import type { InstancePaths } from '../host/layout.ts';
+import type { Machine } from '../host/machine-record.ts';
+import type { Listener } from '../network/listener.ts';
+import type { Installation } from '../postgres/installations.ts';
+import { serverSettings } from '../postgres/settings.ts';
+import { extensionsOf } from '../postgres/templates.ts';
+import { poolerConf } from '../proxy/pooler-conf.ts';
+import type { PoolerPlan } from '../proxy/pooler.ts';
+
+/** The server that a pooler is in front of. */
+type Behind = {
+  /** Where its socket and its certificate are. */
+  readonly paths: InstancePaths;
+  readonly port: number;
+  readonly listener: Listener;
+  readonly installation: Installation | null;
+};
+
+/** The desired pooler of a service; null: none, or none can be had. */
+export async function planPooler(
+  { pgbouncer: program, layout }: Pick<Machine, 'pgbouncer' | 'layout'>,
+  spec: ServiceSpec,
+  { paths, port: serverPort, listener, installation }: Behind,
+): Promise<PoolerPlan | null> {
+  const certificatePem =
+    spec.pooler === null ? null : await readOrNull(join(paths.config, 'server.crt'));
+  if (spec.pooler === null || program === null || installation === null || certificatePem === null)
+    return null;
+  const { max_connections: maxConnections } = serverSettings({
+    size: spec.size,
+    major: installation.major,
+    extensions: extensionsOf(spec.addons),
+    storageGb: spec.storageGb,
+  });
+  const { port } = spec.pooler;
+  const conf = poolerConf({
+    paths: layout.service(spec.id),
+    version: program.version,
+    listen: { address: listener.address, port },
+    allowedNetworks: listener.allowedNetworks,
+    server: { paths, port: serverPort, maxConnections: Number(maxConnections) },
+    certificatePem,
+  });
+  return { program, port, conf, listener };
+}

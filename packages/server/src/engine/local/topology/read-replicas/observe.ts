@@ -1,0 +1,169 @@
+/** Observes all nodes of a read replica set, its gateway and its pooler. */
+import { existsSync } from 'node:fs';
+import { readMarker } from '../../host/marker.ts';
+import { isOwned } from '../../host/own.ts';
+import {
+  floorsOf,
+  nodeName,
+  replicationConf,
+  WAITS_FOR_NOBODY,
+} from '../../postgres/replication.ts';
+import { observeNodes } from '../../proxy/gateway.ts';
+import { observePooler, type PoolerPlan } from '../../proxy/pooler.ts';
+import { listenerFor, type Topology } from '../context.ts';
+import type { NodeSeen, SetSeen } from '../decide-set.ts';
+import type { Found } from '../executor.ts';
+import { gatewayPaths, watchGateway } from '../gateways.ts';
+import { observeServer, type ObservedServer } from '../observe-server.ts';
+import { planPooler } from '../pooler-plan.ts';
+import { brokenOf, compareSizes, confOf, dataOf, noteOnDisk } from '../standbys.ts';
+import { judge } from './judge.ts';
+import { measure } from './measure.ts';
+import type { Primary, SetState } from './set-state.ts';
+
+export type SetObserved = {
+  readonly found: ReadonlyMap<number, Found>;
+  /** The desired replication settings of each node. */
+  readonly conf: ReadonlyMap<number, string>;
+  readonly primary: Primary | null;
+  readonly pooler: PoolerPlan | null;
+  readonly seen: SetSeen;
+  /** Whether its endpoint routes to any node. */
+  readonly isReachable: boolean;
+};
+
+type Numbered = ObservedServer & { readonly n: number };
+type Gateway = Awaited<ReturnType<typeof observeNodes>>;
+
+export async function observeSet(topology: Topology, known: SetState): Promise<SetObserved> {
+  const { machine, poolers } = topology;
+  const { spec, set } = known;
+  const root = machine.layout.service(spec.id);
+  const [marker, servers, primary, gateway] = await Promise.all([
+    readMarker(root),
+    Promise.all(
+      set.nodes.map(async ({ n }) => ({ n, ...(await observeServer(topology, spec, n)) })),
+    ),
+    measure(topology, known),
+    observeNodes(gatewayPaths(topology, spec.id), listenerFor(topology, spec)),
+  ]);
+  if (gateway.running) await watchGateway(topology, spec.id);
+  noteRoutes(known, servers, gateway);
+  const conf = new Map<number, string>();
+  const nodes = await Promise.all(
+    servers.map((server) => observeNode(topology, known, server, { conf, primary, gateway })),
+  );
+  const pooler = await poolerOf(topology, known, servers[0]?.found);
+  return {
+    found: new Map(servers.map(({ n, found }) => [n, found])),
+    conf,
+    primary,
+    pooler,
+    seen: {
+      directory: marker?.id === spec.id ? 'ours' : existsSync(root.root) ? 'foreign' : 'absent',
+      nodes,
+      gateway,
+      primaryReady: primary !== null,
+      slotsCurrent:
+        primary === null ||
+        set.nodes.every(({ n }) => primary.slots.includes(nodeName(spec.id, n))),
+      pooler: await observePooler(poolers, root, pooler, listenerFor(topology, spec)),
+      owned: marker?.id !== spec.id || (await isOwned(machine, spec, marker)),
+    },
+    isReachable: gateway.running && nodes.some(({ serving, eligible }) => serving && eligible),
+  };
+}
+
+/** Notes what `judge` has to know of this round. */
+function noteRoutes(known: SetState, servers: readonly Numbered[], { serving }: Gateway): void {
+  known.routed = serving;
+  known.elsewhere = new Set(
+    servers.filter(({ seen }) => seen.server?.placed === false).map(({ n }) => n),
+  );
+  known.unasked = new Set(
+    servers
+      .filter(({ n, seen, found: { server } }) => {
+        const answers = seen.server?.phase === 'ready' && server?.postmaster.frozen === false;
+        return answers && serving?.includes(n) === true && !known.asked.has(n);
+      })
+      .map(({ n }) => n),
+  );
+}
+
+type View = {
+  /** Filled with the settings of each node. */
+  readonly conf: Map<number, string>;
+  readonly primary: Primary | null;
+  readonly gateway: Gateway;
+};
+
+async function observeNode(
+  topology: Topology,
+  known: SetState,
+  { n, found, seen }: Numbered,
+  { conf, primary, gateway }: View,
+): Promise<NodeSeen> {
+  const { standbys } = topology;
+  const { spec } = known;
+  const { paths, server, files } = found;
+  await noteOnDisk(standbys, found);
+  const name = nodeName(spec.id, n);
+  const before = await confOf(paths);
+  const desired =
+    primary === null
+      ? before
+      : replicationConf(
+          name,
+          primary,
+          WAITS_FOR_NOBODY,
+          floorsOf(primary.floors, files?.['postgresql.conf'] ?? ''),
+        );
+  conf.set(n, desired);
+  const node = known.nodes.get(n);
+  const isExpected = primary !== null && seen.server?.phase === 'ready' && seen.connected;
+  return {
+    n,
+    data: dataOf(paths),
+    server:
+      server === null || seen.server === null
+        ? null
+        : {
+            phase: seen.server.phase,
+            // Its replay pauses where its settings leave no room for what the primary allows.
+            size: node?.paused === true ? 'smaller' : compareSizes(server.size, spec.size),
+            port: server.port,
+            frozen: server.postmaster.frozen,
+            placed: seen.server.placed,
+          },
+    connected: seen.connected,
+    silentMs: seen.silentMs,
+    filesCurrent: seen.filesCurrent && before === desired,
+    certificateCurrent: seen.certificateCurrent,
+    streaming: node?.streaming === true,
+    broken: await brokenOf(
+      standbys,
+      found,
+      !isExpected || primary.receiving.includes(name),
+      primary?.lost.includes(name) === true,
+    ),
+    takesWrites: node?.takesWrites === true,
+    serving: gateway.serving?.includes(n) === true,
+    eligible: judge(topology, known, n).eligible,
+  };
+}
+
+/**
+ * The pooler comes to the nodes by the gateway, through a Unix socket; it shows its clients the
+ * certificate of the first node.
+ */
+async function poolerOf(
+  topology: Topology,
+  { spec }: SetState,
+  first: Found | undefined,
+): Promise<PoolerPlan | null> {
+  if (first === undefined || spec.pooler === null) return null;
+  const { listener, installation } = first;
+  const paths = { ...first.paths, socket: gatewayPaths(topology, spec.id).root };
+  const { port } = spec.endpoint;
+  return planPooler(topology.machine, spec, { paths, port, listener, installation });
+}

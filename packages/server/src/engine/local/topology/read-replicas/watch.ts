@@ -1,0 +1,46 @@
+/** Between two rounds: a node that falls behind gets no new connections at once. */
+import type { Topology } from '../context.ts';
+import { balance } from './balance.ts';
+import { eligibleNodes } from './judge.ts';
+import { measure } from './measure.ts';
+import type { SetState } from './set-state.ts';
+
+/** How often it is measured how far nodes are behind. */
+const MEASURE_MS = 1000;
+
+/** @returns ends the watch */
+export function watchSets(topology: Topology): () => void {
+  const timer = setInterval(() => void watchAll(topology), MEASURE_MS).unref();
+  return () => clearInterval(timer);
+}
+
+async function watchAll(topology: Topology): Promise<void> {
+  await Promise.all(
+    [...topology.sets.values()]
+      .filter(({ spec }) => spec.power === 'running')
+      .map((known) => watch(topology, known).catch(() => undefined)),
+  );
+}
+
+async function watch(topology: Topology, known: SetState): Promise<void> {
+  const { sets, changed } = topology;
+  const { id } = known.spec;
+  const primary = await measure(topology, known);
+  if (sets.get(id) !== known || known.routed === null) return;
+  if (!isSame(known.routed, eligibleNodes(topology, known))) {
+    await balance(topology, known).catch(() => undefined); // the next round finds out why
+    changed(id);
+    return;
+  }
+  const needsRound = known.set.nodes.some(({ n }) => {
+    const node = known.nodes.get(n);
+    return (
+      node === undefined || node.takesWrites || node.paused || (primary !== null && !node.streaming)
+    );
+  });
+  if (needsRound) changed(id);
+}
+
+function isSame(a: readonly number[], b: readonly number[]): boolean {
+  return a.length === b.length && a.every((n) => b.includes(n));
+}
