@@ -41,7 +41,7 @@ export const LAYERS: readonly Layer[] = [
   },
   {
     name: 'engine interface',
-    holds: '`engine/engine.ts`, `spec.ts`: what the control plane asks of an engine, in facets',
+    holds: '`engine/*.ts`: what the control plane asks of an engine, in facets; the regions',
     path: `^${SERVER}/engine/[^/]+$`,
     imports: ['contract', 'lib', 'config'],
   },
@@ -128,7 +128,7 @@ export const LAYERS: readonly Layer[] = [
     name: 'main',
     holds:
       '`main.ts`, `control-plane.ts`, `first-key.ts`: config → store → engine → reconciler → API; knows all parts',
-    path: `^${SERVER}/(main|control-plane|startup|metadata-database|first-key)\\.ts$`,
+    path: `^${SERVER}/(main|control-plane|regions|run-region|startup|first-key|metadata-database)\\.ts$`,
     imports: [
       'contract',
       'lib',

@@ -52,7 +52,6 @@ export const WORDS: Readonly<Record<string, number>> = {
   'packages/server/src/api/reply.ts': 1,
   'packages/server/src/api/routes/members.ts': 2,
   'packages/server/src/config.ts': 1,
-  'packages/server/src/control-plane.ts': 1,
   'packages/server/src/domain/service/row.ts': 3,
   'packages/server/src/engine/local/admin/audit-networks.ts': 1,
   'packages/server/src/engine/local/admin/audit.ts': 4,

@@ -17,6 +17,9 @@ const LAST_UID = 2 ** 32 - 3;
 /** Debian policy, section 9.2.2: 65534 is nobody, and 65535 must not be used. */
 const NOBODY_UID = 65_534;
 
+/** The code of the region in HOWDAH_HOME. */
+export const LOCAL_REGION = 'local';
+
 const NETWORKS = 'addresses and networks, separated by commas, or none';
 
 /**

@@ -9,9 +9,10 @@ import pino from 'pino';
 import { createApp } from '../src/api/app.ts';
 import { createEventHub } from '../src/events/hub.ts';
 import { blockListOf } from '../src/events/networks.ts';
+import { createRegions } from '../src/engine/regions.ts';
 import { createDurationCache } from '../src/services/operations.ts';
-import { LOCAL_REGION, type Region } from '../src/services/regions.ts';
 import { createLogReadLimit } from '../src/services/read-limit.ts';
+import { LOCAL_REGION } from '../src/settings.ts';
 import type { Store } from '../src/store/database.ts';
 import type { Tables } from '../src/store/tables.ts';
 import { fakeEngine } from './fake-engine.ts';
@@ -43,18 +44,18 @@ async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> 
     plugins: plant === 'no-lock' ? [forgetLocks] : [],
   });
   const store: Store = { db, pool, listen: () => undefined, close: () => db.destroy() };
-  const region: Region = {
+  const regions = createRegions({
     code: LOCAL_REGION,
     engine: fakeEngine,
     portRange,
     host: '127.0.0.1',
     singleProject: false,
-  };
+  });
   const sealer = { seal: (text: string) => Buffer.from(text), open: String };
   const app = await createApp(
     {
       store,
-      region,
+      regions,
       logReads: createLogReadLimit(),
       peeringProviders: [],
       http: {

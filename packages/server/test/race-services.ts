@@ -1,5 +1,5 @@
 /** The services that calls race for, made as a world says and without any server. */
-import { LOCAL_REGION } from '../src/services/regions.ts';
+import { LOCAL_REGION } from '../src/settings.ts';
 import type { Store } from '../src/store/database.ts';
 import type { ServiceRow } from '../src/domain/service/row.ts';
 import type { Tx } from '../src/store/tables.ts';

@@ -10,7 +10,7 @@ import { newId } from '../src/lib/ids.ts';
 import { prepareMachine } from '../src/engine/local/host/machine.ts';
 import { storeConnection } from '../src/engine/local/postgres/store-instance.ts';
 import { sha256 } from '../src/lib/secret.ts';
-import { LOCAL_REGION } from '../src/services/regions.ts';
+import { LOCAL_REGION } from '../src/settings.ts';
 import { openStore } from '../src/store/database.ts';
 import { insertKey } from '../src/store/keys.ts';
 import type { OperationRow } from '../src/domain/operation/row.ts';

@@ -85,7 +85,7 @@ export async function createApp(
     app.server.emit('request', request, response),
   );
   app.setErrorHandler((error, request, reply) => {
-    if (error instanceof DryRun) return answerDryRun(reply, error, context.region.engine);
+    if (error instanceof DryRun) return answerDryRun(reply, error, context.regions);
     if (error instanceof AnsweredBefore) return againOrRefuse(error, request, reply, answerError);
     return answerError(error, request, reply);
   });

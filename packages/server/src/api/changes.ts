@@ -4,7 +4,7 @@
  */
 import { ApiError, type DryRunAnswer } from '@howdah/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Engine } from '../engine/engine.ts';
+import type { Regions } from '../engine/regions.ts';
 import { createSealer, type Sealer } from '../lib/secret.ts';
 import type { Caller, DryRun, Outcome } from '../services/change.ts';
 import type { Store } from '../store/database.ts';
@@ -114,7 +114,7 @@ export function answer(reply: FastifyReply, outcome: Outcome): FastifyReply {
 export function answerDryRun(
   reply: FastifyReply,
   { planned }: DryRun,
-  engine: Engine,
+  regions: Regions,
 ): FastifyReply {
   const dryRun: DryRunAnswer = {
     dry_run: true,
@@ -126,12 +126,14 @@ export function answerDryRun(
             kind: planned.kind,
             service_id:
               planned.kind === 'create' || planned.kind === 'fork' ? null : planned.spec.id,
-            steps: engine.lifecycle.plan(
-              planned.kind,
-              planned.spec,
-              planned.running,
-              planned.keepsSize,
-            ),
+            steps: regions
+              .of(planned.region)
+              .engine.lifecycle.plan(
+                planned.kind,
+                planned.spec,
+                planned.running,
+                planned.keepsSize,
+              ),
           },
   };
   void reply.header('Dry-Run', 'true');

@@ -8,6 +8,7 @@ import {
   type ErrorCode,
 } from '@howdah/contract';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import { RegionNotServed } from '../engine/regions.ts';
 import { ClientLeft } from './reply.ts';
 
 type ValidationProblem = NonNullable<FastifyError['validation']>[number] & {
@@ -69,6 +70,7 @@ export function errorBody(error: ApiError, requestId: string) {
 
 function translate(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
+  if (error instanceof RegionNotServed) return new ApiError('UNAVAILABLE', error.message);
   if (error instanceof ClientLeft) return new ApiError('INVALID_REQUEST', error.message);
   if (!(error instanceof Error)) return internal();
   if (isFastifyError(error)) {

@@ -1,7 +1,7 @@
 /** Metrics of the control plane in Prometheus' text format. */
 import { LIVE_STATUSES } from '@howdah/contract';
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import type { Engine } from '../engine/engine.ts';
+import type { Regions } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import { latestSamples, type Sample } from '../store/samples.ts';
 import {
@@ -14,7 +14,7 @@ import type { ApiContext, App } from './context.ts';
 type Figures = Omit<Sample, 'at' | 'lag'>;
 type Gauges = ReturnType<typeof createGauges>;
 
-export function createMetrics(app: App, { store, region, events }: ApiContext) {
+export function createMetrics(app: App, { store, regions, events }: ApiContext) {
   const register = new Registry();
   collectDefaultMetrics({ register });
   observeRequests(app, register);
@@ -24,8 +24,8 @@ export function createMetrics(app: App, { store, region, events }: ApiContext) {
     text: async (): Promise<string> => {
       await countServices(gauges, store);
       gauges.streams.set(events.count());
-      await readServices(gauges, store);
-      await readReplicas(gauges, store, region.engine);
+      await readServices(gauges, store, regions);
+      await readReplicas(gauges, store, regions);
       return register.metrics();
     },
   };
@@ -112,26 +112,33 @@ async function countServices({ services }: Gauges, store: Store): Promise<void> 
     services.set({ status }, count);
 }
 
-async function readServices({ up, figures }: Gauges, store: Store): Promise<void> {
+async function readServices(
+  { up, figures }: Gauges,
+  store: Store,
+  regions: Regions,
+): Promise<void> {
   for (const gauge of [up, ...figures.map((one) => one.gauge)]) gauge.reset();
-  for (const { id, type, up: isUp } of await listServicesThatMustRun(store.db))
-    up.set({ service: id, type }, isUp ? 1 : 0);
+  for (const { code } of regions.all)
+    for (const { id, type, up: isUp } of await listServicesThatMustRun(store.db, code))
+      up.set({ service: id, type }, isUp ? 1 : 0);
   for (const sample of await latestSamples(store.db)) {
     const labels = { service: sample.serviceId, node: String(sample.node) };
     for (const { gauge, of } of figures) gauge.set(labels, of(sample));
   }
 }
 
-async function readReplicas(gauges: Gauges, store: Store, engine: Engine): Promise<void> {
+async function readReplicas(gauges: Gauges, store: Store, regions: Regions): Promise<void> {
   const { lagBytes, lagSeconds, following, serving } = gauges;
   for (const gauge of [lagBytes, lagSeconds, following, serving]) gauge.reset();
-  for (const { id, isSet } of await listReplicatedServices(store.db)) {
-    for (const state of await engine.observe.replicas(id)) {
-      const labels = { service: id, node: String(state.node) };
-      following.set(labels, state.lag_bytes === null ? 0 : 1);
-      if (state.lag_bytes !== null) lagBytes.set(labels, state.lag_bytes);
-      if (state.lag_seconds !== null) lagSeconds.set(labels, state.lag_seconds);
-      if (isSet) serving.set(labels, state.serving ? 1 : 0);
+  for (const { code, engine } of regions.all) {
+    for (const { id, isSet } of await listReplicatedServices(store.db, code)) {
+      for (const state of await engine.observe.replicas(id)) {
+        const labels = { service: id, node: String(state.node) };
+        following.set(labels, state.lag_bytes === null ? 0 : 1);
+        if (state.lag_bytes !== null) lagBytes.set(labels, state.lag_bytes);
+        if (state.lag_seconds !== null) lagSeconds.set(labels, state.lag_seconds);
+        if (isSet) serving.set(labels, state.serving ? 1 : 0);
+      }
     }
   }
 }

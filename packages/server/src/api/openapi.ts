@@ -68,7 +68,7 @@ export async function createOpenApiDocument({ dryRuns = true } = {}): Promise<ob
   return document;
 }
 
-const PARTS: readonly (string | symbol)[] = ['store', 'region'] satisfies (keyof ApiContext)[];
+const PARTS: readonly (string | symbol)[] = ['store', 'regions'] satisfies (keyof ApiContext)[];
 
 /** Routes are declared, never called: whatever they would stand on is not there. */
 const withoutBackend: ApiContext = new Proxy<ApiContext>(Object.create(null), {

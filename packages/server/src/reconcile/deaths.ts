@@ -11,10 +11,10 @@ export const DEATHS_EVERY_MS = 30_000;
 
 /** Records that a service is not reachable, if its server is gone. */
 export async function recordDeath(
-  { store, engine, log }: ReconcilerContext,
+  { store, region, log }: ReconcilerContext,
   id: string,
 ): Promise<void> {
-  if (await engine.lifecycle.runs(id)) return;
+  if (await region.engine.lifecycle.runs(id)) return;
   await store.db.transaction().execute(async (tx) => {
     const locked = await lockService(tx, id);
     if (locked === null) return;
@@ -40,9 +40,9 @@ export async function findDeaths(
 ): Promise<Set<string>> {
   const dead = new Set<string>();
   try {
-    for (const id of await listReachableServices(context.store.db)) {
+    for (const id of await listReachableServices(context.store.db, context.region.code)) {
       if (context.closing.aborted) break;
-      if (await context.engine.lifecycle.runs(id)) continue;
+      if (await context.region.engine.lifecycle.runs(id)) continue;
       dead.add(id);
       if (deadBefore.has(id)) await recordDeath(context, id);
       wake(id);

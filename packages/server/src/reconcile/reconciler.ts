@@ -1,7 +1,7 @@
 /**
- * Reconciles services with their desired state: when woken, when something watched changed, and by
- * a timer. A reconciler takes the lease of a service, lets the engine converge step by step, and
- * records what was seen. Each part can be interrupted and repeated. A delete is the only undo.
+ * Reconciles the services of a region with their desired state: when woken, when something watched
+ * changed, and by a timer. A reconciler takes the lease of a service, lets the engine converge step
+ * by step, and records what was seen. Each part can be interrupted and repeated. A delete is the only undo.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -44,7 +44,7 @@ type Queue = {
 export function createReconciler(options: ReconcilerOptions) {
   const close = new AbortController();
   const context: ReconcilerContext = { ...options, closing: close.signal };
-  const { store, log } = options;
+  const { store, region, log } = options;
   const queue: Queue = { waiting: new Set(), running: new Map() };
   let timer: NodeJS.Timeout | undefined;
   let deathTimer: NodeJS.Timeout | undefined;
@@ -53,7 +53,7 @@ export function createReconciler(options: ReconcilerOptions) {
 
   const tick = async (): Promise<void> => {
     try {
-      for (const id of await dueServices(store.db, PARALLEL_SERVICES * 4)) wake(id);
+      for (const id of await dueServices(store.db, region.code, PARALLEL_SERVICES * 4)) wake(id);
     } catch (error) {
       log.warn({ err: error }, 'could not ask for services that are due; asking again');
     }
@@ -76,9 +76,9 @@ export function createReconciler(options: ReconcilerOptions) {
      * everything.
      */
     start: async (): Promise<void> => {
-      const reachable = await listReachableServices(store.db);
+      const reachable = await listReachableServices(store.db, region.code);
       await Promise.all(reachable.map((id) => recordDeath(context, id)));
-      await makeAllDue(store.db);
+      await makeAllDue(store.db, region.code);
       // The timer finds what a lost notification asked for.
       store.listen('howdah_service', (id) => (id === null ? undefined : wake(id)));
       void tick();
@@ -94,8 +94,6 @@ export function createReconciler(options: ReconcilerOptions) {
     },
   };
 }
-
-export type Reconciler = ReturnType<typeof createReconciler>;
 
 function wakeService(context: ReconcilerContext, queue: Queue, id: string): void {
   if (context.closing.aborted) return;

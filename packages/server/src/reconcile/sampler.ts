@@ -1,6 +1,6 @@
-/** Takes samples of running services, for their series and their current figures, and keeps their backups: once a minute. */
+/** Takes samples of the running services of a region, for their series and their current figures, and keeps their backups: once a minute. */
 import pLimit from 'p-limit';
-import type { Engine } from '../engine/engine.ts';
+import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import { insertSamples, type Sample } from '../store/samples.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
@@ -16,7 +16,7 @@ const KEPT_AT_A_TIME = 2;
 
 type Sampler = {
   readonly store: Store;
-  readonly engine: Engine;
+  readonly region: Region;
   readonly log: Log;
   /** Brings the warnings of a service up to date. */
   readonly warn: (id: string) => Promise<void>;
@@ -31,13 +31,13 @@ type Sampler = {
 /** @param warn brings the warnings of a service up to date */
 export function createSampler(
   store: Store,
-  engine: Engine,
+  region: Region,
   log: Log,
   warn: (id: string) => Promise<void>,
 ) {
   const sampler: Sampler = {
     store,
-    engine,
+    region,
     log,
     warn,
     transactions: new Map(),
@@ -72,8 +72,8 @@ async function sampleAndKeep(sampler: Sampler): Promise<void> {
 }
 
 async function sampleAll(sampler: Sampler): Promise<void> {
-  const { store, transactions } = sampler;
-  const ids = await listReadyServices(store.db, 'with sets');
+  const { store, region, transactions } = sampler;
+  const ids = await listReadyServices(store.db, region.code, 'with sets');
   const found: Sample[] = [];
   // One after the other: figures must not compete with the work of the services.
   for (const id of ids) {
@@ -100,9 +100,9 @@ async function sampleOne(
 }
 
 /** A sample of each server of a service; none if it has stopped meanwhile. */
-async function sample({ engine, log, transactions }: Sampler, id: string): Promise<Sample[]> {
+async function sample({ region, log, transactions }: Sampler, id: string): Promise<Sample[]> {
   try {
-    const used = await engine.observe.usage(id);
+    const used = await region.engine.observe.usage(id);
     const atMs = Date.now();
     return used.map((usage) => {
       const key = `${id} ${usage.node}`;
@@ -148,7 +148,8 @@ async function show(store: Store, samples: readonly Sample[]): Promise<void> {
 async function keepAllBackups(sampler: Sampler): Promise<void> {
   try {
     const inTurn = pLimit(KEPT_AT_A_TIME);
-    await inTurn.map(await listReadyServices(sampler.store.db), async (id) => {
+    const ready = await listReadyServices(sampler.store.db, sampler.region.code);
+    await inTurn.map(ready, async (id) => {
       if (!sampler.closing) await keepBackups(sampler, id);
     });
   } catch (error) {
@@ -156,10 +157,10 @@ async function keepAllBackups(sampler: Sampler): Promise<void> {
   }
 }
 
-async function keepBackups({ store, engine, log, warn }: Sampler, id: string): Promise<void> {
+async function keepBackups({ store, region, log, warn }: Sampler, id: string): Promise<void> {
   try {
-    if (await engine.backups.keep(id, !(await listParentsOfUnfinishedForks(store.db)).has(id)))
-      await warn(id);
+    const removes = !(await listParentsOfUnfinishedForks(store.db)).has(id);
+    if (await region.engine.backups.keep(id, removes)) await warn(id);
   } catch (error) {
     log.warn({ service: id, err: error }, 'backups of a service failed; trying again in a minute');
   }

@@ -2,28 +2,19 @@
  * Keeps spares running, so that the next create finds one: a spare is a service without a project.
  */
 import { DEFAULT_SIZE, typeOfAddons } from '@howdah/contract';
-import type { Config } from '../config.ts';
 import { defaultAddons } from '../domain/service/default-addons.ts';
-import type { Engine } from '../engine/engine.ts';
+import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
 import { takeNextPort } from '../store/regions.ts';
 import { changeService, lockService } from '../store/services.ts';
 import { countSpares, insertSpare, listStaleSpares } from '../store/spares.ts';
 
-/** The region that spares are kept for. */
-type SpareRegion = {
-  code: string;
-  engine: Engine;
-  portRange: Config['portRange'];
-  host: string;
-};
-
 /**
- * Brings the number of spares of the default type and size to `wanted`. Removes the spares that no
- * longer match the configuration.
+ * Brings the number of a region's spares of the default type and size to `wanted`. Removes the
+ * spares that no longer match the configuration.
  */
-export async function keepSpares(store: Store, region: SpareRegion, wanted: number): Promise<void> {
+export async function keepSpares(store: Store, region: Region, wanted: number): Promise<void> {
   const addons = defaultAddons(region.engine);
   for (const id of await listStaleSpares(store.db, region.code, {
     addons,

@@ -1,9 +1,10 @@
 /**
- * Watches the disk each second, and holds services to their quotas. The reserve comes first, before any
+ * Watches the disk of a region each second, and holds its services to their quotas. The reserve comes first, before any
  * question to the metadata database: on a full disk, that database may wait for it.
  */
 import { DISK_FULL_PERCENT, PURGE_PERCENT, RESERVE_RELEASE_PERCENT } from '../domain/disk.ts';
-import type { DiskUsage, Engine } from '../engine/engine.ts';
+import type { DiskUsage } from '../engine/engine.ts';
+import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import { reportReserve } from '../store/events.ts';
 import { makeDue } from '../store/leases.ts';
@@ -25,7 +26,7 @@ const SHARE_OF_TIME = 0.2;
 
 type Guard = {
   readonly store: Store;
-  readonly engine: Engine;
+  readonly region: Region;
   readonly log: Log;
   readonly warn: (id: string) => Promise<void>;
   timer: NodeJS.Timeout | undefined;
@@ -43,13 +44,13 @@ type Guard = {
 /** @param warn brings the warnings of a service up to date */
 export function createStorageGuard(
   store: Store,
-  engine: Engine,
+  region: Region,
   log: Log,
   warn: (id: string) => Promise<void>,
 ) {
   const guard: Guard = {
     store,
-    engine,
+    region,
     log,
     warn,
     timer: undefined,
@@ -83,7 +84,7 @@ async function look(guard: Guard): Promise<void> {
   await report(guard).catch((error: unknown) =>
     guard.log.warn({ err: error }, 'the state of the reserve was not reported; it is tried again'),
   );
-  const disk = await guard.engine.storage.disk();
+  const disk = await guard.region.engine.storage.disk();
   const usedBytes = disk.totalBytes - disk.freeBytes;
   guard.frozen =
     disk.usedPercent >= RESERVE_RELEASE_PERCENT ||
@@ -103,7 +104,7 @@ async function look(guard: Guard): Promise<void> {
 }
 
 async function keepReserve(guard: Guard): Promise<void> {
-  const { did, heldBytes, removedWal } = await guard.engine.storage.keepReserve();
+  const { did, heldBytes, removedWal } = await guard.region.engine.storage.keepReserve();
   for (const { id, bytes } of removedWal)
     guard.log.warn(
       { service: id, bytes },
@@ -128,8 +129,11 @@ async function report(guard: Guard): Promise<void> {
 }
 
 /** Purges the service that was deleted first, although it could still be restored. */
-async function purgeOldest({ store, log }: Guard, { usedPercent }: DiskUsage): Promise<void> {
-  const id = await findNextToPurge(store.db);
+async function purgeOldest(
+  { store, region, log }: Guard,
+  { usedPercent }: DiskUsage,
+): Promise<void> {
+  const id = await findNextToPurge(store.db, region.code);
   if (id === null) return;
   await store.db.transaction().execute(async (tx) => {
     const locked = await lockService(tx, id);
@@ -144,12 +148,12 @@ async function purgeOldest({ store, log }: Guard, { usedPercent }: DiskUsage): P
 }
 
 async function keepQuotas(guard: Guard): Promise<void> {
-  const { engine, log } = guard;
+  const { region, log } = guard;
   const { services, forked } = await listServices(guard);
   for (const { id, storageGb, hasOwner } of services) {
     if (guard.closing) return;
     try {
-      const { stop, changed } = await engine.storage.keepQuota(id, {
+      const { stop, changed } = await region.engine.storage.keepQuota(id, {
         quotaBytes: storageGb * 1e9,
         frozen: guard.frozen,
         removes: forked !== null && !forked.has(id),
@@ -171,10 +175,10 @@ async function listServices(guard: Guard): Promise<{
   /** Services that unfinished forks are made from; null: unknown. */
   forked: Awaited<ReturnType<typeof listParentsOfUnfinishedForks>> | null;
 }> {
-  const { store, log } = guard;
+  const { store, region, log } = guard;
   try {
     const forked = await listParentsOfUnfinishedForks(store.db);
-    guard.known = await listStorageQuotas(store.db);
+    guard.known = await listStorageQuotas(store.db, region.code);
     return { services: guard.known, forked };
   } catch (error) {
     log.warn({ err: error }, 'quotas are enforced as they were known last');

@@ -67,13 +67,13 @@ async function askEngine(
   work: Work,
   begin: BeginStep,
 ): Promise<Verdict> {
-  const { engine, store, restoreWindowMs } = context;
+  const { region, store, restoreWindowMs } = context;
   if (await waitsForSets(context, work.service)) return SETS_FIRST;
   if (mustBeRemoved(work.service, restoreWindowMs)) {
     if ((await listParentsOfUnfinishedForks(store.db)).has(work.id)) return FORKS_FIRST;
-    return engine.lifecycle.remove(work.id, work.service.parent_id, begin);
+    return region.engine.lifecycle.remove(work.id, work.service.parent_id, begin);
   }
-  const verdict = await engine.lifecycle.converge(serviceSpec(work.service), begin);
+  const verdict = await region.engine.lifecycle.converge(serviceSpec(work.service), begin);
   if (verdict.outcome === 'settled') {
     if (!(await waitsForMoves(context, work))) return verdict;
     return {

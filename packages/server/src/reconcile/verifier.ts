@@ -1,10 +1,11 @@
 /**
- * Performs the operations that verify backups, one at a time in the whole installation and beside all
- * other operations, and begins those that are due. An interrupted verification begins again.
+ * Performs the operations that verify backups, one at a time in a region and beside all other
+ * operations, and begins those that are due. An interrupted verification begins again.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { OperationStep } from '@howdah/contract';
-import type { Engine, RunStep } from '../engine/engine.ts';
+import type { RunStep } from '../engine/engine.ts';
+import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import type { OperationRow } from '../domain/operation/row.ts';
 import {
@@ -30,7 +31,7 @@ const HOWDAH = 'howdah';
 
 export type VerifierOptions = {
   store: Store;
-  engine: Engine;
+  region: Region;
   log: Log;
   /** The time between two verifications of a running service. */
   everyMs: number;
@@ -77,16 +78,17 @@ async function tick(verifier: Verifier): Promise<void> {
 }
 
 async function round(verifier: Verifier): Promise<void> {
-  const operation = await nextVerification(verifier.store.db);
+  const operation = await nextVerification(verifier.store.db, verifier.region.code);
   await (operation === null ? beginDue(verifier) : verify(verifier, operation));
 }
 
 async function beginDue(verifier: Verifier): Promise<void> {
   if (performance.now() - verifier.lookedForDueMs < DUE_EVERY_MS) return;
   verifier.lookedForDueMs = performance.now();
-  const id = await dueForVerification(verifier.store.db, verifier.everyMs);
+  const { store, region, everyMs } = verifier;
+  const id = await dueForVerification(store.db, region.code, everyMs);
   if (id === null) return;
-  await verifier.store.db.transaction().execute(async (tx) => {
+  await store.db.transaction().execute(async (tx) => {
     const locked = await lockService(tx, id);
     if (locked === null || locked.service.deleting || (await verificationUnderWay(tx, id)) !== null)
       return;
@@ -97,7 +99,7 @@ async function beginDue(verifier: Verifier): Promise<void> {
 }
 
 async function verify(verifier: Verifier, operation: OperationRow): Promise<void> {
-  const { store, engine, log, ended } = verifier;
+  const { store, region, log, ended } = verifier;
   const service = await store.db
     .transaction()
     .execute(async (tx) => (await lockService(tx, operation.service_id))?.service ?? null);
@@ -108,7 +110,7 @@ async function verify(verifier: Verifier, operation: OperationRow): Promise<void
   if (verifier.closing) return;
   const watch = interruptOnceEnded(verifier, operation);
   try {
-    const { problem } = await engine.backups.verify(
+    const { problem } = await region.engine.backups.verify(
       serviceSpec(service),
       stepsOf(verifier, operation),
       signal,

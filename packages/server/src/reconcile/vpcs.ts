@@ -1,6 +1,6 @@
-/** Makes VPCs true: all of them in one go, when one was changed, and now and then in case the machine lost something. */
+/** Makes the VPCs of a region true: all of them in one go, when one was changed, and now and then in case the machine lost something. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Engine } from '../engine/engine.ts';
+import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import { expirePeeringRequests } from '../store/peerings.ts';
 import { refreshAllowedNetworks } from '../store/vpc-addresses.ts';
@@ -22,13 +22,13 @@ const ANSWER_WITHIN_MS = 7 * 86_400_000;
 
 export type VpcsOptions = {
   store: Store;
-  engine: Engine;
+  region: Region;
   log: Log;
   /** Asks for a look at a service. */
   wakeService: (id: string) => void;
 };
 
-export function createVpcs({ store, engine, log, wakeService }: VpcsOptions) {
+export function createVpcs({ store, region, log, wakeService }: VpcsOptions) {
   let timer: NodeJS.Timeout | undefined;
   let closing = false;
   let round: Promise<void> = Promise.resolve();
@@ -42,10 +42,10 @@ export function createVpcs({ store, engine, log, wakeService }: VpcsOptions) {
       ANSWER_WITHIN_MS,
       'the other side did not ask for the same within 7 days; delete this one and ask again',
     );
-    const wanted = await wantedVpcs(db);
+    const wanted = await wantedVpcs(db, region.code);
     // One that is being deleted keeps its network until the last service has left it.
     const specs = wanted.filter(({ deleting, addresses }) => !deleting || addresses.length > 0);
-    const renewed = await engine.networks.converge(specs);
+    const renewed = await region.engine.networks.converge(specs);
     const changed = wanted.filter(({ wanted: version, made }) => version !== made);
     for (const vpc of changed) {
       await db.transaction().execute(async (tx) => {
@@ -53,7 +53,7 @@ export function createVpcs({ store, engine, log, wakeService }: VpcsOptions) {
         await noteMade(tx, vpc);
       });
     }
-    for (const id of await refreshAllowedNetworks(db)) wakeService(id);
+    for (const id of await refreshAllowedNetworks(db, region.code)) wakeService(id);
     for (const id of await makeServicesDue(db, renewed)) wakeService(id);
   };
 
@@ -91,7 +91,7 @@ export function createVpcs({ store, engine, log, wakeService }: VpcsOptions) {
       await makeTrue().catch((error: unknown) =>
         log.warn({ err: error }, 'could not configure the networks of VPCs; trying again'),
       );
-      if (!(await vpcsAreMade(store.db))) look();
+      if (!(await vpcsAreMade(store.db, region.code))) look();
     },
     close: async (): Promise<void> => {
       closing = true;

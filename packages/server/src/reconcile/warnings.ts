@@ -1,7 +1,7 @@
-/** Twice a minute: what will become trouble, on the service where it is seen and in the log of the control plane. */
+/** Twice a minute, for each service of a region: what will become trouble, on the service where it is seen and in the log of the control plane. */
 import type { Warning } from '@howdah/contract';
 import { diskWarning } from '../domain/disk.ts';
-import type { Engine } from '../engine/engine.ts';
+import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import {
   listServicesThatMustRun,
@@ -13,7 +13,7 @@ import type { Log } from '../lib/log.ts';
 /** With the time that what is wrong takes to show, it is seen within a minute. */
 const LOOK_EVERY_MS = 30_000;
 
-export function createWatch(store: Store, engine: Engine, log: Log) {
+export function createWatch(store: Store, { code, engine }: Region, log: Log) {
   let timer: NodeJS.Timeout | undefined;
   let closing = false;
   let round: Promise<void> = Promise.resolve();
@@ -54,7 +54,7 @@ export function createWatch(store: Store, engine: Engine, log: Log) {
   };
 
   const lookAtAll = async (): Promise<void> => {
-    for (const { id } of await listServicesThatMustRun(store.db)) {
+    for (const { id } of await listServicesThatMustRun(store.db, code)) {
       if (closing) return;
       await look(id).catch((error: unknown) =>
         log.warn({ service: id, err: error }, 'could not look for what to warn of'),
@@ -62,7 +62,7 @@ export function createWatch(store: Store, engine: Engine, log: Log) {
     }
     // Those that do not run stand on the same disk; what else they warn of stays as it was.
     const disk = diskWarning(await engine.storage.disk());
-    for (const id of await listStoppedServicesWithOtherDiskWarning(store.db, disk)) {
+    for (const id of await listStoppedServicesWithOtherDiskWarning(store.db, code, disk)) {
       await show(id, (before) => [
         ...(disk === null ? [] : [disk]),
         ...before.filter(({ code }) => code !== 'DISK'),

@@ -4,7 +4,8 @@ import type { OperationRow } from '../domain/operation/row.ts';
 import { isRestoreOver } from '../domain/service/removal.ts';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { serviceStatus } from '../domain/service/status.ts';
-import type { Engine, Seen } from '../engine/engine.ts';
+import type { Seen } from '../engine/engine.ts';
+import type { Region } from '../engine/regions.ts';
 import type { Log } from '../lib/log.ts';
 import type { Store } from '../store/database.ts';
 import { claimService, lockLeased } from '../store/leases.ts';
@@ -14,7 +15,8 @@ import type { Tx } from '../store/tables.ts';
 
 export type ReconcilerOptions = {
   readonly store: Store;
-  readonly engine: Engine;
+  /** Services of other regions are left alone. */
+  readonly region: Region;
   readonly log: Log;
   /** For how long a deleted service can be restored. */
   readonly restoreWindowMs: number;
@@ -49,14 +51,14 @@ export function workOn(
 /**
  * Takes the lease of a service; an operation that was waiting begins.
  *
- * @returns null if another reconciler holds the lease, or the service is gone
+ * @returns null if another reconciler holds the lease, or the service is gone or in another region
  */
 export async function openWork(
-  { store, restoreWindowMs }: ReconcilerContext,
+  { store, region, restoreWindowMs }: ReconcilerContext,
   lease: Pick<Work, 'id' | 'token'>,
 ): Promise<Work | null> {
   const taken = await store.db.transaction().execute(async (tx) => {
-    const service = await claimService(tx, lease.id, lease.token);
+    const service = await claimService(tx, region.code, lease.id, lease.token);
     if (service === null) return null;
     const operation = await takeUpOperation(tx, service);
     const isCurrent = serviceStatus(service, operation) === service.status;

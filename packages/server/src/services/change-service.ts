@@ -25,6 +25,7 @@ import {
 } from './service-rules.ts';
 import { readUsedStorageGb, storageOrRefuse } from './storage-quota.ts';
 import { beginOperation, recordOperation, verificationUnderWay } from '../store/operations.ts';
+import type { ServicePlace } from '../store/service-documents.ts';
 import { changeService } from '../store/services.ts';
 import type { Tx } from '../store/tables.ts';
 
@@ -39,6 +40,7 @@ export async function verifyBackup(
 ): Promise<Done> {
   return makeChange(context.store, caller, async (tx) => {
     const { service } = await lockOwnService(tx, caller, id);
+    context.regions.of(service.region_code);
     const underWay = await verificationUnderWay(tx, id);
     if (underWay === null && ALLOWED[service.status].verifyBackup !== 'accept')
       throw new ApiError('INVALID_STATE', refusal('verifyBackup', service.status));
@@ -53,7 +55,7 @@ export async function verifyBackup(
 export async function resizeService(
   context: ControlContext,
   caller: Caller,
-  id: string,
+  { key: id, region_code: region }: ServicePlace,
   body: ResizeBody,
 ): Promise<Accepted> {
   const { cpu_millis: cpuMillis, memory_gbs: memoryGbs, storage_gb: asked } = body;
@@ -62,7 +64,7 @@ export async function resizeService(
   const wanted = onlyStorage
     ? null
     : sizeOrRefuse(cpuMillis, memoryGbs, { fallback: null, sharedAllowed: false });
-  const usedGb = asked === undefined ? 0 : await readUsedStorageGb(context, id);
+  const usedGb = asked === undefined ? 0 : await readUsedStorageGb(context.regions.of(region), id);
   const decide = async (service: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
     const size = wanted ?? sizeOf(service);
     const storage_gb =
@@ -96,8 +98,8 @@ export async function updatePassword(
     const { service, operation } = await lockOwnService(tx, caller, id);
     if (ALLOWED[service.status].updatePassword !== 'accept')
       throw new ApiError('INVALID_STATE', refusal('updatePassword', service.status));
-    if (!caller.dryRun)
-      await reachEngine(() => context.region.engine.sql.setPassword(id, verifier));
+    const { engine } = context.regions.of(service.region_code);
+    if (!caller.dryRun) await reachEngine(() => engine.sql.setPassword(id, verifier));
     const operationId = await recordOperation(tx, service, 'updatePassword', caller);
     const row = await changeService(tx, service, {}, operation);
     return { doc: row.doc, operationId };

@@ -63,6 +63,8 @@ export class AnsweredBefore extends Error {
  */
 export type Planned = {
   kind: OperationKind;
+  /** The code of its region. */
+  region: string;
   spec: ServiceSpec;
   running: boolean;
   keepsSize: boolean;
@@ -115,6 +117,7 @@ async function plannedBy(
   if (operation === null || locked === null) return null;
   return {
     kind: operation.kind,
+    region: locked.service.region_code,
     spec: serviceSpec(locked.service),
     running: locked.service.reachable,
     keepsSize,

@@ -2,12 +2,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError, parseSize, type Size, type SizeInput } from '@howdah/contract';
 import { DISK_FULL_PERCENT } from '../domain/disk.ts';
+import type { Region, Regions } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import type { Db, Tx } from '../store/tables.ts';
 import { howItGoes } from '../store/operations.ts';
-import { isAnotherProjectIn, takeNextPort } from '../store/regions.ts';
+import { isAnotherProjectOutside, takeNextPort } from '../store/regions.ts';
+import { LOCAL_REGION } from '../settings.ts';
 import { amendAnswer, type Caller, type Outcome } from './change.ts';
-import type { Region } from './regions.ts';
 
 /** A change that was waited for. */
 export type Done = Outcome & { message: string };
@@ -30,7 +31,7 @@ export async function reservePort(
   if (port === null) {
     throw new ApiError(
       'LIMIT_EXCEEDED',
-      `no port is left: all of HOWDAH_PORT_RANGE ${region.portRange.join('-')} are taken; widen the range, or delete services and wait: deleted ones keep theirs for HOWDAH_RESTORE_HOURS`,
+      `no port is left: all of ${region.code === LOCAL_REGION ? 'HOWDAH_PORT_RANGE' : `${region.code} in HOWDAH_REGIONS,`} ${region.portRange.join('-')} are taken; widen the range, or delete services and wait: deleted ones keep theirs for HOWDAH_RESTORE_HOURS`,
     );
   }
   return port;
@@ -53,19 +54,27 @@ export async function refuseFullDisk({ engine }: Region, what: string): Promise<
 
 /**
  * Refuses a second project if all services run as one operating system user and the operator
- * allows one project only.
+ * allows one project only. Services of regions that are switched off count: they run as that user.
  */
 export async function refuseSecondProject(
   tx: Tx,
-  { code, engine, singleProject }: Region,
+  regions: Regions,
+  region: Region,
   projectId: string,
 ): Promise<void> {
-  const { isolated, note } = engine.capabilities.isolation;
-  if (!singleProject || isolated || !(await isAnotherProjectIn(tx, code, projectId))) return;
+  if (!isShared(region)) return;
+  const others = regions.all.filter((one) => !isShared(one)).map(({ code }) => code);
+  if (!(await isAnotherProjectOutside(tx, others, projectId))) return;
+  const { note } = region.engine.capabilities.isolation;
   throw new ApiError(
     'UNAVAILABLE_HERE',
     `another project has services here, and HOWDAH_SINGLE_PROJECT=yes allows no second one while ${note}. Run Howdah as root, so that each service has an operating system user of its own, or use another installation`,
   );
+}
+
+/** Whether services run as one operating system user, which one project alone may use. */
+function isShared({ engine, singleProject }: Region): boolean {
+  return singleProject && !engine.capabilities.isolation.isolated;
 }
 
 export function refuseWithoutPooler({ engine }: Region): void {

@@ -10,6 +10,7 @@ import {
   typeOfAddons,
 } from '@howdah/contract';
 import type { ServiceRow } from '../domain/service/row.ts';
+import type { Region } from '../engine/regions.ts';
 import type { Origin } from '../engine/spec.ts';
 import { newPassword } from '../lib/ids.ts';
 import { scramVerifier } from '../lib/scram.ts';
@@ -25,6 +26,7 @@ import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { defaultAddons } from '../domain/service/default-addons.ts';
 import { chooseMembers, replicaCountsOrRefuse } from './replicas.ts';
+import { regionOrRefuse } from './regions.ts';
 import type { Accepted } from './service-rules.ts';
 import { joinVpc } from './vpcs.ts';
 import { makeDue } from '../store/leases.ts';
@@ -39,7 +41,9 @@ export async function createService(
   caller: Caller,
   body: CreateServiceBody,
 ): Promise<Accepted> {
-  const { addons, size, replicas } = await specOrRefuse(context, body);
+  const { regions } = context;
+  const region = regionOrRefuse(regions, body.region_code);
+  const { addons, size, replicas } = await specOrRefuse(region, body);
   const initialPassword = newPassword();
   const verifier = await scramVerifier(initialPassword);
   const change = {
@@ -52,7 +56,7 @@ export async function createService(
     first_verifier: verifier,
   };
   return makeChange(context.store, caller, async (tx) => {
-    await refuseSecondProject(tx, context.region, caller.projectId);
+    await refuseSecondProject(tx, regions, region, caller.projectId);
     await keepWithinLimits(tx, caller.projectId, {
       services: 1,
       ...weightOf(size, replicas.replica_count + 1),
@@ -62,8 +66,8 @@ export async function createService(
     const spare =
       highlyAvailable || body.vpc_id !== undefined
         ? null
-        : await lockSpare(tx, { region: context.region.code, addons, size });
-    const fresh = spare ?? (await insertServiceWithPort(context, tx, addons, size, null));
+        : await lockSpare(tx, { region: region.code, addons, size });
+    const fresh = spare ?? (await insertServiceWithPort(region, tx, addons, size, null));
     const operation = await beginOperation(
       tx,
       { id: fresh.id, project_id: caller.projectId },
@@ -73,23 +77,18 @@ export async function createService(
     );
     const pooler =
       body.enable_pooler === true
-        ? { pooler: true, pooler_port: await reservePort(tx, context.region) }
+        ? { pooler: true, pooler_port: await reservePort(tx, region) }
         : {};
     const ha = highlyAvailable
       ? {
           ...replicas,
-          members: await chooseMembers(
-            context,
-            tx,
-            { ...fresh, ...pooler },
-            replicas.replica_count,
-          ),
+          members: await chooseMembers(region, tx, { ...fresh, ...pooler }, replicas.replica_count),
         }
       : {};
     const vpc =
       body.vpc_id === undefined
         ? {}
-        : await joinVpc(tx, context.region, caller.projectId, fresh, body.vpc_id);
+        : await joinVpc(tx, region, caller.projectId, fresh, body.vpc_id);
     const row = await changeService(tx, fresh, { ...change, ...pooler, ...ha, ...vpc }, operation);
     await makeDue(tx, row.id);
     return { doc: row.doc, operationId: operation.id, initialPassword };
@@ -97,54 +96,48 @@ export async function createService(
 }
 
 /**
- * Checks what a create asks for against the region: type, size, region, replicas, disk and pooler.
+ * Checks what a create asks for against its region: type, size, replicas, disk and pooler.
  */
-async function specOrRefuse(context: ControlContext, body: CreateServiceBody) {
-  const addons = chooseAddons(context, body);
+async function specOrRefuse(region: Region, body: CreateServiceBody) {
+  const addons = chooseAddons(region, body);
   const size = sizeOrRefuse(body.cpu_millis, body.memory_gbs, {
     fallback: DEFAULT_SIZE,
     sharedAllowed: true,
   });
-  if (body.region_code !== undefined && body.region_code !== context.region.code) {
-    throw new ApiError(
-      'INVALID_REQUEST',
-      `region_code: found ${JSON.stringify(body.region_code)}; allowed: ${context.region.code} (GET /projects/{project_id}/regions)`,
-    );
-  }
   const replicas = replicaCountsOrRefuse(
-    context,
+    region,
     body.replica_count ?? 0,
     body.sync_replica_count ?? 0,
   );
-  await refuseFullDisk(context.region, 'services');
-  const capability = context.region.engine.lifecycle.supports(addons);
+  await refuseFullDisk(region, 'services');
+  const capability = region.engine.lifecycle.supports(addons);
   if ('missing' in capability)
     throw new ApiError('UNAVAILABLE_HERE', `${typeOfAddons(addons)}: ${capability.missing}`);
-  if (body.enable_pooler === true) refuseWithoutPooler(context.region);
+  if (body.enable_pooler === true) refuseWithoutPooler(region);
   return { addons, size, replicas };
 }
 
 /** Inserts a service with a new port. */
 export async function insertServiceWithPort(
-  context: ControlContext,
+  region: Region,
   tx: Tx,
   addons: readonly Addon[],
   size: Size,
   origin: Origin | null,
 ): Promise<ServiceRow> {
-  const port = await reservePort(tx, context.region);
+  const port = await reservePort(tx, region);
   return insertSpare(tx, {
-    region: context.region.code,
+    region: region.code,
     serviceType: typeOfAddons(addons),
     addons,
     size,
-    host: context.region.host,
+    host: region.host,
     port,
     origin,
   });
 }
 
-export function chooseAddons(context: ControlContext, body: CreateServiceBody): readonly Addon[] {
+export function chooseAddons(region: Region, body: CreateServiceBody): readonly Addon[] {
   if (body.addons !== undefined && body.service_type !== undefined) {
     throw new ApiError(
       'INVALID_REQUEST',
@@ -152,5 +145,5 @@ export function chooseAddons(context: ControlContext, body: CreateServiceBody): 
     );
   }
   if (body.service_type !== undefined) return ADDONS_OF_TYPE[body.service_type];
-  return body.addons?.toSorted().toReversed() ?? defaultAddons(context.region.engine);
+  return body.addons?.toSorted().toReversed() ?? defaultAddons(region.engine);
 }

@@ -20,6 +20,7 @@ export async function restoreService(
     if (locked === null || locked.service.project_id !== caller.projectId)
       throw serviceNotFound(id);
     const { service, operation } = locked;
+    context.regions.of(service.region_code);
     if (operation?.kind === 'restore') return { doc: service.doc, operationId: operation.id };
     if (service.deleted_at === null)
       throw new ApiError(
@@ -76,6 +77,7 @@ export function purgeService(
     if (locked === null || locked.service.project_id !== caller.projectId)
       throw serviceNotFound(id);
     const { service, operation } = locked;
+    context.regions.of(service.region_code);
     if (
       protectionOf(service.environment, service.read_replica_sets) === 'PROD' &&
       confirm !== service.name

@@ -8,6 +8,7 @@ import {
   refusal,
 } from '@howdah/contract';
 import { sizeOf } from '../domain/service/spec.ts';
+import type { Region } from '../engine/regions.ts';
 import type { Origin } from '../engine/spec.ts';
 import { newPassword } from '../lib/ids.ts';
 import { parseMoment } from '../lib/moment.ts';
@@ -22,24 +23,28 @@ import { readUsedStorageGb, storageOrRefuse } from './storage-quota.ts';
 import { joinVpc } from './vpcs.ts';
 import { makeDue } from '../store/leases.ts';
 import { beginOperation } from '../store/operations.ts';
+import type { ServicePlace } from '../store/service-documents.ts';
 import { changeService } from '../store/services.ts';
 
+/** Forks a service within its region. */
 export async function forkService(
   context: ControlContext,
   caller: Caller,
-  parentId: string,
+  { key: parentId, region_code }: ServicePlace,
   body: ForkBody,
 ): Promise<Accepted> {
+  const { regions, store } = context;
+  const region = regions.of(region_code);
   const origin: Origin = {
     parent: parentId,
     strategy: body.fork_strategy,
-    targetTime: await targetTimeOfFork(context, parentId, body),
+    targetTime: await targetTimeOfFork(region, parentId, body),
   };
-  await refuseFullDisk(context.region, 'forks');
-  const usedGb = await readUsedStorageGb(context, parentId);
+  await refuseFullDisk(region, 'forks');
+  const usedGb = await readUsedStorageGb(region, parentId);
   const initialPassword = newPassword();
   const verifier = await scramVerifier(initialPassword);
-  return makeChange(context.store, caller, async (tx) => {
+  return makeChange(store, caller, async (tx) => {
     const { service: parent } = await lockOwnService(tx, caller, parentId);
     const action = body.fork_strategy === 'NOW' ? 'forkNow' : 'forkPast';
     if (ALLOWED[parent.status][action] !== 'accept')
@@ -48,9 +53,9 @@ export async function forkService(
       fallback: sizeOf(parent),
       sharedAllowed: true,
     });
-    await refuseSecondProject(tx, context.region, caller.projectId);
+    await refuseSecondProject(tx, regions, region, caller.projectId);
     await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
-    const fresh = await insertServiceWithPort(context, tx, parent.addons, size, origin);
+    const fresh = await insertServiceWithPort(region, tx, parent.addons, size, origin);
     const operation = await beginOperation(
       tx,
       { id: fresh.id, project_id: caller.projectId },
@@ -74,7 +79,7 @@ export async function forkService(
     const vpc =
       parent.vpc_id === null
         ? {}
-        : await joinVpc(tx, context.region, caller.projectId, fresh, parent.vpc_id);
+        : await joinVpc(tx, region, caller.projectId, fresh, parent.vpc_id);
     const row = await changeService(tx, fresh, { ...change, ...vpc }, operation);
     await makeDue(tx, row.id);
     return { doc: row.doc, operationId: operation.id, initialPassword };
@@ -86,7 +91,7 @@ export async function forkService(
  * a point in time.
  */
 export async function targetTimeOfFork(
-  context: ControlContext,
+  { engine }: Region,
   parentId: string,
   body: ForkBody,
 ): Promise<string | null> {
@@ -105,7 +110,7 @@ export async function targetTimeOfFork(
     );
   }
   const askedMs = Date.now();
-  const { window } = await context.region.engine.backups.describe(parentId);
+  const { window } = await engine.backups.describe(parentId);
   const [earliestMs, latestMs] = [
     Date.parse(window.earliest ?? ''),
     Date.parse(window.latest ?? ''),

@@ -79,6 +79,7 @@ export async function createPeering(
     const locked = await lockVpcs(tx, [vpcId, ...provider.concerns(body)]);
     const vpc = locked.get(vpcId);
     if (vpc === undefined) throw vpcNotFound(vpcId);
+    context.regions.of(vpc.region_code);
     if ((await listPeerings(tx, vpcId)).length >= MAX_PEERINGS)
       throw new ApiError(
         'LIMIT_EXCEEDED',
@@ -117,6 +118,7 @@ export function deletePeering(
     const locked = await lockVpcs(tx, [vpcId, ...provider.concerns(found)]);
     const [vpc, peering] = [locked.get(vpcId), await findPeering(tx, vpcId, id)];
     if (vpc === undefined || peering === null) throw peeringNotFound(id);
+    context.regions.of(vpc.region_code);
     await provider.end(tx, vpc, peering, locked);
     return { operationId: null };
   });

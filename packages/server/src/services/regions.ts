@@ -1,18 +1,18 @@
-/** The region of this installation: the engine as services and the API see it. */
-import { SERVICE_SIZES, SERVICE_TYPES } from '@howdah/contract';
-import type { Config } from '../config.ts';
-import type { Engine, TypeCapability } from '../engine/engine.ts';
+/** Regions as services and the API see them. */
+import { ApiError, SERVICE_SIZES, SERVICE_TYPES } from '@howdah/contract';
+import type { TypeCapability } from '../engine/engine.ts';
+import type { Region, Regions } from '../engine/regions.ts';
 
-/** The code of the local engine's region. */
-export const LOCAL_REGION = 'local';
-
-export type Region = {
-  code: string;
-  engine: Engine;
-  portRange: Config['portRange'];
-  host: string;
-  singleProject: Config['singleProject'];
-};
+/** The region that a request names; without a name the first. */
+export function regionOrRefuse({ all, first }: Regions, code: string | undefined): Region {
+  const region = code === undefined ? first : all.find((one) => one.code === code);
+  if (region !== undefined) return region;
+  const allowed = `${all.map((one) => one.code).join(', ')} (GET /projects/{project_id}/regions)`;
+  throw new ApiError(
+    'INVALID_REQUEST',
+    `region_code: found ${JSON.stringify(code)}; allowed: ${allowed}`,
+  );
+}
 
 export function describeRegion({ code, engine }: Region) {
   const { capabilities } = engine;

@@ -19,6 +19,7 @@ import {
   type Size,
   type SizeInput,
 } from '@howdah/contract';
+import type { Region } from '../engine/regions.ts';
 import type { Member } from '../engine/spec.ts';
 import { notifyVpcs } from '../store/notifications.ts';
 import type { Tx } from '../store/tables.ts';
@@ -29,6 +30,7 @@ import { replicaSetDocument } from '../domain/replica-set/document.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeColumns, sizeOf, vpcColumnsOf } from '../domain/service/spec.ts';
 import { findReplicaSet } from '../store/replica-sets.ts';
+import type { ServicePlace } from '../store/service-documents.ts';
 import { changeService, lockService } from '../store/services.ts';
 import { insertSpare } from '../store/spares.ts';
 import {
@@ -40,7 +42,6 @@ import {
   type Done,
 } from './common.ts';
 import type { ControlContext } from './context.ts';
-import type { Region } from './regions.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { refuseByRole } from './permissions.ts';
@@ -56,10 +57,11 @@ type LockedSet = { parent: ServiceRow; set: ServiceRow; operation: OperationRow 
 export async function createReplicaSet(
   context: ControlContext,
   caller: Caller,
-  serviceId: string,
+  { key: serviceId, region_code }: ServicePlace,
   body: CreateReplicaSetBody,
 ): Promise<Outcome> {
-  const { store, region } = context;
+  const { store, regions } = context;
+  const region = regions.of(region_code);
   const size = nodeSize(body.cpu_millis, body.memory_gbs);
   const { gateway } = region.engine.capabilities;
   if ('missing' in gateway)
@@ -134,10 +136,17 @@ async function reserveNodes(
   return { port, members };
 }
 
-async function lockSet(tx: Tx, caller: Caller, { serviceId, setId }: SetPath): Promise<LockedSet> {
+/** @throws RegionNotServed if nobody would make a change of the set */
+async function lockSet(
+  { regions }: ControlContext,
+  tx: Tx,
+  caller: Caller,
+  { serviceId, setId }: SetPath,
+): Promise<LockedSet> {
   const { service: parent } = await lockOwnService(tx, caller, serviceId);
   const locked = await lockService(tx, setId);
   if (locked === null || locked.service.parent_id !== serviceId) throw replicaSetNotFound(setId);
+  regions.of(locked.service.region_code);
   return { parent, set: locked.service, operation: locked.operation };
 }
 
@@ -148,15 +157,15 @@ async function lockSet(tx: Tx, caller: Caller, { serviceId, setId }: SetPath): P
  * @param words the answer, by whether anything changes
  */
 async function changeSet(
-  { store }: ControlContext,
+  context: ControlContext,
   caller: Caller,
   path: SetPath,
   kind: Extract<OperationKind, 'resize' | 'enablePooler' | 'disablePooler'>,
   decide: (set: ServiceRow, tx: Tx) => ServiceChange | null | Promise<ServiceChange | null>,
   words: (changes: boolean) => string,
 ): Promise<Done> {
-  return makeChange(store, caller, async (tx) => {
-    const { parent, set, operation } = await lockSet(tx, caller, path);
+  return makeChange(context.store, caller, async (tx) => {
+    const { parent, set, operation } = await lockSet(context, tx, caller, path);
     allow(parent, 'changeReplicaSet');
     const status = REPLICA_SET_STATUS[set.status];
     if (status !== 'active' || operation !== null) {
@@ -209,9 +218,11 @@ export async function enableReplicaSetPooler(
   caller: Caller,
   path: SetPath,
 ): Promise<Done> {
-  refuseWithoutPooler(context.region);
-  const decide = async (set: ServiceRow, tx: Tx): Promise<ServiceChange | null> =>
-    set.pooler ? null : poolerColumns(context, set, tx);
+  const decide = async (set: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
+    const region = context.regions.of(set.region_code);
+    refuseWithoutPooler(region);
+    return set.pooler ? null : poolerColumns(region, set, tx);
+  };
   const words = () => 'the connection pooler is enabled';
   const outcome = await changeSet(context, caller, path, 'enablePooler', decide, words);
   return untilDone(context.store, caller, outcome, words());
@@ -231,13 +242,13 @@ export async function disableReplicaSetPooler(
 
 /** Sets the environment tag of a set; done when it is answered. */
 export function setReplicaSetEnvironment(
-  { store }: ControlContext,
+  context: ControlContext,
   caller: Caller,
   path: SetPath,
   environment: Environment,
 ): Promise<Done> {
-  return makeChange(store, caller, async (tx) => {
-    const { set, operation } = await lockSet(tx, caller, path);
+  return makeChange(context.store, caller, async (tx) => {
+    const { set, operation } = await lockSet(context, tx, caller, path);
     allow(set, 'setEnvironment');
     const operationId = await recordOperation(tx, set, 'setEnvironment', caller);
     await changeService(tx, set, { environment }, operation);
@@ -249,12 +260,12 @@ export function setReplicaSetEnvironment(
  * Deletes a set; supersedes its operation. It cannot be restored: its data is that of its service.
  */
 export function deleteReplicaSet(
-  { store }: ControlContext,
+  context: ControlContext,
   caller: Caller,
   path: SetPath,
 ): Promise<Outcome> {
-  return makeChange(store, caller, async (tx) => {
-    const { parent, set, operation } = await lockSet(tx, caller, path);
+  return makeChange(context.store, caller, async (tx) => {
+    const { parent, set, operation } = await lockSet(context, tx, caller, path);
     refuseByRole(caller, 'deleteReplicaSet', set.environment);
     if (set.deleting) return { operationId: operation?.id ?? null };
     if (allow(parent, 'deleteReplicaSet') === 'underway')
@@ -268,15 +279,16 @@ export function deleteReplicaSet(
 
 /** A set with the current state of each node. */
 export async function readReplicaSet(
-  { store, region }: ControlContext,
+  { store, regions }: ControlContext,
   { serviceId, setId }: SetPath,
 ): Promise<ReadReplicaSetDetail> {
   const set = await findReplicaSet(store.db, serviceId, setId);
   if (set === null) throw replicaSetNotFound(setId);
+  const { observe } = regions.of(set.region_code).engine;
   return {
     ...replicaSetDocument(set),
-    lag_limit: region.engine.observe.readLagLimit,
-    node_states: await region.engine.observe.replicas(set.id),
+    lag_limit: observe.readLagLimit,
+    node_states: await observe.replicas(set.id),
   };
 }
 

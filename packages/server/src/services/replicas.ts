@@ -2,6 +2,7 @@
 import { ApiError, type DrillKind, MAX_REPLICAS } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
+import type { Region } from '../engine/regions.ts';
 import type { Member } from '../engine/spec.ts';
 import type { Caller } from './change.ts';
 import { reservePort } from './common.ts';
@@ -12,7 +13,7 @@ import type { Tx } from '../store/tables.ts';
 
 /** Checks the counts of a request. */
 export function replicaCountsOrRefuse(
-  context: ControlContext,
+  { engine }: Region,
   replicaCount: number,
   syncReplicaCount: number,
 ): { replica_count: number; sync_replica_count: number } {
@@ -22,7 +23,7 @@ export function replicaCountsOrRefuse(
       `sync_replica_count: found ${syncReplicaCount} of ${replicaCount} replicas; allowed: 0 to replica_count`,
     );
   }
-  const { gateway } = context.region.engine.capabilities;
+  const { gateway } = engine.capabilities;
   if (replicaCount > 0 && 'missing' in gateway)
     throw new ApiError('UNAVAILABLE_HERE', `replica_count: ${gateway.missing}`);
   return { replica_count: replicaCount, sync_replica_count: syncReplicaCount };
@@ -33,7 +34,7 @@ export function replicaCountsOrRefuse(
  * A service whose replicas were removed keeps its gateway, and so one member.
  */
 export async function chooseMembers(
-  context: ControlContext,
+  region: Region,
   tx: Tx,
   service: ServiceRow,
   replicaCount: number,
@@ -52,7 +53,7 @@ export async function chooseMembers(
     members.push(
       service.members.find((member) => member.n === n) ?? {
         n,
-        port: await reservePort(tx, context.region, besides),
+        port: await reservePort(tx, region, besides),
       },
     );
   }
@@ -71,8 +72,9 @@ export async function setReplicas(
       'replica_count, sync_replica_count: both missing; send at least one of them',
     );
   const decide = async (service: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
+    const region = context.regions.of(service.region_code);
     const replicas = replicaCountsOrRefuse(
-      context,
+      region,
       body.replica_count ?? service.replica_count,
       body.sync_replica_count ?? service.sync_replica_count,
     );
@@ -88,7 +90,7 @@ export async function setReplicas(
     );
     return {
       ...replicas,
-      members: await chooseMembers(context, tx, service, replicas.replica_count),
+      members: await chooseMembers(region, tx, service, replicas.replica_count),
     };
   };
   return changeUnderRules(context, caller, id, 'setHA', decide, 'setHA');

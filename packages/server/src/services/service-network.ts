@@ -1,6 +1,7 @@
 /** VPC and connection pooler of a service. */
 import { ApiError } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
+import type { Region } from '../engine/regions.ts';
 import { amendAnswer, type Caller } from './change.ts';
 import { type Done, refuseWithoutPooler, reservePort, untilDone } from './common.ts';
 import type { ControlContext } from './context.ts';
@@ -21,7 +22,7 @@ export async function attachToVpc(
         'CONFLICT',
         `the service is in the VPC ${service.vpc_id}; detach it first (detachFromVpc)`,
       );
-    return joinVpc(tx, context.region, caller.projectId, service, vpcId);
+    return joinVpc(tx, context.regions.of(service.region_code), caller.projectId, service, vpcId);
   };
   const { operationId } = await changeUnderRules(
     context,
@@ -91,9 +92,11 @@ export async function enableServicePooler(
   caller: Caller,
   id: string,
 ): Promise<Done> {
-  refuseWithoutPooler(context.region);
-  const decide = (service: ServiceRow, tx: Tx) =>
-    service.pooler ? null : poolerColumns(context, service, tx);
+  const decide = (service: ServiceRow, tx: Tx) => {
+    const region = context.regions.of(service.region_code);
+    refuseWithoutPooler(region);
+    return service.pooler ? null : poolerColumns(region, service, tx);
+  };
   return untilDone(
     context.store,
     caller,
@@ -118,12 +121,12 @@ export async function disableServicePooler(
 
 /** A pooler that was enabled before gets the same port again. */
 export async function poolerColumns(
-  context: ControlContext,
+  region: Region,
   service: ServiceRow,
   tx: Tx,
 ): Promise<ServiceChange> {
   return {
     pooler: true,
-    pooler_port: service.pooler_port ?? (await reservePort(tx, context.region)),
+    pooler_port: service.pooler_port ?? (await reservePort(tx, region)),
   };
 }

@@ -13,20 +13,19 @@ import { BadCursor, type LogPage, type LogQuery, StatementRefused } from '../eng
 import type { ControlContext } from './context.ts';
 import { reachEngine } from './service-rules.ts';
 import { readSeries } from '../store/samples.ts';
-import type { ServiceDoc } from '../store/service-documents.ts';
+import type { ServiceDoc, ServicePlace } from '../store/service-documents.ts';
 
 /** @param signal aborts the work when the client leaves */
 export async function readLogPage(
   context: ControlContext,
-  id: string,
+  { key: id, region_code: region }: ServicePlace,
   node: number | null,
   query: LogQuery,
   signal: AbortSignal,
 ): Promise<LogPage> {
+  const { engine } = context.regions.of(region);
   try {
-    return await context.logReads(id, signal, () =>
-      context.region.engine.observe.logs(id, node, query, signal),
-    );
+    return await context.logReads(id, signal, () => engine.observe.logs(id, node, query, signal));
   } catch (error) {
     if (error instanceof BadCursor) throw new ApiError('INVALID_REQUEST', error.message);
     throw error;
@@ -35,7 +34,7 @@ export async function readLogPage(
 
 export async function runStatement(
   context: ControlContext,
-  { key: id, parent_id: parent, status }: ServiceDoc,
+  { key: id, region_code: region, parent_id: parent, status }: ServiceDoc,
   body: QueryBody,
 ): Promise<QueryResult> {
   if (ALLOWED[status].query !== 'accept')
@@ -47,9 +46,10 @@ export async function runStatement(
       'INVALID_REQUEST',
       'sql, parameters: found a NUL character, which no text of PostgreSQL can hold',
     );
+  const { engine } = context.regions.of(region);
   try {
     return await reachEngine(() =>
-      context.region.engine.sql.query(id, parent, { sql, parameters, maxRows, timeoutMs }),
+      engine.sql.query(id, parent, { sql, parameters, maxRows, timeoutMs }),
     );
   } catch (error) {
     if (error instanceof StatementRefused) throw refusedStatement(error);
@@ -110,15 +110,20 @@ export async function readMetricSeries(
     }));
 }
 
-export async function readBackups({ region }: ControlContext, id: string): Promise<Backups> {
-  return {
-    ...(await region.engine.backups.describe(id)),
-    storage: await region.engine.storage.shared(id),
-  };
+export async function readBackups(
+  { regions }: ControlContext,
+  { key: id, region_code: region }: ServicePlace,
+): Promise<Backups> {
+  const { backups, storage } = regions.of(region).engine;
+  return { ...(await backups.describe(id)), storage: await storage.shared(id) };
 }
 
-export function readMembers({ region }: ControlContext, id: string) {
-  return reachEngine(() => region.engine.observe.servers(id));
+export function readMembers(
+  { regions }: ControlContext,
+  { key: id, region_code: region }: ServicePlace,
+) {
+  const { engine } = regions.of(region);
+  return reachEngine(() => engine.observe.servers(id));
 }
 
 /** Points of one series. More are refused. */

@@ -11,6 +11,7 @@ import {
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
 import { EngineUnavailable } from '../engine/engine.ts';
+import { RegionNotServed } from '../engine/regions.ts';
 import { type Caller, makeChange, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
 import { refuseByRole } from './permissions.ts';
@@ -23,8 +24,8 @@ import type { Tx } from '../store/tables.ts';
 export type Accepted = Outcome & { doc: string };
 
 /**
- * Locks a service, checks that role and status allow the action, and records the change and its
- * operation.
+ * Locks a service, checks that role and status allow the action and that its region is served, and
+ * records the change and its operation.
  *
  * @param decide returns what changes; null: nothing
  */
@@ -38,6 +39,7 @@ export async function changeUnderRules(
 ): Promise<Accepted> {
   return makeChange(context.store, caller, async (tx) => {
     const { service, operation } = await lockOwnService(tx, caller, id);
+    context.regions.of(service.region_code);
     refuseByRole(caller, action, protectionOf(service.environment, service.read_replica_sets));
     const verdict = ALLOWED[service.status][action];
     if (verdict === 'refuse') throw new ApiError('INVALID_STATE', refusal(action, service.status));
@@ -102,7 +104,7 @@ export async function reachEngine<T>(call: () => Promise<T>): Promise<T> {
   try {
     return await call();
   } catch (error) {
-    if (error instanceof EngineUnavailable)
+    if (error instanceof EngineUnavailable && !(error instanceof RegionNotServed))
       throw new ApiError(
         'UNAVAILABLE',
         `the service does not answer: ${error.message}; try again in a moment`,

@@ -1,10 +1,10 @@
 /** The storage quota of a service. */
 import { ApiError } from '@howdah/contract';
-import type { ControlContext } from './context.ts';
+import type { Region } from '../engine/regions.ts';
 
 /** The disk space of the largest server of a service, in gigabytes; 0 if it is unknown. */
-export async function readUsedStorageGb(context: ControlContext, id: string): Promise<number> {
-  return (await context.region.engine.storage.usedBytes(id)) / 1e9;
+export async function readUsedStorageGb({ engine }: Region, id: string): Promise<number> {
+  return (await engine.storage.usedBytes(id)) / 1e9;
 }
 
 /** Refuses a quota below the used space, which would make the service read-only at once. */

@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError, MAX_VPCS, type CreateVpcBody } from '@howdah/contract';
 import { vpcDocument } from '../domain/vpc/document.ts';
+import type { Region } from '../engine/regions.ts';
 import { overlap, serviceCapacity, trustedCidr, vpcCidrProblem } from '../lib/cidr.ts';
 import type { Store } from '../store/database.ts';
 import type { Tx } from '../store/tables.ts';
@@ -24,22 +25,17 @@ import {
 } from '../store/vpcs.ts';
 import { makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
-import type { Region } from './regions.ts';
+import { regionOrRefuse } from './regions.ts';
 
 /** Creates a VPC, and waits a moment until the engine has made it. */
 export async function createVpc(
-  { store, region }: ControlContext,
+  { store, regions }: ControlContext,
   caller: Caller,
   body: CreateVpcBody,
 ): Promise<Outcome> {
   const problem = vpcCidrProblem(body.cidr);
   if (problem !== null) throw new ApiError('INVALID_REQUEST', problem);
-  if (body.region_code !== region.code) {
-    throw new ApiError(
-      'INVALID_REQUEST',
-      `region_code: found ${JSON.stringify(body.region_code)}; allowed: ${region.code} (GET /projects/{project_id}/regions)`,
-    );
-  }
+  const region = regionOrRefuse(regions, body.region_code);
   const made = await makeChange(store, caller, async (tx) => {
     await refuseOverlap(tx, caller.projectId, region, body.cidr);
     const row = await insertVpc(tx, {
@@ -86,13 +82,18 @@ async function untilMade(store: Store, id: string): Promise<void> {
 }
 
 /** Deletes a VPC without services and peerings. Deleted services leave it. */
-export function deleteVpc({ store }: ControlContext, caller: Caller, id: string): Promise<Outcome> {
+export function deleteVpc(
+  { store, regions }: ControlContext,
+  caller: Caller,
+  id: string,
+): Promise<Outcome> {
   return makeChange(store, caller, async (tx) => {
     // Services before VPCs: the order of all transactions that lock both.
     for (const service of await servicesIn(tx, id))
       if (service.deleted) await expel(tx, service.id);
     const vpc = (await lockVpcs(tx, [id])).get(id);
     if (vpc === undefined) throw vpcNotFound(id);
+    regions.of(vpc.region_code);
     // The lock keeps new services out: this list is complete.
     await refuseOccupied(tx, id);
     await refusePeeringRequests(

@@ -5,6 +5,7 @@
  */
 import { sql } from 'kysely';
 import { serviceNotification } from './notifications.ts';
+import { isIn } from './predicates.ts';
 import type { Db, Tx } from './tables.ts';
 import type { OperationRow } from '../domain/operation/row.ts';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
@@ -19,11 +20,12 @@ export class LeaseLost extends Error {}
 /** How long a lease lasts without being renewed: the delay that a dead reconciler causes. */
 export const LEASE_MS = 10_000;
 
-/** Ids of services that are due and have no lease, or one that has expired. */
-export async function dueServices(db: Db, limit: number): Promise<string[]> {
+/** Ids of services of a region that are due and have no lease, or one that has expired. */
+export async function dueServices(db: Db, region: string, limit: number): Promise<string[]> {
   const rows = await db
     .selectFrom('services')
     .select('id')
+    .where(isIn(region))
     .where((where) =>
       where.or([
         where.and([where('due_at', '<=', sql<Date>`now()`), where('lease_until', 'is', null)]),
@@ -36,11 +38,15 @@ export async function dueServices(db: Db, limit: number): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
-/** Makes every service due that runs or has an operation: after a start of the control plane. */
-export async function makeAllDue(db: Db): Promise<void> {
+/**
+ * Makes every service of a region due that runs or has an operation: after a start of the control
+ * plane.
+ */
+export async function makeAllDue(db: Db, region: string): Promise<void> {
   await db
     .updateTable('services')
     .set({ due_at: sql<Date>`now()`, lease_token: null, lease_until: null })
+    .where(isIn(region))
     .where((where) =>
       where.or([
         where('power', '=', 'running'),
@@ -55,9 +61,15 @@ export async function makeAllDue(db: Db): Promise<void> {
  * Takes the lease of a service and locks its row: only one of several callers gets it. The commit
  * does not wait for the disk: a lease that is lost in a crash is taken again.
  *
- * @returns null: another reconciler has it, or the service is gone
+ * @param region of the caller: every reconciler is notified of every service
+ * @returns null: another reconciler has it, or the service is gone or in another region
  */
-export async function claimService(tx: Tx, id: string, token: string): Promise<ServiceRow | null> {
+export async function claimService(
+  tx: Tx,
+  region: string,
+  id: string,
+  token: string,
+): Promise<ServiceRow | null> {
   const claimed = await tx
     .updateTable('services')
     .set({
@@ -66,6 +78,7 @@ export async function claimService(tx: Tx, id: string, token: string): Promise<S
       due_at: null,
     })
     .where('id', '=', id)
+    .where(isIn(region))
     .where((where) =>
       where.or([
         where('lease_until', 'is', null),

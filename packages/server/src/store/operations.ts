@@ -97,13 +97,24 @@ export async function verificationUnderWay(
   return row ?? null;
 }
 
-/** The verification to work on next: the oldest unfinished one; null: there is none. */
-export async function nextVerification(db: Db): Promise<OperationRow | null> {
+/**
+ * The verification to work on next in a region: the oldest unfinished one; null: there is none. One
+ * of a service that is gone belongs to every region, so that it ends.
+ */
+export async function nextVerification(db: Db, region: string): Promise<OperationRow | null> {
   const row = await db
     .selectFrom('operations')
     .selectAll()
     .where('kind', '=', 'verifyBackup')
     .where('finished', 'is', null)
+    .where((where) => {
+      const elsewhere = where
+        .selectFrom('services')
+        .select('services.id')
+        .whereRef('services.id', '=', 'operations.service_id')
+        .where('services.region_code', '<>', region);
+      return where.not(where.exists(elsewhere));
+    })
     .orderBy('created')
     .limit(1)
     .executeTakeFirst();
@@ -111,10 +122,14 @@ export async function nextVerification(db: Db): Promise<OperationRow | null> {
 }
 
 /**
- * The running service whose last verification, or creation, is the longest ago and longer than
- * this; null: none is due.
+ * The running service of a region whose last verification, or creation, is the longest ago and
+ * longer than this; null: none is due.
  */
-export async function dueForVerification(db: Db, everyMs: number): Promise<string | null> {
+export async function dueForVerification(
+  db: Db,
+  region: string,
+  everyMs: number,
+): Promise<string | null> {
   const { rows } = await sql<{ id: string }>`
     select s.id
     from services s
@@ -123,7 +138,7 @@ export async function dueForVerification(db: Db, everyMs: number): Promise<strin
       select coalesce(max(o.created), least(s.created, now())) as at from operations o
       where o.service_id = s.id and o.kind = 'verifyBackup' and o.created < now() + interval '1 minute'
     ) as last
-    where s.project_id is not null and s.parent_id is null and s.deleted_at is null and s.status = 'READY' and last.at < now() - ${`${everyMs} ms`}::interval
+    where s.region_code = ${region} and s.project_id is not null and s.parent_id is null and s.deleted_at is null and s.status = 'READY' and last.at < now() - ${`${everyMs} ms`}::interval
     order by last.at
     limit 1`.execute(db);
   return rows[0]?.id ?? null;

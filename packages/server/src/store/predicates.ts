@@ -7,6 +7,12 @@ import type { Tables } from './tables.ts';
 
 type Predicate = (where: ExpressionBuilder<Tables, 'services'>) => Expression<SqlBool>;
 
+/** Belongs to a region. */
+export const isIn =
+  (region: string): Predicate =>
+  (where) =>
+    where('region_code', '=', region);
+
 /** Belongs to a project: neither a spare nor a service whose data is being removed for good. */
 export const isOwned: Predicate = (where) => where('project_id', 'is not', null);
 

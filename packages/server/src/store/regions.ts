@@ -39,21 +39,22 @@ export async function takeNextPort(
 }
 
 /**
- * Whether another project has services in a region, also deleted ones. Locks the region until the
- * transaction ends.
+ * Whether another project has services outside of these regions, also deleted ones. Locks all
+ * regions until the transaction ends.
  */
-export async function isAnotherProjectIn(
+export async function isAnotherProjectOutside(
   tx: Tx,
-  region: string,
+  regions: readonly string[],
   projectId: string,
 ): Promise<boolean> {
-  await tx.selectFrom('regions').select('code').where('code', '=', region).forUpdate().execute();
+  await tx.selectFrom('regions').select('code').orderBy('code').forUpdate().execute();
   const other = tx
     .selectFrom('services')
     .select('id')
     .where('project_id', 'is not', null)
-    .where('project_id', '!=', projectId);
-  return (await other.where('region_code', '=', region).limit(1).executeTakeFirst()) !== undefined;
+    .where('project_id', '!=', projectId)
+    .where(sql<boolean>`region_code <> all(${[...regions]}::text[])`);
+  return (await other.limit(1).executeTakeFirst()) !== undefined;
 }
 
 /**

@@ -7,6 +7,7 @@ import type { Db } from './tables.ts';
 export type ServiceDoc = {
   key: string;
   project_id: string;
+  region_code: string;
   status: LiveStatus;
   environment: Environment;
   /** The key that requested it. */
@@ -17,12 +18,15 @@ export type ServiceDoc = {
   parent_id: string | null;
 };
 
+/** Which service, and in which region. */
+export type ServicePlace = Pick<ServiceDoc, 'key' | 'region_code'>;
+
 /** Reads finished documents by service id, of any project. Spares are not found. */
 export function createDocumentReader(pool: Pool): (id: string) => Promise<ServiceDoc | null> {
   return coalesced<ServiceDoc>(
     pool,
     'service_docs',
-    'select id as key, project_id, status, environment, created_by, doc, deleted_at is not null as deleted, parent_id from services where id = any($1) and project_id is not null',
+    'select id as key, project_id, region_code, status, environment, created_by, doc, deleted_at is not null as deleted, parent_id from services where id = any($1) and project_id is not null',
   );
 }
 

@@ -3,6 +3,7 @@ import type { LiveStatus, ServiceType, Warning } from '@howdah/contract';
 import { sql } from 'kysely';
 import {
   isDeleted,
+  isIn,
   isListed,
   isMeantToRun,
   isNoReplicaSet,
@@ -36,13 +37,18 @@ export async function listParentsOfUnfinishedForks(db: Db): Promise<Set<string>>
   return new Set(rows.flatMap(({ origin }) => origin?.parent ?? []));
 }
 
-/** The storage quota of each service that is meant to run, with read replica sets and spares. */
+/**
+ * The storage quota of each service of a region that is meant to run, with read replica sets and
+ * spares.
+ */
 export async function listStorageQuotas(
   db: Db,
+  region: string,
 ): Promise<{ id: string; storageGb: number; hasOwner: boolean }[]> {
   const rows = await db
     .selectFrom('services')
     .select(['id', 'storage_gb', 'project_id', 'parent_id'])
+    .where(isIn(region))
     .where(isMeantToRun)
     .execute();
   return rows.map((row) => ({
@@ -52,9 +58,17 @@ export async function listStorageQuotas(
   }));
 }
 
-/** The restorable service that was deleted first; null: there is none, or a purge is under way. */
-export async function findNextToPurge(db: Db): Promise<string | null> {
-  const deleted = db.selectFrom('services').where(isDeleted).select('id').limit(1);
+/**
+ * The restorable service of a region that was deleted first; null: there is none, or a purge is
+ * under way.
+ */
+export async function findNextToPurge(db: Db, region: string): Promise<string | null> {
+  const deleted = db
+    .selectFrom('services')
+    .where(isIn(region))
+    .where(isDeleted)
+    .select('id')
+    .limit(1);
   const beingPurged = await deleted.where('project_id', 'is', null).executeTakeFirst();
   if (beingPurged !== undefined) return null;
   const row = await deleted.where(isOwned).orderBy('deleted_at').executeTakeFirst();
@@ -73,23 +87,29 @@ export async function countServicesByStatus(
     .execute();
 }
 
-/** Services that must run, and whether they do. */
+/** Services of a region that must run, and whether they do. */
 export async function listServicesThatMustRun(
   db: Db,
+  region: string,
 ): Promise<{ id: string; type: ServiceType; up: boolean }[]> {
   const rows = await db
     .selectFrom('services')
     .select(['id', 'service_type', 'status'])
+    .where(isIn(region))
     .where(mustRun)
     .execute();
   return rows.map(({ id, service_type: type, status }) => ({ id, type, up: status === 'READY' }));
 }
 
-/** Services with replicas, and read replica sets, that are meant to run. */
-export async function listReplicatedServices(db: Db): Promise<{ id: string; isSet: boolean }[]> {
+/** Services of a region with replicas, and its read replica sets, that are meant to run. */
+export async function listReplicatedServices(
+  db: Db,
+  region: string,
+): Promise<{ id: string; isSet: boolean }[]> {
   const rows = await db
     .selectFrom('services')
     .select(['id', 'parent_id'])
+    .where(isIn(region))
     .where(isOwned)
     .where(isMeantToRun)
     .where((where) =>
@@ -99,20 +119,27 @@ export async function listReplicatedServices(db: Db): Promise<{ id: string; isSe
   return rows.map(({ id, parent_id: parent }) => ({ id, isSet: parent !== null }));
 }
 
-/** Services that were last seen to accept connections, spares among them. */
-export async function listReachableServices(db: Db): Promise<string[]> {
-  const rows = await db.selectFrom('services').select('id').where('reachable', '=', true).execute();
+/** Services of a region that were last seen to accept connections, spares among them. */
+export async function listReachableServices(db: Db, region: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('services')
+    .select('id')
+    .where(isIn(region))
+    .where('reachable', '=', true)
+    .execute();
   return rows.map(({ id }) => id);
 }
 
-/** Services that accept connections. */
+/** Services of a region that accept connections. */
 export async function listReadyServices(
   db: Db,
+  region: string,
   sets: 'with sets' | 'without sets' = 'without sets',
 ): Promise<string[]> {
   let query = db
     .selectFrom('services')
     .select('id')
+    .where(isIn(region))
     .where(isOwned)
     .where('deleted_at', 'is', null)
     .where('status', '=', 'READY');
@@ -121,17 +148,19 @@ export async function listReadyServices(
 }
 
 /**
- * Services that need not run, and whose disk warning differs from this one.
+ * Services of a region that need not run, and whose disk warning differs from this one.
  *
  * @param disk the current warning of the disk; null: the disk has room
  */
 export async function listStoppedServicesWithOtherDiskWarning(
   db: Db,
+  region: string,
   disk: Warning | null,
 ): Promise<string[]> {
   let query = db
     .selectFrom('services')
     .select('id')
+    .where(isIn(region))
     .where(isOwned)
     .where('deleting', '=', false)
     .where(isNoReplicaSet)

@@ -67,17 +67,17 @@ export async function readAllowedNetworks(
 }
 
 /**
- * Updates the allowed networks of services in VPCs.
+ * Updates the allowed networks of services in VPCs of a region.
  *
  * @returns the services whose networks changed
  */
-export async function refreshAllowedNetworks(db: Db): Promise<string[]> {
+export async function refreshAllowedNetworks(db: Db, region: string): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`
     with wanted as materialized (
       select v.id, v.cidr::text || array(select peer.cidr::text
                                          from peerings p join vpcs peer on peer.id::text = p.peer_vpc_id
                                          where p.vpc_id = v.id and p.status in ('approved', 'active') order by peer.id) as allowed_networks
-      from vpcs v
+      from vpcs v where v.region_code = ${region}
     ), other as (
       select s.id from services s join wanted on wanted.id = s.vpc_id and s.allowed_networks is distinct from wanted.allowed_networks
       order by s.parent_id nulls first, s.id for update of s -- as all who lock services with their sets

@@ -127,11 +127,17 @@ export async function servicesIn(
 }
 
 /** A VPC with the number of its desired state when it was read. */
-export type WantedVpc = VpcSpec & { wanted: number; made: number; deleting: boolean };
+export type WantedVpc = VpcSpec & {
+  region: string;
+  wanted: number;
+  made: number;
+  deleting: boolean;
+};
 
 /** The integrity check reads it too. */
 export const WANTED_VPCS = `
-    select v.id::text as id, v.cidr::text as cidr, v.wanted, v.made, v.deleting,
+    select v.id::text as id, v.region_code as region,
+           v.cidr::text as cidr, v.wanted, v.made, v.deleting,
            array(select host(a.address) from vpc_addresses a where a.vpc_id = v.id order by a.address) as addresses,
            coalesce((select json_agg(json_build_object('id', peer.id::text, 'cidr', peer.cidr::text) order by peer.id)
                      from peerings p join vpcs peer on peer.id::text = p.peer_vpc_id
@@ -148,17 +154,19 @@ export async function countVpcs(tx: Tx, projectId: string): Promise<number> {
   return count;
 }
 
-/** All VPCs, with those that are being deleted. */
-export async function wantedVpcs(db: Db): Promise<WantedVpc[]> {
-  return (await sql.raw<WantedVpc>(WANTED_VPCS).execute(db)).rows;
+/** All VPCs of a region, with those that are being deleted. */
+export async function wantedVpcs(db: Db, code: string): Promise<WantedVpc[]> {
+  const { rows } = await sql.raw<WantedVpc>(WANTED_VPCS).execute(db);
+  return rows.filter(({ region }) => region === code);
 }
 
-/** Whether the desired state of a VPC has changed since the engine made it. */
-export async function vpcsAreMade(db: Db): Promise<boolean> {
+/** Whether the engine has made the desired state of all VPCs of a region. */
+export async function vpcsAreMade(db: Db, region: string): Promise<boolean> {
   return (
     (await db
       .selectFrom('vpcs')
       .select('id')
+      .where('region_code', '=', region)
       .whereRef('made', '<>', 'wanted')
       .limit(1)
       .executeTakeFirst()) === undefined

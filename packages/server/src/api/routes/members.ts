@@ -20,7 +20,7 @@ export function memberRoutes(api: App, context: ApiContext): void {
         response: { 200: Type.Array(Ref(MemberSchema)) },
       },
     },
-    async (request) => readMembers(context, request.service.key),
+    async (request) => readMembers(context, request.service),
   );
 
   api.get(

@@ -18,7 +18,7 @@ import { answer, callerOf } from '../changes.ts';
 import { ofProject } from './schemas.ts';
 
 export function projectRoutes(api: App, context: ApiContext): void {
-  const { store, region, doctor } = context;
+  const { store, regions, doctor } = context;
   api.get(
     '/projects',
     {
@@ -136,7 +136,7 @@ export function projectRoutes(api: App, context: ApiContext): void {
         response: { 200: Type.Array(Ref(RegionSchema)) },
       },
     },
-    async () => [describeRegion(region)],
+    async () => regions.all.map(describeRegion),
   );
 
   api.get(

@@ -75,7 +75,7 @@ export function replicaSetRoutes(api: App, context: ApiContext): void {
     async (request, reply) =>
       answer(
         reply,
-        await createReplicaSet(context, callerOf(request), request.service.key, request.body),
+        await createReplicaSet(context, callerOf(request), request.service, request.body),
       ),
   );
 

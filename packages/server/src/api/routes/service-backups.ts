@@ -24,10 +24,7 @@ export function backupRoutes(api: App, context: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(
-        reply,
-        await forkService(context, callerOf(request), request.service.key, request.body),
-      ),
+      answer(reply, await forkService(context, callerOf(request), request.service, request.body)),
   );
 
   api.get(
@@ -41,7 +38,7 @@ export function backupRoutes(api: App, context: ApiContext): void {
         response: { 200: Ref(BackupsSchema) },
       },
     },
-    async (request) => readBackups(context, request.service.key),
+    async (request) => readBackups(context, request.service),
   );
 
   api.post(

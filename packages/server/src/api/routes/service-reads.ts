@@ -56,7 +56,7 @@ function logRoutes(api: App, context: ApiContext): void {
       const { node, since, until, cursor, search, severities } = request.query;
       const { entries, cursor: next } = await readLogPage(
         context,
-        request.service.key,
+        request.service,
         nodeParameter(node, request.service),
         {
           sinceMs: momentParameter('since', since),

@@ -187,10 +187,7 @@ function powerRoutes(api: App, context: ApiContext): void {
       },
     },
     async (request, reply) =>
-      answer(
-        reply,
-        await resizeService(context, callerOf(request), request.service.key, request.body),
-      ),
+      answer(reply, await resizeService(context, callerOf(request), request.service, request.body)),
   );
 }
 

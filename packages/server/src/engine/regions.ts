@@ -1,0 +1,45 @@
+/** The regions that a control plane serves, each with the engine that runs its services. */
+import { EngineUnavailable, type Engine } from './engine.ts';
+
+export type Region = {
+  readonly code: string;
+  readonly engine: Engine;
+  /** First and last port for databases; no other region has one of them. */
+  readonly portRange: readonly [number, number];
+  /** The host name in endpoints. */
+  readonly host: string;
+  /** Whether one project alone may have services where they cannot have users of their own. */
+  readonly singleProject: boolean;
+};
+
+export type Regions = {
+  readonly all: readonly Region[];
+  /** The region of creates that name none. */
+  readonly first: Region;
+  /** @throws RegionNotServed for a region that this control plane does not serve */
+  readonly of: (code: string) => Region;
+};
+
+/** Thrown for a service whose region is switched off; its databases may go on. */
+export class RegionNotServed extends EngineUnavailable {
+  constructor(code: string) {
+    super(
+      `the region ${code} is switched off: its databases go on, and nothing can be read from them or ` +
+        'changed here until the operator sets it again (HOWDAH_REGIONS) and restarts Howdah',
+    );
+  }
+}
+
+export function createRegions(first: Region, ...others: readonly Region[]): Regions {
+  const all = [first, ...others];
+  const byCode = new Map(all.map((region) => [region.code, region]));
+  return {
+    all,
+    first,
+    of: (code) => {
+      const region = byCode.get(code);
+      if (region === undefined) throw new RegionNotServed(code);
+      return region;
+    },
+  };
+}
