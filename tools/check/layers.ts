@@ -125,6 +125,18 @@ export const LAYERS: readonly Layer[] = [
     imports: ['contract', 'lib', 'engine interface', 'config', 'domain'],
   },
   {
+    name: 'engine/model',
+    holds: 'services without PostgreSQL, with a script, a clock and faults',
+    path: `^${SERVER}/engine/model/`,
+    imports: ['contract', 'lib', 'engine interface', 'domain'],
+  },
+  {
+    name: 'engine/conformance',
+    holds: 'the promises of the engine interface, as tests that every engine passes',
+    path: `^${SERVER}/engine/conformance/`,
+    imports: ['contract', 'lib', 'engine interface'],
+  },
+  {
     name: 'main',
     holds:
       '`main.ts`, `control-plane.ts`, `first-key.ts`: config → store → engine → reconciler → API; knows all parts',

@@ -1,0 +1,128 @@
+/** Promises about data and passwords: what a stop, a fork and a move keep, and who logs in. */
+import assert from 'node:assert/strict';
+import { EngineUnavailable } from '../engine.ts';
+import type { Origin, ServiceSpec } from '../spec.ts';
+import { settle, settling, withService, type Promised, type Subject } from './subject.ts';
+
+const paused = (spec: ServiceSpec): ServiceSpec => ({ ...spec, power: 'paused' });
+const NEW_PASSWORD = 'another-password-of-the-suite';
+
+export const DATA_PROMISES: readonly Promised[] = [
+  {
+    name: 'the first password is active once a service has settled',
+    check: (subject) =>
+      withService(subject, {}, async (spec) => {
+        assert.equal(await subject.canLogIn(spec, subject.firstPassword), true);
+        assert.equal(await subject.canLogIn(spec, NEW_PASSWORD), false);
+      }),
+  },
+  {
+    name: 'a new password is active when the call returns',
+    check: (subject) =>
+      withService(subject, {}, async (spec) => {
+        const { sql } = subject.engine;
+        await sql.setPassword(spec.id, await subject.verifierOf(NEW_PASSWORD));
+        assert.equal(await subject.canLogIn(spec, NEW_PASSWORD), true);
+        assert.equal(await subject.canLogIn(spec, subject.firstPassword), false);
+      }),
+  },
+  {
+    name: 'a stopped service refuses a password as unavailable',
+    check: (subject) =>
+      withService(subject, {}, async (spec) => {
+        await settle(subject, paused(spec));
+        const verifier = await subject.verifierOf(NEW_PASSWORD);
+        const setting = subject.engine.sql.setPassword(spec.id, verifier);
+        await assert.rejects(setting, EngineUnavailable);
+      }),
+  },
+  {
+    name: 'a stopped service refuses a statement as unavailable',
+    check: (subject) =>
+      withService(subject, {}, async (spec) => {
+        await settle(subject, paused(spec));
+        const statement = { sql: 'select 1', parameters: [], maxRows: 1, timeoutMs: 10_000 };
+        const query = subject.engine.sql.query(spec.id, null, statement);
+        await assert.rejects(query, EngineUnavailable);
+      }),
+  },
+  {
+    name: 'a stop and a resize keep the data',
+    check: (subject) =>
+      withService(subject, {}, async (spec) => {
+        await subject.insertRows(spec, 3);
+        await settle(subject, paused(spec));
+        await settle(subject, spec);
+        assert.equal(await subject.countRows(spec), 3, 'after a stop');
+        await settle(subject, { ...spec, size: { cpuMillis: 1000, memoryGbs: 4 } });
+        assert.equal(await subject.countRows(spec), 3, 'after a resize');
+      }),
+  },
+  {
+    name: 'a move into a VPC and out of it keeps the data',
+    check: (subject) =>
+      withService(subject, {}, async (spec) => {
+        await subject.insertRows(spec, 2);
+        const vpc = { id: 'conformance', address: null, allowedNetworks: ['127.0.0.0/8'] };
+        await settle(subject, { ...spec, vpc });
+        assert.equal(await subject.countRows(spec), 2, 'inside');
+        await settle(subject, spec);
+        assert.equal(await subject.countRows(spec), 2, 'outside');
+      }),
+  },
+  { name: 'a fork has the data of its origin', check: forkNow },
+  { name: 'a fork of the last snapshot has the data of the snapshot', check: forkSnapshot },
+  { name: 'a fork at a point in time has the data of that time', check: forkAtTime },
+];
+
+async function forkOf(
+  subject: Subject,
+  origin: Origin,
+  work: (fork: ServiceSpec) => Promise<void>,
+): Promise<void> {
+  await settling(subject, { ...(await subject.newSpec()), origin }, work);
+}
+
+function forkNow(subject: Subject): Promise<void> {
+  return withService(subject, {}, async (spec) => {
+    await subject.insertRows(spec, 5);
+    const origin: Origin = { parent: spec.id, strategy: 'NOW', targetTime: null };
+    await forkOf(subject, origin, async (fork) => {
+      assert.equal(await subject.countRows(fork), 5);
+      await subject.insertRows(fork, 1);
+      assert.deepEqual([await subject.countRows(fork), await subject.countRows(spec)], [6, 5]);
+    });
+  });
+}
+
+/** Writes, and has a snapshot taken of it. */
+async function writeAndKeep(subject: Subject, spec: ServiceSpec, rows: number): Promise<void> {
+  await subject.insertRows(spec, rows);
+  await subject.wait(subject.snapshotEveryMs + 100);
+  assert.equal(await subject.engine.backups.keep(spec.id, true), false, 'the snapshot was taken');
+}
+
+function forkSnapshot(subject: Subject): Promise<void> {
+  return withService(subject, {}, async (spec) => {
+    await writeAndKeep(subject, spec, 4);
+    await subject.wait(100);
+    await subject.insertRows(spec, 3);
+    const origin: Origin = { parent: spec.id, strategy: 'LAST_SNAPSHOT', targetTime: null };
+    await forkOf(subject, origin, async (fork) => {
+      assert.equal(await subject.countRows(fork), 4);
+    });
+  });
+}
+
+function forkAtTime(subject: Subject): Promise<void> {
+  return withService(subject, {}, async (spec) => {
+    await subject.insertRows(spec, 2);
+    await subject.wait(100);
+    const targetTime = new Date(await subject.nowMs()).toISOString();
+    await subject.wait(100);
+    await subject.insertRows(spec, 7);
+    await forkOf(subject, { parent: spec.id, strategy: 'PITR', targetTime }, async (fork) => {
+      assert.equal(await subject.countRows(fork), 2);
+    });
+  });
+}

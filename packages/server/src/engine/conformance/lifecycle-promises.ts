@@ -1,0 +1,250 @@
+/** Promises about the life of a service: its steps, its presence, its listeners, its removal. */
+import assert from 'node:assert/strict';
+import type { OperationKind } from '@howdah/contract';
+import { EngineUnavailable, type Seen } from '../engine.ts';
+import type { ServiceSpec } from '../spec.ts';
+import {
+  hasPooler,
+  removeAll,
+  replicated,
+  hasGateway,
+  settle,
+  until,
+  withService,
+  type Promised,
+  type Subject,
+} from './subject.ts';
+
+const paused = (spec: ServiceSpec): ServiceSpec => ({ ...spec, power: 'paused' });
+const MAX_ROUNDS = 5000;
+const LARGER = { cpuMillis: 1000, memoryGbs: 4 } as const;
+
+export const LIFECYCLE_PROMISES: readonly Promised[] = [
+  {
+    name: 'a settled service stays settled, and no step begins',
+    check: (subject) =>
+      withService(subject, {}, async (spec) => {
+        const { steps, begun } = await settle(subject, spec);
+        assert.deepEqual({ steps, begun }, { steps: [], begun: [] });
+      }),
+  },
+  { name: 'each step is announced before it changes anything', check: announcedFirst },
+  { name: 'an interrupted step is made again', check: interruptedAgain },
+  { name: 'an engine that ends between two steps continues', check: endsBetweenSteps },
+  { name: 'the plan of a change has the steps that are made', check: planIsMade },
+  {
+    name: 'the plan of replicas has the steps that are made',
+    applies: hasGateway,
+    check: planOfReplicas,
+  },
+  { name: 'runs, reachable and present say what there is', check: truthful },
+  { name: 'another desired state replaces the one before it', check: newestSpecWins },
+  { name: 'the death of a server is reported and repaired', check: deathIsRepaired },
+  { name: 'a removal leaves nothing', check: removalLeavesNothing },
+  {
+    name: 'the removal of a service that never existed settles',
+    check: async (subject) => {
+      const { id } = await subject.newSpec();
+      const { steps, last } = await removeAll(subject, id);
+      assert.deepEqual([steps, last.seen.present], [[], false]);
+    },
+  },
+  {
+    name: 'an address that a service uses is not free',
+    check: (subject) =>
+      withService(subject, {}, async ({ endpoint }) => {
+        assert.equal(await subject.engine.addresses.isFree(endpoint.port), false);
+      }),
+  },
+  {
+    name: 'an address that nothing uses is free',
+    check: async (subject) => {
+      assert.equal(await subject.engine.addresses.isFree(await subject.newPort()), true);
+    },
+  },
+  { name: 'a pooler listens while it is wanted', applies: hasPooler, check: poolerListens },
+  { name: 'a closed engine leaves its services running', check: closeStopsNothing },
+];
+
+async function announcedFirst(subject: Subject): Promise<void> {
+  const { lifecycle } = subject.engine;
+  const spec = await subject.newSpec();
+  const before = new Map<string, { runs: boolean; seen: Seen }>();
+  try {
+    const { steps, begun } = await settle(subject, spec, async (step, seen) => {
+      before.set(step, { runs: await lifecycle.runs(spec.id), seen });
+    });
+    assert.deepEqual(begun, steps);
+    const [first] = steps;
+    assert.equal(before.get(first ?? '')?.seen.present, false);
+    assert.equal(before.get('start PostgreSQL')?.runs, false);
+  } finally {
+    await removeAll(subject, spec.id);
+  }
+}
+
+/** The caller of a step dies right before it: once before each step. */
+async function interruptedAgain(subject: Subject): Promise<void> {
+  const spec = await subject.newSpec();
+  const interrupted = new Set<string>();
+  const interrupt = async (step: string): Promise<void> => {
+    if (interrupted.has(step)) return;
+    interrupted.add(step);
+    throw new Error('interrupted');
+  };
+  try {
+    for (let last = -1; last !== interrupted.size;) {
+      last = interrupted.size;
+      await settle(subject, spec, interrupt).catch((error: unknown) => {
+        if (!(error instanceof Error && error.message.includes('interrupted'))) throw error;
+      });
+    }
+    const { last } = await settle(subject, spec);
+    assert.ok(interrupted.size > 1, `${interrupted.size} steps were interrupted`);
+    assert.equal(last.seen.reachable, true);
+  } finally {
+    await removeAll(subject, spec.id);
+  }
+}
+
+async function endsBetweenSteps(subject: Subject): Promise<void> {
+  const spec = await subject.newSpec();
+  try {
+    for (const wanted of [spec, paused(spec), spec]) {
+      for (let [outcome, rounds] = ['again', 0]; outcome !== 'settled'; rounds += 1) {
+        assert.ok(rounds < MAX_ROUNDS, 'it does not settle');
+        const verdict = await subject.engine.lifecycle.converge(wanted, async () => undefined);
+        outcome = verdict.outcome;
+        assert.notEqual(outcome, 'failed', JSON.stringify(verdict));
+        if (verdict.outcome === 'again') await subject.wait(verdict.waitMs);
+        if (verdict.did !== null) await subject.recreate();
+      }
+    }
+    assert.equal((await settle(subject, spec)).last.seen.reachable, true);
+  } finally {
+    await removeAll(subject, spec.id);
+  }
+}
+
+async function assertPlanned(
+  subject: Subject,
+  kind: OperationKind,
+  spec: ServiceSpec,
+  running: boolean,
+): Promise<void> {
+  const planned = subject.engine.lifecycle.plan(kind, spec, running, false);
+  const { steps } = await settle(subject, spec);
+  assert.deepEqual(steps, planned, `the plan of ${kind}`);
+}
+
+async function planIsMade(subject: Subject): Promise<void> {
+  await withService(subject, {}, async ({ id }) => {
+    await removeAll(subject, id); // the first create of an engine makes its template
+  });
+  const spec = await subject.newSpec();
+  const larger = { ...spec, size: LARGER };
+  try {
+    await assertPlanned(subject, 'create', spec, false);
+    await assertPlanned(subject, 'stop', paused(spec), true);
+    await assertPlanned(subject, 'start', spec, false);
+    await assertPlanned(subject, 'resize', larger, true);
+    await assertPlanned(subject, 'stop', paused(larger), true);
+  } finally {
+    await removeAll(subject, spec.id);
+  }
+}
+
+async function planOfReplicas(subject: Subject): Promise<void> {
+  await withService(subject, {}, async (spec) => {
+    const wanted = await replicated(subject, spec, 1);
+    const planned = subject.engine.lifecycle.plan('setHA', wanted, true, false);
+    const { steps } = await settle(subject, wanted);
+    // Files and slots follow from the steps that a user asks for.
+    const asked = steps.filter((step) => !/configuration|slots|^connect/.test(step));
+    assert.deepEqual(
+      asked,
+      planned.filter((step) => !step.includes('configuration')),
+    );
+  });
+}
+
+async function truthful(subject: Subject): Promise<void> {
+  const { lifecycle } = subject.engine;
+  const spec = await subject.newSpec();
+  const found = async (wanted: ServiceSpec) => ({
+    ...(await settle(subject, wanted)).last.seen,
+    runs: await lifecycle.runs(spec.id),
+  });
+  try {
+    const nothing = { reachable: false, present: false, runs: false };
+    assert.deepEqual(await found(paused(spec)), nothing, 'before its create');
+    const all = { reachable: true, present: true, runs: true };
+    assert.deepEqual(await found(spec), all, 'after its create');
+    assert.deepEqual(await found(paused(spec)), { ...nothing, present: true }, 'paused');
+    assert.deepEqual(await found(spec), all, 'started again');
+    assert.deepEqual((await removeAll(subject, spec.id)).last.seen.present, false, 'removed');
+  } finally {
+    await removeAll(subject, spec.id);
+  }
+}
+
+async function newestSpecWins(subject: Subject): Promise<void> {
+  const spec = await subject.newSpec();
+  const converge = (wanted: ServiceSpec) =>
+    subject.engine.lifecycle.converge(wanted, async () => undefined);
+  try {
+    while (!(await subject.engine.lifecycle.runs(spec.id))) await converge(spec);
+    const { last } = await settle(subject, paused(spec));
+    assert.equal(last.seen.reachable, false);
+    assert.equal((await settle(subject, spec)).last.seen.reachable, true);
+  } finally {
+    await removeAll(subject, spec.id);
+  }
+}
+
+function deathIsRepaired(subject: Subject): Promise<void> {
+  return withService(subject, {}, async (spec) => {
+    await subject.kill(spec.id, 0);
+    await until(subject, 'its death is reported', async () => subject.changed.has(spec.id));
+    const { steps, last } = await settle(subject, spec);
+    assert.ok(steps.includes('start PostgreSQL'), steps.join(', '));
+    assert.equal(last.seen.reachable, true);
+  });
+}
+
+async function removalLeavesNothing(subject: Subject): Promise<void> {
+  const { engine } = subject;
+  const spec = await subject.newSpec();
+  await settle(subject, spec);
+  assert.notDeepEqual(await subject.leftovers(spec.id), []);
+  await removeAll(subject, spec.id);
+  assert.deepEqual(await subject.leftovers(spec.id), []);
+  assert.equal(await engine.lifecycle.runs(spec.id), false);
+  assert.equal(await engine.addresses.isFree(spec.endpoint.port), true);
+  await assert.rejects(engine.observe.usage(spec.id), EngineUnavailable);
+  assert.deepEqual(await engine.observe.servers(spec.id), []);
+  assert.deepEqual((await engine.backups.describe(spec.id)).snapshots, []);
+}
+
+function poolerListens(subject: Subject): Promise<void> {
+  return withService(subject, {}, async (spec) => {
+    const { addresses } = subject.engine;
+    const port = await subject.newPort();
+    const { steps } = await settle(subject, { ...spec, pooler: { port } });
+    assert.deepEqual(steps, ['start connection pooler']);
+    assert.equal(await addresses.isFree(port), false, 'it listens');
+    assert.deepEqual((await settle(subject, spec)).steps, ['stop connection pooler']);
+    await until(subject, 'it is free again', () => addresses.isFree(port));
+  });
+}
+
+function closeStopsNothing(subject: Subject): Promise<void> {
+  return withService(subject, {}, async (spec) => {
+    await subject.engine.close();
+    await subject.recreate();
+    assert.equal(await subject.engine.lifecycle.runs(spec.id), true);
+    const { steps, last } = await settle(subject, spec);
+    assert.ok(!steps.includes('start PostgreSQL'), steps.join(', '));
+    assert.equal(last.seen.reachable, true);
+  });
+}

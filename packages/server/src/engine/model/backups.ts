@@ -1,0 +1,171 @@
+/** Snapshots of model services, and the points in time that they can be forked at. */
+import type { Backups, Verification } from '@howdah/contract';
+import type { BackupKeeping, RunStep } from '../engine.ts';
+import { snapshotId } from './decide-server.ts';
+import { countTransition, type Model } from './model.ts';
+import { archiveBytesOf, storageBytesOf } from './observe.ts';
+import { between } from './random.ts';
+import { delayOf, failureOf, type Transition } from './script.ts';
+import { primaryOf, rowsAt, type ModelService, type ModelSnapshot } from './state.ts';
+import { VERIFY_STEPS } from './steps.ts';
+
+const DAY_MS = 86_400_000;
+const iso = (ms: number): string => new Date(ms).toISOString();
+
+export function createBackups(model: Model, open: () => Promise<void>): BackupKeeping {
+  return {
+    describe: async (id) => {
+      await open();
+      return describe(model, id);
+    },
+    keep: async (id, removes) => {
+      await open();
+      return model.inTurn(`backups of ${id}`, () => keep(model, id, removes));
+    },
+    verify: async ({ id }, runStep, signal) => {
+      await open();
+      return model.inTurn('verification', () => verify(model, id, runStep, signal));
+    },
+  };
+}
+
+function describe(model: Model, id: string): Omit<Backups, 'storage'> {
+  const { state, clock, policy } = model;
+  const service = state.find(id);
+  const snapshots = service?.snapshots ?? [];
+  const earliestMs = snapshots.at(-1)?.takenMs ?? null;
+  const endMs = service?.stoppedMs ?? clock.nowMs();
+  const last = snapshots
+    .flatMap(({ verification }) => (verification === null ? [] : [verification]))
+    .toSorted((a, b) => Date.parse(b.at) - Date.parse(a.at))[0];
+  return {
+    window: {
+      earliest: earliestMs === null ? null : iso(earliestMs),
+      latest: earliestMs === null ? null : iso(Math.max(earliestMs, endMs)),
+      days: policy.windowMs / DAY_MS,
+    },
+    snapshots: snapshots.map(({ id: snapshot, takenMs, kind, verification }) => ({
+      id: snapshot,
+      taken: iso(takenMs),
+      kind,
+      storage_mb:
+        service === null || kind === 'initial'
+          ? 0
+          : Math.ceil(storageBytesOf(model, service) / 1e6),
+      ...(verification === null ? {} : { verification }),
+    })),
+    archive_mb: service === null ? 0 : Math.ceil(archiveBytesOf(model, service) / 1e6),
+    ...(last === undefined ? {} : { last_verification: last }),
+    problem: service?.snapshotProblem ?? null,
+  };
+}
+
+/** Takes a due snapshot, and removes what the window does not need. @returns whether one failed */
+async function keep(model: Model, id: string, removes: boolean): Promise<boolean> {
+  const { state, clock, policy } = model;
+  const service = state.find(id);
+  if (service === null || primaryOf(service)?.runs !== true) return false;
+  if (isDue(service, clock.nowMs(), policy.snapshotEveryMs)) {
+    const problem = await failureNow(model, id, 'snapshot');
+    await state.change(id, (changed) => {
+      changed.snapshotProblem = problem;
+      if (problem === null) changed.snapshots.unshift(snapshotOf(changed, clock.nowMs()));
+    });
+  }
+  const isForked = state.list().some(({ origin, provisioned }) => origin === id && !provisioned);
+  if (removes && !isForked) {
+    const oldestMs = clock.nowMs() - policy.windowMs;
+    await state.change(id, ({ snapshots }) => {
+      // The newest that is older than the window begins it.
+      const first = snapshots.findIndex(({ takenMs }) => takenMs <= oldestMs);
+      if (first !== -1) snapshots.splice(first + 1);
+    });
+  }
+  return state.find(id)?.snapshotProblem !== null;
+}
+
+function isDue(service: ModelService, nowMs: number, everyMs: number): boolean {
+  const [newest] = service.snapshots;
+  if (newest === undefined) return true;
+  return nowMs - newest.takenMs >= everyMs && rowsAt(service, nowMs) > newest.rows;
+}
+
+function snapshotOf(service: ModelService, nowMs: number): ModelSnapshot {
+  const rows = rowsAt(service, nowMs);
+  return { id: snapshotId(nowMs), kind: 'scheduled', takenMs: nowMs, rows, verification: null };
+}
+
+/** Why a transition that is no step of an operation fails now; null: it does not. */
+async function failureNow(
+  model: Model,
+  id: string,
+  transition: Transition,
+): Promise<string | null> {
+  const number = await countTransition(model, transition);
+  return failureOf(model.script, { transition, serviceId: id, number, failed: 0 });
+}
+
+async function verify(
+  model: Model,
+  id: string,
+  runStep: RunStep,
+  signal: AbortSignal,
+): Promise<Verification> {
+  const { state, clock, seed, script } = model;
+  signal.throwIfAborted();
+  const snapshot = state.find(id)?.snapshots[0];
+  if (snapshot === undefined)
+    throw new Error(
+      'it has no snapshot yet: its first one is taken within a minute of its creation',
+    );
+  const number = await countTransition(model, 'verifyBackup');
+  const attempt = { transition: 'verifyBackup', serviceId: id, number, failed: 0 } as const;
+  const problem = failureOf(script, attempt);
+  const [restore, check, remove] = VERIFY_STEPS;
+  await runStep(restore, async () => {
+    await reachTime(model, clock.nowMs() + delayOf(script, seed, attempt), signal);
+    return `snapshot of ${iso(snapshot.takenMs)}, simulated`;
+  });
+  const checks = [
+    {
+      name: 'checksums of pages',
+      succeeded: problem === null,
+      detail: problem ?? 'simulated: no page was read',
+    },
+  ];
+  await runStep(check, async () => {
+    signal.throwIfAborted();
+    return problem ?? 'simulated';
+  });
+  await runStep(remove, async () => 'simulated');
+  signal.throwIfAborted();
+  const verification: Verification = {
+    at: iso(clock.nowMs()),
+    succeeded: problem === null,
+    recovery_seconds: between([2, 40], seed, 'recovery', id, snapshot.takenMs) / 10,
+    recovery_point: iso(snapshot.takenMs),
+    checks,
+    ...(problem === null ? {} : { problem }),
+  };
+  await state.change(id, ({ snapshots }) => {
+    const verified = snapshots.find((one) => one.id === snapshot.id);
+    if (verified !== undefined) verified.verification = verification;
+  });
+  return verification;
+}
+
+/** Waits until the clock has reached a time. @throws what the signal was aborted with */
+function reachTime({ clock }: Model, atMs: number, signal: AbortSignal): Promise<void> {
+  if (clock.nowMs() >= atMs) return Promise.resolve();
+  return new Promise((resolve, reject) => {
+    const removeAlarm = clock.alarmAt(atMs, async () => {
+      signal.removeEventListener('abort', abort);
+      resolve();
+    });
+    const abort = (): void => {
+      removeAlarm();
+      reject(signal.reason instanceof Error ? signal.reason : new Error(String(signal.reason)));
+    };
+    signal.addEventListener('abort', abort, { once: true });
+  });
+}

@@ -1,0 +1,148 @@
+/** The changes of servers that steps consist of; each also writes what a server would log. */
+import type { Size } from '@howdah/contract';
+import type { ServiceSpec } from '../spec.ts';
+import { writeLog, type ModelNode, type ModelService } from './state.ts';
+
+/** The version of PostgreSQL that services are said to run. */
+export const MODEL_VERSION = '18.4';
+
+/**
+ * The numbers of the servers that a spec asks for. This engine does not use their ports:
+ * nothing listens there.
+ */
+export function wantedNodes({ ha, set }: ServiceSpec): number[] {
+  return (ha?.members ?? set?.nodes ?? [{ n: 0 }]).map(({ n }) => n);
+}
+
+/** The ports on which clients find a service. */
+export function portsOf({ endpoint, pooler }: ServiceSpec): number[] {
+  return pooler === null ? [endpoint.port] : [endpoint.port, pooler.port];
+}
+
+/** The network of its listeners: that of its VPC, if it has an address of its own there. */
+export function placeOf({ vpc }: Pick<ServiceSpec, 'vpc'>): string | null {
+  return vpc === null || vpc.address === null ? null : vpc.id;
+}
+
+/** Why something is moved to the desired network. */
+export function placeWhy({ vpc }: Pick<ServiceSpec, 'vpc'>): string {
+  return vpc === null ? 'to leave its VPC' : `to move into the VPC ${vpc.id}`;
+}
+
+export function allowedNetworksOf({ vpc }: Pick<ServiceSpec, 'vpc'>): string[] | null {
+  return vpc === null ? null : [...vpc.allowedNetworks];
+}
+
+export function sameNetworks(a: readonly string[] | null, b: readonly string[] | null): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
+
+/** Whether a size is the desired one, or has less or more memory. */
+export function compareSizes(size: Size, wanted: Size): 'current' | 'smaller' | 'larger' {
+  if (JSON.stringify(sizeKey(size)) === JSON.stringify(sizeKey(wanted))) return 'current';
+  return sizeKey(size).memoryGbs < sizeKey(wanted).memoryGbs ? 'smaller' : 'larger';
+}
+
+const sizeKey = (size: Size): { cpuMillis: number; memoryGbs: number } =>
+  size === 'shared'
+    ? { cpuMillis: 0, memoryGbs: 0 }
+    : { cpuMillis: size.cpuMillis, memoryGbs: size.memoryGbs };
+
+/** The node of this number. @throws Error when there is none */
+export function nodeOf(service: ModelService, n: number): ModelNode {
+  const node = service.nodes.find((candidate) => candidate.n === n);
+  if (node === undefined) throw new Error(`service ${service.id} has no server ${n}`);
+  return node;
+}
+
+/** The files of a service as its spec asks for. */
+export function writeFiles(service: ModelService, spec: ServiceSpec): void {
+  service.files = {
+    size: spec.size,
+    storageGb: spec.storageGb,
+    allowedNetworks: allowedNetworksOf(spec),
+  };
+}
+
+export function areFilesCurrent({ files }: ModelService, spec: ServiceSpec): boolean {
+  return (
+    compareSizes(files.size, spec.size) === 'current' &&
+    files.storageGb === spec.storageGb &&
+    sameNetworks(files.allowedNetworks, allowedNetworksOf(spec))
+  );
+}
+
+/** Adds a stopped server with data. */
+export function addNode(
+  service: ModelService,
+  spec: ServiceSpec,
+  n: number,
+  data: ModelNode['data'],
+): void {
+  const node: ModelNode = {
+    n,
+    data,
+    runs: false,
+    size: spec.size,
+    place: placeOf(spec),
+    isServing: false,
+  };
+  service.nodes = [...service.nodes.filter((other) => other.n !== n), node].toSorted(
+    (a, b) => a.n - b.n,
+  );
+}
+
+/** Starts the server of a node. */
+export function startServer(
+  service: ModelService,
+  spec: ServiceSpec,
+  n: number,
+  nowMs: number,
+): void {
+  const node = nodeOf(service, n);
+  Object.assign(node, { runs: true, size: spec.size, place: placeOf(spec) });
+  if (node.data === 'primary') service.stoppedMs = null;
+  writeLog(service, n, nowMs, `starting PostgreSQL ${MODEL_VERSION} (simulated)`);
+  writeLog(
+    service,
+    n,
+    nowMs,
+    node.data === 'primary'
+      ? 'database system is ready to accept connections'
+      : 'database system is ready to accept read-only connections',
+  );
+}
+
+/** Ends the server of a node: in order, or as a crash would. */
+export function stopServer(
+  service: ModelService,
+  n: number,
+  nowMs: number,
+  how: 'fast' | 'killed',
+): void {
+  const node = nodeOf(service, n);
+  Object.assign(node, { runs: false, isServing: false });
+  if (node.data === 'primary') service.stoppedMs = nowMs;
+  if (how === 'fast') {
+    writeLog(service, n, nowMs, 'received fast shutdown request');
+    writeLog(service, n, nowMs, 'database system is shut down');
+  } else writeLog(service, n, nowMs, 'server process was terminated by signal 9: Killed', 'FATAL');
+}
+
+/** Makes a standby the primary; the one before it has to follow from then on. */
+export function changePrimary(service: ModelService, to: number, nowMs: number): void {
+  const from = service.primary;
+  service.primary = to;
+  Object.assign(nodeOf(service, to), { data: 'primary' });
+  service.stoppedMs = null;
+  writeLog(service, to, nowMs, 'received promote request');
+  writeLog(service, to, nowMs, 'database system is ready to accept connections');
+  const before = service.nodes.find(({ n }) => n === from && from !== to);
+  if (before?.runs === true) stopServer(service, before.n, nowMs, 'fast');
+}
+
+/** Starts the gateway where it must be, or gives it what it must know. */
+export function openGateway(service: ModelService, spec: ServiceSpec): void {
+  service.gateway = { place: placeOf(spec), allowedNetworks: allowedNetworksOf(spec) };
+  service.ports = portsOf(spec);
+}

@@ -1,0 +1,176 @@
+/** The changes that the operator makes from outside: of the script, the clock and the servers. */
+import * as change from './changes.ts';
+import { wakeAt, type Model } from './model.ts';
+import { noticeDeath, type Primaries } from './primary.ts';
+import { EMPTY_SCRIPT, parseScript, type ScriptEvent } from './script.ts';
+import { primaryOf, rowsAt, type ModelRegion } from './state.ts';
+
+export type ModelControl = {
+  /**
+   * Checks a script and sets it in place of the one before. Numbers of transitions begin at 1
+   * again, and delays that are running end.
+   *
+   * @param value the script as JSON; `{}` delays nothing
+   * @throws BadScript with all that is wrong
+   */
+  setScript: (value: unknown) => Promise<void>;
+  /** The script as it was set. */
+  script: () => Promise<unknown>;
+  /** The time of the clock, in ms since the epoch. */
+  nowMs: () => Promise<number>;
+  /** Lets time pass at once: delays end, and events of the script happen at their times. */
+  advance: (ms: number) => Promise<void>;
+  /** Ends a server as a crash would. @param node null: the primary @returns whether one ran */
+  kill: (id: string, node: number | null) => Promise<boolean>;
+  /** Writes rows, as a client would. @throws Error when the service does not accept writes */
+  write: (id: string, rows: number) => Promise<void>;
+  /** The number of rows that a client reads; null: the service does not answer. */
+  countRows: (id: string) => Promise<number | null>;
+};
+
+export function createControl(
+  model: Model,
+  known: Primaries,
+  open: () => Promise<void>,
+): ModelControl {
+  const { state, clock } = model;
+  return {
+    setScript: async (value) => {
+      const script = parseScript(value);
+      await open();
+      await state.changeRegion((region) => {
+        Object.assign(region, { script: value, scriptSetMs: clock.nowMs() });
+        Object.assign(region, { begun: {}, happened: [], ...timesOf(model) });
+      });
+      model.script = script;
+      clock.setRunning(script.clock === 'real');
+      for (const { id, pending } of state.list()) {
+        if (pending === null) continue;
+        await state.change(id, (service) => {
+          service.pending = null;
+        });
+        model.changed(id);
+      }
+      await setAlarms(model, known);
+    },
+    script: async () => {
+      await open();
+      return state.region().script;
+    },
+    nowMs: async () => {
+      await open();
+      return clock.nowMs();
+    },
+    advance: async (ms) => {
+      await open();
+      await clock.advance(ms);
+      await saveTime(model);
+    },
+    kill: async (id, node) => {
+      await open();
+      return kill(model, known, id, node);
+    },
+    write: async (id, rows) => {
+      await open();
+      await write(model, id, rows);
+    },
+    countRows: async (id) => {
+      await open();
+      const service = state.find(id);
+      if (service === null || !service.nodes.some(({ runs }) => runs)) return null;
+      const owner = service.parent === null ? service : state.find(service.parent);
+      return owner === null ? null : rowsAt(owner, clock.nowMs());
+    },
+  };
+}
+
+/** Reads the state, once, and continues its clock and its script. */
+export function reopen(model: Model, known: Primaries): () => Promise<void> {
+  const { state, clock } = model;
+  let opened: Promise<void> | null = null;
+  const read = async (): Promise<void> => {
+    await state.open();
+    const { nowMs, aheadMs, script } = state.region();
+    model.script = isEmpty(script) ? EMPTY_SCRIPT : parseScript(script);
+    const isRunning = model.script.clock === 'real';
+    clock.setRunning(isRunning);
+    clock.startAt(isRunning ? Math.max(nowMs, model.realMs() + aheadMs) : nowMs);
+    for (const { id, pending } of state.list())
+      if (pending !== null) wakeAt(model, id, pending.doneMs);
+    await setAlarms(model, known);
+  };
+  return () =>
+    (opened ??= read().catch((error: unknown) => {
+      opened = null;
+      throw error;
+    }));
+}
+
+const isEmpty = (script: unknown): boolean => JSON.stringify(script) === '{}';
+
+/** The time of the clock, and how far it is ahead of real time. */
+function timesOf({ clock, realMs }: Model): Pick<ModelRegion, 'nowMs' | 'aheadMs'> {
+  return { nowMs: clock.nowMs(), aheadMs: Math.max(0, clock.nowMs() - realMs()) };
+}
+
+const saveTime = (model: Model): Promise<void> =>
+  model.state.changeRegion((region) => {
+    Object.assign(region, timesOf(model));
+  });
+
+/** Sets an alarm for each event that has not happened; those of now happen at once. */
+async function setAlarms(model: Model, known: Primaries): Promise<void> {
+  const { state, clock, script } = model;
+  const { scriptSetMs, happened } = state.region();
+  for (const [index, event] of script.events.entries()) {
+    if (happened.includes(index)) continue;
+    const happen = async (): Promise<void> => {
+      // Another script was set meanwhile.
+      if (model.script !== script) return;
+      await state.changeRegion((region) => {
+        region.happened.push(index);
+      });
+      await perform(model, known, event);
+    };
+    const atMs = scriptSetMs + (event.after_ms ?? 0);
+    if (atMs <= clock.nowMs()) await happen();
+    else clock.alarmAt(atMs, happen);
+  }
+}
+
+async function perform(model: Model, known: Primaries, event: ScriptEvent): Promise<void> {
+  try {
+    if (event.event === 'write') await write(model, event.service_id, event.rows ?? 1);
+    else await kill(model, known, event.service_id, event.node ?? null);
+  } catch (error) {
+    process.emitWarning(`an event of the script did not happen: ${String(error)}`);
+  }
+}
+
+async function kill(
+  model: Model,
+  known: Primaries,
+  id: string,
+  node: number | null,
+): Promise<boolean> {
+  const { state, clock } = model;
+  if (state.find(id) === null) return false;
+  const isKilled = await state.change(id, (service) => {
+    const n = node ?? primaryOf(service)?.n ?? service.nodes[0]?.n;
+    const server = service.nodes.find((one) => one.n === n);
+    if (server?.runs !== true) return false;
+    change.stopServer(service, server.n, clock.nowMs(), 'killed');
+    return true;
+  });
+  if (isKilled) await noticeDeath(model, known, id);
+  return isKilled;
+}
+
+async function write({ state, clock }: Model, id: string, rows: number): Promise<void> {
+  const service = state.find(id);
+  if (service === null || primaryOf(service)?.runs !== true)
+    throw new Error(`service ${id} accepts no writes: its primary does not run`);
+  await state.change(id, (changed) => {
+    changed.commits.push({ atMs: clock.nowMs(), rows });
+  });
+}

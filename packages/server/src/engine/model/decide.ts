@@ -1,0 +1,16 @@
+/**
+ * The next step of a model service: a pure function of the desired state and of what exists. A dry
+ * run follows it to the end.
+ */
+import { decideHa } from './decide-ha.ts';
+import { decidePoolerStop, decideServer } from './decide-server.ts';
+import { decideSet } from './decide-set.ts';
+import type { NextStep, Situation } from './next-step.ts';
+
+export function decide(situation: Situation): NextStep {
+  const { spec } = situation;
+  const stop = decidePoolerStop(situation);
+  if (stop !== null) return stop;
+  if (spec.set !== null) return decideSet(situation, spec.set.parent);
+  return spec.ha === null ? decideServer(situation) : decideHa(situation, spec.ha);
+}

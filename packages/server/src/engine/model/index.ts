@@ -1,0 +1,175 @@
+/**
+ * An engine whose services exist in its state only: no PostgreSQL runs. Its steps, statuses and
+ * figures are those of the other engines; a script sets how long its transitions take and which of
+ * them fail, and its clock can be advanced. The same seed and the same calls have the same results.
+ */
+import type { Capabilities, Engine, Observing, PrimaryStore } from '../engine.ts';
+import { EngineUnavailable } from '../engine.ts';
+import { createBackups } from './backups.ts';
+import { MODEL_VERSION } from './changes.ts';
+import { createModelClock } from './clock.ts';
+import { createControl, reopen, type ModelControl } from './control.ts';
+import { convergeOnce, planOf, removeOnce, runs } from './lifecycle.ts';
+import { createTurns, type Model, type ModelPolicy } from './model.ts';
+import { createObserving, dataOwnerOf, storageBytesOf } from './observe.ts';
+import { createPrimaries } from './primary.ts';
+import { EMPTY_SCRIPT } from './script.ts';
+import { createMemoryStore, createState, type ModelStore } from './state.ts';
+
+export type ModelEngineOptions = Readonly<{
+  /** Figures, delays and pauses follow from it. */
+  seed: string;
+  primaries: PrimaryStore;
+  /** Called when something changed by itself, with the service's id. */
+  changed: (id: string) => void;
+  policy: ModelPolicy;
+  readLagLimit: Observing['readLagLimit'];
+  /** Where its services are kept; without one they live as long as the process. */
+  store?: ModelStore;
+  /** The time that its clock follows, in ms since the epoch. */
+  realMs?: () => number;
+}>;
+
+export type ModelEngine = Engine & {
+  /** The changes that its operator makes from outside. */
+  readonly control: ModelControl;
+};
+
+/** The answer to each statement. */
+export const NO_POSTGRESQL =
+  'a simulated service has no PostgreSQL: nothing listens on its endpoint, no statement can run';
+
+export function createModelEngine(options: ModelEngineOptions): ModelEngine {
+  const { seed, primaries, changed, policy, realMs = Date.now } = options;
+  const clock = createModelClock(realMs);
+  const state = createState(options.store ?? createMemoryStore(), {
+    nowMs: clock.nowMs(),
+    aheadMs: 0,
+    networks: [],
+    begun: {},
+    script: {},
+    scriptSetMs: clock.nowMs(),
+    happened: [],
+  });
+  const model: Model = {
+    seed,
+    state,
+    clock,
+    realMs,
+    policy,
+    primaries,
+    changed,
+    specs: new Map(),
+    inTurn: createTurns(),
+    script: EMPTY_SCRIPT,
+  };
+  const known = createPrimaries();
+  const open = reopen(model, known);
+  return {
+    capabilities: CAPABILITIES,
+    lifecycle: {
+      supports: () => VERSION,
+      prepare: open,
+      runs: async (id) => {
+        await open();
+        return runs(state.find(id));
+      },
+      plan: (...asked) => planOf(model, ...asked),
+      converge: async (spec, begin) => {
+        await open();
+        return model.inTurn(spec.id, () => convergeOnce(model, known, spec, begin));
+      },
+      remove: async (id, _parent, begin) => {
+        await open();
+        return model.inTurn(id, () => removeOnce(model, known, id, begin));
+      },
+    },
+    addresses: {
+      isFree: async (port) => {
+        await open();
+        return !state.list().some(({ ports }) => ports.includes(port));
+      },
+    },
+    sql: createSql(model, open),
+    observe: createObserving(model, open, options.readLagLimit),
+    backups: createBackups(model, open),
+    storage: createStorage(model, open),
+    networks: {
+      converge: async (specs) => {
+        await open();
+        const ids = specs.map(({ id }) => id);
+        const isNew = ids.filter((id) => !state.region().networks.includes(id));
+        await state.changeRegion((region) => {
+          region.networks = ids;
+        });
+        return isNew;
+      },
+    },
+    control: createControl(model, known, open),
+    close: async () => clock.close(),
+  };
+}
+
+function createSql({ state }: Model, open: () => Promise<void>): Engine['sql'] {
+  return {
+    // The caller may hold the row of the service in a transaction: no waiting for a turn.
+    setPassword: async (id, verifier) => {
+      await open();
+      if (!runs(state.find(id))) throw new EngineUnavailable('the server is not running');
+      await state.change(id, (service) => {
+        service.verifier = verifier;
+      });
+    },
+    query: async () => {
+      throw new EngineUnavailable(NO_POSTGRESQL);
+    },
+  };
+}
+
+const DISK_BYTES = 1e13;
+
+function createStorage(model: Model, open: () => Promise<void>): Engine['storage'] {
+  const { state } = model;
+  const usedBytes = (id: string): number => {
+    const service = state.find(id);
+    if (service === null || service.nodes.length === 0) return 0;
+    return storageBytesOf(model, dataOwnerOf(model, service));
+  };
+  return {
+    disk: async () => {
+      await open();
+      const used = state.list().reduce((sum, { id }) => sum + usedBytes(id), 0);
+      const freeBytes = Math.max(DISK_BYTES / 2, DISK_BYTES - used);
+      const usedPercent = 100 * (1 - freeBytes / DISK_BYTES);
+      return { totalBytes: DISK_BYTES, freeBytes, usedPercent, path: 'the simulated region' };
+    },
+    shared: async (id) => {
+      await open();
+      const totalMb = Math.ceil(usedBytes(id) / 1e6);
+      return { total_mb: totalMb, owned_mb: totalMb, shared_mb: 0 };
+    },
+    usedBytes: async (id) => {
+      await open();
+      return usedBytes(id);
+    },
+    keepQuota: async () => ({ stop: null, changed: false }),
+    keepReserve: async () => ({ did: null, heldBytes: 0, removedWal: [] }),
+  };
+}
+
+const VERSION = { version: MODEL_VERSION };
+const SIMULATED = 'simulated: no PostgreSQL runs';
+
+const CAPABILITIES: Capabilities = {
+  engine: 'model',
+  types: { POSTGRES: VERSION, TIMESCALEDB: VERSION, VECTOR: VERSION },
+  pooler: VERSION,
+  gateway: VERSION,
+  vpc: { method: 'bridge', note: SIMULATED },
+  storage: { method: 'measured', note: SIMULATED },
+  isolation: { isolated: true, note: SIMULATED },
+  limitsEnforced: true,
+  limitsNote: SIMULATED,
+  cloneMethod: 'reflink',
+  forkCost: SIMULATED,
+};

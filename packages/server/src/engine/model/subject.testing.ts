@@ -1,0 +1,98 @@
+/** The model engine as a subject of the conformance suite. */
+import { createPrimaryRecords } from '../conformance/primary-records.ts';
+import type { Subject } from '../conformance/subject.ts';
+import type { PrimaryStore } from '../engine.ts';
+import type { ServiceSpec } from '../spec.ts';
+import { createModelEngine, type ModelEngine } from './index.ts';
+import { createMemoryStore } from './state.ts';
+
+/** The change that a planted violation makes to the model engine. */
+export type Violation = {
+  engine?: (engine: ModelEngine) => ModelEngine;
+  primaries?: (store: PrimaryStore) => PrimaryStore;
+  changed?: (id: string) => boolean;
+};
+
+const START_MS = Date.parse('2026-01-01T00:00:00Z');
+const FIRST_PORT = 20_000;
+const FIRST_PASSWORD = 'first';
+const SNAPSHOT_EVERY_MS = 60_000;
+
+/** A model engine whose time passes while the suite waits; the same one for each call. */
+export function createModelSubject(violation: Violation = {}): Subject {
+  const store = createMemoryStore();
+  const primaries = createPrimaryRecords();
+  const changed = new Set<string>();
+  let made = 0;
+  let bare: ModelEngine | null = null;
+  const make = (): ModelEngine => {
+    bare = createModelEngine({
+      seed: 'conformance',
+      primaries: violation.primaries?.(primaries.store) ?? primaries.store,
+      changed: (id) => {
+        if (violation.changed?.(id) !== false) changed.add(id);
+      },
+      policy: { windowMs: 86_400_000, snapshotEveryMs: SNAPSHOT_EVERY_MS, failoverRestMs: 60_000 },
+      readLagLimit: { bytes: 1, seconds: 1 },
+      store,
+      realMs: () => START_MS,
+    });
+    return violation.engine?.(bare) ?? bare;
+  };
+  let engine = make();
+  const documentOf = async (id: string): Promise<unknown> =>
+    (await store.load()).get(`service/${id}`);
+  const newPort = (): number => FIRST_PORT + (made += 1);
+
+  return {
+    get engine() {
+      return engine;
+    },
+    primaries,
+    changed,
+    firstPassword: FIRST_PASSWORD,
+    snapshotEveryMs: SNAPSHOT_EVERY_MS,
+    newPort: async () => newPort(),
+    newSpec: async () => newSpec(newPort()),
+    verifierOf: async (password) => verifierOf(password),
+    canLogIn: async ({ id }, password) => {
+      const document = await documentOf(id);
+      if (!(await engine.lifecycle.runs(id)) || typeof document !== 'object') return false;
+      return document !== null && Reflect.get(document, 'verifier') === verifierOf(password);
+    },
+    insertRows: ({ id }, rows) => engine.control.write(id, rows),
+    countRows: async ({ id }) => {
+      const rows = await engine.control.countRows(id);
+      if (rows === null) throw new Error(`service ${id} does not answer`);
+      return rows;
+    },
+    wait: (ms) => engine.control.advance(ms),
+    nowMs: () => engine.control.nowMs(),
+    kill: async (id, node) => void (await engine.control.kill(id, node)),
+    recreate: async () => {
+      await bare?.close();
+      engine = make();
+    },
+    leftovers: async (id) => [...(await store.load()).keys()].filter((key) => key.endsWith(id)),
+  };
+}
+
+const verifierOf = (password: string): string => `SCRAM-SHA-256$4096:${password}`;
+
+/** A service of one server. */
+export function newSpec(port: number): ServiceSpec {
+  return {
+    id: `s${port}`,
+    addons: [],
+    size: { cpuMillis: 500, memoryGbs: 2 },
+    storageGb: 10,
+    power: 'running',
+    endpoint: { host: 'simulated.invalid', port },
+    firstVerifier: verifierOf(FIRST_PASSWORD),
+    origin: null,
+    pooler: null,
+    ha: null,
+    vpc: null,
+    set: null,
+  };
+}
