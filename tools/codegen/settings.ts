@@ -31,7 +31,8 @@ function settingsTable(settings: readonly SettingText[]): string {
 export function settingsModule(settings = listSettings()): string {
   const options = settings.map(({ name, flag, default: fallback, allowed, meaning }) => ({
     name,
-    flag,
+    // A flag alone means yes.
+    flag: `${flag} ${allowed === 'yes, no' ? '[yes]' : '<value>'}`,
     help: `${meaning} (${name}; default ${fallback}; allowed: ${allowed})`,
   }));
   return `// Generated from packages/server/src/settings.ts by \`npm run generate\`.\nexport const SETTINGS: readonly { name: string; flag: string; help: string }[] = ${JSON.stringify(options, null, 2)};\n`;

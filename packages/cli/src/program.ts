@@ -23,6 +23,7 @@ import { addPeering } from './commands/peering.ts';
 import { addProject } from './commands/project.ts';
 import { addPsql, addUrl } from './commands/psql.ts';
 import { addQuery } from './commands/query.ts';
+import { addSimulation } from './commands/simulation.ts';
 import { addRegion } from './commands/region.ts';
 import { addReplicaSet } from './commands/replica-set.ts';
 import { addService } from './commands/service.ts';
@@ -47,6 +48,7 @@ const GROUPS: readonly [title: string, add: readonly ((program: Command) => void
       addLogs,
       addMetrics,
       addRegion,
+      addSimulation,
     ],
   ],
   ['Networks:', [addVpc, addPeering]],

@@ -266,6 +266,14 @@ export const FINDING_VIEW: View<Schemas['Finding']> = {
   ],
 };
 
+export const SIMULATION_VIEW: View<Schemas['Simulation']> = {
+  noun: 'simulation',
+  columns: [
+    ['NOW', ({ now }) => now],
+    ['SCRIPT', ({ script }) => JSON.stringify(script)],
+  ],
+};
+
 export const WEBHOOK_VIEW: View<Schemas['Webhook']> = {
   noun: 'webhook',
   columns: [

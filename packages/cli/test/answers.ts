@@ -172,6 +172,9 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
       remedy: 'apt-get install pgbouncer',
     },
   ]),
+  getSimulation: ok({ now: AT, script: {} }),
+  setSimulationScript: ok({ now: AT, script: { delays_ms: { create: 60_000 } } }),
+  advanceSimulationClock: ok({ now: AT, script: { delays_ms: { create: 60_000 } } }),
   queryService: ok({
     columns: [
       { name: 'id', type: 'integer' },

@@ -98,6 +98,12 @@ const CALLS: readonly Row[] = [
   row('disablePoolerOfReplicaSet', 'replica-set disable-pooler orders readers'),
   row('setEnvironmentOfReplicaSet', 'replica-set set-environment orders readers PROD'),
   row('deleteReplicaSet', 'replica-set delete orders readers'),
+  row('getSimulation', 'simulation get'),
+  {
+    ...row('setSimulationScript', 'simulation script -'),
+    input: '{"delays_ms": {"create": 60000}}',
+  },
+  row('advanceSimulationClock', 'simulation advance 20m'),
   row('listVpcs', 'vpc list'),
   row('getVpc', 'vpc get 1001'),
   row('createVpc', 'vpc create --name office --cidr 10.1.0.0/16'),

@@ -58,6 +58,11 @@ import {
   UpdatePasswordBody,
 } from './schemas/service-changes.ts';
 import {
+  AdvanceClockBody,
+  SimulationSchema,
+  SimulationScriptSchema,
+} from './schemas/simulation.ts';
+import {
   DeletedServiceSchema,
   MemberSchema,
   ServiceSchema,
@@ -106,6 +111,9 @@ export const NAMED_SCHEMAS = [
   QueryResultSchema,
   RegionSchema,
   FindingSchema,
+  SimulationScriptSchema,
+  SimulationSchema,
+  AdvanceClockBody,
   VpcSchema,
   CreateVpcBody,
   RenameVpcBody,

@@ -39,6 +39,7 @@ test('the defaults', () => {
     changesPerDay: 20_000,
     uidRange: [70_000, 89_999],
     singleProject: false,
+    simulatedRegion: false,
   });
   expect(Object.isFrozen(config)).toBe(true);
 });
@@ -70,6 +71,7 @@ const GOOD: [SettingName, string, Partial<Config>][] = [
   ['HOWDAH_HOST', '127.0.0.2', { tls: { on: false, files: null } }],
   ['HOWDAH_UID_RANGE', '65536-65536', { uidRange: [65_536, 65_536] }],
   ['HOWDAH_SINGLE_PROJECT', 'yes', { singleProject: true }],
+  ['HOWDAH_SIMULATED_REGION', 'yes', { simulatedRegion: true }],
   ['HOWDAH_TLS', 'on', { tls: { on: true, files: null } }],
   ['HOWDAH_API_HOSTS', 'none', { apiHosts: [] }],
   [

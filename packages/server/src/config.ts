@@ -53,6 +53,8 @@ export type Config = Readonly<{
   uidRange: readonly [number, number];
   /** Whether one project alone may have services where they cannot have users of their own. */
   singleProject: boolean;
+  /** Whether there is a region whose services are simulated. */
+  simulatedRegion: boolean;
 }>;
 
 /** A snapshot at least this often while a service is written to, and a verification this often. */
@@ -203,6 +205,7 @@ function configOf(settings: Settings): Config {
     changesPerDay: settings.HOWDAH_CHANGES_PER_DAY,
     uidRange: Object.freeze(settings.HOWDAH_UID_RANGE),
     singleProject: settings.HOWDAH_SINGLE_PROJECT === 'yes',
+    simulatedRegion: settings.HOWDAH_SIMULATED_REGION === 'yes',
   });
 }
 

@@ -27,7 +27,7 @@ export function runRegion(control: Control, region: Region) {
     control.regions.all.length === 1 ? control.log : control.log.child({ region: region.code });
   const tasks = createTasks({ ...control, log }, region);
   const refill = (): void => {
-    keepSpares(store, region, config.spares).catch((error: unknown) =>
+    keepSpares(store, region, region.spares).catch((error: unknown) =>
       log.warn({ err: error }, 'could not keep spares'),
     );
   };

@@ -213,6 +213,11 @@ export const SETTINGS = Type.Object({
     description:
       'whether services of a second project are refused where services cannot have users of their own',
   }),
+  HOWDAH_SIMULATED_REGION: Type.Enum(['yes', 'no'], {
+    default: 'no',
+    description:
+      'whether there is a region more, named simulated, whose services are no PostgreSQL: for tests of what uses the API',
+  }),
   DATABASE_URL: Type.Optional(
     Type.Refine(
       Type.String({

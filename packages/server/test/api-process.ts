@@ -50,6 +50,7 @@ async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> 
     portRange,
     host: '127.0.0.1',
     singleProject: false,
+    spares: 0,
   });
   const sealer = { seal: (text: string) => Buffer.from(text), open: String };
   const app = await createApp(

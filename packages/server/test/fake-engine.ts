@@ -53,6 +53,7 @@ export const fakeEngine: Engine = {
     keepReserve: async () => ({ did: null, heldBytes: 0, removedWal: [] }),
   },
   networks: { converge: async () => [] },
+  simulation: null,
   close: async () => undefined,
 };
 

@@ -16,11 +16,14 @@ export function addUp(program: Command): void {
     does: 'Start Howdah on this machine, in the foreground. Ctrl-C stops the control plane; the databases keep running.',
     example: 'howdah up --port 8090',
   });
-  for (const { flag, help } of SETTINGS) command.option(`${flag} <value>`, help);
-  command.action(async (options: Record<string, string>) => up(options));
+  for (const { flag, help } of SETTINGS) command.option(flag, help);
+  command.action(async (options: Options) => up(options));
 }
 
-async function up(options: Record<string, string>): Promise<void> {
+/** true: the flag stands alone. */
+type Options = Readonly<Record<string, string | true>>;
+
+async function up(options: Options): Promise<void> {
   const begun = performance.now();
   const server = await loadServer();
   const config = readSettings(server, options);
@@ -108,18 +111,16 @@ function portTaken({ host, port }: Listening): Failure {
   );
 }
 
-function readSettings(
-  server: Awaited<ReturnType<typeof loadServer>>,
-  options: Record<string, string>,
-) {
+function readSettings(server: Awaited<ReturnType<typeof loadServer>>, options: Options) {
   try {
     const flags = Object.fromEntries(
       SETTINGS.flatMap(({ name, flag }) => {
+        const [long = ''] = flag.split(' ');
         const value =
           options[
-            flag.slice(2).replaceAll(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())
+            long.slice(2).replaceAll(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())
           ];
-        return value === undefined ? [] : [[name, value]];
+        return value === undefined ? [] : [[name, value === true ? 'yes' : value]];
       }),
     );
     return server.readConfig(process.env, flags);

@@ -2,142 +2,147 @@
 export const SETTINGS: readonly { name: string; flag: string; help: string }[] = [
   {
     "name": "HOWDAH_HOME",
-    "flag": "--home",
+    "flag": "--home <value>",
     "help": "where the installation keeps its files (HOWDAH_HOME; default ~/.howdah; allowed: the path of a directory)"
   },
   {
     "name": "HOWDAH_HOST",
-    "flag": "--host",
+    "flag": "--host <value>",
     "help": "address that the API and the databases listen on; 0.0.0.0 for all (HOWDAH_HOST; default 127.0.0.1; allowed: an IP address of this machine, 0.0.0.0, :: or localhost)"
   },
   {
     "name": "HOWDAH_PORT",
-    "flag": "--port",
+    "flag": "--port <value>",
     "help": "port of the API (HOWDAH_PORT; default 8080; allowed: a whole number from 1 to 65535)"
   },
   {
     "name": "HOWDAH_PORT_RANGE",
-    "flag": "--port-range",
+    "flag": "--port-range <value>",
     "help": "ports for databases (HOWDAH_PORT_RANGE; default 20000-29999; allowed: FIRST-LAST with 1024 ≤ FIRST ≤ LAST ≤ 65535)"
   },
   {
     "name": "HOWDAH_PUBLIC_HOST",
-    "flag": "--public-host",
+    "flag": "--public-host <value>",
     "help": "host name in endpoints and certificates (HOWDAH_PUBLIC_HOST; default HOWDAH_HOST, or localhost; allowed: a host name or an IP address, without port or scheme)"
   },
   {
     "name": "HOWDAH_SPARES",
-    "flag": "--spares",
+    "flag": "--spares <value>",
     "help": "running servers that are kept for the next create (HOWDAH_SPARES; default 1; allowed: a whole number from 0 to 16)"
   },
   {
     "name": "HOWDAH_BACKUP_DAYS",
-    "flag": "--backup-days",
+    "flag": "--backup-days <value>",
     "help": "days within which a service can be forked at a point in time (HOWDAH_BACKUP_DAYS; default 3; allowed: a number from 0.001 to 3650)"
   },
   {
     "name": "HOWDAH_SNAPSHOT_HOURS",
-    "flag": "--snapshot-hours",
+    "flag": "--snapshot-hours <value>",
     "help": "hours between snapshots of a service that is written to (HOWDAH_SNAPSHOT_HOURS; default 24; allowed: a number from 0.001 to 8760)"
   },
   {
     "name": "HOWDAH_VERIFY_HOURS",
-    "flag": "--verify-hours",
+    "flag": "--verify-hours <value>",
     "help": "hours between verifications of the newest backup of a running service (HOWDAH_VERIFY_HOURS; default 24; allowed: a number from 0.001 to 8760)"
   },
   {
     "name": "HOWDAH_RESTORE_HOURS",
-    "flag": "--restore-hours",
+    "flag": "--restore-hours <value>",
     "help": "hours within which a deleted service can be restored; 0: it cannot (HOWDAH_RESTORE_HOURS; default 24; allowed: a number from 0 to 87600)"
   },
   {
     "name": "HOWDAH_HISTORY_DAYS",
-    "flag": "--history-days",
+    "flag": "--history-days <value>",
     "help": "days for which ended operations and audit entries are kept (HOWDAH_HISTORY_DAYS; default 365; allowed: a number from 0.001 to 36500)"
   },
   {
     "name": "HOWDAH_HEARTBEAT_MS",
-    "flag": "--heartbeat-ms",
+    "flag": "--heartbeat-ms <value>",
     "help": "milliseconds after which a primary that a signal has stopped is killed and replaced, if its service has replicas (HOWDAH_HEARTBEAT_MS; default 1000; allowed: a whole number from 100 to 60000)"
   },
   {
     "name": "HOWDAH_FAILOVER_COOLDOWN_SECONDS",
-    "flag": "--failover-cooldown-seconds",
+    "flag": "--failover-cooldown-seconds <value>",
     "help": "seconds after a failover in which a primary that dies is restarted in place (HOWDAH_FAILOVER_COOLDOWN_SECONDS; default 30; allowed: a whole number from 0 to 86400)"
   },
   {
     "name": "HOWDAH_FAILOVER_LAG_BYTES",
-    "flag": "--failover-lag-bytes",
+    "flag": "--failover-lag-bytes <value>",
     "help": "bytes of WAL that an asynchronous replica may lack and still take over by itself (HOWDAH_FAILOVER_LAG_BYTES; default 1048576; allowed: a whole number from 0 to 999999999)"
   },
   {
     "name": "HOWDAH_TLS",
-    "flag": "--tls",
+    "flag": "--tls <value>",
     "help": "whether the API speaks TLS; auto: if other machines can reach HOWDAH_HOST, or with HOWDAH_TLS_CERT; off: for a proxy that does (HOWDAH_TLS; default auto; allowed: auto, on, off)"
   },
   {
     "name": "HOWDAH_TLS_CERT",
-    "flag": "--tls-cert",
+    "flag": "--tls-cert <value>",
     "help": "PEM file with the certificate of the API and its chain (HOWDAH_TLS_CERT; default one of our own CA; allowed: the path of a file)"
   },
   {
     "name": "HOWDAH_TLS_KEY",
-    "flag": "--tls-key",
+    "flag": "--tls-key <value>",
     "help": "PEM file with the key of that certificate (HOWDAH_TLS_KEY; default one of our own CA; allowed: the path of a file)"
   },
   {
     "name": "HOWDAH_TRUSTED_PROXIES",
-    "flag": "--trusted-proxies",
+    "flag": "--trusted-proxies <value>",
     "help": "proxies whose X-Forwarded-For is trusted (HOWDAH_TRUSTED_PROXIES; default none; allowed: addresses and networks, separated by commas, or none)"
   },
   {
     "name": "HOWDAH_API_HOSTS",
-    "flag": "--api-hosts",
+    "flag": "--api-hosts <value>",
     "help": "further names under which requests without a key reach the API, such as those of browsers through a proxy; `*.` stands for one label (HOWDAH_API_HOSTS; default none; allowed: host names and IP addresses, without port or scheme, separated by commas, or none)"
   },
   {
     "name": "HOWDAH_CONNECTIONS_PER_ADDRESS",
-    "flag": "--connections-per-address",
+    "flag": "--connections-per-address <value>",
     "help": "open connections to the API from one address; no limit for trusted proxies (HOWDAH_CONNECTIONS_PER_ADDRESS; default 512; allowed: a whole number from 1 to 1000000)"
   },
   {
     "name": "HOWDAH_CHANGES_PER_DAY",
-    "flag": "--changes-per-day",
+    "flag": "--changes-per-day <value>",
     "help": "accepted changes of a project within a day; further ones are answered with 429, reads never are (HOWDAH_CHANGES_PER_DAY; default 20000; allowed: a whole number from 1 to 999999999)"
   },
   {
     "name": "HOWDAH_FAILED_KEYS_PER_MINUTE",
-    "flag": "--failed-keys-per-minute",
+    "flag": "--failed-keys-per-minute <value>",
     "help": "wrong keys from one address within a minute; further ones are answered with 429, valid keys never are (HOWDAH_FAILED_KEYS_PER_MINUTE; default 100; allowed: a whole number from 0 to 1000000)"
   },
   {
     "name": "HOWDAH_WEBHOOK_NETWORKS",
-    "flag": "--webhook-networks",
+    "flag": "--webhook-networks <value>",
     "help": "private networks that webhooks may be delivered to (HOWDAH_WEBHOOK_NETWORKS; default none; allowed: addresses and networks, separated by commas, or none)"
   },
   {
     "name": "HOWDAH_READ_LAG_BYTES",
-    "flag": "--read-lag-bytes",
+    "flag": "--read-lag-bytes <value>",
     "help": "bytes of WAL that a replica-set node may not have replayed and still get connections (HOWDAH_READ_LAG_BYTES; default 134217728; allowed: a whole number from 0 to 999999999)"
   },
   {
     "name": "HOWDAH_READ_LAG_SECONDS",
-    "flag": "--read-lag-seconds",
+    "flag": "--read-lag-seconds <value>",
     "help": "seconds that the data of a replica-set node may be old while it gets connections (HOWDAH_READ_LAG_SECONDS; default 60; allowed: a number from 0 to 86400)"
   },
   {
     "name": "HOWDAH_UID_RANGE",
-    "flag": "--uid-range",
+    "flag": "--uid-range <value>",
     "help": "operating system users for services, if Howdah runs as root; they need no entries in /etc/passwd (HOWDAH_UID_RANGE; default 70000-89999; allowed: FIRST-LAST with 1000 ≤ FIRST ≤ LAST ≤ 4294967293, without 65534 and 65535)"
   },
   {
     "name": "HOWDAH_SINGLE_PROJECT",
-    "flag": "--single-project",
+    "flag": "--single-project [yes]",
     "help": "whether services of a second project are refused where services cannot have users of their own (HOWDAH_SINGLE_PROJECT; default no; allowed: yes, no)"
   },
   {
+    "name": "HOWDAH_SIMULATED_REGION",
+    "flag": "--simulated-region [yes]",
+    "help": "whether there is a region more, named simulated, whose services are no PostgreSQL: for tests of what uses the API (HOWDAH_SIMULATED_REGION; default no; allowed: yes, no)"
+  },
+  {
     "name": "DATABASE_URL",
-    "flag": "--database-url",
+    "flag": "--database-url <value>",
     "help": "the metadata database, where the control plane keeps its own data (DATABASE_URL; default a PostgreSQL of our own; allowed: a URL of the form postgres://user:password@host:port/database)"
   }
 ];

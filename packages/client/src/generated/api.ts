@@ -1180,6 +1180,63 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/regions/simulated": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get the script and the time of the simulated region */
+        get: operations["getSimulation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/regions/simulated/script": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set the script of the simulated region
+         * @description Needs an admin key of the operator project. It replaces the script before; an empty one delays nothing, and nothing fails.
+         */
+        put: operations["setSimulationScript"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/regions/simulated/clock": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Advance the clock of the simulated region
+         * @description Needs an admin key of the operator project. Delays that end within this time are over, and events of the script have happened.
+         */
+        post: operations["advanceSimulationClock"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1695,6 +1752,81 @@ export interface components {
             found: string;
             /** @description what adds or fixes it: a command, mostly */
             remedy?: string;
+        };
+        SimulationScript: {
+            /**
+             * @description real: time passes by itself; manual: only when it is advanced
+             * @enum {string}
+             */
+            clock?: "real" | "manual";
+            delays_ms?: {
+                /** @description how long it takes, in ms; two numbers: the least and the most */
+                create?: number | number[];
+                /** @description how long it takes, in ms; two numbers: the least and the most */
+                fork?: number | number[];
+                /** @description how long it takes, in ms; two numbers: the least and the most */
+                start?: number | number[];
+                /** @description how long it takes, in ms; two numbers: the least and the most */
+                stop?: number | number[];
+                /** @description how long it takes, in ms; two numbers: the least and the most */
+                resize?: number | number[];
+                /** @description how long it takes, in ms; two numbers: the least and the most */
+                setHA?: number | number[];
+                /** @description how long it takes, in ms; two numbers: the least and the most */
+                readReplicaSet?: number | number[];
+                /** @description how long it takes, in ms; two numbers: the least and the most */
+                failover?: number | number[];
+                /** @description how long it takes, in ms; two numbers: the least and the most */
+                switchover?: number | number[];
+                /** @description how long it takes, in ms; two numbers: the least and the most */
+                drill?: number | number[];
+                /** @description how long it takes, in ms; two numbers: the least and the most */
+                pooler?: number | number[];
+                /** @description how long it takes, in ms; two numbers: the least and the most */
+                vpc?: number | number[];
+                /** @description how long it takes, in ms; two numbers: the least and the most */
+                delete?: number | number[];
+                /** @description how long it takes, in ms; two numbers: the least and the most */
+                snapshot?: number | number[];
+                /** @description how long it takes, in ms; two numbers: the least and the most */
+                verifyBackup?: number | number[];
+            };
+            failures?: {
+                /** @enum {string} */
+                on: "create" | "fork" | "start" | "stop" | "resize" | "setHA" | "readReplicaSet" | "failover" | "switchover" | "drill" | "pooler" | "vpc" | "delete" | "snapshot" | "verifyBackup";
+                /** @description the error of the step */
+                reason: string;
+                /** @description only the transition of this number, from 1, since the script was set */
+                nth?: number;
+                /** @description how many attempts fail; absent: all, until another script is set */
+                times?: number;
+                service_id?: string;
+            }[];
+            events?: {
+                /** @description the time from setting the script; absent: at once */
+                after_ms?: number;
+                service_id: string;
+                /**
+                 * @description kill: a server dies; write: a client writes rows
+                 * @enum {string}
+                 */
+                event: "kill" | "write";
+                /** @description the server that dies; absent: the primary */
+                node?: number;
+                rows?: number;
+            }[];
+        };
+        Simulation: {
+            /**
+             * Format: date-time
+             * @description the time of the simulated region
+             */
+            now: string;
+            script: components["schemas"]["SimulationScript"];
+        };
+        AdvanceClock: {
+            /** @description how much time passes at once */
+            seconds: number;
         };
         Vpc: {
             /** @description digits */
@@ -11998,6 +12130,407 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DeletedService"][];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    getSimulation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Simulation"];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    setSimulationScript: {
+        parameters: {
+            query?: {
+                /** @description true: nothing is done, and what would be is answered */
+                dry_run?: "true" | "false";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SimulationScript"];
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Simulation"];
+                };
+            };
+            /** @description INVALID_REQUEST, INVALID_STATE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description FORBIDDEN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description NOT_FOUND */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description METHOD_NOT_ALLOWED */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNSUPPORTED_MEDIA_TYPE */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE_HERE, LIMIT_EXCEEDED */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description RATE_LIMITED */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    advanceSimulationClock: {
+        parameters: {
+            query?: {
+                /** @description true: nothing is done, and what would be is answered */
+                dry_run?: "true" | "false";
+            };
+            header?: {
+                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AdvanceClock"];
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Simulation"];
                 };
             };
             /** @description INVALID_REQUEST, INVALID_STATE */

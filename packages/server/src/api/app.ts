@@ -46,6 +46,7 @@ import { operationRoutes } from './routes/operations.ts';
 import { projectRoutes } from './routes/projects.ts';
 import { replicaSetRoutes } from './routes/replica-sets.ts';
 import { serviceRoutes } from './routes/services.ts';
+import { simulationRoutes } from './routes/simulation.ts';
 import { vpcRoutes } from './routes/vpcs.ts';
 import { webhookRoutes } from './routes/webhooks.ts';
 
@@ -147,6 +148,7 @@ function apiRoutes(
   webhookRoutes(api, context);
   auditLogRoutes(api, context);
   memberRoutes(api, context);
+  simulationRoutes(api, context);
 }
 
 /** Whether an answer is for the caller alone. */

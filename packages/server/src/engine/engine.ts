@@ -18,6 +18,7 @@ import type {
   QueryResult,
   ReplicaState,
   ServiceType,
+  SimulationScript,
   StorageMethod,
   Verification,
   VpcMethod,
@@ -343,6 +344,27 @@ export interface Networks {
   converge(specs: readonly VpcSpec[]): Promise<string[]>;
 }
 
+/** What an engine has whose services are simulated: a script of delays and faults, and a clock. */
+export interface Simulation {
+  /**
+   * Checks a script and sets it in place of the one before. Numbers of transitions begin at 1
+   * again, and delays that are running end.
+   *
+   * @param script `{}` delays nothing
+   * @throws BadScript with all that is wrong
+   */
+  setScript(script: unknown): Promise<void>;
+  /** The script as it was set. */
+  script(): Promise<SimulationScript>;
+  /** The time of the clock, in ms since the epoch. */
+  nowMs(): Promise<number>;
+  /** Lets time pass at once: delays end, and events of the script happen at their times. */
+  advance(ms: number): Promise<void>;
+}
+
+/** The script is not one; the message has a line for each problem. */
+export class BadScript extends Error {}
+
 export interface Engine {
   readonly capabilities: Capabilities;
   readonly lifecycle: Lifecycle;
@@ -352,6 +374,8 @@ export interface Engine {
   readonly backups: BackupKeeping;
   readonly storage: Storage;
   readonly networks: Networks;
+  /** null: its services are real. */
+  readonly simulation: Simulation | null;
   /** Ends the control plane's own connections; services go on. */
   close(): Promise<void>;
 }

@@ -10,6 +10,8 @@ export type Region = {
   readonly host: string;
   /** Whether one project alone may have services where they cannot have users of their own. */
   readonly singleProject: boolean;
+  /** Running servers that are kept for the next create. */
+  readonly spares: number;
 };
 
 export type Regions = {

@@ -65,6 +65,11 @@ export interface Tables {
     expires_at: Moment;
   };
   regions: { code: string; last_port: number };
+  simulated_documents: {
+    region_code: string;
+    key: string;
+    document: ColumnType<unknown, string, string>;
+  };
   promised_ports: { region_code: string; port: number; holder: string };
   services: TableOf<
     ServiceRow,

@@ -65,6 +65,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
     observe: createObserving(local),
     backups: createBackups(local, options.backups),
     storage: createStorage(local),
+    simulation: null,
     close: async () => {
       isClosing = true;
       local.precloned.close();

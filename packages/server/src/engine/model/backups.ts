@@ -5,7 +5,8 @@ import { snapshotId } from './decide-server.ts';
 import { countTransition, type Model } from './model.ts';
 import { archiveBytesOf, storageBytesOf } from './observe.ts';
 import { between } from './random.ts';
-import { delayOf, failureOf, type Transition } from './script.ts';
+import type { SimulatedTransition } from '@howdah/contract';
+import { delayOf, failureOf } from './script.ts';
 import { primaryOf, rowsAt, type ModelService, type ModelSnapshot } from './state.ts';
 import { VERIFY_STEPS } from './steps.ts';
 
@@ -99,7 +100,7 @@ function snapshotOf(service: ModelService, nowMs: number): ModelSnapshot {
 async function failureNow(
   model: Model,
   id: string,
-  transition: Transition,
+  transition: SimulatedTransition,
 ): Promise<string | null> {
   const number = await countTransition(model, transition);
   return failureOf(model.script, { transition, serviceId: id, number, failed: 0 });

@@ -1,25 +1,15 @@
 /** The changes that the operator makes from outside: of the script, the clock and the servers. */
+import { SimulationScriptSchema, type SimulationScript } from '@howdah/contract';
+import { Check } from 'typebox/value';
+import type { Simulation } from '../engine.ts';
 import * as change from './changes.ts';
 import { wakeAt, type Model } from './model.ts';
 import { noticeDeath, type Primaries } from './primary.ts';
-import { EMPTY_SCRIPT, parseScript, type ScriptEvent } from './script.ts';
+import type { ScriptEvent } from '@howdah/contract';
+import { EMPTY_SCRIPT, parseScript } from './script.ts';
 import { primaryOf, rowsAt, type ModelRegion } from './state.ts';
 
-export type ModelControl = {
-  /**
-   * Checks a script and sets it in place of the one before. Numbers of transitions begin at 1
-   * again, and delays that are running end.
-   *
-   * @param value the script as JSON; `{}` delays nothing
-   * @throws BadScript with all that is wrong
-   */
-  setScript: (value: unknown) => Promise<void>;
-  /** The script as it was set. */
-  script: () => Promise<unknown>;
-  /** The time of the clock, in ms since the epoch. */
-  nowMs: () => Promise<number>;
-  /** Lets time pass at once: delays end, and events of the script happen at their times. */
-  advance: (ms: number) => Promise<void>;
+export type ModelControl = Simulation & {
   /** Ends a server as a crash would. @param node null: the primary @returns whether one ran */
   kill: (id: string, node: number | null) => Promise<boolean>;
   /** Writes rows, as a client would. @throws Error when the service does not accept writes */
@@ -55,7 +45,7 @@ export function createControl(
     },
     script: async () => {
       await open();
-      return state.region().script;
+      return scriptOf(state.region().script);
     },
     nowMs: async () => {
       await open();
@@ -82,6 +72,11 @@ export function createControl(
       return owner === null ? null : rowsAt(owner, clock.nowMs());
     },
   };
+}
+
+/** The script as it was set, which was checked then. */
+function scriptOf(value: unknown): SimulationScript {
+  return Check(SimulationScriptSchema, value) ? value : {};
 }
 
 /** Reads the state, once, and continues its clock and its script. */

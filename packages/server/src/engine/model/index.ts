@@ -30,10 +30,7 @@ export type ModelEngineOptions = Readonly<{
   realMs?: () => number;
 }>;
 
-export type ModelEngine = Engine & {
-  /** The changes that its operator makes from outside. */
-  readonly control: ModelControl;
-};
+export type ModelEngine = Engine & { readonly simulation: ModelControl };
 
 /** The answer to each statement. */
 export const NO_POSTGRESQL =
@@ -105,7 +102,7 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
         return isNew;
       },
     },
-    control: createControl(model, known, open),
+    simulation: createControl(model, known, open),
     close: async () => clock.close(),
   };
 }
@@ -141,7 +138,7 @@ function createStorage(model: Model, open: () => Promise<void>): Engine['storage
       const used = state.list().reduce((sum, { id }) => sum + usedBytes(id), 0);
       const freeBytes = Math.max(DISK_BYTES / 2, DISK_BYTES - used);
       const usedPercent = 100 * (1 - freeBytes / DISK_BYTES);
-      return { totalBytes: DISK_BYTES, freeBytes, usedPercent, path: 'the simulated region' };
+      return { totalBytes: DISK_BYTES, freeBytes, usedPercent };
     },
     shared: async (id) => {
       await open();

@@ -2,7 +2,8 @@
 import type { PrimaryStore } from '../engine.ts';
 import type { ServiceSpec } from '../spec.ts';
 import type { ModelClock } from './clock.ts';
-import { delayOf, failureOf, type Attempt, type Script, type Transition } from './script.ts';
+import type { SimulatedTransition } from '@howdah/contract';
+import { delayOf, failureOf, type Attempt, type Script } from './script.ts';
 import type { ModelState } from './state.ts';
 
 export type Model = {
@@ -61,7 +62,7 @@ export async function reachTransition(
   model: Model,
   id: string,
   step: string,
-  transition: Transition | null,
+  transition: SimulatedTransition | null,
 ): Promise<Reached> {
   if (transition === null) return GO;
   const { state, clock } = model;
@@ -81,7 +82,12 @@ export async function reachTransition(
   return { kind: 'fail', why };
 }
 
-async function beginTransition(model: Model, id: string, step: string, transition: Transition) {
+async function beginTransition(
+  model: Model,
+  id: string,
+  step: string,
+  transition: SimulatedTransition,
+) {
   const { state, clock, script, seed } = model;
   const number = await countTransition(model, transition);
   const delayMs = delayOf(script, seed, { transition, serviceId: id, number, failed: 0 });
@@ -99,7 +105,10 @@ export function wakeAt({ clock, changed }: Model, id: string, atMs: number): voi
 }
 
 /** Counts a transition. @returns its number since the script was set, from 1 */
-export function countTransition({ state }: Model, transition: Transition): Promise<number> {
+export function countTransition(
+  { state }: Model,
+  transition: SimulatedTransition,
+): Promise<number> {
   return state.changeRegion((region) => {
     const number = (region.begun[transition] ?? 0) + 1;
     region.begun[transition] = number;

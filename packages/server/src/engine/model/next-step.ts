@@ -1,6 +1,6 @@
 /** The input of a decision about a model service, and its possible results. */
 import type { ServiceSpec } from '../spec.ts';
-import type { Transition } from './script.ts';
+import type { SimulatedTransition } from '@howdah/contract';
 import type { ModelService } from './state.ts';
 
 /** The input of a decision. */
@@ -18,14 +18,14 @@ export type Situation = Readonly<{
 export type Change = Readonly<{
   kind: 'change';
   name: string;
-  transition: Transition | null;
+  transition: SimulatedTransition | null;
   apply: (service: ModelService, nowMs: number) => string;
 }>;
 /** A change of the primary, which the control plane records first. */
 export type PrimaryChange = Readonly<{
   kind: 'failover' | 'switchover' | 'drill';
   name: string;
-  transition: Transition;
+  transition: SimulatedTransition;
   to: number;
   why: string;
 }>;
@@ -40,7 +40,7 @@ export const SETTLED: NextStep = { kind: 'settled' };
 
 export function changeBy(
   name: string,
-  transition: Transition | null,
+  transition: SimulatedTransition | null,
   apply: Change['apply'],
 ): Change {
   return { kind: 'change', name, transition, apply };

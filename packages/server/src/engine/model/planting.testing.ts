@@ -8,7 +8,7 @@ type Lifecycle = ModelEngine['lifecycle'];
 type Facet = 'lifecycle' | 'addresses' | 'sql' | 'observe' | 'backups' | 'storage' | 'networks';
 
 /** Replaces some functions of a facet. */
-export function replaced<F extends Facet | 'control'>(
+export function replaced<F extends Facet | 'simulation'>(
   facet: F,
   change: (engine: ModelEngine) => Partial<ModelEngine[F]>,
 ): Violation {
@@ -114,9 +114,9 @@ export function losesDataOf(isLost: (spec: ServiceSpec) => boolean): Violation {
           return engine.lifecycle.converge(spec, begin);
         },
       },
-      control: {
-        ...engine.control,
-        countRows: async (id) => (lost.has(id) ? 0 : engine.control.countRows(id)),
+      simulation: {
+        ...engine.simulation,
+        countRows: async (id) => (lost.has(id) ? 0 : engine.simulation.countRows(id)),
       },
     }),
   };

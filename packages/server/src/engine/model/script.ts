@@ -2,103 +2,23 @@
  * The script of a model engine: how long transitions take, which of them fail, and what happens to
  * services at which time. Pure: the engine applies it.
  */
-import { Type, type Static } from 'typebox';
+import {
+  SimulationScriptSchema,
+  SIMULATED_TRANSITIONS,
+  type ScriptEvent,
+  type ScriptFailure,
+  type SimulatedTransition,
+} from '@howdah/contract';
 import { Check, Errors } from 'typebox/value';
+import { BadScript } from '../engine.ts';
 import { between } from './random.ts';
 
-/** The kinds of transitions that a script can delay, and have fail. */
-export const TRANSITIONS = [
-  'create',
-  'fork',
-  'start',
-  'stop',
-  'resize',
-  'setHA',
-  'readReplicaSet',
-  'failover',
-  'switchover',
-  'drill',
-  'pooler',
-  'vpc',
-  'delete',
-  'snapshot',
-  'verifyBackup',
-] as const;
-export type Transition = (typeof TRANSITIONS)[number];
-
-const DAY_MS = 86_400_000;
-const closed = { additionalProperties: false } as const;
-const delayMs = (description: string) =>
-  Type.Integer({ minimum: 0, maximum: 365 * DAY_MS, description });
-const transition = Type.Enum([...TRANSITIONS]);
-
-const DelaySchema = Type.Union([
-  delayMs('ms'),
-  Type.Tuple([delayMs('the least, in ms'), delayMs('the most, in ms')]),
-]);
-
-const FailureSchema = Type.Object(
-  {
-    on: transition,
-    reason: Type.String({ minLength: 1, maxLength: 500, description: 'the error of the step' }),
-    nth: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        description: 'only the transition of this number, from 1, since the script was set',
-      }),
-    ),
-    times: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        description: 'how many attempts fail; absent: all, until another script is set',
-      }),
-    ),
-    service_id: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
-  },
-  closed,
-);
-
-const EventSchema = Type.Object(
-  {
-    after_ms: Type.Optional(delayMs('the time from setting the script; absent: at once')),
-    service_id: Type.String({ minLength: 1, maxLength: 64 }),
-    event: Type.Union([Type.Literal('kill'), Type.Literal('write')], {
-      description: 'kill: a server dies; write: a client writes rows',
-    }),
-    node: Type.Optional(
-      Type.Integer({ minimum: 0, description: 'the server that dies; absent: the primary' }),
-    ),
-    rows: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000_000 })),
-  },
-  closed,
-);
-
-export const ScriptSchema = Type.Object(
-  {
-    clock: Type.Optional(
-      Type.Union([Type.Literal('real'), Type.Literal('manual')], {
-        description: 'real: time passes by itself; manual: only when it is advanced',
-      }),
-    ),
-    delays_ms: Type.Optional(
-      Type.Object(
-        Object.fromEntries(TRANSITIONS.map((name) => [name, Type.Optional(DelaySchema)])),
-        closed,
-      ),
-    ),
-    failures: Type.Optional(Type.Array(FailureSchema, { maxItems: 100 })),
-    events: Type.Optional(Type.Array(EventSchema, { maxItems: 1000 })),
-  },
-  closed,
-);
-
-type Delay = Static<typeof DelaySchema>;
-export type ScriptFailure = Static<typeof FailureSchema>;
-export type ScriptEvent = Static<typeof EventSchema>;
+/** The least and the most, in ms. */
+type DelayMs = readonly [number, number];
 /** A script that was checked. */
 export type Script = Readonly<{
   clock: 'real' | 'manual';
-  delaysMs: Readonly<Partial<Record<Transition, Delay>>>;
+  delaysMs: Readonly<Partial<Record<SimulatedTransition, DelayMs>>>;
   failures: readonly ScriptFailure[];
   events: readonly ScriptEvent[];
 }>;
@@ -106,24 +26,22 @@ export type Script = Readonly<{
 /** Nothing takes time, and nothing fails. */
 export const EMPTY_SCRIPT: Script = { clock: 'real', delaysMs: {}, failures: [], events: [] };
 
-/** The script is not one; the message has a line for each problem. */
-export class BadScript extends Error {}
-
 /** Checks a script. @throws BadScript with each problem and its place */
 export function parseScript(value: unknown): Script {
-  if (!Check(ScriptSchema, value)) {
-    const found = Errors(ScriptSchema, value).map(
+  if (!Check(SimulationScriptSchema, value)) {
+    const found = Errors(SimulationScriptSchema, value).map(
       ({ instancePath, message }) => `script${instancePath.replaceAll('/', '.')}: ${message}`,
     );
     throw new BadScript([...new Set(found)].join('\n'));
   }
-  const delaysMs: Partial<Record<Transition, Delay>> = {};
-  for (const name of TRANSITIONS) {
-    const delay: unknown = value.delays_ms === undefined ? undefined : value.delays_ms[name];
-    if (!Check(DelaySchema, delay)) continue;
-    if (typeof delay !== 'number' && delay[0] > delay[1])
-      throw new BadScript(`script.delays_ms.${name}: found ${delay.join(', ')}; least first`);
-    delaysMs[name] = delay;
+  const delaysMs: Partial<Record<SimulatedTransition, DelayMs>> = {};
+  for (const name of SIMULATED_TRANSITIONS) {
+    const delay = value.delays_ms?.[name];
+    if (delay === undefined) continue;
+    const [least = 0, most = least] = typeof delay === 'number' ? [delay] : delay;
+    if (least > most)
+      throw new BadScript(`script.delays_ms.${name}: found ${least}, ${most}; least first`);
+    delaysMs[name] = [least, most];
   }
   for (const [index, { event, rows, node }] of (value.events ?? []).entries()) {
     if (event === 'write' ? node !== undefined : rows !== undefined)
@@ -141,7 +59,7 @@ export function parseScript(value: unknown): Script {
 
 /** One transition of a service: its number among those of its kind since the script was set. */
 export type Attempt = Readonly<{
-  transition: Transition;
+  transition: SimulatedTransition;
   serviceId: string;
   number: number;
   /** The number of attempts before this one. */
@@ -150,8 +68,8 @@ export type Attempt = Readonly<{
 
 /** How long a transition takes. */
 export function delayOf({ delaysMs }: Script, seed: string, attempt: Attempt): number {
-  const delay = delaysMs[attempt.transition] ?? 0;
-  if (typeof delay === 'number') return delay;
+  const delay = delaysMs[attempt.transition];
+  if (delay === undefined) return 0;
   return between(delay, seed, 'delay', attempt.transition, attempt.serviceId, attempt.number);
 }
 

@@ -8,7 +8,7 @@
  */
 import { Type, type Static } from 'typebox';
 import { Check } from 'typebox/value';
-import { TRANSITIONS } from './script.ts';
+import { SIMULATED_TRANSITIONS } from '@howdah/contract';
 
 /** Keeps documents: plain JSON, by key. A table of two columns can be one. */
 export type ModelStore = {
@@ -121,7 +121,7 @@ const ServiceSchema = Type.Object({
   pending: orNull(
     Type.Object({
       step: Type.String(),
-      transition: Type.Enum([...TRANSITIONS]),
+      transition: Type.Enum([...SIMULATED_TRANSITIONS]),
       number: Type.Integer(),
       failed: Type.Integer(),
       doneMs: Type.Number(),

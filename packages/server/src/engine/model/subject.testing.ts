@@ -60,15 +60,15 @@ export function createModelSubject(violation: Violation = {}): Subject {
       if (!(await engine.lifecycle.runs(id)) || typeof document !== 'object') return false;
       return document !== null && Reflect.get(document, 'verifier') === verifierOf(password);
     },
-    insertRows: ({ id }, rows) => engine.control.write(id, rows),
+    insertRows: ({ id }, rows) => engine.simulation.write(id, rows),
     countRows: async ({ id }) => {
-      const rows = await engine.control.countRows(id);
+      const rows = await engine.simulation.countRows(id);
       if (rows === null) throw new Error(`service ${id} does not answer`);
       return rows;
     },
-    wait: (ms) => engine.control.advance(ms),
-    nowMs: () => engine.control.nowMs(),
-    kill: async (id, node) => void (await engine.control.kill(id, node)),
+    wait: (ms) => engine.simulation.advance(ms),
+    nowMs: () => engine.simulation.nowMs(),
+    kill: async (id, node) => void (await engine.simulation.kill(id, node)),
     recreate: async () => {
       await bare?.close();
       engine = make();

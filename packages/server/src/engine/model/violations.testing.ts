@@ -91,7 +91,7 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
     engine: (engine) => ({
       ...engine,
       close: async () => {
-        if (await engine.lifecycle.runs('s20001')) await engine.control.kill('s20001', 0);
+        if (await engine.lifecycle.runs('s20001')) await engine.simulation.kill('s20001', 0);
         await engine.close();
       },
     }),
@@ -143,9 +143,9 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
   'a failover keeps acknowledged writes': () =>
     afterFailover((engine, hasFailed) => ({
       ...engine,
-      control: {
-        ...engine.control,
-        countRows: async (id) => (hasFailed() ? 1 : engine.control.countRows(id)),
+      simulation: {
+        ...engine.simulation,
+        countRows: async (id) => (hasFailed() ? 1 : engine.simulation.countRows(id)),
       },
     })),
   'a failover is reported with its steps': () => ({
@@ -215,11 +215,11 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
         : verdict,
     ),
   'a read replica set has the data of its service': () =>
-    replaced('control', ({ control, observe }) => ({
+    replaced('simulation', ({ simulation, observe }) => ({
       countRows: async (id) => {
         const nodes = await observe.replicas(id);
         if (nodes.some(({ serving }) => serving)) throw new Error('it lags behind');
-        return control.countRows(id);
+        return simulation.countRows(id);
       },
     })),
   'pages of a server log have each entry once, newest first': () =>
@@ -261,13 +261,13 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
       },
     })),
   'a snapshot is taken only after a write': () =>
-    replaced('backups', ({ backups, control }) => ({
+    replaced('backups', ({ backups, simulation }) => ({
       keep: async (id, removes) => {
         const count = async () => (await backups.describe(id)).snapshots.length;
         const before = await count();
         const failed = await backups.keep(id, removes);
         if ((await count()) > before) return failed;
-        await control.write(id, 1);
+        await simulation.write(id, 1);
         return backups.keep(id, removes);
       },
     })),

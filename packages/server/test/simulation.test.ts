@@ -1,0 +1,158 @@
+/** The simulated region, as somebody uses it to test a program that calls the API. */
+import { readFile } from 'node:fs/promises';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { install, type Installation } from './harness.ts';
+import type { Service } from './harness-caller.ts';
+
+let cloud: Installation;
+beforeAll(async () => {
+  cloud = await install({ HOWDAH_SIMULATED_REGION: 'yes' });
+});
+afterAll(async () => {
+  expect(await cloud?.destroy()).toEqual([]);
+});
+
+const SEEN = { timeout: 120_000 };
+const REGION = '/regions/simulated';
+
+/** A call below the base URL, not below a project. */
+async function call(method: string, path: string, body?: object, key = cloud.key) {
+  const response = await fetch(`${cloud.apiUrl}${path}`, {
+    method,
+    headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  return { status: response.status, body: await response.text() };
+}
+const script = async (value: object): Promise<void> => {
+  expect(await call('PUT', `${REGION}/script`, value)).toMatchObject({ status: 200 });
+};
+/** Accepts a create in the simulated region. */
+async function begin(name: string, more: object = {}): Promise<Service> {
+  const { body } = await cloud.request('POST', '/services', {
+    name,
+    region_code: 'simulated',
+    ...more,
+  });
+  return cloud.get(String(Reflect.get(Object(body), 'service_id')));
+}
+const statusOf = async ({ service_id: id }: Service) => (await cloud.get(id)).status;
+const kindsOf = async ({ service_id: id }: Service) =>
+  (await cloud.operations(id)).map(({ kind, status }) => `${kind} ${status}`);
+
+test('the region is listed beside the real one, and creates that name none do not get it', async () => {
+  const { body } = await cloud.request('GET', '/regions');
+  expect(body).toMatchObject([{ code: 'local' }, { code: 'simulated', engine: 'model' }]);
+  expect(await cloud.create({ name: 'real', service_type: 'POSTGRES' })).toMatchObject({
+    region_code: 'local',
+  });
+});
+
+test('a service goes through its life without PostgreSQL, and says so', async () => {
+  const service = await begin('simulated', { replica_count: 1, enable_pooler: true });
+  expect(service.endpoint.host).toBe('simulated.invalid');
+  const path = `/services/${service.service_id}`;
+  await cloud.until(service.service_id, 'READY');
+  expect(await cloud.request('POST', `${path}/query`, { sql: 'select 1' })).toMatchObject({
+    status: 503,
+    body: { message: expect.stringContaining('a simulated service has no PostgreSQL') },
+  });
+  await cloud.request('POST', `${path}/stop`);
+  await cloud.until(service.service_id, 'PAUSED');
+  await cloud.request('POST', `${path}/start`);
+  await cloud.until(service.service_id, 'READY');
+  for (const read of ['logs', 'backups', 'members'])
+    expect(await cloud.request('GET', `${path}/${read}`)).toMatchObject({ status: 200 });
+  await cloud.request('DELETE', `${path}?purge=true`);
+  await expect.poll(async () => (await cloud.request('GET', path)).status, SEEN).toBe(404);
+});
+
+test('each example of the document is a script', async () => {
+  const page = await readFile(new URL('../../../docs/simulation.md', import.meta.url), 'utf8');
+  const examples = [...page.matchAll(/^```json\n([^`]+)```$/gm)].map(([, json = '']) => json);
+  expect(examples).toHaveLength(5);
+  for (const example of examples) await script(JSON.parse(example));
+  await script({});
+});
+
+test('the third create fails twice, and then succeeds', async () => {
+  await script({
+    failures: [{ on: 'create', nth: 3, times: 2, reason: 'no node has memory left' }],
+  });
+  const made = [await begin('first'), await begin('second')];
+  for (const { service_id: id } of made) await cloud.until(id, 'READY');
+  const third = await begin('third');
+  await expect.poll(() => statusOf(third), SEEN).toBe('UNSTABLE');
+  expect((await cloud.operations(third.service_id))[0]?.error).toContain('no node has memory left');
+  await cloud.until(third.service_id, 'READY');
+});
+
+test('a fork of twenty minutes ends when the clock is advanced, also after a restart', async () => {
+  await script({ clock: 'manual', delays_ms: { fork: 1_200_000 } });
+  const parent = await begin('parent');
+  await cloud.until(parent.service_id, 'READY');
+  const { body } = await cloud.request('POST', `/services/${parent.service_id}/forkService`, {
+    fork_strategy: 'NOW',
+    name: 'fork',
+  });
+  const fork = String(Reflect.get(Object(body), 'service_id'));
+  await expect.poll(async () => (await cloud.get(fork)).status, SEEN).toBe('CONFIGURING');
+  await cloud.stop('SIGKILL');
+  await cloud.up();
+  expect((await cloud.get(fork)).status).not.toBe('READY');
+  expect(await call('POST', `${REGION}/clock`, { seconds: 1200 })).toMatchObject({ status: 200 });
+  await cloud.until(fork, 'READY');
+  await script({});
+});
+
+test('a killed primary is replaced, and one without replicas repaired', async () => {
+  const pair = await begin('pair', { replica_count: 1 });
+  const single = await begin('single');
+  for (const { service_id: id } of [pair, single]) await cloud.until(id, 'READY');
+  await script({
+    events: [pair, single].map(({ service_id }) => ({ service_id, event: 'kill' })),
+  });
+  await expect.poll(() => kindsOf(pair), SEEN).toContain('failover succeeded');
+  await expect.poll(() => kindsOf(single), SEEN).toContain('repair succeeded');
+});
+
+test('who may not set the script, and what is no script, is refused', async () => {
+  const made = await cloud.request('POST', '/keys', { name: 'developer', role: 'developer' });
+  const [publicKey, secret] = ['public_key', 'secret_key'].map((field) =>
+    String(Reflect.get(Object(made.body), field)),
+  );
+  const developer = `${publicKey}:${secret}`;
+  expect(await call('PUT', `${REGION}/script`, {}, developer)).toMatchObject({ status: 403 });
+  expect(await call('GET', REGION, undefined, developer)).toMatchObject({ status: 200 });
+  for (const wrong of [
+    { delays_ms: { create: [5, 1] } },
+    { delays_ms: { dance: 1 } },
+    { events: [{ service_id: 'x', event: 'write', node: 1 }] },
+  ])
+    expect(await call('PUT', `${REGION}/script`, wrong)).toMatchObject({ status: 400 });
+  expect(await call('GET', REGION)).toMatchObject({
+    status: 200,
+    body: expect.stringContaining('"events":'),
+  });
+  expect(await call('PUT', `${REGION}/script?dry_run=true`, {})).toMatchObject({ status: 200 });
+  expect((await call('GET', REGION)).body).toContain('"events":');
+});
+
+test('without the region its services stay, and calls that need it say why', async () => {
+  const service = await begin('left');
+  await cloud.until(service.service_id, 'READY');
+  await cloud.stop('SIGTERM');
+  delete cloud.env['HOWDAH_SIMULATED_REGION'];
+  await cloud.up();
+  expect(await cloud.get(service.service_id)).toMatchObject({ status: 'READY' });
+  expect(await cloud.request('GET', `/services/${service.service_id}/logs`)).toMatchObject({
+    status: 503,
+    body: { message: expect.stringContaining('simulated') },
+  });
+  expect(await call('GET', REGION)).toMatchObject({ status: 404 });
+  await cloud.stop('SIGTERM');
+  cloud.env['HOWDAH_SIMULATED_REGION'] = 'yes';
+  await cloud.up();
+  await cloud.request('POST', `/services/${service.service_id}/stop`);
+  await cloud.until(service.service_id, 'PAUSED');
+});
