@@ -22,6 +22,7 @@ const LONG = [
   'vpc-separation',
   'store',
   'hostile',
+  'conformance',
   'power-cut',
   'fuzz',
   'edges',

@@ -19,7 +19,7 @@ import { callerOf, type Service } from './harness-caller.ts';
 /** The command line, as it was built. */
 export const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));
 /** Ports of one installation: the API's, then those for databases. */
-const PORTS = 128;
+export const PORTS = 128;
 /** What is under way at the end of a test may be wrong for a moment. */
 const TIDY_DEADLINE_MS = 120_000;
 
@@ -222,7 +222,7 @@ async function isReadyByTls(port: number): Promise<boolean> {
  * A block of ports below the range from which the system takes its own, for as long as this process lives: other installations of tests
  * leave it alone even while nothing listens there, as between two control planes. The first port is free now.
  */
-async function claimPorts(): Promise<number> {
+export async function claimPorts(): Promise<number> {
   for (;;) {
     const block = Math.floor(Math.random() * 165);
     const first = 10_000 + block * PORTS;

@@ -63,7 +63,7 @@ export const DATA_PROMISES: readonly Promised[] = [
     check: (subject) =>
       withService(subject, {}, async (spec) => {
         await subject.insertRows(spec, 2);
-        const vpc = { id: 'conformance', address: null, allowedNetworks: ['127.0.0.0/8'] };
+        const vpc = { id: '421300', address: null, allowedNetworks: ['127.0.0.0/8'] };
         await settle(subject, { ...spec, vpc });
         assert.equal(await subject.countRows(spec), 2, 'inside');
         await settle(subject, spec);

@@ -3,7 +3,6 @@ import assert from 'node:assert/strict';
 import type { ServiceSpec } from '../spec.ts';
 import {
   hasGateway,
-  removeAll,
   replicated,
   settle,
   settling,
@@ -160,10 +159,8 @@ async function withSet(
   await withService(subject, {}, async (service) => {
     const nodes = [{ n: 1, port: await subject.newPort() }];
     const base = await subject.newSpec();
-    // The primary of a set has replication slots: its service becomes one with a gateway.
     const set: ServiceSpec = { ...base, firstVerifier: null, set: { parent: service.id, nodes } };
     await settling(subject, set, (spec) => work(spec, service));
-    await removeAll(subject, set.id, service.id);
   });
 }
 

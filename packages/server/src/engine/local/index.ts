@@ -31,7 +31,7 @@ import { convergeCluster } from './topology/cluster/converge.ts';
 import { watchFollowers } from './topology/cluster/watch.ts';
 import type { Topology } from './topology/context.ts';
 import { primaryPaths } from './topology/instances.ts';
-import { planOf } from './topology/plan.ts';
+import { createPlan } from './topology/plan.ts';
 import { convergeSet } from './topology/read-replicas/converge.ts';
 import { watchSets } from './topology/read-replicas/watch.ts';
 import { convergeSingle } from './topology/single.ts';
@@ -50,7 +50,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       supports: (addons) => supports(machine, addons),
       prepare: () => prepare(local, () => isClosing),
       runs: (id) => runs(machine, id),
-      plan: planOf,
+      plan: createPlan(machine.layout),
       converge: (spec, begin) => converge(topology, spec, begin),
       remove: (id, parent, begin) => removeService(local, id, parent, begin),
     },

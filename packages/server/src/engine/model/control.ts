@@ -28,12 +28,13 @@ export function createControl(
     setScript: async (value) => {
       const script = parseScript(value);
       await open();
+      // Before the time is saved: a manual clock stands still from here on.
+      clock.setRunning(script.clock === 'real');
       await state.changeRegion((region) => {
         Object.assign(region, { script: value, scriptSetMs: clock.nowMs() });
         Object.assign(region, { begun: {}, happened: [], ...timesOf(model) });
       });
       model.script = script;
-      clock.setRunning(script.clock === 'real');
       for (const { id, pending } of state.list()) {
         if (pending === null) continue;
         await state.change(id, (service) => {

@@ -38,7 +38,9 @@ export const retireName = (n: number): string => `remove member ${n}`;
 export const restartNodeName = (n: number): string => `restart node ${n}`;
 
 export const VERIFY_STEPS = [
-  'restore newest snapshot',
-  'check restored data',
-  'remove restored copy',
+  'restore snapshot',
+  'replay WAL',
+  'compare catalogs',
+  'check tables and indexes',
+  'check page checksums',
 ] as const;

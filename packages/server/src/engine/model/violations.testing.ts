@@ -183,31 +183,37 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
     }),
   }),
   'a missing standby is warned of until it follows': () =>
-    replaced('observe', ({ observe }) => ({
-      warnings: async (id) => {
-        const servers = await observe.servers(id);
-        const isWhole = servers.every(({ state }) => state !== 'stopped');
-        const stale = { code: 'REPLICA_MISSING', message: 'stale' } as const;
-        return isWhole && wasMissing.has(id)
-          ? [stale]
-          : (await observe.warnings(id)).map((warning) => {
-              wasMissing.add(id);
-              return warning;
-            });
-      },
-    })),
+    replaced('observe', ({ observe }) => {
+      const wasMissing = new Set<string>();
+      return {
+        warnings: async (id) => {
+          const servers = await observe.servers(id);
+          const isWhole = servers.every(({ state }) => state !== 'stopped');
+          const stale = { code: 'REPLICA_MISSING', message: 'stale' } as const;
+          return isWhole && wasMissing.has(id)
+            ? [stale]
+            : (await observe.warnings(id)).map((warning) => {
+                wasMissing.add(id);
+                return warning;
+              });
+        },
+      };
+    }),
   'a standby is added and removed while the service runs': () =>
-    replaced('observe', ({ observe }) => ({
-      servers: async (id) => {
-        const servers = await observe.servers(id);
-        const count = Math.max(servers.length, mostServers.get(id) ?? 0);
-        mostServers.set(id, count);
-        const gone = { node: 1, role: 'standby', state: 'stopped' } as const;
-        const nothing = { synchronous: false, lag_bytes: null, lag_seconds: null };
-        const isGone = servers.length === 1 && count > 1;
-        return isGone ? [...servers, { ...gone, ...nothing }] : servers;
-      },
-    })),
+    replaced('observe', ({ observe }) => {
+      const mostServers = new Map<string, number>();
+      return {
+        servers: async (id) => {
+          const servers = await observe.servers(id);
+          const count = Math.max(servers.length, mostServers.get(id) ?? 0);
+          mostServers.set(id, count);
+          const gone = { node: 1, role: 'standby', state: 'stopped' } as const;
+          const nothing = { synchronous: false, lag_bytes: null, lag_seconds: null };
+          const isGone = servers.length === 1 && count > 1;
+          return isGone ? [...servers, { ...gone, ...nothing }] : servers;
+        },
+      };
+    }),
   'a read replica set routes to its nodes': () =>
     otherVerdict((verdict, { set }) =>
       set !== null && verdict.outcome === 'settled'
@@ -289,6 +295,3 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
   'networks are new once': () =>
     replaced('networks', () => ({ converge: async (specs) => specs.map(({ id }) => id) })),
 };
-
-const wasMissing = new Set<string>();
-const mostServers = new Map<string, number>();

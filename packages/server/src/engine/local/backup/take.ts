@@ -18,7 +18,8 @@ import type { Owner } from '../host/owner.ts';
 import { chown, mkdir, readFile, writeFile } from '../host/root-files.ts';
 import { writeText } from '../host/service-files.ts';
 import { closeSession, openSuperuserSession } from '../postgres/superuser.ts';
-import { copyWalFiles } from '../postgres/wal-files.ts';
+import { formatLsn, parseLsn } from '../postgres/wal.ts';
+import { copyWalFiles, WAL_FILE_BYTES } from '../postgres/wal-files.ts';
 import { type Snapshot, snapshotId } from './snapshots.ts';
 
 /**
@@ -73,7 +74,7 @@ export async function takeSnapshot(
       kind: 'scheduled',
       takenMs: taken.endedMs,
       firstWal: taken.firstWal,
-      walPosition: taken.walPosition,
+      walPosition: taken.nextPosition,
       storageBytes: await bytesBelow(join(unfinished, 'data')),
       template: null,
       systemIdentifier: null,
@@ -89,7 +90,8 @@ export async function takeSnapshot(
   }
 }
 
-type Taken = { endedMs: number; firstWal: string; walPosition: string };
+/** `walPosition`: the end of its WAL. `nextPosition`: where the server writes after that. */
+type Taken = { endedMs: number; firstWal: string; walPosition: string; nextPosition: string };
 
 /**
  * Clones the data directory of a running server so that the clone recovers to this moment, or a
@@ -169,7 +171,7 @@ async function cloneAtOnce(
   );
   await cloneTree(paths.data, target, machine.cloneMethod, owner, OF_THE_SERVER);
   const [{ first, lsn } = { first: '', lsn: '' }] = state.rows;
-  return { endedMs: Date.now(), firstWal: first, walPosition: lsn };
+  return { endedMs: Date.now(), firstWal: first, walPosition: lsn, nextPosition: lsn };
 }
 
 /** File by file while the server writes: the WAL of that time makes them fit together. */
@@ -192,7 +194,11 @@ async function cloneDuringBackup(
     throw new Error('pg_backup_stop answered without a label');
   await copyWalFiles(owner, paths, firstWal, stopped.wal, target);
   await writeOwned(owner, join(target, 'backup_label'), stopped.labelfile);
-  return { endedMs: Date.now(), firstWal, walPosition: stopped.lsn };
+  // pg_backup_stop begins another WAL file: what it skips was not written by anybody.
+  const fileBytes = BigInt(WAL_FILE_BYTES);
+  const files = (parseLsn(stopped.lsn) + fileBytes - 1n) / fileBytes;
+  const nextPosition = formatLsn(files * fileBytes);
+  return { endedMs: Date.now(), firstWal, walPosition: stopped.lsn, nextPosition };
 }
 
 export async function assertSpace(machine: Machine, paths: InstancePaths): Promise<void> {

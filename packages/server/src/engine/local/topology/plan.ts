@@ -2,22 +2,41 @@
  * The steps that a change takes if nothing is in the way: the answer to a dry run. decide.ts and
  * decide-ha.ts choose the real ones.
  */
+import { existsSync } from 'node:fs';
 import type { OperationKind } from '@howdah/contract';
+import type { Lifecycle } from '../../engine.ts';
 import type { Member, ServiceSpec } from '../../spec.ts';
+import type { Layout } from '../host/layout.ts';
 import { haStepName } from './decide-ha.ts';
 import { STEP_NAME } from './decide.ts';
+
+/** Plans by what exists of a service below a data directory. */
+export function createPlan(layout: Layout): Lifecycle['plan'] {
+  return (kind, spec, running, keepsSize) =>
+    planOf(kind, spec, running, keepsSize, {
+      hasGateway: existsSync(layout.gateway(spec.id).root),
+      nodes: (spec.ha?.members ?? [])
+        .map(({ n }) => n)
+        .filter((n) => existsSync(layout.member(spec.id, n).data)),
+    });
+}
+
+/** The parts of a service that exist already. */
+type Existing = { hasGateway: boolean; nodes: readonly number[] };
 
 /**
  * @param running whether its server runs already; of one that is to be made: whether a spare
  *   becomes it
  * @param keepsSize whether a resize changes nothing but the storage quota, for which no server
  *   restarts
+ * @param there what exists of a service that gets replicas: its gateway, and servers by number
  */
 export function planOf(
   kind: OperationKind,
   spec: ServiceSpec,
   running: boolean,
   keepsSize = false,
+  there: Existing = { hasGateway: false, nodes: [] },
 ): string[] {
   const pooler = spec.pooler === null ? [] : [STEP_NAME.startPooler];
   if (spec.set !== null) return planOfSet(kind, spec, spec.set.nodes, pooler);
@@ -52,7 +71,12 @@ export function planOf(
     case 'disablePooler':
       return spec.power === 'running' ? [STEP_NAME.stopPooler] : [];
     case 'setHA':
-      return spec.ha === null ? [] : replicasOf(spec);
+      return spec.ha === null
+        ? []
+        : [
+            ...(there.hasGateway || !running ? [] : [GATEWAY_BEFORE_PRIMARY]),
+            ...replicasOf(spec, there.nodes),
+          ];
     case 'switchover':
     case 'failover':
       return ['switch over to another member'];
@@ -66,7 +90,13 @@ export function planOf(
     case 'detachFromVPC':
       return spec.power === 'paused' ? [] : ['open public endpoint'];
     case 'verifyBackup':
-      return ['restore newest snapshot', 'check restored data', 'remove restored copy'];
+      return [
+        'restore snapshot',
+        'replay WAL',
+        'compare catalogs',
+        'check tables and indexes',
+        'check page checksums',
+      ];
     case 'updatePassword':
     case 'setEnvironment':
     case 'rename':
@@ -74,9 +104,12 @@ export function planOf(
   }
 }
 
-/** The replicas of a service, made one after the other. */
-function replicasOf({ ha }: ServiceSpec): string[] {
-  const others = ha === null ? [] : ha.members.filter(({ n }) => n !== ha.primary);
+const GATEWAY_BEFORE_PRIMARY = haStepName({ kind: 'moveToGateway' }) ?? '';
+
+/** The missing replicas of a service, made one after the other. */
+function replicasOf({ ha }: ServiceSpec, nodes: readonly number[] = []): string[] {
+  const others =
+    ha === null ? [] : ha.members.filter(({ n }) => n !== ha.primary && !nodes.includes(n));
   return others
     .flatMap(({ n }) => [
       haStepName({ kind: 'seed', n, why: 'new' }),

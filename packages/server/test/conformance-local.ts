@@ -1,0 +1,175 @@
+/** The local engine with real PostgreSQL servers, as a subject of the conformance suite. */
+import { readdir, readlink, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client, DatabaseError } from 'pg';
+import { createPrimaryRecords } from '../src/engine/conformance/primary-records.ts';
+import type { Subject } from '../src/engine/conformance/subject.ts';
+import type { Engine } from '../src/engine/engine.ts';
+import { stopDatabases } from '../src/engine/local/admin/stop-databases.ts';
+import { createEgress } from '../src/engine/local/host/egress.ts';
+import { groupIds } from '../src/engine/local/host/limits.ts';
+import { prepareMachine } from '../src/engine/local/host/machine.ts';
+import { certificateHosts, createLocalEngine } from '../src/engine/local/index.ts';
+import { findServer, runningServers } from '../src/engine/local/postgres/server.ts';
+import { createTemplates } from '../src/engine/local/postgres/templates.ts';
+import { gatewayCapability } from '../src/engine/local/proxy/gateway.ts';
+import type { ServiceSpec } from '../src/engine/spec.ts';
+import { newId } from '../src/lib/ids.ts';
+import { signal } from '../src/lib/processes.ts';
+import { scramVerifier } from '../src/lib/scram.ts';
+import { openCertificateAuthority } from '../src/lib/tls.ts';
+import { claimPorts, makeHome, PORTS } from './harness.ts';
+
+const HOST = '127.0.0.1';
+const FIRST_PASSWORD = 'first-password-of-the-suite';
+const SNAPSHOT_EVERY_MS = 200;
+const HOUR_MS = 3_600_000;
+
+/** PostgreSQL's error of a table that does not exist. */
+const NO_TABLE = '42P01';
+
+export type LocalSubject = Subject & {
+  /** Ends everything and removes it. @returns the servers that still ran */
+  readonly destroy: () => Promise<string[]>;
+};
+
+export async function createLocalSubject(): Promise<LocalSubject> {
+  const home = await makeHome();
+  const firstPort = await claimPorts();
+  const machine = await prepareMachine(home);
+  const authority = await openCertificateAuthority(join(home, 'ca'));
+  const egress = createEgress(machine, (error) => process.emitWarning(String(error)));
+  await egress.start();
+  const gateway = await gatewayCapability();
+  const primaries = createPrimaryRecords();
+  const changed = new Set<string>();
+  const make = (): Engine =>
+    createLocalEngine({
+      machine,
+      templates: createTemplates(machine),
+      authority,
+      listenAddress: HOST,
+      certificateHosts: certificateHosts(HOST, HOST),
+      backups: { windowMs: HOUR_MS, snapshotEveryMs: SNAPSHOT_EVERY_MS, verifyEveryMs: HOUR_MS },
+      gateway,
+      heartbeat: { everyMs: 500, deadlineMs: 1500 },
+      failover: { restMs: 60_000, lagLimitBytes: 16 * 1024 * 1024 },
+      readLagLimit: { bytes: 64 * 1024 * 1024, seconds: 30 },
+      records: primaries.store,
+      egress,
+      changed: (id) => void changed.add(id),
+    });
+  let engine = make();
+  let used = 0;
+  const newPort = async (): Promise<number> => {
+    for (;;) {
+      used += 1;
+      const port = firstPort + (used % PORTS);
+      if (await engine.addresses.isFree(port)) return port;
+    }
+  };
+
+  return {
+    get engine() {
+      return engine;
+    },
+    primaries,
+    changed,
+    firstPassword: FIRST_PASSWORD,
+    snapshotEveryMs: SNAPSHOT_EVERY_MS,
+    newPort,
+    newSpec: async () => newSpec(await newPort()),
+    verifierOf: scramVerifier,
+    canLogIn: (spec, password) => withClient(spec, password, async () => true).catch(() => false),
+    insertRows: (spec, rows) =>
+      withClient(spec, FIRST_PASSWORD, async (client) => {
+        await client.query('create table if not exists suite (number integer)');
+        await client.query('insert into suite select generate_series(1, $1::integer)', [rows]);
+      }),
+    countRows,
+    wait: sleep,
+    nowMs: async () => Date.now(),
+    kill: async (id, node) => {
+      const server = await findServer(machine.layout.member(id, node));
+      if (server !== null) signal(server.postmaster.pid, 'SIGKILL');
+    },
+    recreate: async () => {
+      await engine.close();
+      engine = make();
+    },
+    leftovers: async (id) => [
+      ...(await readdir(machine.layout.services)).filter((name) => name.startsWith(id)),
+      ...(await runningServers()).filter((data) => data.includes(id)),
+      ...(await groupIds(machine.limits)).filter((key) => key.startsWith(id)),
+    ],
+    destroy: async () => {
+      await engine.close();
+      egress.close();
+      return destroyHome(home, machine.layout.root);
+    },
+  };
+}
+
+/** @returns the servers that still run */
+async function destroyHome(home: string, root: string): Promise<string[]> {
+  await stopDatabases(home, () => undefined);
+  const running = (await runningServers()).filter((data) => data.startsWith(root));
+  const data = await readlink(join(home, 'data')).catch(() => join(home, 'data'));
+  await rm(data, { recursive: true, force: true });
+  await rm(home, { recursive: true, force: true });
+  return running;
+}
+
+async function newSpec(port: number): Promise<ServiceSpec> {
+  return {
+    id: newId(),
+    addons: [],
+    size: { cpuMillis: 500, memoryGbs: 2 },
+    storageGb: 10,
+    power: 'running',
+    endpoint: { host: HOST, port },
+    firstVerifier: await scramVerifier(FIRST_PASSWORD),
+    origin: null,
+    pooler: null,
+    ha: null,
+    vpc: null,
+    set: null,
+  };
+}
+
+async function withClient<T>(
+  { endpoint }: ServiceSpec,
+  password: string,
+  use: (client: Client) => Promise<T>,
+): Promise<T> {
+  const client = new Client({
+    ...endpoint,
+    user: 'tsdbadmin',
+    database: 'tsdb',
+    password,
+    ssl: { rejectUnauthorized: false },
+    connectionTimeoutMillis: 30_000,
+  });
+  client.on('error', () => undefined);
+  try {
+    await client.connect();
+    return await use(client);
+  } finally {
+    await client.end();
+  }
+}
+
+async function countRows(spec: ServiceSpec): Promise<number> {
+  try {
+    return await withClient(spec, FIRST_PASSWORD, async (client) => {
+      const { rows } = await client.query<{ count: number }>(
+        'select count(*)::integer as count from suite',
+      );
+      return rows[0]?.count ?? 0;
+    });
+  } catch (error) {
+    if (error instanceof DatabaseError && error.code === NO_TABLE) return 0;
+    throw error;
+  }
+}
