@@ -208,6 +208,11 @@ export function useRegions() {
   return useQuery(regionsQuery(project.id));
 }
 
+/** Whether there is more than one region, so that each has to be named. */
+export function useHasRegions(): boolean {
+  return (useRegions().data?.length ?? 0) > 1;
+}
+
 export function useDeleted() {
   const { project } = useMe();
   return useQuery({ ...deletedQuery(project.id), refetchInterval: SLOW_MS });

@@ -65,6 +65,7 @@ export function curlOf(request: Schemas['CreateService']): string {
 
 export function cliOf({
   name,
+  region_code: region,
   addons,
   cpu_millis: cpu,
   replica_count: replicas,
@@ -76,6 +77,7 @@ export function cliOf({
 }: Schemas['CreateService']): string {
   const options = [
     `--name ${shellQuoted(name)}`,
+    region === undefined ? null : `--region ${region}`,
     // Without it the region would choose its default type.
     addons === undefined ? null : `--addons ${addons.join(',') || 'none'}`,
     cpu === undefined ? null : `--cpu-millis ${cpu}`,

@@ -1,6 +1,6 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ConfigError, isWildcard, readConfig, type Config } from './config.ts';
 import { listSettings, parseSetting, type SettingName } from './settings.ts';
 
@@ -21,6 +21,7 @@ test('the defaults', () => {
     host: '127.0.0.1',
     port: 8080,
     portRange: [20000, 29999],
+    regions: [],
     publicHost: '127.0.0.1',
     spares: 1,
     backups: { windowMs: 3 * 86_400_000, snapshotEveryMs: 86_400_000, verifyEveryMs: 86_400_000 },
@@ -62,6 +63,17 @@ const GOOD: [SettingName, string, Partial<Config>][] = [
   ['HOWDAH_PORT', '65535', { port: 65535 }],
   ['HOWDAH_PORT_RANGE', '1024-65535', { portRange: [1024, 65535] }],
   ['HOWDAH_PORT_RANGE', '5000-5000', { portRange: [5000, 5000] }],
+  ['HOWDAH_REGIONS', 'none', { regions: [] }],
+  [
+    'HOWDAH_REGIONS',
+    'nvme=/mnt/nvme/howdah/:15000-19999, b-2=/mnt/a:b=c:1024-1024',
+    {
+      regions: [
+        { code: 'nvme', directory: '/mnt/nvme/howdah', portRange: [15000, 19999] },
+        { code: 'b-2', directory: '/mnt/a:b=c', portRange: [1024, 1024] },
+      ],
+    },
+  ],
   ['HOWDAH_PUBLIC_HOST', 'db.example.com', { publicHost: 'db.example.com' }],
   ['HOWDAH_PUBLIC_HOST', '192.0.2.7', { publicHost: '192.0.2.7' }],
   ['HOWDAH_SPARES', '0', { spares: 0 }],
@@ -120,6 +132,14 @@ const BAD: [SettingName, string, string][] = [
   ['HOWDAH_UID_RANGE', '60000-70000', 'without 65534'],
   ['HOWDAH_UID_RANGE', '70001-70000', 'FIRST ≤ LAST'],
   ['HOWDAH_SINGLE_PROJECT', 'true', 'yes, no'],
+  ['HOWDAH_REGIONS', 'nvme', 'CODE=DIRECTORY:FIRST-LAST'],
+  ['HOWDAH_REGIONS', 'nvme=/mnt', 'CODE=DIRECTORY:FIRST-LAST'],
+  ['HOWDAH_REGIONS', 'NVMe=/mnt:15000-19999', 'CODE of a-z'],
+  ['HOWDAH_REGIONS', '1=/mnt:15000-19999', 'CODE of a-z'],
+  ['HOWDAH_REGIONS', 'nvme=mnt:15000-19999', 'DIRECTORY as absolute path'],
+  ['HOWDAH_REGIONS', 'nvme=/mnt:19999-15000', 'FIRST ≤ LAST'],
+  ['HOWDAH_REGIONS', 'nvme=/mnt:80-19999', '1024 ≤ FIRST'],
+  ['HOWDAH_REGIONS', 'nvme=/mnt:15000-65536', '65535'],
   ['HOWDAH_PUBLIC_HOST', 'http://example.com', 'host name'],
   ['HOWDAH_PUBLIC_HOST', 'example.com:80', 'host name'],
   ['HOWDAH_PUBLIC_HOST', 'a b', 'host name'],
@@ -202,6 +222,35 @@ test('the port of the API inside the range of the databases is refused', () => {
     expect(problem({ HOWDAH_PORT: port })).toMatch(/HOWDAH_PORT: found \d+.*20000-29999/);
   expect(readConfig({ HOWDAH_PORT: '19999' }).port).toBe(19999);
   expect(readConfig({ HOWDAH_PORT: '30000' }).port).toBe(30000);
+});
+
+describe('regions that do not fit together are refused, with what to change', () => {
+  test.each([
+    ['local=/mnt:15000-19999', 'found the code local, which is taken; choose another one'],
+    ['simulated=/mnt:15000-19999', 'found the code simulated, which is taken; choose another one'],
+    ['a=/a:15000-15999,a=/b:16000-16999', 'found the code a twice'],
+    ['a=/srv:15000-15999', '/srv of a and /srv/howdah of HOWDAH_HOME are not apart'],
+    ['a=/srv/howdah/a:15000-15999', '/srv/howdah/a of a and /srv/howdah of HOWDAH_HOME'],
+    ['a=/mnt:15000-15999,b=/mnt/../mnt/x:16000-16999', '/mnt/x of b and /mnt of a are not apart'],
+    ['a=/:15000-15999', '/ of a and /srv/howdah of HOWDAH_HOME are not apart'],
+    ['a=/mnt:15000-20000', 'the ports 15000-20000 of a overlap with 20000-29999'],
+    ['a=/mnt:8000-9000', 'the ports 8000-9000 of a overlap with 8080 of HOWDAH_PORT'],
+    [
+      'a=/a:15000-16000,b=/b:16000-17000',
+      'the ports 16000-17000 of b overlap with 15000-16000 of a',
+    ],
+  ])('%s', (regions, words) => {
+    const message = problem({ HOWDAH_HOME: '/srv/howdah', HOWDAH_REGIONS: regions });
+    expect(message).toContain(words);
+    expect(message.split('\n').every((line) => line.startsWith('HOWDAH_REGIONS: '))).toBe(true);
+  });
+
+  test('directories whose names begin alike are apart', () => {
+    const regions = 'a=/srv/howdah-2:15000-15999,b=/srv/..howdah:16000-16999';
+    expect(
+      readConfig({ HOWDAH_HOME: '/srv/howdah', HOWDAH_REGIONS: regions }).regions,
+    ).toHaveLength(2);
+  });
 });
 
 test('unknown settings are refused by name, with the known ones; other variables are ignored', () => {

@@ -5,12 +5,15 @@
 import { homedir } from 'node:os';
 import { resolve } from 'node:path';
 import { Check, Default } from 'typebox/value';
+import { problemOfRegions } from './config-regions.ts';
 import {
   describeSetting,
   isSettingName,
   listSettings,
+  parseRegion,
   parseSetting,
   SETTINGS,
+  type FurtherRegion,
   type SettingName,
   type Settings,
 } from './settings.ts';
@@ -23,6 +26,8 @@ export type Config = Readonly<{
   port: number;
   /** First and last port for databases. */
   portRange: readonly [number, number];
+  /** The regions of this machine beside the one in `home`. */
+  regions: readonly FurtherRegion[];
   /** The host name in endpoints. */
   publicHost: string;
   /** How many spares are kept, so that a create takes a fraction of the time. */
@@ -96,6 +101,15 @@ const RULES: readonly {
       port < first || port > last
         ? null
         : `HOWDAH_PORT: found ${port}, which lies inside HOWDAH_PORT_RANGE ${first}-${last}; change one of them`,
+  },
+  {
+    of: ['HOWDAH_REGIONS', 'HOWDAH_HOME', 'HOWDAH_PORT', 'HOWDAH_PORT_RANGE'],
+    problem: (settings) =>
+      problemOfRegions(regionsOf(settings), {
+        home: homeOf(settings),
+        port: settings.HOWDAH_PORT,
+        portRange: settings.HOWDAH_PORT_RANGE,
+      }),
   },
   {
     of: ['HOWDAH_TLS_CERT', 'HOWDAH_TLS_KEY'],
@@ -172,11 +186,11 @@ function refusal(name: SettingName, found: readonly string[], isFlag: boolean): 
 function configOf(settings: Settings): Config {
   const host = settings.HOWDAH_HOST;
   return Object.freeze({
-    // Resolved, an empty text would be the directory that the command was given in: the schema refuses it.
-    home: resolve(settings.HOWDAH_HOME.replace(/^~(?=\/|$)/, homedir())),
+    home: homeOf(settings),
     host,
     port: settings.HOWDAH_PORT,
     portRange: Object.freeze(settings.HOWDAH_PORT_RANGE),
+    regions: Object.freeze(regionsOf(settings)),
     publicHost: settings.HOWDAH_PUBLIC_HOST ?? (isWildcard(host) ? 'localhost' : host),
     spares: settings.HOWDAH_SPARES,
     backups: Object.freeze({
@@ -207,6 +221,15 @@ function configOf(settings: Settings): Config {
     singleProject: settings.HOWDAH_SINGLE_PROJECT === 'yes',
     simulatedRegion: settings.HOWDAH_SIMULATED_REGION === 'yes',
   });
+}
+
+/** Resolved, an empty text would be the current directory: the schema refuses it. */
+function homeOf({ HOWDAH_HOME: home }: Settings): string {
+  return resolve(home.replace(/^~(?=\/|$)/, homedir()));
+}
+
+function regionsOf({ HOWDAH_REGIONS: texts }: Settings): FurtherRegion[] {
+  return texts.flatMap((text) => parseRegion(text) ?? []);
 }
 
 /** Whether an address means every address of the machine. */

@@ -1,10 +1,14 @@
-/** The files of an installation beside its metadata database: its credentials, and which control plane runs. */
-import { readFile, rm } from 'node:fs/promises';
+/**
+ * The files of an installation beside its metadata database: its credentials, which control plane
+ * runs, and where the data of its regions is.
+ */
+import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BASE_PATH } from '@howdah/contract';
-import { isWildcard, type Config } from './config.ts';
+import { ConfigError, isWildcard, type Config } from './config.ts';
+import { LOCAL_REGION, type FurtherRegion } from './settings.ts';
 import { writeDurably } from './lib/durable.ts';
-import { findProcess } from './lib/processes.ts';
+import { findProcess, noneOf } from './lib/processes.ts';
 
 /** What `credentials.json` holds: enough for a client to begin with. */
 export type Credentials = {
@@ -97,6 +101,83 @@ export async function announceControl(
 
 export async function retractControl(home: string): Promise<void> {
   await rm(controlPath(home), { force: true });
+}
+
+/** Where the data of a region is. */
+export type RegionPlace = Pick<FurtherRegion, 'code' | 'directory'>;
+
+const REGIONS_FILE = 'regions.json';
+/** In the directory of a further region: which one, and of which installation. */
+const REGION_FILE = 'region.json';
+
+/**
+ * The places of all regions that an installation has ever had on this machine, the first one first.
+ * Commands read them from a file, since the settings may be known to the control plane alone.
+ */
+export async function readRegionPlaces(home: string): Promise<RegionPlace[]> {
+  return [{ code: LOCAL_REGION, directory: home }, ...(await readFurtherPlaces(home))];
+}
+
+async function readFurtherPlaces(home: string): Promise<RegionPlace[]> {
+  const found: unknown = await readJson(join(home, REGIONS_FILE));
+  return Array.isArray(found) ? found.flatMap((entry) => placeOf(entry) ?? []) : [];
+}
+
+function placeOf(entry: unknown): RegionPlace | null {
+  if (typeof entry !== 'object' || entry === null || !('code' in entry) || !('directory' in entry))
+    return null;
+  return { code: String(entry.code), directory: String(entry.directory) };
+}
+
+/** Records where regions are; one that is not set at the moment keeps its place. */
+export async function recordRegionPlaces(
+  home: string,
+  regions: readonly RegionPlace[],
+): Promise<void> {
+  const before = await readFurtherPlaces(home);
+  const places = new Map(
+    [...before, ...regions].map(({ code, directory }) => [code, { code, directory }]),
+  );
+  const after = JSON.stringify([...places.values()], null, 2);
+  if (after !== JSON.stringify(before, null, 2))
+    await writeDurably(join(home, REGIONS_FILE), after, 0o644);
+}
+
+/**
+ * Makes a directory the place of a further region, unless it is. The mark that it gets is missing
+ * from a disk that is not mounted: services would be created again there, with empty databases.
+ *
+ * @param isInUse whether the region has services, whose data must be there
+ * @throws ConfigError if the data is not there, or the directory holds something else
+ */
+export async function claimRegionDirectory(
+  home: string,
+  { code, directory }: RegionPlace,
+  isInUse: boolean,
+): Promise<void> {
+  const refuse = (why: string): never => {
+    throw new ConfigError(`HOWDAH_REGIONS: ${directory} of ${code} ${why}`);
+  };
+  const path = join(directory, REGION_FILE);
+  const mark = await readJson(path);
+  if (mark === null) {
+    if (isInUse)
+      refuse(
+        'does not hold the data of its services: mount its disk, correct the directory, or start without the region',
+      );
+    const entries = (await readdir(directory).catch(noneOf('ENOENT'))) ?? [];
+    if (entries.some((name) => name !== 'lost+found'))
+      refuse('is not empty, and not the directory of a region: choose an empty or a new one');
+    await mkdir(directory, { recursive: true, mode: 0o755 });
+  } else {
+    const [owner, of] = [Reflect.get(mark, 'home'), Reflect.get(mark, 'code')].map(String);
+    if (of !== code) refuse(`holds the region ${of}: name it so, or choose another directory`);
+    if (owner === home) return;
+    const others = owner === undefined ? [] : await readFurtherPlaces(owner);
+    if (others.some((other) => other.directory === directory))
+      refuse(`is in use by the installation in ${owner}: choose another directory`);
+  }
+  await writeDurably(path, JSON.stringify({ code, home }), 0o644);
 }
 
 async function readJson(path: string): Promise<object | null> {

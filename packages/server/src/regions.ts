@@ -1,18 +1,24 @@
 /** Opens the regions of an installation. The only file that knows which engines there are. */
+import { stat } from 'node:fs/promises';
 import { SIMULATED_REGION } from '@howdah/contract';
 import type { Engine } from './engine/engine.ts';
 import { createEgress } from './engine/local/host/egress.ts';
+import { prepareMachine } from './engine/local/host/machine.ts';
+import type { Machine } from './engine/local/host/machine-record.ts';
 import { certificateHosts, createLocalEngine } from './engine/local/index.ts';
-import type { Templates } from './engine/local/postgres/templates.ts';
+import { createTemplates, type Templates } from './engine/local/postgres/templates.ts';
 import { gatewayCapability } from './engine/local/proxy/gateway.ts';
 import { createModelEngine } from './engine/model/index.ts';
 import { createRegions, type Region, type Regions } from './engine/regions.ts';
+import { claimRegionDirectory, recordRegionPlaces } from './installation.ts';
 import { createPrimaryStore } from './reconcile/failovers.ts';
 import { LOCAL_REGION } from './settings.ts';
 import type { Startup } from './startup.ts';
 import type { Store } from './store/database.ts';
-import { insertRegion } from './store/regions.ts';
+import { insertRegion, isInUse } from './store/regions.ts';
 import { readDocuments, removeDocument, saveDocument } from './store/simulation.ts';
+
+type Changed = (code: string, id: string) => void;
 
 /**
  * @param templates those of the first region, which the metadata database is made from
@@ -23,42 +29,81 @@ export async function openRegions(
   startup: Startup,
   store: Store,
   templates: Templates,
-  changed: (code: string, id: string) => void,
+  changed: Changed,
 ): Promise<Regions> {
-  const { config } = startup;
-  const engine = await openLocalEngine(startup, store, templates, (id) =>
-    changed(LOCAL_REGION, id),
+  const { config, machine } = startup;
+  const first = { code: LOCAL_REGION, portRange: config.portRange };
+  return createRegions(
+    await openLocalRegion(startup, store, first, { machine, templates }, changed),
+    ...(await openFurtherRegions(startup, store, changed)),
+    ...(config.simulatedRegion ? [await openSimulatedRegion(startup, store, changed)] : []),
   );
-  const local: Region = {
-    code: LOCAL_REGION,
-    engine,
-    portRange: config.portRange,
-    host: config.publicHost,
-    singleProject: config.singleProject,
-    spares: config.spares,
-  };
-  const simulated = config.simulatedRegion
-    ? [simulatedRegion(startup, store, (id) => changed(SIMULATED_REGION, id))]
-    : [];
-  for (const region of [local, ...simulated])
-    await insertRegion(store.db, region.code, region.portRange[0]);
-  return createRegions(local, ...simulated);
+}
+
+/** The regions in further directories of this machine. */
+async function openFurtherRegions(
+  startup: Startup,
+  store: Store,
+  changed: Changed,
+): Promise<Region[]> {
+  const { config, timed } = startup;
+  for (const further of config.regions)
+    await claimRegionDirectory(config.home, further, await isInUse(store.db, further.code));
+  await recordRegionPlaces(config.home, config.regions);
+  const regions: Region[] = [];
+  for (const further of config.regions) {
+    const machine = await timed(`look over the region ${further.code}`, () =>
+      prepareFurtherMachine(startup, further.directory),
+    );
+    const parts = { machine, templates: createTemplates(machine) };
+    regions.push(await openLocalRegion(startup, store, further, parts, changed));
+  }
+  return regions;
+}
+
+/** The metadata database may be on the same disk, even if the directory is another. */
+async function prepareFurtherMachine(
+  { config, machine: first }: Startup,
+  directory: string,
+): Promise<Machine> {
+  const machine = await prepareMachine(directory, config.uidRange);
+  const [here, there] = await Promise.all(
+    [machine, first].map(({ layout }) => stat(layout.root, { bigint: true })),
+  );
+  return { ...machine, hasMetadata: here?.dev === there?.dev };
+}
+
+type LocalParts = Readonly<{ machine: Machine; templates: Templates }>;
+
+async function openLocalRegion(
+  startup: Startup,
+  store: Store,
+  { code, portRange }: Pick<Region, 'code' | 'portRange'>,
+  parts: LocalParts,
+  changed: Changed,
+): Promise<Region> {
+  const { publicHost: host, singleProject, spares } = startup.config;
+  await insertRegion(store.db, code, portRange[0]);
+  const engine = await openLocalEngine(startup, store, parts, (id) => changed(code, id));
+  return { code, engine, portRange, host, singleProject, spares };
 }
 
 /** A name that no resolver answers (RFC 2606): nothing listens on endpoints of simulated services. */
 const NOWHERE = 'simulated.invalid';
+const SIMULATED_PORTS = [1024, 65_535] as const;
 
 /** The region whose services are no PostgreSQL. Its state is in the metadata database. */
-function simulatedRegion(
+async function openSimulatedRegion(
   { config, log }: Startup,
   store: Store,
-  changed: (id: string) => void,
-): Region {
+  changed: Changed,
+): Promise<Region> {
   const { db } = store;
+  await insertRegion(db, SIMULATED_REGION, SIMULATED_PORTS[0]);
   const engine = createModelEngine({
     seed: SIMULATED_REGION,
     primaries: createPrimaryStore(store, log),
-    changed,
+    changed: (id) => changed(SIMULATED_REGION, id),
     policy: {
       windowMs: config.backups.windowMs,
       snapshotEveryMs: config.backups.snapshotEveryMs,
@@ -74,7 +119,7 @@ function simulatedRegion(
   return {
     code: SIMULATED_REGION,
     engine,
-    portRange: [1024, 65_535],
+    portRange: SIMULATED_PORTS,
     host: NOWHERE,
     singleProject: false,
     // A create is as fast as a spare, and scripts count creates.
@@ -84,9 +129,9 @@ function simulatedRegion(
 
 /** The engine of this machine, for the data of one directory. */
 async function openLocalEngine(
-  { config, machine, authority, log, closers }: Startup,
+  { config, authority, log, closers }: Startup,
   store: Store,
-  templates: Templates,
+  { machine, templates }: LocalParts,
   changed: (id: string) => void,
 ): Promise<Engine> {
   const egress = createEgress(machine, (error) =>

@@ -5,6 +5,7 @@
  * the table in docs/operating.md from it.
  */
 import { isIP } from 'node:net';
+import { resolve } from 'node:path';
 import { Type, type Static, type TSchema } from 'typebox';
 import { Check } from 'typebox/value';
 
@@ -17,8 +18,14 @@ const LAST_UID = 2 ** 32 - 3;
 /** Debian policy, section 9.2.2: 65534 is nobody, and 65535 must not be used. */
 const NOBODY_UID = 65_534;
 
+/** Ports below belong to the system. */
+const FIRST_PORT = 1024;
+const LAST_PORT = 65_535;
+
 /** The code of the region in HOWDAH_HOME. */
 export const LOCAL_REGION = 'local';
+/** Codes that no further region can have: `simulated` is for an engine without databases. */
+export const RESERVED_REGIONS: readonly string[] = [LOCAL_REGION, 'simulated'];
 
 const NETWORKS = 'addresses and networks, separated by commas, or none';
 
@@ -46,16 +53,29 @@ export const SETTINGS = Type.Object({
   HOWDAH_PORT: Type.Integer({
     default: 8080,
     minimum: 1,
-    maximum: 65_535,
+    maximum: LAST_PORT,
     description: 'port of the API',
   }),
   HOWDAH_PORT_RANGE: Type.Refine(
-    Type.Tuple([Type.Integer({ minimum: 1024 }), Type.Integer({ maximum: 65_535 })], {
+    Type.Tuple([Type.Integer({ minimum: FIRST_PORT }), Type.Integer({ maximum: LAST_PORT })], {
       default: [20_000, 29_999],
       allowed: 'FIRST-LAST with 1024 ≤ FIRST ≤ LAST ≤ 65535',
       description: 'ports for databases',
     }),
     isRange,
+  ),
+  HOWDAH_REGIONS: Type.Array(
+    Type.Refine(Type.String(), (text: string) => parseRegion(text) !== null),
+    {
+      default: [],
+      example: 'nvme=/mnt/nvme/howdah:15000-19999',
+      allowed:
+        'CODE=DIRECTORY:FIRST-LAST, separated by commas, or none; CODE of a-z, 0-9 and -, ' +
+        'DIRECTORY as absolute path, 1024 ≤ FIRST ≤ LAST ≤ 65535',
+      description:
+        'further regions on this machine, such as for a second disk: ' +
+        'each has a directory and ports for its databases',
+    },
   ),
   HOWDAH_PUBLIC_HOST: Type.Optional(
     Type.Refine(
@@ -317,6 +337,25 @@ function valueOf(schema: TSchema, text: string): unknown {
   }
   if (!Type.IsArray(schema)) return text;
   return text === 'none' ? [] : text.split(',').map((part) => part.trim());
+}
+
+/** A further region on this machine. */
+export type FurtherRegion = Readonly<{
+  code: string;
+  /** Where its data is, as HOWDAH_HOME holds that of the first region. */
+  directory: string;
+  /** First and last port for its databases. */
+  portRange: readonly [number, number];
+}>;
+
+/** Reads an entry of HOWDAH_REGIONS; null: it is none. */
+export function parseRegion(text: string): FurtherRegion | null {
+  const [, code, directory, from, to] =
+    /^([a-z][a-z0-9-]{0,31})=(\/.*):([0-9]{1,5})-([0-9]{1,5})$/.exec(text) ?? [];
+  if (code === undefined || directory === undefined) return null;
+  const [first, last] = [Number(from), Number(to)];
+  if (first < FIRST_PORT || last > LAST_PORT || first > last) return null;
+  return { code, directory: resolve(directory), portRange: [first, last] };
 }
 
 function isRange([first, last]: [number, number]): boolean {

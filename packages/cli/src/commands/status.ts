@@ -22,17 +22,20 @@ export function addStatus(program: Command): void {
     const connection = await connect();
     const services = await listServices(connection);
     if (services.length === 0) say('No services yet: howdah service create --name first');
-    else
+    else {
+      const hasRegions = new Set(services.map(({ region_code: region }) => region)).size > 1;
       table(
-        ['ID', 'NAME', 'TYPE', 'STATUS', 'ENDPOINT'],
+        ['ID', 'NAME', 'TYPE', ...(hasRegions ? ['REGION'] : []), 'STATUS', 'ENDPOINT'],
         services.map((service) => [
           service.service_id,
           service.name,
           service.service_type,
+          ...(hasRegions ? [service.region_code] : []),
           service.status,
           placeOf(endpointOf(service)),
         ]),
       );
+    }
     await noteProblems(connection, services);
   });
 }

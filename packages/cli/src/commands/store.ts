@@ -5,6 +5,9 @@ import { Failure } from '../exit.ts';
 import { duration, paint, say } from '../output.ts';
 import { loadServer } from '../server.ts';
 
+type Place = { region: string };
+const REGION = ['--region <region>', 'the region whose data it is', 'local'] as const;
+
 /** `howdah store`: the data volume, for machines whose file system cannot clone files. */
 export function addStore(program: Command): void {
   const store = noun(
@@ -26,12 +29,13 @@ export function addStore(program: Command): void {
         .choices(['btrfs', 'xfs'] as const)
         .default('btrfs' as const),
     )
-    .action(async ({ size, fs }: { size: string; fs: 'btrfs' | 'xfs' }) => {
+    .option(...REGION)
+    .action(async ({ size, fs, region }: Place & { size: string; fs: 'btrfs' | 'xfs' }) => {
       const server = await loadServer();
       const finished = stopwatch();
-      await server.createStore(homeDirectory(), parseSize(size), fs, finished);
+      await server.createStore(homeDirectory(), region, parseSize(size), fs, finished);
       finished(null);
-      const { path } = await server.describeData(homeDirectory());
+      const { path } = await server.describeData(homeDirectory(), region);
       say(
         `The data is on the data volume now, at the same path: ${path}. howdah up mounts it when it is not mounted.`,
       );
@@ -40,38 +44,43 @@ export function addStore(program: Command): void {
   verb(store, 'show', {
     does: 'Show where the data is, on which file system, and how much room there is.',
     example: 'howdah store show',
-  }).action(async () => {
-    const server = await loadServer();
-    const { path, fileSystem, store: image } = await server.describeData(homeDirectory());
-    const gigabytes = server.gigabytes;
-    say(`data         ${path}`);
-    if (fileSystem !== null) {
-      say(
-        `file system  ${fileSystem.name}, ${gigabytes(fileSystem.totalBytes)}, of which ${gigabytes(fileSystem.freeBytes)} are free`,
-      );
-    }
-    if (image === null)
-      say(
-        fileSystem === null
-          ? 'Nothing yet: howdah up, or howdah store create first'
-          : 'No data volume: the data is on the disk itself',
-      );
-    else {
-      say(`data volume  ${image.path}${image.mounted ? '' : ', not mounted: howdah up mounts it'}`);
-      say(
-        `on the disk  ${gigabytes(image.diskBytes)} of at most ${gigabytes(image.sizeBytes)}; ${gigabytes(image.diskFreeBytes)} are free there`,
-      );
-    }
-  });
+  })
+    .option(...REGION)
+    .action(async ({ region }: Place) => {
+      const server = await loadServer();
+      const { path, fileSystem, store: image } = await server.describeData(homeDirectory(), region);
+      const gigabytes = server.gigabytes;
+      say(`data         ${path}`);
+      if (fileSystem !== null) {
+        say(
+          `file system  ${fileSystem.name}, ${gigabytes(fileSystem.totalBytes)}, of which ${gigabytes(fileSystem.freeBytes)} are free`,
+        );
+      }
+      if (image === null)
+        say(
+          fileSystem === null
+            ? 'Nothing yet: howdah up, or howdah store create first'
+            : 'No data volume: the data is on the disk itself',
+        );
+      else {
+        say(
+          `data volume  ${image.path}${image.mounted ? '' : ', not mounted: howdah up mounts it'}`,
+        );
+        say(
+          `on the disk  ${gigabytes(image.diskBytes)} of at most ${gigabytes(image.sizeBytes)}; ${gigabytes(image.diskFreeBytes)} are free there`,
+        );
+      }
+    });
 
   verb(store, 'resize', {
     does: 'Enlarge the data volume while the databases run. Run as root.',
     example: 'howdah store resize --size 200G',
   })
     .requiredOption('--size <size>', 'its new size, like 200G')
-    .action(async ({ size }: { size: string }) => {
+    .option(...REGION)
+    .action(async ({ size, region }: Place & { size: string }) => {
       const server = await loadServer();
-      await server.resizeStore(homeDirectory(), parseSize(size));
+      await server.resizeStore(homeDirectory(), region, parseSize(size));
       say(`The data volume has ${size} now.`);
     });
 }

@@ -21,6 +21,11 @@ export const SETTINGS: readonly { name: string; flag: string; help: string }[] =
     "help": "ports for databases (HOWDAH_PORT_RANGE; default 20000-29999; allowed: FIRST-LAST with 1024 ≤ FIRST ≤ LAST ≤ 65535)"
   },
   {
+    "name": "HOWDAH_REGIONS",
+    "flag": "--regions <value>",
+    "help": "further regions on this machine, such as for a second disk: each has a directory and ports for its databases (HOWDAH_REGIONS; default none; allowed: CODE=DIRECTORY:FIRST-LAST, separated by commas, or none; CODE of a-z, 0-9 and -, DIRECTORY as absolute path, 1024 ≤ FIRST ≤ LAST ≤ 65535)"
+  },
+  {
     "name": "HOWDAH_PUBLIC_HOST",
     "flag": "--public-host <value>",
     "help": "host name in endpoints and certificates (HOWDAH_PUBLIC_HOST; default HOWDAH_HOST, or localhost; allowed: a host name or an IP address, without port or scheme)"

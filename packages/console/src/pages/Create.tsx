@@ -48,6 +48,8 @@ const isType = (value: string): value is ServiceType => value in TYPES;
 
 type CreateForm = {
   name: string;
+  /** The code; empty: the first region. */
+  region: string;
   type: ServiceType;
   size: string;
   /** Gigabytes; null: the default of the size. */
@@ -86,17 +88,22 @@ export function Create() {
 
 const Regions = () => (
   <Load query={useRegions()}>
-    {([region]) => region !== undefined && <CreateForm region={region} />}
+    {([first, ...others]) => first !== undefined && <CreateForm regions={[first, ...others]} />}
   </Load>
 );
 
-function CreateForm({ region }: { region: Region }) {
+/** The type that a region offers first. */
+const firstType = ({ service_types: types }: Region): ServiceType =>
+  types.find(({ available }) => available)?.service_type ?? 'POSTGRES';
+
+function CreateForm({ regions }: { regions: readonly [Region, ...Region[]] }) {
   const { project } = useMe();
   const navigate = useNavigate();
   const [form, setForm] = useState<CreateForm>({
     name: '',
-    type: region.service_types.find(({ available }) => available)?.service_type ?? 'POSTGRES',
-    size: String(region.sizes[0]?.cpu_millis ?? 'shared'),
+    region: '',
+    type: firstType(regions[0]),
+    size: String(regions[0].sizes[0]?.cpu_millis ?? 'shared'),
     storage: null,
     replicas: 0,
     sync: 0,
@@ -104,6 +111,7 @@ function CreateForm({ region }: { region: Region }) {
     vpc: '',
     environment: 'DEV',
   });
+  const region = regions.find(({ code }) => code === form.region) ?? regions[0];
   const change = (part: Partial<CreateForm>): void => setForm((old) => ({ ...old, ...part }));
   const request = requestOf(form);
   const create = useCall(() => createService(project.id, request), {
@@ -141,6 +149,23 @@ function CreateForm({ region }: { region: Region }) {
             onChange={(event) => change({ name: event.currentTarget.value })}
           />
         </Card>
+
+        {regions.length > 1 && (
+          <RegionCard
+            regions={regions}
+            value={region.code}
+            onChange={(chosen) =>
+              change({
+                region: chosen === regions[0] ? '' : chosen.code,
+                type: firstType(chosen),
+                // A VPC is in one region.
+                vpc: '',
+                ...(chosen.high_availability.available ? {} : { replicas: 0, sync: 0 }),
+                ...(chosen.pooler.available ? {} : { pooler: false }),
+              })
+            }
+          />
+        )}
 
         <Card title="Type" hint={`in the region ${region.code}`}>
           <Radio.Group
@@ -289,6 +314,30 @@ function CreateForm({ region }: { region: Region }) {
   );
 }
 
+function RegionCard({
+  regions,
+  value,
+  onChange,
+}: {
+  regions: readonly Region[];
+  value: string;
+  onChange: (region: Region) => void;
+}) {
+  return (
+    <Card title="Region" hint="a service stays in its region, and so do its forks">
+      <NativeSelect
+        aria-label="Region"
+        value={value}
+        onChange={(event) => {
+          const chosen = regions.find(({ code }) => code === event.currentTarget.value);
+          if (chosen !== undefined) onChange(chosen);
+        }}
+        data={regions.map(({ code, engine }) => ({ value: code, label: `${code} (${engine})` }))}
+      />
+    </Card>
+  );
+}
+
 function StorageCard({
   form: { size, storage },
   onChange,
@@ -316,6 +365,7 @@ function StorageCard({
 /** The request of the form. Defaults are left out, so that the calls shown are short. */
 function requestOf({
   name,
+  region,
   type,
   size,
   storage,
@@ -327,6 +377,7 @@ function requestOf({
 }: CreateForm): Schemas['CreateService'] {
   return {
     name: name === '' ? 'orders' : name,
+    ...(region === '' ? {} : { region_code: region }),
     addons: [...ADDONS_OF_TYPE[type]],
     ...(size === 'shared' ? { cpu_millis: 'shared', memory_gbs: 'shared' } : { cpu_millis: size }),
     ...(storage === null ? {} : { storage_gb: storage }),

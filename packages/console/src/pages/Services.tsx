@@ -16,7 +16,7 @@ import {
   Unread,
 } from '../components/ui.tsx';
 import { cores } from '../format.ts';
-import { useProblems, useServiceNames, useServices } from '../live.ts';
+import { useHasRegions, useProblems, useServiceNames, useServices } from '../live.ts';
 import { useMe } from '../session.ts';
 import { lookOf, TYPE_NAMES, whyReadOnly, type Tone } from '../status.ts';
 import { ROW_PX, useRowsInSight } from '../rows.ts';
@@ -236,6 +236,7 @@ function Row({ service, depth, parentName }: Placed & { parentName: string | und
     forked_from: parent,
     warnings,
   } = service;
+  const hasRegions = useHasRegions();
   const { cpu_millis: cpu, memory_gbs: memory } = resources[0]?.spec ?? {};
   // In a VPC the public endpoint accepts no connections.
   const { host, port } = service.vpc_endpoint ?? service.endpoint;
@@ -255,6 +256,7 @@ function Row({ service, depth, parentName }: Placed & { parentName: string | und
           </div>
           <div className={classes.sub}>
             <span className="mono">{id}</span>
+            {hasRegions && ` · ${service.region_code}`}
             {parent !== undefined && ` · fork of ${parentName ?? parent.service_id}`}
           </div>
         </div>

@@ -1,4 +1,4 @@
-import { TextInput } from '@mantine/core';
+import { NativeSelect, TextInput } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { Network } from 'lucide-react';
@@ -60,7 +60,9 @@ function NewVpc() {
   const { data: regions } = useRegions();
   const [name, setName] = useState('');
   const [cidr, setCidr] = useState('10.10.0.0/24');
-  const region = regions?.[0]?.code ?? 'local';
+  const codes = regions?.map(({ code }) => code) ?? [];
+  const [chosen, setRegion] = useState('');
+  const region = chosen === '' ? (codes[0] ?? 'local') : chosen;
   const create = useCall(
     () => createVpc(me.project.id, { name: name.trim(), cidr: cidr.trim(), region_code: region }),
     {
@@ -79,6 +81,14 @@ function NewVpc() {
           value={cidr}
           onChange={(event) => setCidr(event.currentTarget.value)}
         />
+        {codes.length > 1 && (
+          <NativeSelect
+            label="Region"
+            value={region}
+            onChange={(event) => setRegion(event.currentTarget.value)}
+            data={codes}
+          />
+        )}
       </Form>
     </Card>
   );

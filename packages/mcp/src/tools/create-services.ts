@@ -32,6 +32,9 @@ function addCreateService(server: McpServer, cloud: Cloud): void {
             }),
           ),
           ...size,
+          region_code: Type.Optional(
+            Type.String({ maxLength: 64, description: 'default: the first of list_regions' }),
+          ),
           environment: Type.Optional(
             Type.Enum([...ENVIRONMENTS], {
               description: 'default DEV; PROD protects it from being deleted by mistake',
@@ -44,13 +47,15 @@ function addCreateService(server: McpServer, cloud: Cloud): void {
       ),
     },
     async (args, signal) => {
-      const { name: wanted, service_type, environment, wait_seconds = WAIT_SECONDS } = args;
+      const { name: wanted, service_type, region_code, environment } = args;
+      const { wait_seconds = WAIT_SECONDS } = args;
       const { data, response } = await client.POST('/projects/{project_id}/services', {
         params: { path: { project_id: await projectId() }, ...askedAs(args) },
         body: {
           name: wanted,
           ...(service_type === undefined ? {} : { service_type }),
           ...sizeIn(args),
+          ...(region_code === undefined ? {} : { region_code }),
           ...(environment === undefined ? {} : { environment_tag: environment }),
         },
         signal,

@@ -4,9 +4,11 @@ import { Client, type ClientConfig } from 'pg';
 import type { Member } from '../engine/spec.ts';
 import { WANTED_VPCS, type WantedVpc } from './vpcs.ts';
 
+/** The part of the metadata database that the integrity check compares. */
 export type Expected = {
   services: {
     id: string;
+    region: string;
     status: LiveStatus;
     port: number;
     pooler: boolean;
@@ -37,7 +39,7 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
   await client.connect();
   try {
     const services = await client.query<Expected['services'][number]>(
-      `select id, status, port, pooler, pooler_port as "poolerPort", power, project_id is null as spare, operation_id as "operationId",
+      `select id, region_code as region, status, port, pooler, pooler_port as "poolerPort", power, project_id is null as spare, operation_id as "operationId",
               members, primary_member as primary, vpc_id as "vpcId", vpc_address as "vpcAddress", parent_id as "parentId",
               project_id is not null and status <> 'READY' and not exists (
                 select from operations o

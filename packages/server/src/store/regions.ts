@@ -1,5 +1,6 @@
 /** Regions, and the ports that their services have. */
 import { sql } from 'kysely';
+import { isIn } from './predicates.ts';
 import type { Db, Tx } from './tables.ts';
 
 /** Inserts a region, unless it exists. */
@@ -9,6 +10,12 @@ export async function insertRegion(db: Db, code: string, firstPort: number): Pro
     .values({ code, last_port: firstPort - 1 })
     .onConflict((conflict) => conflict.column('code').doNothing())
     .execute();
+}
+
+/** Whether a region has services, spares and deleted ones among them. */
+export async function isInUse(db: Db, region: string): Promise<boolean> {
+  const service = db.selectFrom('services').select('id').where(isIn(region)).limit(1);
+  return (await service.executeTakeFirst()) !== undefined;
 }
 
 /**

@@ -16,7 +16,7 @@ import {
 } from '../../components/ui.tsx';
 import { ConfirmName } from '../../components/ConfirmName.tsx';
 import { useCall } from '../../components/use-call.tsx';
-import { isGone, useProblem, useService, useServiceId } from '../../live.ts';
+import { isGone, useHasRegions, useProblem, useService, useServiceId } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { protectionOfService, TYPE_NAMES, whyNot } from '../../status.ts';
 import ui from '../../components/ui.module.css';
@@ -74,6 +74,7 @@ export function Service() {
 function Head({ service }: { service: ServiceDocument }) {
   const me = useMe();
   const { service_id: id, status } = service;
+  const hasRegions = useHasRegions();
   const start = useCall(serviceCalls(me.project.id, id).start);
   const paused = status === 'PAUSED' || status === 'RESUMING';
   const whyNoFork = whyNot('forkPast', service, me);
@@ -87,8 +88,8 @@ function Head({ service }: { service: ServiceDocument }) {
         </div>
         <span className={classes.id}>
           <span className="mono">{id}</span>
-          <CopyButton value={id} label="Copy the id" />· {TYPE_NAMES[service.service_type]} ·{' '}
-          {service.region_code}
+          <CopyButton value={id} label="Copy the id" />· {TYPE_NAMES[service.service_type]}
+          {hasRegions && ` · ${service.region_code}`}
         </span>
       </div>
       <div className={classes.actions}>

@@ -31,7 +31,10 @@ export function createStorage({ machine, quotas, meter, keeper }: Local): Storag
       const { did, heldBytes } = await keepReserve(layout.root);
       const state = { did: did ?? reserveAtStart, heldBytes };
       reserveAtStart = null;
-      return { ...state, removedWal: await removeWalOnFullDisk(layout, grownServices(quotas)) };
+      const removedWal = machine.hasMetadata
+        ? await removeWalOnFullDisk(layout, grownServices(quotas))
+        : [];
+      return { ...state, removedWal };
     },
   };
 }

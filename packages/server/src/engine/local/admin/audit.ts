@@ -12,8 +12,8 @@ import { networksAmiss } from './audit-networks.ts';
 import { takeInventory, type Inventory } from './inventory.ts';
 import { memberKey, partsOfKey } from '../host/layout.ts';
 import { findLeftovers } from './leftovers.ts';
+import { dataDirectories, findSites, type RegionSite } from './sites.ts';
 import { groupPaths } from '../host/limits.ts';
-import { dataDirectory, findSite } from '../host/machine.ts';
 import type { Site } from '../host/machine-record.ts';
 import { markerOf } from '../host/marker.ts';
 import { memberName, nodeName } from '../postgres/replication.ts';
@@ -46,22 +46,56 @@ type Facts = {
  * @throws Error when there is no installation
  */
 export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promise<string[]> {
-  const site = await findSite(config.home);
-  if (site === null)
+  const sites = await findSites(config.home);
+  const first = sites[0]?.site ?? null;
+  if (first === null)
     throw new Error(
       `no installation in ${config.home}: howdah up makes one, or mounts the store of one that is stopped`,
     );
   const connection: ClientConfig =
-    config.databaseUrl === null ? storeConnection(site) : { connectionString: config.databaseUrl };
+    config.databaseUrl === null ? storeConnection(first) : { connectionString: config.databaseUrl };
   const before = await readExpected(connection);
-  const found = await takeInventory(site);
-  const facts = compare(before, await readExpected(connection), found);
-  const { after, settled, changing } = facts;
+  const found = await Promise.all(
+    sites.map(({ site }) => (site === null ? null : takeInventory(site))),
+  );
+  const after = await readExpected(connection);
+  const problems = await Promise.all(
+    sites.map(async (region, index) => {
+      const [earlier, later] = [inRegion(before, region.code), inRegion(after, region.code)];
+      const inventory = found[index] ?? null;
+      if (region.site === null || inventory === null) return missingData(region, later);
+      const facts = compare(earlier, later, inventory);
+      return regionAmiss(config.home, region.site, facts);
+    }),
+  );
   return [
     ...after.contradictions.filter((text) => before.contradictions.includes(text)),
+    ...problems.flat(),
+  ];
+}
+
+/** The part of the metadata database that is about one region. */
+function inRegion(expected: Expected, code: string): Expected {
+  return {
+    ...expected,
+    services: expected.services.filter(({ region }) => region === code),
+    vpcs: expected.vpcs.filter(({ region }) => region === code),
+  };
+}
+
+function missingData({ code, directory }: RegionSite, { services }: Expected): string[] {
+  return services.length === 0
+    ? []
+    : [`region ${code} has services, and their data is not in ${directory}: mount its disk`];
+}
+
+/** The contradictions of one region. */
+async function regionAmiss(home: string, site: Site, facts: Facts): Promise<string[]> {
+  const { before, after, found, settled, changing } = facts;
+  return [
     ...unknownServices(facts),
     ...groupsAmiss(facts.knownIds, found, site),
-    ...(await filterAmiss(config.home, site, found)),
+    ...(await filterAmiss(home, site, found)),
     ...found.leftovers
       .filter((path) => !changing.has(basename(path).slice(0, ID_LENGTH)))
       .map((path) => `left over: ${path}`),
@@ -176,7 +210,7 @@ export async function auditMachine(
   config: Pick<Config, 'home'> & Partial<Pick<Config, 'uidRange'>>,
 ): Promise<string[]> {
   const leftovers = await findLeftovers(
-    await dataDirectory(config.home),
+    await dataDirectories(config.home),
     config.uidRange ?? DEFAULT_UID_RANGE,
   );
   return leftovers.map(({ found, remedy }) => `${found}: ${remedy}`);

@@ -13,10 +13,17 @@ import { createGunzip, createGzip } from 'node:zlib';
 import { Client, Pool, type ClientConfig, type PoolClient } from 'pg';
 import { renameDurably, writeDurably } from '../../../lib/durable.ts';
 import { findSite, prepareMachine } from '../host/machine.ts';
+import { findSites } from './sites.ts';
 import { exists } from '../../../lib/processes.ts';
 import { ensureStoreRunning, stopStore, storeConnection } from '../postgres/store-instance.ts';
 import { createTemplates } from '../postgres/templates.ts';
-import { credentialsPath, findControl } from '../../../installation.ts';
+import {
+  credentialsPath,
+  findControl,
+  readRegionPlaces,
+  recordRegionPlaces,
+  type RegionPlace,
+} from '../../../installation.ts';
 import { openStore } from '../../../store/database.ts';
 
 /**
@@ -27,6 +34,8 @@ type Head = {
   howdah: 'control plane';
   migrations: string[];
   files: Record<FileName, string>;
+  /** Where further regions are; without, there were none. */
+  regions?: RegionPlace[];
   sequences: Record<string, string>;
 };
 type Row = { table: string; row: object };
@@ -115,10 +124,8 @@ export async function restoreControl(home: string, path: string): Promise<string
   const machine = await prepareMachine(home);
   const connection = await ensureStoreRunning(machine, createTemplates(machine));
   try {
-    const known = (await readdir(machine.layout.services)).filter(
-      (entry) => !entry.endsWith('.new'),
-    );
-    const problems = await load(connection, path, head, known);
+    await recordRegionPlaces(home, head.regions ?? []);
+    const problems = await load(connection, path, head, await findDirectories(home));
     await mkdir(join(home, 'ca'), { recursive: true, mode: 0o700 });
     for (const name of FILE_NAMES)
       await writeDurably(join(home, name), head.files[name], FILES[name]);
@@ -128,11 +135,27 @@ export async function restoreControl(home: string, path: string): Promise<string
   }
 }
 
+/** The directories of services in a region; null: the data of the region is not there. */
+type Directories = { region: string; ids: string[] | null };
+
+async function findDirectories(home: string): Promise<Directories[]> {
+  const sites = await findSites(home);
+  return Promise.all(
+    sites.map(async ({ code, site }) => ({
+      region: code,
+      ids:
+        site === null
+          ? null
+          : (await readdir(site.layout.services)).filter((entry) => !entry.endsWith('.new')),
+    })),
+  );
+}
+
 async function load(
   connection: ClientConfig,
   path: string,
   head: Head,
-  directories: readonly string[],
+  directories: readonly Directories[],
 ): Promise<string[]> {
   // Makes the tables, and keeps everybody else out.
   const store = await openStore(connection, () => undefined);
@@ -168,15 +191,19 @@ async function load(
   }
 }
 
-/** A service without data would be recreated empty: its row is deleted. */
-async function compare(client: PoolClient, directories: readonly string[]): Promise<string[]> {
+/**
+ * A service without data would be recreated empty: its row is deleted. Those of a region whose disk
+ * is not there stay: the control plane does not serve the region until it is.
+ */
+async function compare(client: PoolClient, regions: readonly Directories[]): Promise<string[]> {
+  const found = regions.filter(({ ids }) => ids !== null).map(({ region }) => region);
+  const directories = regions.flatMap(({ ids }) => ids ?? []);
   const { rows: gone } = await client.query<{ id: string; name: string }>(
-    'delete from services where id <> all ($1) returning id, name',
-    [directories],
+    'delete from services where region_code = any ($2) and id <> all ($1) returning id, name',
+    [directories, found],
   );
   await client.query(
-    "update operations set status = 'failed', error = 'its data was not there when the metadata database was restored', finished = clock_timestamp() where finished is null and service_id <> all ($1)",
-    [directories],
+    "update operations o set status = 'failed', error = 'its data was not there when the metadata database was restored', finished = clock_timestamp() where finished is null and not exists (select from services s where s.id = o.service_id)",
   );
   const { rows: known } = await client.query<{ id: string }>('select id from services');
   const ids = new Set(known.map(({ id }) => id));
@@ -209,6 +236,7 @@ async function headOf(client: Client, home: string): Promise<Head> {
       'credentials.json': await readFile(credentialsPath(home), 'utf8'),
       'secrets.key': await read('secrets.key'),
     },
+    regions: (await readRegionPlaces(home)).slice(1),
     sequences: Object.fromEntries(rows.map(({ name, value }) => [name, value])),
   };
 }

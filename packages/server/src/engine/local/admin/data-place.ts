@@ -8,15 +8,17 @@ import { createImage, type StoreFileSystem } from '../host/image-create.ts';
 import { dataDirectory, makeDataDirectory } from '../host/machine.ts';
 import { exists } from '../../../lib/processes.ts';
 import { findControl } from '../../../installation.ts';
+import { regionDirectory } from './sites.ts';
 
 /**
- * Makes a store and moves the installation's data into it.
+ * Makes a store and moves the data of a region into it.
  *
  * @param progress called with each part before it begins
  * @throws Error with what is in the way and what to do about it; nothing was changed then
  */
 export async function createStore(
   home: string,
+  region: string,
   sizeBytes: number,
   fileSystem: StoreFileSystem,
   progress: (part: string) => void,
@@ -27,15 +29,17 @@ export async function createStore(
       `the control plane runs (process ${control.pid}): howdah down --databases stops it and the databases, then try again`,
     );
   }
-  await createImage(imagePaths(await makeDataDirectory(home)), sizeBytes, fileSystem, progress);
+  const data = await makeDataDirectory(await regionDirectory(home, region));
+  await createImage(imagePaths(data), sizeBytes, fileSystem, progress);
 }
 
-/** Makes a store larger; databases go on. */
-export async function resizeStore(home: string, sizeBytes: number): Promise<void> {
-  await growImage(imagePaths(await dataDirectory(home)), sizeBytes);
+/** Makes the data volume of a region larger; databases go on. */
+export async function resizeStore(home: string, region: string, sizeBytes: number): Promise<void> {
+  const data = await dataDirectory(await regionDirectory(home, region));
+  await growImage(imagePaths(data), sizeBytes);
 }
 
-/** Where the data of an installation is. */
+/** Where the data of a region is. */
 export type DataPlace = {
   path: string;
   /** Null while there is nothing: before the first start. */
@@ -43,8 +47,8 @@ export type DataPlace = {
   store: ImageFacts | null;
 };
 
-export async function describeData(home: string): Promise<DataPlace> {
-  const path = await dataDirectory(home);
+export async function describeData(home: string, region: string): Promise<DataPlace> {
+  const path = await dataDirectory(await regionDirectory(home, region));
   const store = await findImage(imagePaths(path));
   if (store?.mounted === false || !(await exists(path))) return { path, fileSystem: null, store };
   const { blocks, bavail, bsize } = await statfs(path);

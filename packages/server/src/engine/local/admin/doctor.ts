@@ -25,8 +25,10 @@ import {
   OLDEST_MAJOR,
 } from '../postgres/installations.ts';
 import { findLeftovers } from './leftovers.ts';
+import { dataDirectories } from './sites.ts';
 import { foreseeLimits, limitsNote } from '../host/limits.ts';
-import { DEFAULT_UID_RANGE } from '../../../settings.ts';
+import { readRegionPlaces } from '../../../installation.ts';
+import { DEFAULT_UID_RANGE, LOCAL_REGION } from '../../../settings.ts';
 import type { UidRange } from '../host/users.ts';
 import {
   dataDirectory,
@@ -64,8 +66,7 @@ export async function doctor(
       : { what: 'PID namespaces', state: 'ok', found: `one per server, ${namespaces}` },
     await mountNamespaces(namespaces),
     await isolation(namespaces, uidRange),
-    ...(await disk(imagePaths(data))),
-    ...(await reserve(imagePaths(data).data)),
+    ...(await disks(home)),
     {
       what: 'size limits',
       state: limits.kind === 'none' ? 'note' : 'ok',
@@ -100,12 +101,14 @@ export async function doctor(
     await program('haproxy'),
     await egress(),
     await vpcs(),
-    ...(await findLeftovers(data, uidRange)).map(({ found, remedy }): Finding => ({
-      what: 'left over',
-      state: 'note',
-      found,
-      remedy,
-    })),
+    ...(await findLeftovers(await dataDirectories(home), uidRange)).map(
+      ({ found, remedy }): Finding => ({
+        what: 'left over',
+        state: 'note',
+        found,
+        remedy,
+      }),
+    ),
   ];
 }
 
@@ -151,11 +154,26 @@ async function isolation(namespaces: Namespaces, range: UidRange): Promise<Findi
   return { what, state: 'note', found, remedy };
 }
 
+/** The disk of each region; those of further regions are called by the region. */
+async function disks(home: string): Promise<Finding[]> {
+  const places = await readRegionPlaces(home);
+  const found = await Promise.all(
+    places.map(async ({ code, directory }) => {
+      const paths = imagePaths(await dataDirectory(directory));
+      const findings = [...(await disk(paths, code)), ...(await reserve(paths.data))];
+      return code === LOCAL_REGION
+        ? findings
+        : findings.map((finding) => ({ ...finding, what: `${finding.what} of ${code}` }));
+    }),
+  );
+  return found.flat();
+}
+
 /**
  * The cost of forks where the data is or will be, and whether the disk can hold all of the data
  * volume.
  */
-async function disk(paths: ImagePaths): Promise<Finding[]> {
+async function disk(paths: ImagePaths, region: string): Promise<Finding[]> {
   const image = await findImage(paths);
   const store = image === null ? [] : [storeFinding(image)];
   const what = 'file system';
@@ -191,7 +209,7 @@ async function disk(paths: ImagePaths): Promise<Finding[]> {
           what,
           state: 'note',
           found: `${place}: ${CLONE_COST.copy}`,
-          remedy: await howToClone(directory),
+          remedy: await howToClone(directory, region),
         },
         ...store,
       ]
@@ -226,13 +244,14 @@ export function reserveFinding(
 }
 
 /** The command that makes a store of half of what is free. */
-async function howToClone(directory: string): Promise<string> {
+async function howToClone(directory: string, region: string): Promise<string> {
   const { bavail, bsize } = await statfs(directory);
   const sizeBytes = Math.max(
     Math.floor((bavail * bsize) / 2 / 1024 ** 3) * 1024 ** 3,
     SMALLEST_STORE_BYTES,
   );
-  return `as root: howdah store create --size ${gigabytes(sizeBytes)}, with the databases stopped (howdah down --databases); btrfs for forks, --fs xfs for many writes`;
+  const where = region === LOCAL_REGION ? '' : ` --region ${region}`;
+  return `as root: howdah store create --size ${gigabytes(sizeBytes)}${where}, with the databases stopped (howdah down --databases); btrfs for forks, --fs xfs for many writes`;
 }
 
 function storeFinding(image: ImageFacts): Finding {

@@ -20,12 +20,15 @@ export type Leftover = { found: string; remedy: string };
 const YOUNG_MS = 300_000;
 const SHARED_MEMORY = '/dev/shm';
 
-/** @param data the data directory of the installation that asks */
-export async function findLeftovers(data: string, uidRange: UidRange): Promise<Leftover[]> {
+/** @param data the data directories of the installation that asks, the first one first */
+export async function findLeftovers(
+  data: readonly string[],
+  uidRange: UidRange,
+): Promise<Leftover[]> {
   const isRoot = process.getuid?.() === 0;
   const [files, groups, tables, networks] = await Promise.all([
     listFiles(SHARED_MEMORY),
-    listGroups(data),
+    listGroups(data[0] ?? ''),
     listTables(),
     isRoot ? strayNetworks(exists) : [],
   ]);
@@ -186,20 +189,24 @@ export function strayGroups(
 }
 
 /** The cgroups of this installation and of all that have a packet filter or users of services. */
-async function knownGroups(data: string, tables: readonly Table[]): Promise<Set<string>> {
+async function knownGroups(
+  data: readonly string[],
+  tables: readonly Table[],
+): Promise<Set<string>> {
   const uids = (await readdir(REGISTRY).catch(noneOf('ENOENT', 'EACCES'))) ?? [];
   // A link points to ROOT/services/ID or ROOT/precloned/NAME.
   const registered = uids
     .filter((uid) => /^\d+$/.test(uid))
     .flatMap((uid) => linkOf(join(REGISTRY, uid)).map((path) => dirname(dirname(path))));
-  const roots = new Set([
-    ...(await realpath(data).then(
-      (path) => [path],
-      () => [],
-    )),
-    ...tables.map(({ home }) => home),
-    ...registered,
-  ]);
+  const paths = await Promise.all(
+    data.map((path) =>
+      realpath(path).then(
+        (real) => [real],
+        () => [],
+      ),
+    ),
+  );
+  const roots = new Set([...paths.flat(), ...tables.map(({ home }) => home), ...registered]);
   const names = await Promise.all(
     [...roots].map((root) => groupName(root).catch(noneOf('ENOENT', 'ENOTDIR'))),
   );

@@ -2,25 +2,29 @@ import { runningDaemons, stopDaemon } from '../host/daemon.ts';
 import { detachImage, imagePaths } from '../host/image.ts';
 import { instancePaths } from '../host/layout.ts';
 import { groupIds, liftWriteLimit, removeLimitsRoot } from '../host/limits.ts';
-import { dataDirectory, findSite, probeNamespaces } from '../host/machine.ts';
+import { dataDirectory, probeNamespaces } from '../host/machine.ts';
 import type { Site } from '../host/machine-record.ts';
 import { removeNetworks } from '../network/networks.ts';
 import { allowEgress, tableOf } from '../host/egress.ts';
 import { findServer, runningServers, stopServer } from '../postgres/server.ts';
+import { findSites } from './sites.ts';
 import { dirname } from 'node:path';
 
 /**
  * `howdah down --databases`: stops all servers, poolers and gateways of an installation whose
- * control plane does not run, removes the networks of its VPCs and its packet filter, and unmounts
- * its data volume. The next `up` starts them again.
+ * control plane does not run, in all its regions, removes the networks of its VPCs and its packet
+ * filters, and unmounts its data volumes. The next `up` starts them again.
  *
  * @param progress called with the id of each service that was stopped
  * @returns how many were
  */
 export async function stopDatabases(home: string, progress: (id: string) => void): Promise<number> {
-  const site = await findSite(home);
-  const stopped = site === null ? 0 : await stopServers(site, progress);
-  await detachImage(imagePaths(await dataDirectory(home)));
+  let stopped = 0;
+  // The metadata database, which is in the first region, goes last.
+  for (const { site, directory } of (await findSites(home)).toReversed()) {
+    if (site !== null) stopped += await stopServers(site, progress);
+    await detachImage(imagePaths(await dataDirectory(directory)));
+  }
   return stopped;
 }
 

@@ -10,6 +10,7 @@ export function bareMachine(layout: Layout): Machine {
     namespaces: 'none',
     sandbox: { way: 'none', note: '' },
     cloneMethod: 'copy',
+    hasMetadata: true,
     reserve: null,
     limits: { kind: 'none', why: 'a test' },
     installations: { usable: [], tooOld: [] },

@@ -30,6 +30,11 @@ export type Machine = Site & {
   /** Whether servers see only their own files and processes. */
   sandbox: Sandbox;
   cloneMethod: CloneMethod;
+  /**
+   * Whether the metadata database is on the same disk: for its sake archived WAL of services is
+   * removed when nothing else helps.
+   */
+  hasMetadata: boolean;
   /** The change of the disk's reserve at this start; null: none. */
   reserve: 'released' | 'made' | null;
   installations: Found;

@@ -90,6 +90,7 @@ export async function prepareMachine(
     namespaces,
     sandbox,
     cloneMethod,
+    hasMetadata: true,
     reserve,
     limits,
     installations,
