@@ -48,7 +48,7 @@ export const LAYERS: readonly Layer[] = [
   {
     name: 'config',
     holds:
-      '`settings.ts`, `config.ts`, `paths.ts`: the settings, read once, and the places of our own files',
+      '`settings.ts`, `config*.ts`, `paths.ts`: the settings, read once, and the places of our own files',
     path: `^${SERVER}/(settings|config|config-regions|paths)\\.ts$`,
     imports: ['contract', 'lib'],
   },
@@ -99,7 +99,8 @@ export const LAYERS: readonly Layer[] = [
   },
   {
     name: 'installation',
-    holds: '`installation.ts`: the files by which the command line finds a control plane',
+    holds:
+      '`installation.ts`: the files by which the command line finds a control plane and its regions',
     path: `^${SERVER}/installation\\.ts$`,
     imports: ['contract', 'lib', 'config'],
   },
@@ -139,7 +140,7 @@ export const LAYERS: readonly Layer[] = [
   {
     name: 'main',
     holds:
-      '`main.ts`, `control-plane.ts`, `first-key.ts`: config → store → engine → reconciler → API; knows all parts',
+      '`main.ts`, `control-plane.ts`, `regions.ts`, …: config → store → engines → reconcilers → API; knows all parts',
     path: `^${SERVER}/(main|control-plane|regions|run-region|startup|first-key|metadata-database)\\.ts$`,
     imports: [
       'contract',
@@ -155,6 +156,7 @@ export const LAYERS: readonly Layer[] = [
       'installation',
       'engine/local/admin',
       'engine/local',
+      'engine/model',
     ],
   },
   {

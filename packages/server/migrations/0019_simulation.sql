@@ -1,4 +1,4 @@
--- What a simulated region keeps: its clock and script, and each of its services, as documents.
+-- The state of a simulated region: its clock and script, and each of its services, as documents.
 
 create table simulated_documents (
   region_code text not null,

@@ -1,4 +1,7 @@
-/** Builds the control plane: config → store → engines → reconcilers → API. The only file that knows all parts. */
+/**
+ * Builds the control plane: config → store → engines → reconcilers → API. The only file that knows
+ * all parts.
+ */
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { createApp } from './api/app.ts';

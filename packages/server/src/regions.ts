@@ -88,7 +88,7 @@ async function openLocalRegion(
   return { code, engine, portRange, host, singleProject, spares };
 }
 
-/** A name that no resolver answers (RFC 2606): nothing listens on endpoints of simulated services. */
+/** No resolver answers this name (RFC 2606): nothing listens on endpoints of simulated services. */
 const NOWHERE = 'simulated.invalid';
 const SIMULATED_PORTS = [1024, 65_535] as const;
 

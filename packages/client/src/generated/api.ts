@@ -2064,7 +2064,7 @@ export interface components {
              * @description when it was committed
              */
             timestamp: string;
-            /** @description service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is to leave and to join; disk.reserve: state (released: the disk was full; held: it is there again), bytes; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message */
+            /** @description service.status: from, status; service.warnings: warnings, all of now; operation.started: kind, requested_by; operation.step: step; operation.failing: error, it is tried again; operation.finished: status, error; service.purged: name, reason, a deleted service that cannot be restored any more; service.vpc: from, vpc_id, the VPCs that it is to leave and to join; disk.reserve: region_code, state (released: the disk was full; held: it is there again), bytes; vpc.status: name, status (created, ready, deleting, deleted: nothing is left of it); peering.status: from, status (deleted as well), error_message */
             data: {
                 service_id?: string;
                 operation_id?: string;

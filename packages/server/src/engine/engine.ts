@@ -344,7 +344,7 @@ export interface Networks {
   converge(specs: readonly VpcSpec[]): Promise<string[]>;
 }
 
-/** What an engine has whose services are simulated: a script of delays and faults, and a clock. */
+/** A simulation: a script of delays and faults, and a clock. */
 export interface Simulation {
   /**
    * Checks a script and sets it in place of the one before. Numbers of transitions begin at 1

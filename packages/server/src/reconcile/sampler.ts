@@ -1,4 +1,7 @@
-/** Takes samples of the running services of a region, for their series and their current figures, and keeps their backups: once a minute. */
+/**
+ * Takes samples of the running services of a region, for their series and their current figures,
+ * and keeps their backups: once a minute.
+ */
 import pLimit from 'p-limit';
 import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';

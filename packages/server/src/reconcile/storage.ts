@@ -1,5 +1,6 @@
 /**
- * Watches the disk of a region each second, and holds its services to their quotas. The reserve comes first, before any
+ * Watches the disk of a region each second, and holds its services to their quotas. The reserve
+ * comes first, before any
  * question to the metadata database: on a full disk, that database may wait for it.
  */
 import { DISK_FULL_PERCENT, PURGE_PERCENT, RESERVE_RELEASE_PERCENT } from '../domain/disk.ts';
@@ -124,7 +125,7 @@ async function keepReserve(guard: Guard): Promise<void> {
 async function report(guard: Guard): Promise<void> {
   if (guard.unreported === null) return;
   const { state, bytes } = guard.unreported;
-  await reportReserve(guard.store.db, state, bytes);
+  await reportReserve(guard.store.db, guard.region.code, state, bytes);
   guard.unreported = null;
 }
 

@@ -1,4 +1,7 @@
-/** Makes the VPCs of a region true: all of them in one go, when one was changed, and now and then in case the machine lost something. */
+/**
+ * Makes the VPCs of a region true: all of them in one go, when one was changed, and now and then in
+ * case the machine lost something.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';

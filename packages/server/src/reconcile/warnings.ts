@@ -1,4 +1,7 @@
-/** Twice a minute, for each service of a region: what will become trouble, on the service where it is seen and in the log of the control plane. */
+/**
+ * Twice a minute, for each service of a region: what will become trouble, on the service where it
+ * is seen and in the log of the control plane.
+ */
 import type { Warning } from '@howdah/contract';
 import { diskWarning } from '../domain/disk.ts';
 import type { Region } from '../engine/regions.ts';

@@ -6,6 +6,7 @@
 import type { EventType } from '@howdah/contract';
 import { sql } from 'kysely';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { LOCAL_REGION } from '../settings.ts';
 import type { Db } from './tables.ts';
 
 /** seq: its number, as digits. doc: the finished document. */
@@ -89,24 +90,26 @@ export async function pruneDeliveries(db: Db): Promise<boolean> {
 }
 
 /**
- * Writes an event of the operator's project when the reserve of the disk was released, and when it
- * is held again. The same state twice, or a reserve that was never released, is no event.
+ * Writes an event of the operator's project when the reserve of a region's disk was released, and
+ * when it is held again. The same state twice, or a reserve that was never released, is no event.
  *
  * @param bytes the size of the reserve
  */
 export async function reportReserve(
   db: Db,
+  region: string,
   state: 'held' | 'released',
   bytes: number,
 ): Promise<void> {
-  const facts = JSON.stringify({ state, bytes });
+  const facts = JSON.stringify({ region_code: region, state, bytes });
   await sql`
     select emit_event(id, 'disk.reserve', ${facts}::json)
     from projects
     where operator
       and ${state} <> coalesce(
         (select doc::json #>> '{data,state}' from events
-         where project_id = projects.id and type = 'disk.reserve' order by seq desc limit 1), 'held')`.execute(
-    db,
-  );
+         where project_id = projects.id and type = 'disk.reserve'
+           -- events of older versions name no region
+           and coalesce(doc::json #>> '{data,region_code}', ${LOCAL_REGION}) = ${region}
+         order by seq desc limit 1), 'held')`.execute(db);
 }

@@ -1,4 +1,4 @@
-/** What a simulated region keeps, as documents by key. */
+/** The state of a simulated region, as documents by key. */
 import type { Db } from './tables.ts';
 
 export async function readDocuments(db: Db, region: string): Promise<ReadonlyMap<string, unknown>> {
