@@ -9,9 +9,10 @@ import { certificateHosts, createLocalEngine } from './engine/local/index.ts';
 import { createTemplates, type Templates } from './engine/local/postgres/templates.ts';
 import { gatewayCapability } from './engine/local/proxy/gateway.ts';
 import { createModelEngine } from './engine/model/index.ts';
+import type { ClusterRecords } from './engine/records.ts';
 import { createRegions, type Region, type Regions } from './engine/regions.ts';
 import { claimRegionDirectory, recordRegionPlaces } from './installation.ts';
-import { createPrimaryStore } from './reconcile/failovers.ts';
+import { createClusterRecords } from './reconcile/cluster-records.ts';
 import { LOCAL_REGION } from './settings.ts';
 import type { Startup } from './startup.ts';
 import type { Store } from './store/database.ts';
@@ -74,23 +75,24 @@ async function prepareFurtherMachine(
 }
 
 type LocalParts = Readonly<{ machine: Machine; templates: Templates }>;
+type RegionPorts = Pick<Region, 'code' | 'portRange'>;
 
 async function openLocalRegion(
   startup: Startup,
   store: Store,
-  { code, portRange }: Pick<Region, 'code' | 'portRange'>,
+  ports: RegionPorts,
   parts: LocalParts,
   changed: Changed,
 ): Promise<Region> {
-  const { publicHost: host, singleProject, spares } = startup.config;
+  const { singleProject, spares } = startup.config;
+  const { code, portRange } = ports;
   await insertRegion(store.db, code, portRange[0]);
-  const engine = await openLocalEngine(startup, store, parts, (id) => changed(code, id));
-  return { code, engine, portRange, host, singleProject, spares };
+  const records = createClusterRecords(store, ports, startup.log);
+  const engine = await openLocalEngine(startup, records, parts, (id) => changed(code, id));
+  return { code, engine, portRange, singleProject, spares };
 }
 
-/** No resolver answers this name (RFC 2606): nothing listens on endpoints of simulated services. */
-const NOWHERE = 'simulated.invalid';
-const SIMULATED_PORTS = [1024, 65_535] as const;
+const SIMULATED: RegionPorts = { code: SIMULATED_REGION, portRange: [1024, 65_535] };
 
 /** The region whose services are no PostgreSQL. Its state is in the metadata database. */
 async function openSimulatedRegion(
@@ -99,10 +101,10 @@ async function openSimulatedRegion(
   changed: Changed,
 ): Promise<Region> {
   const { db } = store;
-  await insertRegion(db, SIMULATED_REGION, SIMULATED_PORTS[0]);
+  await insertRegion(db, SIMULATED_REGION, SIMULATED.portRange[0]);
   const engine = createModelEngine({
     seed: SIMULATED_REGION,
-    primaries: createPrimaryStore(store, log),
+    records: createClusterRecords(store, SIMULATED, log),
     changed: (id) => changed(SIMULATED_REGION, id),
     policy: {
       windowMs: config.backups.windowMs,
@@ -117,10 +119,8 @@ async function openSimulatedRegion(
     },
   });
   return {
-    code: SIMULATED_REGION,
+    ...SIMULATED,
     engine,
-    portRange: SIMULATED_PORTS,
-    host: NOWHERE,
     singleProject: false,
     // A create is as fast as a spare, and scripts count creates.
     spares: 0,
@@ -130,7 +130,7 @@ async function openSimulatedRegion(
 /** The engine of this machine, for the data of one directory. */
 async function openLocalEngine(
   { config, authority, log, closers }: Startup,
-  store: Store,
+  records: ClusterRecords,
   { machine, templates }: LocalParts,
   changed: (id: string) => void,
 ): Promise<Engine> {
@@ -146,6 +146,7 @@ async function openLocalEngine(
     machine,
     templates,
     authority,
+    endpointHost: config.publicHost,
     listenAddress: config.host,
     certificateHosts: certificateHosts(config.publicHost, config.host),
     backups: config.backups,
@@ -154,7 +155,7 @@ async function openLocalEngine(
     heartbeat: { everyMs: config.heartbeatMs / 4, deadlineMs: (config.heartbeatMs * 3) / 4 },
     failover: config.failover,
     readLagLimit: config.readLagLimit,
-    records: createPrimaryStore(store, log),
+    records,
     egress,
     changed,
   });

@@ -48,7 +48,6 @@ async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> 
     code: LOCAL_REGION,
     engine: fakeEngine,
     portRange,
-    host: '127.0.0.1',
     singleProject: false,
     spares: 0,
   });

@@ -3,7 +3,7 @@ import { readdir, readlink, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
-import { createPrimaryRecords } from '../src/engine/conformance/primary-records.ts';
+import { createMemoryRecords } from '../src/engine/conformance/memory-records.ts';
 import type { Subject } from '../src/engine/conformance/subject.ts';
 import type { Engine } from '../src/engine/engine.ts';
 import { stopDatabases } from '../src/engine/local/admin/stop-databases.ts';
@@ -11,7 +11,7 @@ import { createEgress } from '../src/engine/local/host/egress.ts';
 import { groupIds } from '../src/engine/local/host/limits.ts';
 import { prepareMachine } from '../src/engine/local/host/machine.ts';
 import { certificateHosts, createLocalEngine } from '../src/engine/local/index.ts';
-import { findServer, runningServers } from '../src/engine/local/postgres/server.ts';
+import { findServer, portIsFree, runningServers } from '../src/engine/local/postgres/server.ts';
 import { createTemplates } from '../src/engine/local/postgres/templates.ts';
 import { gatewayCapability } from '../src/engine/local/proxy/gateway.ts';
 import type { ServiceSpec } from '../src/engine/spec.ts';
@@ -42,13 +42,19 @@ export async function createLocalSubject(): Promise<LocalSubject> {
   const egress = createEgress(machine, (error) => process.emitWarning(String(error)));
   await egress.start();
   const gateway = await gatewayCapability();
-  const primaries = createPrimaryRecords();
+  let used = 0;
+  const take = async (): Promise<number> => {
+    used += 1;
+    return firstPort + (used % PORTS);
+  };
+  const records = createMemoryRecords({ take });
   const changed = new Set<string>();
   const make = (): Engine =>
     createLocalEngine({
       machine,
       templates: createTemplates(machine),
       authority,
+      endpointHost: HOST,
       listenAddress: HOST,
       certificateHosts: certificateHosts(HOST, HOST),
       backups: { windowMs: HOUR_MS, snapshotEveryMs: SNAPSHOT_EVERY_MS, verifyEveryMs: HOUR_MS },
@@ -56,29 +62,23 @@ export async function createLocalSubject(): Promise<LocalSubject> {
       heartbeat: { everyMs: 500, deadlineMs: 1500 },
       failover: { restMs: 60_000, lagLimitBytes: 16 * 1024 * 1024 },
       readLagLimit: { bytes: 64 * 1024 * 1024, seconds: 30 },
-      records: primaries.store,
+      records: records.store,
       egress,
       changed: (id) => void changed.add(id),
     });
   let engine = make();
-  let used = 0;
-  const newPort = async (): Promise<number> => {
-    for (;;) {
-      used += 1;
-      const port = firstPort + (used % PORTS);
-      if (await engine.addresses.isFree(port)) return port;
-    }
-  };
+  const newPort = async (): Promise<number> => (await engine.addresses.reserve({ take })).port;
 
   return {
     get engine() {
       return engine;
     },
-    primaries,
+    records,
     changed,
     firstPassword: FIRST_PASSWORD,
     snapshotEveryMs: SNAPSHOT_EVERY_MS,
     newPort,
+    listens: async (port) => !(await portIsFree(HOST, port)),
     newSpec: async () => newSpec(await newPort()),
     verifierOf: scramVerifier,
     canLogIn: (spec, password) => withClient(spec, password, async () => true).catch(() => false),

@@ -25,7 +25,10 @@ export const fakeEngine: Engine = {
     converge: async () => await never('converge'),
     remove: async () => await never('remove'),
   },
-  addresses: { isFree: async () => true },
+  addresses: {
+    reserve: async (ports) => ({ host: '127.0.0.1', port: await ports.take() }),
+    isCurrent: () => true,
+  },
   sql: { setPassword: async () => undefined, query: async () => await never('query') },
   observe: {
     readLagLimit: { bytes: 0, seconds: 0 },

@@ -21,23 +21,20 @@ const COMMON = {
   region: LOCAL_REGION,
   serviceType: 'POSTGRES',
   addons: [],
-  host: '127.0.0.1',
   origin: null,
 } as const;
+
+const nextEndpoint = (ground: Ground) => ({ host: '127.0.0.1', port: ++ground.lastPort });
 
 /** Makes a service that is as a world says. */
 export function lay(ground: Ground, world: World) {
   const { projectId } = ground;
   return ground.store.db.transaction().execute(async (tx) => {
     const size = { cpuMillis: world.cpuMillis, memoryGbs: 2 };
-    const fresh = await insertSpare(tx, { ...COMMON, size, port: ++ground.lastPort });
+    const fresh = await insertSpare(tx, { ...COMMON, size, endpoint: nextEndpoint(ground) });
     const owned = { id: fresh.id, project_id: projectId };
     const operation = world.operation === null ? null : await underWay(tx, owned, world.operation);
     const shared = { project_id: projectId, created: new Date(), environment: world.environment };
-    const members = Array.from({ length: world.replicas + 1 }, (_, n) => ({
-      n,
-      port: ++ground.lastPort,
-    }));
     const row = await changeService(
       tx,
       fresh,
@@ -49,7 +46,7 @@ export function lay(ground: Ground, world: World) {
         deleting: world.deleting,
         deleted_at: world.deleted ? new Date() : null,
         replica_count: world.replicas,
-        members,
+        has_gateway: true,
         ...(world.pooler ? { pooler: true, pooler_port: ++ground.lastPort } : {}),
         ...(world.inVpc ? { vpc_id: VPC_ID, allowed_networks: [] } : {}),
       },
@@ -79,12 +76,11 @@ async function laySets(
     const spare = await insertSpare(tx, {
       ...COMMON,
       size: { cpuMillis: set.cpuMillis, memoryGbs: 1 },
-      port: ++ground.lastPort,
+      endpoint: nextEndpoint(ground),
       parent: row.id,
     });
     const { power, reachable, environment } = set;
     const pooler = set.pooler ? { pooler: true, pooler_port: ++ground.lastPort } : {};
-    const nodes = [{ n: 1, port: ++ground.lastPort }];
     const made = {
       project_id: ground.projectId,
       created: new Date(),
@@ -92,7 +88,7 @@ async function laySets(
       power,
       reachable,
       environment,
-      members: nodes,
+      nodes: 1,
       deleted_at: row.deleted_at,
       ...pooler,
       ...vpcColumnsOf(row),

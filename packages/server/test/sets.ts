@@ -180,13 +180,14 @@ export async function nodesOf(
   on = cloud,
 ): Promise<{ port: { n: number; port: number } }[]> {
   const { db, close } = await openMetadata(on.home);
-  const { members } = await db
-    .selectFrom('services')
-    .select('members')
-    .where('id', '=', set.id)
-    .executeTakeFirstOrThrow();
+  const nodes = await db
+    .selectFrom('server_ports')
+    .select(['server as n', 'port'])
+    .where('service_id', '=', set.id)
+    .orderBy('server')
+    .execute();
   await close();
-  return members.map((port) => ({ port }));
+  return nodes.map((port) => ({ port }));
 }
 
 /** Connects, reads and leaves, again and again, and notes what was refused. */

@@ -14,7 +14,6 @@ import type {
   LogEntry,
   Member as MemberState,
   OperationKind,
-  OperationStep,
   QueryResult,
   ReplicaState,
   ServiceType,
@@ -25,32 +24,8 @@ import type {
   Warning,
 } from '@howdah/contract';
 import type { ReadLagLimit } from '../config.ts';
+import type { Addresses } from './addresses.ts';
 import type { ServiceSpec, VpcSpec } from './spec.ts';
-
-/**
- * Changes of the metadata database that an engine makes at once,
- * without waiting for the reconciler.
- */
-export type PrimaryStore = {
-  /** Shows users that the primary died, and that another is about to take over. */
-  begin: (id: string) => Promise<void>;
-  /**
-   * Records another member as the primary, if `from` is the recorded one.
-   *
-   * @returns the recorded primary from now on; null: the service is gone
-   */
-  recordPrimary: (id: string, from: number, to: number) => Promise<number | null>;
-  /** The recorded primary; null: the service is gone. */
-  primary: (id: string) => Promise<number | null>;
-  /**
-   * Shows users the steps that were made.
-   *
-   * @param why no standby took over; null: the service accepts writes again
-   */
-  end: (id: string, steps: readonly OperationStep[], why: string | null) => Promise<void>;
-  /** Removes the request for a drill. @returns whether there was one */
-  takeDrill: (id: string) => Promise<boolean>;
-};
 
 /** The step of an operation that performs a drill. */
 export const DRILL_STEP = 'drill';
@@ -124,7 +99,7 @@ export type TypeCapability = { version: string } | { missing: string };
 
 /** The resources that a running server of a service uses at one moment. */
 export type Usage = {
-  /** The number of the member or node. */
+  /** The number of the server. */
   node: number;
   cpuMillis: number;
   memoryBytes: number;
@@ -240,14 +215,6 @@ export interface Lifecycle {
   remove(id: string, parent: string | null, begin: BeginStep): Promise<Verdict>;
 }
 
-/** Where services listen. */
-export interface Addresses {
-  /**
-   * Whether nothing else on the machine holds this port; asked before it is promised to a client.
-   */
-  isFree(port: number): Promise<boolean>;
-}
-
 /** The sessions that the control plane opens for its users. */
 export interface Sql {
   /** Sets the admin role's password to a SCRAM verifier; it is active when the call returns. */
@@ -267,7 +234,7 @@ export interface Observing {
   /** The problems of a service's backups, and which of its replicas are missing. */
   warnings(id: string): Promise<Warning[]>;
   /**
-   * @param node the member whose logs are read; null: the primary
+   * @param node the server whose logs are read; null: the primary
    * @param signal ends the work when its client is gone
    */
   logs(id: string, node: number | null, query: LogQuery, signal: AbortSignal): Promise<LogPage>;

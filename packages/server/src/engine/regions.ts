@@ -6,8 +6,6 @@ export type Region = {
   readonly engine: Engine;
   /** First and last port for databases; no other region has one of them. */
   readonly portRange: readonly [number, number];
-  /** The host name in endpoints. */
-  readonly host: string;
   /** Whether one project alone may have services where they cannot have users of their own. */
   readonly singleProject: boolean;
   /** Running servers that are kept for the next create. */

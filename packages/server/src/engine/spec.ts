@@ -21,7 +21,7 @@ export type ServiceSpec = {
   origin: Origin | null;
   /** Where its connection pooler listens, on the host of the endpoint; null: it has none. */
   pooler: { port: number } | null;
-  /** Its members; null: one server, which listens on the endpoint's port itself. */
+  /** Its replicas; null: it never had any, and one server listens on the endpoint's port itself. */
   ha: HighAvailability | null;
   /** The VPC that it is in; null: its endpoint is open to all. */
   vpc: ServiceVpc | null;
@@ -29,8 +29,8 @@ export type ServiceSpec = {
   set: ReplicaSet | null;
 };
 
-/** The nodes of a read replica set, and the service whose primary they follow. */
-export type ReplicaSet = { parent: string; nodes: readonly Member[] };
+/** A read replica set: the service whose primary its nodes follow, and their number. */
+export type ReplicaSet = { parent: string; nodes: number };
 
 /** A service in a VPC: its listeners are there, each on the port that it has anyway. */
 export type ServiceVpc = {
@@ -55,20 +55,17 @@ export type VpcSpec = {
   peers: readonly { id: string; cidr: string }[];
 };
 
-/** A server of a service: its number, and its port of the loopback address. */
-export type Member = { n: number; port: number };
-
 /**
- * Several servers behind a gateway on the endpoint's port: a primary, and standbys that follow it.
+ * A gateway on the endpoint's port, and servers behind it: a primary, and standbys that follow it.
+ * The engine chooses the servers, their ports and the primary.
  */
 export type HighAvailability = {
-  members: readonly Member[];
-  /** The number of the primary, as it is in the metadata database. */
-  primary: number;
+  /** The number of standbys; 0: there were some, and the gateway stays. */
+  replicas: number;
   /** The number of synchronous standbys: those that have every acknowledged write. */
   sync: number;
-  /** A member that must no longer be the primary; null: the current one may stay. */
-  leave: number | null;
+  /** Whether another primary is wanted. A failover satisfies it too. */
+  switchover: boolean;
   /** A requested drill. */
   drill: DrillKind | null;
 };

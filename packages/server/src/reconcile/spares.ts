@@ -3,10 +3,12 @@
  */
 import { DEFAULT_SIZE, typeOfAddons } from '@howdah/contract';
 import { defaultAddons } from '../domain/service/default-addons.ts';
+import { type Addresses, NoPortLeft, type PortLedger } from '../engine/addresses.ts';
 import type { Region } from '../engine/regions.ts';
+import type { Endpoint } from '../engine/spec.ts';
 import type { Store } from '../store/database.ts';
 import { makeDue } from '../store/leases.ts';
-import { takeNextPort } from '../store/regions.ts';
+import { createPortLedger } from '../store/regions.ts';
 import { changeService, lockService } from '../store/services.ts';
 import { countSpares, insertSpare, listStaleSpares } from '../store/spares.ts';
 
@@ -15,10 +17,11 @@ import { countSpares, insertSpare, listStaleSpares } from '../store/spares.ts';
  * spares that no longer match the configuration.
  */
 export async function keepSpares(store: Store, region: Region, wanted: number): Promise<void> {
+  const { addresses } = region.engine;
   const addons = defaultAddons(region.engine);
   for (const id of await listStaleSpares(store.db, region.code, {
     addons,
-    host: region.host,
+    isCurrent: (endpoint) => addresses.isCurrent(endpoint),
     keep: wanted,
   })) {
     await store.db.transaction().execute(async (tx) => {
@@ -32,8 +35,8 @@ export async function keepSpares(store: Store, region: Region, wanted: number): 
   for (let attempt = 0; attempt < missing; attempt++) {
     await store.db.transaction().execute(async (tx) => {
       // Locks the region: two rounds at the same time count one after the other.
-      const port = await takeNextPort(tx, region.code, region.portRange, null);
-      if (port === null || !(await region.engine.addresses.isFree(port))) return;
+      const endpoint = await reserveOrNull(addresses, createPortLedger(tx, region));
+      if (endpoint === null) return;
       if (((await countSpares(tx, region.code)).get(addons.join('+')) ?? 0) >= wanted) return;
       const spare = await insertSpare(tx, {
         region: region.code,
@@ -41,10 +44,19 @@ export async function keepSpares(store: Store, region: Region, wanted: number): 
         addons,
         size: DEFAULT_SIZE,
         origin: null,
-        host: region.host,
-        port,
+        endpoint,
       });
       await makeDue(tx, spare.id);
     });
+  }
+}
+
+/** @returns null: no port is left, and there is no spare */
+async function reserveOrNull(addresses: Addresses, ports: PortLedger): Promise<Endpoint | null> {
+  try {
+    return await addresses.reserve(ports);
+  } catch (error) {
+    if (error instanceof NoPortLeft) return null;
+    throw error;
   }
 }

@@ -2,39 +2,29 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError, parseSize, type Size, type SizeInput } from '@howdah/contract';
 import { DISK_FULL_PERCENT } from '../domain/disk.ts';
+import { NoPortLeft } from '../engine/addresses.ts';
 import type { Region, Regions } from '../engine/regions.ts';
+import type { Endpoint } from '../engine/spec.ts';
 import type { Store } from '../store/database.ts';
 import type { Db, Tx } from '../store/tables.ts';
 import { howItGoes } from '../store/operations.ts';
-import { isAnotherProjectOutside, takeNextPort } from '../store/regions.ts';
-import { LOCAL_REGION } from '../settings.ts';
+import { createPortLedger, isAnotherProjectOutside } from '../store/regions.ts';
 import { amendAnswer, type Caller, type Outcome } from './change.ts';
 
 /** A change that was waited for. */
 export type Done = Outcome & { message: string };
 
 /**
- * A port that is neither reserved nor held by another program. The caller reserves it in the same
+ * Has the engine choose an endpoint, or the port of a pooler. The caller reserves it in the same
  * transaction.
  */
-export async function reservePort(
-  tx: Tx,
-  region: Region,
-  besides: readonly number[] = [],
-): Promise<number> {
-  let port = await takeNextPort(tx, region.code, region.portRange, null, besides);
-  const first = port;
-  while (port !== null && !(await region.engine.addresses.isFree(port))) {
-    port = await takeNextPort(tx, region.code, region.portRange, port, besides);
-    if (port === first) port = null;
+export async function reserveEndpoint(tx: Tx, region: Region): Promise<Endpoint> {
+  try {
+    return await region.engine.addresses.reserve(createPortLedger(tx, region));
+  } catch (error) {
+    if (error instanceof NoPortLeft) throw new ApiError('LIMIT_EXCEEDED', error.message);
+    throw error;
   }
-  if (port === null) {
-    throw new ApiError(
-      'LIMIT_EXCEEDED',
-      `no port is left: all of ${region.code === LOCAL_REGION ? 'HOWDAH_PORT_RANGE' : `${region.code} in HOWDAH_REGIONS,`} ${region.portRange.join('-')} are taken; widen the range, or delete services and wait: deleted ones keep theirs for HOWDAH_RESTORE_HOURS`,
-    );
-  }
-  return port;
 }
 
 /**

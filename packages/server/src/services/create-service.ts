@@ -19,13 +19,13 @@ import {
   refuseFullDisk,
   refuseSecondProject,
   refuseWithoutPooler,
-  reservePort,
+  reserveEndpoint,
   sizeOrRefuse,
 } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { defaultAddons } from '../domain/service/default-addons.ts';
-import { chooseMembers, replicaCountsOrRefuse } from './replicas.ts';
+import { replicaCountsOrRefuse } from './replicas.ts';
 import { regionOrRefuse } from './regions.ts';
 import type { Accepted } from './service-rules.ts';
 import { joinVpc } from './vpcs.ts';
@@ -67,7 +67,7 @@ export async function createService(
       highlyAvailable || body.vpc_id !== undefined
         ? null
         : await lockSpare(tx, { region: region.code, addons, size });
-    const fresh = spare ?? (await insertServiceWithPort(region, tx, addons, size, null));
+    const fresh = spare ?? (await insertServiceAtEndpoint(region, tx, addons, size, null));
     const operation = await beginOperation(
       tx,
       { id: fresh.id, project_id: caller.projectId },
@@ -77,14 +77,9 @@ export async function createService(
     );
     const pooler =
       body.enable_pooler === true
-        ? { pooler: true, pooler_port: await reservePort(tx, region) }
+        ? { pooler: true, pooler_port: (await reserveEndpoint(tx, region)).port }
         : {};
-    const ha = highlyAvailable
-      ? {
-          ...replicas,
-          members: await chooseMembers(region, tx, { ...fresh, ...pooler }, replicas.replica_count),
-        }
-      : {};
+    const ha = highlyAvailable ? { ...replicas, has_gateway: true } : {};
     const vpc =
       body.vpc_id === undefined
         ? {}
@@ -117,22 +112,21 @@ async function specOrRefuse(region: Region, body: CreateServiceBody) {
   return { addons, size, replicas };
 }
 
-/** Inserts a service with a new port. */
-export async function insertServiceWithPort(
+/** Inserts a service at a new endpoint. */
+export async function insertServiceAtEndpoint(
   region: Region,
   tx: Tx,
   addons: readonly Addon[],
   size: Size,
   origin: Origin | null,
 ): Promise<ServiceRow> {
-  const port = await reservePort(tx, region);
+  const endpoint = await reserveEndpoint(tx, region);
   return insertSpare(tx, {
     region: region.code,
     serviceType: typeOfAddons(addons),
     addons,
     size,
-    host: region.host,
-    port,
+    endpoint,
     origin,
   });
 }

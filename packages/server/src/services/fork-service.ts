@@ -16,7 +16,7 @@ import { scramVerifier } from '../lib/scram.ts';
 import { type Caller, makeChange } from './change.ts';
 import { refuseFullDisk, refuseSecondProject, sizeOrRefuse } from './common.ts';
 import type { ControlContext } from './context.ts';
-import { insertServiceWithPort } from './create-service.ts';
+import { insertServiceAtEndpoint } from './create-service.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { type Accepted, lockOwnService } from './service-rules.ts';
 import { readUsedStorageGb, storageOrRefuse } from './storage-quota.ts';
@@ -55,7 +55,7 @@ export async function forkService(
     });
     await refuseSecondProject(tx, regions, region, caller.projectId);
     await keepWithinLimits(tx, caller.projectId, { services: 1, ...weightOf(size, 1) });
-    const fresh = await insertServiceWithPort(region, tx, parent.addons, size, origin);
+    const fresh = await insertServiceAtEndpoint(region, tx, parent.addons, size, origin);
     const operation = await beginOperation(
       tx,
       { id: fresh.id, project_id: caller.projectId },

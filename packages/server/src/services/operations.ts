@@ -99,6 +99,6 @@ async function findOperationOf(db: Db, projectId: string, id: string): Promise<O
 
 /** Withdraws the request of a cancelled operation from its service. */
 async function withdraw(tx: Tx, service: ServiceRow): Promise<void> {
-  await changeService(tx, service, { drill: null, leave_member: null }, null);
+  await changeService(tx, service, { drill: null, switchover: false }, null);
   await makeDue(tx, service.id);
 }

@@ -19,8 +19,6 @@ import {
   type Size,
   type SizeInput,
 } from '@howdah/contract';
-import type { Region } from '../engine/regions.ts';
-import type { Member } from '../engine/spec.ts';
 import { notifyVpcs } from '../store/notifications.ts';
 import type { Tx } from '../store/tables.ts';
 import { makeDue } from '../store/leases.ts';
@@ -36,7 +34,7 @@ import { insertSpare } from '../store/spares.ts';
 import {
   refuseFullDisk,
   refuseWithoutPooler,
-  reservePort,
+  reserveEndpoint,
   sizeOrRefuse,
   untilDone,
   type Done,
@@ -53,7 +51,7 @@ export type SetPath = { serviceId: string; setId: string };
 
 type LockedSet = { parent: ServiceRow; set: ServiceRow; operation: OperationRow | null };
 
-/** Creates a set: one row, its nodes and their ports. */
+/** Creates a set: a row, and the desired number of its nodes. */
 export async function createReplicaSet(
   context: ControlContext,
   caller: Caller,
@@ -76,14 +74,13 @@ export async function createReplicaSet(
       replica_sets: 1,
       ...weightOf(size, body.nodes),
     });
-    const { port, members } = await reserveNodes(tx, region, body.nodes);
+    const endpoint = await reserveEndpoint(tx, region);
     const fresh = await insertSpare(tx, {
       region: region.code,
       serviceType: parent.service_type,
       addons: parent.addons,
       size,
-      host: parent.host,
-      port,
+      endpoint,
       origin: null,
       parent: serviceId,
     });
@@ -100,7 +97,7 @@ export async function createReplicaSet(
       environment: parent.environment,
       created: new Date(),
       created_by: caller.publicKey,
-      members,
+      nodes: body.nodes,
       ...vpcColumnsOf(parent),
     };
     const row = await changeService(tx, fresh, change, operation);
@@ -118,22 +115,6 @@ function refuseTooManyNodes(parent: ServiceRow, nodes: number): void {
       'LIMIT_EXCEEDED',
       `nodes: found ${nodes}; the sets of a service have at most ${MAX_NODES_OF_SERVICE} nodes together, and ${others} of them are taken: delete a set first`,
     );
-}
-
-/** Reserves the port of a new set, and one for each of its nodes. */
-async function reserveNodes(
-  tx: Tx,
-  region: Region,
-  nodes: number,
-): Promise<{ port: number; members: Member[] }> {
-  const members: Member[] = [];
-  const port = await reservePort(tx, region);
-  for (let n = 1; n <= nodes; n++)
-    members.push({
-      n,
-      port: await reservePort(tx, region, [port, ...members.map((node) => node.port)]),
-    });
-  return { port, members };
 }
 
 /** @throws RegionNotServed if nobody would make a change of the set */
@@ -197,10 +178,7 @@ export async function resizeReplicaSet(
   const wanted = size === 'shared' ? size : `${size.cpuMillis}/${size.memoryGbs}`;
   const decide = async (set: ServiceRow, tx: Tx): Promise<ServiceChange | null> => {
     if (sameSize(sizeOf(set), size)) return null;
-    const [before, after] = [
-      weightOf(sizeOf(set), set.members.length),
-      weightOf(size, set.members.length),
-    ];
+    const [before, after] = [weightOf(sizeOf(set), set.nodes), weightOf(size, set.nodes)];
     await keepWithinLimits(tx, caller.projectId, {
       cpu_millis: after.cpu_millis - before.cpu_millis,
       memory_gbs: after.memory_gbs - before.memory_gbs,

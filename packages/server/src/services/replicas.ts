@@ -1,11 +1,9 @@
 /** Replicas of a service: their number, switchover and drill. */
-import { ApiError, type DrillKind, MAX_REPLICAS } from '@howdah/contract';
+import { ApiError, type DrillKind } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
 import type { Region } from '../engine/regions.ts';
-import type { Member } from '../engine/spec.ts';
 import type { Caller } from './change.ts';
-import { reservePort } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
 import { type Accepted, changeUnderRules } from './service-rules.ts';
@@ -27,37 +25,6 @@ export function replicaCountsOrRefuse(
   if (replicaCount > 0 && 'missing' in gateway)
     throw new ApiError('UNAVAILABLE_HERE', `replica_count: ${gateway.missing}`);
   return { replica_count: replicaCount, sync_replica_count: syncReplicaCount };
-}
-
-/**
- * The members of a service with this number of replicas: existing ones first, the primary always.
- * A service whose replicas were removed keeps its gateway, and so one member.
- */
-export async function chooseMembers(
-  region: Region,
-  tx: Tx,
-  service: ServiceRow,
-  replicaCount: number,
-): Promise<Member[]> {
-  const there = service.members.map(({ n }) => n);
-  const others = Array.from({ length: MAX_REPLICAS + 1 }, (_, n) => n).filter(
-    (n) => !there.includes(n),
-  );
-  const wanted = [...new Set([service.primary_member, ...there, ...others])].slice(
-    0,
-    replicaCount + 1,
-  );
-  const members: Member[] = [];
-  for (const n of wanted.toSorted((a, b) => a - b)) {
-    const besides = [...members.map(({ port }) => port), service.pooler_port ?? 0];
-    members.push(
-      service.members.find((member) => member.n === n) ?? {
-        n,
-        port: await reservePort(tx, region, besides),
-      },
-    );
-  }
-  return members;
 }
 
 export async function setReplicas(
@@ -88,10 +55,8 @@ export async function setReplicas(
       caller.projectId,
       weightOf(sizeOf(service), replicas.replica_count - service.replica_count),
     );
-    return {
-      ...replicas,
-      members: await chooseMembers(region, tx, service, replicas.replica_count),
-    };
+    // A service whose replicas were removed keeps its gateway: removing it would end sessions.
+    return { ...replicas, has_gateway: true };
   };
   return changeUnderRules(context, caller, id, 'setHA', decide, 'setHA');
 }
@@ -112,7 +77,7 @@ export function switchOver(context: ControlContext, caller: Caller, id: string):
     'switchover',
     (service) => {
       refuseWithoutReplicas(service, 'switchover');
-      return { leave_member: service.primary_member };
+      return { switchover: true };
     },
     'switchover',
   );

@@ -3,7 +3,7 @@ import { ApiError } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import type { Region } from '../engine/regions.ts';
 import { amendAnswer, type Caller } from './change.ts';
-import { type Done, refuseWithoutPooler, reservePort, untilDone } from './common.ts';
+import { type Done, refuseWithoutPooler, reserveEndpoint, untilDone } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { changeUnderRules } from './service-rules.ts';
 import { joinVpc, LEFT } from './vpcs.ts';
@@ -127,6 +127,6 @@ export async function poolerColumns(
 ): Promise<ServiceChange> {
   return {
     pooler: true,
-    pooler_port: service.pooler_port ?? (await reservePort(tx, region)),
+    pooler_port: service.pooler_port ?? (await reserveEndpoint(tx, region)).port,
   };
 }

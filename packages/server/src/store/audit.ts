@@ -1,7 +1,8 @@
 /** The part of the metadata database that the integrity check reads. */
 import type { LiveStatus } from '@howdah/contract';
 import { Client, type ClientConfig } from 'pg';
-import type { Member } from '../engine/spec.ts';
+import type { ServerPort } from '../engine/records.ts';
+import { PRIMARY, SERVERS } from './engine-records.ts';
 import { WANTED_VPCS, type WantedVpc } from './vpcs.ts';
 
 /** The part of the metadata database that the integrity check compares. */
@@ -16,7 +17,8 @@ export type Expected = {
     power: 'running' | 'paused';
     spare: boolean;
     operationId: string | null;
-    members: Member[];
+    /** The servers behind its gateway. */
+    servers: ServerPort[];
     primary: number;
     vpcId: string | null;
     vpcAddress: string | null;
@@ -40,7 +42,8 @@ export async function readExpected(connection: ClientConfig): Promise<Expected> 
   try {
     const services = await client.query<Expected['services'][number]>(
       `select id, region_code as region, status, port, pooler, pooler_port as "poolerPort", power, project_id is null as spare, operation_id as "operationId",
-              members, primary_member as primary, vpc_id as "vpcId", vpc_address as "vpcAddress", parent_id as "parentId",
+              ${SERVERS} as servers, ${PRIMARY} as primary, vpc_id as "vpcId",
+              vpc_address as "vpcAddress", parent_id as "parentId",
               project_id is not null and status <> 'READY' and not exists (
                 select from operations o
                 where o.service_id = s.id and o.status = 'succeeded' and o.kind in ('create', 'fork', 'start', 'resize', 'restore', 'repair')

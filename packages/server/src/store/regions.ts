@@ -1,5 +1,8 @@
 /** Regions, and the ports that their services have. */
 import { sql } from 'kysely';
+import { NoPortLeft, type PortLedger } from '../engine/addresses.ts';
+import type { Region } from '../engine/regions.ts';
+import { LOCAL_REGION } from '../settings.ts';
 import { isIn } from './predicates.ts';
 import type { Db, Tx } from './tables.ts';
 
@@ -18,12 +21,37 @@ export async function isInUse(db: Db, region: string): Promise<boolean> {
   return (await service.executeTakeFirst()) !== undefined;
 }
 
+/** Offers the free ports of a region to an engine, one after the other, for one reservation. */
+export function createPortLedger(
+  tx: Tx,
+  { code, portRange }: Pick<Region, 'code' | 'portRange'>,
+): PortLedger {
+  let first: number | null = null;
+  let last: number | null = null;
+  return {
+    take: async () => {
+      const port = await takeNextPort(tx, code, portRange, last);
+      if (port === null || port === first) throw new NoPortLeft(whyNoPort(code, portRange));
+      first ??= port;
+      last = port;
+      return port;
+    },
+  };
+}
+
+function whyNoPort(code: string, portRange: readonly [number, number]): string {
+  const setting = code === LOCAL_REGION ? 'HOWDAH_PORT_RANGE' : `${code} in HOWDAH_REGIONS,`;
+  return (
+    `no port is left: all of ${setting} ${portRange.join('-')} are taken; widen the range, or ` +
+    'delete services and wait: deleted ones keep theirs for HOWDAH_RESTORE_HOURS'
+  );
+}
+
 /**
  * Takes the next free port of a region, beginning after the last one taken, so that a port that a
  * service has left is reused as late as possible. Locks the region until the transaction ends.
  *
- * @param after the port to continue after, if another program on the machine holds it
- * @param besides ports that the transaction has taken and not written yet
+ * @param after the port to continue after, if it cannot be used
  * @returns null: no port is free
  */
 export async function takeNextPort(
@@ -31,7 +59,6 @@ export async function takeNextPort(
   region: string,
   [first, last]: readonly [number, number],
   after: number | null,
-  besides: readonly number[] = [],
 ): Promise<number | null> {
   const { last_port } = await tx
     .selectFrom('regions')
@@ -39,7 +66,7 @@ export async function takeNextPort(
     .where('code', '=', region)
     .forUpdate()
     .executeTakeFirstOrThrow();
-  const port = await findFreePort(tx, region, [first, last], after ?? last_port, besides);
+  const port = await findFreePort(tx, region, [first, last], after ?? last_port);
   if (port !== null)
     await tx.updateTable('regions').set({ last_port: port }).where('code', '=', region).execute();
   return port;
@@ -74,7 +101,6 @@ async function findFreePort(
   region: string,
   [first, last]: readonly [number, number],
   after: number,
-  besides: readonly number[],
 ): Promise<number | null> {
   const begin = after >= first && after < last ? after + 1 : first;
   const { rows } = await sql<{ port: number }>`
@@ -82,8 +108,7 @@ async function findFreePort(
     from (select ${begin}::int as begin, ${first}::int as first, ${last}::int as last) as range,
          generate_series(0, last - first) as step,
          lateral (select first + (begin - first + step) % (last - first + 1) as port) as candidate
-    where port <> all(${[...besides]}::int[])
-      and (select count(*) from promised_ports as promised where promised.region_code = ${region} and promised.port = candidate.port) = 0
+    where (select count(*) from promised_ports as promised where promised.region_code = ${region} and promised.port = candidate.port) = 0
     limit 1`.execute(tx);
   return rows[0]?.port ?? null;
 }

@@ -79,14 +79,13 @@ export async function changeService(
   const usage = status === 'READY' ? {} : { memory_mb: null, milli_cpu: null, storage_mb: null };
   const row: ServiceRow = { ...changed, ...usage, status, doc: '' };
   row.doc = JSON.stringify(serviceDocument(row));
-  const { warnings, members, read_replica_sets: sets, ...facts } = change;
+  const { warnings, read_replica_sets: sets, ...facts } = change;
   const after = await tx
     .updateTable('services')
     .set({
       ...facts,
       ...usage,
       ...(warnings === undefined ? {} : { warnings: JSON.stringify(warnings) }),
-      ...(members === undefined ? {} : { members: JSON.stringify(members) }),
       ...(sets === undefined ? {} : { read_replica_sets: JSON.stringify(sets) }),
       operation_id: row.operation_id,
       status,

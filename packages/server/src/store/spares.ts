@@ -3,7 +3,7 @@ import { type Addon, defaultStorageGb, type ServiceType, type Size } from '@howd
 import { sql } from 'kysely';
 import type { ServiceRow } from '../domain/service/row.ts';
 import { sizeColumns } from '../domain/service/spec.ts';
-import type { Origin } from '../engine/spec.ts';
+import type { Endpoint, Origin } from '../engine/spec.ts';
 import { newId } from '../lib/ids.ts';
 import { isSpare } from './predicates.ts';
 import type { Db, Tx } from './tables.ts';
@@ -15,8 +15,7 @@ export type NewService = {
   size: Size;
   /** Default: by the size. */
   storageGb?: number;
-  host: string;
-  port: number;
+  endpoint: Endpoint;
   origin: Origin | null;
   /** The service that a read replica set follows. */
   parent?: string;
@@ -34,8 +33,7 @@ export async function insertSpare(tx: Tx, spare: NewService): Promise<ServiceRow
       service_type: spare.serviceType,
       addons: [...spare.addons],
       environment: 'DEV',
-      host: spare.host,
-      port: spare.port,
+      ...spare.endpoint,
       resource_id: newId(),
       ...sizeColumns(spare.size),
       storage_gb: spare.storageGb ?? defaultStorageGb(spare.size),
@@ -44,7 +42,6 @@ export async function insertSpare(tx: Tx, spare: NewService): Promise<ServiceRow
       origin: spare.origin === null ? null : JSON.stringify(spare.origin),
       parent_id: spare.parent ?? null,
       deleted_at: null,
-      leave_member: null,
       drill: null,
       vpc_id: null,
       vpc_address: null,
@@ -98,21 +95,29 @@ export async function countSpares(db: Db, region: string): Promise<Map<string, n
   return new Map(rows.map(({ addons, count }) => [addons.join('+'), count]));
 }
 
-/** Spares that no create can use: other add-ons or host than wanted now, or more than are kept. */
+/**
+ * Spares that no create can use: other add-ons or host than wanted now, or more than are kept.
+ *
+ * @param wanted.isCurrent whether a new service would be at the host of this endpoint
+ */
 export async function listStaleSpares(
   db: Db,
   region: string,
-  wanted: { addons: readonly Addon[]; host: string; keep: number },
+  wanted: {
+    addons: readonly Addon[];
+    isCurrent: (endpoint: Endpoint) => boolean;
+    keep: number;
+  },
 ): Promise<string[]> {
   const rows = await db
     .selectFrom('services')
-    .select(['id', 'host', 'addons'])
+    .select(['id', 'host', 'port', 'addons'])
     .where(isSpare)
     .where('region_code', '=', region)
     .orderBy('created')
     .execute();
-  const fits = (row: { host: string; addons: Addon[] }) =>
-    row.host === wanted.host && row.addons.join() === wanted.addons.join();
+  const fits = (row: Endpoint & { addons: Addon[] }) =>
+    wanted.isCurrent(row) && row.addons.join() === wanted.addons.join();
   const kept = new Set(
     rows
       .filter(fits)

@@ -70,6 +70,8 @@ export interface Tables {
     key: string;
     document: ColumnType<unknown, string, string>;
   };
+  recorded_primaries: { service_id: string; server: number };
+  server_ports: { service_id: string; server: number; region_code: string; port: number };
   promised_ports: { region_code: string; port: number; holder: string };
   services: TableOf<
     ServiceRow,
@@ -81,12 +83,14 @@ export interface Tables {
     | 'pooler_port'
     | 'replica_count'
     | 'sync_replica_count'
-    | 'primary_member'
+    | 'has_gateway'
+    | 'switchover'
     | 'parent_id'
+    | 'nodes'
     | 'reachable'
     | 'due_at'
     | 'attempt',
-    'origin' | 'members' | 'read_replica_sets' | 'warnings'
+    'origin' | 'read_replica_sets' | 'warnings'
   >;
   operations: TableOf<OperationRow, 'created', 'steps'>;
   vpcs: {

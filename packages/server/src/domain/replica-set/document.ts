@@ -9,7 +9,7 @@ export function replicaSetDocument(row: ServiceRow): ReadReplicaSet {
   return {
     id: row.id,
     name: row.name,
-    nodes: row.members.length,
+    nodes: row.nodes,
     cpu_millis: row.cpu_millis ?? 0,
     memory_gbs: row.memory_gbs ?? 0,
     endpoint: { host: row.host, port: row.port },

@@ -10,7 +10,7 @@ import type {
   ServiceType,
   Warning,
 } from '@howdah/contract';
-import type { Member, Origin } from '../../engine/spec.ts';
+import type { Origin } from '../../engine/spec.ts';
 
 export type ServiceRow = {
   id: string;
@@ -41,15 +41,18 @@ export type ServiceRow = {
   pooler_port: number | null;
   replica_count: number;
   sync_replica_count: number;
-  leave_member: number | null;
+  /** Whether a gateway is before its servers: it has replicas, or had some. */
+  has_gateway: boolean;
+  /** Whether another primary was asked for. */
+  switchover: boolean;
   drill: DrillKind | null;
-  members: Member[];
-  primary_member: number;
   vpc_id: string | null;
   vpc_address: string | null;
   allowed_networks: string[] | null;
   /** The service that a read replica set follows; null: not a set. */
   parent_id: string | null;
+  /** The number of its nodes, if it is a read replica set. */
+  nodes: number;
   read_replica_sets: ReadReplicaSet[];
   reachable: boolean;
   memory_mb: number | null;
@@ -85,10 +88,10 @@ export type ServiceChange = Partial<
     | 'first_verifier'
     | 'replica_count'
     | 'sync_replica_count'
-    | 'leave_member'
+    | 'has_gateway'
+    | 'switchover'
     | 'drill'
-    | 'members'
-    | 'primary_member'
+    | 'nodes'
     | 'read_replica_sets'
     | 'reachable'
     | 'memory_mb'

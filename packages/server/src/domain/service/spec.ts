@@ -17,7 +17,7 @@ export function serviceSpec(row: ServiceRow): ServiceSpec {
     pooler: poolerSpec(row),
     ha: highAvailabilitySpec(row),
     vpc: vpcSpec(row),
-    set: row.parent_id === null ? null : { parent: row.parent_id, nodes: row.members },
+    set: row.parent_id === null ? null : { parent: row.parent_id, nodes: row.nodes },
   };
 }
 
@@ -27,12 +27,11 @@ export function poolerSpec(row: ServiceRow): { port: number } | null {
 }
 
 function highAvailabilitySpec(row: ServiceRow): HighAvailability | null {
-  if (row.members.length === 0 || row.parent_id !== null) return null;
+  if (!row.has_gateway) return null;
   return {
-    members: row.members,
-    primary: row.primary_member,
+    replicas: row.replica_count,
     sync: row.sync_replica_count,
-    leave: row.leave_member,
+    switchover: row.switchover,
     drill: row.drill,
   };
 }

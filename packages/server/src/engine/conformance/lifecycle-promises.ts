@@ -1,6 +1,7 @@
 /** Promises about the life of a service: its steps, its presence, its listeners, its removal. */
 import assert from 'node:assert/strict';
 import type { OperationKind } from '@howdah/contract';
+import { NoPortLeft } from '../addresses.ts';
 import { EngineUnavailable, type Seen } from '../engine.ts';
 import type { ServiceSpec } from '../spec.ts';
 import {
@@ -50,18 +51,13 @@ export const LIFECYCLE_PROMISES: readonly Promised[] = [
     },
   },
   {
-    name: 'an address that a service uses is not free',
+    name: 'a service listens at its endpoint',
     check: (subject) =>
       withService(subject, {}, async ({ endpoint }) => {
-        assert.equal(await subject.engine.addresses.isFree(endpoint.port), false);
+        assert.equal(await subject.listens(endpoint.port), true);
       }),
   },
-  {
-    name: 'an address that nothing uses is free',
-    check: async (subject) => {
-      assert.equal(await subject.engine.addresses.isFree(await subject.newPort()), true);
-    },
-  },
+  { name: 'addresses are unique', check: addressesAreUnique },
   { name: 'a pooler listens while it is wanted', applies: hasPooler, check: poolerListens },
   { name: 'a closed engine leaves its services running', check: closeStopsNothing },
 ];
@@ -160,7 +156,7 @@ async function planIsMade(subject: Subject): Promise<void> {
 
 async function planOfReplicas(subject: Subject): Promise<void> {
   await withService(subject, {}, async (spec) => {
-    const wanted = await replicated(subject, spec, 1);
+    const wanted = replicated(subject, spec, 1);
     const planned = subject.engine.lifecycle.plan('setHA', wanted, true, false);
     const { steps } = await settle(subject, wanted);
     // Files and slots follow from the steps that a user asks for.
@@ -224,21 +220,43 @@ async function removalLeavesNothing(subject: Subject): Promise<void> {
   await removeAll(subject, spec.id);
   assert.deepEqual(await subject.leftovers(spec.id), []);
   assert.equal(await engine.lifecycle.runs(spec.id), false);
-  assert.equal(await engine.addresses.isFree(spec.endpoint.port), true);
+  assert.equal(await subject.listens(spec.endpoint.port), false);
   await assert.rejects(engine.observe.usage(spec.id), EngineUnavailable);
   assert.deepEqual(await engine.observe.servers(spec.id), []);
   assert.deepEqual((await engine.backups.describe(spec.id)).snapshots, []);
 }
 
+/** An engine gives out what it is offered, each address once, all at hosts of today. */
+async function addressesAreUnique(subject: Subject): Promise<void> {
+  const { addresses } = subject.engine;
+  const offered: number[] = [];
+  const take = async (): Promise<number> => {
+    offered.push(await subject.newPort());
+    return offered.at(-1) ?? 0;
+  };
+  const endpoints = [
+    await addresses.reserve({ take }),
+    await addresses.reserve({ take }),
+    await addresses.reserve({ take }),
+  ];
+  const names = endpoints.map(({ host, port }) => `${host}:${port}`);
+  assert.equal(new Set(names).size, names.length, names.join(', '));
+  for (const endpoint of endpoints) {
+    assert.ok(offered.includes(endpoint.port), `${endpoint.port} was offered`);
+    assert.equal(addresses.isCurrent(endpoint), true);
+  }
+  const none = (): Promise<number> => Promise.reject(new NoPortLeft('none is left'));
+  await assert.rejects(addresses.reserve({ take: none }), NoPortLeft);
+}
+
 function poolerListens(subject: Subject): Promise<void> {
   return withService(subject, {}, async (spec) => {
-    const { addresses } = subject.engine;
     const port = await subject.newPort();
     const { steps } = await settle(subject, { ...spec, pooler: { port } });
     assert.deepEqual(steps, ['start connection pooler']);
-    assert.equal(await addresses.isFree(port), false, 'it listens');
+    assert.equal(await subject.listens(port), true, 'it listens');
     assert.deepEqual((await settle(subject, spec)).steps, ['stop connection pooler']);
-    await until(subject, 'it is free again', () => addresses.isFree(port));
+    await until(subject, 'its port is free again', async () => !(await subject.listens(port)));
   });
 }
 

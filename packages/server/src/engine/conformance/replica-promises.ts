@@ -20,6 +20,7 @@ export const REPLICA_PROMISES: readonly Promised[] = [
   { name: 'a failover is reported with its steps', check: failoverReported },
   { name: 'another recorded primary is obeyed', check: recordedObeyed },
   { name: 'a switchover changes the primary as asked', check: switchoverAsAsked },
+  { name: 'a switchover is satisfied by a failover', check: failoverSatisfies },
   { name: 'a requested drill is taken once', check: drillTakenOnce },
   { name: 'a missing standby is warned of until it follows', check: missingStandby },
   { name: 'a standby is added and removed while the service runs', check: addedAndRemoved },
@@ -33,13 +34,13 @@ const rolesOf = async ({ engine }: Subject, id: string): Promise<Record<number, 
 /** Kills the primary, and waits until the other one is recorded. */
 async function failOver(subject: Subject, spec: ServiceSpec): Promise<void> {
   await subject.kill(spec.id, 0);
-  await until(subject, 'a failover', async () => subject.primaries.primary(spec.id) === 1);
+  await until(subject, 'a failover', async () => subject.records.primary(spec.id) === 1);
 }
 
 function recordedFirst(subject: Subject): Promise<void> {
   return withReplicas(subject, async (spec) => {
     const rolesThen: Record<number, string>[] = [];
-    subject.primaries.onRecord(async (id) => {
+    subject.records.onRecord(async (id) => {
       if (id === spec.id) rolesThen.push(await rolesOf(subject, id));
     });
     await failOver(subject, spec);
@@ -73,13 +74,13 @@ function failoverKeepsWrites(subject: Subject): Promise<void> {
 
 function failoverReported(subject: Subject): Promise<void> {
   return withReplicas(subject, async (spec) => {
-    const { primaries } = subject;
+    const { records } = subject;
     await failOver(subject, spec);
-    const ended = () => primaries.ended.find(({ id }) => id === spec.id);
+    const ended = () => records.ended.find(({ id }) => id === spec.id);
     // Its end is reported after the record; an engine may leave it to the next step.
     await settle(subject, spec);
     await until(subject, 'its end is reported', async () => ended() !== undefined);
-    assert.ok(primaries.begun.includes(spec.id), 'it was shown when it began');
+    assert.ok(records.begun.includes(spec.id), 'it was shown when it began');
     const steps = ended()?.steps ?? [];
     assert.deepEqual([ended()?.why, steps.length > 0], [null, true]);
     assert.ok(
@@ -93,7 +94,7 @@ function recordedObeyed(subject: Subject): Promise<void> {
   return withReplicas(subject, async (spec) => {
     await settle(subject, spec);
     // Another control plane has recorded it, and ended before it did anything.
-    subject.primaries.add(spec.id, 1);
+    subject.records.add(spec.id, 1);
     await subject.recreate();
     const { last } = await settle(subject, spec);
     assert.equal(last.seen.reachable, true);
@@ -104,22 +105,37 @@ function recordedObeyed(subject: Subject): Promise<void> {
 function switchoverAsAsked(subject: Subject): Promise<void> {
   return withReplicas(subject, async (spec) => {
     await subject.insertRows(spec, 6);
-    subject.primaries.ask(spec.id, { leave: 0 });
+    subject.records.ask(spec.id, { switchover: true });
     const { steps } = await settle(subject, spec);
     assert.ok(steps.includes('switch over to member 1'), steps.join(', '));
-    assert.equal(subject.primaries.primary(spec.id), 1);
+    assert.equal(subject.records.primary(spec.id), 1);
     assert.deepEqual(await rolesOf(subject, spec.id), { 0: 'standby', 1: 'primary' });
     assert.equal(await subject.countRows(spec), 6);
   });
 }
 
+/** The primary dies before the switchover begins; the spec was read before that. */
+function failoverSatisfies(subject: Subject): Promise<void> {
+  return withReplicas(subject, async (spec) => {
+    const { ha } = spec;
+    if (ha === null) return assert.fail('it has replicas');
+    subject.records.ask(spec.id, { switchover: true });
+    await failOver(subject, spec);
+    const asked = { ...spec, ha: { ...ha, switchover: true } };
+    const { steps } = await settle(subject, asked, undefined, () => asked);
+    assert.ok(!steps.some((step) => step.startsWith('switch over')), steps.join(', '));
+    assert.equal(subject.records.primary(spec.id), 1);
+    assert.deepEqual(await rolesOf(subject, spec.id), { 0: 'standby', 1: 'primary' });
+  });
+}
+
 function drillTakenOnce(subject: Subject): Promise<void> {
   return withReplicas(subject, async (spec) => {
-    subject.primaries.ask(spec.id, { drill: 'failover' });
+    subject.records.ask(spec.id, { drill: 'failover' });
     const { steps } = await settle(subject, spec);
     assert.equal(steps.filter((step) => step === 'drill').length, 1, steps.join(', '));
-    assert.equal(subject.primaries.drillsTaken.filter((id) => id === spec.id).length, 1);
-    assert.equal(subject.primaries.primary(spec.id), 1);
+    assert.equal(subject.records.drillsTaken.filter((id) => id === spec.id).length, 1);
+    assert.equal(subject.records.primary(spec.id), 1);
   });
 }
 
@@ -140,12 +156,12 @@ function missingStandby(subject: Subject): Promise<void> {
 function addedAndRemoved(subject: Subject): Promise<void> {
   return withService(subject, {}, async (spec) => {
     await subject.insertRows(spec, 2);
-    const wanted = await replicated(subject, spec, 1);
+    const wanted = replicated(subject, spec, 1);
     await settle(subject, wanted);
     assert.deepEqual(await rolesOf(subject, spec.id), { 0: 'primary', 1: 'standby' });
     const { ha } = wanted;
     if (ha === null) return assert.fail('it has replicas');
-    const alone = { ...wanted, ha: { ...ha, members: ha.members.slice(0, 1), sync: 0 } };
+    const alone = { ...wanted, ha: { ...ha, replicas: 0, sync: 0 } };
     await settle(subject, alone);
     assert.deepEqual(await rolesOf(subject, spec.id), { 0: 'primary' });
     assert.equal(await subject.countRows(spec), 2);
@@ -157,9 +173,12 @@ async function withSet(
   work: (set: ServiceSpec, service: ServiceSpec) => Promise<void>,
 ): Promise<void> {
   await withService(subject, {}, async (service) => {
-    const nodes = [{ n: 1, port: await subject.newPort() }];
     const base = await subject.newSpec();
-    const set: ServiceSpec = { ...base, firstVerifier: null, set: { parent: service.id, nodes } };
+    const set: ServiceSpec = {
+      ...base,
+      firstVerifier: null,
+      set: { parent: service.id, nodes: 1 },
+    };
     await settling(subject, set, (spec) => work(spec, service));
   });
 }
@@ -171,7 +190,7 @@ function setRoutes(subject: Subject): Promise<void> {
     await until(subject, 'its nodes are routed to', isServing);
     const { last } = await settle(subject, set);
     assert.equal(last.seen.reachable, true);
-    assert.equal(await subject.engine.addresses.isFree(set.endpoint.port), false);
+    assert.equal(await subject.listens(set.endpoint.port), true);
   });
 }
 

@@ -2,20 +2,22 @@
 import assert from 'node:assert/strict';
 import type { BeginStep, Engine, Verdict } from '../engine.ts';
 import type { ServiceSpec } from '../spec.ts';
-import type { PrimaryRecords } from './primary-records.ts';
+import type { MemoryRecords } from './memory-records.ts';
 
 /** An engine, and the few things that a suite does around it. */
 export type Subject = {
   /** The engine now: {@link Subject.recreate} makes another. */
   readonly engine: Engine;
-  /** The recorded primaries, which the engine was made with. */
-  readonly primaries: PrimaryRecords;
+  /** Keeps the primaries and ports that the engine records. */
+  readonly records: MemoryRecords;
   /** Services that the engine has reported as changed. */
   readonly changed: ReadonlySet<string>;
   /** A spec of one running server with an id, an address and a first password of its own. */
   readonly newSpec: () => Promise<ServiceSpec>;
   /** A port that nothing uses, and that no spec has had. */
   readonly newPort: () => Promise<number>;
+  /** Whether something listens on a port. */
+  readonly listens: (port: number) => Promise<boolean>;
   /** The SCRAM verifier of a password. */
   readonly verifierOf: (password: string) => Promise<string>;
   /** The password of new specs. */
@@ -60,18 +62,22 @@ const NO_STEP: BeginStep = async () => undefined;
 /** Steps that were made, with what `begin` was called with and the last verdict. */
 export type Settled = { steps: string[]; begun: string[]; last: Verdict };
 
-/**
- * A spec as the control plane would pass it now: with the recorded primary, and what was asked for.
- */
-export function currentSpec({ primaries }: Subject, spec: ServiceSpec): ServiceSpec {
-  return spec.ha === null ? spec : { ...spec, ha: primaries.current(spec.id, spec.ha) };
+/** A spec as the control plane would pass it now: with what was asked for. */
+function currentSpec({ records }: Subject, spec: ServiceSpec): ServiceSpec {
+  return spec.ha === null ? spec : { ...spec, ha: records.current(spec.id, spec.ha) };
 }
 
-/** Makes steps until a service is settled. @throws AssertionError when a step fails */
+/**
+ * Makes steps until a service is settled.
+ *
+ * @param asRead the spec as it is read for a step; by default what is desired now
+ * @throws AssertionError when a step fails
+ */
 export async function settle(
   subject: Subject,
   spec: ServiceSpec,
   begin: BeginStep = NO_STEP,
+  asRead = currentSpec,
 ): Promise<Settled> {
   const begun: string[] = [];
   const steps: string[] = [];
@@ -80,7 +86,7 @@ export async function settle(
     await begin(step, seen);
   };
   for (const check = await deadline(subject); ;) {
-    const verdict = await subject.engine.lifecycle.converge(currentSpec(subject, spec), announce);
+    const verdict = await subject.engine.lifecycle.converge(asRead(subject, spec), announce);
     if (verdict.did !== null) steps.push(verdict.did);
     if (verdict.outcome === 'settled') return { steps, begun, last: verdict };
     if (verdict.outcome === 'failed') assert.fail(`a step failed: ${verdict.reason}`);
@@ -128,7 +134,7 @@ export async function settling(
     await work(spec);
   } finally {
     await removeAll(subject, spec.id, spec.set?.parent ?? null).catch(() => undefined);
-    subject.primaries.forget(spec.id);
+    subject.records.forget(spec.id);
   }
 }
 
@@ -161,20 +167,12 @@ export async function withReplicas(
   work: (spec: ServiceSpec) => Promise<void>,
 ): Promise<void> {
   const spec = await subject.newSpec();
-  await settling(subject, await replicated(subject, spec, 1), work);
+  await settling(subject, replicated(subject, spec, 1), work);
 }
 
 /** A spec with replicas, as setHA records it. */
-export async function replicated(
-  subject: Subject,
-  spec: ServiceSpec,
-  replicas: number,
-): Promise<ServiceSpec> {
-  const numbers = Array.from({ length: replicas + 1 }, (_, n) => n);
-  const servers = await Promise.all(
-    numbers.map(async (n) => ({ n, port: await subject.newPort() })),
-  );
+export function replicated(subject: Subject, spec: ServiceSpec, replicas: number): ServiceSpec {
   const sync = Math.min(1, replicas);
-  subject.primaries.add(spec.id, 0);
-  return { ...spec, ha: { members: servers, primary: 0, sync, leave: null, drill: null } };
+  subject.records.add(spec.id, 0);
+  return { ...spec, ha: { replicas, sync, switchover: false, drill: null } };
 }

@@ -7,7 +7,8 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ADDONS_OF_TYPE, SERVICE_TYPES } from '@howdah/contract';
 import type { BackupPolicy } from '../../config.ts';
-import type { BackupKeeping, BeginStep, Engine, Verdict } from '../engine.ts';
+import { takeUsablePort, type Addresses } from '../addresses.ts';
+import type { BackupKeeping, BeginStep, Engine, Seen, Verdict } from '../engine.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { backupWarnings, holdingBackups, keepBackups } from './backup/keeper.ts';
 import { sweepCopies, verifyBackup } from './backup/verify.ts';
@@ -31,6 +32,8 @@ import { convergeCluster } from './topology/cluster/converge.ts';
 import { watchFollowers } from './topology/cluster/watch.ts';
 import type { Topology } from './topology/context.ts';
 import { primaryPaths } from './topology/instances.ts';
+import { placeServers } from './topology/place-servers.ts';
+import type { PlacedSpec } from './topology/placed-spec.ts';
 import { createPlan } from './topology/plan.ts';
 import { convergeSet } from './topology/read-replicas/converge.ts';
 import { watchSets } from './topology/read-replicas/watch.ts';
@@ -54,7 +57,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       converge: (spec, begin) => converge(topology, spec, begin),
       remove: (id, parent, begin) => removeService(local, id, parent, begin),
     },
-    addresses: { isFree: (port) => portIsFree(options.listenAddress, port) },
+    addresses: createAddresses(options),
     networks: {
       converge: (specs) =>
         machine.networks.method === 'bridge'
@@ -78,8 +81,45 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
   };
 }
 
+/** Endpoints at the host of the region, on ports that no other program on the machine holds. */
+function createAddresses({
+  endpointHost: host,
+  listenAddress,
+}: Pick<LocalEngineOptions, 'endpointHost' | 'listenAddress'>): Addresses {
+  return {
+    reserve: async (ports) => {
+      const port = await takeUsablePort(ports, (one) => portIsFree(listenAddress, one));
+      return { host, port };
+    },
+    isCurrent: (endpoint) => endpoint.host === host,
+  };
+}
+
 /** Makes one step towards the desired state of a service. */
-function converge(topology: Topology, spec: ServiceSpec, begin: BeginStep): Promise<Verdict> {
+async function converge(
+  topology: Topology,
+  desired: ServiceSpec,
+  begin: BeginStep,
+): Promise<Verdict> {
+  const { spec, lack } = await placeServers(topology, desired);
+  // A read replica set has a gateway with all of its nodes, or is not begun.
+  if (lack !== null && spec.set !== null) return lacking(lack, NOTHING);
+  const verdict = await convergePlaced(topology, spec, begin);
+  return lack !== null && verdict.outcome === 'settled' ? lacking(lack, verdict.seen) : verdict;
+}
+
+const NOTHING: Seen = { reachable: false, present: false };
+
+/** The verdict for a service that has all the servers for which there are ports. */
+const lacking = (reason: string, seen: Seen): Verdict => ({
+  did: null,
+  detail: null,
+  seen,
+  outcome: 'failed',
+  reason,
+});
+
+function convergePlaced(topology: Topology, spec: PlacedSpec, begin: BeginStep): Promise<Verdict> {
   if (spec.set !== null) return convergeSet(topology, spec, spec.set, begin);
   if (spec.ha !== null) return convergeCluster(topology, spec, spec.ha, begin);
   return convergeSingle(topology, spec, begin);

@@ -1,7 +1,8 @@
 /** The parts of the local engine, and what they are made with. */
 import type { BackupPolicy, FailoverPolicy, ReadLagLimit } from '../../config.ts';
 import { createCertificateCheck, createIssuer, type CertificateAuthority } from '../../lib/tls.ts';
-import type { PrimaryStore, TypeCapability } from '../engine.ts';
+import type { TypeCapability } from '../engine.ts';
+import type { ClusterRecords } from '../records.ts';
 import { createKeeper, type Keeper } from './backup/keeper.ts';
 import { createVerifications } from './backup/verify.ts';
 import { createDaemonWatch } from './host/daemon.ts';
@@ -28,6 +29,8 @@ export type LocalEngineOptions = {
   machine: Machine;
   templates: Templates;
   authority: CertificateAuthority;
+  /** The host of endpoints. */
+  endpointHost: string;
   /** The address that servers listen on. */
   listenAddress: string;
   /** The names and addresses that certificates carry. */
@@ -38,7 +41,7 @@ export type LocalEngineOptions = {
   heartbeat: Heartbeat;
   failover: FailoverPolicy;
   readLagLimit: ReadLagLimit;
-  records: PrimaryStore;
+  records: ClusterRecords;
   egress: Egress;
   /** Called when something watched changed by itself, with the service's id. */
   changed: (id: string) => void;

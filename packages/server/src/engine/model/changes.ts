@@ -1,17 +1,21 @@
 /** The changes of servers that steps consist of; each also writes what a server would log. */
 import type { Size } from '@howdah/contract';
+import { chooseServers, numberNodes } from '../records.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { writeLog, type ModelNode, type ModelService } from './state.ts';
 
 /** The version of PostgreSQL that services are said to run. */
 export const MODEL_VERSION = '18.4';
 
-/**
- * The numbers of the servers that a spec asks for. This engine does not use their ports:
- * nothing listens there.
- */
-export function wantedNodes({ ha, set }: ServiceSpec): number[] {
-  return (ha?.members ?? set?.nodes ?? [{ n: 0 }]).map(({ n }) => n);
+/** The numbers of the servers that a spec asks for. They need no ports: nothing listens there. */
+export function wantedNodes(
+  { ha, set }: ServiceSpec,
+  { primary, nodes }: Pick<ModelService, 'primary' | 'nodes'>,
+): number[] {
+  if (set !== null) return numberNodes(set.nodes);
+  if (ha === null) return [0];
+  const existing = nodes.map(({ n }) => n);
+  return chooseServers(primary, existing, ha.replicas + 1);
 }
 
 /** The ports on which clients find a service. */

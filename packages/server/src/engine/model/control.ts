@@ -4,7 +4,7 @@ import { Check } from 'typebox/value';
 import type { Simulation } from '../engine.ts';
 import * as change from './changes.ts';
 import { wakeAt, type Model } from './model.ts';
-import { noticeDeath, type Primaries } from './primary.ts';
+import { noticeDeath } from './primary.ts';
 import type { ScriptEvent } from '@howdah/contract';
 import { EMPTY_SCRIPT, parseScript } from './script.ts';
 import { primaryOf, rowsAt, type ModelRegion } from './state.ts';
@@ -18,11 +18,7 @@ export type ModelControl = Simulation & {
   countRows: (id: string) => Promise<number | null>;
 };
 
-export function createControl(
-  model: Model,
-  known: Primaries,
-  open: () => Promise<void>,
-): ModelControl {
+export function createControl(model: Model, open: () => Promise<void>): ModelControl {
   const { state, clock } = model;
   return {
     setScript: async (value) => {
@@ -42,7 +38,7 @@ export function createControl(
         });
         model.changed(id);
       }
-      await setAlarms(model, known);
+      await setAlarms(model);
     },
     script: async () => {
       await open();
@@ -59,7 +55,7 @@ export function createControl(
     },
     kill: async (id, node) => {
       await open();
-      return kill(model, known, id, node);
+      return kill(model, id, node);
     },
     write: async (id, rows) => {
       await open();
@@ -81,7 +77,7 @@ function scriptOf(value: unknown): SimulationScript {
 }
 
 /** Reads the state, once, and continues its clock and its script. */
-export function reopen(model: Model, known: Primaries): () => Promise<void> {
+export function reopen(model: Model): () => Promise<void> {
   const { state, clock } = model;
   let opened: Promise<void> | null = null;
   const read = async (): Promise<void> => {
@@ -93,7 +89,7 @@ export function reopen(model: Model, known: Primaries): () => Promise<void> {
     clock.startAt(isRunning ? Math.max(nowMs, model.realMs() + aheadMs) : nowMs);
     for (const { id, pending } of state.list())
       if (pending !== null) wakeAt(model, id, pending.doneMs);
-    await setAlarms(model, known);
+    await setAlarms(model);
   };
   return () =>
     (opened ??= read().catch((error: unknown) => {
@@ -115,7 +111,7 @@ const saveTime = (model: Model): Promise<void> =>
   });
 
 /** Sets an alarm for each event that has not happened; those of now happen at once. */
-async function setAlarms(model: Model, known: Primaries): Promise<void> {
+async function setAlarms(model: Model): Promise<void> {
   const { state, clock, script } = model;
   const { scriptSetMs, happened } = state.region();
   for (const [index, event] of script.events.entries()) {
@@ -126,7 +122,7 @@ async function setAlarms(model: Model, known: Primaries): Promise<void> {
       await state.changeRegion((region) => {
         region.happened.push(index);
       });
-      await perform(model, known, event);
+      await perform(model, event);
     };
     const atMs = scriptSetMs + (event.after_ms ?? 0);
     if (atMs <= clock.nowMs()) await happen();
@@ -134,21 +130,16 @@ async function setAlarms(model: Model, known: Primaries): Promise<void> {
   }
 }
 
-async function perform(model: Model, known: Primaries, event: ScriptEvent): Promise<void> {
+async function perform(model: Model, event: ScriptEvent): Promise<void> {
   try {
     if (event.event === 'write') await write(model, event.service_id, event.rows ?? 1);
-    else await kill(model, known, event.service_id, event.node ?? null);
+    else await kill(model, event.service_id, event.node ?? null);
   } catch (error) {
     process.emitWarning(`an event of the script did not happen: ${String(error)}`);
   }
 }
 
-async function kill(
-  model: Model,
-  known: Primaries,
-  id: string,
-  node: number | null,
-): Promise<boolean> {
+async function kill(model: Model, id: string, node: number | null): Promise<boolean> {
   const { state, clock } = model;
   if (state.find(id) === null) return false;
   const isKilled = await state.change(id, (service) => {
@@ -158,7 +149,7 @@ async function kill(
     change.stopServer(service, server.n, clock.nowMs(), 'killed');
     return true;
   });
-  if (isKilled) await noticeDeath(model, known, id);
+  if (isKilled) await noticeDeath(model, id);
   return isKilled;
 }
 

@@ -39,12 +39,7 @@ type Pair = Situation & {
 
 export function decideHa(situation: Situation, ha: HighAvailability): NextStep {
   const { spec, service } = situation;
-  const wanted = change.wantedNodes(spec);
-  if (!wanted.includes(service.primary))
-    return {
-      kind: 'refuse',
-      why: `member ${service.primary}, its primary, is none of its members`,
-    };
+  const wanted = change.wantedNodes(spec, service);
   const primary = service.nodes.find(({ n }) => n === service.primary);
   if (spec.power === 'paused') return decidePaused(situation, primary);
   const named = (name: string): string => onServer(name, service.primary);
@@ -211,7 +206,7 @@ function decidePlanned({ spec, ha, service, primary }: Pair): NextStep {
   });
   if (change.compareSizes(primary.size, spec.size) === 'smaller')
     return switchOver('for its new size');
-  if (ha.leave === primary.n) return switchOver('as was asked for');
+  if (ha.switchover) return switchOver('as was asked for');
   if (ha.drill === null) return SETTLED;
   return { kind: 'drill', name: DRILL_STEP, transition: 'drill', to, why: ha.drill };
 }

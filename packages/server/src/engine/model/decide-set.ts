@@ -67,7 +67,7 @@ function routeNodes(spec: ServiceSpec): NextStep {
 
 function decideNodes({ spec, service, parent }: Situation): NextStep {
   const isReady = parent !== null && primaryOf(parent)?.runs === true;
-  for (const n of change.wantedNodes(spec)) {
+  for (const n of change.wantedNodes(spec, service)) {
     const node = service.nodes.find((candidate) => candidate.n === n);
     if (node === undefined) {
       if (!isReady)

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { createPrimaryRecords } from '../conformance/primary-records.ts';
+import { createMemoryRecords } from '../conformance/memory-records.ts';
 import { EngineUnavailable, type Verdict } from '../engine.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { createModelEngine, NO_POSTGRESQL, type ModelEngine } from './index.ts';
@@ -10,18 +10,18 @@ const START_MS = Date.parse('2026-01-01T00:00:00Z');
 const MINUTE_MS = 60_000;
 
 function makeEngine(store: ModelStore = createMemoryStore()) {
-  const primaries = createPrimaryRecords();
+  const records = createMemoryRecords({ take: async () => 1 });
   const changed: string[] = [];
   const engine = createModelEngine({
     seed: 'test',
-    primaries: primaries.store,
+    records: records.store,
     changed: (id) => changed.push(id),
     policy: { windowMs: 86_400_000, snapshotEveryMs: MINUTE_MS, failoverRestMs: MINUTE_MS },
     readLagLimit: { bytes: 1, seconds: 1 },
     store,
     realMs: () => START_MS,
   });
-  return { engine, primaries, changed, store };
+  return { engine, records, changed, store };
 }
 
 const step = (engine: ModelEngine, spec: ServiceSpec): Promise<Verdict> =>
@@ -41,10 +41,9 @@ async function settle(engine: ModelEngine, spec: ServiceSpec): Promise<string[]>
 const replicated = (spec: ServiceSpec): ServiceSpec => ({
   ...spec,
   ha: {
-    members: [0, 1].map((n) => ({ n, port: spec.endpoint.port + 100 + n })),
-    primary: 0,
+    replicas: 1,
     sync: 1,
-    leave: null,
+    switchover: false,
     drill: null,
   },
 });
@@ -87,13 +86,13 @@ describe('a script', () => {
   });
 
   test('has a failover happen now', async () => {
-    const { engine, primaries, changed } = makeEngine();
+    const { engine, records, changed } = makeEngine();
     const spec = replicated(newSpec(1));
-    primaries.add(spec.id, 0);
+    records.add(spec.id, 0);
     await settle(engine, spec);
     await engine.simulation.setScript({ events: [{ service_id: spec.id, event: 'kill' }] });
-    expect(primaries.primary(spec.id)).toBe(1);
-    expect(primaries.ended).toMatchObject([{ id: spec.id, why: null }]);
+    expect(records.primary(spec.id)).toBe(1);
+    expect(records.ended).toMatchObject([{ id: spec.id, why: null }]);
     expect(changed).toContain(spec.id);
     // The spec was read before the failover: the engine knows better.
     expect(await settle(engine, spec)).toEqual([
@@ -103,9 +102,9 @@ describe('a script', () => {
   });
 
   test('delays a failover, which the reconciler completes', async () => {
-    const { engine, primaries } = makeEngine();
+    const { engine, records } = makeEngine();
     const spec = replicated(newSpec(1));
-    primaries.add(spec.id, 0);
+    records.add(spec.id, 0);
     await settle(engine, spec);
     await engine.simulation.setScript({
       clock: 'manual',
@@ -113,9 +112,9 @@ describe('a script', () => {
       events: [{ service_id: spec.id, event: 'kill', after_ms: 5000 }],
     });
     await engine.simulation.advance(4999);
-    expect(primaries.begun).toEqual([]);
+    expect(records.begun).toEqual([]);
     await engine.simulation.advance(1);
-    expect(primaries.begun).toEqual([spec.id]);
+    expect(records.begun).toEqual([spec.id]);
     expect(await step(engine, spec)).toMatchObject({
       did: null,
       outcome: 'again',
@@ -123,7 +122,7 @@ describe('a script', () => {
     });
     await engine.simulation.advance(MINUTE_MS);
     expect(await step(engine, spec)).toMatchObject({ did: 'fail over' });
-    expect(primaries.primary(spec.id)).toBe(1);
+    expect(records.primary(spec.id)).toBe(1);
   });
 
   test('that is wrong changes nothing', async () => {
@@ -174,10 +173,10 @@ test('a statement is answered that there is no PostgreSQL', async () => {
 
 test('the same calls have the same results', async () => {
   const play = async () => {
-    const { engine, primaries } = makeEngine();
+    const { engine, records } = makeEngine();
     await engine.simulation.setScript({ clock: 'manual', delays_ms: { start: [1, 1000] } });
     const spec = replicated(newSpec(1));
-    primaries.add(spec.id, 0);
+    records.add(spec.id, 0);
     const seen: unknown[] = [];
     for (let round = 0; round < 40; round += 1) {
       seen.push(await step(engine, spec));

@@ -3,8 +3,10 @@
  * figures are those of the other engines; a script sets how long its transitions take and which of
  * them fail, and its clock can be advanced. The same seed and the same calls have the same results.
  */
-import type { Capabilities, Engine, Observing, PrimaryStore } from '../engine.ts';
+import { takeUsablePort } from '../addresses.ts';
+import type { Capabilities, Engine, Observing } from '../engine.ts';
 import { EngineUnavailable } from '../engine.ts';
+import type { ClusterRecords } from '../records.ts';
 import { createBackups } from './backups.ts';
 import { MODEL_VERSION } from './changes.ts';
 import { createModelClock } from './clock.ts';
@@ -12,14 +14,13 @@ import { createControl, reopen, type ModelControl } from './control.ts';
 import { convergeOnce, planOf, removeOnce, runs } from './lifecycle.ts';
 import { createTurns, type Model, type ModelPolicy } from './model.ts';
 import { createObserving, dataOwnerOf, storageBytesOf } from './observe.ts';
-import { createPrimaries } from './primary.ts';
 import { EMPTY_SCRIPT } from './script.ts';
 import { createMemoryStore, createState, type ModelStore } from './state.ts';
 
 export type ModelEngineOptions = Readonly<{
   /** Figures, delays and pauses follow from it. */
   seed: string;
-  primaries: PrimaryStore;
+  records: ClusterRecords;
   /** Called when something changed by itself, with the service's id. */
   changed: (id: string) => void;
   policy: ModelPolicy;
@@ -32,12 +33,15 @@ export type ModelEngineOptions = Readonly<{
 
 export type ModelEngine = Engine & { readonly simulation: ModelControl };
 
+/** No resolver answers this name (RFC 2606): nothing listens on endpoints of simulated services. */
+const NOWHERE = 'simulated.invalid';
+
 /** The answer to each statement. */
 export const NO_POSTGRESQL =
   'a simulated service has no PostgreSQL: nothing listens on its endpoint, no statement can run';
 
 export function createModelEngine(options: ModelEngineOptions): ModelEngine {
-  const { seed, primaries, changed, policy, realMs = Date.now } = options;
+  const { seed, records, changed, policy, realMs = Date.now } = options;
   const clock = createModelClock(realMs);
   const state = createState(options.store ?? createMemoryStore(), {
     nowMs: clock.nowMs(),
@@ -54,14 +58,13 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
     clock,
     realMs,
     policy,
-    primaries,
+    records,
     changed,
     specs: new Map(),
     inTurn: createTurns(),
     script: EMPTY_SCRIPT,
   };
-  const known = createPrimaries();
-  const open = reopen(model, known);
+  const open = reopen(model);
   return {
     capabilities: CAPABILITIES,
     lifecycle: {
@@ -74,18 +77,20 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
       plan: (...asked) => planOf(model, ...asked),
       converge: async (spec, begin) => {
         await open();
-        return model.inTurn(spec.id, () => convergeOnce(model, known, spec, begin));
+        return model.inTurn(spec.id, () => convergeOnce(model, spec, begin));
       },
       remove: async (id, _parent, begin) => {
         await open();
-        return model.inTurn(id, () => removeOnce(model, known, id, begin));
+        return model.inTurn(id, () => removeOnce(model, id, begin));
       },
     },
     addresses: {
-      isFree: async (port) => {
-        await open();
-        return !state.list().some(({ ports }) => ports.includes(port));
+      // Nothing listens on any of them.
+      reserve: async (ports) => {
+        const port = await takeUsablePort(ports, async () => true);
+        return { host: NOWHERE, port };
       },
+      isCurrent: ({ host }) => host === NOWHERE,
     },
     sql: createSql(model, open),
     observe: createObserving(model, open, options.readLagLimit),
@@ -102,7 +107,7 @@ export function createModelEngine(options: ModelEngineOptions): ModelEngine {
         return isNew;
       },
     },
-    simulation: createControl(model, known, open),
+    simulation: createControl(model, open),
     close: async () => clock.close(),
   };
 }

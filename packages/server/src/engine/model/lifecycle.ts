@@ -6,7 +6,7 @@ import * as change from './changes.ts';
 import { decide } from './decide.ts';
 import { reachTransition, waitMsOf, type Model, type Reached } from './model.ts';
 import type { NextStep, Situation } from './next-step.ts';
-import { adoptPrimary, changePrimary, type Primaries } from './primary.ts';
+import { adoptPrimary, changePrimary } from './primary.ts';
 import { isPresent, newService, primaryOf, streamingOf, type ModelService } from './state.ts';
 import { STEP, VERIFY_STEPS } from './steps.ts';
 
@@ -46,13 +46,12 @@ function situationOf({ state, clock, policy }: Model, spec: ServiceSpec): Situat
 /** Makes one step towards the spec. In turn only. */
 export async function convergeOnce(
   model: Model,
-  known: Primaries,
-  spec: ServiceSpec,
+  desired: ServiceSpec,
   begin: BeginStep,
 ): Promise<Verdict> {
   const { state } = model;
-  const { id } = spec;
-  await adoptPrimary(model, known, spec);
+  const { id } = desired;
+  const spec = await adoptPrimary(model, desired);
   model.specs.set(id, spec);
   const next = decide(situationOf(model, spec));
   const seen = seenOf(state.find(id));
@@ -71,7 +70,7 @@ export async function convergeOnce(
       await begin(next.name, seen);
       const reached = await reachTransition(model, id, next.name, next.transition);
       if (reached.kind !== 'go') return notYet(model, next.name, seen, reached);
-      return perform(model, next.name, seen, id, () => applyStep(model, known, spec, next));
+      return perform(model, next.name, seen, id, () => applyStep(model, spec, next));
     }
   }
 }
@@ -109,11 +108,10 @@ async function perform(
 
 function applyStep(
   model: Model,
-  known: Primaries,
   spec: ServiceSpec,
   next: Extract<NextStep, { name: string }>,
 ): Promise<string> {
-  if (next.kind !== 'change') return changePrimary(model, known, spec, next);
+  if (next.kind !== 'change') return changePrimary(model, spec, next);
   return model.state.change(spec.id, (service) => {
     service.pending = null;
     return next.apply(service, model.clock.nowMs());
@@ -121,12 +119,7 @@ function applyStep(
 }
 
 /** Makes one step towards the removal of a service. In turn only. */
-export async function removeOnce(
-  model: Model,
-  known: Primaries,
-  id: string,
-  begin: BeginStep,
-): Promise<Verdict> {
+export async function removeOnce(model: Model, id: string, begin: BeginStep): Promise<Verdict> {
   const { state, clock, specs } = model;
   specs.delete(id);
   const service = state.find(id);
@@ -158,8 +151,6 @@ export async function removeOnce(
     });
   }
   if (service !== null) await state.remove(id);
-  known.adopted.delete(id);
-  known.unsure.delete(id);
   return { did: null, detail: null, seen, outcome: 'settled' };
 }
 
@@ -198,7 +189,6 @@ function follow(situation: Situation): { names: string[]; service: ModelService 
   const { nowMs } = situation;
   const service = structuredClone(situation.service);
   let { spec } = situation;
-  service.primary = spec.ha?.primary ?? service.primary;
   const names: string[] = [];
   while (names.length < MAX_PLANNED_STEPS) {
     const next = decide({ ...situation, spec, service });
@@ -211,7 +201,8 @@ function follow(situation: Situation): { names: string[]; service: ModelService 
         change.changePrimary(service, next.to, nowMs);
         const isPlanned = next.kind === 'switchover' || next.why === 'switchover';
         if (isPlanned) change.nodeOf(service, from).data = 'standby';
-        if (spec.ha !== null) spec = { ...spec, ha: { ...spec.ha, leave: null, drill: null } };
+        if (spec.ha !== null)
+          spec = { ...spec, ha: { ...spec.ha, switchover: false, drill: null } };
       }
     } catch {
       break; // it would fail here

@@ -1,5 +1,5 @@
 /** The parts of a model engine that its modules share. */
-import type { PrimaryStore } from '../engine.ts';
+import type { ClusterRecords } from '../records.ts';
 import type { ServiceSpec } from '../spec.ts';
 import type { ModelClock } from './clock.ts';
 import type { SimulatedTransition } from '@howdah/contract';
@@ -13,7 +13,7 @@ export type Model = {
   /** The time of the process, in ms since the epoch: that of steps of operations. */
   readonly realMs: () => number;
   readonly policy: ModelPolicy;
-  readonly primaries: PrimaryStore;
+  readonly records: ClusterRecords;
   /** Called when something changed by itself, with the service's id. */
   readonly changed: (id: string) => void;
   /** The specs that services were last seen with. */

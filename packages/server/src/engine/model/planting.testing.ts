@@ -1,5 +1,6 @@
 /** The ways in which planted violations change a model engine. */
 import type { BeginStep, Seen, Verdict } from '../engine.ts';
+import type { ClusterRecords } from '../records.ts';
 import type { ServiceSpec } from '../spec.ts';
 import type { ModelEngine } from './index.ts';
 import type { Violation } from './subject.testing.ts';
@@ -140,7 +141,7 @@ export function stubborn(): Violation {
 export function earlyPrimary(): Violation {
   let recording = false;
   return {
-    primaries: (store) => ({
+    records: (store) => ({
       ...store,
       recordPrimary: async (id, from, to) => {
         recording = true;
@@ -161,13 +162,55 @@ export function earlyPrimary(): Violation {
   };
 }
 
+/** An engine that finds another primary recorded when it begins takes it for server 0. */
+export function knowsBetter(store: ClusterRecords): ClusterRecords {
+  const wasFirst = new Map<string, number>();
+  return {
+    ...store,
+    read: async (id) => {
+      const record = await store.read(id);
+      if (record === null) return null;
+      const first = wasFirst.get(id) ?? record.primary;
+      wasFirst.set(id, first);
+      return first === 0 ? record : { ...record, primary: 0 };
+    },
+  };
+}
+
+/** A switchover that was asked for before a failover is made after it. */
+export function neverSatisfied(store: ClusterRecords): ClusterRecords {
+  const changesLeft = new Map<string, number>();
+  return {
+    ...store,
+    begin: async (id) => {
+      if ((await store.read(id))?.switchover === true) changesLeft.set(id, 2);
+      await store.begin(id);
+    },
+    read: async (id) => {
+      const record = await store.read(id);
+      const isLeft = (changesLeft.get(id) ?? 0) > 0;
+      return record === null ? null : { ...record, switchover: record.switchover || isLeft };
+    },
+    recordPrimary: (id, from, to) => {
+      changesLeft.set(id, (changesLeft.get(id) ?? 0) - 1);
+      return store.recordPrimary(id, from, to);
+    },
+  };
+}
+
+/** The same with a port where nothing is asked for. */
+export const elsewhere = <T extends { port: number }>(place: T): T => ({
+  ...place,
+  port: place.port + 10_000,
+});
+
 /** After an unplanned change of the primary, `change` applies. */
 export function afterFailover(
   change: (engine: ModelEngine, hasFailed: () => boolean) => ModelEngine,
 ) {
   let hasFailed = false;
   return {
-    primaries: (store) => ({
+    records: (store) => ({
       ...store,
       begin: async (id) => {
         hasFailed = true;

@@ -1,7 +1,7 @@
 /** The model engine as a subject of the conformance suite. */
-import { createPrimaryRecords } from '../conformance/primary-records.ts';
+import { createMemoryRecords } from '../conformance/memory-records.ts';
 import type { Subject } from '../conformance/subject.ts';
-import type { PrimaryStore } from '../engine.ts';
+import type { ClusterRecords } from '../records.ts';
 import type { ServiceSpec } from '../spec.ts';
 import { createModelEngine, type ModelEngine } from './index.ts';
 import { createMemoryStore } from './state.ts';
@@ -9,7 +9,7 @@ import { createMemoryStore } from './state.ts';
 /** The change that a planted violation makes to the model engine. */
 export type Violation = {
   engine?: (engine: ModelEngine) => ModelEngine;
-  primaries?: (store: PrimaryStore) => PrimaryStore;
+  records?: (store: ClusterRecords) => ClusterRecords;
   changed?: (id: string) => boolean;
 };
 
@@ -21,14 +21,15 @@ const SNAPSHOT_EVERY_MS = 60_000;
 /** A model engine whose time passes while the suite waits; the same one for each call. */
 export function createModelSubject(violation: Violation = {}): Subject {
   const store = createMemoryStore();
-  const primaries = createPrimaryRecords();
   const changed = new Set<string>();
   let made = 0;
+  const newPort = (): number => FIRST_PORT + (made += 1);
+  const records = createMemoryRecords({ take: async () => newPort() });
   let bare: ModelEngine | null = null;
   const make = (): ModelEngine => {
     bare = createModelEngine({
       seed: 'conformance',
-      primaries: violation.primaries?.(primaries.store) ?? primaries.store,
+      records: violation.records?.(records.store) ?? records.store,
       changed: (id) => {
         if (violation.changed?.(id) !== false) changed.add(id);
       },
@@ -42,17 +43,17 @@ export function createModelSubject(violation: Violation = {}): Subject {
   let engine = make();
   const documentOf = async (id: string): Promise<unknown> =>
     (await store.load()).get(`service/${id}`);
-  const newPort = (): number => FIRST_PORT + (made += 1);
 
   return {
     get engine() {
       return engine;
     },
-    primaries,
+    records,
     changed,
     firstPassword: FIRST_PASSWORD,
     snapshotEveryMs: SNAPSHOT_EVERY_MS,
     newPort: async () => newPort(),
+    listens: async (port) => [...(await store.load()).values()].some((one) => hasPort(one, port)),
     newSpec: async () => newSpec(newPort()),
     verifierOf: async (password) => verifierOf(password),
     canLogIn: async ({ id }, password) => {
@@ -75,6 +76,13 @@ export function createModelSubject(violation: Violation = {}): Subject {
     },
     leftovers: async (id) => [...(await store.load()).keys()].filter((key) => key.endsWith(id)),
   };
+}
+
+/** Whether a document is that of a service which uses a port. */
+function hasPort(document: unknown, port: number): boolean {
+  if (typeof document !== 'object' || document === null) return false;
+  const ports: unknown = Reflect.get(document, 'ports');
+  return Array.isArray(ports) && ports.includes(port);
 }
 
 const verifierOf = (password: string): string => `SCRAM-SHA-256$4096:${password}`;

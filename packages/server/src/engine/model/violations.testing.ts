@@ -1,14 +1,18 @@
 /** For each promise of the conformance suite, a way to break it and no other one. */
 import { EngineUnavailable } from '../engine.ts';
+import type { Endpoint } from '../spec.ts';
 import {
   afterFailover,
   announcedLate,
   earlyPrimary,
+  elsewhere,
   forgetsHalf,
   forkedNow,
   givesUp,
+  knowsBetter,
   leftover,
   losesDataOf,
+  neverSatisfied,
   NO_STEP,
   otherSpec,
   otherVerdict,
@@ -62,31 +66,19 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
         },
       };
     }),
-  'an address that a service uses is not free': () =>
-    replaced('addresses', ({ addresses }) => ({
-      // Poolers and sets have later ports than their service.
-      isFree: async (port) => port === 20_001 || addresses.isFree(port),
-    })),
-  'an address that nothing uses is free': () => ({
-    engine: (engine) => {
-      let isUsed = false;
-      return {
-        ...engine,
-        lifecycle: {
-          ...engine.lifecycle,
-          converge: (spec, begin) => {
-            isUsed = true;
-            return engine.lifecycle.converge(spec, begin);
-          },
-        },
-        addresses: { isFree: async (port) => isUsed && engine.addresses.isFree(port) },
-      };
-    },
-  }),
+  'a service listens at its endpoint': () =>
+    otherSpec((spec) =>
+      spec.set === null ? { ...spec, endpoint: elsewhere(spec.endpoint) } : spec,
+    ),
+  'addresses are unique': () =>
+    replaced('addresses', ({ addresses }) => {
+      let first: Endpoint | null = null;
+      return { reserve: async (ports) => (first ??= await addresses.reserve(ports)) };
+    }),
   'a pooler listens while it is wanted': () =>
-    replaced('addresses', ({ addresses }) => ({
-      isFree: async (port) => port === 20_002 || addresses.isFree(port),
-    })),
+    otherSpec((spec) =>
+      spec.pooler === null ? spec : { ...spec, pooler: elsewhere(spec.pooler) },
+    ),
   'a closed engine leaves its services running': () => ({
     engine: (engine) => ({
       ...engine,
@@ -149,31 +141,16 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
       },
     })),
   'a failover is reported with its steps': () => ({
-    primaries: (store) => ({ ...store, end: (id, _steps, why) => store.end(id, [], why) }),
+    records: (store) => ({ ...store, end: (id, _steps, why) => store.end(id, [], why) }),
   }),
-  'another recorded primary is obeyed': () => ({
-    ...otherSpec((spec) => spec),
-    engine: (engine) => {
-      let first: number | null = null;
-      return {
-        ...engine,
-        lifecycle: {
-          ...engine.lifecycle,
-          converge: (spec, begin) => {
-            if (spec.ha === null) return engine.lifecycle.converge(spec, begin);
-            const isNew = first === null && spec.ha.primary === 1;
-            first ??= isNew ? 0 : spec.ha.primary;
-            const primary = isNew ? 0 : spec.ha.primary;
-            return engine.lifecycle.converge({ ...spec, ha: { ...spec.ha, primary } }, begin);
-          },
-        },
-      };
-    },
-  }),
+  'another recorded primary is obeyed': () => ({ records: knowsBetter }),
   'a switchover changes the primary as asked': () =>
-    otherSpec((spec) => (spec.ha === null ? spec : { ...spec, ha: { ...spec.ha, leave: null } })),
+    otherSpec((spec) =>
+      spec.ha === null ? spec : { ...spec, ha: { ...spec.ha, switchover: false } },
+    ),
+  'a switchover is satisfied by a failover': () => ({ records: neverSatisfied }),
   'a requested drill is taken once': () => ({
-    primaries: (store) => ({
+    records: (store) => ({
       ...store,
       takeDrill: async (id) => {
         const wasAsked = await store.takeDrill(id);

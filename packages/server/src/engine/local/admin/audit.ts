@@ -56,7 +56,7 @@ export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promi
     config.databaseUrl === null ? storeConnection(first) : { connectionString: config.databaseUrl };
   const before = await readExpected(connection);
   const found = await Promise.all(
-    sites.map(({ site }) => (site === null ? null : takeInventory(site))),
+    sites.map(async ({ site }) => (site === null ? null : await takeInventory(site))),
   );
   const after = await readExpected(connection);
   const problems = await Promise.all(
@@ -152,11 +152,11 @@ function unknownServices({ knownIds, found }: Facts): string[] {
 /** Servers that are missing, or that must not run, and services without a directory. */
 function processesAmiss({ after, found, settled, settledIds, running, paused }: Facts): string[] {
   const ids = new Set(found.processes.map(serviceOf));
-  const members = new Set(
+  const known = new Set(
     after.services.flatMap((service) =>
-      service.members.length === 0
+      service.servers.length === 0
         ? [service.id]
-        : service.members.map(({ n }) => memberKey(service.id, n)),
+        : service.servers.map(({ n }) => memberKey(service.id, n)),
     ),
   );
   return [
@@ -167,7 +167,7 @@ function processesAmiss({ after, found, settled, settledIds, running, paused }: 
       .filter(({ id }) => ids.has(id))
       .map(({ id }) => `service ${id} is PAUSED and has a process`),
     ...found.processes
-      .filter((key) => settledIds.has(serviceOf(key)) && !members.has(key))
+      .filter((key) => settledIds.has(serviceOf(key)) && !known.has(key))
       .map((key) => `server ${key} belongs to no member of its service`),
     ...settled
       .filter(({ id, provisioning }) => !provisioning && !found.directories.includes(id))
@@ -179,7 +179,7 @@ function processesAmiss({ after, found, settled, settledIds, running, paused }: 
 function portsAmiss({ after, found, settled, running, paused }: Facts): string[] {
   const isOpen = hearing(found);
   const reserved = new Set(
-    after.services.flatMap(({ port, members }) => [port, ...members.map((member) => member.port)]),
+    after.services.flatMap(({ port, servers }) => [port, ...servers.map((server) => server.port)]),
   );
   return [
     ...running
@@ -257,9 +257,9 @@ function writersAmiss(
   const steady = settled.filter(({ id, primary }) =>
     before.services.some((earlier) => earlier.id === id && earlier.primary === primary),
   );
-  return steady.flatMap(({ id, parentId, members, primary }) => {
+  return steady.flatMap(({ id, parentId, servers, primary }) => {
     const allowed = parentId === null ? memberKey(id, primary) : null;
-    return members
+    return servers
       .map(({ n }) => memberKey(id, n))
       .filter((key) => key !== allowed && writers.includes(key))
       .map(
@@ -285,8 +285,8 @@ function slotsAmiss(
     if (service === undefined || service.primary !== n || service.parentId !== null) return [];
     const sets = expected.services.filter(({ parentId }) => parentId === id);
     return [
-      ...service.members.filter((member) => member.n !== n).map((member) => memberName(member.n)),
-      ...sets.flatMap((set) => set.members.map((node) => nodeName(set.id, node.n))),
+      ...service.servers.filter((server) => server.n !== n).map((server) => memberName(server.n)),
+      ...sets.flatMap((set) => set.servers.map((node) => nodeName(set.id, node.n))),
     ];
   };
   return slots
@@ -306,11 +306,11 @@ function slotsAmiss(
 function setsAmiss(settled: readonly Expected['services'][number][], found: Inventory): string[] {
   return settled
     .filter(({ parentId, status }) => parentId !== null && status !== 'UNSTABLE')
-    .flatMap(({ id, status, members }) => {
+    .flatMap(({ id, status, servers }) => {
       const gateways = found.daemons.filter(
         (daemon) => daemon.id === id && daemon.name === 'haproxy',
       ).length;
-      const missing = members
+      const missing = servers
         .map(({ n }) => memberKey(id, n))
         .filter((key) => !found.processes.includes(key));
       return [
@@ -381,7 +381,7 @@ function listenersAmiss(settled: readonly ServiceFacts[], { networks }: Inventor
       [
         service.port,
         service.poolerPort ?? service.port,
-        ...service.members.map(({ port }) => port),
+        ...service.servers.map(({ port }) => port),
       ].map((port) => [port, service] as const),
     ),
   );

@@ -5,7 +5,7 @@
 import { existsSync, lstatSync } from 'node:fs';
 import { readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { ServiceSpec } from '../../spec.ts';
+import type { ReplicaSet, ServiceSpec } from '../../spec.ts';
 import { removeTree } from './clone.ts';
 import type { InstancePaths } from './layout.ts';
 import type { Machine } from './machine-record.ts';
@@ -15,13 +15,16 @@ import { chmod, chown } from './root-files.ts';
 import { run } from '../../../lib/run.ts';
 import { serviceOwner, allocateUser, holdUser, moveUser } from './users.ts';
 
+/** A service, and of a read replica set the service that it follows. */
+type IdAndParent = Pick<ServiceSpec, 'id'> & { readonly set: Pick<ReplicaSet, 'parent'> | null };
+
 /**
  * Whether a service has the desired user: one of its own, or of a read replica set that of the
  * service which it follows.
  */
 export async function isOwned(
   { isolation, layout }: Machine,
-  { id, set }: ServiceSpec,
+  { id, set }: IdAndParent,
   marker: Marker | null,
 ): Promise<boolean> {
   if (!isolation.isolated || marker === null) return true;

@@ -3,7 +3,6 @@
  * repeated.
  */
 import { ADMIN_ROLE } from '@howdah/contract';
-import type { ServiceSpec } from '../../spec.ts';
 import { forgetRecovery } from '../backup/recovery.ts';
 import { discard } from '../host/clone.ts';
 import type { InstancePaths } from '../host/layout.ts';
@@ -33,6 +32,7 @@ import type { Step } from './decide.ts';
 import { copying, type Executor, type Found } from './executor.ts';
 import { cloneParent, cloneTemplate, untilOnDisk, type NewInstance } from './make-instance.ts';
 import { assertPortIsFree, startServer, stopInstance } from './start-stop.ts';
+import type { PlacedSpec } from './placed-spec.ts';
 
 /** A step that does something. */
 export type ActiveStep = Exclude<Step, { kind: 'settled' | 'wait' | 'refuse' }>;
@@ -48,7 +48,7 @@ type Installed = Found & {
 /** Performs a step. @returns a line for the user @throws NotYet when the step has to wait */
 export async function applyStep(
   executor: Executor,
-  spec: ServiceSpec,
+  spec: PlacedSpec,
   step: ActiveStep,
   found: Found,
 ): Promise<string> {
@@ -95,7 +95,7 @@ export async function applyStep(
 /** Steps at an instance that does not run. */
 async function applyToDirectory(
   executor: Executor,
-  spec: ServiceSpec,
+  spec: PlacedSpec,
   step: StepOf<'makeTemplate' | 'discard' | 'clone' | 'fork' | 'own' | 'writeFiles'>,
   found: Installed,
 ): Promise<string> {
@@ -126,7 +126,7 @@ async function applyToDirectory(
 /** Steps at a running server. */
 async function applyToServer(
   executor: Executor,
-  spec: ServiceSpec,
+  spec: PlacedSpec,
   step: StepOf<
     'connect' | 'limit' | 'renewCertificate' | 'reload' | 'endSessions' | 'setFirstPassword'
   >,
@@ -166,7 +166,7 @@ async function applyToServer(
 /** The last step of a create: from here on the service is provisioned. */
 async function setFirstPassword(
   executor: Executor,
-  spec: ServiceSpec,
+  spec: PlacedSpec,
   verifier: string,
   found: Installed,
 ): Promise<string> {
@@ -216,7 +216,7 @@ async function rereadFiles({ monitor }: Executor, key: string): Promise<void> {
 
 async function applyToPooler(
   executor: Executor,
-  spec: ServiceSpec,
+  spec: PlacedSpec,
   step: StepOf<'startPooler' | 'reloadPooler' | 'stopPooler'>,
   { paths, listener, listen, pooler }: Found,
 ): Promise<string> {

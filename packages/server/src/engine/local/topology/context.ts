@@ -4,8 +4,7 @@
  */
 import type { FailoverPolicy, ReadLagLimit } from '../../../config.ts';
 import type { createCertificateCheck } from '../../../lib/tls.ts';
-import type { PrimaryStore } from '../../engine.ts';
-import type { ServiceSpec } from '../../spec.ts';
+import type { ClusterRecords } from '../../records.ts';
 import type { DaemonWatch } from '../host/daemon.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { listenerOf, type Listener } from '../network/listener.ts';
@@ -16,6 +15,7 @@ import type { Cluster } from './cluster/cluster.ts';
 import type { Executor } from './executor.ts';
 import type { SetState } from './read-replicas/set-state.ts';
 import type { Standbys } from './standbys.ts';
+import type { PlacedSpec } from './placed-spec.ts';
 
 /** The tools and policies; they do not change while the control plane runs. */
 type Means = {
@@ -31,7 +31,7 @@ type Means = {
   readonly heartbeat: Heartbeat;
   readonly failover: FailoverPolicy;
   readonly readLagLimit: ReadLagLimit;
-  readonly records: PrimaryStore;
+  readonly records: ClusterRecords;
   /** Called when something watched changed by itself, with the service's id. */
   readonly changed: (id: string) => void;
 };
@@ -51,7 +51,7 @@ export type Topology = Means & {
 /** Where a service listens, and who may connect. */
 export function listenerFor(
   { machine, listenAddress }: Pick<Topology, 'machine' | 'listenAddress'>,
-  { vpc }: Pick<ServiceSpec, 'vpc'>,
+  { vpc }: Pick<PlacedSpec, 'vpc'>,
 ): Listener {
   return listenerOf(vpc, listenAddress, machine.networkPrefix);
 }

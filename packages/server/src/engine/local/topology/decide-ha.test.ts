@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest';
-import type { HighAvailability } from '../../spec.ts';
 import {
   decideHa,
   HANGS_AFTER_MS,
@@ -9,8 +8,9 @@ import {
   type MembersSeen,
 } from './decide-ha.ts';
 import { HA, spec, DEAD, seen, server, SUCCESSOR, smaller, larger } from './decide-ha.testing.ts';
+import type { PlacedCluster } from './placed-spec.ts';
 
-const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
+const ROWS: [string, Partial<PlacedCluster>, MembersSeen, unknown][] = [
   ['all is well', {}, seen(), server(0, 'settled')],
   [
     'the primary is dead and another can take over',
@@ -176,7 +176,7 @@ const ROWS: [string, Partial<HighAvailability>, MembersSeen, unknown][] = [
     seen({}, { server: { ...smaller, size: 'current', port: 20002, placed: false } }),
     server(1, 'stop'),
   ],
-  ['a member too many', { members: [{ n: 0, port: 20001 }] }, seen(), { kind: 'retire', n: 1 }],
+  ['a member too many', { servers: [{ n: 0, port: 20001 }] }, seen(), { kind: 'retire', n: 1 }],
   ['a new member', {}, seen({}, { ...DEAD, data: 'absent' }), { kind: 'seed', n: 1, why: 'new' }],
   [
     'a standby too far behind',

@@ -1,20 +1,20 @@
-/** Services with two members, and observations of them, for the tests of `decideHa`. */
+/** Services with two servers, and observations of them, for the tests of `decideHa`. */
 import { expect } from 'vitest';
-import type { HighAvailability, ServiceSpec } from '../../spec.ts';
 import type { MemberSeen, MembersSeen } from './decide-ha.ts';
+import type { PlacedCluster, PlacedSpec } from './placed-spec.ts';
 
-const MEMBERS = [
+const SERVERS = [
   { n: 0, port: 20001 },
   { n: 1, port: 20002 },
 ];
-export const HA: HighAvailability = {
-  members: MEMBERS,
+export const HA: PlacedCluster = {
+  servers: SERVERS,
   primary: 0,
   sync: 1,
   leave: null,
   drill: null,
 };
-export const spec = (more: Partial<ServiceSpec> = {}): ServiceSpec => ({
+export const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   id: 'abcdefghij',
   addons: [],
   size: 'shared',

@@ -6,11 +6,11 @@
  * does, every other server of the service that could accept writes is stopped.
  */
 import { DRILL_STEP } from '../../engine.ts';
-import type { HighAvailability, ServiceSpec } from '../../spec.ts';
 import { decide, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
 import { choosePlanned, type Successor } from './failover.ts';
 import type { GatewaySeen } from '../proxy/gateway.ts';
 import type { Phase } from '../postgres/server.ts';
+import type { PlacedCluster, PlacedSpec } from './placed-spec.ts';
 
 export type MemberSeen = {
   n: number;
@@ -144,7 +144,7 @@ export function hangs({
 }
 
 /** Chooses the next step. Its parts are in the order of their urgency. */
-export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersSeen): HaStep {
+export function decideHa(spec: PlacedSpec, ha: PlacedCluster, seen: MembersSeen): HaStep {
   const primary = seen.members.find(({ n }) => n === ha.primary);
   if (primary === undefined)
     return on(ha.primary, {
@@ -165,8 +165,8 @@ export function decideHa(spec: ServiceSpec, ha: HighAvailability, seen: MembersS
 
 /** The primary that the metadata database records, and the other members. */
 type Pair = {
-  readonly spec: ServiceSpec;
-  readonly ha: HighAvailability;
+  readonly spec: PlacedSpec;
+  readonly ha: PlacedCluster;
   readonly seen: MembersSeen;
   readonly primary: MemberSeen;
   readonly others: readonly MemberSeen[];
@@ -219,14 +219,14 @@ function decidePrimary({ spec, ha, seen, primary }: Pair): HaStep | null {
   if (primary.data === 'standby' && primary.server?.phase === 'ready' && primary.connected)
     return { kind: 'promote' };
   if (own.kind !== 'settled') return on(primary.n, own);
-  const port = ha.members.find(({ n }) => n === primary.n)?.port;
+  const port = ha.servers.find(({ n }) => n === primary.n)?.port;
   if (gateway.routesToPort !== port) return { kind: 'routeGateway' };
   return gateway.allowedNetworksCurrent ? null : { kind: 'allowNetworks' };
 }
 
 /** The other members: which there are, and that each follows the primary. */
 function decideOthers({ spec, ha, seen, primary, others }: Pair): HaStep | null {
-  const wanted = ha.members.map(({ n }) => n);
+  const wanted = ha.servers.map(({ n }) => n);
   const extra = others.find(({ n }) => !wanted.includes(n));
   if (extra !== undefined) return { kind: 'retire', n: extra.n };
   if (!seen.slotsCurrent) return { kind: 'setSlots' };
@@ -283,7 +283,7 @@ function decidePaused(
 
 /** The step that a standby needs; null: none. */
 export function decideStandby(
-  spec: ServiceSpec,
+  spec: PlacedSpec,
   member: MemberSeen,
 ): Extract<HaStep, { kind: 'seed' | 'server' }> | null {
   const { n, server } = member;

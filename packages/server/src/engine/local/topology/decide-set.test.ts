@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import type { ServiceSpec } from '../../spec.ts';
 import { decideSet, setStepName, type NodeSeen, type SetSeen, type SetStep } from './decide-set.ts';
+import type { PlacedSpec } from './placed-spec.ts';
 
-const spec = (more: Partial<ServiceSpec> = {}): ServiceSpec => ({
+const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   id: 'abcdefghij',
   addons: [],
   size: 'shared',
@@ -82,7 +82,7 @@ const ELSEWHERE: Partial<NodeSeen> = {
   eligible: false,
 };
 
-test.each<[string, ServiceSpec, SetSeen, object]>([
+test.each<[string, PlacedSpec, SetSeen, object]>([
   ['all is well', spec(), seen(), { kind: 'pooler', step: { kind: 'settled' } }],
   [
     'somebody else’s directory',

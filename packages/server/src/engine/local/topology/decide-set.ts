@@ -4,11 +4,11 @@
  *
  * The first rule: no client is routed to a server that could accept writes.
  */
-import type { ServiceSpec } from '../../spec.ts';
 import { decidePooler, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
 import { decideStandby, type MemberSeen } from './decide-ha.ts';
 import type { ListenerSeen } from '../proxy/gateway.ts';
 import type { PoolerSeen } from '../proxy/pooler.ts';
+import type { PlacedSpec } from './placed-spec.ts';
 
 export type NodeSeen = MemberSeen & {
   /** Whether a server that runs says that it is none that follows. */
@@ -83,7 +83,7 @@ const WAIT_MS = 50;
 /** A node that is far behind takes a while. */
 const LAGGING_MS = 1000;
 
-export function decideSet(spec: ServiceSpec, seen: SetSeen): SetStep {
+export function decideSet(spec: PlacedSpec, seen: SetSeen): SetStep {
   const nothing = (step: Step): SetStep => ({ kind: 'pooler', step });
   if (seen.directory === 'foreign')
     return nothing({

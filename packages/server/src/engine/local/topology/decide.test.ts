@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest';
-import type { ServiceSpec } from '../../spec.ts';
 import { decide, KILL_AFTER_MS, STEP_NAME, type Observation, type Step } from './decide.ts';
 import {
   spec,
@@ -15,10 +14,11 @@ import {
   NONE,
   phase,
 } from './decide.testing.ts';
+import type { PlacedSpec } from './placed-spec.ts';
 
 const KILL: Step = { kind: 'stop', mode: 'kill', why: 'it had not answered for 20 s' };
 
-const TABLE: [string, ServiceSpec, Observation, Step][] = [
+const TABLE: [string, PlacedSpec, Observation, Step][] = [
   ['nothing there, no template', spec(), NONE, { kind: 'makeTemplate' }],
   ['nothing there, a template', spec(), { ...NONE, templateReady: true }, { kind: 'clone' }],
   [

@@ -1,8 +1,8 @@
 /** Services and observations of the tests of `decide`. */
-import type { ServiceSpec } from '../../spec.ts';
 import type { Observation } from './decide.ts';
+import type { PlacedSpec } from './placed-spec.ts';
 
-export const spec = (more: Partial<ServiceSpec> = {}): ServiceSpec => ({
+export const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   id: 'abcdefghij',
   addons: [],
   size: 'shared',

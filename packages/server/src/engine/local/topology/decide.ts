@@ -2,9 +2,10 @@
  * Chooses the next step for a service: a pure function of the desired and the observed state.
  * apply.ts performs it.
  */
-import type { Origin, ServiceSpec } from '../../spec.ts';
+import type { Origin } from '../../spec.ts';
 import type { PoolerSeen } from '../proxy/pooler.ts';
 import type { Phase, StopMode } from '../postgres/server.ts';
+import type { PlacedSpec } from './placed-spec.ts';
 
 export type Observation = {
   /**
@@ -85,7 +86,7 @@ export const STEP_NAME: Record<Exclude<Step['kind'], 'settled' | 'wait' | 'refus
  */
 export const KILL_AFTER_MS = 20_000;
 
-export function decide(spec: ServiceSpec, seen: Observation): Step {
+export function decide(spec: PlacedSpec, seen: Observation): Step {
   if (seen.directory === 'foreign') {
     return {
       kind: 'refuse',
@@ -112,7 +113,7 @@ export function decide(spec: ServiceSpec, seen: Observation): Step {
 }
 
 function decideRunning(
-  spec: ServiceSpec,
+  spec: PlacedSpec,
   seen: Observation,
   server: NonNullable<Observation['server']>,
 ): Step {
@@ -155,7 +156,7 @@ function decideRunning(
 const OWN_WHY = 'to run as a user of its own';
 
 /** Why something is moved to the desired network. */
-export function placeWhy({ vpc }: ServiceSpec): string {
+export function placeWhy({ vpc }: PlacedSpec): string {
   return vpc === null ? 'to leave its VPC' : `to move into the VPC ${vpc.id}`;
 }
 

@@ -6,7 +6,7 @@
  * can be done again.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Member } from '../../spec.ts';
+import type { ServerPort } from '../../records.ts';
 import type { Quorum, WaitedFor } from '../postgres/replication.ts';
 import { formatLsn } from '../postgres/wal.ts';
 
@@ -101,7 +101,7 @@ const PROMOTION_DEADLINE_MS = 30_000;
 
 /** Promotes a standby and waits until it accepts writes. @param query runs a statement on it */
 export async function promote(
-  member: Member,
+  member: ServerPort,
   query: <Row extends object>(text: string) => Promise<Row[]>,
 ): Promise<void> {
   const inRecovery = async (): Promise<boolean> =>

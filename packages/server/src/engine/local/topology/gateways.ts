@@ -1,5 +1,4 @@
 /** The gateways of clusters and read replica sets: the same steps for both. */
-import type { ServiceSpec } from '../../spec.ts';
 import type { DaemonPaths } from '../host/layout.ts';
 import type { Owner } from '../host/owner.ts';
 import { gatewayOwnerOf } from '../host/users.ts';
@@ -14,6 +13,7 @@ import {
   setGatewayConfig,
 } from '../proxy/gateway.ts';
 import { listenerFor, type Topology } from './context.ts';
+import type { PlacedSpec } from './placed-spec.ts';
 
 export function gatewayPaths({ machine }: Pick<Topology, 'machine'>, id: string): DaemonPaths {
   return machine.layout.gateway(id);
@@ -34,7 +34,7 @@ export async function watchGateway(
 }
 
 /** Writes the files of a gateway, once HAProxy has accepted them. */
-export async function writeGatewayFiles(topology: Topology, spec: ServiceSpec): Promise<void> {
+export async function writeGatewayFiles(topology: Topology, spec: PlacedSpec): Promise<void> {
   await prepareGateway(
     ownerFor(topology, spec.id),
     gatewayPaths(topology, spec.id),
@@ -44,7 +44,7 @@ export async function writeGatewayFiles(topology: Topology, spec: ServiceSpec): 
 }
 
 /** The configuration of a gateway: to one primary, or to the nodes of a set. */
-function configOf(topology: Topology, spec: ServiceSpec): string {
+function configOf(topology: Topology, spec: PlacedSpec): string {
   const { id, set, endpoint } = spec;
   const listener = listenerFor(topology, spec);
   const listen = { address: listener.address, port: endpoint.port };
@@ -59,7 +59,7 @@ function configOf(topology: Topology, spec: ServiceSpec): string {
 }
 
 /** Starts a gateway whose files are written; it routes nowhere until it is configured. */
-export async function launchGateway(topology: Topology, spec: ServiceSpec): Promise<void> {
+export async function launchGateway(topology: Topology, spec: PlacedSpec): Promise<void> {
   const { machine, gateways } = topology;
   const { id } = spec;
   await openGateway(
@@ -73,7 +73,7 @@ export async function launchGateway(topology: Topology, spec: ServiceSpec): Prom
 }
 
 /** Writes the files of a gateway and starts it. @returns a line for the user */
-export async function startGateway(topology: Topology, spec: ServiceSpec): Promise<string> {
+export async function startGateway(topology: Topology, spec: PlacedSpec): Promise<string> {
   await assertPlace(listenerFor(topology, spec), topology.machine.networks);
   await writeGatewayFiles(topology, spec);
   await launchGateway(topology, spec);
@@ -91,7 +91,7 @@ export async function routeGateway(topology: Topology, id: string, port: number)
 }
 
 /** Configures the allowed networks of a running gateway. @returns a line for the user */
-export async function allowNetworks(topology: Topology, spec: ServiceSpec): Promise<string> {
+export async function allowNetworks(topology: Topology, spec: PlacedSpec): Promise<string> {
   const { allowedNetworks } = listenerFor(topology, spec);
   const ended = await applyAllowedNetworks(
     ownerFor(topology, spec.id),

@@ -1,6 +1,6 @@
 /** Makes the instance of a service: from a template, or as a fork of another service. */
 import { mkdir, rename } from '../host/root-files.ts';
-import type { Origin, ServiceSpec } from '../../spec.ts';
+import type { Origin } from '../../spec.ts';
 import { forkData } from '../backup/fork.ts';
 import { recordInitialSnapshot } from '../backup/snapshots.ts';
 import { cloneTree, removeTree } from '../host/clone.ts';
@@ -18,13 +18,14 @@ import { makeInstanceDirectories, writeConfig } from '../postgres/server.ts';
 import { extensionsOf } from '../postgres/templates.ts';
 import { issueCertificate } from './configure.ts';
 import type { Executor } from './executor.ts';
+import type { PlacedSpec } from './placed-spec.ts';
 
 /** A clone of a template takes at most this much. */
 const CLONE_BYTES = 80e6;
 
 /** An instance that does not exist yet, and what it is made with. */
 export type NewInstance = {
-  readonly spec: ServiceSpec;
+  readonly spec: PlacedSpec;
   readonly paths: InstancePaths;
   readonly installation: Installation;
   /** Its files, for the user that it will run as. */

@@ -1,6 +1,5 @@
 /** Observes one server: a single one, an instance of a cluster, or a node of a read replica set. */
 import { existsSync } from 'node:fs';
-import type { ServiceSpec } from '../../spec.ts';
 import { memberKey } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import { currentBoot, readMarker, type Marker } from '../host/marker.ts';
@@ -19,21 +18,20 @@ import { areFilesCurrent, isCertificateCurrent } from './configure.ts';
 import { listenerFor, type Topology } from './context.ts';
 import type { Observation } from './decide.ts';
 import type { Found } from './executor.ts';
+import { LOOPBACK } from './place-servers.ts';
 import { planPooler } from './pooler-plan.ts';
-
-/** Where the servers of a cluster or a set listen, behind its gateway. */
-const LOOPBACK = '127.0.0.1';
+import type { PlacedSpec } from './placed-spec.ts';
 
 /** A server as it is found, and as the decisions see it. */
 export type ObservedServer = { readonly found: Found; readonly seen: Observation };
 
 /** Whether a service has one server, which its clients reach without a gateway. */
-const isSingle = ({ ha, set }: ServiceSpec): boolean => ha === null && set === null;
+const isSingle = ({ ha, set }: PlacedSpec): boolean => ha === null && set === null;
 
 /** Observes server `n` of a service. */
 export async function observeServer(
   topology: Topology,
-  spec: ServiceSpec,
+  spec: PlacedSpec,
   n = 0,
 ): Promise<ObservedServer> {
   const { machine } = topology;
@@ -67,8 +65,8 @@ export async function observeServer(
 type Place = Pick<Found, 'paths' | 'listen' | 'listener' | 'marker'>;
 
 /** Where a server listens: a single one on the service's port, several behind the gateway. */
-function listenOf({ ha, set, endpoint }: ServiceSpec, n: number, address: string): Found['listen'] {
-  const servers = ha?.members ?? set?.nodes ?? null;
+function listenOf({ ha, set, endpoint }: PlacedSpec, n: number, address: string): Found['listen'] {
+  const servers = ha?.servers ?? set?.nodes ?? null;
   return servers === null
     ? { address, port: endpoint.port }
     : {
@@ -80,7 +78,7 @@ function listenOf({ ha, set, endpoint }: ServiceSpec, n: number, address: string
 /** The PostgreSQL that a server runs on; a fork runs on what its parent runs on. */
 async function installationAt(
   { installations, layout }: Machine,
-  { addons, origin }: ServiceSpec,
+  { addons, origin }: PlacedSpec,
   marker: Marker | null,
 ): Promise<Installation | null> {
   const made =
@@ -91,7 +89,7 @@ async function installationAt(
 /** The desired files: now, as another user, and once the service is provisioned. */
 function desiredFiles(
   machine: Machine,
-  spec: ServiceSpec,
+  spec: PlacedSpec,
   { paths, listen, listener, marker }: Place,
   installation: Installation | null,
 ): Pick<Found, 'files' | 'filesAs' | 'filesOnceProvisioned'> {
@@ -127,7 +125,7 @@ function desiredFiles(
 }
 
 async function directoryOf(
-  { id }: ServiceSpec,
+  { id }: PlacedSpec,
   exists: boolean,
   { marker }: Place,
   runs: boolean,
@@ -140,7 +138,7 @@ async function directoryOf(
 
 async function observe(
   topology: Topology,
-  spec: ServiceSpec,
+  spec: PlacedSpec,
   found: Found,
   { directory, isBehindPooler }: { directory: Observation['directory']; isBehindPooler: boolean },
 ): Promise<Observation> {

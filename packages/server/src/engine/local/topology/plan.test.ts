@@ -18,10 +18,6 @@ const SPEC: ServiceSpec = {
   vpc: null,
 };
 const origin = { parent: 'bbbbbbbbbb', strategy: 'NOW', targetTime: null } as const;
-const members = [
-  { n: 0, port: 20001 },
-  { n: 1, port: 20002 },
-];
 
 test.each([
   ['create', {}, true, ['set password']],
@@ -29,7 +25,7 @@ test.each([
   ['create', { pooler: { port: 20003 } }, true, ['set password', 'start connection pooler']],
   [
     'create',
-    { ha: { members, primary: 0, sync: 1, leave: null, drill: null } },
+    { ha: { replicas: 1, sync: 1, switchover: false, drill: null } },
     true,
     ['set password', 'clone primary (member 1)', 'start PostgreSQL (member 1)'],
   ],

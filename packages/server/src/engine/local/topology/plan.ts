@@ -3,9 +3,10 @@
  * decide-ha.ts choose the real ones.
  */
 import { existsSync } from 'node:fs';
-import type { OperationKind } from '@howdah/contract';
+import { MAX_REPLICAS, type OperationKind } from '@howdah/contract';
 import type { Lifecycle } from '../../engine.ts';
-import type { Member, ServiceSpec } from '../../spec.ts';
+import { chooseServers, numberNodes } from '../../records.ts';
+import type { ServiceSpec } from '../../spec.ts';
 import type { Layout } from '../host/layout.ts';
 import { haStepName } from './decide-ha.ts';
 import { STEP_NAME } from './decide.ts';
@@ -15,31 +16,34 @@ export function createPlan(layout: Layout): Lifecycle['plan'] {
   return (kind, spec, running, keepsSize) =>
     planOf(kind, spec, running, keepsSize, {
       hasGateway: existsSync(layout.gateway(spec.id).root),
-      nodes: (spec.ha?.members ?? [])
-        .map(({ n }) => n)
-        .filter((n) => existsSync(layout.member(spec.id, n).data)),
+      primary: layout.primaryOf(spec.id),
+      servers: SERVER_NUMBERS.filter((n) => existsSync(layout.member(spec.id, n).data)),
     });
 }
 
-/** The parts of a service that exist already. */
-type Existing = { hasGateway: boolean; nodes: readonly number[] };
+/** The numbers that the servers of a service with replicas can have. */
+const SERVER_NUMBERS = Array.from({ length: MAX_REPLICAS + 1 }, (_, n) => n);
+
+/** The parts of a service that exist already: its gateway, and its servers by number. */
+type Existing = { hasGateway: boolean; primary: number; servers: readonly number[] };
+const NOTHING: Existing = { hasGateway: false, primary: 0, servers: [] };
 
 /**
  * @param running whether its server runs already; of one that is to be made: whether a spare
  *   becomes it
  * @param keepsSize whether a resize changes nothing but the storage quota, for which no server
  *   restarts
- * @param there what exists of a service that gets replicas: its gateway, and servers by number
+ * @param there what exists of a service that gets replicas
  */
 export function planOf(
   kind: OperationKind,
   spec: ServiceSpec,
   running: boolean,
   keepsSize = false,
-  there: Existing = { hasGateway: false, nodes: [] },
+  there: Existing = NOTHING,
 ): string[] {
   const pooler = spec.pooler === null ? [] : [STEP_NAME.startPooler];
-  if (spec.set !== null) return planOfSet(kind, spec, spec.set.nodes, pooler);
+  if (spec.set !== null) return planOfSet(kind, spec, numberNodes(spec.set.nodes), pooler);
   const start = [STEP_NAME.start, ...pooler];
   switch (kind) {
     case 'create':
@@ -75,7 +79,7 @@ export function planOf(
         ? []
         : [
             ...(there.hasGateway || !running ? [] : [GATEWAY_BEFORE_PRIMARY]),
-            ...replicasOf(spec, there.nodes),
+            ...replicasOf(spec, there),
           ];
     case 'switchover':
     case 'failover':
@@ -107,11 +111,12 @@ export function planOf(
 const GATEWAY_BEFORE_PRIMARY = haStepName({ kind: 'moveToGateway' }) ?? '';
 
 /** The missing replicas of a service, made one after the other. */
-function replicasOf({ ha }: ServiceSpec, nodes: readonly number[] = []): string[] {
-  const others =
-    ha === null ? [] : ha.members.filter(({ n }) => n !== ha.primary && !nodes.includes(n));
-  return others
-    .flatMap(({ n }) => [
+function replicasOf({ ha }: ServiceSpec, { primary, servers }: Existing = NOTHING): string[] {
+  if (ha === null) return [];
+  const wanted = chooseServers(primary, servers, ha.replicas + 1);
+  const missing = wanted.filter((n) => n !== primary && !servers.includes(n));
+  return missing
+    .flatMap((n) => [
       haStepName({ kind: 'seed', n, why: 'new' }),
       haStepName({ kind: 'server', n, step: { kind: 'start' } }),
     ])
@@ -124,21 +129,18 @@ const isStep = (name: string | null): name is string => name !== null;
 function planOfSet(
   kind: OperationKind,
   spec: ServiceSpec,
-  nodes: readonly Member[],
+  nodes: readonly number[],
   pooler: string[],
 ): string[] {
-  const each = (name: string) => nodes.map(({ n }) => `${name} (node ${n})`);
+  const each = (name: string) => nodes.map((n) => `${name} (node ${n})`);
   switch (kind) {
     case 'create':
       return [
         'start gateway',
-        ...nodes.flatMap(({ n }) => [
-          `clone primary (node ${n})`,
-          `${STEP_NAME.start} (node ${n})`,
-        ]),
+        ...nodes.flatMap((n) => [`clone primary (node ${n})`, `${STEP_NAME.start} (node ${n})`]),
       ];
     case 'resize':
-      return nodes.map(({ n }) => `restart node ${n}`);
+      return nodes.map((n) => `restart node ${n}`);
     case 'enablePooler':
       return pooler;
     case 'disablePooler':

@@ -1,7 +1,6 @@
 /** The desired connection pooler of a service. */
 import { join } from 'node:path';
 import { readOrNull } from '../../../lib/processes.ts';
-import type { ServiceSpec } from '../../spec.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import type { Machine } from '../host/machine-record.ts';
 import type { Listener } from '../network/listener.ts';
@@ -10,6 +9,7 @@ import { serverSettings } from '../postgres/settings.ts';
 import { extensionsOf } from '../postgres/templates.ts';
 import { poolerConf } from '../proxy/pooler-conf.ts';
 import type { PoolerPlan } from '../proxy/pooler.ts';
+import type { PlacedSpec } from './placed-spec.ts';
 
 /** The server that a pooler is in front of. */
 type Behind = {
@@ -23,7 +23,7 @@ type Behind = {
 /** The desired pooler of a service; null: none, or none can be had. */
 export async function planPooler(
   { pgbouncer: program, layout }: Pick<Machine, 'pgbouncer' | 'layout'>,
-  spec: ServiceSpec,
+  spec: PlacedSpec,
   { paths, port: serverPort, listener, installation }: Behind,
 ): Promise<PoolerPlan | null> {
   const certificatePem =

@@ -1,6 +1,5 @@
 /** One round of a service with one server. */
 import type { BeginStep, Verdict } from '../../engine.ts';
-import type { ServiceSpec } from '../../spec.ts';
 import { removeTree } from '../host/clone.ts';
 import { capLog } from '../host/daemon.ts';
 import { instancePaths } from '../host/layout.ts';
@@ -11,6 +10,7 @@ import { decide, STEP_NAME, type Step } from './decide.ts';
 import { finishRound, isEnding } from './driver.ts';
 import type { Found } from './executor.ts';
 import { observeServer, type ObservedServer } from './observe-server.ts';
+import type { PlacedSpec } from './placed-spec.ts';
 
 /**
  * When to check for sessions that logged in while the rules changed; a login takes a minute at
@@ -21,7 +21,7 @@ const RECHECK_SESSIONS_MS = [1000, 10_000, 61_000];
 /** Observes a single server, decides, and performs one step. */
 export async function convergeSingle(
   topology: Topology,
-  spec: ServiceSpec,
+  spec: PlacedSpec,
   begin: BeginStep,
 ): Promise<Verdict> {
   const { monitor } = topology;
@@ -52,7 +52,7 @@ async function tidy({ machine }: Topology, { found, seen }: ObservedServer): Pro
 
 async function apply(
   topology: Topology,
-  spec: ServiceSpec,
+  spec: PlacedSpec,
   step: Step,
   found: Found,
 ): Promise<string> {

@@ -1,6 +1,6 @@
 /** Starts and stops the server of an instance. */
 import { join } from 'node:path';
-import type { Origin, ServiceSpec } from '../../spec.ts';
+import type { Origin } from '../../spec.ts';
 import { recoverOn } from '../backup/recovery.ts';
 import type { InstancePaths } from '../host/layout.ts';
 import { liftWriteLimit } from '../host/limits.ts';
@@ -25,6 +25,7 @@ import {
 import { holdPooler } from '../proxy/pooler.ts';
 import { limitSoon, type Executor, type Found } from './executor.ts';
 import { beginFlush, parentOf, writeMark } from './make-instance.ts';
+import type { PlacedSpec } from './placed-spec.ts';
 
 /** How long a step waits for a server to be ready; later its start is reported as in progress. */
 const START_PATIENCE_MS = 3000;
@@ -33,7 +34,7 @@ const STOP_PATIENCE_MS = 60_000;
 /** Starts the server of an instance. @returns a line for the user */
 export async function startServer(
   executor: Executor,
-  spec: ServiceSpec,
+  spec: PlacedSpec,
   found: Found,
 ): Promise<string> {
   const { machine, monitor, poolers } = executor;
@@ -111,7 +112,7 @@ async function hasDied(paths: InstancePaths, isProvisioned: boolean): Promise<bo
 /**
  * The services whose files a server reads: a node of a read replica set reads those of its primary.
  */
-function followedBy({ layout }: Machine, { set }: ServiceSpec): string[] {
+function followedBy({ layout }: Machine, { set }: PlacedSpec): string[] {
   return set === null ? [] : [layout.service(set.parent).root];
 }
 

@@ -2,8 +2,8 @@
  * What is known of one service with replicas between two rounds. Each field says how it comes back
  * after a restart of the control plane.
  */
-import type { ServiceSpec } from '../../../spec.ts';
 import type { Successor } from '../failover.ts';
+import type { PlacedSpec } from '../placed-spec.ts';
 
 export type Cluster = {
   readonly id: string;
@@ -12,7 +12,7 @@ export type Cluster = {
    * first round after a restart sets it. Until then a death is only reported to the reconciler,
    * whose round fails over as well.
    */
-  spec: ServiceSpec | null;
+  spec: PlacedSpec | null;
   /**
    * Whether the file `primary` is known to name the primary that the metadata database records. The
    * first round compares the two: after a crash of the machine the file may be behind.
@@ -20,7 +20,7 @@ export type Cluster = {
   isAdopted: boolean;
   /**
    * Whether the metadata database was asked to record another primary, and its answer is unknown.
-   * After a restart the first round has a spec that was read after the question, and
+   * After a restart the first round reads what is recorded after the question, and
    * {@link isAdopted} is false.
    */
   isUnsure: boolean;

@@ -1,6 +1,5 @@
 /** One round of a service with replicas. */
 import type { BeginStep, Verdict } from '../../../engine.ts';
-import type { HighAvailability, ServiceSpec } from '../../../spec.ts';
 import type { Topology } from '../context.ts';
 import { decideHa, haStepName, type HaStep } from '../decide-ha.ts';
 import { endingOf, finishRound, type Decided } from '../driver.ts';
@@ -9,20 +8,23 @@ import { applyToCluster } from './apply.ts';
 import { clusterOf, inTurn } from './cluster.ts';
 import { observeCluster } from './observe.ts';
 import { withRecordedPrimary } from './primary.ts';
+import type { PlacedCluster, PlacedSpec } from '../placed-spec.ts';
 
 /** Observes a cluster, decides, and performs one step. */
 export async function convergeCluster(
   topology: Topology,
-  spec: ServiceSpec,
-  ha: HighAvailability,
+  spec: PlacedSpec,
+  ha: PlacedCluster,
   begin: BeginStep,
 ): Promise<Verdict> {
   const { machine } = topology;
   const cluster = clusterOf(topology, spec.id);
-  cluster.spec = spec;
   await cluster.failingOver?.catch(() => undefined);
   const desired = { topology, cluster, spec, ha };
   const round = await inTurn(cluster, () => withRecordedPrimary(desired));
+  // It was recorded after these servers were chosen: the next round chooses again.
+  if (!ha.servers.some(({ n }) => n === round.ha.primary)) return ANOTHER_PRIMARY;
+  cluster.spec = spec;
   const observed = await observeCluster(round);
   const step = decideHa(spec, round.ha, observed.seen);
   const { isWritable } = observed;
@@ -38,6 +40,14 @@ export async function convergeCluster(
     begin,
   );
 }
+
+const ANOTHER_PRIMARY: Verdict = {
+  did: null,
+  detail: null,
+  seen: { reachable: true, present: true },
+  outcome: 'again',
+  waitMs: 20,
+};
 
 function decidedOf(step: HaStep, isWritable: boolean): Decided {
   const ending = step.kind === 'server' ? endingOf(step.step) : null;

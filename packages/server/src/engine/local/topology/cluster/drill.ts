@@ -40,7 +40,7 @@ export async function runDrill(round: ClusterRound): Promise<string> {
 
 async function rehearseSwitchover(round: ClusterRound): Promise<void> {
   const { ha } = round;
-  const successor = choosePlanned(ha.members.filter(({ n }) => n !== ha.primary));
+  const successor = choosePlanned(ha.servers.filter(({ n }) => n !== ha.primary));
   if (successor !== undefined)
     await toPrimary(round, () => switchOver(round, successor.n, 'drill')).catch(forGood);
 }

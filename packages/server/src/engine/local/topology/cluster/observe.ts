@@ -85,7 +85,7 @@ export async function observeCluster(round: ClusterRound): Promise<ClusterObserv
 
 /** All instances that exist or are desired. */
 async function observeServers({ topology, spec, ha }: ClusterRound): Promise<Numbered[]> {
-  const desired = ha.members.map(({ n }) => n);
+  const desired = ha.servers.map(({ n }) => n);
   const existing = await instanceNumbers(topology.machine, spec.id);
   const numbers = [...new Set([...desired, ...existing])];
   return Promise.all(
@@ -108,7 +108,7 @@ async function observeReplication(
   primary: Numbered,
   followers: Followers | null,
 ): Promise<Replication> {
-  const desired = ha.members.map(({ n }) => n);
+  const desired = ha.servers.map(({ n }) => n);
   const others = desired.filter((n) => n !== ha.primary);
   const streaming = desired.filter((n) => followers?.streaming.includes(memberName(n)) === true);
   const current = waitedForOf(await confOf(primary.found.paths));

@@ -30,14 +30,17 @@ export async function recordPrimary(
 }
 
 /**
- * The round with the primary that is recorded now. The spec may have been read before the last
- * failover: who is the primary is known here first.
+ * The round with the primary that is recorded now. It may have been read before the last failover:
+ * who is the primary is known here first.
  */
 export async function withRecordedPrimary(round: ClusterRound): Promise<ClusterRound> {
   const { topology, cluster, ha } = round;
   const { layout } = topology.machine;
   const { id } = cluster;
-  if (cluster.isUnsure) await believe(topology, cluster, await topology.records.primary(id));
+  if (cluster.isUnsure) {
+    const record = await topology.records.read(id);
+    await believe(topology, cluster, record?.primary ?? null);
+  }
   if (!cluster.isAdopted && existsSync(layout.service(id).root)) {
     if (layout.primaryOf(id) !== ha.primary) await notePrimary(layout, id, ha.primary);
     cluster.isAdopted = true;

@@ -15,7 +15,7 @@ export async function setSlots(round: ClusterRound): Promise<string> {
   const { ha } = round;
   const { monitor } = round.topology;
   const key = keyOf(round, ha.primary);
-  const names = ha.members.filter(({ n }) => n !== ha.primary).map(({ n }) => memberName(n));
+  const names = ha.servers.filter(({ n }) => n !== ha.primary).map(({ n }) => memberName(n));
   const there = (await followersOf(monitor, key))?.slots ?? [];
   await dropSlots(
     monitor,

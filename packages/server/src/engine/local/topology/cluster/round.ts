@@ -1,23 +1,23 @@
 /** One round of a cluster: what is desired, and the primary that is recorded. */
-import type { HighAvailability, ServiceSpec } from '../../../spec.ts';
 import { memberKey, type InstancePaths } from '../../host/layout.ts';
 import type { Topology } from '../context.ts';
 import type { Found } from '../executor.ts';
 import type { Cluster } from './cluster.ts';
+import type { PlacedCluster, PlacedSpec } from '../placed-spec.ts';
 
 export type ClusterRound = {
   readonly topology: Topology;
   readonly cluster: Cluster;
-  readonly spec: ServiceSpec;
+  readonly spec: PlacedSpec;
   /** Its `primary` is the one that was recorded when the round began. */
-  readonly ha: HighAvailability;
+  readonly ha: PlacedCluster;
 };
 
 /** @throws Error when the cluster has no such instance */
-export function portOf(ha: HighAvailability, n: number): number {
-  const instance = ha.members.find((candidate) => candidate.n === n);
+export function portOf(ha: PlacedCluster, n: number): number {
+  const instance = ha.servers.find((candidate) => candidate.n === n);
   if (instance === undefined)
-    throw new Error(`member ${n} is none of ${ha.members.map((found) => found.n).join(', ')}`);
+    throw new Error(`member ${n} is none of ${ha.servers.map((found) => found.n).join(', ')}`);
   return instance.port;
 }
 

@@ -19,7 +19,7 @@ export async function replicaStates(
   const primary = machine.layout.primaryOf(id);
   const rows = await followerRows(monitor, memberKey(id, primary));
   const streaming = rows.filter(({ state }) => state === 'streaming');
-  return ha.members
+  return ha.servers
     .filter(({ n }) => n !== primary)
     .map(({ n }) => {
       const row = streaming.find(({ name }) => name === memberName(n));
@@ -42,11 +42,11 @@ export async function replicaWarnings(topology: Topology, id: string): Promise<W
     ({ lag_bytes: bytes }) => bytes === null,
   );
   if (ha === null || missing.length === 0) return [];
-  const following = ha.members.length - 1 - missing.length;
+  const following = ha.servers.length - 1 - missing.length;
   const wait = following < ha.sync ? `; writes wait until ${ha.sync} of its replicas follow` : '';
   const who = missing.map(({ node }) => `member ${node}`).join(' and ');
   const message =
-    `${who} of its ${ha.members.length - 1} replicas cannot take over at this moment${wait}` +
+    `${who} of its ${ha.servers.length - 1} replicas cannot take over at this moment${wait}` +
     '; this is being repaired';
   return [{ code: 'REPLICA_MISSING', message }];
 }

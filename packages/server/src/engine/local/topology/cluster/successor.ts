@@ -14,7 +14,7 @@ export async function findSuccessor(round: ClusterRound): Promise<Successor> {
   if (waitMs > 0) return { why: `last failover less than ${failover.restMs / 1000} s ago` };
   const primary = pathsOf(round, ha.primary);
   const timeline = await newestTimeline(primary.data).catch(() => 0);
-  const others = ha.members.filter(({ n }) => n !== ha.primary);
+  const others = ha.servers.filter(({ n }) => n !== ha.primary);
   const asked = await Promise.all(others.map(({ n }) => candidateAt(round, n, timeline)));
   const candidates = asked.filter((candidate) => candidate !== null);
   const furthest = candidates.reduce(

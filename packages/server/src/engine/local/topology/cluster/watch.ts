@@ -19,7 +19,7 @@ async function askFollowers({ machine, monitor, clusters, changed }: Topology): 
     if (spec === null || spec.ha === null || spec.power === 'paused') continue;
     const primary = machine.layout.primaryOf(spec.id);
     const followers = await followersOf(monitor, memberKey(spec.id, primary));
-    const isLate = spec.ha.members.some(
+    const isLate = spec.ha.servers.some(
       ({ n }) => n !== primary && followers?.streaming.includes(memberName(n)) !== true,
     );
     if (isLate) changed(spec.id);

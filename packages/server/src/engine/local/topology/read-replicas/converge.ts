@@ -1,6 +1,5 @@
 /** One round of a read replica set. */
 import type { BeginStep, Verdict } from '../../../engine.ts';
-import type { ReplicaSet, ServiceSpec } from '../../../spec.ts';
 import type { Topology } from '../context.ts';
 import { decideSet, setStepName, type SetStep } from '../decide-set.ts';
 import { endingOf, finishRound, type Decided } from '../driver.ts';
@@ -9,12 +8,13 @@ import { tidyReplicated } from '../standbys.ts';
 import { applyToSet } from './apply.ts';
 import { observeSet } from './observe.ts';
 import { setStateOf } from './set-state.ts';
+import type { PlacedSet, PlacedSpec } from '../placed-spec.ts';
 
 /** Observes a read replica set, decides, and performs one step. */
 export async function convergeSet(
   topology: Topology,
-  spec: ServiceSpec,
-  set: ReplicaSet,
+  spec: PlacedSpec,
+  set: PlacedSet,
   begin: BeginStep,
 ): Promise<Verdict> {
   const { machine } = topology;

@@ -2,10 +2,10 @@
  * What is known of one read replica set between two rounds. Each field says how it comes back after
  * a restart of the control plane.
  */
-import type { ReplicaSet, ServiceSpec } from '../../../spec.ts';
 import type { NodeKnown, Position } from '../lag.ts';
 import type { Upstream } from '../replication-state.ts';
 import type { InstancePaths } from '../../host/layout.ts';
+import type { PlacedSet, PlacedSpec } from '../placed-spec.ts';
 
 /** A primary that accepts writes and answers. */
 export type Primary = Upstream & {
@@ -18,8 +18,8 @@ export type Primary = Upstream & {
 
 export type SetState = {
   /** The desired state of the last round; the first round after a restart sets both. */
-  spec: ServiceSpec;
-  set: ReplicaSet;
+  spec: PlacedSpec;
+  set: PlacedSet;
   /**
    * Where the WAL of the primary ended. They may be lost: the lag is then measured against the
    * first position after the start.
@@ -50,8 +50,8 @@ export type SetState = {
 /** @returns the record of a set with its desired state, a new one if there is none yet */
 export function setStateOf(
   { sets }: { readonly sets: Map<string, SetState> },
-  spec: ServiceSpec,
-  set: ReplicaSet,
+  spec: PlacedSpec,
+  set: PlacedSet,
 ): SetState {
   const known = sets.get(spec.id) ?? {
     spec,

@@ -1,6 +1,7 @@
-/** What the metadata database is told of failovers, by the engine, which does not wait for the reconciler's next look. */
+/** Keeps in the metadata database what the engine of a region records, and what it reports. */
 import type { OperationStep } from '@howdah/contract';
-import type { PrimaryStore } from '../engine/engine.ts';
+import type { ClusterRecords } from '../engine/records.ts';
+import type { Region } from '../engine/regions.ts';
 import { commitWithoutFlush, type Store } from '../store/database.ts';
 import {
   beginOperation,
@@ -9,15 +10,29 @@ import {
   progressOperation,
   recordOperation,
 } from '../store/operations.ts';
-import { readPrimary, recordPrimary, takeDrill } from '../store/primaries.ts';
+import {
+  readRecord,
+  recordPrimary,
+  releaseServers,
+  reserveServers,
+  takeDrill,
+} from '../store/engine-records.ts';
 import { changeService, lockService } from '../store/services.ts';
 import type { Log } from '../lib/log.ts';
 
-export function createPrimaryStore({ db }: Store, log: Log): PrimaryStore {
+export function createClusterRecords(
+  { db }: Store,
+  region: Pick<Region, 'code' | 'portRange'>,
+  log: Log,
+): ClusterRecords {
   return {
+    read: (id) => readRecord(db, id),
+    reserveServers: (id, numbers, isUsable) =>
+      db.transaction().execute((tx) => reserveServers(tx, region, id, numbers, isUsable)),
+    releaseServers: (id, numbers) => releaseServers(db, id, numbers),
     begin: (id) =>
       db.transaction().execute(async (tx) => {
-        // What makes the other the primary is committed for certain, and this with it.
+        // The commit that records the other primary is flushed, and this one with it.
         await commitWithoutFlush(tx);
         const locked = await lockService(tx, id);
         if (
@@ -37,7 +52,6 @@ export function createPrimaryStore({ db }: Store, log: Log): PrimaryStore {
         );
       }),
     recordPrimary: (id, from, to) => recordPrimary(db, id, from, to),
-    primary: (id) => readPrimary(db, id),
     end: (id, steps: readonly OperationStep[], why) =>
       db.transaction().execute(async (tx) => {
         const locked = await lockService(tx, id);

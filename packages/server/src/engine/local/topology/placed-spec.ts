@@ -1,0 +1,23 @@
+/** The desired state of a service with the servers that this engine has chosen for it. */
+import type { ServerPort } from '../../records.ts';
+import type { HighAvailability, ReplicaSet, ServiceSpec } from '../../spec.ts';
+
+/** A primary and its standbys, each on a port of the loopback address. */
+export type PlacedCluster = Pick<HighAvailability, 'sync' | 'drill'> & {
+  readonly servers: readonly ServerPort[];
+  /** The number of the recorded primary. */
+  readonly primary: number;
+  /**
+   * A server that must no longer be the primary; null: the current one may stay. It is the primary
+   * of the moment at which the request was read, so that a failover satisfies it as well.
+   */
+  readonly leave: number | null;
+};
+
+/** The nodes of a read replica set, each on a port of the loopback address. */
+export type PlacedSet = Pick<ReplicaSet, 'parent'> & { readonly nodes: readonly ServerPort[] };
+
+export type PlacedSpec = Omit<ServiceSpec, 'ha' | 'set'> & {
+  readonly ha: PlacedCluster | null;
+  readonly set: PlacedSet | null;
+};
