@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from 'node:tls';
 import { sql } from 'kysely';
 import { expect, test } from 'vitest';
+import { findProgram } from '../src/engine/local/host/daemon.ts';
 import { createLayout } from '../src/engine/local/host/layout.ts';
 import { connectTo, install } from './harness.ts';
 import { openMetadata } from './metadata.ts';
@@ -53,8 +54,7 @@ test('a home that still has the names of an older release starts, and shows the 
   await sql`insert into deliveries (webhook_id, message_id, type, body, status, finished)
     values (${webhookId}, 'older', 'service.status', '{}', 'failed', now())`.execute(metadata.db);
   await cloud.stop('SIGKILL');
-  for (const statement of OLDER_NAMES) await sql.raw(statement).execute(metadata.db);
-  await metadata.close();
+  await takeMigrationsBack(metadata);
   const paths = createLayout(join(cloud.home, 'data')).service(service.service_id);
   await rewrite(paths.marker, '"provisioned":', '"born":');
   for (const id of await readdir(paths.snapshots))
@@ -69,7 +69,79 @@ test('a home that still has the names of an older release starts, and shows the 
   expect(await cloud.destroy()).toEqual([]);
 });
 
-/** Takes the migrations back that renamed something. */
+test.runIf((await findProgram('haproxy')) !== null)(
+  'replicas of an older release keep their servers, ports and primary',
+  async () => {
+    const cloud = await install({ HOWDAH_SPARES: '0' });
+    const service = await cloud.create({
+      name: 'older',
+      service_type: 'POSTGRES',
+      replica_count: 1,
+    });
+    const { service_id: id } = service;
+    await cloud.until(id, 'READY');
+    expect((await cloud.request('POST', `/services/${id}/switchover`)).status).toBe(202);
+    await cloud.until(id, 'READY');
+    const set = { name: 'reads', cpu_millis: 250, memory_gbs: 1, nodes: 2 };
+    expect((await cloud.request('POST', `/services/${id}/replicaSets`, set)).status).toBe(202);
+    const sets = async () => (await cloud.get(id)).read_replica_sets;
+    await expect.poll(sets, { timeout: 60_000 }).toMatchObject([{ status: 'active' }]);
+    const metadata = await openMetadata(cloud.home);
+    const servers = metadata.db
+      .selectFrom('server_ports')
+      .select(['service_id', 'server', 'port'])
+      .orderBy('port');
+    const before = await servers.execute();
+    expect(before).toHaveLength(4);
+    await cloud.stop('SIGKILL');
+    await takeMigrationsBack(metadata);
+    await cloud.up();
+    const since = await openMetadata(cloud.home);
+    expect(await since.db.selectFrom('recorded_primaries').selectAll().execute()).toEqual([
+      { service_id: id, server: 1 },
+    ]);
+    const after = since.db.selectFrom('server_ports').select(['service_id', 'server', 'port']);
+    expect(await after.orderBy('port').execute()).toEqual(before);
+    await since.close();
+    await cloud.until(id, 'READY');
+    await expect.poll(sets, { timeout: 60_000 }).toMatchObject([{ status: 'active', nodes: 2 }]);
+    const client = await connectTo(cloud, service, service.initial_password);
+    await client.query('create table written (n int)');
+    await client.end();
+    expect((await cloud.cli('audit')).stdout).toContain('No problems found.');
+    expect(await cloud.destroy()).toEqual([]);
+  },
+);
+
+/** Takes the migrations back that renamed or moved something, and closes the connection. */
+async function takeMigrationsBack({
+  db,
+  close,
+}: Pick<Awaited<ReturnType<typeof openMetadata>>, 'db' | 'close'>): Promise<void> {
+  for (const statement of [...OLDER_SERVERS, ...OLDER_NAMES]) await sql.raw(statement).execute(db);
+  await close();
+}
+
+const SERVERS_OF = 'from server_ports p where p.service_id = s.id';
+/** Ports of servers and the primary, in the row of their service. */
+const OLDER_SERVERS = [
+  'drop view promised_ports, project_usage',
+  // Their definitions are those of an older release only as far as the migration replaces them.
+  'create view promised_ports as select 1 as one',
+  'create view project_usage as select 1 as one',
+  `alter table services
+    add column members jsonb not null default '[]',
+    add column primary_member integer not null default 0,
+    add column leave_member integer`,
+  `update services s set
+    members = coalesce(
+      (select jsonb_agg(jsonb_build_object('n', server, 'port', port)) ${SERVERS_OF}), '[]'),
+    primary_member = coalesce(
+      (select server from recorded_primaries p where p.service_id = s.id), 0)`,
+  'drop table server_ports, recorded_primaries, simulated_documents',
+  'alter table services drop column nodes, drop column has_gateway, drop column switchover',
+];
+
 const OLDER_NAMES = [
   'alter table deliveries drop constraint deliveries_status_check',
   `update deliveries set status = 'dead' where status = 'failed'`,

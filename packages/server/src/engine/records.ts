@@ -1,6 +1,6 @@
 /**
- * The part of the metadata database in which an engine records its primaries and the ports of its
- * servers, and by which it reports failovers at once. Nobody but the engine reads it.
+ * An engine records its primaries in this part of the metadata database, with the ports of its
+ * servers, and reports failovers by it at once. Nobody but the engine reads it.
  */
 import type { OperationStep } from '@howdah/contract';
 
