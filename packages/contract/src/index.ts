@@ -14,6 +14,7 @@ export * from './schemas/backups.ts';
 export * from './schemas/errors-and-endpoints.ts';
 export * from './schemas/installation.ts';
 export * from './schemas/simulation.ts';
+export * from './simulated.ts';
 export * from './schemas/keys.ts';
 export * from './schemas/monitoring.ts';
 export * from './schemas/operations.ts';

@@ -7,6 +7,7 @@ import {
   type Schemas,
   type Target,
 } from '@howdah/client';
+import { simulationNote } from '@howdah/contract/simulated';
 import {
   ADMIN_ROLE,
   DATABASE_NAME,
@@ -96,6 +97,7 @@ export function describe(service: Service) {
     warnings,
   } = service;
   const size = resources[0]?.spec;
+  const simulated = simulationNote(service);
   return {
     service_id,
     name,
@@ -110,6 +112,7 @@ export function describe(service: Service) {
     replicas: ha_replicas.replica_count,
     uses: metrics,
     ...(forked_from === undefined ? {} : { forked_from: forked_from.service_id }),
+    ...(simulated === null ? {} : { note: simulated }),
     ...(warnings === undefined || warnings.length === 0 ? {} : { warnings }),
   };
 }

@@ -75,6 +75,14 @@ test('each example of the document is a script', async () => {
   await script({});
 });
 
+test('howdah says that a service is simulated wherever it shows how to connect', async () => {
+  const note = 'This service is simulated: no PostgreSQL answers at its endpoint.';
+  const created = await cloud.cli('service', 'create', '--name', 'shown', '--region', 'simulated');
+  expect(created).toMatchObject({ code: 0, stdout: expect.stringContaining(note) });
+  const opened = await cloud.cli('psql', 'shown', '-c', 'select 1');
+  expect(opened).toMatchObject({ code: 2, stderr: expect.stringContaining(`shown: ${note}`) });
+});
+
 test('the third create fails twice, and then succeeds', async () => {
   await script({
     failures: [{ on: 'create', nth: 3, times: 2, reason: 'no node has memory left' }],

@@ -53,7 +53,15 @@ const MOST_ROWS: Record<string, number> = {
 const ATTACKERS = 6;
 const ATTACKERS_NICENESS = 19;
 
-type Times = { name: string; count: number; failed: number; p50: number; p99: number };
+type Times = {
+  name: string;
+  count: number;
+  failed: number;
+  /** How often each error came. */
+  errors: Record<string, number>;
+  p50: number;
+  p99: number;
+};
 type Tenant = { projectId: string; admin: string; service: Service & { initial_password: string } };
 
 let stopping = false;
@@ -257,10 +265,11 @@ async function soak(): Promise<void> {
     a.localeCompare(b),
   ))
     report(`attack: ${name}`, `${count} times, ${failed} interrupted`);
-  for (const { name, p50, p99, count, failed } of attacked) {
+  for (const { name, p50, p99, count, failed, errors } of attacked) {
     const before = calm.find((one) => one.name === name)?.p99 ?? 0;
     const figure = `p50 ${p50.toFixed(1)} ms, p99 ${before.toFixed(1)} → ${p99.toFixed(1)} ms (${(p99 / before).toFixed(2)} times), ${failed} of ${count + failed} failed`;
     report(name, figure, failed > 0 || !(p99 <= P99_RATIO * before));
+    for (const [message, times] of Object.entries(errors)) report(`  ${message}`, `${times} times`);
   }
   const grown = memoryAfter - memoryBefore;
   report(

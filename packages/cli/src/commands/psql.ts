@@ -1,9 +1,10 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Schemas } from '@howdah/client';
+import { simulationNote } from '@howdah/contract/simulated';
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract/types';
 import type { Command } from 'commander';
-import { clientHints, endpointOf, poolerOf, urlOf, variablesOf } from '../address.ts';
+import { clientHints, endpointOf, poolerOf, urlOf, variablesOf, type Address } from '../address.ts';
 import { verb, type Printing } from '../command.ts';
 import { connect, findCa } from '../connection.ts';
 import { Failure } from '../exit.ts';
@@ -19,7 +20,10 @@ export function addPsql(program: Command): void {
     .passThroughOptions()
     .action(async (name: string, psqlOptions: string[], { pooler }: { pooler?: true }) => {
       const connection = await connect();
-      const { host, port } = askedFor(await findService(connection, name), pooler);
+      const service = await findService(connection, name);
+      const simulated = simulationNote(service);
+      if (simulated !== null) throw new Failure(`${name}: ${simulated}`, 'usage');
+      const { host, port } = askedFor(service, pooler);
       const ca = await findCa(connection.apiUrl);
       const mode =
         ca === null
@@ -51,8 +55,13 @@ export function addUrl(program: Command): void {
       await showAs(output, service, 'service', () => say(urlOf(address)), variablesOf(address));
       // A script that reads the URL gets no hints.
       if (output === 'table' && process.stdout.isTTY)
-        for (const line of clientHints(address)) note(line);
+        for (const line of hintsOf(service, address)) note(line);
     });
+}
+
+function hintsOf(service: Schemas['Service'], address: Address): string[] {
+  const simulated = simulationNote(service);
+  return simulated === null ? clientHints(address) : [simulated];
 }
 
 /** The endpoint of a service, or that of its pooler. @throws Failure usage when it has none */

@@ -6,6 +6,7 @@ import {
   TRANSACTION_POOL_NAME,
   type ServiceType,
 } from '@howdah/contract/types';
+import { simulationNote } from '@howdah/contract/simulated';
 import { Option, type Command } from 'commander';
 import { clientHints, endpointOf, placeOf, poolerOf, urlOf } from '../address.ts';
 import { countOf, given, listOf, verb, type Waiting } from '../command.ts';
@@ -168,7 +169,8 @@ async function showCreated(
       `${data.service_type} ${data.service_id} at ${placeOf(endpointOf(data))}. Its password is shown only once:`,
     );
     say(`  psql "${urlOf(address)}"`);
-    for (const line of clientHints(address)) say(line);
+    const simulated = simulationNote(data);
+    for (const line of simulated === null ? clientHints(address) : [simulated]) say(line);
     sayPooler(data);
     if (data.vpc_endpoint !== undefined)
       say(`reachable from the VPC ${data.vpc_endpoint.vpc_id} only`);

@@ -3,9 +3,6 @@ import { Type } from 'typebox';
 import { Named, StringEnum } from '../schema.ts';
 import { closed, dateTime } from './parts.ts';
 
-/** The code of the region whose services are simulated: nothing listens on their endpoints. */
-export const SIMULATED_REGION = 'simulated';
-
 /** The kinds of transitions that a script can delay, and have fail. */
 export const SIMULATED_TRANSITIONS = [
   'create',

@@ -1,4 +1,5 @@
 import { SegmentedControl, Switch } from '@mantine/core';
+import { simulationNote } from '@howdah/contract/simulated';
 import { Link } from '@tanstack/react-router';
 import { useState, type ReactNode } from 'react';
 import { BASE, passwordOf, type Service } from '../../api.ts';
@@ -55,9 +56,15 @@ function Connect({ service }: { service: Service }) {
   // In a VPC the public endpoint accepts no connections.
   const { host, port } = service.vpc_endpoint ?? service.endpoint;
   const target = { host, port, password };
+  const simulated = simulationNote(service);
   return (
     <Card title="Connect" hint={<span className="mono">{`${host}:${port}`}</span>}>
       <div className={classes.stack} style={{ gap: 14 }}>
+        {simulated !== null && (
+          <Notice tone="busy">
+            <p>{simulated}</p>
+          </Notice>
+        )}
         {password !== undefined && (
           <Notice tone="busy">
             <p>Save the password below now: only this tab shows it, until you close it.</p>
