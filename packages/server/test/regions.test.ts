@@ -1,4 +1,7 @@
-/** Two regions in one control plane, each in a directory of its own, both on and one of them off. */
+/**
+ * Two local regions and the simulated one in one control plane, side by side; then one of the local
+ * regions is off.
+ */
 import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -27,7 +30,7 @@ beforeAll(async () => {
   const port = await claimPorts();
   portRange = [port, port + PORTS - 1];
   regions = `${NVME}=${directory}:${portRange.join('-')}`;
-  cloud = await install({ HOWDAH_REGIONS: regions });
+  cloud = await install({ HOWDAH_REGIONS: regions, HOWDAH_SIMULATED_REGION: 'yes' });
   here = await cloud.create({ name: 'here', service_type: 'POSTGRES' });
   there = await cloud.create({ name: 'there', service_type: 'POSTGRES', region_code: NVME });
 });
@@ -77,6 +80,7 @@ test('each region is listed, and its services have their ports and files in it',
   expect((await cloud.request('GET', '/regions')).body).toMatchObject([
     { code: 'local', engine: 'local' },
     { code: NVME, engine: 'local' },
+    { code: 'simulated', engine: 'model' },
   ]);
   expect([here.region_code, there.region_code]).toEqual(['local', NVME]);
   expect(there.endpoint.port).toBeGreaterThanOrEqual(portRange[0]);
@@ -98,15 +102,22 @@ test('an unknown region is refused, and the answer names those that exist', asyn
   ] as const) {
     const answer = await cloud.request('POST', path, { ...body, region_code: 'mars' });
     expect(answer).toMatchObject({ status: 400, body: { code: 'INVALID_REQUEST' } });
-    expect(JSON.stringify(answer.body)).toContain(`allowed: local, ${NVME}`);
+    expect(JSON.stringify(answer.body)).toContain(`allowed: local, ${NVME}, simulated`);
   }
   const { code, stderr } = await cloud.cli('service', 'create', '--name', 'x', '--region', 'mars');
   expect(code).not.toBe(0);
-  expect(stderr).toContain(`allowed: local, ${NVME}`);
+  expect(stderr).toContain(`allowed: local, ${NVME}, simulated`);
 });
 
 test('a service in each region is stopped, started, resized and read', async () => {
-  for (const service of [here, there]) {
+  const { body } = await cloud.request('POST', '/services', {
+    name: 'nowhere',
+    region_code: 'simulated',
+  });
+  const nowhere = await cloud.until(String(Object(body).service_id), 'READY');
+  for (const { service_id: id, region_code } of [here, there, nowhere])
+    expect((await cloud.get(id)).region_code).toBe(region_code);
+  for (const service of [here, there, nowhere]) {
     const { service_id: id } = service;
     await accepted(ask('POST', service, '/stop'));
     await cloud.until(id, 'PAUSED');
@@ -114,15 +125,18 @@ test('a service in each region is stopped, started, resized and read', async () 
     await cloud.until(id, 'READY');
     await accepted(ask('POST', service, '/resize', { cpu_millis: '1000', memory_gbs: '4' }));
     await cloud.until(id, 'READY');
-    expect(await select(service, "select current_setting('shared_buffers')")).toBe('1GB');
     for (const path of ['/logs', '/members', '/backups'])
       expect((await ask('GET', service, path)).status, path).toBe(200);
-    expect(await ask('POST', service, '/query', { sql: 'select 1' })).toMatchObject({
-      status: 200,
-    });
     const planned = await ask('POST', service, '/stop?dry_run=true');
     expect(planned).toMatchObject({ status: 200, body: { dry_run: true } });
   }
+  for (const service of [here, there]) {
+    expect(await select(service, "select current_setting('shared_buffers')")).toBe('1GB');
+    expect(await ask('POST', service, '/query', { sql: 'select 1' })).toMatchObject({
+      status: 200,
+    });
+  }
+  expect(await ask('POST', nowhere, '/query', { sql: 'select 1' })).toMatchObject({ status: 503 });
 });
 
 test('a fork is in the region of its parent', async () => {
@@ -168,7 +182,10 @@ test('the databases of a region that is switched off go on, until it is there ag
   await cloud.stop('SIGKILL');
   await kill(dead);
   await cloud.up();
-  expect((await cloud.request('GET', '/regions')).body).toMatchObject([{ code: 'local' }]);
+  expect((await cloud.request('GET', '/regions')).body).toMatchObject([
+    { code: 'local' },
+    { code: 'simulated' },
+  ]);
   expect(await cloud.get(id)).toMatchObject({ status: 'READY', region_code: NVME });
   expect(await select(there, 'select n from kept')).toBe(42);
   for (const [method, path, body] of [
