@@ -49,7 +49,7 @@ export const fakeEngine: Engine = {
     verify: async () => await never('verify a backup'),
   },
   storage: {
-    disk: async () => ({ totalBytes: 1e12, freeBytes: 1e12, usedPercent: 0, path: '/' }),
+    disk: async () => ({ totalBytes: 1e12, freeBytes: 1e12, usedPercent: 0 }),
     shared: async () => null,
     usedBytes: async () => 0,
     keepQuota: async () => ({ stop: null, changed: false }),
