@@ -236,7 +236,7 @@ export const SETTINGS = Type.Object({
   HOWDAH_SIMULATED_REGION: Type.Enum(['yes', 'no'], {
     default: 'no',
     description:
-      'whether there is a region more, named simulated, whose services are no PostgreSQL: for tests of what uses the API',
+      'whether there is one more region, named simulated, whose services run no PostgreSQL: to test programs that use the API',
   }),
   DATABASE_URL: Type.Optional(
     Type.Refine(

@@ -169,7 +169,7 @@ export const portOf = (body: Body): number => {
 };
 
 export async function setUp(): Promise<void> {
-  cloud = await install();
+  cloud = await install({ HOWDAH_SIMULATED_REGION: 'yes' });
   metadata = await openMetadata(cloud.home);
   validate = await loadSchemas();
 }

@@ -154,7 +154,8 @@ test('a create refuses values that are not allowed', async () => {
 
 test('the default type is TIMESCALEDB where available, else POSTGRES; without add-ons it is POSTGRES', async () => {
   const { body } = await callApi('GET', `/projects/${cloud.projectId}/regions`);
-  const can = JSON.stringify(body).includes('"service_type":"TIMESCALEDB","available":true');
+  const [first]: unknown[] = Array.isArray(body['value']) ? body['value'] : [];
+  const can = JSON.stringify(first).includes('"service_type":"TIMESCALEDB","available":true');
   const [none, empty] = await Promise.all([
     create({ name: 'default' }),
     create({ name: 'plain', addons: [] }),

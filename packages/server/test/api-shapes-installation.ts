@@ -97,7 +97,7 @@ test('projects and keys are created, changed and read', async () => {
 
 test('regions list what is available, and the reason for what is not', async () => {
   const { body } = await callApi('GET', `/projects/${cloud.projectId}/regions`);
-  expect(body['value']).toHaveLength(1);
+  expect(body['value']).toMatchObject([{ code: 'local' }, { code: 'simulated' }]);
   const [region]: Body[] = Array.isArray(body['value']) ? body['value'] : [];
   expect(region).toMatchObject({
     code: 'local',
@@ -251,4 +251,25 @@ test('webhooks, their deliveries and the audit log answer', async () => {
   expect((await call('DELETE', path)).status).toBe(204);
   expect((await call('GET', '/audit?limit=5')).body['value']).toHaveLength(5);
   await remove(id);
+});
+
+test('the simulated region answers its script and its time, and both are set', async () => {
+  const simulation = { now: expect.any(String), script: {} };
+  expect(await callApi('GET', '/regions/simulated')).toMatchObject({
+    status: 200,
+    body: simulation,
+  });
+  const script = { delays_ms: { create: 10 } };
+  expect(await callApi('PUT', '/regions/simulated/script', script)).toMatchObject({
+    status: 200,
+    body: { script },
+  });
+  expect(await callApi('PUT', '/regions/simulated/script', {})).toMatchObject({
+    status: 200,
+    body: simulation,
+  });
+  expect(await callApi('POST', '/regions/simulated/clock', { seconds: 1 })).toMatchObject({
+    status: 200,
+    body: simulation,
+  });
 });

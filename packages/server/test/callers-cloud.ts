@@ -256,7 +256,10 @@ export async function tag({ service, set }: Tags): Promise<void> {
 }
 
 export async function setUp(): Promise<void> {
-  cloud = await install({ HOWDAH_FAILED_KEYS_PER_MINUTE: '1000000' });
+  cloud = await install({
+    HOWDAH_FAILED_KEYS_PER_MINUTE: '1000000',
+    HOWDAH_SIMULATED_REGION: 'yes',
+  });
   metadata = await openMetadata(cloud.home);
   await insertProject(metadata.db, { id: OURS, name: 'ours' });
   await insertProject(metadata.db, { id: THEIRS, name: 'theirs' });
