@@ -1,4 +1,5 @@
 /** The next step of a model service that is one server. Pure. */
+import type { SimulatedTransition } from '@howdah/contract';
 import type { ServiceSpec } from '../spec.ts';
 import * as change from './changes.ts';
 import { changeBy, SETTLED, type Change, type NextStep, type Situation } from './next-step.ts';
@@ -19,19 +20,15 @@ export function decideServer(situation: Situation): NextStep {
       })
     );
   }
-  const why =
-    spec.power === 'paused'
-      ? 'paused'
-      : server.place !== change.placeOf(spec)
-        ? change.placeWhy(spec)
-        : change.compareSizes(server.size, spec.size) === 'current'
-          ? null
-          : 'for its new size';
-  if (why !== null)
-    return changeBy(STEP.stop, 'stop', (changed, nowMs) => {
+  const stop = (transition: SimulatedTransition, why: string) =>
+    changeBy(STEP.stop, transition, (changed, nowMs) => {
       change.stopServer(changed, server.n, nowMs, 'fast');
       return why;
     });
+  if (spec.power === 'paused') return stop('stop', 'paused');
+  if (server.place !== change.placeOf(spec)) return stop('vpc', change.placeWhy(spec));
+  if (change.compareSizes(server.size, spec.size) !== 'current')
+    return stop('stop', 'for its new size');
   return decideRunning(situation, STEP.setPassword) ?? SETTLED;
 }
 
