@@ -47,3 +47,8 @@ test('messages of the services name no call of the API at a shell', async () => 
   for (const message of messages)
     expect(inOurWords(message)).not.toMatch(/\b(GET|POST|PUT|DELETE) [/…]/);
 });
+
+test('fields of a script stay as they are written in it', () => {
+  const problem = 'delays_ms.dance: no such field; allowed: setHA, verifyBackup';
+  expect(inOurWords(problem)).toBe(problem);
+});

@@ -62,8 +62,12 @@ const OF_LIST = /\bGET (\/\S+?|…\/\S+?)(?=[\s),;:.]|$)(?: lists (them|those [^
 const OF_COMMAND = new RegExp(`\\b(${Object.keys(COMMANDS).join('|')})\\b`, 'g');
 const OF_OPTION = new RegExp(`\\b(${Object.keys(OPTIONS).join('|')})\\b`, 'g');
 
+/** A problem of a script of the simulated region, whose fields are written as the API names them. */
+const OF_SCRIPT = /^(clock|delays_ms|failures|events)\b/;
+
 /** A message of the API with commands in place of calls. */
 export function inOurWords(message: string): string {
+  if (OF_SCRIPT.test(message)) return message;
   return message
     .replaceAll(OF_OPERATION, 'howdah operation get $1')
     .replaceAll(OF_SET, 'howdah replica-set --help shows what can be done to it')

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { dateAndDistance, momentOf, relative } from './moment.ts';
+import { Failure } from './exit.ts';
+import { dateAndDistance, momentOf, relative, secondsOf } from './moment.ts';
 import { duration } from './output.ts';
 
 const NOW = Date.parse('2026-01-31T12:00:00.000Z');
@@ -43,4 +44,11 @@ test('a date-time is shown with its distance', () => {
 test('no duration is negative, even if two clocks disagree', () => {
   expect(duration(-3)).toBe('0 ms');
   expect(duration(1500)).toBe('1.5 s');
+});
+
+test('a length of time is read in seconds, and anything else is refused', () => {
+  expect(secondsOf('time', '20m')).toBe(1200);
+  expect(secondsOf('time', '1d12h')).toBe(129_600);
+  for (const text of ['', '20', '20x', '-5m', '+5m', 'now'])
+    expect(() => secondsOf('time', text), text).toThrow(Failure);
 });

@@ -29,14 +29,33 @@ export function momentOf(flag: string, text: string, now = Date.now()): string {
       `${flag}: found ${text}; allowed: now, yesterday, a distance like -5m or -1d12h (s, m, h, d, w), or a date-time like 2026-01-31T12:00:00Z`,
       'usage',
     );
-  const ms = [...distance.matchAll(/(\d+)([smhdw])/g)].reduce(
-    (sum, [, count, unit = '']) => sum + Number(count) * (UNITS_MS[unit] ?? 0),
-    0,
-  );
+  const ms = millisecondsOf(distance);
   const moment = new Date(sign === '-' ? now - ms : now + ms);
   if (Number.isNaN(moment.getTime()))
     throw new Failure(`${flag}: found ${text}; the date is out of range`, 'usage');
   return moment.toISOString();
+}
+
+/**
+ * Reads a length of time such as `20m` or `1d12h`.
+ *
+ * @returns seconds
+ * @throws Failure usage
+ */
+export function secondsOf(argument: string, text: string): number {
+  if (!/^(\d+[smhdw])+$/.test(text))
+    throw new Failure(
+      `${argument}: found ${text}; allowed: a length of time like 20m or 1d12h (s, m, h, d, w)`,
+      'usage',
+    );
+  return millisecondsOf(text) / 1000;
+}
+
+function millisecondsOf(distance: string): number {
+  return [...distance.matchAll(/(\d+)([smhdw])/g)].reduce(
+    (sum, [, count, unit = '']) => sum + Number(count) * (UNITS_MS[unit] ?? 0),
+    0,
+  );
 }
 
 /** {@link momentOf} for an option that may be absent. */

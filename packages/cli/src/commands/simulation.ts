@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 import { noun, verb, type Changing, type Printing } from '../command.ts';
 import { answered, connect } from '../connection.ts';
 import { Failure } from '../exit.ts';
-import { momentOf } from '../moment.ts';
+import { secondsOf } from '../moment.ts';
 import { show } from '../output.ts';
 import { SIMULATION_VIEW } from '../views.ts';
 
@@ -41,7 +41,7 @@ export function addSimulation(program: Command): void {
     takes: ['output', 'dryRun'],
   }).action(async (time: string, options: Changing) => {
     const { client } = await connect(options);
-    const seconds = Math.round(Date.parse(momentOf('time', `+${time}`, 0)) / 1000);
+    const seconds = secondsOf('time', time);
     const advanced = client.POST('/regions/simulated/clock', { body: { seconds } });
     await show(options.output, await answered(advanced), SIMULATION_VIEW);
   });
