@@ -165,8 +165,9 @@ const SIMULATED = 'simulated: no PostgreSQL runs';
 const CAPABILITIES: Capabilities = {
   engine: 'model',
   types: { POSTGRES: VERSION, TIMESCALEDB: VERSION, VECTOR: VERSION },
-  pooler: VERSION,
-  gateway: VERSION,
+  // PgBouncer and HAProxy of Debian 13.
+  pooler: { version: '1.24.1' },
+  gateway: { version: '3.0.11' },
   vpc: { method: 'bridge', note: SIMULATED },
   storage: { method: 'measured', note: SIMULATED },
   isolation: { isolated: true, note: SIMULATED },
