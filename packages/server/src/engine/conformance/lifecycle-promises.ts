@@ -148,6 +148,13 @@ async function planIsMade(subject: Subject): Promise<void> {
     await assertPlanned(subject, 'stop', paused(spec), true);
     await assertPlanned(subject, 'start', spec, false);
     await assertPlanned(subject, 'resize', larger, true);
+    if (hasPooler(subject.engine)) {
+      const pooled = { ...larger, pooler: { port: await subject.newPort() } };
+      await assertPlanned(subject, 'enablePooler', pooled, true);
+      await assertPlanned(subject, 'stop', paused(pooled), true);
+      await assertPlanned(subject, 'start', pooled, false);
+      await assertPlanned(subject, 'disablePooler', larger, true);
+    }
     await assertPlanned(subject, 'stop', paused(larger), true);
   } finally {
     await removeAll(subject, spec.id);

@@ -53,7 +53,7 @@ export function createLocalEngine(options: LocalEngineOptions): Engine {
       supports: (addons) => supports(machine, addons),
       prepare: () => prepare(local, () => isClosing),
       runs: (id) => runs(machine, id),
-      plan: createPlan(machine.layout),
+      plan: createPlan(machine.layout, machine.networks.method === 'bridge'),
       converge: (spec, begin) => converge(topology, spec, begin),
       remove: (id, parent, begin) => removeService(local, id, parent, begin),
     },

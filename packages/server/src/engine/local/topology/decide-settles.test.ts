@@ -2,6 +2,7 @@ import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { decide, KILL_AFTER_MS, type Observation, type Step } from './decide.ts';
 import { spec, PAUSED, POOLED, INSIDE, SPARE, FORK, pooler } from './decide.testing.ts';
+import { afterStep } from './simulate.ts';
 
 const anySpec = fc.constantFrom(
   spec(),
@@ -52,69 +53,19 @@ const anyObservation: fc.Arbitrary<Observation> = fc
     silentMs: seen.server !== null && seen.directory === 'ours' ? seen.silentMs : null,
   }));
 
-/**
- * What a step makes of what was there.
- *
- * @param luck whether a start gets through at once, and recovery ends well
- */
+/** The observed state after a step. @param luck whether a start gets through at once, and recovery ends well */
 function after(seen: Observation, step: Step, luck: boolean): Observation {
-  switch (step.kind) {
-    case 'settled':
-    case 'refuse':
-      return seen;
-    case 'wait':
-      if (seen.server?.phase === 'ready')
-        return { ...seen, silentMs: luck ? null : (seen.silentMs ?? 0) + KILL_AFTER_MS };
-      return luck && seen.server?.phase === 'starting'
-        ? { ...seen, server: { ...seen.server, phase: 'ready' } }
-        : { ...seen, server: null, connected: false, silentMs: null };
-    case 'discard':
-      return { ...seen, directory: 'absent' };
-    case 'makeTemplate':
-      return { ...seen, templateReady: true };
-    case 'clone':
-    case 'fork':
-      return {
-        ...seen,
-        directory: 'ours',
-        provisioned: false,
-        owned: true,
-        filesCurrent: true,
-        certificateCurrent: true,
-      };
-    case 'writeFiles':
-      return { ...seen, filesCurrent: true, certificateCurrent: true };
-    case 'start':
-      return {
-        ...seen,
-        server: { phase: luck ? 'ready' : 'starting', sizeCurrent: true, placed: true },
-        connected: luck,
-        silentMs: null,
-      };
-    case 'connect':
-      return { ...seen, connected: true, silentMs: null };
-    case 'limit':
-      return { ...seen, limited: true };
-    case 'renewCertificate':
-      return { ...seen, certificateCurrent: true };
-    case 'reload':
-      return { ...seen, filesCurrent: true };
-    case 'own':
-      return { ...seen, owned: true, filesCurrent: false };
-    case 'endSessions':
-      return { ...seen, disallowedSessions: 0 };
-    case 'setFirstPassword':
-      return { ...seen, provisioned: true };
-    case 'startPooler':
-    case 'reloadPooler':
-      return { ...seen, pooler };
-    case 'stopPooler':
-      return { ...seen, pooler: null };
-    case 'stop':
-      return { ...seen, server: null, connected: false, silentMs: null };
-    default:
-      return step satisfies never;
-  }
+  if (luck) return afterStep(seen, step);
+  if (step.kind === 'start')
+    return {
+      ...afterStep(seen, step),
+      server: { phase: 'starting', sizeCurrent: true, placed: true },
+      connected: false,
+    };
+  if (step.kind !== 'wait') return afterStep(seen, step);
+  return seen.server?.phase === 'ready'
+    ? { ...seen, silentMs: (seen.silentMs ?? 0) + KILL_AFTER_MS }
+    : { ...seen, server: null, connected: false, silentMs: null };
 }
 
 test('from any observed state, step by step, it settles in the desired state', () => {

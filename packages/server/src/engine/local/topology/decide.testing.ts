@@ -1,6 +1,7 @@
 /** Services and observations of the tests of `decide`. */
 import type { Observation } from './decide.ts';
 import type { PlacedSpec } from './placed-spec.ts';
+import { POOLER_WELL, WELL } from './simulate.ts';
 
 export const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   id: 'abcdefghij',
@@ -26,31 +27,14 @@ export const SPARE = spec({ firstVerifier: null });
 export const ORIGIN = { parent: 'jihgfedcba', strategy: 'NOW', targetTime: null } as const;
 export const FORK = spec({ origin: ORIGIN });
 
-/** A service as it is when all is well. */
-export const WELL: Observation = {
-  directory: 'ours',
-  provisioned: true,
-  templateReady: false,
-  server: { phase: 'ready', sizeCurrent: true, placed: true },
-  silentMs: null,
-  connected: true,
-  limited: true,
-  owned: true,
-  filesCurrent: true,
-  certificateCurrent: true,
-  pooler: null,
-  disallowedSessions: 0,
-};
-/** A pooler as it is when all is well. */
-export const pooler = {
-  frozen: false,
-  watched: true,
-  current: true,
-  placed: true,
-  disallowedSessions: 0,
-};
+export { WELL, POOLER_WELL as pooler };
 export const DOWN: Observation = { ...WELL, server: null, connected: false };
-export const NONE: Observation = { ...DOWN, directory: 'absent', provisioned: false };
+export const NONE: Observation = {
+  ...DOWN,
+  directory: 'absent',
+  provisioned: false,
+  templateReady: false,
+};
 export const phase = (phase: 'starting' | 'stopping') => ({
   server: { phase, sizeCurrent: true, placed: true },
   connected: false,

@@ -17,6 +17,7 @@ const SPEC: ServiceSpec = {
   set: null,
   vpc: null,
 };
+const VPC = { id: 'cccccccccc', address: null, allowedNetworks: ['10.0.0.0/24'] };
 const origin = { parent: 'bbbbbbbbbb', strategy: 'NOW', targetTime: null } as const;
 
 test.each([
@@ -43,6 +44,10 @@ test.each([
   ['start', { pooler: { port: 20003 } }, false, ['start PostgreSQL', 'start connection pooler']],
   ['enablePooler', { pooler: { port: 20003 } }, true, ['start connection pooler']],
   ['enablePooler', { pooler: { port: 20003 }, power: 'paused' }, false, []],
+  ['disablePooler', {}, true, ['stop connection pooler']],
+  ['attachToVPC', { vpc: VPC }, true, ['reload configuration', 'terminate disallowed sessions']],
+  ['detachFromVPC', {}, true, ['reload configuration']],
+  ['attachToVPC', { vpc: VPC }, false, []],
   ['rename', {}, true, []],
 ] as const)('%s of %j, running: %s', (kind, more, running, steps) => {
   expect(planOf(kind, { ...SPEC, ...more }, running)).toEqual(steps);
@@ -56,4 +61,21 @@ test('a resize that keeps the size reloads the configuration, without a restart'
 test('every kind of operation has a plan', () => {
   for (const kind of OPERATION_KINDS)
     expect(Array.isArray(planOf(kind, SPEC, true)), kind).toBe(true);
+});
+
+test('where a VPC is a network, the server and its pooler move into it and out of it', () => {
+  const there = { hasGateway: false, primary: 0, servers: [], movesIntoVpc: true };
+  const inside = { ...SPEC, vpc: { ...VPC, address: '10.0.0.2' }, pooler: { port: 20003 } };
+  expect(planOf('attachToVPC', inside, true, false, there)).toEqual([
+    'stop connection pooler',
+    'stop PostgreSQL',
+    'write configuration',
+    'start PostgreSQL',
+    'start connection pooler',
+  ]);
+  expect(planOf('detachFromVPC', SPEC, true, false, there)).toEqual([
+    'stop PostgreSQL',
+    'write configuration',
+    'start PostgreSQL',
+  ]);
 });

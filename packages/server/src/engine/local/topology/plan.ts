@@ -1,6 +1,7 @@
 /**
- * The steps that a change takes if nothing is in the way: the answer to a dry run. decide.ts and
- * decide-ha.ts choose the real ones.
+ * The steps that a change takes if nothing is in the way: the answer to a dry run. Those of one server
+ * are decided as the real ones are, from an assumed state on. The steps of replicas and sets are named
+ * here, since their real ones depend on what is observed.
  */
 import { existsSync } from 'node:fs';
 import { MAX_REPLICAS, type OperationKind } from '@howdah/contract';
@@ -9,14 +10,20 @@ import { chooseServers, numberNodes } from '../../records.ts';
 import type { ServiceSpec } from '../../spec.ts';
 import type { Layout } from '../host/layout.ts';
 import { haStepName } from './decide-ha.ts';
-import { STEP_NAME } from './decide.ts';
+import { decide, STEP_NAME, type Observation } from './decide.ts';
+import { afterStep, POOLER_WELL, WELL } from './simulate.ts';
 
-/** Plans by what exists of a service below a data directory. */
-export function createPlan(layout: Layout): Lifecycle['plan'] {
+/**
+ * Plans by what exists of a service below a data directory.
+ *
+ * @param movesIntoVpc whether a VPC is a network that servers run in
+ */
+export function createPlan(layout: Layout, movesIntoVpc: boolean): Lifecycle['plan'] {
   return (kind, spec, running, keepsSize) =>
     planOf(kind, spec, running, keepsSize, {
       hasGateway: existsSync(layout.gateway(spec.id).root),
       primary: layout.primaryOf(spec.id),
+      movesIntoVpc,
       servers: SERVER_NUMBERS.filter((n) => existsSync(layout.member(spec.id, n).data)),
     });
 }
@@ -25,15 +32,20 @@ export function createPlan(layout: Layout): Lifecycle['plan'] {
 const SERVER_NUMBERS = Array.from({ length: MAX_REPLICAS + 1 }, (_, n) => n);
 
 /** The parts of a service that exist already: its gateway, and its servers by number. */
-type Existing = { hasGateway: boolean; primary: number; servers: readonly number[] };
-const NOTHING: Existing = { hasGateway: false, primary: 0, servers: [] };
+type Existing = {
+  hasGateway: boolean;
+  primary: number;
+  servers: readonly number[];
+  movesIntoVpc: boolean;
+};
+const NOTHING: Existing = { hasGateway: false, primary: 0, servers: [], movesIntoVpc: false };
 
 /**
  * @param running whether its server runs already; of one that is to be made: whether a spare
  *   becomes it
  * @param keepsSize whether a resize changes nothing but the storage quota, for which no server
  *   restarts
- * @param there what exists of a service that gets replicas
+ * @param there what exists of a service that gets replicas, and what a VPC is here
  */
 export function planOf(
   kind: OperationKind,
@@ -42,38 +54,32 @@ export function planOf(
   keepsSize = false,
   there: Existing = NOTHING,
 ): string[] {
-  const pooler = spec.pooler === null ? [] : [STEP_NAME.startPooler];
-  if (spec.set !== null) return planOfSet(kind, spec, numberNodes(spec.set.nodes), pooler);
-  const start = [STEP_NAME.start, ...pooler];
+  if (spec.set !== null) return planOfSet(kind, spec, numberNodes(spec.set.nodes));
   switch (kind) {
     case 'create':
-    case 'fork':
-      return [
-        ...(running
-          ? []
-          : [spec.origin === null ? STEP_NAME.clone : STEP_NAME.fork, STEP_NAME.start]),
-        STEP_NAME.setFirstPassword,
-        ...replicasOf(spec),
-        ...pooler,
-      ];
+    case 'fork': {
+      const steps = stepsOf(spec, running ? { ...WELL, provisioned: false } : ABSENT);
+      // Replicas are made before the pooler is started.
+      const first = steps.filter((step) => step !== STEP_NAME.startPooler);
+      return [...first, ...replicasOf(spec), ...steps.slice(first.length)];
+    }
     case 'start':
     case 'restore':
     case 'repair':
-      return spec.power === 'running' ? start : [];
+      return stepsOf(spec, STOPPED);
     case 'stop':
     case 'delete':
-      return running
-        ? [...(spec.pooler === null ? [] : [STEP_NAME.stopPooler]), STEP_NAME.stop]
-        : [];
+      return running ? stepsOf(spec, withPooler(spec)) : [];
     case 'resize':
-      if (keepsSize) return spec.power === 'running' ? [STEP_NAME.reload] : [];
-      return spec.power === 'running'
-        ? [STEP_NAME.stop, STEP_NAME.writeFiles, STEP_NAME.start]
-        : [];
+      return stepsOf(spec, {
+        ...(running ? withPooler(spec) : STOPPED),
+        ...(running ? { server: { ...RUNNING, sizeCurrent: keepsSize } } : {}),
+        filesCurrent: false,
+      });
     case 'enablePooler':
-      return spec.power === 'running' ? pooler : [];
+      return running ? stepsOf(spec, WELL) : [];
     case 'disablePooler':
-      return spec.power === 'running' ? [STEP_NAME.stopPooler] : [];
+      return running ? stepsOf(spec, { ...WELL, pooler: POOLER_WELL }) : [];
     case 'setHA':
       return spec.ha === null
         ? []
@@ -87,12 +93,8 @@ export function planOf(
     case 'drill':
       return [`rehearse a ${spec.ha?.drill ?? 'failover'}`];
     case 'attachToVPC':
-      if (spec.power === 'paused') return [];
-      return spec.vpc?.address == null
-        ? [STEP_NAME.reload, STEP_NAME.endSessions]
-        : [STEP_NAME.stop, ...start];
     case 'detachFromVPC':
-      return spec.power === 'paused' ? [] : ['open public endpoint'];
+      return running ? stepsOf(spec, inOtherNetwork(spec, there.movesIntoVpc)) : [];
     case 'verifyBackup':
       return [
         'restore snapshot',
@@ -106,6 +108,46 @@ export function planOf(
     case 'rename':
       return [];
   }
+}
+
+const RUNNING = { phase: 'ready', sizeCurrent: true, placed: true } as const;
+const STOPPED: Observation = { ...WELL, server: null, connected: false };
+const ABSENT: Observation = { ...STOPPED, directory: 'absent', provisioned: false };
+
+const withPooler = ({ pooler }: ServiceSpec): Observation => ({
+  ...WELL,
+  pooler: pooler === null ? null : POOLER_WELL,
+});
+
+/** A service that runs in the network that it must leave. */
+function inOtherNetwork(spec: ServiceSpec, movesIntoVpc: boolean): Observation {
+  const moves = spec.vpc === null ? movesIntoVpc : spec.vpc.address !== null;
+  const seen = withPooler(spec);
+  if (!moves)
+    return { ...seen, filesCurrent: false, disallowedSessions: spec.vpc === null ? 0 : 1 };
+  return {
+    ...seen,
+    server: { ...RUNNING, placed: false },
+    pooler: seen.pooler === null ? null : { ...seen.pooler, placed: false },
+    filesCurrent: false,
+  };
+}
+
+/** A decision settles within this many steps. */
+const MOST_STEPS = 30;
+
+/** The names of the steps that a service of one server takes from an assumed state on. */
+function stepsOf(spec: ServiceSpec, from: Observation): string[] {
+  const placed = { ...spec, firstVerifier: spec.firstVerifier ?? '', ha: null, set: null };
+  const steps: string[] = [];
+  let seen = from;
+  for (let round = 0; round < MOST_STEPS; round++) {
+    const step = decide(placed, seen);
+    if (step.kind === 'settled' || step.kind === 'refuse') break;
+    if (step.kind !== 'wait') steps.push(STEP_NAME[step.kind]);
+    seen = afterStep(seen, step);
+  }
+  return steps;
 }
 
 const GATEWAY_BEFORE_PRIMARY = haStepName({ kind: 'moveToGateway' }) ?? '';
@@ -126,12 +168,7 @@ function replicasOf({ ha }: ServiceSpec, { primary, servers }: Existing = NOTHIN
 const isStep = (name: string | null): name is string => name !== null;
 
 /** The same for a read replica set, whose nodes change one by one. */
-function planOfSet(
-  kind: OperationKind,
-  spec: ServiceSpec,
-  nodes: readonly number[],
-  pooler: string[],
-): string[] {
+function planOfSet(kind: OperationKind, spec: ServiceSpec, nodes: readonly number[]): string[] {
   const each = (name: string) => nodes.map((n) => `${name} (node ${n})`);
   switch (kind) {
     case 'create':
@@ -142,7 +179,7 @@ function planOfSet(
     case 'resize':
       return nodes.map((n) => `restart node ${n}`);
     case 'enablePooler':
-      return pooler;
+      return [STEP_NAME.startPooler];
     case 'disablePooler':
       return [STEP_NAME.stopPooler];
     case 'delete':

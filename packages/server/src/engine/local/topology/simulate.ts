@@ -1,0 +1,83 @@
+/** The observed state after a step that works, as a dry run assumes it. Pure. */
+import type { Observation, Step } from './decide.ts';
+import type { PoolerSeen } from '../proxy/pooler.ts';
+
+/** A pooler as it is when all is well. */
+export const POOLER_WELL: PoolerSeen = {
+  frozen: false,
+  watched: true,
+  current: true,
+  placed: true,
+  disallowedSessions: 0,
+};
+
+/** A service without a pooler as it is when all is well. */
+export const WELL: Observation = {
+  directory: 'ours',
+  provisioned: true,
+  templateReady: true,
+  server: { phase: 'ready', sizeCurrent: true, placed: true },
+  silentMs: null,
+  owned: true,
+  connected: true,
+  limited: true,
+  filesCurrent: true,
+  certificateCurrent: true,
+  pooler: null,
+  disallowedSessions: 0,
+};
+
+const NO_SERVER = { server: null, connected: false, silentMs: null } as const;
+
+/** The observed state after a step. A start gets through at once. */
+export function afterStep(seen: Observation, step: Step): Observation {
+  switch (step.kind) {
+    case 'settled':
+    case 'refuse':
+      return seen;
+    case 'wait':
+      if (seen.server?.phase === 'ready') return { ...seen, silentMs: null };
+      return seen.server?.phase === 'starting'
+        ? { ...seen, server: { ...seen.server, phase: 'ready' } }
+        : { ...seen, ...NO_SERVER };
+    case 'discard':
+      return { ...seen, directory: 'absent' };
+    case 'makeTemplate':
+      return { ...seen, templateReady: true };
+    case 'clone':
+    case 'fork':
+      return {
+        ...seen,
+        directory: 'ours',
+        provisioned: false,
+        owned: true,
+        filesCurrent: true,
+        certificateCurrent: true,
+      };
+    case 'writeFiles':
+      return { ...seen, filesCurrent: true, certificateCurrent: true };
+    case 'start':
+      return { ...seen, server: WELL.server, connected: true, silentMs: null };
+    case 'connect':
+      return { ...seen, connected: true, silentMs: null };
+    case 'limit':
+      return { ...seen, limited: true };
+    case 'renewCertificate':
+      return { ...seen, certificateCurrent: true };
+    case 'reload':
+      return { ...seen, filesCurrent: true };
+    case 'own':
+      return { ...seen, owned: true, filesCurrent: false };
+    case 'endSessions':
+      return { ...seen, disallowedSessions: 0 };
+    case 'setFirstPassword':
+      return { ...seen, provisioned: true };
+    case 'startPooler':
+    case 'reloadPooler':
+      return { ...seen, pooler: POOLER_WELL };
+    case 'stopPooler':
+      return { ...seen, pooler: null };
+    case 'stop':
+      return { ...seen, ...NO_SERVER };
+  }
+}
