@@ -62,7 +62,7 @@ const OF_LIST = /\bGET (\/\S+?|…\/\S+?)(?=[\s),;:.]|$)(?: lists (them|those [^
 const OF_COMMAND = new RegExp(`\\b(${Object.keys(COMMANDS).join('|')})\\b`, 'g');
 const OF_OPTION = new RegExp(`\\b(${Object.keys(OPTIONS).join('|')})\\b`, 'g');
 
-/** A problem of a script of the simulated region, whose fields are written as the API names them. */
+/** A problem of a simulation's script, whose fields are written as the API names them. */
 const OF_SCRIPT = /^(clock|delays_ms|failures|events)\b/;
 
 /** A message of the API with commands in place of calls. */

@@ -53,7 +53,11 @@ const anyObservation: fc.Arbitrary<Observation> = fc
     silentMs: seen.server !== null && seen.directory === 'ours' ? seen.silentMs : null,
   }));
 
-/** The observed state after a step. @param luck whether a start gets through at once, and recovery ends well */
+/**
+ * The observed state after a step.
+ *
+ * @param luck whether a start gets through at once, and recovery ends well
+ */
 function after(seen: Observation, step: Step, luck: boolean): Observation {
   if (luck) return afterStep(seen, step);
   if (step.kind === 'start')

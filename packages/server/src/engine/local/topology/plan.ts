@@ -1,7 +1,7 @@
 /**
- * The steps that a change takes if nothing is in the way: the answer to a dry run. Those of one server
- * are decided as the real ones are, from an assumed state on. The steps of replicas and sets are named
- * here, since their real ones depend on what is observed.
+ * The steps that a change takes if nothing is in the way: the answer to a dry run. Those of one
+ * server are decided as the real ones are, from an assumed state on. The steps of replicas and sets
+ * are named here, since their real ones depend on what is observed.
  */
 import { existsSync } from 'node:fs';
 import { MAX_REPLICAS, type OperationKind } from '@howdah/contract';
