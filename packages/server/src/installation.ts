@@ -170,12 +170,13 @@ export async function claimRegionDirectory(
       refuse('is not empty, and not the directory of a region: choose an empty or a new one');
     await mkdir(directory, { recursive: true, mode: 0o755 });
   } else {
-    const [owner, of] = [Reflect.get(mark, 'home'), Reflect.get(mark, 'code')].map(String);
-    if (of !== code) refuse(`holds the region ${of}: name it so, or choose another directory`);
+    const [owner, of]: unknown[] = [Reflect.get(mark, 'home'), Reflect.get(mark, 'code')];
+    if (of !== code)
+      refuse(`holds the region ${String(of)}: name it so, or choose another directory`);
     if (owner === home) return;
-    const others = owner === undefined ? [] : await readFurtherPlaces(owner);
+    const others = typeof owner === 'string' ? await readFurtherPlaces(owner) : [];
     if (others.some((other) => other.directory === directory))
-      refuse(`is in use by the installation in ${owner}: choose another directory`);
+      refuse(`is in use by the installation in ${String(owner)}: choose another directory`);
   }
   await writeDurably(path, JSON.stringify({ code, home }), 0o644);
 }

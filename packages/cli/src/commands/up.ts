@@ -20,7 +20,7 @@ export function addUp(program: Command): void {
   command.action(async (options: Options) => up(options));
 }
 
-/** true: the flag stands alone. */
+/** true: the flag was given without a value. */
 type Options = Readonly<Record<string, string | true>>;
 
 async function up(options: Options): Promise<void> {

@@ -1,5 +1,5 @@
 /**
- * The clock of a model engine. It runs in real time, or stands still until it is advanced. It never
+ * The clock of a model engine. It runs in real time, or stops until it is advanced. It never
  * goes back.
  */
 

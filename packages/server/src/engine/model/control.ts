@@ -24,7 +24,7 @@ export function createControl(model: Model, open: () => Promise<void>): ModelCon
     setScript: async (value) => {
       const script = parseScript(value);
       await open();
-      // Before the time is saved: a manual clock stands still from here on.
+      // Before the time is saved: a manual clock stops here.
       clock.setRunning(script.clock === 'real');
       await state.changeRegion((region) => {
         Object.assign(region, { script: value, scriptSetMs: clock.nowMs() });

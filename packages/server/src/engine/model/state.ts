@@ -182,7 +182,10 @@ export function createState(store: ModelStore, first: ModelRegion): ModelState {
     for (const [key, document] of await store.load()) {
       if (key === REGION_KEY && Check(RegionSchema, document)) region = document;
       else if (Check(ServiceSchema, document)) services.set(document.id, document);
-      else throw new Error(`${key}: not a document of the model engine; remove it from its store`);
+      else
+        throw new Error(
+          `simulated_documents: found ${key}, which is no service and no script; delete that row`,
+        );
     }
   };
 
