@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { diskWarning } from './disk.ts';
+import { diskPressure, diskWarning } from './disk.ts';
 
 const disk = (usedPercent: number) => ({
   usedPercent,
@@ -23,4 +23,13 @@ test('a full disk causes a warning from 85 %, and a stronger one from 95 %', () 
     'services that grow become read-only, and a server that finds no space',
   );
   expect(diskWarning(disk(100))?.code).toBe('DISK');
+});
+
+test('a disk is full from 98 % until it is below 95 %, and scarce with less than 128 MB', () => {
+  expect(diskPressure(disk(97.9), 'none')).toBe('none');
+  expect(diskPressure(disk(98), 'none')).toBe('full');
+  expect(diskPressure(disk(95), 'full')).toBe('full');
+  expect(diskPressure(disk(94.9), 'scarce')).toBe('none');
+  expect(diskPressure({ ...disk(99.9), freeBytes: 127e6 }, 'none')).toBe('scarce');
+  expect(diskPressure({ ...disk(97), freeBytes: 127e6 }, 'none')).toBe('none');
 });

@@ -1,6 +1,6 @@
 /** The thresholds of a full disk: for warnings, and for work that would fill it further. */
 import type { Warning } from '@howdah/contract';
-import type { DiskUsage } from '../engine/engine.ts';
+import type { DiskPressure, DiskUsage } from '../engine/engine.ts';
 
 /** From here on services have a warning. */
 export const DISK_TIGHT_PERCENT = 85;
@@ -8,10 +8,26 @@ export const DISK_TIGHT_PERCENT = 85;
 export const PURGE_PERCENT = 90;
 /** From here on the space is kept for existing services: no creates, no forks, no verifications. */
 export const DISK_FULL_PERCENT = 95;
-/** From here on the reserve is released, and services that grow become read-only. */
+/**
+ * From here on the reserve is released, and services that grow become read-only if they take more
+ * than an equal share.
+ */
 export const RESERVE_RELEASE_PERCENT = 98;
 /** Below this, with the reserve counted, the reserve is created again. */
 export const RESERVE_AGAIN_PERCENT = 95;
+
+/** With less than this on a full disk, no service may grow, in bytes. */
+const SCARCE_BYTES = 128e6;
+
+/** How full the disk counts; a disk that was full stays so until it is below 95 %. */
+export function diskPressure(
+  { usedPercent, freeBytes }: DiskUsage,
+  before: DiskPressure,
+): DiskPressure {
+  const until = before === 'none' ? RESERVE_RELEASE_PERCENT : DISK_FULL_PERCENT;
+  if (usedPercent < until) return 'none';
+  return freeBytes < SCARCE_BYTES ? 'scarce' : 'full';
+}
 
 /** The warning of services when their disk runs full; null: there is space. */
 export function diskWarning({ usedPercent, freeBytes, totalBytes }: DiskUsage): Warning | null {

@@ -117,11 +117,16 @@ export type DiskUsage = {
   usedPercent: number;
 };
 
+/**
+ * Whether the disk is full. Services that take more than an equal share may not grow then; `scarce`:
+ * so little is left that no service may.
+ */
+export type DiskPressure = 'none' | 'full' | 'scarce';
+
 export type StorageQuota = {
   /** The quota of each server. */
   quotaBytes: number;
-  /** Whether the disk is full, and nothing may grow. */
-  frozen: boolean;
+  pressure: DiskPressure;
   /** Whether backups may be removed to make room: a requested fork may need one. */
   removes: boolean;
 };

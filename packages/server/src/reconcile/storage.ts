@@ -3,8 +3,8 @@
  * comes first, before any
  * question to the metadata database: on a full disk, that database may wait for it.
  */
-import { DISK_FULL_PERCENT, PURGE_PERCENT, RESERVE_RELEASE_PERCENT } from '../domain/disk.ts';
-import type { DiskUsage } from '../engine/engine.ts';
+import { diskPressure, PURGE_PERCENT } from '../domain/disk.ts';
+import type { DiskPressure, DiskUsage } from '../engine/engine.ts';
 import type { Region } from '../engine/regions.ts';
 import type { Store } from '../store/database.ts';
 import { reportReserve } from '../store/events.ts';
@@ -33,8 +33,7 @@ type Guard = {
   timer: NodeJS.Timeout | undefined;
   closing: boolean;
   running: Promise<void>;
-  /** Whether the disk is full, so that no service may write. */
-  frozen: boolean;
+  pressure: DiskPressure;
   looked: { atMs: number; usedBytes: number; tookMs: number };
   /** The services and their quotas when the metadata database last answered. */
   known: Awaited<ReturnType<typeof listStorageQuotas>>;
@@ -57,7 +56,7 @@ export function createStorageGuard(
     timer: undefined,
     closing: false,
     running: Promise.resolve(),
-    frozen: false,
+    pressure: 'none',
     looked: { atMs: 0, usedBytes: 0, tookMs: 0 },
     known: [],
     unreported: null,
@@ -87,9 +86,7 @@ async function look(guard: Guard): Promise<void> {
   );
   const disk = await guard.region.engine.storage.disk();
   const usedBytes = disk.totalBytes - disk.freeBytes;
-  guard.frozen =
-    disk.usedPercent >= RESERVE_RELEASE_PERCENT ||
-    (guard.frozen && disk.usedPercent >= DISK_FULL_PERCENT);
+  guard.pressure = diskPressure(disk, guard.pressure);
   // Quotas are enforced without the metadata database too: a full disk may be what ended it.
   if (disk.usedPercent >= PURGE_PERCENT)
     await purgeOldest(guard, disk).catch((error: unknown) =>
@@ -97,7 +94,7 @@ async function look(guard: Guard): Promise<void> {
     );
   const { looked } = guard;
   const sinceMs = Date.now() - looked.atMs;
-  const isEarly = guard.frozen || usedBytes - looked.usedBytes > GROWTH_BYTES;
+  const isEarly = guard.pressure !== 'none' || usedBytes - looked.usedBytes > GROWTH_BYTES;
   if (sinceMs < (isEarly ? looked.tookMs / SHARE_OF_TIME : QUOTAS_EVERY_MS)) return;
   const beganMs = Date.now();
   await keepQuotas(guard);
@@ -156,7 +153,7 @@ async function keepQuotas(guard: Guard): Promise<void> {
     try {
       const { stop, changed } = await region.engine.storage.keepQuota(id, {
         quotaBytes: storageGb * 1e9,
-        frozen: guard.frozen,
+        pressure: guard.pressure,
         removes: forked !== null && !forked.has(id),
       });
       if (changed && hasOwner) await guard.warn(id);

@@ -188,7 +188,7 @@ function diskFigures(subject: Subject): Promise<void> {
     assert.ok(disk.usedPercent >= 0 && disk.usedPercent <= 100, `${disk.usedPercent} %`);
     const usedBytes = await storage.usedBytes(spec.id);
     assert.ok(usedBytes > 1e6, `${usedBytes} bytes`);
-    const quota = { quotaBytes: spec.storageGb * 1e9, frozen: false, removes: true };
+    const quota = { quotaBytes: spec.storageGb * 1e9, pressure: 'none' as const, removes: true };
     assert.equal((await storage.keepQuota(spec.id, quota)).stop, null);
     const shared = await storage.shared(spec.id);
     if (shared !== null)

@@ -18,11 +18,11 @@ export function createStorage({ machine, quotas, meter, keeper }: Local): Storag
       return meter.measure(paths.data, ownerOf(machine, paths));
     },
     usedBytes: (id) => usedBytesOf(primaryPaths(machine, id)),
-    keepQuota: async (id, { quotaBytes, frozen, removes }) => {
+    keepQuota: async (id, { quotaBytes, pressure, removes }) => {
       const before = JSON.stringify(quotaWarnings(quotas, id));
       const stop = await enforceQuota(quotas, id, await instanceNumbers(machine, id), {
         quotaBytes,
-        frozen,
+        pressure,
         relieve: () => relieveArchive(keeper, id, removes),
       });
       return { stop, changed: before !== JSON.stringify(quotaWarnings(quotas, id)) };

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import {
   exceeded,
+  limitOf,
   logBudget,
   quotaFile,
   quotaStep,
@@ -123,4 +124,13 @@ test('a warning names what is used, the quota and the remedy', () => {
   expect(
     storageWarning({ ...facts, usedBytes: GB, isReadOnly: true, frozen: true })?.message,
   ).toContain('the disk of the installation is full');
+});
+
+test('on a full disk, servers may grow up to an equal share, and the others by 32 MB', () => {
+  const full = { quotaBytes: 10 * GB, pressure: 'full' as const, sizes: [GB, 5 * GB] };
+  expect(limitOf({ ...full, pressure: 'none', frozenBytes: null })).toBe(10 * GB);
+  expect(limitOf({ ...full, frozenBytes: GB })).toBe(3 * GB);
+  expect(limitOf({ ...full, frozenBytes: 5 * GB })).toBe(5.032 * GB);
+  expect(limitOf({ ...full, frozenBytes: GB, quotaBytes: 2 * GB })).toBe(2 * GB);
+  expect(limitOf({ ...full, frozenBytes: GB, pressure: 'scarce' })).toBe(1.032 * GB);
 });

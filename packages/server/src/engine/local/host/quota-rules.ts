@@ -1,5 +1,6 @@
 /** The rules of quotas, as pure functions of what was measured; quota.ts measures and enforces. */
 import type { Warning } from '@howdah/contract';
+import type { DiskPressure } from '../../engine.ts';
 
 /** From this part of the quota on a service warns. */
 const NEAR = 0.9;
@@ -15,6 +16,35 @@ const SMALLEST_MARGIN_BYTES = 64e6;
 const FROZEN_MARGIN_BYTES = 16e6;
 /** Statistics and checkpoints write a little; more than this between two measurements is growth. */
 const GROWTH_BYTES = 4e6;
+
+/** While the disk is full, a server may grow by this much, whatever its quota. */
+export const FROZEN_GROWTH_BYTES = 32e6;
+
+/**
+ * The limit of a server: its quota, or less while the disk is full. A server that takes no more
+ * than an equal share of what all take is not what filled the disk; it may grow up to that share,
+ * until too little is left for anybody.
+ *
+ * @param frozenBytes its size when the disk became full; null: the disk is not full
+ * @param sizes of all servers, in bytes
+ */
+export function limitOf({
+  quotaBytes,
+  frozenBytes,
+  pressure,
+  sizes,
+}: {
+  quotaBytes: number;
+  frozenBytes: number | null;
+  pressure: DiskPressure;
+  sizes: readonly number[];
+}): number {
+  if (frozenBytes === null) return quotaBytes;
+  const grownBytes = frozenBytes + FROZEN_GROWTH_BYTES;
+  const shareBytes = sizes.reduce((sum, size) => sum + size, 0) / sizes.length;
+  const allowedBytes = pressure === 'scarce' ? grownBytes : Math.max(grownBytes, shareBytes);
+  return Math.min(quotaBytes, allowedBytes);
+}
 
 export type QuotaFacts = {
   usedBytes: number;

@@ -12,10 +12,13 @@ import { QUOTA_FILE } from '../postgres/files.ts';
 import { memberKey, partsOfKey, type InstancePaths } from './layout.ts';
 import { pruneLogs } from '../postgres/logs.ts';
 import type { Machine } from './machine-record.ts';
+import type { DiskPressure } from '../../engine.ts';
 import type { Monitor } from '../postgres/monitor.ts';
 import { childrenOf, readOrNull } from '../../../lib/processes.ts';
 import {
   exceeded,
+  FROZEN_GROWTH_BYTES,
+  limitOf,
   logBudget,
   quotaFile,
   quotaStep,
@@ -37,11 +40,6 @@ const MEASURE_AGAIN_MS = 60_000;
 /** Server logs that grow by more than this between two measurements are a flood. */
 const LOG_FLOOD_BYTES = 20e6;
 const LOG_QUIET_MS = 60_000;
-/**
- * While the disk is full, a service that grows by more than this becomes read-only, whatever its
- * quota.
- */
-const FROZEN_GROWTH_BYTES = 32e6;
 /** Statistics and checkpoints write a little; a service that wrote more than this has grown. */
 const GROWN_BYTES = FROZEN_GROWTH_BYTES / 2;
 /** Snapshots that make room in the archive are taken at most this often. */
@@ -63,8 +61,7 @@ type State = {
 
 export type QuotaOptions = {
   quotaBytes: number;
-  /** Whether the disk is full: nothing may grow. */
-  frozen: boolean;
+  pressure: DiskPressure;
   /** Removes what only older backups need: snapshots and archived WAL. */
   relieve: () => Promise<void>;
 };
@@ -116,7 +113,7 @@ export async function enforceQuota(
       usedBytes,
       quotaBytes: options.quotaBytes,
       isReadOnly: step.isReadOnly,
-      frozen: options.frozen,
+      frozen: options.pressure !== 'none',
       isQuiet,
       stops: step.stops,
       relievedMs: quotas.relievedMs.get(id) ?? null,
@@ -185,17 +182,20 @@ async function enforceOnServer(
     state.logBytes = Math.min(state.logBytes, await bytesBelow(paths.logs));
   }
   if (n === primary) makeRoom(quotas, id, state, options);
-  state.frozenBytes = options.frozen ? (state.frozenBytes ?? state.usedBytes) : null;
+  const isFull = options.pressure !== 'none';
+  state.frozenBytes = isFull ? (state.frozenBytes ?? state.usedBytes) : null;
   states.set(key, state);
-  const limitBytes = Math.min(
-    options.quotaBytes,
-    state.frozenBytes === null ? Infinity : state.frozenBytes + FROZEN_GROWTH_BYTES,
-  );
+  const limitBytes = limitOf({
+    quotaBytes: options.quotaBytes,
+    frozenBytes: state.frozenBytes,
+    pressure: options.pressure,
+    sizes: [...states.values()].map((each) => each.usedBytes),
+  });
   const current = (await readOrNull(join(paths.config, QUOTA_FILE))) ?? '';
   const step = quotaStep({
     usedBytes: state.usedBytes,
     limitBytes,
-    frozen: options.frozen,
+    frozen: isFull,
     beforeBytes: before?.startTicks === state.startTicks ? before.usedBytes : null,
     leastBytes: state.leastBytes,
     isReadOnly: current.includes('default_transaction_read_only'),
