@@ -55,8 +55,8 @@ export async function startAutoFailover(
   const end = atEnd(() => removeNodes(site));
   const monitor = await makeNode(site, 'monitor', 'monitor', []);
   const metadata = await connectToMonitor(site, monitor);
-  const member = memberOptions(directory, monitor);
-  const first = await makeNode(site, 'postgres', 'first', member);
+  const options = nodeOptions(directory, monitor);
+  const first = await makeNode(site, 'postgres', 'first', options);
   await eventually('the first node of pg_auto_failover', async () => {
     const { rows } = await metadata.query(
       `select from pgautofailover.node where reportedstate = 'single' and health = 1`,
@@ -64,7 +64,7 @@ export async function startAutoFailover(
     if (rows.length === 0) throw new Error('it is not in charge yet');
   });
   const password = await prepareUser(kit, directory, first);
-  const second = await makeNode(site, 'postgres', 'second', member);
+  const second = await makeNode(site, 'postgres', 'second', options);
   const peer = { major, directory, pair: [first, second], metadata, password };
   await untilPaired(peer);
   return { peer, end };
@@ -120,7 +120,7 @@ async function makeNode(
 }
 
 /** The options of a node that the monitor manages. */
-function memberOptions(directory: string, monitor: Node): string[] {
+function nodeOptions(directory: string, monitor: Node): string[] {
   const address = `postgres://autoctl_node@127.0.0.1:${monitor.port}/pg_auto_failover?sslmode=verify-full&sslrootcert=${join(directory, 'ca.pem')}`;
   const options = {
     '--pghost': directory,

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { checkCommits, faultsOf } from './commits.ts';
 import { findViolations, LAYERS, layerTable } from './layers.ts';
-import { functionsIn, tooLong, wideDocumentLines, wideLines } from './lengths.ts';
+import { functionsIn, tooLong, wideDocumentLines, wideLines, wideLinesOf } from './lengths.ts';
 import { exceedingCounts, refusedImports } from './refusals.ts';
 
 let root = '';
@@ -18,6 +18,11 @@ function plant(files: Readonly<Record<string, string>>): void {
     writeFileSync(join(root, path), text);
   }
 }
+
+const git = (...args: string[]) =>
+  execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@example.com', ...args], {
+    cwd: root,
+  });
 
 const server = (path: string): string => `packages/server/src/${path}`;
 const importOf = (path: string): string => `import { x } from '${path}';\nexport const y = x;\n`;
@@ -105,6 +110,18 @@ describe('lengths', () => {
     expect(wideDocumentLines(`${row}\n${'x'.repeat(110)}\n${'x'.repeat(111)}\n`)).toEqual([3]);
   });
 
+  test('the wide lines of the main branch are known, those after it are new', () => {
+    const [old, added] = [`// ${'o'.repeat(100)}`, `// ${'a'.repeat(100)}`];
+    plant({ 'a.ts': `${old}\nshort\n` });
+    git('init', '--quiet', '--initial-branch', 'main');
+    git('add', '.');
+    git('commit', '--quiet', '-m', 'anything');
+    plant({ 'a.ts': `${added}\n${old}\n` });
+    const known = wideLinesOf(root, 'main', 100);
+    expect([old, added, 'short'].map((line) => known.has(line))).toEqual([true, false, false]);
+    expect(wideLinesOf(root, null, 100)).toEqual(new Set());
+  }, 60_000);
+
   test('a number above its exception is refused, and so is an exception without a finding', () => {
     const found = new Map([['a.ts', 500]]);
     expect(exceedingCounts(found, { 'a.ts': 500 }, 'lines')).toEqual([]);
@@ -135,10 +152,6 @@ describe('commits', () => {
   ])('%j is refused', (message) => expect(faultsOf(message)).not.toEqual([]));
 
   test('commits after the main branch are checked, those on it are not', () => {
-    const git = (...args: string[]) =>
-      execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@example.com', ...args], {
-        cwd: root,
-      });
     const commit = (message: string) => git('commit', '--quiet', '--allow-empty', '-m', message);
     git('init', '--quiet', '--initial-branch', 'main');
     commit('anything');

@@ -55,7 +55,8 @@ export const AREAS: readonly Area[] = [
   },
   {
     title: 'Findings of the integrity check',
-    files: /^packages\/server\/src\/(engine\/local\/admin\/audit(-networks)?|store\/audit)\.ts$/,
+    files:
+      /^packages\/server\/src\/(engine\/local\/admin\/integrity(-networks)?|store\/integrity)\.ts$/,
     sentences: true,
   },
   {

@@ -31,12 +31,11 @@ export function exceedingCounts(
   counts: ReadonlyMap<string, number>,
   exceptions: Readonly<Record<string, number>>,
   unit: string,
-  list: string = LIST,
 ): string[] {
   const refused = [...counts].filter(([found, count]) => count > (exceptions[found] ?? 0));
   const unused = Object.keys(exceptions).filter((found) => !counts.has(found));
   return [
     ...refused.map(([found, count]) => `${found}: ${count} ${unit}`),
-    ...unused.map((found) => `no longer an exception, remove it from ${list}: ${found}`),
+    ...unused.map((found) => `no longer an exception, remove it from ${LIST}: ${found}`),
   ];
 }

@@ -6,7 +6,7 @@ import type { Variables } from './output.ts';
 /** A service or a read replica set. */
 type Reached = Pick<Schemas['Service'], 'endpoint' | 'vpc_endpoint' | 'connection_pooler'>;
 
-/** What a PostgreSQL client needs to connect. */
+/** The parameters with which a PostgreSQL client connects. */
 export type Address = {
   host: string;
   port: number;

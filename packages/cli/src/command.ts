@@ -18,7 +18,7 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   series: 'its name; howdah metrics list shows them',
   'script-file': 'path of a file, or - for standard input',
   time: 'number and unit: s, m, h, d, w',
-  sql: 'one statement; $1, $2, … stand for the parameters',
+  sql: 'one statement; $1, $2, … are the parameters',
   'new-name': '1 to 128 characters',
   environment: 'DEV or PROD',
   url: 'http or https',

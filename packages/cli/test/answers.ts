@@ -253,7 +253,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   exportAudit: { status: 200, text: `${JSON.stringify(audit)}\n` },
 };
 
-/** What each change answers that is only asked about. */
+/** The answer to the dry run of each change. */
 export const PLAN = {
   dry_run: true,
   response_status: 202,

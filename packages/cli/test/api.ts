@@ -1,4 +1,7 @@
-/** An API whose answers are known: over HTTP, for the built command line. What is sent and what is answered is held against the document. */
+/**
+ * An API whose answers are known: over HTTP, for the built command line. Requests and answers are
+ * checked against the OpenAPI document.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -62,7 +65,7 @@ export async function serve(answers: Readonly<Record<string, Answer>> = {}) {
     called,
     /** Those of them that changed something: not those that only asked what would be done. */
     changed,
-    /** What was sent or answered that the document does not promise. */
+    /** The requests and answers that the document does not allow. */
     problems,
     close: () => {
       server.closeAllConnections();

@@ -1,4 +1,4 @@
-/** What commands print, wait for and exit with. */
+/** The output of commands, their waiting and their exit codes. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';

@@ -127,7 +127,7 @@ const CALLS: readonly Row[] = [
   row('exportAudit', 'audit-log export --since 2026-01-01T00:00:00Z'),
 ];
 
-/** What else there is, over the API. */
+/** The other commands that use the API. */
 const MORE: readonly Row[] = [
   { line: ['service', 'operations', 'orders'] },
   { line: ['service', 'purge', 'orders', '--confirm', 'orders'], changes: true },
@@ -138,7 +138,7 @@ const MORE: readonly Row[] = [
   { line: ['completion', 'bash'] },
 ];
 
-/** Of the machine, not of the API: their own tests run them. */
+/** Commands for the machine, which do not use the API: their own tests run them. */
 const MACHINE = [
   'up',
   'down',

@@ -14,7 +14,7 @@ afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);
 });
 
-/** What a shell makes of variables that were printed. */
+/** The variables that a shell reads from printed assignments. */
 async function variables(text: string): Promise<Record<string, string>> {
   const child = spawn('sh', ['-c', 'set -a; eval "$TEXT"; env -0'], {
     env: { PATH: process.env['PATH'] ?? '', TEXT: text },
@@ -73,7 +73,7 @@ async function forkShop(): Promise<Fork> {
   return trial;
 }
 
-/** What a status, a value or a role does not allow ends with the exit code for it. */
+/** A call that a status, a value or a role does not allow ends with the exit code for it. */
 async function expectRefusals(): Promise<void> {
   expect(await cloud.cli('service', 'start', 'trial')).toMatchObject({ code: 5, stdout: '' });
   expect(await cloud.cli('service', 'resize', 'trial', '--cpu-millis', '7')).toMatchObject({

@@ -1,4 +1,4 @@
-/** What commands ask, show and complete at a terminal, and print into a shell. */
+/** Questions, progress and completion at a terminal, and the output for a shell. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -181,7 +181,7 @@ test('colour and the live list of steps are for terminals only', async () => {
   });
   const { code, text } = await onTerminal('howdah service stop orders --yes', env);
   expect(code).toBe(0);
-  // What is under way, drawn over again, and then what is done.
+  // The steps under way, each drawn over the last one, and then the finished steps.
   expect(
     text.match(new RegExp(`stop PostgreSQL [0-9.]+ m?s\\r${ESCAPE}\\[K`, 'g'))?.length,
   ).toBeGreaterThan(1);

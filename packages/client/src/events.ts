@@ -49,7 +49,8 @@ export async function* followEvents(options: FollowOptions): AsyncGenerator<Even
 }
 
 /**
- * The events of one connection. Comments, and events without an id, tell only that the stream is open: null.
+ * The events of one connection. Comments, and events without an id, show only that the stream is
+ * open: null.
  */
 async function* readStream(options: FollowOptions, after?: string): AsyncGenerator<Event | null> {
   const { apiUrl, key, projectId, follow = true, signal, fetch: ask = fetch } = options;

@@ -89,7 +89,7 @@ export function whyNot(
   return ALLOWED[status][action] === 'accept' ? null : refusal(action, status);
 }
 
-/** What is wrong with a service, and what to do. */
+/** A problem of a service, and its remedy. */
 export type Problem = { problem: string; remedy: string };
 
 /** The problem of an UNSTABLE service, from its unfinished operation; null: it is not UNSTABLE. */

@@ -1,6 +1,6 @@
 /**
- * The look: one accent, one scale of greys, the same radius everywhere. Colours of meaning are in
- * `styles.css`.
+ * The appearance: one accent, one scale of greys, the same radius everywhere. Colours with a
+ * meaning are in `styles.css`.
  */
 import { createTheme, type MantineColorsTuple } from '@mantine/core';
 

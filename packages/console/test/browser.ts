@@ -79,7 +79,7 @@ export async function logIn(context: BrowserContext, installation: Installation)
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
-/** What axe finds on a page that people with some disability would stumble over: the serious and the critical. */
+/** The serious and the critical barriers that axe finds on a page for people with a disability. */
 export async function barriers(page: Page): Promise<string[]> {
   await page.evaluate(AXE);
   const found: unknown =
@@ -105,7 +105,10 @@ const NOTE_JUMPS = `
 /** Above this a page jumps noticeably while it loads: the bound of "good" in Web Vitals' cumulative layout shift. */
 const JUMPS_MAX = 0.1;
 
-/** What has moved on a page by itself since it began to load; [] where it is too little to be noticed. */
+/**
+ * The layout shifts of a page since it began to load, without those that a user caused; [] where
+ * they are too small to be noticed.
+ */
 export async function jumps(page: Page): Promise<string[]> {
   const { sum, of } = Object(await page.evaluate('jumps'));
   return sum > JUMPS_MAX ? [`jumps by ${sum}: ${of.join('; ')}`] : [];

@@ -1,4 +1,4 @@
-/** What pages of the console show and refuse, and to whom, in a real browser against a whole installation. */
+/** Pages of the console and their refusals by role, in a real browser with a whole installation. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Service } from '../../server/test/harness-caller.ts';
@@ -67,7 +67,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     expect(found.length).toBeGreaterThan(8);
     expect(shown).toEqual(found);
 
-    // Another project's key is told why not.
+    // The key of another project gets the reason.
     const { data: other } = await installation.client.POST('/projects', {
       body: { name: 'other' },
     });
@@ -129,7 +129,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     const lost = page.getByText('The control plane does not answer.');
     await lost.waitFor();
     await sleep(10_000);
-    // What was known stays on the page.
+    // The list that was loaded before stays on the page.
     expect(await page.getByRole('listitem').count()).toBeGreaterThan(0);
     await installation.up();
     await lost.waitFor({ state: 'detached' });
@@ -138,7 +138,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     expect(await page.evaluate('globalThis.neverReloaded')).toBe(true);
   });
 
-  test('of a thousand services only the visible rows are drawn, and the last can be reached', async () => {
+  test('a list of a thousand services draws only the visible rows, down to the last', async () => {
     const pattern = (await installation.request('GET', '/services')).body;
     if (!Array.isArray(pattern)) throw new Error('there are no services');
     const many = Array.from({ length: 1000 }, (_, n) => ({

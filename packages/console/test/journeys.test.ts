@@ -1,4 +1,4 @@
-/** What people do with services in the console, in a real browser against a whole installation. */
+/** Work with services in the console, in a real browser with a whole installation. */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
@@ -29,7 +29,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     const button = page.getByRole('button', { name: /^Create / });
     expect(await button.getAttribute('aria-disabled')).toBe('true');
     await page.getByRole('textbox', { name: 'Name' }).fill('from the browser');
-    // What is clicked stands in the command beside it.
+    // The command beside the form contains the choice.
     await page.getByRole('radio', { name: /^1 CPU/ }).click();
     await eventually(() => page.getByRole('region', { name: 'command' }).textContent()).toContain(
       "--name 'from the browser'",
@@ -63,7 +63,8 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
       createLayout(join(installation.home, 'data')).service(service.service_id),
     );
     const send = (name: 'SIGSTOP' | 'SIGCONT') => signal(server?.postmaster.pid ?? 0, name);
-    // What past ones say of it is the API's; here what it says is shown, for as long as the server is held up.
+    // The API estimates the rest from past operations. The page gets a fixed value, for as long as
+    // the server is held up.
     await page.route(/\/operations\/[^/?]+$/, async (route) => {
       const response = await route.fetch();
       await route.fulfill({

@@ -4,7 +4,7 @@ import { gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
 
 const DIST = fileURLToPath(new URL('../dist/', import.meta.url));
-/** Of the issue: what a first visit loads, packed. */
+/** The limit for a first visit, compressed. */
 const MOST_BYTES = 250_000;
 
 test('the first load weighs at most 250 kB, and names nothing that is elsewhere', async () => {
@@ -23,7 +23,7 @@ test('the first load weighs at most 250 kB, and names nothing that is elsewhere'
   expect(sizes.some(({ name }) => name.endsWith('.css'))).toBe(true);
   expect(sizes.some(({ name }) => name.startsWith('console-') && name.endsWith('.js'))).toBe(true);
   expect(total, JSON.stringify(sizes)).toBeLessThanOrEqual(MOST_BYTES);
-  // What the page does not preload it would ask for one after the other.
+  // Files that the page does not preload would be requested one after the other.
   expect(files.toSorted()).toEqual(names.toSorted());
   expect(page.match(/https?:\/\/(?!www\.w3\.org\/2000\/svg)/g)).toBeNull();
 });

@@ -7,11 +7,11 @@
 export const FORK_STRATEGIES = ['NOW', 'LAST_SNAPSHOT', 'PITR'] as const;
 export type ForkStrategy = (typeof FORK_STRATEGIES)[number];
 
-/** What a drill rehearses: the death of the primary, or a planned change of it. */
+/** The kinds of drill: the death of the primary, or a planned change of it. */
 export const DRILL_KINDS = ['failover', 'switchover'] as const;
 export type DrillKind = (typeof DRILL_KINDS)[number];
 
-/** What a project can have limits for. */
+/** The quantities that a project can have limits for. */
 export const PROJECT_LIMITS = ['services', 'replica_sets', 'cpu_millis', 'memory_gbs'] as const;
 export type ProjectLimit = (typeof PROJECT_LIMITS)[number];
 

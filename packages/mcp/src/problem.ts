@@ -13,7 +13,7 @@ export class Problem extends Error {
 
 export type ExplainedProblem = { code: string; message: string; try_next: string };
 
-/** What to try next, by the error code of the API. */
+/** The advice for the agent, by the error code of the API. */
 const AFTER_CODE: Record<string, string> = {
   INVALID_REQUEST: 'correct the field that the message names',
   INVALID_STATE:
@@ -26,14 +26,14 @@ const AFTER_CODE: Record<string, string> = {
     'list_services shows services, list_services with deleted: true those that can be restored, list_operations operations',
   CONFLICT: 'get_service shows the current state',
   UNAVAILABLE_HERE:
-    'list_regions shows what this installation can do, and the command that adds the rest: tell the user',
+    'report to the user what list_regions shows: what this installation can do, and the command that adds the rest',
   LIMIT_EXCEEDED:
     'get_usage shows limits; delete forks that nobody needs (list_services), or ask the user for more',
   RATE_LIMITED: 'wait a minute',
   UNAVAILABLE: 'try again in a second; if the error persists, get_service and get_logs show why',
 };
 
-/** What to try next, by the SQLSTATE of a statement. */
+/** The advice for the agent, by the SQLSTATE of a statement. */
 const AFTER_SQLSTATE: Record<string, string> = {
   '25006':
     'statements are read-only here. To try a change, fork_service and connect to the fork with its connection string',
@@ -64,12 +64,12 @@ export function explain(error: unknown): ExplainedProblem {
     return {
       code: error.code,
       message: error.message,
-      try_next: next ?? `tell the user: the control log has the reason${request}`,
+      try_next: next ?? `report this to the user: the control log has the reason${request}`,
     };
   }
   return {
     code: 'FAILED',
     message: error instanceof Error ? error.message : String(error),
-    try_next: 'tell the user',
+    try_next: 'report this to the user',
   };
 }

@@ -44,7 +44,7 @@ const HINTS = {
 
 export type Declaration<Input extends TObject> = {
   title: string;
-  /** What the tool does, what it costs, and what to try first. */
+  /** The effect of the tool, its cost, and the call to try first. */
   description: string;
   kind: keyof typeof HINTS;
   input: Input;

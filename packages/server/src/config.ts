@@ -172,7 +172,7 @@ function readSettings(
   return { settings, problems: [...wrong.values(), ...mismatches] };
 }
 
-/** What was found, what is allowed, and how to write it where it was written. */
+/** Names the value found, the values allowed, and the spelling in the place it came from. */
 function refusal(name: SettingName, found: readonly string[], isFlag: boolean): string {
   const { flag, allowed, example, isSecret } = describeSetting(name);
   const shown = isSecret

@@ -10,7 +10,7 @@ import { LOCAL_REGION, type FurtherRegion } from './settings.ts';
 import { writeDurably } from './lib/durable.ts';
 import { findProcess, noneOf } from './lib/processes.ts';
 
-/** What `credentials.json` holds: enough for a client to begin with. */
+/** The contents of `credentials.json`: enough for a client to begin with. */
 export type Credentials = {
   api_url: string;
   project_id: string;

@@ -16,7 +16,7 @@ export { readConfig, isInTheClear, ConfigError, type Config } from './config.ts'
 export { AlreadyRunning } from './store/connections.ts';
 export { findControl, readCredentials, credentialsPath, type Credentials } from './installation.ts';
 export { openLog } from './lib/log.ts';
-export { audit, auditMachine } from './engine/local/admin/audit.ts';
+export { checkIntegrity, checkMachine } from './engine/local/admin/integrity.ts';
 export { backupControl, restoreControl } from './engine/local/admin/control-backup.ts';
 export { doctor } from './engine/local/admin/doctor.ts';
 export { createStore, describeData, resizeStore } from './engine/local/admin/data-place.ts';

@@ -177,7 +177,7 @@ export const SETTINGS = Type.Object({
     example: 'db.example.com,*.example.org',
     allowed: 'host names and IP addresses, without port or scheme, separated by commas, or none',
     description:
-      'further names under which requests without a key reach the API, such as those of browsers through a proxy; `*.` stands for one label',
+      'further names under which requests without a key reach the API, such as those of browsers through a proxy; `*.` matches one label',
   }),
   HOWDAH_CONNECTIONS_PER_ADDRESS: Type.Integer({
     default: 512,

@@ -1,4 +1,4 @@
-/** What every part of a start is given, and how a stop undoes it. */
+/** The arguments of every part of a start, and how a stop undoes it. */
 import type { FastifyBaseLogger } from 'fastify';
 import type { Config } from './config.ts';
 import type { Machine } from './engine/local/host/machine-record.ts';
@@ -7,7 +7,7 @@ import type { CertificateAuthority } from './lib/tls.ts';
 /** Called after each part of the start, with its duration. */
 export type Progress = (step: string, ms: number) => void;
 
-/** What ends each part that has begun, in the order of beginning. */
+/** The functions that end the parts that have begun, in the order of beginning. */
 export type Closers = (() => Promise<unknown> | void)[];
 
 export type Startup = Readonly<{

@@ -282,7 +282,7 @@ function parseAnswer(text: string): Pick<Answer, 'status' | 'body'> {
   };
 }
 
-test('what is not HTTP is answered 400', async () => {
+test('bytes that are not HTTP are answered 400', async () => {
   for (const garbage of [
     'GARBAGE\r\n\r\n',
     'GET\r\n\r\n',

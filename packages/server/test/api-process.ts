@@ -1,6 +1,7 @@
 /**
- * The API alone, as a process of its own on metadata that it shares with others: no reconciler, no servers. Told where the metadata database is, it
- * answers with its port. Forked by races.ts.
+ * The API alone, as a process of its own on metadata that it shares with others: no reconciler, no
+ * servers. It gets the place of the metadata database in a message, and answers with its port.
+ * Forked by races.ts.
  */
 import { once } from 'node:events';
 import { Kysely, PostgresDialect, type KyselyPlugin } from 'kysely';
@@ -74,7 +75,7 @@ async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> 
       notReady: async () => null,
       doctor: async () => [],
     },
-    // Of a planted defect faults are what is looked for.
+    // With a planted defect, faults are expected.
     pino({ level: plant === null ? 'error' : 'silent' }, pino.destination(2)),
   );
   await app.listen({ host: '127.0.0.1', port: 0 });

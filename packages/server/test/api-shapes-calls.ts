@@ -21,7 +21,7 @@ export let metadata: Records;
 
 let validate: (operationId: string, status: number, body: unknown) => void;
 
-/** What was answered to each operation. */
+/** The operations with the statuses of their answers. */
 export const seen = new Set<string>();
 
 /** Every body that came back, but those of create. */

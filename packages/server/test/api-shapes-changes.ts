@@ -59,7 +59,7 @@ async function expectTurns(id: string): Promise<void> {
     });
     if (end === 'PAUSED')
       expect(done['metrics']).toEqual({ memory_mb: null, milli_cpu: null, storage_mb: null });
-    // What it is already is refused here, by the table.
+    // An action whose state is reached already is refused here, by the table.
     expect(await call('POST', `/services/${id}/${action}`)).toMatchObject({
       status: 400,
       body: { code: 'INVALID_STATE' },

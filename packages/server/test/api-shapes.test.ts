@@ -21,10 +21,10 @@ import './api-shapes-installation.ts';
 beforeAll(setUp);
 afterAll(tearDown);
 
-/** What is answered by a stream, which events.test.ts and audit-log.test.ts read. */
+/** Operations that answer with a stream, which events.test.ts and audit-log.test.ts read. */
 const STREAMS = ['streamEvents', 'exportAudit'];
 
-/** What only an installation with HAProxy answers well. */
+/** Operations that only an installation with HAProxy answers well. */
 const needsHaproxy = (id: string): boolean =>
   ['switchover', 'drill'].includes(id) || (id.includes('ReplicaSet') && id !== 'listReplicaSets');
 

@@ -2,7 +2,7 @@
 import * as fc from 'fast-check';
 import { ajv, DOCUMENT, type Schema } from './document.ts';
 
-/** What may stand in a text that must not hold control characters. */
+/** Characters for a text that must not hold control characters. */
 const CHARACTERS = [...'abzABZ019 _-.,:;/\\\'"`$%&<>{}()[]|~^*?!@#+=', 'é', 'ß', '漢', '🐘'];
 
 const isObject = (value: unknown): value is Schema =>
@@ -25,7 +25,7 @@ const propertiesOf = (schema: Schema): [string, Schema][] =>
     ([name, value]) => (isObject(value) ? [[name, value]] : []),
   );
 
-/** What a schema allows. */
+/** Values that a schema allows. */
 export function valid(given: Schema): fc.Arbitrary<unknown> {
   const schema = resolve(given);
   const choices = listOf(schema['anyOf']).filter(isObject);
@@ -111,7 +111,7 @@ const anything: fc.Arbitrary<unknown> = fc.oneof(
   ),
 );
 
-/** What a schema does not allow: good bodies with one thing wrong, and bodies that are no such thing at all. */
+/** Values that a schema does not allow: good bodies with one fault, and bodies of another kind. */
 export function invalid(given: Schema): fc.Arbitrary<unknown> {
   const check = ajv.compile(
     typeof given['$ref'] === 'string' ? { $ref: `api${given['$ref']}` } : given,

@@ -184,7 +184,7 @@ test('each kind of refusal has its code in the entry', async () => {
       public_key: publicKey(),
     });
   }
-  // A key of this project that asks for another's: here is where it is told of.
+  // A key of this project that asks for another's is recorded in the log of this one.
   const elsewhere = await fetch(`${cloud.apiUrl}/projects/${newId()}/services`, {
     method: 'POST',
     headers: { Authorization: `Bearer ${cloud.key}` },

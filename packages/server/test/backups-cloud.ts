@@ -100,11 +100,11 @@ export async function restart(settings: Record<string, string>): Promise<void> {
   await cloud.up();
 }
 
-/** What there is of copies. */
+/** The directories of copies. */
 export const scratch = async () => readdir((await layout()).scratch);
 
 export async function setUp(): Promise<void> {
-  // What is deleted is gone.
+  // A deleted service is removed at once.
   cloud = await install({ HOWDAH_RESTORE_HOURS: '0', ...preload('hurried.mjs') });
 }
 

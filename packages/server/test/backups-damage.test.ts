@@ -69,7 +69,8 @@ describe('a backup that is damaged is found', () => {
       'create table t (n int primary key, words text[])',
       'insert into t select n, array[n::text] from generate_series(1, 5000) n',
       'create index by_word on t using gin (words)',
-      // What is vacuumed after the snapshot would be in the WAL whole, and a replay would repair it.
+      // Pages that are vacuumed after the snapshot would be in the WAL whole, and a replay would
+      // repair them.
       'alter table t set (autovacuum_enabled = off)',
     );
     const [files] = await execute(
@@ -148,7 +149,7 @@ describe('a backup that is damaged is found', () => {
       .poll(async () => (await backupsOf(service)).snapshots[0]?.kind, SEEN)
       .toBe('scheduled');
     expect(outcomeOf(await verify(service))).toEqual(VERIFIED);
-    // What was lost cannot be reached still, and that is said.
+    // The lost stretch still cannot be reached, and the window shows it.
     const [gap] = (await backupsOf(service)).window.gaps ?? [];
     const [begun, ended] = writtenInto.get(last) ?? [];
     expect(Date.parse(gap?.after ?? '')).toBeGreaterThanOrEqual(Number(begun));

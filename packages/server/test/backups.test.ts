@@ -89,7 +89,7 @@ describe('a backup is verified by restoring it', () => {
       'create index on t (upper(long))',
       'create unlogged table fleeting as select 1 as n',
       'create materialized view seen as select count(*) from t',
-      // What would be in the way of anybody who did not expect it.
+      // Settings that hinder a session which does not expect them.
       'alter database tsdb set default_transaction_read_only = on',
     );
     await snapshotNow(service);

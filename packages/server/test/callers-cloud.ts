@@ -35,7 +35,7 @@ export const authorization = new Map<CallerKind, string | null>();
 /** Two projects that are nobody's but their own; the operator's is a third. */
 export const [OURS, THEIRS] = [newId(), newId()];
 
-/** What can stand in a path, of each project. */
+/** The ids for each parameter of a path, of each project. */
 export const things: Record<string, { ours: string; theirs: string }> = {};
 
 async function newKey(projectId: string, more: Partial<NewKey> = {}): Promise<string> {
@@ -122,7 +122,7 @@ async function newSet(projectId: string, service: string, key: string): Promise<
   return String(Reflect.get(JSON.parse(made.text), 'id'));
 }
 
-/** A webhook that was delivered to once. What is made of it is taken away with its project. */
+/** A webhook that was delivered to once. It is removed with its project. */
 async function newWebhook(projectId: string): Promise<string> {
   const id = newId();
   await metadata.db
@@ -158,7 +158,7 @@ async function newDelivery(webhookId: string): Promise<string> {
   return id;
 }
 
-/** What a good call is answered where a program is not installed. */
+/** The status of the answer to a good call where a program is not installed. */
 function withWhatIsHere({ operationId, names }: Route, expected: number): number {
   if (operationId === 'createReplicaSet' && haproxy === null) return 422;
   if (names.includes('replica_set_id') && haproxy === null) return 404;
@@ -223,7 +223,8 @@ export async function problemOfCall(
 ): Promise<string | null> {
   const row = CALLERS[route.operationId];
   const turn = calls++;
-  // What is refused is asked for in earnest; what is allowed only asked about, but by whom nothing else is possible.
+  // A refused call is made for real. An allowed one is a dry run, unless the key can only make dry
+  // runs.
   const asked = route.changes && expected < 300 && caller !== 'dryRunOnly' ? '?dry_run=true' : '';
   const ending = route.ending === '' ? '' : `?${route.ending}`;
   const path = `${pathFor(route, caller, project, ids, turn)}${ending}`;

@@ -1,4 +1,4 @@
-/** What each kind of key may do, and what it is answered otherwise. */
+/** The calls that each kind of key may make, and the answers to the others. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import {
   CALLERS,

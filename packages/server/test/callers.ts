@@ -16,7 +16,7 @@ export type Row = {
   everywhere?: true;
   /** A good body. */
   body?: object;
-  /** What a running service of one's own answers, where that is not 200: a change is only asked about. */
+  /** The answer to a dry run on a running service of one's own, where that is not 200. */
   own?: number;
 };
 
@@ -161,7 +161,7 @@ export function expectedStatus(
   return row.own ?? 200;
 }
 
-/** What a path names of ours, by its tag. */
+/** The tags of our service and set that a path names. */
 export type Tags = { service: 'DEV' | 'PROD'; set: 'DEV' | 'PROD' };
 export const TAGS: readonly Tags[] = [
   { service: 'PROD', set: 'PROD' },
@@ -179,7 +179,7 @@ const NOT_FOR_DEVELOPERS: Record<string, (tags: Tags) => boolean> = {
   deleteReplicaSet: ({ set: of }) => of === 'PROD',
 };
 
-/** What is answered for the service and the set of the caller's own project when they have these tags. */
+/** The answer for the service and the set of the caller's own project when they have these tags. */
 export function expectedWithTags(route: Route, row: Row, caller: CallerKind, tags: Tags): number {
   const otherwise = expectedStatus(route, row, caller, 'own', 'own');
   return caller === 'developer' && NOT_FOR_DEVELOPERS[route.operationId]?.(tags) === true
@@ -277,7 +277,11 @@ export const RESTRICTED: Record<string, Restricted> = {
   exportAudit: READ,
 };
 
-/** What a restricted key is answered in its own project. @param made whether the fork_only key made the service */
+/**
+ * The answer to a restricted key in its own project.
+ *
+ * @param made whether the fork_only key made the service
+ */
 export function expectedOfRestricted(
   route: Route,
   row: Row,

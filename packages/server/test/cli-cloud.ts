@@ -43,7 +43,7 @@ export async function withHome<T>(work: (home: string) => Promise<T>): Promise<T
   }
 }
 
-/** What `up` said when it was done, which it says a moment after it serves. */
+/** The last output of `up`, which it prints a moment after the API accepts connections. */
 export async function greeting(): Promise<string> {
   await expect.poll(() => cloud.output.join(''), { timeout: 30_000 }).toContain('Ctrl-C stops');
   return cloud.output.join('');

@@ -169,7 +169,7 @@ test('a service from create to delete', async () => {
     stderr: expect.stringContaining('howdah service list'),
   });
   expect((await cloud.request('GET', `/services/${id}`)).status).toBe(404);
-  // What other tests that were killed have left on the machine is none of this installation's.
+  // Leftovers of other tests that were killed do not belong to this installation.
   const { code, stdout } = await cloud.cli('audit');
   const said = stdout.split('\n').filter((line) => line !== '' && !LEFT_BY_OTHERS.test(line));
   expect(said).toEqual(code === 0 ? ['No problems found.'] : []);

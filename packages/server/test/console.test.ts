@@ -149,7 +149,7 @@ test('a link opens once, also when it is opened many times at once; an old one n
   const metadata = await openMetadata(installation.home);
   await sql`update console_tokens set expires_at = now() where kind = 'link'`.execute(metadata.db);
   expect((await open(old)).status).toBe(401);
-  // What a session is cannot be a link, nor the other way about.
+  // The token of a session is not accepted as a link, nor the other way about.
   const cookie = await session();
   expect((await open(cookie.Cookie.split('=')[1] ?? '')).status).toBe(401);
   expect(
@@ -170,7 +170,7 @@ test('a session ends with its time, and with its key', async () => {
   await sql`update api_keys set revoked_at = now()`.execute(metadata.db);
   expect((await at('/auth/info', { headers: next })).status).toBe(401);
   await sql`update api_keys set revoked_at = null`.execute(metadata.db);
-  // What is kept opens nothing: hashes.
+  // The table holds hashes, which open nothing.
   const { rows } = await sql`select token_hash from console_tokens`.execute(metadata.db);
   expect(JSON.stringify(rows)).not.toContain(next.Cookie.split('=')[1] ?? '?');
   await metadata.close();
@@ -264,7 +264,7 @@ test('every page is the same document, under a policy that lets nothing in from 
   expect(script.headers.get('cache-control')).toContain('immutable');
 });
 
-test('what is no page and no file of the console is 404, as everywhere', async () => {
+test('a path that is no page and no file of the console is 404, as everywhere', async () => {
   for (const path of [
     '/nowhere',
     '/assets/none.js',

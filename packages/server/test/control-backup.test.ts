@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await rm(away, { recursive: true, force: true });
-  // Of services that the test itself took away, the empty cgroups are left where there are any.
+  // The test itself removed services: their empty cgroups are left, where there are any.
   const problems = (await cloud?.destroy()) ?? [];
   expect(
     problems.filter((problem) => !incomplete.some((id) => problem.startsWith(`cgroup of ${id}`))),
@@ -78,7 +78,7 @@ test('metadata, CA and keys come back; running databases do not notice and are t
   expect((await cloud.cli('restore-control', broken)).code).toBe(1);
   expect(await readdir(cloud.home)).not.toContain('ca');
 
-  // What is there and cannot be read is not taken for nothing.
+  // A file that exists and cannot be read does not count as missing.
   const unreadable = join(cloud.home, 'credentials.json');
   await mkdir(unreadable);
   expect((await cloud.cli('restore-control', file)).code).toBe(1);

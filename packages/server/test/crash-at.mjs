@@ -72,7 +72,7 @@ const PLACES = [
   /^(scratch\/)([a-z0-9]{10})/,
 ];
 
-/** A path that leads through an open directory, as it was opened. */
+/** A path through an open directory, with the name under which it was opened. */
 function pathOf(path) {
   const text = String(path);
   const [, opened, rest = ''] = /^(\/proc\/self\/fd\/\d+)(\/.*)?$/.exec(text) ?? [];
@@ -98,8 +98,8 @@ function nameOf(path) {
       : text.slice(top.length + 1);
   if (name === null) return null;
   name = name.replace(/^data\//, '');
-  // What is made ahead, whenever there is time, belongs to no operation: clones, and what they are made of.
-  if (name.startsWith('stock/') || (name.startsWith('templates/') && plan?.first !== true))
+  // Templates and their clones are made whenever there is time: they belong to no operation.
+  if (name.startsWith('precloned/') || (name.startsWith('templates/') && plan?.first !== true))
     return null;
   for (const place of PLACES) {
     const [, before, id] = place.exec(name) ?? [];
@@ -117,7 +117,7 @@ function nameOf(path) {
 
 /** @type {string | null} */
 let knownData = null;
-/** Where data really is: a link leads there for some homes. */
+/** The real data directory: some homes have a link to it. */
 function dataDirectory() {
   if (knownData === null && existsSync(join(home, 'data')))
     knownData = realpathSync(join(home, 'data'));
@@ -253,7 +253,7 @@ const NAME = {
   chown: ([path]) => alike(nameOf(path)),
   symlink: ([, path]) => nameOf(path),
   rename: ([from, to]) =>
-    nameOf(to) === null ? null : `${nameOf(from) ?? 'stock'} → ${nameOf(to)}`,
+    nameOf(to) === null ? null : `${nameOf(from) ?? 'precloned'} → ${nameOf(to)}`,
   copyFile: ([, to]) => alike(nameOf(to)),
   cp: ([, to]) => nameOf(to),
 };
@@ -291,7 +291,7 @@ childProcess.spawn = (program, args, ...rest) => {
     : effectNow(`spawn ${program.split('/').at(-1)} ${names.join(' ')}`, start);
 };
 
-/** What a call of ip makes or takes away, whichever VPC's and address it is; null: nothing. */
+/** The thing that a call of ip adds or removes, whatever its VPC and address; null: nothing. */
 function networkChange(args) {
   const text = args
     .join(' ')
@@ -310,12 +310,12 @@ process.kill = (pid, name) => {
   return plan === null || name === 0 ? send() : effectNow(`signal ${name}`, send);
 };
 
-/** What a statement to a service changes. */
+/** Statements that change a service. */
 const TELLING =
   /alter role|pg_backup_start|pg_backup_stop|pg_logical_emit_message|pg_reload_conf|pg_switch_wal|checkpoint/i;
 /**
- * Where sockets lead; the texts of their prepared statements by name, the one bound last; whether a transaction is open on them and what it
- * has changed so far.
+ * The destination of each socket; the texts of its prepared statements by name, and the one bound
+ * last; whether a transaction is open on it, and what that has changed so far.
  */
 const sockets = new WeakMap();
 
@@ -365,13 +365,13 @@ function nameOfStatement(to, text) {
   return made === '' ? null : `commit ${made}`;
 }
 
-/** What is written down whenever there is time. */
+/** Statements that run whenever there is time. */
 const BY_THE_WAY = ['insert samples', 'update api_keys'];
 
 /** A change of a table of the metadata database; statements may hold several. `for update of` and `do update set` are none. */
 const CHANGE = /(?<!\bfor |\bfor no key |\bdo )\b(insert into|update|delete from) "?(\w+)/g;
 
-/** The text of the statement that a message of PostgreSQL's protocol has carried out, by Query or Execute. A prepared one is told only once. */
+/** The statement that a message runs, by Query or Execute. A prepared text is sent only once. */
 function textToRun(to, message) {
   switch (String.fromCharCode(message[0])) {
     case 'Q':

@@ -82,7 +82,7 @@ type Change = {
   ask: readonly ['POST' | 'DELETE', string, (() => object)?];
   /** null: nobody sees it any more. */
   becomes: Service['status'] | null;
-  /** What else tells that it has come about. */
+  /** Further observations that the outcome is reached. */
   shows?: () => Promise<unknown>;
   after: () => Promise<unknown>;
 };

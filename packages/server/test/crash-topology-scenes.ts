@@ -25,15 +25,15 @@ export async function haScenes({ cloud }: Testbed): Promise<Playable[]> {
   });
   const id = service.service_id;
   await insert(cloud, service, 'kept');
-  const members = async () =>
+  const servers = async () =>
     (
       await cloud.client.GET('/projects/{project_id}/services/{service_id}/members', {
         params: { path: { project_id: cloud.projectId, service_id: id } },
       })
     ).data ?? [];
   const follow = async (count: number) =>
-    (await members()).length === count + 1 &&
-    (await members()).every(({ role, state }) => role === 'primary' || state === 'streaming');
+    (await servers()).length === count + 1 &&
+    (await servers()).every(({ role, state }) => role === 'primary' || state === 'streaming');
   const replicas = (count: number) => async () => {
     await cloud.request('POST', `/services/${id}/setHA`, {
       replica_count: count,
@@ -49,7 +49,7 @@ export async function haScenes({ cloud }: Testbed): Promise<Playable[]> {
     primary: undefined,
     failovers: 0,
   };
-  const primaryNow = async () => (await members()).find(({ role }) => role === 'primary')?.node;
+  const primaryNow = async () => (await servers()).find(({ role }) => role === 'primary')?.node;
   const failovers = async () =>
     (await cloud.operations(id)).filter(({ kind }) => kind === 'failover').length;
   /** A primary that was killed after a switchover may have handed back: then who it is says nothing of the switchover. */
@@ -71,7 +71,7 @@ export async function haScenes({ cloud }: Testbed): Promise<Playable[]> {
       },
       ask: ['POST', '/switchover'],
       becomes: 'READY',
-      shows: async () => ({ moved: await hasMoved(), members: (await members()).length }),
+      shows: async () => ({ moved: await hasMoved(), members: (await servers()).length }),
       after: nothing,
     }),
     change(cloud, service, 'a replica less', {
@@ -150,7 +150,7 @@ export async function setScenes({ cloud }: Testbed): Promise<Playable[]> {
   ];
 }
 
-/** What clients of a set see, and how its operations ended. */
+/** The data that clients of a set see, and how its operations ended. */
 async function seenOfSet(
   cloud: Installation,
   service: ServiceAccess,
@@ -211,7 +211,10 @@ async function isWellWithSets(cloud: Installation, id: string): Promise<boolean>
   );
 }
 
-/** What a client on the machine itself sees behind a public endpoint; in a VPC no such client is allowed. */
+/**
+ * The names that a client on the machine itself sees behind a public endpoint; in a VPC no such
+ * client is allowed.
+ */
 function namesBehind(
   cloud: Installation,
   service: ServiceAccess,
@@ -223,7 +226,10 @@ function namesBehind(
     : withClient(cloud, at, readNames).catch(() => 'refused');
 }
 
-/** What is done to VPCs, each time from the same beginning: a service, with a read replica set where there can be one, and two VPCs that are not peered. */
+/**
+ * Changes of VPCs, each time from the same beginning: a service, with a read replica set where
+ * there can be one, and two VPCs that are not peered.
+ */
 export async function vpcScenes({ cloud }: Testbed): Promise<Playable[]> {
   const own = project(cloud.request);
   const [vpc, peer] = [await own.vpc('10.1.0.0/16'), await own.vpc('10.2.0.0/16')];

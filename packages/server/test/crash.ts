@@ -157,12 +157,12 @@ export async function explore(
   say: (line: string) => void,
   tell: (hit: Hit, came: boolean) => void = () => undefined,
 ): Promise<{ failures: string[]; hits: number; injected: number; resumed: Resumed[] }> {
-  const calm = await scene.play(testbed, null);
-  const expected = JSON.stringify(calm.outcome);
-  const failures = calm.problems.map((problem) => `${scene.name}: uncrashed: ${problem}`);
+  const undisturbed = await scene.play(testbed, null);
+  const expected = JSON.stringify(undisturbed.outcome);
+  const failures = undisturbed.problems.map((problem) => `${scene.name}: uncrashed: ${problem}`);
   const resumed: Resumed[] = [];
   let [hits, injected] = [0, 0];
-  for (const hit of choose(pointsOf(calm.trace))) {
+  for (const hit of choose(pointsOf(undisturbed.trace))) {
     hits += 1;
     const begun = performance.now();
     const {
@@ -177,7 +177,8 @@ export async function explore(
       `${scene.name}: ${describeHit(hit)}: ${came ? 'done' : 'it did not come to that'} (${Math.round(performance.now() - begun)} ms)`,
     );
     const found = problems.map(
-      (problem) => `${scene.name}: ${describeHit(hit)}: ${problem}\n${marked(calm.trace, hit)}`,
+      (problem) =>
+        `${scene.name}: ${describeHit(hit)}: ${problem}\n${marked(undisturbed.trace, hit)}`,
     );
     for (const failure of found) say(`FAILED ${failure}`);
     failures.push(...found);
@@ -189,7 +190,7 @@ export async function explore(
   return { failures, hits, injected, resumed };
 }
 
-/** What a failure leaves behind makes others; a scene is not worth more of them. */
+/** A failure leaves things behind that make others; a scene is not worth more of them. */
 const GIVE_UP_AFTER = 3;
 
 async function problemsOf(
@@ -223,7 +224,9 @@ async function problemsOf(
   }
 }
 
-/** What goes on, and what the control plane noted last: for a scene that did not end. */
+/**
+ * The unfinished operations and the last lines of the control log: for a scene that did not end.
+ */
 async function stateOf(cloud: Installation): Promise<string[]> {
   const noted = (await readFile(join(cloud.home, 'logs', 'control.log'), 'utf8'))
     .trimEnd()
@@ -274,7 +277,10 @@ function crashingAt(directory: string): Record<string, string> {
   return { ...preload('crash-at.mjs'), CRASH_AT: directory };
 }
 
-/** What an audit and a look for unfinished things find once nothing is on its way any more; [] as soon as there is nothing. */
+/**
+ * The findings of the integrity check, and of a search for unfinished things, once nothing is under
+ * way; [] as soon as there are none.
+ */
 async function leftovers(cloud: Installation): Promise<string[]> {
   let found: string[] = [];
   const services = join(cloud.home, 'data', 'services');

@@ -36,7 +36,7 @@ test('every service is a cluster of its own, with checksums', async () => {
   const identifier = async (client: Client) =>
     value(client, 'select system_identifier::text from pg_control_system()');
   const template = join(cloud.home, 'data', 'templates');
-  // One that is being made may be gone before it is read.
+  // A template that is being made may be gone before it is read.
   const made = (await readdir(template)).filter((name) => !name.endsWith('.new'));
   const controls = made.map((name) => join(template, name, 'data', 'global', 'pg_control'));
   const identifiers = await Promise.all(
@@ -301,8 +301,8 @@ test('metrics match what the service does', async () => {
   ).toBeGreaterThan(5e6);
 });
 
-/** That an extension does its work, not only that it is listed. */
-const PROOF: Record<Addon, string> = {
+/** Statements by which an extension does its work: it is not enough that it is listed. */
+const WORK_OF: Record<Addon, string> = {
   'time-series': `create table metrics (at timestamptz not null, v float); select create_hypertable('metrics', 'at');
     insert into metrics select now() - n * interval '1 day', n from generate_series(1, 30) n;
     select count(*)::int from show_chunks('metrics')`,
@@ -364,7 +364,7 @@ test.each(KINDS)(
       addons.map((addon) => EXTENSION_OF_ADDON[addon]).toSorted(),
     );
     for (const addon of addons) {
-      const results: unknown = await client.query(PROOF[addon]);
+      const results: unknown = await client.query(WORK_OF[addon]);
       const last: unknown = Array.isArray(results) ? results.at(-1) : results;
       expect(
         Number(Object.values(Object(Reflect.get(Object(last), 'rows')[0]))[0]),

@@ -1,4 +1,4 @@
-/** What the owner of a service may do in its database, and what not; who can connect to it, and how. */
+/** The rights of the owner of a service in its database; who can connect to it, and how. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

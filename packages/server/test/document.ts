@@ -27,7 +27,7 @@ export type Route = {
   body: Schema | null;
   /** Whether it changes something. */
   changes: boolean;
-  /** What a call needs in its query to be answered in full: a stream of events would not end. */
+  /** The query with which a call is answered in full: a stream of events would not end. */
   ending: string;
 };
 
@@ -65,7 +65,7 @@ const pointer = (part: string): string =>
   encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1'));
 const validators = new Map<string, (body: unknown) => string | null>();
 
-/** What is wrong with an answer; null: it is one that the document promises. @param text its body */
+/** The fault of an answer; null: it is one that the document allows. @param text its body */
 export function problemOf(
   { path, method, operationId }: Pick<Route, 'path' | 'method' | 'operationId'>,
   status: number,

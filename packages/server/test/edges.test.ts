@@ -1,4 +1,7 @@
-/** What a caller or a tenant sends at the edges of what is allowed: parameters, JSON, names, host names, and lines of a log. */
+/**
+ * Input of callers and tenants at the limits of what is allowed: parameters, JSON, names, host
+ * names, and lines of a server log.
+ */
 import { get } from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sql, type RawBuilder } from 'kysely';
@@ -262,7 +265,8 @@ test('log lines of 30 MB, read by eight callers at a time, are cut and do not ho
 test('the command line shows what a tenant wrote, and obeys none of it', async () => {
   const evil = '\u001b]0;owned\u0007\u001b[2J\u009b31m\u202etxt.exe';
   const log = `do $$ begin raise log '%', E'needle \\x1b]0;owned\\x07\\x1b[2J\\u009b31m\\u202etxt.exe'; end $$`;
-  // Of another service: the flood of the test before has made the server log of the first one quiet for a minute.
+  // Another service: after the flood of the test before, nothing is read from the server log of the
+  // first one for a minute.
   const other = await cloud.create({ name: 'written', service_type: 'POSTGRES' });
   const writer = await connectTo(cloud, other, other.initial_password);
   await writer.query(log);

@@ -20,7 +20,7 @@ export let metadata: Awaited<ReturnType<typeof openMetadata>>;
 
 export let service: Service;
 
-/** Everything that there is to be told of, as the metadata database has it. */
+/** All events, as the metadata database has them. */
 export async function allEvents(after = '0'): Promise<string[]> {
   const { rows } = await sql<{ seq: string }>`
     select seq from events where project_id = ${cloud.projectId} and seq > ${after} order by seq`.execute(

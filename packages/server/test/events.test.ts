@@ -153,9 +153,9 @@ test('a reader gets no gap and no duplicate, over connections that end anywhere 
   end = await lastEvent();
   const expected = (await allEvents(after)).filter((id) => BigInt(id) <= BigInt(end ?? after));
   expect(accepted).toBeGreaterThan(80);
-  // Each rename is told of twice: it began, and it ended.
+  // Each rename makes two events: it began, and it ended.
   expect(expected.length).toBeGreaterThanOrEqual(accepted * 2);
-  // What happens meanwhile may be read or not.
+  // Events that happen meanwhile may be read or not.
   const last = BigInt(end);
   await expect.poll(() => BigInt(whole.at(-1) ?? 0) >= last, { timeout: 60_000 }).toBe(true);
   stop.abort();
@@ -257,7 +257,7 @@ async function followBeside(store: Store): Promise<void> {
   await reading;
 }
 
-/** What another control plane would stand on: connections of its own to the same metadata. */
+/** The basis of another control plane: connections of its own to the same metadata. */
 async function openOther() {
   const connection = storeConnection(await prepareMachine(cloud.home));
   const pool = new Pool({ ...connection, max: 2, application_name: 'howdah test' });

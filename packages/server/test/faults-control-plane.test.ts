@@ -154,7 +154,7 @@ describe.runIf(process.getuid?.() === 0)('a full disk', () => {
     try {
       const first = await full.create({ name: 'has room', service_type: 'POSTGRES' });
       const client = await connectTo(full, first, first.initial_password);
-      // What is made ahead would take of the room that is counted.
+      // Precloned templates would take from the room that is counted.
       const { data: regions } = await full.client.GET('/projects/{project_id}/regions', {
         params: { path: { project_id: full.projectId } },
       });

@@ -88,7 +88,7 @@ export async function insertFleet(
   };
 }
 
-/** What stands in a column of a copy: `s` is the service that it was copied from. */
+/** The value of a column in a copy: `s` is the service that it was copied from. */
 function copied(column: string): string {
   switch (column) {
     case 'id':

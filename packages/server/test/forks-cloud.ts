@@ -3,7 +3,7 @@ import { expect } from 'vitest';
 import { accessOf, isGone, withClient, type ServiceAccess } from './service-access.ts';
 import { installCrashing, until, type Testbed } from './crash.ts';
 
-/** What is deleted here is gone as soon as nobody needs it. */
+/** A service that is deleted here is removed as soon as nobody needs it. */
 export let testbed: Testbed;
 
 export let cloud: Testbed['cloud'];

@@ -306,7 +306,7 @@ test('a fork whose files were not on the disk when the machine went down is recr
   await testbed.held();
   await cloud.stop('SIGKILL');
   await testbed.disarm();
-  // What is left after the power comes back: another boot, names without what they stand for.
+  // The state after the power comes back: another boot, and names of files without their contents.
   const { data, marker } = createLayout(join(cloud.home, 'data')).service(child.service_id);
   await truncate(join(data, 'global', 'pg_control'));
   const note: unknown = JSON.parse(await readFile(marker, 'utf8'));

@@ -177,8 +177,11 @@ async function fillDisk(disk: string, filler: string): Promise<void> {
   ]).catch(() => undefined);
 }
 
-/** What is incomplete in a directory. Each further attempt recreates it, and removes it as soon as there is no room. */
-const halfMadeIn = async (directory: string) =>
+/**
+ * The incomplete entries of a directory. Each further attempt recreates them, and removes them as
+ * soon as there is no room.
+ */
+const incompleteIn = async (directory: string) =>
   (await readdir(directory)).filter((name) => name.endsWith('.new'));
 
 async function problemOfBackups(cloud: Installation, service: ServiceAccess): Promise<unknown> {
@@ -217,7 +220,7 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
         await small.cloud.until(child.service_id, 'UNSTABLE');
         const [operation] = await small.cloud.operations(child.service_id);
         expect(operation?.error).toMatch(/clone parent: .*no space left/i);
-        await expect.poll(() => halfMadeIn(services), PATIENTLY).toEqual([]);
+        await expect.poll(() => incompleteIn(services), PATIENTLY).toEqual([]);
         // There is nothing of it, as it must be.
         await expect.poll(() => small.cloud.audit(), PATIENTLY).toEqual([]);
         await rm(filler);
@@ -240,7 +243,7 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
         await expect
           .poll(problemOf, PATIENTLY)
           .toMatch(/no snapshot could be taken: .*no space left/i);
-        await expect.poll(() => halfMadeIn(snapshots), PATIENTLY).toEqual([]);
+        await expect.poll(() => incompleteIn(snapshots), PATIENTLY).toEqual([]);
         await rm(filler);
         await power(small.cloud, parent, 'stop');
         await power(small.cloud, parent, 'start');
@@ -249,7 +252,7 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
         expect(await namesIn(small.cloud, parent)).toEqual(['kept']);
       } finally {
         await rm(filler, { force: true });
-        // Soft: what went wrong before is told, too.
+        // Soft: an error from before is reported, too.
         expect.soft(await small.destroy()).toEqual([]);
         await run('umount', [disk]);
         await rm(disk, { recursive: true });

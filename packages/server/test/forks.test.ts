@@ -99,7 +99,7 @@ describe('a fork of now', () => {
     }
   });
 
-  test('of a paused parent, with another size and name, can be forked again', async () => {
+  test('a fork of a paused parent, with another size and name, can be forked again', async () => {
     const parent = await cloud.create({ name: 'sleeps', service_type: 'POSTGRES' });
     await insert(parent, 'asleep');
     await cloud.request('POST', `/services/${parent.service_id}/stop`);

@@ -114,7 +114,7 @@ const BAD_HEADERS: Record<string, string>[] = [
   { Range: 'bytes=0-1' },
 ];
 
-/** Calls without end. What is good is only asked about, so that nothing is made; what is bad is asked for in earnest. */
+/** Calls without end. The good ones are dry runs, so that nothing is made; the bad ones are not. */
 function* callsOf(seed: number, ids: Record<string, string>): Generator<Call> {
   const random = randomNumbers(seed);
   const pick = <T>(from: readonly T[]): T => {
@@ -150,7 +150,7 @@ function* callsOf(seed: number, ids: Record<string, string>): Generator<Call> {
           ? pick(BAD_IDS)
           : (ids[name] ?? 'nosuchidxx'),
     );
-    // What has no id to be bad, and a good body, would be made.
+    // A call without an id that could be bad, and with a good body, would make something.
     const earnest =
       route.changes && !badBody && badIds && route.names.every((name) => name === 'project_id');
     if (earnest) query.push('dry_run=true');

@@ -69,7 +69,7 @@ describe('a replica that lags', () => {
     while (waitedForOf(await confOf(primary)).now.members.includes(2)) await sleep(5);
     await sleep(100);
     expect(await killPrimary(cloud, service)).toBe(0);
-    // One that was chosen all the same waits for what was stopped.
+    // A standby that was chosen all the same waits for the stopped process.
     const timer = setTimeout(letGoOn, 3000);
     const again = await untilConnected(cloud, service);
     clearTimeout(timer);
@@ -95,7 +95,7 @@ describe('a replica that lags', () => {
     await client.end();
   };
 
-  /** What the primary of a service says, asked by us. */
+  /** Runs a statement on the primary of a service, in a session of ours. */
   const askPrimary = async <Row extends object>(
     on: Installation,
     service: ServiceAccess,

@@ -1,6 +1,7 @@
 /**
- * A load that writes numbers all the while and remembers which were acknowledged, and a sampler that asks each member many times a second
- * whether it accepts writes: what is told by them does not depend on what the control plane says.
+ * A load that writes numbers all the while and remembers which were acknowledged, and a sampler
+ * that asks each member many times a second whether it accepts writes. Neither depends on the
+ * reports of the control plane.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -147,7 +148,7 @@ export function startSampler(cloud: Installation, service: Pick<Service, 'servic
         await client.connect();
         clients.set(n, client);
       }
-      // One that hangs is not asked again before it has answered.
+      // A server that hangs is not asked again before it has answered.
       if (asked.has(client)) return false;
       const mine = client;
       asked.add(mine);
@@ -228,8 +229,8 @@ export async function untilRedundant(
       const client = new Client({ host: paths.socket, port, user: 'howdah', database: 'postgres' });
       client.on('error', () => undefined);
       await client.connect();
-      const { rows } = await client.query<{ members: number; nodes: number; sync: number }>(
-        `select (count(*) filter (where starts_with(application_name, '${MEMBER}')))::int as members,
+      const { rows } = await client.query<{ standbys: number; nodes: number; sync: number }>(
+        `select (count(*) filter (where starts_with(application_name, '${MEMBER}')))::int as standbys,
                 (count(*) filter (where starts_with(application_name, '${NODE}')))::int as nodes,
                 (count(*) filter (where sync_state = 'quorum'))::int as sync
          from pg_stat_replication where state = 'streaming'`,
@@ -238,7 +239,7 @@ export async function untilRedundant(
       const [row] = rows;
       const certain = waitedForOf(await confOf(paths)).before.length === 0;
       if (
-        row?.members === replicas &&
+        row?.standbys === replicas &&
         row.nodes >= nodes &&
         row.sync >= sync &&
         certain &&

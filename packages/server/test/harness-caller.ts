@@ -54,7 +54,7 @@ async function pages<T>(
   return { all: [...found.values()], pages: count };
 }
 
-/** What an installation offers to tests beside its processes. */
+/** The functions that an installation offers to tests beside its processes. */
 export function callerOf(access: Access) {
   const { apiUrl, projectId, key } = access;
   const client: HowdahClient = createClient({ apiUrl, key });

@@ -12,7 +12,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import { audit } from '../src/engine/local/admin/audit.ts';
+import { checkIntegrity } from '../src/engine/local/admin/integrity.ts';
 import { readCredentials } from '../src/installation.ts';
 import { callerOf, type Service } from './harness-caller.ts';
 
@@ -20,7 +20,7 @@ import { callerOf, type Service } from './harness-caller.ts';
 export const HOWDAH = fileURLToPath(new URL('../../cli/dist/howdah.js', import.meta.url));
 /** Ports of one installation: the API's, then those for databases. */
 export const PORTS = 128;
-/** What is under way at the end of a test may be wrong for a moment. */
+/** Changes under way at the end of a test may look wrong for a moment. */
 const TIDY_DEADLINE_MS = 120_000;
 
 export type Installation = Awaited<ReturnType<typeof install>>;
@@ -121,13 +121,13 @@ export async function install(
 
   const cli = (...args: string[]): Promise<Outcome> => runCli(env, args);
 
-  /** What the audit finds wrong once nothing is on its way any more. */
+  /** The findings of the integrity check once nothing is under way. */
   const auditNow = (): Promise<string[]> =>
-    audit({ home, databaseUrl: settings['DATABASE_URL'] ?? null });
+    checkIntegrity({ home, databaseUrl: settings['DATABASE_URL'] ?? null });
 
   /**
    * Removes the services that a test has made or deleted, for good: they take processors and disk from
-   * the next one. What the integrity check finds wrong before is an error.
+   * the next one. Findings of the integrity check before that are an error.
    */
   const tidy = async (): Promise<void> => {
     for (const endMs = Date.now() + TIDY_DEADLINE_MS; ; await sleep(200)) {

@@ -84,7 +84,10 @@ const KINDS: Record<string, (path: string) => unknown> = {
   'a second name of a file of root': (path) => linkSync(secret, path),
 };
 
-/** What the service's user can replace: files and directories in directories that are its own, a few of each kind. */
+/**
+ * The entries that the service's user can replace: files and directories in directories that are
+ * its own, a few of each kind.
+ */
 async function replaceable({
   data,
   logs,
@@ -144,7 +147,7 @@ async function whileOthersAreServed<T>(work: () => Promise<T>): Promise<T> {
 
 const at = (action: string): string => `/services/${service.service_id}${action}`;
 
-/** What changes a service or is made of it. Each is answered; what the directories are like decides how it ends. */
+/** The changes of a service. Each is answered; the state of the directories decides how it ends. */
 const CHANGES: [action: string, body?: () => unknown][] = [
   ['/forkService', () => ({ fork_strategy: 'NOW', name: 'now' })],
   ['/forkService', () => ({ fork_strategy: 'LAST_SNAPSHOT', name: 'snapshot' })],
@@ -191,7 +194,8 @@ describe('in the directories of a service', () => {
       await whileOthersAreServed(async () => {
         const replace = async (of: (path: string) => boolean) => {
           for (const [index, path] of targets.entries()) {
-            // What the server itself opens: it would wait for the FIFO until it is killed, a minute after it was asked to end.
+            // A FIFO in place of a file that the server itself opens: the server would wait for it
+            // until it is killed, a minute after it was asked to end.
             if (!of(path) || (kind === 'a FIFO' && isOpenedByServer(paths, path))) continue;
             await rename(path, join(kept, String(index))).catch(() => undefined);
             await make(path);

@@ -55,7 +55,7 @@ async function asTenant<T>(use: (client: Client) => Promise<T>): Promise<T> {
   }
 }
 
-/** What server logs say of traps. */
+/** The lines about traps in server logs. */
 async function sprung(): Promise<string[]> {
   const root = join(cloud.home, 'data', 'services');
   const files = (await readdir(root, { recursive: true })).filter((name) =>
@@ -244,7 +244,7 @@ test.skipIf(haproxy === null)('… so does every operation of one with replicas'
   expect(await sprung()).toEqual([]);
 });
 
-test('what a tenant locks keeps a call waiting for seconds, not for ever', async () => {
+test('a lock of a tenant keeps a call waiting for seconds, not for ever', async () => {
   const holder = await tenant();
   await holder.query(
     `begin; alter role tsdbadmin password 'another'; grant ${TRAP}_role to "a'b\n\u202e"`,

@@ -1,4 +1,4 @@
-/** What a tenant can put into its database to have its own code run by somebody else's SQL. */
+/** Objects by which a tenant has its own code run by somebody else's SQL. */
 
 /** The schema of the traps. */
 export const TRAP = 'trap';
@@ -59,7 +59,7 @@ const lookAlikes = (schema: string): string[] => [
    end $do$`,
   `create function ${schema}.step(bigint) returns bigint language plpgsql as $$ begin perform trap.spring('count'); return $1 operator(pg_catalog.+) 1; end $$`,
   `create aggregate ${schema}.count(*) (sfunc = ${schema}.step, stype = bigint, initcond = '0')`,
-  // What was made must not be in the way of what is made next.
+  // Earlier objects must not be in the way of later ones.
   'set search_path = pg_catalog',
 ];
 
@@ -100,7 +100,7 @@ export const TRAPS: readonly string[] = [
   `create table ${TRAP}."t'\n""\u202e" (id int)`,
 ];
 
-/** What a tenant must not be able to do in the first place. */
+/** Statements that a tenant must not be able to run in the first place. */
 export const FORBIDDEN: readonly string[] = [
   `create event trigger e on ddl_command_start execute function ${TRAP}.fire()`,
   `create function pg_catalog.pwn() returns int language sql as 'select 1'`,

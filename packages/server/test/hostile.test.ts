@@ -1,6 +1,7 @@
 /**
- * Slow, huge, malformed and endless requests from some addresses, and wrong keys from that of everybody: good calls are all answered, each attacker is told
- * why or thrown out, and the memory stays bounded.
+ * Slow, huge, malformed and endless requests from some addresses, and wrong keys from that of
+ * everybody: good calls are all answered, each attacker gets the reason or is thrown out, and the
+ * memory stays bounded.
  */
 import { execFile } from 'node:child_process';
 import { readdir, readFile } from 'node:fs/promises';
@@ -13,7 +14,9 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { install, type Installation } from './harness.ts';
 import type { Service } from './harness-caller.ts';
 
-/** What the control plane may grow by: all at once, and with what V8 has not collected yet, it is 50 to 100 MB. */
+/**
+ * The growth allowed: with all attacks at once, and garbage not yet collected, it is 50 to 100 MB.
+ */
 const GROWTH_MB = 200;
 const GOOD_CALLS = 500;
 const ATTACKERS_NICENESS = 19;
@@ -62,7 +65,7 @@ async function eventLoopDelayMs(): Promise<number> {
   return Number(/^nodejs_eventloop_lag_max_seconds (\S+)/m.exec(metrics)?.[1]) * 1000;
 }
 
-/** What an attacker sends, piece by piece, for as long as it is let. */
+/** The bytes that an attacker sends, piece by piece, for as long as its connection is open. */
 type Attack = (path: string, key: string) => Generator<{ bytes: string; waitMs: number }>;
 const head = (method: string, path: string, key: string, more: string): string =>
   `${method} ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n${more}`;
@@ -132,7 +135,7 @@ function endAttacks(): void {
   attacking = false;
   for (const socket of sockets) socket.destroy();
 }
-/** What came of each attack so far. */
+/** The outcomes of each attack so far. */
 const seen = new Map<string, Set<number | 'end'>>();
 const see = (name: string, what: number | 'end'): void =>
   void seen.set(name, (seen.get(name) ?? new Set()).add(what));
@@ -176,7 +179,7 @@ const addressOf = (name: string, index: number): string =>
   name === 'wrongKeys' ? '127.0.0.1' : `127.0.1.${index + 1}`;
 
 test('others are answered, attackers are ended, and the memory stays bounded', async () => {
-  const calm = await timesOfGoodCalls();
+  const undisturbed = await timesOfGoodCalls();
   const [memoryBefore, filesBefore] = [await memoryMb(), await openFiles()];
   // Read, it begins again.
   await eventLoopDelayMs();
@@ -215,7 +218,7 @@ test('others are answered, attackers are ended, and the memory stays bounded', a
   const shown = (time: { p50: number; p99: number }) =>
     `p50 ${time.p50.toFixed(1)} ms, p99 ${time.p99.toFixed(1)} ms`;
   process.stdout.write(
-    `GET: ${shown(calm)}; under attack: ${shown(attacked)}; memory ${memoryBefore.toFixed(0)} MB → ${memoryDuring.toFixed(0)} MB; event loop held up for ${heldUpMs.toFixed(0)} ms at most\n`,
+    `GET: ${shown(undisturbed)}; under attack: ${shown(attacked)}; memory ${memoryBefore.toFixed(0)} MB → ${memoryDuring.toFixed(0)} MB; event loop held up for ${heldUpMs.toFixed(0)} ms at most\n`,
   );
   expect(memoryDuring - memoryBefore).toBeLessThan(GROWTH_MB);
   // Nothing of it stays open.
@@ -224,7 +227,7 @@ test('others are answered, attackers are ended, and the memory stays bounded', a
   expect(metrics.match(/status="5\d\d"/g) ?? []).toEqual([]);
 }, 1_200_000);
 
-test('of bodies that were refused nothing is kept', { tags: 'slow' }, async () => {
+test('refused bodies are not kept', { tags: 'slow' }, async () => {
   const name = 'x'.repeat(60_000);
   const before = await memoryMb();
   // Twice what the control plane may grow by.

@@ -177,7 +177,7 @@ test('an address may have so many connections; a proxy that is trusted any numbe
     await once(socket, 'connect');
     return socket;
   };
-  // What the test's own client keeps open counts too: as many as it takes until one is refused.
+  // Connections that the test's own client keeps open count too: connect until one is refused.
   const sockets: Socket[] = [];
   for (let more = 0; more < 25; more++) sockets.push(await open());
   expect(await plain(port)).toMatch(

@@ -45,7 +45,7 @@ async function call(
   };
 }
 const at = (path: string, projectId = cloud.projectId) => `/projects/${projectId}${path}`;
-const memberOf = (answer: Answer, name: string): string =>
+const fieldOf = (answer: Answer, name: string): string =>
   String(Reflect.get(Object(answer.body), name));
 
 async function newKey(
@@ -54,8 +54,8 @@ async function newKey(
 ): Promise<{ key: string; publicKey: string }> {
   const answer = await call(cloud.key, 'POST', at('/keys', projectId), body);
   expect(answer.status, JSON.stringify(answer.body)).toBe(201);
-  const publicKey = memberOf(answer, 'public_key');
-  return { publicKey, key: `${publicKey}:${memberOf(answer, 'secret_key')}` };
+  const publicKey = fieldOf(answer, 'public_key');
+  return { publicKey, key: `${publicKey}:${fieldOf(answer, 'secret_key')}` };
 }
 
 const keysOf = async (projectId = cloud.projectId): Promise<Key[]> => {
@@ -118,7 +118,7 @@ test('an expiry is in the future, and then the key ends by itself', async () => 
 
 test('the last admin key that does not expire stays', async () => {
   const project = await call(cloud.key, 'POST', '/projects', { name: 'lonely' });
-  const projectId = memberOf(project, 'id');
+  const projectId = fieldOf(project, 'id');
   const admin = await newKey({ name: 'only', role: 'admin' }, projectId);
   await newKey({ name: 'agent', role: 'admin', dry_run_only: true }, projectId);
   await newKey({ name: 'temporary', role: 'admin', expires_at: '2099-01-01T00:00:00Z' }, projectId);
@@ -128,7 +128,7 @@ test('the last admin key that does not expire stays', async () => {
     body: { code: 'CONFLICT', message: expect.stringContaining('howdah key create') },
   });
   const second = await newKey({ name: 'second', role: 'admin' }, projectId);
-  // Of two who revoke each other at the same time one remains.
+  // If two revoke each other at the same time, one remains.
   const both = await Promise.all([
     call(admin.key, 'DELETE', at(`/keys/${second.publicKey}`, projectId)),
     call(second.key, 'DELETE', at(`/keys/${admin.publicKey}`, projectId)),
@@ -273,7 +273,7 @@ test('a key for forks reads, forks, and changes nothing but its forks', async ()
     fork_strategy: 'NOW',
   });
   expect(fork.status, JSON.stringify(fork.body)).toBe(202);
-  const id = memberOf(fork, 'service_id');
+  const id = fieldOf(fork, 'service_id');
   await cloud.until(id, 'READY');
   expect((await call(other.key, 'DELETE', at(`/services/${id}`))).status).toBe(403);
   expect((await call(key, 'POST', at(`/services/${id}/rename`), { name: 'mine' })).status).toBe(
@@ -285,7 +285,7 @@ test('a key for forks reads, forks, and changes nothing but its forks', async ()
 
 // ── projects and limits ──────────────────────────────────────────────────────────────────────────────────────────
 
-test('a project has what its limits allow, both figures are told, and 20 at a time do not get past', async () => {
+test('a project has what its limits allow, both figures are shown, and 20 at a time do not get past', async () => {
   const project = await call(cloud.key, 'POST', '/projects', {
     name: 'small',
     limits: { services: 2, cpu_millis: 1500 },
@@ -294,7 +294,7 @@ test('a project has what its limits allow, both figures are told, and 20 at a ti
     status: 201,
     body: { operator: false, limits: { services: 2, cpu_millis: 1500, memory_gbs: null } },
   });
-  const projectId = memberOf(project, 'id');
+  const projectId = fieldOf(project, 'id');
   const admin = await newKey({ name: 'admin', role: 'admin' }, projectId);
   const body = { name: 'one', service_type: 'POSTGRES' };
   const tooLarge = await call(admin.key, 'POST', at('/services?dry_run=true', projectId), {
@@ -329,9 +329,9 @@ test('a project has what its limits allow, both figures are told, and 20 at a ti
   });
   const ids = answers
     .filter(({ status }) => status === 202)
-    .map((answer) => memberOf(answer, 'service_id'));
+    .map((answer) => fieldOf(answer, 'service_id'));
   const statusOf = async (id: string) =>
-    memberOf(await call(admin.key, 'GET', at(`/services/${id}`, projectId)), 'status');
+    fieldOf(await call(admin.key, 'GET', at(`/services/${id}`, projectId)), 'status');
   for (const id of ids)
     await expect.poll(() => statusOf(id), { timeout: 120_000, interval: 50 }).toBe('READY');
   expect(

@@ -1,4 +1,7 @@
-/** What killed programs and installations that are gone leave behind: `howdah audit` finds it, and names the command that removes it. As root. */
+/**
+ * Leftovers of killed programs and of installations that are gone: `howdah audit` finds them, and
+ * names the command that removes them. As root.
+ */
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';

@@ -98,9 +98,9 @@ test('every metric that the board names is there, and every one that is there is
     if (name.startsWith('howdah_')) expect(page, name).toContain(`| \`${name}\` |`);
 });
 
-/** What Prometheus adds to what it scrapes. */
+/** The labels that Prometheus adds to the series that it scrapes. */
 const ADDED = ['instance', 'job'];
-/** Of families that have no sample here: nothing is replicated, nobody streams. */
+/** The labels of families that have no sample here: nothing is replicated, nobody streams. */
 const DECLARED: Record<string, string[]> = {
   howdah_replica_lag_bytes: ['service', 'node'],
   howdah_replica_lag_seconds: ['service', 'node'],

@@ -108,7 +108,7 @@ test('a fork, a key and a new password are made once too', async () => {
   expect(
     (await cloud.operations(parent.service_id)).filter(({ kind }) => kind === 'updatePassword'),
   ).toHaveLength(1);
-  // What was asked of a service is answered again after it is gone.
+  // A call to a service is answered again after the service is gone.
   await removeAll();
   expect(
     (await once('fork', `/services/${parent.service_id}/forkService`, { fork_strategy: 'NOW' }))
@@ -116,7 +116,7 @@ test('a fork, a key and a new password are made once too', async () => {
   ).toEqual(forks[0]?.body);
 });
 
-test('what was refused is not kept: it is decided again', async () => {
+test('a refusal is not kept: the call is decided again', async () => {
   const made = await cloud.create(BODY);
   const path = `/services/${made.service_id}/start`;
   expect((await once('later', path, undefined)).status).toBe(400);

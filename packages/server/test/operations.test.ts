@@ -32,7 +32,10 @@ async function get(id: string): Promise<Operation> {
   return body as Operation;
 }
 
-/** Waits until nobody looks at a service: a look under way could not end while the reconciler is held, nor could what waits for it. */
+/**
+ * Waits until nobody reconciles a service: a round under way could not end while the reconciler is
+ * held, nor could calls that wait for it.
+ */
 async function untilLeft(id: string): Promise<void> {
   const look = () =>
     metadata.db
@@ -106,7 +109,7 @@ test('a verification of a backup is cancelled wherever it is, and nothing of it 
   expect((await get(id)).status).toBe('failed');
 });
 
-test('what is half done goes on to its end, and the refusal says what to do in its place', async () => {
+test('an operation that has begun goes on to its end; the refusal names the call to make', async () => {
   const path = `/services/${service.service_id}`;
   await untilLeft(service.service_id);
   const refusals = await metadata.holdingReconciler(async () => {

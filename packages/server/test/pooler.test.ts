@@ -267,7 +267,7 @@ test('a new certificate is used for new sessions, and old sessions stay', async 
   await session.end();
 });
 
-/** Of the certificate that a client was shown, which it keeps after its end. */
+/** The fingerprint of the certificate that a client got, which it keeps after its end. */
 function fingerprintOf(client: Client): string {
   const { stream } = client.connection;
   if (!(stream instanceof TLSSocket)) throw new Error('no TLS');

@@ -1,6 +1,7 @@
 /**
- * The machine goes down: the disk is copied at one moment, as it is and without what the kernel has still to write, and an installation is
- * started on the copy as after a boot. What was acknowledged before that moment is there.
+ * The machine goes down: the disk is copied at one moment, as it is and without the pages that the
+ * kernel has still to write, and an installation is started on the copy as after a boot. It has all
+ * writes that were acknowledged before that moment.
  */
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, statfs, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -72,7 +73,7 @@ async function makeDisks(kind: (typeof KINDS)[number]) {
   };
 }
 
-/** What tells of the boot in which it was made tells of another one. */
+/** Has the files that name the boot in which they were made name another one. */
 async function reboot(services: string): Promise<void> {
   const boot = await currentBoot();
   const files = (await readdir(services, { recursive: true })).filter((path) =>
@@ -105,7 +106,7 @@ const none = await whyNone();
 if (none !== null) process.stderr.write(`power-cut.test.ts is skipped: ${none}\n`);
 const replicas = (await findProgram('haproxy')) !== null;
 
-describe.runIf(none === null)('what was acknowledged is there after the machine went down', () => {
+describe.runIf(none === null)('acknowledged writes are there after the machine went down', () => {
   test.each([SAMPLE] as const)('on %s', survivesPowerCut);
   test.each(OTHERS)('on %s', { tags: 'slow' }, survivesPowerCut);
 

@@ -26,7 +26,7 @@ export async function query(
   return data;
 }
 
-/** What a statement is refused with. */
+/** The refusal of a statement. */
 export async function refusal(sql: string, more: Partial<Body> = {}): Promise<string> {
   const answer = await query(sql, more).catch((error: unknown) => error);
   if (!(answer instanceof HowdahError))

@@ -17,7 +17,7 @@ const KNOWN_VOLATILE: readonly RegExp[] = [
   /^(clock_timestamp|timeofday|random|random_normal|setseed|gen_random_uuid|uuidv[47]|array_sample|array_shuffle|pg_sleep(_for|_until)?)$/,
   // Refused in a transaction that only reads.
   /^(nextval|setval|lo_.*|loread|lowrite)$/,
-  // Of the session alone.
+  // Functions that affect the session alone.
   /^(currval|lastval|set_config|current_query|pg_stat_clear_snapshot|pg_stat_force_next_flush|pg_advisory_.*|pg_try_advisory_.*)$/,
   // Sent at a commit, which never comes.
   /^pg_notify$/,
@@ -27,14 +27,14 @@ const KNOWN_VOLATILE: readonly RegExp[] = [
   /^(binary_upgrade_.*|pg_nextoid|pg_import_system_collations|pg_stop_making_pinned_objects|pg_extension_config_dump)$/,
   // They run a statement, or look for rows, as the session does.
   /^((query|cursor)_to_xml.*|ts_stat|ts_rewrite|currtid2)$/,
-  // What the server is and does.
+  // Functions that report the state of the server.
   /^(pg_control_.*|pg_stat_get_.*|pg_(current|last)_.*|pg_is_.*|pg_(database|indexes|relation|table|tablespace|total_relation)_size)$/,
   /^(pg_available_wal_summaries|pg_wal_summary_contents|pg_get_.*|pg_xact_.*|txid_status|pg_partition_.*|pg_lock_status|pg_prepared_xact)$/,
   /^(pg_(safe_snapshot_)?blocking_pids|pg_isolation_test_session_is_blocked|pg_jit_available|pg_notification_queue_usage|pg_sequence_last_value)$/,
   /^(pg_(database_)?collation_actual_version|amvalidate|dsnowball_.*|plpgsql_validator|plpgsql_inline_handler)$/,
 ];
 
-/** What would write, or prepares for it, and the SQLSTATE that refuses it. */
+/** Statements that would write, or prepare for it, and the SQLSTATE that refuses them. */
 const ATTACKS: [string, RegExp][] = [
   ["insert into kept values (3, 'x')", /25006/],
   ["update kept set note = 'x'", /25006/],
@@ -101,7 +101,7 @@ test('a statement that would write is refused, and nothing is written', async ()
   const before = await admin.query('select * from kept order by id');
   const sequence = await admin.query('select last_value, is_called from counter');
   for (const [sql, code] of ATTACKS) expect(await refusal(sql), sql).toMatch(code);
-  // What is answered and has no effect.
+  // Statements that are answered and have no effect.
   for (const sql of [
     'commit',
     'rollback',

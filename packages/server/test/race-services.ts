@@ -11,7 +11,7 @@ import { insertSpare } from '../src/store/spares.ts';
 import { VPC_ID } from './races.ts';
 import type { World } from './race-world.ts';
 
-/** Of the services that are raced for: none that is handed out. */
+/** Ports of the services that are raced for: the engine hands out none of these. */
 export const FIRST_PORT = 1_000_000;
 
 /** Where services are made, in which project, and the last port that one has. */

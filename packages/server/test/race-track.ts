@@ -1,4 +1,7 @@
-/** Two API processes on one set of metadata, and calls that are made of both at the same time. What is asked is in races.ts. */
+/**
+ * Two API processes on one set of metadata, and calls that are made of both at the same time. The
+ * calls are in races.ts.
+ */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -25,11 +28,14 @@ import { type Ending } from './race-endings.ts';
 
 const SLOTS = ['one', 'two'] as const;
 const PORTS: ApiOrder['portRange'] = [20_000, 29_999];
-/** What races need: the metadata, sessions on it, and the two processes. */
+/** The equipment of races: the metadata, sessions on it, and the two processes. */
 type Track = Ground & {
   database: string;
   key: string;
-  /** The session that creates and removes the database; one that holds locks; one that looks who waits for them. */
+  /**
+   * The session that creates and removes the database; one that holds locks; one that reads who
+   * waits for them.
+   */
   admin: Client;
   holder: Client;
   watcher: Client;
@@ -220,7 +226,7 @@ async function read({ store }: Track, laid: Laid): Promise<Omit<Ending, 'answers
       power: service.power,
       deleting: service.deleting,
       deleted: service.deleted_at !== null,
-      // One that was deleted belongs to nobody from then on.
+      // A deleted service belongs to nobody from then on.
       purged: service.purge || service.project_id === null,
       name: service.name,
       environment: service.environment,

@@ -16,8 +16,10 @@ export type UnderWay = {
   /** Whether it was under way before both calls. */ original: boolean;
 };
 
-/** One that has ended, or none has: what is told of it in the end. The service, its first set, its second one, or a fork of it. */
-export type Told = `${'service' | 'set' | 'set 2' | 'fork'} ${OperationKind} ${string}`;
+/**
+ * An operation that has ended, of the service, its first or second set, or a fork: how it ended.
+ */
+export type Ended = `${'service' | 'set' | 'set 2' | 'fork'} ${OperationKind} ${string}`;
 
 export type SetWorld = {
   power: 'running' | 'paused';
@@ -47,11 +49,11 @@ export type World = {
   inVpc: boolean;
   operation: UnderWay | null;
   verification: UnderWay | null;
-  /** What was under way before both calls: a cancel names it. */
+  /** The operation that was under way before both calls: a cancel names it. */
   original: OperationKind | null;
   originalVerification: OperationKind | null;
   sets: readonly SetWorld[];
-  ended: readonly Told[];
+  ended: readonly Ended[];
 };
 
 /** Which of the two calls it is: they ask for different things where they can. */
@@ -63,9 +65,9 @@ export type Call = {
   action: Action | null;
   body?: (slot: Slot) => object;
   query?: string;
-  /** What it finds besides a service with a replica. */
+  /** The things that it finds besides a service with a replica. */
   needs?: 'set' | 'pooler' | 'pooler of the set' | 'VPC' | 'verification';
-  /** What becomes of a world, and what is answered; the order of the checks is that of the contract. */
+  /** Changes a world, and answers; the order of the checks is that of the contract. */
   act: (world: World, slot: Slot) => Effect;
 };
 
@@ -94,7 +96,7 @@ export const done = (world: World, operationId: string, kind: OperationKind | nu
 export function begun(world: World, kind: OperationKind, change: Partial<World>): World {
   const superseded = `failed superseded by ${kind}`;
   const beside = kind === 'delete' && world.verification !== null;
-  const ended: Told[] = [
+  const ended: Ended[] = [
     ...world.ended,
     ...(world.operation === null ? [] : [`service ${world.operation.kind} ${superseded}` as const]),
     ...(beside ? [`service verifyBackup ${superseded}` as const] : []),

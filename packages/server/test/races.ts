@@ -23,7 +23,7 @@ import {
   type SetWorld,
   type Slot,
   statusIn,
-  type Told,
+  type Ended,
   type World,
 } from './race-world.ts';
 
@@ -104,7 +104,7 @@ function cancelling(
     const target = world[which];
     if (typeof rule === 'object' || target === null || !target.original) return refused(world);
     if (rule === 'queued' && target.begun) return refused(world);
-    const ended: Told[] = [...world.ended, `service ${kind} failed cancelled`];
+    const ended: Ended[] = [...world.ended, `service ${kind} failed cancelled`];
     return done({ ...world, [which]: null, ended }, 'cancelOperation', null);
   };
   return { operationId: 'cancelOperation', action: null, act };
@@ -118,7 +118,7 @@ function purging(): Pick<Call, 'operationId' | 'action' | 'act' | 'query'> {
     if ([world, ...world.sets].some(({ environment }) => environment === 'PROD'))
       return { world, answer: '400 INVALID_REQUEST' };
     if (world.deleted) {
-      const ended: Told[] = [...world.ended, 'service delete succeeded'];
+      const ended: Ended[] = [...world.ended, 'service delete succeeded'];
       return done({ ...world, purged: true, ended }, 'deleteService', 'delete');
     }
     if (world.purged) return done(world, 'deleteService', world.operation?.kind ?? null);
@@ -200,7 +200,7 @@ function settingEnvironmentOfSet(): Pick<Call, 'operationId' | 'action' | 'act'>
     if (world.deleted || set === undefined) return missing(world);
     if (ALLOWED[setStatusIn(set)].setEnvironment === 'refuse') return refused(world);
     const sets = world.sets.with(0, { ...set, environment: environmentOf(slot) });
-    const ended: Told[] = [...world.ended, 'set setEnvironment succeeded'];
+    const ended: Ended[] = [...world.ended, 'set setEnvironment succeeded'];
     return done({ ...world, sets, ended }, 'setEnvironmentOfReplicaSet', 'setEnvironment');
   };
   return { operationId: 'setEnvironmentOfReplicaSet', action: null, act };

@@ -194,7 +194,7 @@ async function expectWrongPathsRefused(service: ServiceAccess, set: Following) {
     expect((await cloud.request('DELETE', `${list}/${id}`)).status).toBe(404);
     expect((await cloud.request('GET', `${list}/${id}`)).status).toBe(404);
   }
-  // Of another service it is none.
+  // The set does not belong to another service.
   const other = await createPlain('another');
   expect(
     (await cloud.request('GET', `/services/${other.service_id}/replicaSets/${set.id}`)).status,
@@ -262,7 +262,7 @@ test('a refused call says why', async () => {
   await cloud.until(service.service_id, 'PAUSED');
   await refused(list, whole, 'INVALID_STATE', 'cannot createReplicaSet a service that is PAUSED');
   await refused(pathOf(set, '/resize'), { cpu_millis: '500' }, 'INVALID_STATE', 'PAUSED');
-  // Of a paused service it can be deleted.
+  // A set of a paused service can be deleted.
   expect((await cloud.request('DELETE', pathOf(set))).status).toBe(202);
   await untilGone(set);
   await cloud.request('POST', `/services/${service.service_id}/start`);

@@ -1,4 +1,4 @@
-/** What the server of a service can see and reach, and what is left of it when it is gone. */
+/** The processes, files and networks that the server of a service can reach, and its leftovers. */
 import { readdirSync, readlinkSync } from 'node:fs';
 import { readFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -41,7 +41,7 @@ async function pidOf(of: Service): Promise<number> {
   return server.postmaster.pid;
 }
 
-/** What a program finds that the server starts: it sees what the server sees, as the server's user. */
+/** The output of a program that the server starts: it has the view and the user of the server. */
 async function inside(of: Service, script: string): Promise<string> {
   const output = join(pathsOf(of).data, 'said');
   await asSuperuser(
@@ -60,7 +60,7 @@ async function asSuperuser(of: Service, statement: string): Promise<unknown[][]>
     user: CONTROL_ROLE,
     database: 'postgres',
   });
-  client.on('error', () => undefined); // the statement under way is told
+  client.on('error', () => undefined); // the statement under way gets the error
   await client.connect();
   try {
     const results: unknown = await client.query(statement);

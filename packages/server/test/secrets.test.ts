@@ -23,9 +23,9 @@ afterAll(async () => {
   expect(await cloud?.destroy()).toEqual([]);
 });
 
-/** What must stand nowhere, by what it is. */
+/** The secrets that must appear nowhere, by name. */
 const secrets = new Map<string, string>();
-/** Every answer that came back, but those that are there to tell a secret. */
+/** Every answer that came back, but those that exist to give out a secret. */
 const answers: string[] = [];
 
 async function call(
@@ -53,11 +53,11 @@ const canary = (what: string): string => {
   secrets.set(what, made);
   return made;
 };
-const tell = (what: string, { body }: { body: object }, member: string): string => {
-  const told = String(Reflect.get(body, member));
-  expect(told.length).toBeGreaterThan(20);
-  secrets.set(what, told);
-  return told;
+const secretIn = (what: string, { body }: { body: object }, field: string): string => {
+  const found = String(Reflect.get(body, field));
+  expect(found.length).toBeGreaterThan(20);
+  secrets.set(what, found);
+  return found;
 };
 
 /** Has a server of ours log all that it can, from now on. */
@@ -138,7 +138,7 @@ async function makeGoodCalls(project: string, look: () => Promise<void>) {
     { 'Idempotency-Key': idempotencyKey },
     true,
   );
-  const initial = tell('an initial password', create, 'initial_password');
+  const initial = secretIn('an initial password', create, 'initial_password');
   const id = String(Reflect.get(create.body, 'service_id'));
   await look();
   const service = await cloud.until(id, 'READY');
@@ -172,7 +172,7 @@ async function makeGoodCalls(project: string, look: () => Promise<void>) {
     {},
     true,
   );
-  tell('the password of a fork', fork, 'initial_password');
+  secretIn('the password of a fork', fork, 'initial_password');
   await look();
   const forkId = String(Reflect.get(fork.body, 'service_id'));
   await cloud.until(forkId, 'READY');
@@ -183,7 +183,7 @@ async function makeGoodCalls(project: string, look: () => Promise<void>) {
     { 'Idempotency-Key': randomUUID() },
     true,
   );
-  const secret = tell('a key', key, 'secret_key');
+  const secret = secretIn('a key', key, 'secret_key');
   const publicKey = String(Reflect.get(key.body, 'public_key'));
   await call('GET', `${project}/keys`, undefined, {
     Authorization: `Bearer ${publicKey}:${secret}`,
@@ -230,7 +230,7 @@ async function makeBadCalls(project: string, service: Service, publicKey: string
   await (await connectTo(cloud, service, canary('a wrong password')).catch(() => null))?.end();
 }
 
-/** What is found in the files of the installation, which is down, and how many files there are. */
+/** The secrets found in the files of the installation, which is down, and the number of files. */
 async function searchFiles(id: string): Promise<{ hits: string[]; files: number }> {
   const layout = createLayout(join(cloud.home, 'data'));
   const data = await readlink(join(cloud.home, 'data')).catch(() => join(cloud.home, 'data'));
@@ -280,7 +280,7 @@ test('no secret is in logs, answers, processes, metrics or files', async () => {
     `/services/${forkId}/logs`,
   ])
     await call('GET', `${project}${path}`);
-  // What the metadata database keep in memory goes to their files.
+  // The metadata database writes its memory to its files.
   await cloud.stop('SIGTERM');
   try {
     const { hits, files } = await searchFiles(id);

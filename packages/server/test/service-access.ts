@@ -1,4 +1,4 @@
-/** What tests do with a service through its API and its database, also while the control plane is down. */
+/** Use of a service through the API and its database, also while the control plane is down. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';

@@ -1,4 +1,4 @@
-/** What tests of read replica sets have in common. */
+/** Shared by the tests of read replica sets. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { expect } from 'vitest';

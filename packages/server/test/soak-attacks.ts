@@ -1,4 +1,7 @@
-/** What one tenant tries in `npm run soak:hostile`. Each attack is short and bounded: the soak chooses the next one by its seed. */
+/**
+ * Attacks of one tenant in `npm run soak:hostile`. Each is short and bounded: the soak chooses the
+ * next one by its seed.
+ */
 import { randomUUID } from 'node:crypto';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,7 +17,7 @@ export type Target = {
   keys: { viewer: string; developer: string };
 };
 
-/** What the attacker's tables hold at most, until the service has a quota of its own that it may run into. */
+/** The limit of the attacker's tables, until the service has a quota that it may run into. */
 const MOST_TABLE_BYTES = 500e6;
 
 async function call(

@@ -241,7 +241,7 @@ async function soak(): Promise<void> {
   await sleep(3000);
   await timesOf(load);
   await sleep(Math.max(15_000, minutes * 6000));
-  const calm = await timesOf(load);
+  const undisturbed = await timesOf(load);
   const [memoryBefore, { bavail: freeBefore, bsize }] = [await memoryMb(cloud), await statfs(disk)];
 
   // Attackers have machines of their own: they get what the others leave of the processors.
@@ -266,7 +266,7 @@ async function soak(): Promise<void> {
   ))
     report(`attack: ${name}`, `${count} times, ${failed} interrupted`);
   for (const { name, p50, p99, count, failed, errors } of attacked) {
-    const before = calm.find((one) => one.name === name)?.p99 ?? 0;
+    const before = undisturbed.find((one) => one.name === name)?.p99 ?? 0;
     const figure = `p50 ${p50.toFixed(1)} ms, p99 ${before.toFixed(1)} → ${p99.toFixed(1)} ms (${(p99 / before).toFixed(2)} times), ${failed} of ${count + failed} failed`;
     report(name, figure, failed > 0 || !(p99 <= P99_RATIO * before));
     for (const [message, times] of Object.entries(errors)) report(`  ${message}`, `${times} times`);

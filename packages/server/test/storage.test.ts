@@ -262,7 +262,7 @@ describe.runIf(disk !== null)('disk space', () => {
   });
 
   describe('a full disk', () => {
-    /** What was reported of the reserve. */
+    /** The states of the reserve that were reported. */
     const reserveStates = async (): Promise<unknown[]> => {
       const states: unknown[] = [];
       for await (const { type, data } of followEvents({ ...cloud, after: '0', follow: false }))

@@ -1,4 +1,4 @@
-/** What tests of data volumes do with an installation on one. */
+/** Shared by the tests of data volumes. */
 import { chmod, mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'vitest';

@@ -231,7 +231,7 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
     expect(await stepsOf(cloud, snapshot)).toMatch(/^clone parent: snapshot of .*, by subvolume/);
     expect((await stat(join(home, 'data', 'services', running.service_id, 'data'))).ino).toBe(256);
     await cloud.create({ name: 'new', service_type: 'POSTGRES' });
-    // What was made before btrfs-progs were there is no subvolume: it can be cloned all the same, into one.
+    // A directory from before btrfs-progs were there is no subvolume: it can be cloned into one.
     const [plain, clone] = [
       join(home, 'data', 'trash', 'plain'),
       join(home, 'data', 'trash', 'clone'),
@@ -309,7 +309,7 @@ describe.skipIf(none !== null)('a store of btrfs for an installation that has se
       );
       expect((await cloud.cli('doctor')).stdout).toMatch(/is not mounted\n +howdah up mounts it/);
       expect(await run('losetup', ['--associated', join(home, 'data.img')])).toBe('');
-      // What stands where the store belongs is somebody's: not hidden, not removed.
+      // A file where the volume belongs is somebody's: it is not hidden, not removed.
       await writeFile(join(home, 'data', 'foreign'), 'mine');
       await expect(cloud.up()).rejects.toThrow(
         /has to be mounted on .* in which there is foreign: move that away/,

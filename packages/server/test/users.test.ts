@@ -1,4 +1,7 @@
-/** What an attacker who has become the user of one service reaches of the others; as root. Without root there is one user for all. */
+/**
+ * An attacker who has become the user of one service, and the others; as root. Without root there
+ * is one user for all.
+ */
 import { execFile } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -158,7 +161,7 @@ describe.skipIf(!isRoot)('as root', () => {
     try {
       await expect.poll(() => uidOf(sleeper.pid ?? 0)).toBe(uid);
       expect((await findServer(other))?.postmaster.pid).toBe(before?.postmaster.pid);
-      // The integrity check tells of it: nothing of the service started it.
+      // The integrity check reports it: nothing of the service started it.
       await expect
         .poll(async () => (await cloud.audit()).join())
         .toContain(`process ${sleeper.pid}`);
@@ -228,7 +231,8 @@ describe.skipIf(!isRoot)('as root', () => {
         layout.member(set.id, 1),
       ];
       await makeFormer(...servers);
-      // What is done by then differs from time to time, and from machine to machine; that the last start ends it does not.
+      // The progress by then differs each time and on each machine. The last start ends it each
+      // time.
       for (const afterMs of [0, 100, 300, 900]) {
         await cloud.up();
         await sleep(afterMs);

@@ -152,7 +152,7 @@ describe.runIf(ability.method === 'bridge' && haproxy !== null)(
             pauseMs,
           );
           await race('delete a set', async () => own.call('DELETE', await set()), pauseMs);
-          // One that was told to come along while it is still being made.
+          // A service that is moved to a VPC while it is still being made.
           await make();
           await race('nothing', () => own.call('GET', path), 0);
           const again = await own.vpc('10.99.0.0/24');

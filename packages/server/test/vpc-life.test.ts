@@ -83,7 +83,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
     await cloud.up();
     for (const { one } of all) await settled(cloud, one);
     await areThere();
-    // What somebody took away while it ran.
+    // Parts that somebody removed while it ran.
     for (const [name, words] of [
       [await namespaceOf(cloud, a), ['link', 'del', 'vpc']],
       [await namespaceOf(cloud, b), ['link', 'del', `to-${a.id}`]],

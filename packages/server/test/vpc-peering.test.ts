@@ -19,7 +19,7 @@ import {
 } from './vpc.ts';
 import { messageOf } from './vpc-calls.ts';
 
-/** What lets packets through between networks, and what does not. */
+/** The settings of the kernel that let packets through between networks. */
 const SETTINGS = 'grep -H . /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/*/rp_filter';
 
 /** Hears datagrams. */
@@ -327,7 +327,7 @@ describe('address', () => {
       status: 'invalid',
       error_message: expect.stringContaining('deleted'),
     });
-    // One that nobody answers ends by itself.
+    // A request that nobody answers ends by itself.
     const late = await another.project.vpc('10.7.0.0/16');
     const unanswered = await own.peer(mine, another.id, late.id);
     const metadata = await openMetadata(cloud.home);

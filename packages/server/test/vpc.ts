@@ -1,4 +1,7 @@
-/** What tests of VPCs have in common: a project's calls, clients that are somewhere, and installations with either way of keeping apart. */
+/**
+ * Shared by the tests of VPCs: a project's calls, clients in a network, and installations with
+ * either way to separate networks.
+ */
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readdir } from 'node:fs/promises';
@@ -110,7 +113,7 @@ export async function destroyService(
     .poll(async () => (await cloud.request('GET', `/services/${id}`)).status, { timeout: 60_000 })
     .toBe(404);
 }
-/** What the audit finds once nothing is on its way any more. */
+/** Expects that the integrity check finds nothing once nothing is under way. */
 export async function auditEnds(cloud: Installation): Promise<void> {
   let found = await cloud.audit();
   for (const endMs = Date.now() + 30_000; found.length > 0 && Date.now() < endMs; await sleep(100))

@@ -23,7 +23,7 @@ let service: Service;
 
 export const servers: Server[] = [];
 
-/** A receiver that answers as told, and keeps what it was sent. */
+/** A receiver that answers as configured, and keeps the requests that it got. */
 export async function receiver(
   answer: (received: Received, n: number) => number | 'never' | { redirect: string } = () => 204,
   host = '127.0.0.1',

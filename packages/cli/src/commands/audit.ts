@@ -12,7 +12,7 @@ export function addAudit(program: Command): void {
     const server = await loadServer();
     const home = homeDirectory();
     const problems = await server
-      .audit({ home, databaseUrl: process.env['DATABASE_URL'] || null })
+      .checkIntegrity({ home, databaseUrl: process.env['DATABASE_URL'] || null })
       .catch((error: unknown) => {
         const refused =
           error instanceof Error &&
@@ -23,7 +23,7 @@ export function addAudit(program: Command): void {
           `the metadata database of ${home} does not answer: it runs together with the control plane; start it with howdah up`,
         );
       });
-    problems.push(...(await server.auditMachine({ home })));
+    problems.push(...(await server.checkMachine({ home })));
     for (const problem of problems) say(problem);
     if (problems.length > 0)
       throw new Failure(

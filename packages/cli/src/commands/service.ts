@@ -77,11 +77,11 @@ function addReads(service: Command): void {
     takes: ['output'],
   }).action(async (name: string, { output }: Printing) => {
     const connection = await connect();
-    const members = connection.client.GET(
+    const servers = connection.client.GET(
       '/projects/{project_id}/services/{service_id}/members',
       await findPath(connection, name),
     );
-    await showList(output, await answered(members), MEMBER_VIEW);
+    await showList(output, await answered(servers), MEMBER_VIEW);
   });
 
   verb(service, 'list-deleted', {

@@ -98,7 +98,7 @@ export const SETTINGS: readonly { name: string; flag: string; help: string }[] =
   {
     "name": "HOWDAH_API_HOSTS",
     "flag": "--api-hosts <value>",
-    "help": "further names under which requests without a key reach the API, such as those of browsers through a proxy; `*.` stands for one label (HOWDAH_API_HOSTS; default none; allowed: host names and IP addresses, without port or scheme, separated by commas, or none)"
+    "help": "further names under which requests without a key reach the API, such as those of browsers through a proxy; `*.` matches one label (HOWDAH_API_HOSTS; default none; allowed: host names and IP addresses, without port or scheme, separated by commas, or none)"
   },
   {
     "name": "HOWDAH_CONNECTIONS_PER_ADDRESS",

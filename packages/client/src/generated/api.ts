@@ -82,7 +82,7 @@ export interface paths {
         put?: never;
         /**
          * Begin a session of the web console with a key
-         * @description The cookie of the answer stands for the key, for seven days.
+         * @description The cookie of the answer authenticates as the key, for seven days.
          */
         post: operations["beginSession"];
         delete?: never;
@@ -119,7 +119,7 @@ export interface paths {
         put?: never;
         /**
          * Make a one-time link that opens the web console
-         * @description It stands for the key that asks, and can be used once within an hour.
+         * @description It opens a session of the key that asks. It can be used once within an hour.
          */
         post: operations["createLink"];
         delete?: never;

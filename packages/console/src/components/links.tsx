@@ -9,5 +9,5 @@ type AnchorProps = ButtonProps &
 
 const AnchorButton = (props: AnchorProps) => <Button component="a" {...props} />;
 
-/** A link that looks like a button. */
+/** A link with the appearance of a button. */
 export const ButtonLink = createLink(AnchorButton);

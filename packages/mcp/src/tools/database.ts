@@ -97,7 +97,7 @@ function addDbQuery(server: McpServer, cloud: Cloud): void {
           service,
           sql: Type.String({
             minLength: 1,
-            description: 'one statement; $1, $2, … stand for the parameters',
+            description: 'one statement; $1, $2, … are the parameters',
           }),
           parameters: Type.Optional(
             Type.Array(Type.Union([Type.String(), Type.Null()]), { maxItems: 100 }),

@@ -39,7 +39,7 @@ test('calls of one key are one entry whatever service they name; another operati
   expect([counts.takeNew(), counts.takeCounts()]).toEqual([[], []]);
 });
 
-test('what comes after an entry was written raises its count, until the window is over', () => {
+test('a call after its entry was written raises its count, until the window is over', () => {
   let nowMs = 1_000_000;
   const counts = createAuditCounts(() => nowMs);
   const [first, second, third] = [refused(), refused(), refused()];

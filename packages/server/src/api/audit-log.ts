@@ -1,6 +1,8 @@
 /**
- * Every call that may change something, or reads what is in a database, gets an entry in the audit log, allowed or refused. What begins an operation carries its entry into the
- * transaction that begins it; an accepted change without one is written before its answer. Refused calls and statements are counted (audit-counts.ts) and written after it.
+ * Every call that may change something, or reads the contents of a database, gets an entry in the
+ * audit log, allowed or refused. The entry of a call that begins an operation is written in the
+ * same transaction; that of another accepted change before its answer. Refused calls and statements
+ * are counted (audit-counts.ts), and written after the answer.
  */
 import { ERROR_CODES, isId, permissionOf, type ErrorCode, type Permission } from '@howdah/contract';
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
@@ -23,7 +25,7 @@ const COUNTS_AFTER_MS = 5000;
 
 const notes = new WeakMap<FastifyRequest, AuditNote>();
 
-/** What the audit log will say of a request; null: it is none that is told of, or belongs to no project. */
+/** The entry for a request; null: the audit log does not record it, or it belongs to no project. */
 export function auditNoteOf(request: FastifyRequest): AuditNote | null {
   const known = notes.get(request);
   if (known !== undefined) return known;
@@ -86,7 +88,7 @@ export function auditCalls(api: App, store: Store, log: FastifyBaseLogger): void
     } catch (error) {
       log.error(
         { err: error, entries },
-        'entries of the audit log could not be written; they stand here',
+        'entries of the audit log could not be written; this line contains them',
       );
     }
   };
@@ -123,7 +125,7 @@ export function auditCalls(api: App, store: Store, log: FastifyBaseLogger): void
     if (reply.statusCode >= 400)
       count({ ...note.facts, status: reply.statusCode, code: codeOf(payload) }, key !== undefined);
     else if (request.change === undefined) count({ ...note.facts, status: reply.statusCode }, true);
-    // Of what was only asked about nothing is told: nothing came of it.
+    // A dry run changed nothing, so it gets no entry.
     else if (!note.recorded && !request.change.dryRun) {
       const operation = reply.getHeader('Operation-Id');
       await write([

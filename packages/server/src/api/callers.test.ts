@@ -15,7 +15,7 @@ test('every operation stands in the table of what restricted keys may, and in th
   expect([...Object.keys(ACCESS), 'openLink'].toSorted()).toEqual(operations);
 });
 
-test('what changes something can be asked about; what only reads cannot', () => {
+test('a call that changes something has a dry run; a call that only reads has none', () => {
   for (const { operationId, changes } of ROUTES) {
     const row = CALLERS[operationId];
     expect(changes, operationId).toBe(

@@ -25,7 +25,7 @@ export type Change = {
   sealer: Sealer | null;
   /** Names the call: two that ask for the same are named the same. */
   name: Buffer;
-  /** What was answered to a call with this Idempotency-Key before. */
+  /** The answer to an earlier call with this Idempotency-Key. */
   kept: KeptAnswer | null;
 };
 

@@ -9,8 +9,8 @@ import type { App } from './context.ts';
 
 export function compileOnFirstUse(app: App): void {
   const named = Object.fromEntries(NAMED_SCHEMAS.map((schema) => [schema.$id, schema]));
-  // Fastify's own choice turns 5 and null into strings and drops fields that do not exist, all without telling anybody. The schemas are
-  // our own and checked by our types: they need not be held against the meta-schema.
+  // Fastify's own choice silently turns 5 and null into strings, and drops unknown fields. The
+  // schemas are our own and checked by our types, so the meta-schema is not needed.
   const customOptions = {
     coerceTypes: false,
     removeAdditional: false,

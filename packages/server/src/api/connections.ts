@@ -86,7 +86,7 @@ function addressList(entries: readonly string[]): BlockList {
 }
 
 function isListed(list: BlockList, address: string): boolean {
-  // One that came to an IPv6 socket by IPv4 is that IPv4 address.
+  // An IPv4 client of an IPv6 socket counts with its IPv4 address.
   const plain = address.replace(/^::ffff:(?=\d+\.)/i, '');
   return plain !== '' && list.check(plain, isIPv6(plain) ? 'ipv6' : 'ipv4');
 }

@@ -154,7 +154,7 @@ export function consoleSessions(api: App, sessions: Sessions): void {
       schema: {
         operationId: 'beginSession',
         summary: 'Begin a session of the web console with a key',
-        description: 'The cookie of the answer stands for the key, for seven days.',
+        description: 'The cookie of the answer authenticates as the key, for seven days.',
         tags: ['auth'],
         response: { 204: Type.Null({ description: 'the session has begun' }) },
       },
@@ -192,7 +192,7 @@ export function consoleSessions(api: App, sessions: Sessions): void {
       schema: {
         operationId: 'createLink',
         summary: 'Make a one-time link that opens the web console',
-        description: 'It stands for the key that asks, and can be used once within an hour.',
+        description: 'It opens a session of the key that asks. It can be used once within an hour.',
         tags: ['auth'],
         response: { 201: Ref(ConsoleLinkSchema) },
       },

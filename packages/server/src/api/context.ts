@@ -1,4 +1,4 @@
-/** What the routes are given: the context of the services that they call, and the HTTP server. */
+/** The arguments of the routes: the context of the services that they call, and the HTTP server. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { Finding } from '@howdah/contract';
 import type {
@@ -14,7 +14,7 @@ import type { OperationContext } from '../services/operations.ts';
 import type { PeeringContext } from '../services/peerings.ts';
 import type { WebhookContext } from '../services/webhooks.ts';
 
-/** What every route can use. */
+/** The context that every route gets. */
 export type ApiContext = OperationContext &
   PeeringContext &
   WebhookContext & {

@@ -4,7 +4,7 @@ import { createDropLog } from './dropped.ts';
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-test('what is dropped is logged in one line a minute, with its count', () => {
+test('dropped requests are logged in one line a minute, with their count', () => {
   const warn = vi.fn();
   const drops = createDropLog({ warn }, 'dropped');
   for (let ms = 0; ms < 180_000; ms += 100) {

@@ -155,7 +155,7 @@ test('a metadata database without space to write is a reason to try again, not a
   expect(body).not.toContain('base/5');
 });
 
-test('what nobody foresaw is answered without its text', async () => {
+test('an unexpected error is answered without its text', async () => {
   const { statusCode, body } = await answer(new Error('secret'));
   expect(statusCode).toBe(500);
   expect(body).not.toContain('secret');

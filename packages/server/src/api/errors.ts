@@ -105,7 +105,7 @@ const internal = (): ApiError =>
     'something went wrong in the control plane; its log holds the reason under this request id',
   );
 
-/** What Fastify refuses before a handler runs, by its error code. */
+/** The refusals of Fastify before a handler runs, by its error code. */
 const REFUSALS: Partial<Record<string, [ErrorCode, string]>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: [
     'PAYLOAD_TOO_LARGE',
@@ -130,7 +130,7 @@ function isFastifyError(error: Error): error is FastifyError {
   return 'code' in error && typeof error.code === 'string' && error.code.startsWith('FST_');
 }
 
-/** What the driver says of a connection that broke, where it has no code for it. */
+/** The texts of the driver for a broken connection, where it has no code for it. */
 const BROKEN_CONNECTION =
   /Connection terminated|connection error and is not queryable|Client was closed|timeout exceeded when trying to connect/;
 
@@ -152,7 +152,7 @@ const isDiskFull = (error: Error): boolean => 'code' in error && error.code === 
 
 /** A refused body or query in words: the field, what was found, what is allowed. */
 export function explainValidation(problems: readonly ValidationProblem[], context: string): string {
-  // Of a choice between shapes the last entry speaks for the whole; its parts would only confuse.
+  // A failed choice between shapes is reported as a whole; its parts would only confuse.
   const problem = problems.find(({ keyword }) => keyword === 'anyOf') ?? problems[0];
   if (problem === undefined) return `the ${context} is not valid`;
   const path = problem.instancePath.slice(1).replaceAll('/', '.');
@@ -180,7 +180,7 @@ export function explainValidation(problems: readonly ValidationProblem[], contex
   return `${field}: ${[found, rule].filter((part) => part !== '').join('; ')}`;
 }
 
-/** What a limit on a length counts. */
+/** The unit that a limit on a length counts. */
 const COUNTED: Partial<Record<string, string>> = {
   minLength: 'characters',
   maxLength: 'characters',
@@ -200,7 +200,7 @@ function sizeOrValue({ keyword, data }: ValidationProblem): string {
   return `${Object.keys(data).length} ${counted}`;
 }
 
-/** What a rule of JSON Schema allows, in words; empty: its description says it better. */
+/** The values that a rule of JSON Schema allows, in words; empty: see its description. */
 function allowedBy({ keyword, params }: ValidationProblem): string {
   const limit = String(params['limit']);
   switch (keyword) {

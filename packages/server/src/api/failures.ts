@@ -2,7 +2,7 @@
 import { isIPv6 } from 'node:net';
 
 const WINDOW_MS = 60_000;
-/** More addresses than this are not told apart: they are forgotten, and begin again. */
+/** At most this many addresses are counted: beyond it all counts begin again. */
 const MOST_ADDRESSES = 100_000;
 
 export function createFailures(mostPerMinute: number, now: () => number = () => performance.now()) {

@@ -47,7 +47,7 @@ function observeRequests(app: App, register: Registry): void {
   });
 }
 
-/** What is measured of each server, and its part of a sample. */
+/** The figures of each server, and their parts of a sample. */
 const FIGURES: readonly { name: string; help: string; of: (sample: Figures) => number }[] = [
   {
     name: 'cpu_millis',

@@ -94,7 +94,7 @@ const ERROR_ANSWERS = Object.fromEntries(
   }),
 );
 
-/** What every call that changes something takes besides. */
+/** Adds the parameters that every call that changes something takes. */
 function ofChange(schema: object, isPost: boolean): object {
   const querystring = {
     type: 'object',

@@ -20,13 +20,13 @@ type PagingQuery = { limit?: string; cursor?: string };
 /** json: finished documents, separated by commas. next: where the page after this one begins; null: this is the last. */
 export type Page = { json: string; next: string | null };
 
-/** What a cursor looks like: a number, or a moment and an id. */
+/** The formats of a cursor: a number, or a moment and an id. */
 export const CURSORS = { number: /^[0-9]{1,18}$/, position: /^[0-9]{1,17}-[a-z0-9]{10}$/ } as const;
 
 /** Rows read at a time for a list without a limit. Lists up to here are answered in one piece. */
 const ROWS = 1024;
 
-/** The page of rows that were asked for with one more than `limit`, which tells whether there is another page. */
+/** The page of rows. One row more than `limit` was read: it shows whether there is another page. */
 export function pageOf<Row>(
   rows: readonly Row[],
   limit: number,

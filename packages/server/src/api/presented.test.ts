@@ -18,7 +18,7 @@ test('Bearer takes the key in one piece, Basic its two halves', () => {
   expect(parseAuthorization('Bearer a:')).toEqual({ publicKey: 'a', secretKey: '' });
 });
 
-test('what is no key is none', () => {
+test('a header without a valid key has no key', () => {
   const none = [
     undefined,
     '',
@@ -57,7 +57,7 @@ test('no header makes it throw, and what it finds is safe to look for', () => {
   );
 });
 
-test('what is stored of a secret', () => {
+test('a secret is stored as its SHA-256', () => {
   expect(sha256('abc').toString('hex')).toBe(
     'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
   );

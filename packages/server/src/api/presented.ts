@@ -1,4 +1,4 @@
-/** What a request names: the key in its header, and the project and resource in its path. */
+/** The names in a request: the key in its header, and the project and resource in its path. */
 export type PresentedKey = { publicKey: string; secretKey: string };
 
 /** The two halves of the key in an Authorization header; null when there are none. */
@@ -9,7 +9,7 @@ export function parseAuthorization(header: string | undefined): PresentedKey | n
     scheme.toLowerCase() === 'basic' ? Buffer.from(value, 'base64').toString('utf8') : value;
   const colon = pair.indexOf(':');
   const publicKey = pair.slice(0, colon);
-  // What cannot be a key is not looked for: the store cannot even be asked for a NUL.
+  // An impossible key is not searched for: PostgreSQL refuses a text with a NUL.
   if (colon < 1 || !/^[A-Za-z0-9_-]{1,64}$/.test(publicKey)) return null;
   return { publicKey, secretKey: pair.slice(colon + 1) };
 }

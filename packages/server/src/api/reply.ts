@@ -1,7 +1,7 @@
 import type { FastifyReply } from 'fastify';
 import type { Readable } from 'node:stream';
 
-/** Sends a document that is JSON text already, as the store keeps it. */
+/** Sends a document that is JSON text already, as the metadata database keeps it. */
 export function sendText(reply: FastifyReply, status: number, json: string): FastifyReply {
   return reply.code(status).type('application/json').serializer(asIs).send(json);
 }

@@ -7,7 +7,7 @@ import type { OperationStep } from '@howdah/contract';
 /** A server behind a gateway: its number, and its port of the loopback address. */
 export type ServerPort = { readonly n: number; readonly port: number };
 
-/** What is recorded for a service or a read replica set at one moment. */
+/** The recorded placement of a service or a read replica set at one moment. */
 export type ClusterRecord = {
   /** The number of the primary: 0 until another one is recorded. */
   readonly primary: number;

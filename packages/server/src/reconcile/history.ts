@@ -15,7 +15,10 @@ import type { Log } from '../lib/log.ts';
 
 const EVERY_MS = 600_000;
 
-/** What is pruned, by table. Entries of the audit log go after the operations that they tell of, keys after what names them. */
+/**
+ * Prunes rows, by table. Entries of the audit log go after the operations that they name, keys
+ * after the rows that name them.
+ */
 export const PRUNINGS: Record<string, (db: Db, historyMs: number) => Promise<boolean>> = {
   console_tokens: pruneTokens,
   kept_answers: pruneAnswers,

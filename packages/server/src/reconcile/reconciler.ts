@@ -67,7 +67,7 @@ export function createReconciler(options: ReconcilerOptions) {
   };
 
   return {
-    /** Asks for a service to be reconciled. One that is in progress is reconciled once more. */
+    /** Has a service reconciled. If that is in progress, the service is reconciled once more. */
     wake,
     /** Whether so many services are in progress that less urgent work should wait. */
     isCrowded: (): boolean => queue.running.size >= PARALLEL_SERVICES / 2,

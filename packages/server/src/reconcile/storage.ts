@@ -73,7 +73,7 @@ export function createStorageGuard(
 
 async function tick(guard: Guard): Promise<void> {
   guard.running = look(guard).catch((error: unknown) =>
-    guard.log.warn({ err: error }, 'a look at the disk was interrupted'),
+    guard.log.warn({ err: error }, 'the check of the disk was interrupted'),
   );
   await guard.running;
   if (!guard.closing) guard.timer = setTimeout(() => void tick(guard), LOOK_EVERY_MS);

@@ -16,7 +16,7 @@ import {
 } from '../store/vpcs.ts';
 import type { Log } from '../lib/log.ts';
 
-/** What somebody else took away comes back within this time. */
+/** Networks that somebody else removed come back within this time. */
 const LOOK_EVERY_MS = 30_000;
 /** After an attempt that did not work. */
 const AGAIN_MS = 1000;
@@ -27,7 +27,7 @@ export type VpcsOptions = {
   store: Store;
   region: Region;
   log: Log;
-  /** Asks for a look at a service. */
+  /** Wakes the reconciler for a service. */
   wakeService: (id: string) => void;
 };
 
@@ -46,7 +46,7 @@ export function createVpcs({ store, region, log, wakeService }: VpcsOptions) {
       'the other side did not ask for the same within 7 days; delete this one and ask again',
     );
     const wanted = await wantedVpcs(db, region.code);
-    // One that is being deleted keeps its network until the last service has left it.
+    // A VPC that is being deleted keeps its network until the last service has left it.
     const specs = wanted.filter(({ deleting, addresses }) => !deleting || addresses.length > 0);
     const renewed = await region.engine.networks.converge(specs);
     const changed = wanted.filter(({ wanted: version, made }) => version !== made);
@@ -80,7 +80,7 @@ export function createVpcs({ store, region, log, wakeService }: VpcsOptions) {
     underWay = true;
     round = work().finally(() => {
       underWay = false;
-      // Asked for between the last look and here.
+      // Asked for after the last round and before this.
       if (asked && !closing) look();
     });
   };

@@ -118,7 +118,7 @@ export async function readBackups(
   return { ...(await backups.describe(id)), storage: await storage.shared(id) };
 }
 
-export function readMembers(
+export function readServers(
   { regions }: ControlContext,
   { key: id, region_code: region }: ServicePlace,
 ) {

@@ -74,7 +74,8 @@ async function refuseOverlap(
 }
 
 /**
- * A VPC can be used once it is answered as created. One that takes longer is created all the same.
+ * A VPC can be used once it is answered as created. If that takes longer, it is created all the
+ * same.
  */
 async function untilMade(store: Store, id: string): Promise<void> {
   const endMs = Date.now() + MADE_WITHIN_MS;

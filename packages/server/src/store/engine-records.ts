@@ -16,7 +16,7 @@ export const SERVERS = `coalesce((
 /** In SQL: the recorded primary of `services s`. */
 export const PRIMARY = `coalesce((select r.server from recorded_primaries r where r.service_id = s.id), 0)`;
 
-/** What is recorded for a service at one moment; null: the service is gone. */
+/** The recorded placement of a service at one moment; null: the service is gone. */
 export async function readRecord(db: Db, id: string): Promise<ClusterRecord | null> {
   const { rows } = await sql<ClusterRecord>`
     select ${sql.raw(PRIMARY)} as primary, ${sql.raw(SERVERS)} as servers, s.switchover

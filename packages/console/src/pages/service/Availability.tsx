@@ -94,9 +94,9 @@ function Picture({
         <>
           <Wire moving={primary.state === 'running'} />
           <div className={availability.followers}>
-            {standbys.map((member) => (
-              <Follower key={member.node} follows={member.state === 'streaming'}>
-                <Node member={member} />
+            {standbys.map((standby) => (
+              <Follower key={standby.node} follows={standby.state === 'streaming'}>
+                <Node member={standby} />
               </Follower>
             ))}
             {sets.map((set) => (

@@ -1,4 +1,4 @@
-/** What the service uses, over time. Dragging over a chart zooms all charts. */
+/** The resource usage of the service, over time. Dragging over a chart zooms all charts. */
 import { Button, SegmentedControl, useComputedColorScheme } from '@mantine/core';
 import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query';
 import type { Schemas } from '@howdah/client';

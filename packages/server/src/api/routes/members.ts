@@ -1,6 +1,6 @@
 import { DeletedServiceSchema, MemberSchema, Ref } from '@howdah/contract';
 import { Type } from 'typebox';
-import { readMembers } from '../../services/service-reads.ts';
+import { readServers } from '../../services/service-reads.ts';
 import { listDeletedServices } from '../../store/service-documents.ts';
 import type { ApiContext, App } from '../context.ts';
 import { ofProject, ofService } from './schemas.ts';
@@ -20,7 +20,7 @@ export function memberRoutes(api: App, context: ApiContext): void {
         response: { 200: Type.Array(Ref(MemberSchema)) },
       },
     },
-    async (request) => readMembers(context, request.service),
+    async (request) => readServers(context, request.service),
   );
 
   api.get(

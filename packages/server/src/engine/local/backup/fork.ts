@@ -16,8 +16,8 @@ import { forkRecoveryConf, copyWalFrom } from './recovery.ts';
 import { reach } from './window.ts';
 
 /**
- * Makes the data directory of a fork. What it starts with recovers by itself; for a point in time,
- * from the parent's archive.
+ * Makes the data directory of a fork. Its server recovers by itself; for a point in time, from the
+ * parent's archive.
  *
  * @returns a line for the operation
  * @throws Error when the parent has nothing that the fork could begin with, or its archive has a

@@ -102,7 +102,7 @@ export async function copyWalFrom(
 }
 
 /**
- * Copies a segment from the archive, else from its place. One that is archived during the copy may
+ * Copies a segment from the archive, else from its place. If it is archived during the copy, it may
  * be overwritten there: then the archive has it.
  *
  * @returns whether there is one

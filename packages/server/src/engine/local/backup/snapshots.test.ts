@@ -23,7 +23,7 @@ test('a point in time is restored from the newest snapshot that is not later', (
   expect(chooseSnapshot([newer, older], 9)).toBeNull();
 });
 
-describe('what can be reached', () => {
+describe('reachable', () => {
   test.each([
     ['of nothing, nothing', [], null, null, []],
     ['from one snapshot, up to now', [from(10, 90)], 10, 90, []],

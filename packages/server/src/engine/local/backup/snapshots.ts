@@ -69,7 +69,7 @@ export async function recordInitialSnapshot(
 
 /**
  * The snapshot from which a point in time is restored: the newest that is not later. An older one
- * leads no further, see {@link reachable}. Forks and pruning use this choice.
+ * reaches no further, see {@link reachable}. Forks and pruning use this choice.
  *
  * @param snapshots newest first
  * @returns null: there is none
@@ -108,17 +108,17 @@ async function readSnapshot(paths: InstancePaths, id: string): Promise<KeptSnaps
   if (text === null) return null;
   const parsed: unknown = JSON.parse(text);
   if (typeof parsed !== 'object' || parsed === null) return null;
-  const member = (name: string): unknown => Reflect.get(parsed, name);
+  const property = (name: string): unknown => Reflect.get(parsed, name);
   const textOrNull = (name: string): string | null =>
-    typeof member(name) === 'string' ? String(member(name)) : null;
+    typeof property(name) === 'string' ? String(property(name)) : null;
   return {
     id,
     // Older releases wrote another word for the initial one.
-    kind: member('kind') === 'scheduled' ? 'scheduled' : 'initial',
-    takenMs: Number(member('takenMs')),
+    kind: property('kind') === 'scheduled' ? 'scheduled' : 'initial',
+    takenMs: Number(property('takenMs')),
     firstWal: textOrNull('firstWal') ?? '',
     walPosition: textOrNull('walPosition') ?? '',
-    storageBytes: Number(member('storageBytes')),
+    storageBytes: Number(property('storageBytes')),
     template: textOrNull('template'),
     systemIdentifier: textOrNull('systemIdentifier'),
     verification: await readVerification(paths, id),
@@ -131,24 +131,24 @@ async function readVerification(paths: InstancePaths, id: string): Promise<Verif
 }
 
 function parseVerification(parsed: unknown): Verification | null {
-  const member = (of: unknown, name: string): unknown =>
+  const property = (of: unknown, name: string): unknown =>
     typeof of === 'object' && of !== null ? Reflect.get(of, name) : undefined;
-  const [at, checks] = [member(parsed, 'at'), member(parsed, 'checks')];
+  const [at, checks] = [property(parsed, 'at'), property(parsed, 'checks')];
   if (typeof at !== 'string' || !Array.isArray(checks)) return null;
   const [seconds, point, problem] = [
-    member(parsed, 'recovery_seconds'),
-    member(parsed, 'recovery_point'),
-    member(parsed, 'problem'),
+    property(parsed, 'recovery_seconds'),
+    property(parsed, 'recovery_point'),
+    property(parsed, 'problem'),
   ];
   return {
     at,
-    succeeded: member(parsed, 'succeeded') === true,
+    succeeded: property(parsed, 'succeeded') === true,
     recovery_seconds: typeof seconds === 'number' ? seconds : null,
     recovery_point: typeof point === 'string' ? point : null,
     checks: checks.map((check: unknown) => ({
-      name: String(member(check, 'name')),
-      succeeded: member(check, 'succeeded') === true,
-      detail: String(member(check, 'detail')),
+      name: String(property(check, 'name')),
+      succeeded: property(check, 'succeeded') === true,
+      detail: String(property(check, 'detail')),
     })),
     ...(typeof problem === 'string' ? { problem } : {}),
   };

@@ -287,7 +287,7 @@ async function giveTree(top: string, { uid, gid }: { uid: number; gid: number })
   await give(top);
 }
 
-/** Takes a tree away, subvolumes among it. One that is not there is no error. */
+/** Removes a tree with its subvolumes. A missing tree is no error. */
 export async function removeTree(path: string, method: CloneMethod): Promise<void> {
   if (method === 'subvolume') {
     for (const volume of await subvolumesBelow(path))
@@ -330,8 +330,8 @@ async function subvolumesBelow(path: string): Promise<string[]> {
   const found: string[] = [];
   // Subvolumes of ours are instance directories' `data` and templates: the first two levels; and
   // below a service its other members.
-  const members = await readdir(join(path, 'members')).catch(() => []);
-  const instances = [...members.map((n) => join(path, 'members', n)), path];
+  const numbers = await readdir(join(path, 'members')).catch(() => []);
+  const instances = [...numbers.map((n) => join(path, 'members', n)), path];
   const data = instances.flatMap((instance) => [
     join(instance, 'data'),
     join(instance, 'data.new'),

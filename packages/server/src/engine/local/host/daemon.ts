@@ -179,7 +179,7 @@ export async function whyDaemonEnded(paths: DaemonPaths): Promise<string> {
 /** Any client can make a daemon print messages: a log larger than this is emptied. */
 const LOG_MAX_BYTES = 10e6;
 
-/** Keeps the log of a daemon from growing without end. */
+/** Bounds the file that a daemon logs to. */
 export async function capLog({ log }: DaemonPaths): Promise<void> {
   const size = (await stat(log).catch(() => null))?.size ?? 0;
   if (size > LOG_MAX_BYTES) await truncate(log);

@@ -35,7 +35,7 @@ const LAUNCH_SCRIPT = `umask 077
 echo $$ > "$1" || exit 1; shift
 exec "$@"`;
 
-/** Starts a program, detached. Returns at once; the pid file, the log and /proc show its state. */
+/** Starts a program, detached. Returns at once; its pid file, its log and /proc show its state. */
 export async function launchDetached({
   command,
   owner,

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { createFlush } from './flush.ts';
 
-/** A flush whose ends are told by hand. */
+/** Flushes that the test ends itself. */
 function flushing() {
   const ends: ((error?: Error) => void)[] = [];
   const flush = createFlush(

@@ -154,10 +154,10 @@ async function makeSubvolumes(from: string, to: string): Promise<void> {
       join(path, entry),
     );
   const services = await below('services');
-  const members = (
+  const replicas = (
     await Promise.all(services.map((service) => below(join(service, 'members'))))
   ).flat();
-  const instances = ['store', ...services, ...members, ...(await below('templates'))];
+  const instances = ['store', ...services, ...replicas, ...(await below('templates'))];
   const snapshots = (
     await Promise.all(instances.map((instance) => below(join(instance, 'snapshots'))))
   ).flat();

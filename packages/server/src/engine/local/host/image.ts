@@ -117,9 +117,9 @@ async function holderOf(lock: string): Promise<number | null> {
 }
 
 /**
- * Mounts the store of a data directory if it has one and it is not mounted: at every `howdah up`,
+ * Mounts the volume of a data directory if it has one and it is not mounted: at every `howdah up`,
  * so that nothing has to be written to /etc/fstab. A creation that was interrupted is finished, or
- * what it left removed.
+ * its files are removed.
  */
 export async function attachImage(paths: ImagePaths): Promise<void> {
   const holder = await holderOf(paths.lock);
@@ -141,7 +141,7 @@ export async function attachImage(paths: ImagePaths): Promise<void> {
   await mountImage(paths.image, paths.data);
 }
 
-/** Unmounts the store, where there is one; it comes back with the next `howdah up`. */
+/** Unmounts the data volume, where there is one; the next `howdah up` mounts it again. */
 export async function detachImage(paths: ImagePaths): Promise<void> {
   if (!(await exists(paths.image)) || !(await isMounted(paths.data))) return;
   await unmount(paths.data);
@@ -184,8 +184,8 @@ export async function growImage(paths: ImagePaths, sizeBytes: number): Promise<v
 }
 
 /**
- * The store of a data directory. Bytes of the image on the disk are fewer than its size: it is
- * sparse.
+ * The volume of a data directory. The image is sparse: on the disk it takes fewer bytes than its
+ * size.
  */
 export type ImageFacts = {
   path: string;
@@ -195,7 +195,7 @@ export type ImageFacts = {
   diskFreeBytes: number;
 };
 
-/** The store of a data directory; null: it has none. Changes nothing. */
+/** The volume of a data directory; null: it has none. Changes nothing. */
 export async function findImage(paths: ImagePaths): Promise<ImageFacts | null> {
   const found = await stat(paths.image).catch(noneOf('ENOENT', 'EACCES'));
   if (found === null) return null;

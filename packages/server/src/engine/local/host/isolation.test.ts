@@ -1,4 +1,4 @@
-/** What this machine says of the isolation of services, and that asking changes nothing. */
+/** The isolation of services that this machine offers, and that asking changes nothing. */
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -120,11 +120,11 @@ const writesNote = (disk: string | null): string =>
 
 /**
  * Holds a running server to its size. Its first process joins before the others are counted, so
- * that none is missed: what it starts from then on is in the group from its start.
+ * that none is missed: the processes that it starts from then on are in the group from their start.
  *
  * Done when the server is ready, not before it starts: joining a group waits for all cores to pass
- * a quiet point, 10 ms each time, and half a core would double the time of the start. What it took
- * of memory until then stays uncounted.
+ * a quiet point, 10 ms each time, and half a core would double the time of the start. The memory
+ * that it took until then stays uncounted.
  */
 export async function enforceLimits(
   limits: Limits,

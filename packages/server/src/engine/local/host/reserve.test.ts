@@ -19,6 +19,6 @@ test('the reserve is given up at 98 % and made again when the disk stays below 9
   expect(nextReserveStep(disk(98), 0)).toBe('keep');
   expect(nextReserveStep(disk(94.5), 0)).toBe('keep');
   expect(nextReserveStep(disk(93.9), 0)).toBe('make');
-  // Of a small disk the reserve is more than a percent: it must not be made and given up in turns.
+  // On a small disk the reserve is more than a percent: it must not be made and given up in turns.
   expect(nextReserveStep(disk(92, 1e9), 0)).toBe('keep');
 });

@@ -193,7 +193,7 @@ export class Directory {
       );
   }
 
-  /** Removes an entry, whatever it is. One that is not there is no error. */
+  /** Removes an entry, whatever it is. A missing entry is no error. */
   async remove(name: string): Promise<void> {
     try {
       await unlink(this.at(name));

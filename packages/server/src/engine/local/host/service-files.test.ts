@@ -77,7 +77,7 @@ afterEach(async () => {
   await rm(top, { recursive: true, force: true });
 });
 
-/** What the files outside are: nothing that is done below the service changes it. */
+/** The state of the files outside: nothing that is done below the service changes it. */
 async function stateOfOutside(): Promise<unknown> {
   const { uid, gid, mode, nlink } = lstatSync(outside);
   const inside = await Promise.all(
@@ -89,7 +89,7 @@ async function stateOfOutside(): Promise<unknown> {
   return { uid, gid, mode, nlink, inside };
 }
 
-/** What the user of a service, or an attacker who has become it, may put under a name. */
+/** Entries that the user of a service, or an attacker who has become it, may put under a name. */
 const HOSTILE: Record<string, (path: string) => Promise<unknown>> = {
   'a link to a file of root': (path) => symlink(secret, path),
   'a link to a missing file': (path) => symlink(join(outside, 'made'), path),
@@ -268,7 +268,7 @@ test('a directory that is replaced by a link while work goes on in it is worked 
   expect(await stateOfOutside()).toEqual(before);
 });
 
-test('of a tree that is replaced by a link while it is removed, nothing outside is removed', async () => {
+test('a tree that is replaced by a link during its removal loses nothing outside', async () => {
   const before = await stateOfOutside();
   for (let index = 0; index < 40; index++) {
     const child = join(data, 'base', String(index));

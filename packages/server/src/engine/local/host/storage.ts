@@ -32,8 +32,8 @@ export function createStorageMeter(method: CloneMethod) {
   const known = new Map<string, { until: number; figures: Promise<Storage> }>();
 
   /**
-   * @returns null where it cannot be told: without filefrag (e2fsprogs), or when there is too much
-   * to walk in a minute
+   * @returns null where it cannot be measured: without filefrag (e2fsprogs), or when there is too
+   *   much to walk in a minute
    */
   const measure = (data: string, owner: FileOwner | null): Promise<Storage> => {
     const last = known.get(data);

@@ -30,7 +30,7 @@ test('listeners are in the network of their VPC and allow all clients there, or 
   ]);
 });
 
-test('what stands elsewhere is told by its place: this process is in no VPC', async () => {
+test('a server in another network is recognised by its namespace', async () => {
   expect(launchOptionsOf(listener(RULES))).toEqual({ within: [], environment: {} });
   expect(launchOptionsOf(listener(NETWORK))).toEqual({
     within: ['nsenter', '--net=/run/netns/howdah-1a2b3c4d-1000', '--'],

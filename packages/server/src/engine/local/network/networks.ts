@@ -1,9 +1,9 @@
 /**
  * VPCs as networks of their own. Each is a network namespace with a bridge in it: the bridge has
  * the router's address and those of the services that are in the VPC, which run in the namespace.
- * Two that are peered are joined by a pair of veths, with a route on either side. What is not
- * joined has no way to each other, so that there is no rule to keep, and nothing of the machine's
- * own network is touched (docs/decisions/0017-vpc-namespaces.md).
+ * Two that are peered are joined by a pair of veths, with a route on either side. Between the
+ * others there is no route, so that there is no rule to keep, and nothing of the machine's own
+ * network is touched (docs/decisions/0017-vpc-namespaces.md).
  *
  * Everything is found by its name: namespaces begin with the installation's, interfaces are `vpc`
  * and `to-ID`.

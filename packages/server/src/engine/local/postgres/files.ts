@@ -132,9 +132,9 @@ function postgresqlConf({
 }
 
 // Our own roles over the Unix socket only; users over TLS, with SCRAM, into their database only.
-// What is not named here is refused, plain text among it. The directory of the socket is closed to
-// others: users come that way through the pooler, and members of one service follow each other.
-// Where there is a gateway, it brings the writer of a drill.
+// All other connections are refused, those in plain text among them. The directory of the socket is
+// closed to others: users come that way through the pooler, and members of one service follow each
+// other. Where there is a gateway, it brings the writer of a drill.
 const hba = (
   allowedNetworks: readonly string[],
   replicated = false,

@@ -43,8 +43,8 @@ const STATE_OFFSET = 16;
 const [SHUT_DOWN, SHUT_DOWN_IN_RECOVERY] = [1, 2];
 
 /**
- * Whether a cluster, of which no server runs, was shut down in order. One that was not flushes all
- * of its files before it recovers.
+ * Whether a cluster, of which no server runs, was shut down in order. If not, its server flushes
+ * all of its files before it recovers.
  */
 export async function wasShutDown(dataDirectory: string): Promise<boolean> {
   const state = (await readControl(dataDirectory)).readUInt32LE(STATE_OFFSET);

@@ -34,7 +34,7 @@ test('none that has them all is none', () => {
   ).toBeNull();
 });
 
-test('what is missing names what was found and the packages that add it', () => {
+test('a missing extension is reported with the installations found and the packages to add', () => {
   const missing = missingFor([plain], ['time-series', 'ai']);
   expect(missing).toContain('timescaledb and vector');
   expect(missing).toContain('PostgreSQL 18.1 (npm)');

@@ -242,7 +242,7 @@ test('links and FIFOs in place of a log are left out', async () => {
   expect(messages(await readAll(directory))).toEqual(['entry 1', 'entry 0']);
 });
 
-test('what is written after a page was read does not disturb the next one', async () => {
+test('lines that are written after a page was read do not disturb the next one', async () => {
   const directory = await logDirectory(numbered(30), 10);
   const first = await readLogs(directory, { ...ALL, limit: 4 });
   await writeFile(join(directory, '2026-11-20T120020.json'), line({ message: 'new' }, 31), {

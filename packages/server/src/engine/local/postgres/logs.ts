@@ -135,14 +135,14 @@ function parseLine({ line, bytes, isCut }: LogLine): LogEntry | null {
 }
 
 /**
- * The begin of a flat JSON object as a whole one: without a member that is not complete, but with
- * what there is of a string.
+ * The beginning of a flat JSON object as a whole one: without a field that is not complete, but
+ * with the beginning of a string.
  */
 function closeJson(text: string): string {
   let complete = '{';
-  // A member with a string that may be cut, or with a number.
-  const member = /[{,]"(\w+)":(?:"([^"\\]*(?:\\.[^"\\]*)*)("?)|(-?\d+)(?=,))/y;
-  for (let found = member.exec(text); found !== null; found = member.exec(text)) {
+  // A field with a string that may be cut, or with a number.
+  const field = /[{,]"(\w+)":(?:"([^"\\]*(?:\\.[^"\\]*)*)("?)|(-?\d+)(?=,))/y;
+  for (let found = field.exec(text); found !== null; found = field.exec(text)) {
     const [, key = '', string, , number] = found;
     const value = number ?? `"${string?.replace(/\\u[0-9a-fA-F]{0,3}$/, '') ?? ''}"`;
     complete += `${complete === '{' ? '' : ','}"${key}":${value}`;

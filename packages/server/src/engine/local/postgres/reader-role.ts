@@ -53,7 +53,7 @@ const TEMP_FILE_LIMIT = '1GB';
 type RoleSeen = {
   sound: boolean | null;
   connects: boolean | null;
-  member: boolean | null;
+  readsAll: boolean | null;
   owner: string | null;
   others: { role: string; grantor: string }[];
 };
@@ -96,7 +96,7 @@ function statementsFor(seen: RoleSeen | null): string[] {
           `alter role ${name} in database ${DATABASE_NAME} reset all`,
           `alter role ${name} set temp_file_limit = '${TEMP_FILE_LIMIT}'`,
         ]),
-    ...(seen?.member === true ? [] : [`grant pg_read_all_data to ${name} with inherit true`]),
+    ...(seen?.readsAll === true ? [] : [`grant pg_read_all_data to ${name} with inherit true`]),
     ...(seen?.connects === true ? [] : [`grant connect on database ${DATABASE_NAME} to ${name}`]),
     // Users may have granted their own roles to it.
     ...(seen?.others ?? []).map(
@@ -118,7 +118,7 @@ async function observeRole(monitor: Monitor, key: string): Promise<RoleSeen | nu
               as sound,
             has_database_privilege(r.oid, $4, 'connect') as connects,
             exists (select from pg_auth_members m where m.member = r.oid and m.roleid = 'pg_read_all_data'::regrole and m.inherit_option
-                      and m.grantor = 10) as member,
+                      and m.grantor = 10) as "readsAll",
             (select m.member::regrole::text from pg_auth_members m where m.roleid = r.oid limit 1) as owner,
             coalesce((select json_agg(json_build_object('role', g.rolname, 'grantor', b.rolname))
                       from pg_auth_members m join pg_roles g on g.oid = m.roleid join pg_roles b on b.oid = m.grantor

@@ -148,8 +148,8 @@ async function endOrphans(paths: InstancePaths): Promise<boolean> {
 const ORPHAN_DEADLINE_MS = 5000;
 
 /**
- * The server of an instance, if one runs: by the pid file, or, where that leads nowhere, by looking
- * at every process.
+ * The server of an instance, if one runs: by the pid file, or, where that names no server of it, by
+ * looking at every process.
  */
 export async function findServer(paths: InstancePaths): Promise<Server | null> {
   const noted = Number((await readOrNull(paths.pidFile)) ?? '0');

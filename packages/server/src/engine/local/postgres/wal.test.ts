@@ -18,7 +18,7 @@ const [one, two, three] = [
 ];
 const other = record(MANAGER_OF_HEAPS, COMMIT, Buffer.alloc(100, 1));
 
-/** What a crash leaves in the middle of a long record: the page after it begins again. */
+/** A crash in the middle of a long record: the page after it begins again. */
 function brokenOff(): Buffer {
   const made = walFile([commitAt(one), record(MANAGER_OF_HEAPS, 0, Buffer.alloc(20_000, 3))]);
   made.fill(0, PAGE);

@@ -11,7 +11,7 @@ const micros = (iso: string): bigint =>
   BigInt(Date.parse(iso) - Date.UTC(2000, 0, 1)) * 1000n +
   BigInt(/\.\d{3}(\d{3})Z$/.exec(iso)?.[1] ?? '0');
 
-/** A record of the log: its header, what comes before its data, and its data. */
+/** A WAL record: its header, the headers of its data, and its data. */
 export function record(
   manager: number,
   info: number,

@@ -188,8 +188,8 @@ async function setFirstPassword(
 }
 
 /**
- * Opens the listener of a fork that was just provisioned. If this is interrupted, the next look
- * finds its files out of date, or the next connect rereads them.
+ * Opens the listener of a fork that was just provisioned. If this is interrupted, the next
+ * observation finds its files out of date, or the next connect rereads them.
  */
 async function openListener(
   { machine, monitor }: Executor,

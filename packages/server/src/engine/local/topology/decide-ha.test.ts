@@ -5,12 +5,12 @@ import {
   hangs,
   haStepName,
   type HaStep,
-  type MembersSeen,
+  type ClusterSeen,
 } from './decide-ha.ts';
 import { HA, spec, DEAD, seen, server, SUCCESSOR, smaller, larger } from './decide-ha.testing.ts';
 import type { PlacedCluster } from './placed-spec.ts';
 
-const ROWS: [string, Partial<PlacedCluster>, MembersSeen, unknown][] = [
+const ROWS: [string, Partial<PlacedCluster>, ClusterSeen, unknown][] = [
   ['all is well', {}, seen(), server(0, 'settled')],
   [
     'the primary is dead and another can take over',

@@ -1,6 +1,6 @@
 /** Services with two servers, and observations of them, for the tests of `decideHa`. */
 import { expect } from 'vitest';
-import type { MemberSeen, MembersSeen } from './decide-ha.ts';
+import type { InstanceSeen, ClusterSeen } from './decide-ha.ts';
 import type { PlacedCluster, PlacedSpec } from './placed-spec.ts';
 
 const SERVERS = [
@@ -30,7 +30,7 @@ export const spec = (more: Partial<PlacedSpec> = {}): PlacedSpec => ({
   ...more,
 });
 
-const PRIMARY: MemberSeen = {
+const PRIMARY: InstanceSeen = {
   n: 0,
   data: 'primary',
   server: { phase: 'ready', size: 'current', port: 20001, frozen: false, placed: true },
@@ -41,21 +41,21 @@ const PRIMARY: MemberSeen = {
   streaming: false,
   broken: null,
 };
-const STANDBY: MemberSeen = {
+const STANDBY: InstanceSeen = {
   ...PRIMARY,
   n: 1,
   data: 'standby',
   server: { phase: 'ready', size: 'current', port: 20002, frozen: false, placed: true },
   streaming: true,
 };
-export const DEAD: Partial<MemberSeen> = { server: null, connected: false, streaming: false };
+export const DEAD: Partial<InstanceSeen> = { server: null, connected: false, streaming: false };
 
 /** A pair in which all is well, but for what is given. */
 export function seen(
-  primary: Partial<MemberSeen> = {},
-  standby: Partial<MemberSeen> = {},
-  more: Partial<MembersSeen> = {},
-): MembersSeen {
+  primary: Partial<InstanceSeen> = {},
+  standby: Partial<InstanceSeen> = {},
+  more: Partial<ClusterSeen> = {},
+): ClusterSeen {
   const first = { ...PRIMARY, ...primary };
   return {
     primary: {
@@ -75,7 +75,7 @@ export function seen(
       pooler: null,
       disallowedSessions: 0,
     },
-    members: [first, { ...STANDBY, ...standby }],
+    instances: [first, { ...STANDBY, ...standby }],
     gateway: { running: true, routesToPort: 20001, placed: true, allowedNetworksCurrent: true },
     slotsCurrent: true,
     settling: false,

@@ -12,7 +12,7 @@ import type { GatewaySeen } from '../proxy/gateway.ts';
 import type { Phase } from '../postgres/server.ts';
 import type { PlacedCluster, PlacedSpec } from './placed-spec.ts';
 
-export type MemberSeen = {
+export type InstanceSeen = {
   n: number;
   /** The role that a server would have if it started on the data. */
   data: 'absent' | 'standby' | 'primary';
@@ -37,11 +37,11 @@ export type MemberSeen = {
   broken: string | null;
 };
 
-export type MembersSeen = {
+export type ClusterSeen = {
   /** The primary, as `decide` observes a single server. */
   primary: Observation;
   /** All members that exist or are desired. */
-  members: readonly MemberSeen[];
+  instances: readonly InstanceSeen[];
   gateway: GatewaySeen;
   /** Whether the primary has a slot for each member, and no others. */
   slotsCurrent: boolean;
@@ -144,14 +144,14 @@ export function hangs({
 }
 
 /** Chooses the next step. Its parts are in the order of their urgency. */
-export function decideHa(spec: PlacedSpec, ha: PlacedCluster, seen: MembersSeen): HaStep {
-  const primary = seen.members.find(({ n }) => n === ha.primary);
+export function decideHa(spec: PlacedSpec, ha: PlacedCluster, seen: ClusterSeen): HaStep {
+  const primary = seen.instances.find(({ n }) => n === ha.primary);
   if (primary === undefined)
     return on(ha.primary, {
       kind: 'refuse',
       why: `member ${ha.primary}, its primary, is none of its members`,
     });
-  const others = seen.members.filter((member) => member !== primary);
+  const others = seen.instances.filter((instance) => instance !== primary);
   const { directory, pooler, owned } = seen.primary;
   const mustStopPooler =
     pooler !== null && (spec.pooler === null || spec.power === 'paused' || !pooler.placed);
@@ -167,9 +167,9 @@ export function decideHa(spec: PlacedSpec, ha: PlacedCluster, seen: MembersSeen)
 type Pair = {
   readonly spec: PlacedSpec;
   readonly ha: PlacedCluster;
-  readonly seen: MembersSeen;
-  readonly primary: MemberSeen;
-  readonly others: readonly MemberSeen[];
+  readonly seen: ClusterSeen;
+  readonly primary: InstanceSeen;
+  readonly others: readonly InstanceSeen[];
 };
 
 function on(n: number, step: Step): Extract<HaStep, { kind: 'server' }> {
@@ -187,7 +187,8 @@ function decideFailover({ seen, primary, others }: Pair): HaStep | null {
     });
   // After a start of the control plane, standbys that could take over are connected first.
   const unheard = others.find(
-    (member) => member.data === 'standby' && member.server?.phase === 'ready' && !member.connected,
+    (instance) =>
+      instance.data === 'standby' && instance.server?.phase === 'ready' && !instance.connected,
   );
   if (primary.server === null && unheard !== undefined && unheard.silentMs === null)
     return on(unheard.n, { kind: 'connect' });
@@ -240,8 +241,8 @@ function decideOthers({ spec, ha, seen, primary, others }: Pair): HaStep | null 
       why: 'its replicas are catching up with what was acknowledged without them',
       waitMs: 20,
     });
-  for (const member of others) {
-    const step = decideStandby(spec, member);
+  for (const standby of others) {
+    const step = decideStandby(spec, standby);
     if (step !== null) return step;
   }
   const late = others.find(({ streaming }) => !streaming);
@@ -270,9 +271,9 @@ function decidePlanned({ ha, seen, primary, others }: Pair): HaStep {
 
 /** The primary stops first: a stopping primary sends all its WAL to the standbys. */
 function decidePaused(
-  primary: MemberSeen,
-  others: readonly MemberSeen[],
-  { gateway, primary: { owned } }: MembersSeen,
+  primary: InstanceSeen,
+  others: readonly InstanceSeen[],
+  { gateway, primary: { owned } }: ClusterSeen,
 ): HaStep {
   const running = [primary, ...others].find(({ server }) => server !== null);
   if (running !== undefined)
@@ -284,24 +285,26 @@ function decidePaused(
 /** The step that a standby needs; null: none. */
 export function decideStandby(
   spec: PlacedSpec,
-  member: MemberSeen,
+  standby: InstanceSeen,
 ): Extract<HaStep, { kind: 'seed' | 'server' }> | null {
-  const { n, server } = member;
+  const { n, server } = standby;
   const on = (step: Step) => ({ kind: 'server' as const, n, step });
-  if (member.broken !== null) return { kind: 'seed', n, why: member.broken };
-  if (member.data === 'absent') return { kind: 'seed', n, why: 'new' };
-  if (member.data === 'primary') return { kind: 'seed', n, why: 'it was the primary before' };
+  if (standby.broken !== null) return { kind: 'seed', n, why: standby.broken };
+  if (standby.data === 'absent') return { kind: 'seed', n, why: 'new' };
+  if (standby.data === 'primary') return { kind: 'seed', n, why: 'it was the primary before' };
   if (server === null)
     return on(
-      member.filesCurrent && member.certificateCurrent ? { kind: 'start' } : { kind: 'writeFiles' },
+      standby.filesCurrent && standby.certificateCurrent
+        ? { kind: 'start' }
+        : { kind: 'writeFiles' },
     );
-  if (hangs(member)) return on({ kind: 'stop', mode: 'kill', why: 'it does not answer' });
+  if (hangs(standby)) return on({ kind: 'stop', mode: 'kill', why: 'it does not answer' });
   if (server.phase !== 'ready')
     return on({ kind: 'wait', why: `member ${n} is starting`, waitMs: 20 });
   if (!server.placed) return on({ kind: 'stop', mode: 'fast', why: placeWhy(spec) });
-  if (!member.connected) return on({ kind: 'connect' });
-  if (!member.certificateCurrent) return on({ kind: 'renewCertificate' });
-  if (!member.filesCurrent) return on({ kind: 'reload' });
+  if (!standby.connected) return on({ kind: 'connect' });
+  if (!standby.certificateCurrent) return on({ kind: 'renewCertificate' });
+  if (!standby.filesCurrent) return on({ kind: 'reload' });
   if (server.size !== 'current') return on({ kind: 'stop', mode: 'fast', why: 'for its new size' });
   return null;
 }

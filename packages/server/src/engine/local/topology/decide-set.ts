@@ -5,12 +5,12 @@
  * The first rule: no client is routed to a server that could accept writes.
  */
 import { decidePooler, placeWhy, STEP_NAME, type Observation, type Step } from './decide.ts';
-import { decideStandby, type MemberSeen } from './decide-ha.ts';
+import { decideStandby, type InstanceSeen } from './decide-ha.ts';
 import type { ListenerSeen } from '../proxy/gateway.ts';
 import type { PoolerSeen } from '../proxy/pooler.ts';
 import type { PlacedSpec } from './placed-spec.ts';
 
-export type NodeSeen = MemberSeen & {
+export type NodeSeen = InstanceSeen & {
   /** Whether a server that runs says that it is none that follows. */
   takesWrites: boolean;
   /** Whether the gateway routes to it, and whether it must. */

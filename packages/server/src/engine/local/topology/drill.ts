@@ -53,9 +53,9 @@ export async function rehearse({ primary, endpoint, injectFault }: Rehearsal): P
   const writer = startWriter({ ...endpoint, host }, password);
   try {
     await sleep(BEFORE_MS);
-    const struckMs = performance.now();
+    const injectedMs = performance.now();
     await injectFault();
-    await firstAfter(writer, struckMs);
+    await firstAfter(writer, injectedMs);
     await sleep(AFTER_MS);
   } finally {
     await writer.stop();
@@ -114,11 +114,11 @@ function asControl<T>(
 }
 
 /** Waits until a write that began after a moment was acknowledged. */
-async function firstAfter({ acks }: { acks: readonly Ack[] }, struckMs: number): Promise<void> {
+async function firstAfter({ acks }: { acks: readonly Ack[] }, sinceMs: number): Promise<void> {
   const before = acks.length;
   // The first one may have been on its way already, and been acknowledged by the primary that died.
-  while ((acks.at(-1)?.atMs ?? 0) <= struckMs || acks.length < before + 2) {
-    if (performance.now() - struckMs > DEADLINE_MS)
+  while ((acks.at(-1)?.atMs ?? 0) <= sinceMs || acks.length < before + 2) {
+    if (performance.now() - sinceMs > DEADLINE_MS)
       throw new Error(`no write succeeded within ${DEADLINE_MS / 1000} s`);
     await sleep(5);
   }

@@ -175,7 +175,7 @@ test('WAL ends no earlier than the last checkpoint, even if segments were remove
     await writeFile(join(data, 'global', 'pg_control'), control);
     expect(await endOfWal(data, 1, parseLsn('0/1000060'), 1n)).toBe(parseLsn('0/5000028'));
     expect(await endOfWal(data, 1, parseLsn('0/6000000'), 1n)).toBe(parseLsn('0/6000000'));
-    // One that is there and cannot be opened is no end.
+    // A segment that exists and cannot be opened is no end.
     const file = walFileName(1, parseLsn('0/6000000'));
     await mkdir(join(data, 'pg_wal'));
     await symlink(file, join(data, 'pg_wal', file));

@@ -101,7 +101,7 @@ const PROMOTION_DEADLINE_MS = 30_000;
 
 /** Promotes a standby and waits until it accepts writes. @param query runs a statement on it */
 export async function promote(
-  member: ServerPort,
+  standby: ServerPort,
   query: <Row extends object>(text: string) => Promise<Row[]>,
 ): Promise<void> {
   const inRecovery = async (): Promise<boolean> =>
@@ -113,7 +113,7 @@ export async function promote(
   while (await inRecovery()) {
     if (Date.now() > end)
       throw new Error(
-        `member ${member.n} was not promoted within ${PROMOTION_DEADLINE_MS / 1000} s`,
+        `member ${standby.n} was not promoted within ${PROMOTION_DEADLINE_MS / 1000} s`,
       );
     await sleep(2);
   }

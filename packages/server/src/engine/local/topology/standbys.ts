@@ -10,7 +10,7 @@ import { archiveLeftovers } from '../backup/recovery.ts';
 import { cloneRunning, writeOwned } from '../backup/take.ts';
 import { copyWalFiles } from '../postgres/wal-files.ts';
 import { discard, removeTree } from '../host/clone.ts';
-import type { MemberSeen } from './decide-ha.ts';
+import type { InstanceSeen } from './decide-ha.ts';
 import { REPLICATION_FILE } from '../postgres/files.ts';
 import { partsOfKey, type InstancePaths } from '../host/layout.ts';
 import type { Owner } from '../host/owner.ts';
@@ -286,7 +286,7 @@ export async function dropSlots(
  * The role that a server would have if it started on a data directory. We make only regular files:
  * a standby with anything else is seeded again.
  */
-export function dataOf({ data }: InstancePaths): MemberSeen['data'] {
+export function dataOf({ data }: InstancePaths): InstanceSeen['data'] {
   if (!existsSync(data)) return 'absent';
   return isFile(join(data, 'standby.signal')) ? 'standby' : 'primary';
 }

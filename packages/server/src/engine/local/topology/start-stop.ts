@@ -145,7 +145,7 @@ export async function stopInstance(
   const isGone =
     (await stopServer(machine, server, mode, patienceMs)) ||
     (await stopServer(machine, server, 'kill', 5000));
-  // Without the pid file, the next look need not search all processes.
+  // Without the pid file, the next observation need not search all processes.
   if (isGone) return rm(paths.pidFile, { force: true });
   throw new Error(
     `its server (pid ${server.postmaster.pid}) does not end, not even by SIGKILL: is ${paths.root} on a disk that hangs?`,

@@ -7,7 +7,7 @@ import { memberKey, partsOfKey } from '../../host/layout.ts';
 import { fence, findServer } from '../../postgres/server.ts';
 import type { Topology } from '../context.ts';
 import { hangs } from '../decide-ha.ts';
-import { promote as endRecovery, type Successor } from '../failover.ts';
+import { promote, type Successor } from '../failover.ts';
 import { routeGateway } from '../gateways.ts';
 import { createSteps } from '../steps.ts';
 import { inTurn } from './cluster.ts';
@@ -74,7 +74,7 @@ async function takeOver(round: ClusterRound): Promise<Successor> {
 export async function acceptWrites(round: ClusterRound, n: number): Promise<void> {
   const { topology, cluster, ha } = round;
   const port = portOf(ha, n);
-  await endRecovery({ n, port }, (text) => topology.monitor.query(keyOf(round, n), text));
+  await promote({ n, port }, (text) => topology.monitor.query(keyOf(round, n), text));
   // A gateway that does not run is started, and then routed there.
   await routeGateway(topology, cluster.id, port).catch(() => undefined);
 }

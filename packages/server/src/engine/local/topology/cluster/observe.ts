@@ -11,7 +11,7 @@ import {
 } from '../../postgres/replication.ts';
 import { observeGateway, type GatewaySeen } from '../../proxy/gateway.ts';
 import { listenerFor } from '../context.ts';
-import { hangs, type MemberSeen, type MembersSeen } from '../decide-ha.ts';
+import { hangs, type InstanceSeen, type ClusterSeen } from '../decide-ha.ts';
 import type { Observation } from '../decide.ts';
 import type { Found } from '../executor.ts';
 import { gatewayPaths, watchGateway } from '../gateways.ts';
@@ -34,7 +34,7 @@ export type ClusterObserved = {
   readonly found: ReadonlyMap<number, Found>;
   /** The desired replication settings of each instance. */
   readonly conf: ReadonlyMap<number, string>;
-  readonly seen: MembersSeen;
+  readonly seen: ClusterSeen;
   /** Whether clients can write. */
   readonly isWritable: boolean;
 };
@@ -72,7 +72,7 @@ export async function observeCluster(round: ClusterRound): Promise<ClusterObserv
     conf,
     seen: {
       primary: rules,
-      members: instances,
+      instances,
       gateway,
       slotsCurrent: areSlotsCurrent(instances, replication.others, followers),
       settling: isSettling(replication),
@@ -164,7 +164,7 @@ async function observeInstance(
   { topology, spec, ha }: ClusterRound,
   { n, found, seen }: Numbered,
   { conf, followers, replication }: View,
-): Promise<MemberSeen> {
+): Promise<InstanceSeen> {
   const { standbys } = topology;
   const { paths, server } = found;
   await noteOnDisk(standbys, found);
@@ -204,7 +204,11 @@ async function observeInstance(
 }
 
 /** The primary as the rules for a single server see it: its size and place are the cluster's. */
-function rulesFor({ seen }: Numbered, own: MemberSeen | undefined, isAlone: boolean): Observation {
+function rulesFor(
+  { seen }: Numbered,
+  own: InstanceSeen | undefined,
+  isAlone: boolean,
+): Observation {
   return {
     ...seen,
     filesCurrent: own?.filesCurrent === true,
@@ -216,7 +220,7 @@ function rulesFor({ seen }: Numbered, own: MemberSeen | undefined, isAlone: bool
 
 /** Whether the primary has a slot for each standby, and no others. */
 function areSlotsCurrent(
-  instances: readonly MemberSeen[],
+  instances: readonly InstanceSeen[],
   others: readonly number[],
   followers: Followers | null,
 ): boolean {
@@ -233,7 +237,7 @@ function isSettling({ next, streaming }: Replication): boolean {
 }
 
 function isWritable(
-  own: MemberSeen | undefined,
+  own: InstanceSeen | undefined,
   gateway: GatewaySeen,
   followers: Followers | null,
   { streaming, current: { now } }: Replication,

@@ -2,7 +2,7 @@
  * The part of the integrity check that compares the networks of VPCs with the metadata database.
  */
 import { addressAt, ROUTER_HOST, trustedCidr } from '../../../lib/cidr.ts';
-import type { Expected } from '../../../store/audit.ts';
+import type { Expected } from '../../../store/integrity.ts';
 import type { Site } from '../host/machine-record.ts';
 import type { Inventory } from './inventory.ts';
 

@@ -8,7 +8,7 @@ import { ID_LENGTH, IS_TRANSITIONAL } from '@howdah/contract';
 import type { Config } from '../../../config.ts';
 import { DEFAULT_UID_RANGE } from '../../../settings.ts';
 import { findLack, tableOf } from '../host/egress.ts';
-import { networksAmiss } from './audit-networks.ts';
+import { networksAmiss } from './integrity-networks.ts';
 import { takeInventory, type Inventory } from './inventory.ts';
 import { memberKey, partsOfKey } from '../host/layout.ts';
 import { findLeftovers } from './leftovers.ts';
@@ -19,7 +19,7 @@ import { markerOf } from '../host/marker.ts';
 import { memberName, nodeName } from '../postgres/replication.ts';
 import { storeConnection } from '../postgres/store-instance.ts';
 import { findControl } from '../../../installation.ts';
-import { readExpected, type Expected } from '../../../store/audit.ts';
+import { readExpected, type Expected } from '../../../store/integrity.ts';
 
 /** The two sides: the metadata database before and after, and the machine in between. */
 type Facts = {
@@ -45,7 +45,9 @@ type Facts = {
  * @returns a sentence for each contradiction; none: all is well
  * @throws Error when there is no installation
  */
-export async function audit(config: Pick<Config, 'home' | 'databaseUrl'>): Promise<string[]> {
+export async function checkIntegrity(
+  config: Pick<Config, 'home' | 'databaseUrl'>,
+): Promise<string[]> {
   const sites = await findSites(config.home);
   const first = sites[0]?.site ?? null;
   if (first === null)
@@ -206,7 +208,7 @@ function portsAmiss({ after, found, settled, running, paused }: Facts): string[]
  *
  * @returns a sentence for each, with the command that removes it
  */
-export async function auditMachine(
+export async function checkMachine(
   config: Pick<Config, 'home'> & Partial<Pick<Config, 'uidRange'>>,
 ): Promise<string[]> {
   const leftovers = await findLeftovers(
