@@ -132,7 +132,7 @@ export function answerDryRun(
                 planned.kind,
                 planned.spec,
                 planned.running,
-                planned.keepsSize,
+                planned.sizeBefore,
               ),
           },
   };

@@ -18,6 +18,7 @@ import type {
   ReplicaState,
   ServiceType,
   SimulationScript,
+  Size,
   StorageMethod,
   Verification,
   VpcMethod,
@@ -207,9 +208,9 @@ export interface Lifecycle {
    * The steps of a change if nothing prevents them.
    *
    * @param running whether its server runs already
-   * @param keepsSize whether a resize changes nothing but the storage quota
+   * @param sizeBefore the size before a resize; for other changes, its size
    */
-  plan(kind: OperationKind, spec: ServiceSpec, running: boolean, keepsSize: boolean): string[];
+  plan(kind: OperationKind, spec: ServiceSpec, running: boolean, sizeBefore: Size): string[];
   /** Makes one step towards the spec. */
   converge(spec: ServiceSpec, begin: BeginStep): Promise<Verdict>;
   /**

@@ -3,7 +3,7 @@
  * for a dry run. The change itself makes all checks, so that a dry run and the change cannot
  * differ.
  */
-import type { OperationKind, Role } from '@howdah/contract';
+import type { OperationKind, Role, Size } from '@howdah/contract';
 import type { ServiceSpec } from '../engine/spec.ts';
 import { recordAudit, type AuditNote } from '../store/audit-log.ts';
 import type { Store } from '../store/database.ts';
@@ -41,8 +41,8 @@ export type Outcome = {
   doc?: string;
   /** The answer's body in words, in place of `doc`. */
   message?: string;
-  /** Whether CPU and memory are unchanged: a resize of the storage quota alone restarts nothing. */
-  keepsSize?: boolean;
+  /** The size before a resize: the steps of a dry run depend on it. */
+  sizeBefore?: Size;
   /** Added to the document of the answer, and stored nowhere. */
   initialPassword?: string;
 };
@@ -67,7 +67,7 @@ export type Planned = {
   region: string;
   spec: ServiceSpec;
   running: boolean;
-  keepsSize: boolean;
+  sizeBefore: Size;
 };
 
 /** Thrown to end a dry run: the transaction is rolled back. */
@@ -108,18 +108,16 @@ export async function amendAnswer(store: Store, { once }: Caller, outcome: Outco
   if (once !== null) await keepAnswer(store.db, once, once.seal(outcome));
 }
 
-async function plannedBy(
-  tx: Tx,
-  { operationId, keepsSize = false }: Outcome,
-): Promise<Planned | null> {
+async function plannedBy(tx: Tx, { operationId, sizeBefore }: Outcome): Promise<Planned | null> {
   const operation = operationId === null ? null : await readOperation(tx, operationId);
   const locked = operation === null ? null : await lockService(tx, operation.service_id);
   if (operation === null || locked === null) return null;
+  const spec = serviceSpec(locked.service);
   return {
     kind: operation.kind,
     region: locked.service.region_code,
-    spec: serviceSpec(locked.service),
+    spec,
     running: locked.service.reachable,
-    keepsSize,
+    sizeBefore: sizeBefore ?? spec.size,
   };
 }

@@ -162,7 +162,7 @@ async function changeSet(
     const next = await beginOperation(tx, set, kind, caller, null);
     await changeService(tx, set, { ...changed, attempt: 0 }, next);
     await makeDue(tx, set.id);
-    return { operationId: next.id, message: words(true) };
+    return { operationId: next.id, message: words(true), sizeBefore: sizeOf(set) };
   });
 }
 

@@ -6,7 +6,6 @@ import {
   type OperationKind,
   protectionOf,
   refusal,
-  sameSize,
 } from '@howdah/contract';
 import type { ServiceChange, ServiceRow } from '../domain/service/row.ts';
 import { sizeOf } from '../domain/service/spec.ts';
@@ -49,11 +48,7 @@ export async function changeUnderRules(
     const next = await beginOperation(tx, service, kind, caller, operation);
     const row = await changeService(tx, service, { ...changed, attempt: 0 }, next);
     await makeDue(tx, id);
-    return {
-      doc: row.doc,
-      operationId: next.id,
-      keepsSize: sameSize(sizeOf(service), sizeOf(row)),
-    };
+    return { doc: row.doc, operationId: next.id, sizeBefore: sizeOf(service) };
   });
 }
 

@@ -38,6 +38,11 @@ export const LIFECYCLE_PROMISES: readonly Promised[] = [
     applies: hasGateway,
     check: planOfReplicas,
   },
+  {
+    name: 'the plan of a read replica set has the steps that are made',
+    applies: hasGateway,
+    check: planOfSet,
+  },
   { name: 'runs, reachable and present say what there is', check: truthful },
   { name: 'another desired state replaces the one before it', check: newestSpecWins },
   { name: 'the death of a server is reported and repaired', check: deathIsRepaired },
@@ -131,8 +136,9 @@ async function assertPlanned(
   kind: OperationKind,
   spec: ServiceSpec,
   running: boolean,
+  sizeBefore = spec.size,
 ): Promise<void> {
-  const planned = subject.engine.lifecycle.plan(kind, spec, running, false);
+  const planned = subject.engine.lifecycle.plan(kind, spec, running, sizeBefore);
   const { steps } = await settle(subject, spec);
   assert.deepEqual(steps, planned, `the plan of ${kind}`);
 }
@@ -147,7 +153,7 @@ async function planIsMade(subject: Subject): Promise<void> {
     await assertPlanned(subject, 'create', spec, false);
     await assertPlanned(subject, 'stop', paused(spec), true);
     await assertPlanned(subject, 'start', spec, false);
-    await assertPlanned(subject, 'resize', larger, true);
+    await assertPlanned(subject, 'resize', larger, true, spec.size);
     if (hasPooler(subject.engine)) {
       const pooled = { ...larger, pooler: { port: await subject.newPort() } };
       await assertPlanned(subject, 'enablePooler', pooled, true);
@@ -161,17 +167,51 @@ async function planIsMade(subject: Subject): Promise<void> {
   }
 }
 
+/** Files, slots and routes follow from the steps that a user asks for, as soon as they can. */
+const asked = (steps: readonly string[]): string[] =>
+  steps.filter((step) => !/configuration|slots|^connect|^route/.test(step));
+
+/** Compares the steps of a change with its plan, without those that bring the rest up to date. */
+async function assertAsked(
+  subject: Subject,
+  kind: OperationKind,
+  spec: ServiceSpec,
+  { running = true, sizeBefore = spec.size } = {},
+): Promise<void> {
+  const planned = subject.engine.lifecycle.plan(kind, spec, running, sizeBefore);
+  assert.notDeepEqual(planned, [], `the plan of ${kind}`);
+  const { steps } = await settle(subject, spec);
+  assert.deepEqual(asked(steps), asked(planned), `the plan of ${kind}`);
+}
+
 async function planOfReplicas(subject: Subject): Promise<void> {
   await withService(subject, {}, async (spec) => {
     const wanted = replicated(subject, spec, 1);
-    const planned = subject.engine.lifecycle.plan('setHA', wanted, true, false);
-    const { steps } = await settle(subject, wanted);
-    // Files and slots follow from the steps that a user asks for.
-    const asked = steps.filter((step) => !/configuration|slots|^connect/.test(step));
-    assert.deepEqual(
-      asked,
-      planned.filter((step) => !step.includes('configuration')),
-    );
+    const { ha } = wanted;
+    if (ha === null) return assert.fail('it has replicas');
+    const larger = { ...wanted, size: LARGER };
+    await assertAsked(subject, 'setHA', wanted);
+    await assertAsked(subject, 'stop', paused(wanted));
+    await assertAsked(subject, 'start', wanted, { running: false });
+    await assertAsked(subject, 'resize', larger, { sizeBefore: wanted.size });
+    await assertAsked(subject, 'resize', wanted, { sizeBefore: LARGER });
+    await assertAsked(subject, 'setHA', { ...wanted, ha: { ...ha, replicas: 0, sync: 0 } });
+  });
+}
+
+async function planOfSet(subject: Subject): Promise<void> {
+  await withService(subject, {}, async ({ id }) => {
+    const base = await subject.newSpec();
+    const set: ServiceSpec = { ...base, firstVerifier: null, set: { parent: id, nodes: 2 } };
+    const larger = { ...set, size: LARGER };
+    try {
+      await assertAsked(subject, 'create', set, { running: false });
+      await assertAsked(subject, 'resize', larger, { sizeBefore: set.size });
+      await assertAsked(subject, 'stop', paused(larger));
+      await assertAsked(subject, 'start', larger, { running: false });
+    } finally {
+      await removeAll(subject, set.id, id);
+    }
   });
 }
 

@@ -154,7 +154,7 @@ function verificationKept(subject: Subject): Promise<void> {
       steps.push(name);
     };
     const verification = await backups.verify(spec, runStep, signal());
-    assert.deepEqual(steps, lifecycle.plan('verifyBackup', spec, true, false));
+    assert.deepEqual(steps, lifecycle.plan('verifyBackup', spec, true, spec.size));
     assert.equal(verification.succeeded, true, verification.problem);
     const described = await backups.describe(spec.id);
     assert.deepEqual(described.last_verification, verification);

@@ -29,11 +29,21 @@ export const VIOLATIONS: Readonly<Record<string, () => Violation>> = {
   'an engine that ends between two steps continues': forgetsHalf,
   'the plan of a change has the steps that are made': () =>
     replaced('lifecycle', ({ lifecycle }) => ({
-      plan: (kind, ...more) => (kind === 'resize' ? ['restart'] : lifecycle.plan(kind, ...more)),
+      plan: (kind, spec, ...more) =>
+        kind === 'resize' && spec.ha === null && spec.set === null
+          ? ['restart']
+          : lifecycle.plan(kind, spec, ...more),
     })),
   'the plan of replicas has the steps that are made': () =>
     replaced('lifecycle', ({ lifecycle }) => ({
       plan: (kind, ...more) => (kind === 'setHA' ? [] : lifecycle.plan(kind, ...more)),
+    })),
+  'the plan of a read replica set has the steps that are made': () =>
+    replaced('lifecycle', ({ lifecycle }) => ({
+      plan: (kind, spec, ...more) =>
+        lifecycle
+          .plan(kind, spec, ...more)
+          .map((name) => (spec.set === null ? name : name.replace('clone', 'copy'))),
     })),
   'runs, reachable and present say what there is': () =>
     otherVerdict((verdict, { power, set, ha }) =>

@@ -118,6 +118,16 @@ class Failed extends Error {}
 type Recovery = { seconds: number | null; pointMs: number | null };
 type Checks = Verification['checks'];
 
+/** The steps of a verification, as users read them. */
+const STEP = {
+  restore: 'restore snapshot',
+  replay: 'replay WAL',
+  catalogs: 'compare catalogs',
+  relations: 'check tables and indexes',
+  pages: 'check page checksums',
+} as const;
+export const VERIFICATION_STEPS: readonly string[] = Object.values(STEP);
+
 async function restoreAndCheck(
   machine: Machine,
   monitor: Monitor,
@@ -132,9 +142,9 @@ async function restoreAndCheck(
   const check = (name: string, work: () => Promise<string>): Promise<void> =>
     runStep(name, () => runCheck(name, work, checks, signal));
   try {
-    await check('restore snapshot', () => restoreCopy(machine, subject));
+    await check(STEP.restore, () => restoreCopy(machine, subject));
     const before = await observeService(monitor, subject);
-    await check('replay WAL', async () => {
+    await check(STEP.replay, async () => {
       await startCopy(machine, subject, signal);
       recovery.seconds = (Date.now() - begunMs) / 1000;
       const reached = await withSuperuserSession(inCopy(copy, MAINTENANCE_DATABASE), endOfReplay);
@@ -147,9 +157,9 @@ async function restoreAndCheck(
       return `accepting connections after ${recovery.seconds.toFixed(1)} s, with all up to ${new Date(recovery.pointMs).toISOString()}`;
     });
     // Before anything is added to the copy for the other checks.
-    await check('compare catalogs', () => compareWithService(subject, before.catalogs));
-    await check('check tables and indexes', () => checkRelations(copy, signal));
-    await check('check page checksums', async () => {
+    await check(STEP.catalogs, () => compareWithService(subject, before.catalogs));
+    await check(STEP.relations, () => checkRelations(copy, signal));
+    await check(STEP.pages, async () => {
       const server = await findServer(copy);
       if (server === null || !(await stopServer(machine, server, 'fast', SHUTDOWN_DEADLINE_MS)))
         throw new Error('the copy did not shut down');

@@ -24,12 +24,6 @@ test.each([
   ['create', {}, true, ['set password']],
   ['create', {}, false, ['clone template', 'start PostgreSQL', 'set password']],
   ['create', { pooler: { port: 20003 } }, true, ['set password', 'start connection pooler']],
-  [
-    'create',
-    { ha: { replicas: 1, sync: 1, switchover: false, drill: null } },
-    true,
-    ['set password', 'clone primary (member 1)', 'start PostgreSQL (member 1)'],
-  ],
   ['fork', { origin }, false, ['clone parent', 'start PostgreSQL', 'set password']],
   ['stop', { power: 'paused' }, true, ['stop PostgreSQL']],
   [
@@ -39,7 +33,6 @@ test.each([
     ['stop connection pooler', 'stop PostgreSQL'],
   ],
   ['delete', { power: 'paused' }, false, []],
-  ['resize', {}, true, ['stop PostgreSQL', 'write configuration', 'start PostgreSQL']],
   ['resize', { power: 'paused' }, false, []],
   ['start', { pooler: { port: 20003 } }, false, ['start PostgreSQL', 'start connection pooler']],
   ['enablePooler', { pooler: { port: 20003 } }, true, ['start connection pooler']],
@@ -54,8 +47,8 @@ test.each([
 });
 
 test('a resize that keeps the size reloads the configuration, without a restart', () => {
-  expect(planOf('resize', SPEC, true, true)).toEqual(['reload configuration']);
-  expect(planOf('resize', { ...SPEC, power: 'paused' }, false, true)).toEqual([]);
+  expect(planOf('resize', SPEC, true)).toEqual(['reload configuration']);
+  expect(planOf('resize', { ...SPEC, power: 'paused' }, false)).toEqual([]);
 });
 
 test('every kind of operation has a plan', () => {
@@ -66,16 +59,144 @@ test('every kind of operation has a plan', () => {
 test('where a VPC is a network, the server and its pooler move into it and out of it', () => {
   const there = { hasGateway: false, primary: 0, servers: [], movesIntoVpc: true };
   const inside = { ...SPEC, vpc: { ...VPC, address: '10.0.0.2' }, pooler: { port: 20003 } };
-  expect(planOf('attachToVPC', inside, true, false, there)).toEqual([
+  expect(planOf('attachToVPC', inside, true, 'shared', there)).toEqual([
     'stop connection pooler',
     'stop PostgreSQL',
     'write configuration',
     'start PostgreSQL',
     'start connection pooler',
   ]);
-  expect(planOf('detachFromVPC', SPEC, true, false, there)).toEqual([
+  expect(planOf('detachFromVPC', SPEC, true, 'shared', there)).toEqual([
     'stop PostgreSQL',
     'write configuration',
     'start PostgreSQL',
+  ]);
+});
+
+const SMALL = { cpuMillis: 500, memoryGbs: 2 } as const;
+const LARGE = { cpuMillis: 1000, memoryGbs: 4 } as const;
+
+test('a resize restarts the server', () => {
+  expect(planOf('resize', { ...SPEC, size: LARGE }, true, SMALL)).toEqual([
+    'stop PostgreSQL',
+    'write configuration',
+    'start PostgreSQL',
+  ]);
+});
+
+const withReplicas = (replicas: number, more: Partial<ServiceSpec> = {}): ServiceSpec => ({
+  ...SPEC,
+  ha: { replicas, sync: Math.min(1, replicas), switchover: false, drill: null },
+  ...more,
+});
+const THREE = { hasGateway: true, primary: 0, servers: [0, 1, 2], movesIntoVpc: true };
+const ALONE = { ...THREE, hasGateway: false, servers: [0] };
+
+test('the first replica puts a gateway in front of the primary', () => {
+  expect(planOf('setHA', withReplicas(1), true, 'shared', ALONE)).toEqual([
+    'start gateway in front of primary',
+    'clone primary (member 1)',
+    'start PostgreSQL (member 1)',
+    'reload configuration (member 0)',
+  ]);
+});
+
+test('a replica that goes is not waited for before it is removed', () => {
+  expect(planOf('setHA', withReplicas(1), true, 'shared', THREE)).toEqual([
+    'reload configuration (member 0)',
+    'remove member 2',
+    'configure replication slots',
+  ]);
+});
+
+test('a cluster stops with its primary first', () => {
+  expect(planOf('stop', withReplicas(2, { power: 'paused' }), true, 'shared', THREE)).toEqual([
+    'stop PostgreSQL (member 0)',
+    'stop PostgreSQL (member 1)',
+    'stop PostgreSQL (member 2)',
+    'stop gateway',
+  ]);
+});
+
+/** The steps of a plan without those that bring files, slots and routes up to date. */
+const without = (steps: readonly string[]): string[] =>
+  steps.filter((step) => !/configuration|slots|route/.test(step));
+
+test('replicas get more memory before their primary, and less after it', () => {
+  const two = { ...THREE, servers: [0, 1] };
+  const replica = ['stop PostgreSQL (member 1)', 'start PostgreSQL (member 1)'];
+  const larger = withReplicas(1, { size: LARGE });
+  expect(without(planOf('resize', larger, true, SMALL, two))).toEqual([
+    ...replica,
+    'switch over to member 1',
+    'start PostgreSQL (member 0)',
+  ]);
+  const smaller = withReplicas(1, { size: SMALL });
+  expect(without(planOf('resize', smaller, true, LARGE, two))).toEqual([
+    'restart primary',
+    ...replica,
+  ]);
+});
+
+test('a former primary follows after a switchover, and is made again after a failover', () => {
+  const { ha } = withReplicas(1);
+  if (ha === null) return expect.unreachable();
+  const two = { ...THREE, servers: [0, 1] };
+  const asked = (more: Partial<typeof ha>) => ({ ...SPEC, ha: { ...ha, ...more } });
+  const switchover = planOf('switchover', asked({ switchover: true }), true, 'shared', two);
+  expect(without(switchover)).toEqual(['switch over to member 1', 'start PostgreSQL (member 0)']);
+  const drill = planOf('drill', asked({ drill: 'failover' }), true, 'shared', two);
+  expect(without(drill)).toEqual([
+    'drill',
+    'clone primary (member 0)',
+    'start PostgreSQL (member 0)',
+  ]);
+});
+
+test('a cluster moves into a VPC with its pooler, its gateway and its replicas', () => {
+  const two = { ...THREE, servers: [0, 1] };
+  const vpc = { ...VPC, address: '10.0.0.2' };
+  const inside = withReplicas(1, { vpc, pooler: { port: 20003 } });
+  expect(without(planOf('attachToVPC', inside, true, 'shared', two))).toEqual([
+    'stop connection pooler (member 0)',
+    'move primary and gateway',
+    'start connection pooler (member 0)',
+    'stop PostgreSQL (member 1)',
+    'start PostgreSQL (member 1)',
+  ]);
+  expect(planOf('attachToVPC', withReplicas(1, { vpc: VPC }), true, 'shared', two)).toEqual([
+    'configure allowed networks',
+  ]);
+});
+
+test('a spare gets its gateway before its password', () => {
+  expect(planOf('create', withReplicas(1), true, 'shared', ALONE).slice(0, 2)).toEqual([
+    'start gateway in front of primary',
+    'set password (member 0)',
+  ]);
+});
+
+const SET: ServiceSpec = { ...SPEC, set: { parent: 'bbbbbbbbbb', nodes: 2 } };
+
+test('the nodes of a read replica set are made and restarted one after the other', () => {
+  expect(planOf('create', SET, false)).toEqual([
+    'create directory',
+    'start gateway',
+    'configure replication slots',
+    'clone primary (node 1)',
+    'start PostgreSQL (node 1)',
+    'route gateway to nodes',
+    'clone primary (node 2)',
+    'start PostgreSQL (node 2)',
+    'route gateway to nodes',
+  ]);
+  expect(without(planOf('resize', { ...SET, size: LARGE }, true, SMALL))).toEqual([
+    'restart node 1',
+    'restart node 2',
+  ]);
+  expect(planOf('stop', { ...SET, power: 'paused' }, true)).toEqual([
+    'stop PostgreSQL (node 1)',
+    'stop PostgreSQL (node 2)',
+    'stop gateway',
   ]);
 });

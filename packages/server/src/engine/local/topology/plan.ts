@@ -1,17 +1,25 @@
 /**
- * The steps that a change takes if nothing is in the way: the answer to a dry run. Those of one
- * server are decided as the real ones are, from an assumed state on. The steps of replicas and sets
- * are named here, since their real ones depend on what is observed.
+ * The steps that a change takes if nothing is in the way: the answer to a dry run. They are decided
+ * as the real ones are, from the assumed state before the change, and named as they are.
  */
 import { existsSync } from 'node:fs';
-import { MAX_REPLICAS, type OperationKind } from '@howdah/contract';
+import { MAX_REPLICAS, type OperationKind, type Size } from '@howdah/contract';
 import type { Lifecycle } from '../../engine.ts';
 import { chooseServers, numberNodes } from '../../records.ts';
-import type { ServiceSpec } from '../../spec.ts';
+import type { HighAvailability, ServiceSpec } from '../../spec.ts';
+import { VERIFICATION_STEPS } from '../backup/verify.ts';
 import type { Layout } from '../host/layout.ts';
-import { haStepName } from './decide-ha.ts';
+import { sizeLabel } from '../postgres/server.ts';
+import { NOBODY } from '../postgres/replication.ts';
+import { decideHa, haStepName, type InstanceSeen } from './decide-ha.ts';
+import { decideSet, setStepName, type SetSeen } from './decide-set.ts';
 import { decide, STEP_NAME, type Observation } from './decide.ts';
-import { afterStep, POOLER_WELL, WELL } from './simulate.ts';
+import { isEnding } from './driver.ts';
+import type { PlacedCluster, PlacedSpec } from './placed-spec.ts';
+import * as cluster from './simulate-cluster.ts';
+import { afterSetStep, nodeAbsent, withRoutes } from './simulate-set.ts';
+import { afterStep, namesOfSteps, POOLER_WELL, WELL } from './simulate.ts';
+import { compareSizes } from './standbys.ts';
 
 /**
  * Plans by what exists of a service below a data directory.
@@ -19,8 +27,8 @@ import { afterStep, POOLER_WELL, WELL } from './simulate.ts';
  * @param movesIntoVpc whether a VPC is a network that servers run in
  */
 export function createPlan(layout: Layout, movesIntoVpc: boolean): Lifecycle['plan'] {
-  return (kind, spec, running, keepsSize) =>
-    planOf(kind, spec, running, keepsSize, {
+  return (kind, spec, running, sizeBefore) =>
+    planOf(kind, spec, running, sizeBefore, {
       hasGateway: existsSync(layout.gateway(spec.id).root),
       primary: layout.primaryOf(spec.id),
       movesIntoVpc,
@@ -43,148 +51,224 @@ const NOTHING: Existing = { hasGateway: false, primary: 0, servers: [], movesInt
 /**
  * @param running whether its server runs already; of one that is to be made: whether a spare
  *   becomes it
- * @param keepsSize whether a resize changes nothing but the storage quota, for which no server
- *   restarts
+ * @param sizeBefore the size that its servers have
  * @param there what exists of a service that gets replicas, and what a VPC is here
  */
 export function planOf(
   kind: OperationKind,
   spec: ServiceSpec,
   running: boolean,
-  keepsSize = false,
+  sizeBefore: Size = spec.size,
   there: Existing = NOTHING,
 ): string[] {
-  if (spec.set !== null) return planOfSet(kind, spec, numberNodes(spec.set.nodes));
+  if (kind === 'verifyBackup') return [...VERIFICATION_STEPS];
+  const before = stateBefore(kind, spec, running, there.movesIntoVpc);
+  if (before === null) return [];
+  const size = compareSizes(sizeLabel(sizeBefore), spec.size);
+  // The password of a dry run is not known; whether there is one decides on its step.
+  const named = { ...spec, firstVerifier: spec.firstVerifier ?? '' };
+  if (spec.set !== null) return stepsOfSet(named, numberNodes(spec.set.nodes), before, size);
+  return spec.ha === null
+    ? stepsOfServer({ ...named, ha: null, set: null }, before, size)
+    : stepsOfCluster(named, spec.ha, before, size, there);
+}
+
+/** The assumed state of a service before a change, whichever servers it has. */
+type Before = {
+  /** spare: it runs, and is not provisioned. */
+  state: 'absent' | 'spare' | 'stopped' | 'running';
+  hasPooler: boolean;
+  filesCurrent: boolean;
+  /** moves: its servers run in another network after it. otherClients: others may connect. */
+  network: 'same' | 'moves' | 'otherClients';
+};
+
+/** @returns null: the change has no steps, or none of a server that does not run */
+function stateBefore(
+  kind: OperationKind,
+  spec: ServiceSpec,
+  running: boolean,
+  movesIntoVpc: boolean,
+): Before | null {
+  const state = running ? 'running' : 'stopped';
+  const same: Before = {
+    state,
+    hasPooler: running && spec.pooler !== null,
+    filesCurrent: true,
+    network: 'same',
+  };
   switch (kind) {
     case 'create':
-    case 'fork': {
-      const steps = stepsOf(spec, running ? { ...WELL, provisioned: false } : ABSENT);
-      // Replicas are made before the pooler is started.
-      const first = steps.filter((step) => step !== STEP_NAME.startPooler);
-      return [...first, ...replicasOf(spec), ...steps.slice(first.length)];
-    }
+    case 'fork':
+      return { ...same, state: running ? 'spare' : 'absent', hasPooler: false };
     case 'start':
     case 'restore':
     case 'repair':
-      return stepsOf(spec, STOPPED);
+      return { ...same, state: 'stopped', hasPooler: false };
     case 'stop':
     case 'delete':
-      return running ? stepsOf(spec, withPooler(spec)) : [];
-    case 'resize':
-      return stepsOf(spec, {
-        ...(running ? withPooler(spec) : STOPPED),
-        ...(running ? { server: { ...RUNNING, sizeCurrent: keepsSize } } : {}),
-        filesCurrent: false,
-      });
-    case 'enablePooler':
-      return running ? stepsOf(spec, WELL) : [];
-    case 'disablePooler':
-      return running ? stepsOf(spec, { ...WELL, pooler: POOLER_WELL }) : [];
     case 'setHA':
-      return spec.ha === null
-        ? []
-        : [
-            ...(there.hasGateway || !running ? [] : [GATEWAY_BEFORE_PRIMARY]),
-            ...replicasOf(spec, there),
-          ];
     case 'switchover':
     case 'failover':
-      return ['switch over to another member'];
     case 'drill':
-      return [`rehearse a ${spec.ha?.drill ?? 'failover'}`];
+      return running ? same : null;
+    case 'resize':
+      return { ...same, filesCurrent: false };
+    case 'enablePooler':
+      return running ? { ...same, hasPooler: false } : null;
+    case 'disablePooler':
+      return running ? { ...same, hasPooler: true } : null;
     case 'attachToVPC':
-    case 'detachFromVPC':
-      return running ? stepsOf(spec, inOtherNetwork(spec, there.movesIntoVpc)) : [];
+    case 'detachFromVPC': {
+      const moves = spec.vpc === null ? movesIntoVpc : spec.vpc.address !== null;
+      return running ? { ...same, network: moves ? 'moves' : 'otherClients' } : null;
+    }
     case 'verifyBackup':
-      return [
-        'restore snapshot',
-        'replay WAL',
-        'compare catalogs',
-        'check tables and indexes',
-        'check page checksums',
-      ];
     case 'updatePassword':
     case 'setEnvironment':
     case 'rename':
-      return [];
+      return null;
   }
 }
 
-const RUNNING = { phase: 'ready', sizeCurrent: true, placed: true } as const;
-const STOPPED: Observation = { ...WELL, server: null, connected: false };
-const ABSENT: Observation = { ...STOPPED, directory: 'absent', provisioned: false };
+type SizeSeen = NonNullable<InstanceSeen['server']>['size'];
 
-const withPooler = ({ pooler }: ServiceSpec): Observation => ({
-  ...WELL,
-  pooler: pooler === null ? null : POOLER_WELL,
-});
-
-/** A service that runs in the network that it must leave. */
-function inOtherNetwork(spec: ServiceSpec, movesIntoVpc: boolean): Observation {
-  const moves = spec.vpc === null ? movesIntoVpc : spec.vpc.address !== null;
-  const seen = withPooler(spec);
-  if (!moves)
-    return { ...seen, filesCurrent: false, disallowedSessions: spec.vpc === null ? 0 : 1 };
+/** A service as `decide` observes it, whichever servers it has. */
+function rulesOf({ state, hasPooler, network }: Before): Observation {
+  const exists = state !== 'absent';
   return {
-    ...seen,
-    server: { ...RUNNING, placed: false },
-    pooler: seen.pooler === null ? null : { ...seen.pooler, placed: false },
-    filesCurrent: false,
+    ...WELL,
+    directory: exists ? 'ours' : 'absent',
+    provisioned: exists && state !== 'spare',
+    server: null,
+    connected: false,
+    pooler: hasPooler ? { ...POOLER_WELL, placed: network !== 'moves' } : null,
   };
 }
 
-/** A decision settles within this many steps. */
-const MOST_STEPS = 30;
+const runs = ({ state }: Before): boolean => state === 'running' || state === 'spare';
 
-/** The names of the steps that a service of one server takes from an assumed state on. */
-function stepsOf(spec: ServiceSpec, from: Observation): string[] {
-  const placed = { ...spec, firstVerifier: spec.firstVerifier ?? '', ha: null, set: null };
-  const steps: string[] = [];
-  let seen = from;
-  for (let round = 0; round < MOST_STEPS; round++) {
-    const step = decide(placed, seen);
-    if (step.kind === 'settled' || step.kind === 'refuse') break;
-    if (step.kind !== 'wait') steps.push(STEP_NAME[step.kind]);
-    seen = afterStep(seen, step);
-  }
-  return steps;
+function stepsOfServer(spec: PlacedSpec, before: Before, size: SizeSeen): string[] {
+  const { network } = before;
+  const placed = network !== 'moves';
+  const seen: Observation = {
+    ...rulesOf(before),
+    server: runs(before) ? { phase: 'ready', sizeCurrent: size === 'current', placed } : null,
+    connected: runs(before),
+    // It allows the networks of its VPC by itself.
+    filesCurrent: before.filesCurrent && network === 'same',
+    disallowedSessions: network === 'otherClients' && spec.vpc !== null ? 1 : 0,
+  };
+  return namesOfSteps(seen, (now) => {
+    const step = decide(spec, now);
+    if (step.kind === 'settled' || step.kind === 'refuse') return null;
+    return { name: isEnding(step) ? null : STEP_NAME[step.kind], after: afterStep(now, step) };
+  });
 }
 
-const GATEWAY_BEFORE_PRIMARY = haStepName({ kind: 'moveToGateway' }) ?? '';
-
-/** The missing replicas of a service, made one after the other. */
-function replicasOf({ ha }: ServiceSpec, { primary, servers }: Existing = NOTHING): string[] {
-  if (ha === null) return [];
-  const wanted = chooseServers(primary, servers, ha.replicas + 1);
-  const missing = wanted.filter((n) => n !== primary && !servers.includes(n));
-  return missing
-    .flatMap((n) => [
-      haStepName({ kind: 'seed', n, why: 'new' }),
-      haStepName({ kind: 'server', n, step: { kind: 'start' } }),
-    ])
-    .filter(isStep);
+function stepsOfCluster(
+  spec: Omit<PlacedSpec, 'ha' | 'set'>,
+  ha: HighAvailability,
+  before: Before,
+  size: SizeSeen,
+  there: Existing,
+): string[] {
+  const wanted = clusterOf(ha, there);
+  const placed: PlacedSpec = { ...spec, ha: wanted, set: null };
+  return namesOfSteps(clusterBefore(placed, wanted, before, size, there), (now) => {
+    const step = decideHa(placed, now.ha, cluster.observed(placed, now));
+    if (step.kind === 'server' && (step.step.kind === 'settled' || step.step.kind === 'refuse'))
+      return null;
+    return { name: haStepName(step), after: cluster.afterHaStep(now, step) };
+  });
 }
 
-const isStep = (name: string | null): name is string => name !== null;
+/** No step has a port in its name: their numbers stand for them. */
+const placedAt = (numbers: readonly number[]) => numbers.map((n) => ({ n, port: n }));
 
-/** The same for a read replica set, whose nodes change one by one. */
-function planOfSet(kind: OperationKind, spec: ServiceSpec, nodes: readonly number[]): string[] {
-  const each = (name: string) => nodes.map((n) => `${name} (node ${n})`);
-  switch (kind) {
-    case 'create':
-      return [
-        'start gateway',
-        ...nodes.flatMap((n) => [`clone primary (node ${n})`, `${STEP_NAME.start} (node ${n})`]),
-      ];
-    case 'resize':
-      return nodes.map((n) => `restart node ${n}`);
-    case 'enablePooler':
-      return [STEP_NAME.startPooler];
-    case 'disablePooler':
-      return [STEP_NAME.stopPooler];
-    case 'delete':
-      return spec.power === 'running' || spec.pooler !== null ? each(STEP_NAME.stop) : [];
-    default:
-      return [];
-  }
+function clusterOf({ replicas, sync, switchover, drill }: HighAvailability, there: Existing) {
+  const { primary, servers } = there;
+  const wanted = chooseServers(primary, servers, replicas + 1);
+  const leave = switchover ? primary : null;
+  return { servers: placedAt(wanted), primary, sync, leave, drill };
+}
+
+function clusterBefore(
+  spec: PlacedSpec,
+  ha: PlacedCluster,
+  before: Before,
+  size: SizeSeen,
+  there: Existing,
+): cluster.AssumedCluster {
+  const { primary } = ha;
+  const isRunning = runs(before);
+  const placed = before.network !== 'moves';
+  const exists = before.state !== 'absent';
+  const numbers = exists ? [...new Set([primary, ...there.servers])] : [];
+  const listensAt = (n: number): number => (there.hasGateway ? n : spec.endpoint.port);
+  const others = numbers.filter((n) => n !== primary);
+  return {
+    ha,
+    rules: rulesOf(before),
+    servers: numbers.map((n) => ({
+      ...cluster.serverAbsent(n),
+      data: n === primary ? 'primary' : 'standby',
+      server: isRunning
+        ? { phase: 'ready', size, port: listensAt(n), frozen: false, placed }
+        : null,
+      connected: isRunning,
+      filesCurrent: before.filesCurrent,
+      upstream: n === primary ? null : primary,
+    })),
+    gateway: {
+      ...cluster.GATEWAY_CLOSED,
+      running: isRunning && there.hasGateway,
+      routesToPort: primary,
+      placed,
+      allowedNetworksCurrent: before.network === 'same',
+    },
+    slots: others,
+    quorum:
+      others.length === 0 ? NOBODY : { count: Math.min(ha.sync, others.length), members: others },
+    rehearsed: false,
+  };
+}
+
+function stepsOfSet(
+  spec: Omit<PlacedSpec, 'ha' | 'set'> & { set: ServiceSpec['set'] },
+  nodes: readonly number[],
+  before: Before,
+  size: SizeSeen,
+): string[] {
+  const set = { parent: spec.set?.parent ?? '', nodes: placedAt(nodes) };
+  const placed: PlacedSpec = { ...spec, ha: null, set };
+  return namesOfSteps(setBefore(nodes, before, size), (now) => {
+    const step = decideSet(placed, now);
+    const own = step.kind === 'pooler' || step.kind === 'server' ? step.step.kind : null;
+    if (own === 'settled' || own === 'refuse' || own === 'wait') return null;
+    return { name: setStepName(step), after: afterSetStep(now, step) };
+  });
+}
+
+function setBefore(nodes: readonly number[], before: Before, size: SizeSeen): SetSeen {
+  const isRunning = runs(before);
+  const exists = before.state !== 'absent';
+  const placed = before.network !== 'moves';
+  const { pooler, directory } = rulesOf(before);
+  return withRoutes({
+    directory,
+    nodes: nodes.map((n) => ({
+      ...nodeAbsent(n),
+      data: exists ? 'standby' : 'absent',
+      server: isRunning ? { phase: 'ready', size, port: n, frozen: false, placed } : null,
+      connected: isRunning,
+      filesCurrent: before.filesCurrent,
+      serving: isRunning && placed,
+    })),
+    gateway: { running: isRunning, placed, allowedNetworksCurrent: before.network === 'same' },
+    primaryReady: true,
+    slotsCurrent: exists,
+    pooler,
+    owned: true,
+  });
 }

@@ -27,6 +27,30 @@ export const WELL: Observation = {
   disallowedSessions: 0,
 };
 
+/** A decision settles within this many steps. */
+const MOST_STEPS = 200;
+
+/**
+ * The names of the steps from an assumed state on, until nothing is left to do.
+ *
+ * @param decideNext the next step, its name and the state after it; null: it is settled, or cannot
+ *   continue
+ */
+export function namesOfSteps<State>(
+  from: State,
+  decideNext: (state: State) => { name: string | null; after: State } | null,
+): string[] {
+  const names: string[] = [];
+  let state = from;
+  for (let round = 0; round < MOST_STEPS; round++) {
+    const next = decideNext(state);
+    if (next === null) break;
+    if (next.name !== null) names.push(next.name);
+    state = next.after;
+  }
+  return names;
+}
+
 const NO_SERVER = { server: null, connected: false, silentMs: null } as const;
 
 /** The observed state after a step. A start gets through at once. */
