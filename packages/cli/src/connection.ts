@@ -7,6 +7,7 @@ import { join, resolve } from 'node:path';
 import { readFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { Failure } from './exit.ts';
+import { note, paintNote } from './output.ts';
 
 export type Connection = Settings & { client: HowdahClient };
 
@@ -34,8 +35,11 @@ export async function connect({
   retries = 4,
 }: Pick<ClientOptions, 'dryRun' | 'retries'> = {}): Promise<Connection> {
   const found = await access();
-  return { ...found, client: createClient({ ...found, dryRun, retries }) };
+  return { ...found, client: createClient({ ...found, dryRun, retries, onWarning }) };
 }
+
+/** An older server may not know an option of this command. */
+const onWarning = (text: string): void => note(paintNote.yellow(`warning: ${text}`));
 
 /** The options of a client of that API. @throws SettingsError */
 export async function access(): Promise<ClientOptions & Settings> {

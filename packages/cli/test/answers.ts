@@ -27,6 +27,7 @@ export type Answer = {
   text?: string;
   operation?: true;
   cookie?: string;
+  warning?: string;
 };
 
 const accepted = (body?: unknown): Answer => ({
@@ -57,6 +58,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   listRegions: ok([
     {
       code: 'local',
+      aliases: ['us-east-1', 'eu-west-1'],
       engine: 'local',
       limits_enforced: true,
       limits_note: 'by cgroups',
@@ -88,7 +90,7 @@ export const ANSWERS: Readonly<Record<string, Answer>> = {
   listServices: ok([SERVICE, PLAIN_SERVICE]),
   createService: accepted(creating),
   getService: ok(SERVICE),
-  deleteService: accepted(),
+  deleteService: accepted({ ...SERVICE, status: 'DELETING' }),
   listDeletedServices: ok([
     {
       service_id: 'linltu4hxx',

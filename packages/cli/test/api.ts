@@ -101,7 +101,11 @@ function problemsOf({ operationId, body: schema, query }: Route, url: URL, body:
   if (schema === null)
     return body === '' ? problems : [...problems, `${operationId} takes no body: ${body}`];
   const { $ref: reference } = schema;
-  const check = ajv.compile(typeof reference === 'string' ? { $ref: `api${reference}` } : schema);
+  // The server would ignore a field that it does not know.
+  const check = ajv.compile({
+    ...(typeof reference === 'string' ? { $ref: `api${reference}` } : schema),
+    unevaluatedProperties: false,
+  });
   return check(JSON.parse(body || 'null'))
     ? problems
     : [...problems, `${operationId}: ${ajv.errorsText(check.errors)} in ${body}`];
@@ -113,9 +117,13 @@ function routeOf(method: string, path: string): Route | null {
   return ROUTES.find((route) => route.method === method && matches(route.path)) ?? null;
 }
 
-function send(response: ServerResponse, { status, body, text, operation, cookie }: Answer): void {
+function send(
+  response: ServerResponse,
+  { status, body, text, operation, cookie, warning }: Answer,
+): void {
   if (operation === true) response.setHeader('Operation-Id', '01jd3k7w0c');
   if (cookie !== undefined) response.setHeader('Set-Cookie', cookie);
+  if (warning !== undefined) response.setHeader('Warning', warning);
   response.setHeader('Connection', 'close');
   if (body !== undefined) response.setHeader('Content-Type', 'application/json');
   response.writeHead(status).end(text ?? (body === undefined ? undefined : JSON.stringify(body)));

@@ -38,6 +38,17 @@ test.for(EXITS)('error %s has exit code %i and prints nothing to stdout', async 
   expect(outcome).toEqual({ code: exit, stdout: '', stderr: `error it is ${code}\n` });
 });
 
+test('a field that the server ignores is a warning on stderr', async () => {
+  const vpc = { id: '1001', name: 'x', cidr: '10.1.0.0/16', region_code: 'local' };
+  const warning = '299 - "fields that this call does not know were ignored: shade"';
+  const { run } = await api({ createVpc: { status: 201, body: vpc, warning } });
+  expect(await run('vpc', 'create', '--name', 'x', '--cidr', '10.1.0.0/16', '-o', 'json')).toEqual({
+    code: 0,
+    stdout: expect.stringContaining('1001'),
+    stderr: 'warning: fields that this call does not know were ignored: shade\n',
+  });
+});
+
 test('no control plane, no installation or not ready has exit code 8', async () => {
   const gone = await serve();
   gone.close();

@@ -89,6 +89,18 @@ test('an answer that does not come from the API is an error too', async () => {
   });
 });
 
+test('a warning of the API is reported with its text, one of a proxy is not', async () => {
+  const { apiUrl } = await serve(
+    json(200, [], { Warning: '299 - "fields were ignored: a, b"' }),
+    json(200, [], { Warning: '110 proxy "response is stale"' }),
+  );
+  const noted: string[] = [];
+  const client = createClient({ apiUrl, onWarning: (text) => noted.push(text) });
+  await client.GET('/projects');
+  await client.GET('/projects');
+  expect(noted).toEqual(['fields were ignored: a, b']);
+});
+
 test('a GET is retried after a lost connection and after 503, and then answered as usual', async () => {
   const { apiUrl, seen } = await serve(
     cut,

@@ -22,6 +22,8 @@ export type ClientOptions = {
    * Whether every change is a dry run: its call throws {@link DryRunError}, and nothing is done.
    */
   dryRun?: boolean;
+  /** Gets what the API warns of in its answers, such as fields that it does not know. */
+  onWarning?: (text: string) => void;
   /** Replaces the platform's fetch, for example by one that trusts the CA of the installation. */
   fetch?: (request: Request) => Promise<Response>;
 };
@@ -39,6 +41,7 @@ export function createClient({
   headers,
   retries = 4,
   dryRun = false,
+  onWarning,
   fetch,
 }: ClientOptions): HowdahClient {
   const client = createFetchClient<paths>({
@@ -57,6 +60,8 @@ export function createClient({
     },
     onResponse: async ({ response }) => {
       if (!response.ok) throw await errorOf(response);
+      const [, warning] = WARNING.exec(response.headers.get('Warning') ?? '') ?? [];
+      if (warning !== undefined) onWarning?.(warning);
       // A caller that requested a change must not believe that it was made.
       if (response.headers.get('Dry-Run') === 'true') {
         const answer: Schemas['DryRun'] = JSON.parse(await response.text());
@@ -66,6 +71,9 @@ export function createClient({
   });
   return client;
 }
+
+/** A warning of the API itself: code 299, no host, and a text. */
+const WARNING = /^299 - "(.*)"$/;
 
 const IDEMPOTENCY_KEY = 'Idempotency-Key';
 

@@ -23,6 +23,7 @@ import {
   servicesQuery,
   type Operation,
   type Service,
+  type Region,
 } from './api.ts';
 import { keysQuery, setsQuery, vpcsQuery } from './api-project.ts';
 import { useIsLost, watchReach } from './reach.ts';
@@ -206,6 +207,14 @@ export const useBackups = () => useOfService(backupsQuery);
 export function useRegions() {
   const { project } = useMe();
   return useQuery(regionsQuery(project.id));
+}
+
+/** Finds a region by the name that a service or VPC shows: its code, or an alias. */
+export function useFindRegion(): (name: string) => Region | undefined {
+  const { data: regions = [] } = useRegions();
+  return (name) =>
+    regions.find(({ code }) => code === name) ??
+    regions.find(({ aliases }) => aliases.includes(name));
 }
 
 /** Whether there is more than one region, so that each has to be named. */

@@ -7,7 +7,6 @@ import { AUDIT_OUTCOMES, DELIVERY_STATUSES, EVENT_TYPES } from './values.ts';
 
 const dateTime = (description: string) => Type.String({ format: 'date-time', description });
 const dateTimeOrNull = (description: string) => Type.Union([dateTime(description), Type.Null()]);
-const closed = { additionalProperties: false } as const;
 
 export const EventSchema = Named(
   'Event',
@@ -48,24 +47,21 @@ export const RETRY_AFTER_SECONDS = [5, 300, 1800, 7200, 18_000, 36_000, 36_000] 
 
 export const CreateWebhookBody = Named(
   'CreateWebhook',
-  Type.Object(
-    {
-      url: Type.String({
-        minLength: 1,
-        maxLength: 2048,
-        pattern: VISIBLE_PATTERN,
-        description: 'http or https, without user and password',
+  Type.Object({
+    url: Type.String({
+      minLength: 1,
+      maxLength: 2048,
+      pattern: VISIBLE_PATTERN,
+      description: 'http or https, without user and password',
+    }),
+    types: Type.Optional(
+      Type.Array(StringEnum(EVENT_TYPES), {
+        maxItems: EVENT_TYPES.length,
+        uniqueItems: true,
+        description: 'of events; default: all',
       }),
-      types: Type.Optional(
-        Type.Array(StringEnum(EVENT_TYPES), {
-          maxItems: EVENT_TYPES.length,
-          uniqueItems: true,
-          description: 'of events; default: all',
-        }),
-      ),
-    },
-    closed,
-  ),
+    ),
+  }),
 );
 export type CreateWebhookBody = Type.Static<typeof CreateWebhookBody>;
 

@@ -4,6 +4,7 @@ import {
   escapeInJson,
   inQuotes,
   makeVisible,
+  misspelledName,
   nearestName,
   visibleJson,
   VISIBLE_PATTERN,
@@ -115,4 +116,19 @@ test('a misspelled name is matched to the nearest known name', () => {
   expect(nearestName('dryrun', ['dry_run', 'status'])).toBe('dry_run');
   expect(nearestName('x'.repeat(100_000), ['dry_run'])).toBe('dry_run');
   expect(nearestName('x', [])).toBeNull();
+});
+
+test('a name is a misspelling of a known one that differs in at most two letters', () => {
+  const known = ['name', 'region_code', 'cpu_millis'];
+  for (const [name, meant] of [
+    ['nmae', 'name'],
+    ['Name', 'name'],
+    ['regionCode', 'region_code'],
+    ['cpumilli', 'cpu_millis'],
+    ['region', null],
+    ['cpu', null],
+    ['tags', null],
+  ] as const)
+    expect(misspelledName(name, known), name).toBe(meant);
+  expect(misspelledName('x', [])).toBeNull();
 });

@@ -93,10 +93,23 @@ export function inQuotes(value: unknown): string {
  * case count as the same.
  */
 export function nearestName(name: string, known: readonly string[]): string | null {
+  return nearest(name, known)?.one ?? null;
+}
+
+/** The most letters in which a misspelled name differs from the known name that was meant. */
+const MISSPELLED_LETTERS = 2;
+
+/** The known name that another name is probably a misspelling of; null: it is another name. */
+export function misspelledName(name: string, known: readonly string[]): string | null {
+  const found = nearest(name, known);
+  return found !== null && found.distance <= MISSPELLED_LETTERS ? found.one : null;
+}
+
+function nearest(name: string, known: readonly string[]): { one: string; distance: number } | null {
   // No known name is as long: the comparison would only take time.
   const wanted = name.slice(0, 64).toLowerCase();
   const ranked = known.map((one) => ({ one, distance: editDistance(wanted, one.toLowerCase()) }));
-  return ranked.toSorted((a, b) => a.distance - b.distance)[0]?.one ?? null;
+  return ranked.toSorted((a, b) => a.distance - b.distance)[0] ?? null;
 }
 
 /**

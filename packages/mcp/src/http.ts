@@ -23,6 +23,7 @@ import {
 } from '@modelcontextprotocol/server';
 import { openCloud } from './cloud.ts';
 import { createMcpServer } from './server.ts';
+import { noteWarning } from './tool.ts';
 
 /** A running server: its URL, and how to stop it. */
 export type HttpFace = { url: string; close: () => Promise<void> };
@@ -55,7 +56,7 @@ export async function serveOverHttp(
         'UNAUTHORIZED',
         'Authorization: missing; send "Bearer <public_key>:<secret_key>" (howdah key create makes a key)',
       );
-    const client = createClient({ ...options, key });
+    const client = createClient({ ...options, key, onWarning: noteWarning });
     const invalid = await whyNot(client);
     if (invalid !== null) return invalid;
     return createMcpHandler(() => createMcpServer(openCloud(client))).fetch(request);

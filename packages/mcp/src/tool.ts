@@ -10,8 +10,17 @@ import {
   type McpServer,
   type ToolAnnotations,
 } from '@modelcontextprotocol/server';
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { Type, type Static, type TObject } from 'typebox';
 import { explain, Problem } from './problem.ts';
+
+/** Warnings of the API in its answers to the calls of one tool. */
+const warnings = new AsyncLocalStorage<string[]>();
+
+/** Adds a warning to the result of the tool that is running: the agent must not miss it. */
+export function noteWarning(text: string): void {
+  warnings.getStore()?.push(text);
+}
 
 /** The result of a tool: a line for people, and data for programs. */
 export type Outcome = { summary: string; data: Record<string, unknown> };
@@ -66,8 +75,10 @@ export function addTool<Input extends TObject>(
       annotations: { title, ...HINTS[kind] },
     },
     async (args, { mcpReq }): Promise<CallToolResult> => {
+      const noted: string[] = [];
       try {
-        return result(await work(args, mcpReq.signal));
+        const { summary, data } = await warnings.run(noted, () => work(args, mcpReq.signal));
+        return result({ summary: [summary, ...noted].join(' Warning: '), data });
       } catch (error) {
         if (error instanceof DryRunError) return result(dryRun(error));
         const problem = explain(error);

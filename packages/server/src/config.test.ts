@@ -22,6 +22,7 @@ test('the defaults', () => {
     port: 8080,
     portRange: [20000, 29999],
     regions: [],
+    regionAliases: expect.arrayContaining(['us-east-1', 'eu-west-1', 'az-eastus2']),
     publicHost: '127.0.0.1',
     spares: 1,
     backups: { windowMs: 3 * 86_400_000, snapshotEveryMs: 86_400_000, verifyEveryMs: 86_400_000 },
@@ -63,6 +64,8 @@ const GOOD: [SettingName, string, Partial<Config>][] = [
   ['HOWDAH_PORT', '65535', { port: 65535 }],
   ['HOWDAH_PORT_RANGE', '1024-65535', { portRange: [1024, 65535] }],
   ['HOWDAH_PORT_RANGE', '5000-5000', { portRange: [5000, 5000] }],
+  ['HOWDAH_REGION_ALIASES', 'none', { regionAliases: [] }],
+  ['HOWDAH_REGION_ALIASES', 'us-east-1, home', { regionAliases: ['us-east-1', 'home'] }],
   ['HOWDAH_REGIONS', 'none', { regions: [] }],
   [
     'HOWDAH_REGIONS',

@@ -28,6 +28,8 @@ export type Config = Readonly<{
   portRange: readonly [number, number];
   /** The regions of this machine beside the one in `home`. */
   regions: readonly FurtherRegion[];
+  /** Further names of the first region. */
+  regionAliases: readonly string[];
   /** The host name in endpoints. */
   publicHost: string;
   /** How many spares are kept, so that a create takes a fraction of the time. */
@@ -191,6 +193,7 @@ function configOf(settings: Settings): Config {
     port: settings.HOWDAH_PORT,
     portRange: Object.freeze(settings.HOWDAH_PORT_RANGE),
     regions: Object.freeze(regionsOf(settings)),
+    regionAliases: Object.freeze(settings.HOWDAH_REGION_ALIASES),
     publicHost: settings.HOWDAH_PUBLIC_HOST ?? (isWildcard(host) ? 'localhost' : host),
     spares: settings.HOWDAH_SPARES,
     backups: Object.freeze({

@@ -33,7 +33,11 @@ export async function openRegions(
   changed: Changed,
 ): Promise<Regions> {
   const { config, machine } = startup;
-  const first = { code: LOCAL_REGION, portRange: config.portRange };
+  const first = {
+    code: LOCAL_REGION,
+    aliases: config.regionAliases,
+    portRange: config.portRange,
+  };
   return createRegions(
     await openLocalRegion(startup, store, first, { machine, templates }, changed),
     ...(await openFurtherRegions(startup, store, changed)),
@@ -57,7 +61,9 @@ async function openFurtherRegions(
       prepareFurtherMachine(startup, further.directory),
     );
     const parts = { machine, templates: createTemplates(machine) };
-    regions.push(await openLocalRegion(startup, store, further, parts, changed));
+    regions.push(
+      await openLocalRegion(startup, store, { ...further, aliases: [] }, parts, changed),
+    );
   }
   return regions;
 }
@@ -76,23 +82,28 @@ async function prepareFurtherMachine(
 
 type LocalParts = Readonly<{ machine: Machine; templates: Templates }>;
 type RegionPorts = Pick<Region, 'code' | 'portRange'>;
+type RegionNames = RegionPorts & Pick<Region, 'aliases'>;
 
 async function openLocalRegion(
   startup: Startup,
   store: Store,
-  ports: RegionPorts,
+  names: RegionNames,
   parts: LocalParts,
   changed: Changed,
 ): Promise<Region> {
   const { singleProject, spares } = startup.config;
-  const { code, portRange } = ports;
+  const { code, aliases, portRange } = names;
   await insertRegion(store.db, code, portRange[0]);
-  const records = createClusterRecords(store, ports, startup.log);
+  const records = createClusterRecords(store, names, startup.log);
   const engine = await openLocalEngine(startup, records, parts, (id) => changed(code, id));
-  return { code, engine, portRange, singleProject, spares };
+  return { code, aliases, engine, portRange, singleProject, spares };
 }
 
-const SIMULATED: RegionPorts = { code: SIMULATED_REGION, portRange: [1024, 65_535] };
+const SIMULATED: RegionNames = {
+  code: SIMULATED_REGION,
+  aliases: [],
+  portRange: [1024, 65_535],
+};
 
 /** The region whose services are no PostgreSQL. Its state is in the metadata database. */
 async function openSimulatedRegion(

@@ -8,6 +8,7 @@ import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { Type, type Static, type TSchema } from 'typebox';
 import { Check } from 'typebox/value';
+import { TIGER_REGIONS } from './tiger-regions.ts';
 
 /** None of Debian's adduser (1000-59999), systemd's DynamicUser (61184-65519) or subordinate users (from 100000 on). */
 export const DEFAULT_UID_RANGE = [70_000, 89_999] as const;
@@ -75,6 +76,16 @@ export const SETTINGS = Type.Object({
       description:
         'further regions on this machine, such as for a second disk: ' +
         'each has a directory and ports for its databases',
+    },
+  ),
+  HOWDAH_REGION_ALIASES: Type.Array(
+    Type.Refine(Type.String(), (text: string) => /^[a-z][a-z0-9-]{0,31}$/.test(text)),
+    {
+      default: [...TIGER_REGIONS],
+      allowed: 'region codes of a-z, 0-9 and -, separated by commas, or none',
+      description:
+        'further names of the first region, which its services and VPCs show as they were asked ' +
+        'for; the codes of regions here keep their meaning',
     },
   ),
   HOWDAH_PUBLIC_HOST: Type.Optional(

@@ -47,6 +47,7 @@ async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> 
   const store: Store = { db, pool, listen: () => undefined, close: () => db.destroy() };
   const regions = createRegions({
     code: LOCAL_REGION,
+    aliases: [],
     engine: fakeEngine,
     portRange,
     singleProject: false,

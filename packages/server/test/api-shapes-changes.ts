@@ -93,7 +93,7 @@ async function expectResize(id: string): Promise<void> {
 async function expectDelete(id: string): Promise<void> {
   await metadata.holdingReconciler(async () => {
     const first = await call('DELETE', `/services/${id}`);
-    expect(first).toMatchObject({ status: 202, body: { value: '' } });
+    expect(first).toMatchObject({ status: 202, body: { service_id: id, status: 'DELETING' } });
     expect((await call('GET', `/services/${id}`)).body['status']).toBe('DELETING');
     const again = await call('DELETE', `/services/${id}`);
     expect(again.status).toBe(202);

@@ -9,6 +9,7 @@ import {
   create,
   metadata,
   operationOf,
+  passwords,
   portOf,
   reach,
   remove,
@@ -128,7 +129,8 @@ test('a create refuses values that are not allowed', async () => {
     [{}, 400, 'INVALID_REQUEST', 'name'],
     [{ name: '' }, 400, 'INVALID_REQUEST', 'name'],
     [{ name: 'x'.repeat(129) }, 400, 'INVALID_REQUEST', 'name'],
-    [{ name: 'x', addons: ['ai'], service_type: 'VECTOR' }, 400, 'INVALID_REQUEST', 'service_type'],
+    [{ name: 'x', addons: ['ai'], service_type: 'TIMESCALEDB' }, 400, 'INVALID_REQUEST', 'VECTOR'],
+    [{ name: 'x', addons: [], service_type: 'VECTOR' }, 400, 'INVALID_REQUEST', 'make POSTGRES'],
     [{ name: 'x', addons: ['ai', 'ai'] }, 400, 'INVALID_REQUEST', 'addons'],
     [{ name: 'x', addons: ['sql'] }, 400, 'INVALID_REQUEST', 'time-series, ai'],
     [{ name: 'x', addons: 'ai' }, 400, 'INVALID_REQUEST', 'addons'],
@@ -163,6 +165,113 @@ test('the default type is TIMESCALEDB where available, else POSTGRES; without ad
   expect(none.answer.body['service_type']).toBe(can ? 'TIMESCALEDB' : 'POSTGRES');
   expect(empty.answer.body['service_type']).toBe('POSTGRES');
   await Promise.all([remove(none.id), remove(empty.id)]);
+});
+
+test('a type and add-ons that agree are accepted together', async () => {
+  const plan = async (body: Body) =>
+    call('POST', '/services?dry_run=true', { name: 'both', ...body });
+  for (const body of [
+    { service_type: 'POSTGRES', addons: [] },
+    { service_type: 'TIMESCALEDB', addons: ['time-series'] },
+    { service_type: 'TIMESCALEDB', addons: ['ai', 'time-series'] },
+    { service_type: 'VECTOR', addons: ['ai'] },
+  ])
+    // The extension may be missing here.
+    expect([200, 422], JSON.stringify(body)).toContain((await plan(body)).status);
+  const { id, answer } = await create({ name: 'both', service_type: 'POSTGRES', addons: [] });
+  expect(answer.body['service_type']).toBe('POSTGRES');
+  await remove(id);
+});
+
+test('unknown fields of a create are ignored and named, also in the repeated answer', async () => {
+  const body = { name: 'open', service_type: 'POSTGRES', engine: { version: 17 }, owner: null };
+  const once = { 'Idempotency-Key': 'unknown-fields' };
+  const first = await call('POST', '/services', body, once);
+  expect(first).toMatchObject({ status: 202, body: { ignored: ['engine', 'owner'] } });
+  expect(first.headers.get('warning')).toMatch(/^299 - ".*: engine, owner"$/);
+  passwords.push(String(first.body['initial_password']));
+  const again = await call('POST', '/services', body, once);
+  expect([again.status, again.body]).toEqual([202, first.body]);
+  expect(again.headers.get('warning')).toBe(first.headers.get('warning'));
+  // The same key for another call: only an ignored field differs.
+  const other = { ...body, engine: { version: 18 } };
+  expect(await call('POST', '/services', other, once)).toMatchObject({ status: 409 });
+  const id = String(first.body['service_id']);
+  expect((await call('GET', `/services/${id}`)).body).not.toHaveProperty('ignored');
+  for (const [path, fields, part] of [
+    ['/services?strict=true', { owner: null }, 'owner: no such field; allowed: name'],
+    ['/services', { regionCode: 'local' }, 'did you mean region_code?'],
+    ['/services', { replica_counts: 1 }, 'did you mean replica_count?'],
+    ['/services?strict=1', {}, 'strict'],
+    ['/services?Dry_run=true', {}, 'dry_run'],
+    ['/services?region=local', {}, 'no such query parameter'],
+  ] as const)
+    expect(await call('POST', path, { name: 'x', ...fields }), part).toMatchObject({
+      status: 400,
+      body: { code: 'INVALID_REQUEST', message: expect.stringContaining(part) },
+    });
+  await remove(id);
+});
+
+test('a region is answered by the name that it was asked for', async () => {
+  const { body: listed } = await call('GET', '/regions');
+  const [local, simulated]: unknown[] = Array.isArray(listed['value']) ? listed['value'] : [];
+  expect(local).toMatchObject({ code: 'local', aliases: expect.arrayContaining(['us-east-1']) });
+  expect(simulated).toMatchObject({ code: 'simulated', aliases: [] });
+  const { id, answer } = await create({
+    name: 'abroad',
+    service_type: 'POSTGRES',
+    region_code: 'us-east-1',
+  });
+  expect(answer.body['region_code']).toBe('us-east-1');
+  const vpc = await call('POST', '/vpcs', {
+    name: 'abroad',
+    cidr: '10.66.0.0/24',
+    region_code: 'eu-west-1',
+  });
+  expect(vpc).toMatchObject({ status: 201, body: { region_code: 'eu-west-1' } });
+  const vpcPath = `/vpcs/${String(vpc.body['id'])}`;
+  expect((await call('GET', vpcPath)).body).toEqual(vpc.body);
+  const ready = await reach(id, 'READY', 'QUEUED', 'CONFIGURING');
+  expect(ready['region_code']).toBe('us-east-1');
+  for (const [region, status] of [
+    ['local', 200],
+    ['us-east-1', 200],
+    ['sa-east-1', 200],
+    ['simulated', 400],
+    ['mars', 400],
+  ] as const)
+    expect(
+      await call('POST', `/services/${id}/forkService?dry_run=true`, {
+        fork_strategy: 'NOW',
+        region_code: region,
+      }),
+      region,
+    ).toMatchObject({ status });
+  const fork = await call('POST', `/services/${id}/forkService`, {
+    fork_strategy: 'NOW',
+    region_code: 'local',
+  });
+  passwords.push(String(fork.body['initial_password']));
+  expect(fork).toMatchObject({ status: 202, body: { region_code: 'us-east-1' } });
+  const attached = await call('POST', `/services/${id}/attachToVPC`, { vpc_id: vpc.body['id'] });
+  expect(attached.status, JSON.stringify(attached.body)).toBe(202);
+  await reach(id, 'READY', 'CONFIGURING');
+  await Promise.all([remove(id), remove(String(fork.body['service_id']))]);
+  expect((await call('DELETE', vpcPath)).status).toBe(204);
+});
+
+test('a delete answers with the service as it is being deleted', async () => {
+  const { id, answer } = await create({ name: 'gone', service_type: 'POSTGRES' });
+  const deleted = await call('DELETE', `/services/${id}`);
+  const { initial_password: _, metrics: _metrics, ...rest } = answer.body;
+  expect(deleted).toMatchObject({ status: 202, body: { ...rest, status: 'DELETING' } });
+  expect(operationOf(deleted)).not.toBe('');
+  await expect
+    .poll(async () => (await call('GET', `/services/${id}`)).status, { timeout: 60_000 })
+    .toBe(404);
+  const purged = await call('DELETE', `/services/${id}?purge=true`);
+  expect(purged).toMatchObject({ status: 202, body: { service_id: id } });
 });
 
 test('an empty body counts as no body, whatever its Content-Type', async () => {

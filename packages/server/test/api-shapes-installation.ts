@@ -200,7 +200,11 @@ test('VPCs and peerings are managed, and a service is attached and detached', as
     name: 'first',
     message: expect.any(String),
   });
-  const asked = { peer_account_id: cloud.projectId, peer_region_code: 'local', peer_vpc_id: other };
+  const asked = {
+    peer_account_id: cloud.projectId,
+    peer_region_code: 'eu-central-1',
+    peer_vpc_id: other,
+  };
   const peering = await call('POST', `/vpcs/${id}/peerings`, asked);
   expect(peering).toMatchObject({
     status: 201,

@@ -42,7 +42,7 @@ test('list, rename, setEnvironment and updatePassword answer, and refuse wrong v
     { name: '' },
     { name: '🐘'.repeat(129) },
     { name: 'a\nb' },
-    { name: 'a', more: 1 },
+    { name: 'a', names: 1 },
   ])
     expect(await call('POST', `/services/${one.id}/rename`, bad)).toMatchObject({
       status: 400,

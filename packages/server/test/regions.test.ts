@@ -102,7 +102,9 @@ test('an unknown region is refused, and the answer names those that exist', asyn
   ] as const) {
     const answer = await cloud.request('POST', path, { ...body, region_code: 'mars' });
     expect(answer).toMatchObject({ status: 400, body: { code: 'INVALID_REQUEST' } });
-    expect(JSON.stringify(answer.body)).toContain(`allowed: local, ${NVME}, simulated`);
+    expect(JSON.stringify(answer.body)).toContain(
+      `allowed: local, ${NVME}, simulated and their aliases`,
+    );
   }
   const { code, stderr } = await cloud.cli('service', 'create', '--name', 'x', '--region', 'mars');
   expect(code).not.toBe(0);

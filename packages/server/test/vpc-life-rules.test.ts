@@ -45,7 +45,7 @@ describe('address', () => {
       [{ region_code: 'mars' }, 'local'],
       [{ name: '' }, 'name'],
       [{ name: 'x'.repeat(129) }, 'name'],
-      [{ more: 1 }, 'more'],
+      [{ nmae: 'y' }, 'nmae'],
     ] as const) {
       const answer = await make(body);
       expect([answer.status, messageOf(answer)]).toEqual([400, expect.stringContaining(part)]);

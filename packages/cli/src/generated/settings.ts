@@ -26,6 +26,11 @@ export const SETTINGS: readonly { name: string; flag: string; help: string }[] =
     "help": "further regions on this machine, such as for a second disk: each has a directory and ports for its databases (HOWDAH_REGIONS; default none; allowed: CODE=DIRECTORY:FIRST-LAST, separated by commas, or none; CODE of a-z, 0-9 and -, DIRECTORY as absolute path, 1024 ≤ FIRST ≤ LAST ≤ 65535)"
   },
   {
+    "name": "HOWDAH_REGION_ALIASES",
+    "flag": "--region-aliases <value>",
+    "help": "further names of the first region, which its services and VPCs show as they were asked for; the codes of regions here keep their meaning (HOWDAH_REGION_ALIASES; default ap-northeast-1,ap-south-1,ap-southeast-1,ap-southeast-2,ca-central-1,eu-central-1,eu-central-2,eu-west-1,eu-west-2,sa-east-1,us-east-1,us-east-2,us-west-2,az-eastus2,az-westeurope; allowed: region codes of a-z, 0-9 and -, separated by commas, or none)"
+  },
+  {
     "name": "HOWDAH_PUBLIC_HOST",
     "flag": "--public-host <value>",
     "help": "host name in endpoints and certificates (HOWDAH_PUBLIC_HOST; default HOWDAH_HOST, or localhost; allowed: a host name or an IP address, without port or scheme)"

@@ -322,7 +322,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a service
-         * @description It can be restored for a while, and its data stays as long. With purge=true (admin keys) a service, or a deleted one, is removed permanently.
+         * @description The answer is the service as it is being deleted. It can be restored for a while, and its data stays as long. With purge=true (admin keys) a service, or a deleted one, is removed permanently.
          */
         delete: operations["deleteService"];
         options?: never;
@@ -1257,6 +1257,8 @@ export interface components {
         };
         Message: {
             message?: string;
+            /** @description fields of the request that this call does not know; they had no effect */
+            ignored?: string[];
         };
         Endpoint: {
             host: string;
@@ -1299,6 +1301,8 @@ export interface components {
             };
             /** @enum {string} */
             status: "creating" | "active" | "resizing" | "deleting" | "error";
+            /** @description fields of the request that this call does not know; they had no effect */
+            ignored?: string[];
         };
         ReplicaState: {
             /** @description its number, by which logs and series are asked for */
@@ -1329,6 +1333,8 @@ export interface components {
             };
             /** @enum {string} */
             status: "creating" | "active" | "resizing" | "deleting" | "error";
+            /** @description fields of the request that this call does not know; they had no effect */
+            ignored?: string[];
             /** @description a node beyond either gets no connections */
             lag_limit: {
                 bytes: number;
@@ -1396,6 +1402,8 @@ export interface components {
             resources: components["schemas"]["Resource"][];
             /** @description what will become trouble; absent when there is nothing to warn of */
             warnings?: components["schemas"]["Warning"][];
+            /** @description fields of the request that this call does not know; they had no effect */
+            ignored?: string[];
         };
         CreateService: {
             /** @description 1 to 128 characters */
@@ -1403,7 +1411,7 @@ export interface components {
             /** @description time-series → TIMESCALEDB, ai → VECTOR, both → TIMESCALEDB with vector, none → POSTGRES */
             addons?: ("time-series" | "ai")[];
             /**
-             * @description in place of addons
+             * @description in place of addons, or the type that they make
              * @enum {string}
              */
             service_type?: "TIMESCALEDB" | "POSTGRES" | "VECTOR";
@@ -1444,6 +1452,8 @@ export interface components {
             memory_gbs?: string | number;
             /** @description gigabytes of disk, not less than its data takes; default: as the parent */
             storage_gb?: number;
+            /** @description the region of the parent, by any of its names */
+            region_code?: string;
             /**
              * @default DEV
              * @enum {string}
@@ -1677,6 +1687,8 @@ export interface components {
         };
         Region: {
             code: string;
+            /** @description further names; a service or VPC shows the name that it was asked for by */
+            aliases: string[];
             engine: string;
             /** @description whether sizes are enforced by the operating system */
             limits_enforced: boolean;
@@ -1835,6 +1847,8 @@ export interface components {
             /** @description the addresses of the network: 10.1.0.0/16 */
             cidr: string;
             region_code: string;
+            /** @description fields of the request that this call does not know; they had no effect */
+            ignored?: string[];
         };
         CreateVpc: {
             /** @description 1 to 128 characters */
@@ -1854,6 +1868,8 @@ export interface components {
             /** @description the addresses of the network: 10.1.0.0/16 */
             cidr: string;
             region_code: string;
+            /** @description fields of the request that this call does not know; they had no effect */
+            ignored?: string[];
             message: string;
         };
         Peering: {
@@ -1871,6 +1887,8 @@ export interface components {
             error_message?: string;
             /** @description of the connection, once it is active; the same on both sides */
             provisioned_id?: string;
+            /** @description fields of the request that this call does not know; they had no effect */
+            ignored?: string[];
         };
         CreatePeering: {
             /** @description the project of the other VPC */
@@ -2348,7 +2366,10 @@ export interface operations {
     };
     logout: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -2474,7 +2495,10 @@ export interface operations {
     };
     identifyAnalytics: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -2602,7 +2626,10 @@ export interface operations {
     };
     trackAnalytics: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -2730,7 +2757,10 @@ export interface operations {
     };
     beginSession: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -2856,7 +2886,10 @@ export interface operations {
     };
     openLink: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -2986,7 +3019,10 @@ export interface operations {
     };
     createLink: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3248,6 +3284,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -3516,6 +3554,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -3656,6 +3696,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -4184,6 +4226,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -4724,6 +4768,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -5009,12 +5055,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description accepted; the header Operation-Id names the operation */
+            /** @description Default Response */
             202: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content?: never;
+                content: {
+                    "application/json": components["schemas"]["Service"];
+                };
             };
             /** @description INVALID_REQUEST, INVALID_STATE */
             400: {
@@ -5131,6 +5179,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -5403,6 +5453,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -5540,6 +5592,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -5677,6 +5731,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -5814,6 +5870,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -5951,6 +6009,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -6092,6 +6152,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -6229,6 +6291,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -6366,6 +6430,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -6507,6 +6573,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -6648,6 +6716,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -6789,6 +6859,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -6926,6 +6998,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -7067,6 +7141,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -7206,6 +7282,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -7347,6 +7425,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -7756,7 +7836,10 @@ export interface operations {
     };
     querySeries: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
             header?: never;
             path: {
                 project_id: string;
@@ -7891,7 +7974,10 @@ export interface operations {
     };
     queryService: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
+            };
             header?: never;
             path: {
                 project_id: string;
@@ -8159,6 +8245,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -8562,6 +8650,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -8834,6 +8924,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -9371,6 +9463,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -9777,6 +9871,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -9919,6 +10015,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -10057,6 +10155,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -10195,6 +10295,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -10606,6 +10708,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -11010,6 +11114,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -11282,6 +11388,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -11556,6 +11664,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */
@@ -12375,6 +12485,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: never;
             path?: never;
@@ -12510,6 +12622,8 @@ export interface operations {
             query?: {
                 /** @description true: nothing is done, and what would be is answered */
                 dry_run?: "true" | "false";
+                /** @description true: fields of the body that the call does not know are refused, not ignored */
+                strict?: "true" | "false";
             };
             header?: {
                 /** @description the same with the same call within 24 hours: it is made once, and answered the same */

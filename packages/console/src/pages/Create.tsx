@@ -30,7 +30,7 @@ import {
 } from '../components/ui.tsx';
 import { useCall } from '../components/use-call.tsx';
 import { cores } from '../format.ts';
-import { useRegions } from '../live.ts';
+import { useFindRegion, useRegions } from '../live.ts';
 import { useMe } from '../session.ts';
 import { TYPE_NAMES, whyReadOnly } from '../status.ts';
 import { cliOf, curlOf } from '../snippets.ts';
@@ -121,10 +121,12 @@ function CreateForm({ regions }: { regions: readonly [Region, ...Region[]] }) {
       void navigate({ to: '/services/$id', params: { id: service.service_id } });
     },
   });
+  const findRegion = useFindRegion();
   const ha = region.high_availability;
   const here =
-    useQuery(vpcsQuery(project.id)).data?.filter(({ region_code: code }) => code === region.code) ??
-    [];
+    useQuery(vpcsQuery(project.id)).data?.filter(
+      (vpc) => findRegion(vpc.region_code)?.code === region.code,
+    ) ?? [];
   const why =
     (form.storage === null ? null : whyNoStorage(form.storage)) ??
     (form.name.trim() === '' ? 'type a name first' : null);

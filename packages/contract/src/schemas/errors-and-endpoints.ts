@@ -2,6 +2,7 @@
 import { Type } from 'typebox';
 import { ERROR_CODES } from '../errors.ts';
 import { Named, Ref, StringEnum } from '../schema.ts';
+import { ignored } from './parts.ts';
 
 export const ErrorBody = Named(
   'Error',
@@ -16,7 +17,10 @@ export const ErrorBody = Named(
   }),
 );
 
-export const MessageBody = Named('Message', Type.Object({ message: Type.Optional(Type.String()) }));
+export const MessageBody = Named(
+  'Message',
+  Type.Object({ message: Type.Optional(Type.String()), ignored }),
+);
 
 export const EndpointSchema = Named(
   'Endpoint',

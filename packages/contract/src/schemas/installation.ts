@@ -8,6 +8,9 @@ export const RegionSchema = Named(
   'Region',
   Type.Object({
     code: Type.String(),
+    aliases: Type.Array(Type.String(), {
+      description: 'further names; a service or VPC shows the name that it was asked for by',
+    }),
     engine: Type.String(),
     limits_enforced: Type.Boolean({
       description: 'whether sizes are enforced by the operating system',

@@ -72,7 +72,7 @@ export const AuthInfoSchema = Named(
 /** A browser's way into the web console. */
 export const OpenLinkBody = Named(
   'OpenLink',
-  Type.Object({ token: Type.String({ minLength: 1, maxLength: 128 }) }, closed),
+  Type.Object({ token: Type.String({ minLength: 1, maxLength: 128 }) }),
 );
 
 export const ConsoleLinkSchema = Named(

@@ -90,37 +90,34 @@ export const QUERY_MAX_TIMEOUT_MS = 60_000;
 
 export const QueryBody = Named(
   'Query',
-  Type.Object(
-    {
-      sql: Type.String({
-        minLength: 1,
-        description: 'one statement that only reads; $1, $2, … are the parameters',
+  Type.Object({
+    sql: Type.String({
+      minLength: 1,
+      description: 'one statement that only reads; $1, $2, … are the parameters',
+    }),
+    parameters: Type.Optional(
+      Type.Array(Type.Union([Type.String(), Type.Null()]), {
+        maxItems: 100,
+        description: "PostgreSQL's text of each, or null",
       }),
-      parameters: Type.Optional(
-        Type.Array(Type.Union([Type.String(), Type.Null()]), {
-          maxItems: 100,
-          description: "PostgreSQL's text of each, or null",
-        }),
-      ),
-      max_rows: Type.Optional(
-        Type.Integer({
-          minimum: 1,
-          maximum: QUERY_MAX_ROWS,
-          default: 100,
-          description: 'more rows than these are not answered',
-        }),
-      ),
-      timeout_ms: Type.Optional(
-        Type.Integer({
-          minimum: 1,
-          maximum: QUERY_MAX_TIMEOUT_MS,
-          default: 10_000,
-          description: 'a statement that takes longer is ended',
-        }),
-      ),
-    },
-    closed,
-  ),
+    ),
+    max_rows: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: QUERY_MAX_ROWS,
+        default: 100,
+        description: 'more rows than these are not answered',
+      }),
+    ),
+    timeout_ms: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: QUERY_MAX_TIMEOUT_MS,
+        default: 10_000,
+        description: 'a statement that takes longer is ended',
+      }),
+    ),
+  }),
 );
 
 export type QueryBody = Type.Static<typeof QueryBody>;

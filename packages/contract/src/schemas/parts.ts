@@ -6,6 +6,10 @@ import { MAX_REPLICAS, NAME_MAX_CHARACTERS } from '../types.ts';
 
 export const NO_CONTROL_CHARACTERS = '^[^\\u0000-\\u001f\\u007f-\\u009f]*$';
 
+/**
+ * Refuses unknown fields of a body, where a field that is lost does harm: a limit, a restriction of
+ * a key. All other bodies are open, like those of Tiger Cloud (body-fields.ts of the server).
+ */
 export const closed = { additionalProperties: false } as const;
 
 export const dateTime = (description: string) => Type.String({ format: 'date-time', description });
@@ -43,6 +47,13 @@ export const syncReplicaCount = Type.Integer({
   maximum: MAX_REPLICAS,
   description: 'how many of them have every write before it is acknowledged',
 });
+
+/** In the answers to calls whose body has fields that the call does not know. */
+export const ignored = Type.Optional(
+  Type.Array(Type.String(), {
+    description: 'fields of the request that this call does not know; they had no effect',
+  }),
+);
 
 export const vpcId = (description: string) =>
   Type.String({ minLength: 1, maxLength: 64, pattern: VISIBLE_PATTERN, description });

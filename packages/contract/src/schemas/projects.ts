@@ -17,7 +17,7 @@ export const ProjectLimitsSchema = Named(
       cpu_millis: limit('thousandths of a core of all services and their replicas together'),
       memory_gbs: limit('gigabytes of all services and their replicas together'),
     },
-    { additionalProperties: false, description: 'what is left out stays as it is' },
+    { ...closed, description: 'what is left out stays as it is' },
   ),
 );
 
@@ -46,15 +46,15 @@ export type ProjectDetails = Type.Static<typeof ProjectDetailsSchema>;
 
 export const CreateProjectBody = Named(
   'CreateProject',
-  Type.Object(
-    { name: name('1 to 128 characters'), limits: Type.Optional(Ref(ProjectLimitsSchema)) },
-    closed,
-  ),
+  Type.Object({
+    name: name('1 to 128 characters'),
+    limits: Type.Optional(Ref(ProjectLimitsSchema)),
+  }),
 );
 
 export type CreateProjectBody = Type.Static<typeof CreateProjectBody>;
 
 export const RenameProjectBody = Named(
   'RenameProject',
-  Type.Object({ name: name('1 to 128 characters') }, closed),
+  Type.Object({ name: name('1 to 128 characters') }),
 );

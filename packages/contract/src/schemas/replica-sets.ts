@@ -2,7 +2,7 @@
 import { Type } from 'typebox';
 import { Named, Ref, StringEnum } from '../schema.ts';
 import { EndpointSchema, PoolerSchema, VpcEndpointSchema } from './errors-and-endpoints.ts';
-import { closed, name, sizeInput } from './parts.ts';
+import { ignored, name, sizeInput } from './parts.ts';
 import { REPLICA_SET_STATUSES } from '../status.ts';
 import { ENVIRONMENTS, MAX_NODES, MAX_NODES_OF_SERVICE } from '../types.ts';
 
@@ -19,6 +19,7 @@ export const ReadReplicaSetSchema = Named(
     vpc_endpoint: Type.Optional(Ref(VpcEndpointSchema)),
     metadata: Type.Object({ environment: StringEnum(ENVIRONMENTS) }),
     status: StringEnum(REPLICA_SET_STATUSES),
+    ignored,
   }),
 );
 
@@ -60,19 +61,16 @@ export type ReadReplicaSetDetail = Type.Static<typeof ReadReplicaSetDetailSchema
 
 export const CreateReplicaSetBody = Named(
   'CreateReadReplicaSet',
-  Type.Object(
-    {
-      name: name('1 to 128 characters'),
-      nodes: Type.Integer({
-        minimum: 1,
-        maximum: MAX_NODES,
-        description: `1 to ${MAX_NODES}; at most ${MAX_NODES_OF_SERVICE} in all sets of a service`,
-      }),
-      cpu_millis: sizeInput('thousandths of a core, of each node', false),
-      memory_gbs: sizeInput('gigabytes, of each node', false),
-    },
-    closed,
-  ),
+  Type.Object({
+    name: name('1 to 128 characters'),
+    nodes: Type.Integer({
+      minimum: 1,
+      maximum: MAX_NODES,
+      description: `1 to ${MAX_NODES}; at most ${MAX_NODES_OF_SERVICE} in all sets of a service`,
+    }),
+    cpu_millis: sizeInput('thousandths of a core, of each node', false),
+    memory_gbs: sizeInput('gigabytes, of each node', false),
+  }),
 );
 
 export type CreateReplicaSetBody = Type.Static<typeof CreateReplicaSetBody>;

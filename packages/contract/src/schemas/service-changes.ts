@@ -2,7 +2,6 @@
 import { Type } from 'typebox';
 import { Named, StringEnum } from '../schema.ts';
 import {
-  closed,
   name,
   NO_CONTROL_CHARACTERS,
   replicaCount,
@@ -17,141 +16,128 @@ import { DRILL_KINDS, FORK_STRATEGIES } from '../values.ts';
 
 export const CreateServiceBody = Named(
   'CreateService',
-  Type.Object(
-    {
-      name: name('1 to 128 characters'),
-      addons: Type.Optional(
-        Type.Array(StringEnum(ADDONS), {
-          uniqueItems: true,
-          maxItems: ADDONS.length,
-          description:
-            'time-series → TIMESCALEDB, ai → VECTOR, both → TIMESCALEDB with vector, none → POSTGRES',
-        }),
+  Type.Object({
+    name: name('1 to 128 characters'),
+    addons: Type.Optional(
+      Type.Array(StringEnum(ADDONS), {
+        uniqueItems: true,
+        maxItems: ADDONS.length,
+        description:
+          'time-series → TIMESCALEDB, ai → VECTOR, both → TIMESCALEDB with vector, none → POSTGRES',
+      }),
+    ),
+    service_type: Type.Optional(
+      StringEnum(SERVICE_TYPES, { description: 'in place of addons, or the type that they make' }),
+    ),
+    region_code: Type.Optional(Type.String({ maxLength: 64 })),
+    replica_count: Type.Optional(replicaCount),
+    sync_replica_count: Type.Optional(syncReplicaCount),
+    cpu_millis: Type.Optional(sizeInput('thousandths of a core, or "shared"', true)),
+    memory_gbs: Type.Optional(sizeInput('gigabytes, or "shared"', true)),
+    storage_gb: Type.Optional(
+      storageGb(
+        'gigabytes of disk for each of its servers; default: 5 for each of memory, 10 at least',
       ),
-      service_type: Type.Optional(StringEnum(SERVICE_TYPES, { description: 'in place of addons' })),
-      region_code: Type.Optional(Type.String({ maxLength: 64 })),
-      replica_count: Type.Optional(replicaCount),
-      sync_replica_count: Type.Optional(syncReplicaCount),
-      cpu_millis: Type.Optional(sizeInput('thousandths of a core, or "shared"', true)),
-      memory_gbs: Type.Optional(sizeInput('gigabytes, or "shared"', true)),
-      storage_gb: Type.Optional(
-        storageGb(
-          'gigabytes of disk for each of its servers; default: 5 for each of memory, 10 at least',
-        ),
-      ),
-      environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
-      enable_pooler: Type.Optional(Type.Boolean({ description: 'with a connection pooler' })),
-      vpc_id: Type.Optional(
-        vpcId('the VPC that the service is created in; without one, its endpoint is open to all'),
-      ),
-    },
-    closed,
-  ),
+    ),
+    environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
+    enable_pooler: Type.Optional(Type.Boolean({ description: 'with a connection pooler' })),
+    vpc_id: Type.Optional(
+      vpcId('the VPC that the service is created in; without one, its endpoint is open to all'),
+    ),
+  }),
 );
 
 export type CreateServiceBody = Type.Static<typeof CreateServiceBody>;
 
 export const ForkBody = Named(
   'ForkService',
-  Type.Object(
-    {
-      fork_strategy: StringEnum(FORK_STRATEGIES, { description: 'NOW, LAST_SNAPSHOT or PITR' }),
-      target_time: Type.Optional(
-        Type.String({
-          maxLength: 64,
-          description: 'date-time, to the microsecond; for PITR, and only there',
-        }),
-      ),
-      name: Type.Optional(name('1 to 128 characters; default: the name of the parent and "-fork"')),
-      cpu_millis: Type.Optional(
-        sizeInput('thousandths of a core, or "shared"; default: the size of the parent', true),
-      ),
-      memory_gbs: Type.Optional(
-        sizeInput('gigabytes, or "shared"; default: the size of the parent', true),
-      ),
-      storage_gb: Type.Optional(
-        storageGb('gigabytes of disk, not less than its data takes; default: as the parent'),
-      ),
-      environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
-    },
-    closed,
-  ),
+  Type.Object({
+    fork_strategy: StringEnum(FORK_STRATEGIES, { description: 'NOW, LAST_SNAPSHOT or PITR' }),
+    target_time: Type.Optional(
+      Type.String({
+        maxLength: 64,
+        description: 'date-time, to the microsecond; for PITR, and only there',
+      }),
+    ),
+    name: Type.Optional(name('1 to 128 characters; default: the name of the parent and "-fork"')),
+    cpu_millis: Type.Optional(
+      sizeInput('thousandths of a core, or "shared"; default: the size of the parent', true),
+    ),
+    memory_gbs: Type.Optional(
+      sizeInput('gigabytes, or "shared"; default: the size of the parent', true),
+    ),
+    storage_gb: Type.Optional(
+      storageGb('gigabytes of disk, not less than its data takes; default: as the parent'),
+    ),
+    region_code: Type.Optional(
+      Type.String({ maxLength: 64, description: 'the region of the parent, by any of its names' }),
+    ),
+    environment_tag: Type.Optional(StringEnum(ENVIRONMENTS, { default: 'DEV' })),
+  }),
 );
 
 export type ForkBody = Type.Static<typeof ForkBody>;
 
 export const ResizeBody = Named(
   'ResizeInput',
-  Type.Object(
-    {
-      cpu_millis: Type.Optional(
-        sizeInput('thousandths of a core; one of the pair implies the other', false),
+  Type.Object({
+    cpu_millis: Type.Optional(
+      sizeInput('thousandths of a core; one of the pair implies the other', false),
+    ),
+    memory_gbs: Type.Optional(sizeInput('gigabytes; one of the pair implies the other', false)),
+    storage_gb: Type.Optional(
+      storageGb(
+        'gigabytes of disk for each of its servers, not less than it takes; alone it needs no restart',
       ),
-      memory_gbs: Type.Optional(sizeInput('gigabytes; one of the pair implies the other', false)),
-      storage_gb: Type.Optional(
-        storageGb(
-          'gigabytes of disk for each of its servers, not less than it takes; alone it needs no restart',
-        ),
-      ),
-    },
-    closed,
-  ),
+    ),
+  }),
 );
 
 export type ResizeBody = Type.Static<typeof ResizeBody>;
 
 export const UpdatePasswordBody = Named(
   'UpdatePassword',
-  Type.Object(
-    {
-      password: Type.String({
-        minLength: PASSWORD_CHARACTERS.min,
-        maxLength: PASSWORD_CHARACTERS.max,
-        pattern: NO_CONTROL_CHARACTERS,
-        description: '8 to 128 characters without control characters',
-      }),
-    },
-    closed,
-  ),
+  Type.Object({
+    password: Type.String({
+      minLength: PASSWORD_CHARACTERS.min,
+      maxLength: PASSWORD_CHARACTERS.max,
+      pattern: NO_CONTROL_CHARACTERS,
+      description: '8 to 128 characters without control characters',
+    }),
+  }),
 );
 
 export const SetEnvironmentBody = Named(
   'SetEnvironmentInput',
-  Type.Object({ environment: StringEnum(ENVIRONMENTS) }, closed),
+  Type.Object({ environment: StringEnum(ENVIRONMENTS) }),
 );
 
 export const SetHABody = Named(
   'SetHAInput',
-  Type.Object(
-    {
-      replica_count: Type.Optional(replicaCount),
-      sync_replica_count: Type.Optional(syncReplicaCount),
-    },
-    closed,
-  ),
+  Type.Object({
+    replica_count: Type.Optional(replicaCount),
+    sync_replica_count: Type.Optional(syncReplicaCount),
+  }),
 );
 
 export const DrillBody = Named(
   'DrillInput',
-  Type.Object(
-    {
-      kind: StringEnum(DRILL_KINDS, {
-        description: 'failover kills the primary, switchover swaps it in order',
+  Type.Object({
+    kind: StringEnum(DRILL_KINDS, {
+      description: 'failover kills the primary, switchover swaps it in order',
+    }),
+    confirm: Type.Optional(
+      Type.String({
+        maxLength: 512,
+        description: 'the name of the service; a failover of a PROD service happens only with it',
       }),
-      confirm: Type.Optional(
-        Type.String({
-          maxLength: 512,
-          description: 'the name of the service; a failover of a PROD service happens only with it',
-        }),
-      ),
-    },
-    closed,
-  ),
+    ),
+  }),
 );
 
 export const RenameBody = Named(
   'RenameService',
-  Type.Object({ name: name('1 to 128 characters') }, closed),
+  Type.Object({ name: name('1 to 128 characters') }),
 );
 
 /**

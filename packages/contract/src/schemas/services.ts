@@ -7,7 +7,7 @@ import {
   ResourceSchema,
   VpcEndpointSchema,
 } from './errors-and-endpoints.ts';
-import { dateTime } from './parts.ts';
+import { dateTime, ignored } from './parts.ts';
 import { ReadReplicaSetSchema } from './replica-sets.ts';
 import { SERVICE_STATUSES } from '../status.ts';
 import { ENVIRONMENTS, SERVICE_TYPES } from '../types.ts';
@@ -88,6 +88,7 @@ export const ServiceSchema = Named(
         description: 'what will become trouble; absent when there is nothing to warn of',
       }),
     ),
+    ignored,
   }),
 );
 

@@ -1,7 +1,7 @@
 /** Schemas of VPCs and peerings. */
 import { Type } from 'typebox';
 import { Named, StringEnum } from '../schema.ts';
-import { closed, name, vpcId } from './parts.ts';
+import { ignored, name, vpcId } from './parts.ts';
 import { VISIBLE_PATTERN } from '../text.ts';
 import { PEERING_STATUSES } from '../types.ts';
 
@@ -12,6 +12,7 @@ export const VpcSchema = Named(
     name: Type.String(),
     cidr: Type.String({ description: 'the addresses of the network: 10.1.0.0/16' }),
     region_code: Type.String(),
+    ignored,
   }),
 );
 
@@ -19,25 +20,19 @@ export type Vpc = Type.Static<typeof VpcSchema>;
 
 export const CreateVpcBody = Named(
   'CreateVpc',
-  Type.Object(
-    {
-      name: name('1 to 128 characters'),
-      cidr: Type.String({
-        maxLength: 64,
-        description: 'private IPv4 addresses, /16 to /28, like 10.1.0.0/16',
-      }),
-      region_code: Type.String({ maxLength: 64 }),
-    },
-    closed,
-  ),
+  Type.Object({
+    name: name('1 to 128 characters'),
+    cidr: Type.String({
+      maxLength: 64,
+      description: 'private IPv4 addresses, /16 to /28, like 10.1.0.0/16',
+    }),
+    region_code: Type.String({ maxLength: 64 }),
+  }),
 );
 
 export type CreateVpcBody = Type.Static<typeof CreateVpcBody>;
 
-export const RenameVpcBody = Named(
-  'RenameVpc',
-  Type.Object({ name: name('1 to 128 characters') }, closed),
-);
+export const RenameVpcBody = Named('RenameVpc', Type.Object({ name: name('1 to 128 characters') }));
 
 export const RenamedVpcSchema = Named(
   'RenamedVpc',
@@ -61,6 +56,7 @@ export const PeeringSchema = Named(
     provisioned_id: Type.Optional(
       Type.String({ description: 'of the connection, once it is active; the same on both sides' }),
     ),
+    ignored,
   }),
 );
 
@@ -68,44 +64,38 @@ export type Peering = Type.Static<typeof PeeringSchema>;
 
 export const CreatePeeringBody = Named(
   'CreatePeering',
-  Type.Object(
-    {
-      peer_account_id: Type.String({
-        minLength: 1,
-        maxLength: 64,
-        pattern: VISIBLE_PATTERN,
-        description: 'the project of the other VPC',
-      }),
-      peer_region_code: Type.String({
-        minLength: 1,
-        maxLength: 64,
-        pattern: VISIBLE_PATTERN,
-        description: 'its region',
-      }),
-      peer_vpc_id: Type.String({
-        minLength: 1,
-        maxLength: 64,
-        pattern: VISIBLE_PATTERN,
-        description: 'the other VPC',
-      }),
-    },
-    closed,
-  ),
+  Type.Object({
+    peer_account_id: Type.String({
+      minLength: 1,
+      maxLength: 64,
+      pattern: VISIBLE_PATTERN,
+      description: 'the project of the other VPC',
+    }),
+    peer_region_code: Type.String({
+      minLength: 1,
+      maxLength: 64,
+      pattern: VISIBLE_PATTERN,
+      description: 'its region',
+    }),
+    peer_vpc_id: Type.String({
+      minLength: 1,
+      maxLength: 64,
+      pattern: VISIBLE_PATTERN,
+      description: 'the other VPC',
+    }),
+  }),
 );
 
 export type CreatePeeringBody = Type.Static<typeof CreatePeeringBody>;
 
 export const AttachBody = Named(
   'ServiceVpcInput',
-  Type.Object({ vpc_id: vpcId('the VPC to attach the service to') }, closed),
+  Type.Object({ vpc_id: vpcId('the VPC to attach the service to') }),
 );
 
 export const DetachBody = Named(
   'DetachInput',
-  Type.Object(
-    {
-      vpc_id: Type.Optional(vpcId('the VPC that the service is in; for those who want to be sure')),
-    },
-    closed,
-  ),
+  Type.Object({
+    vpc_id: Type.Optional(vpcId('the VPC that the service is in; for those who want to be sure')),
+  }),
 );

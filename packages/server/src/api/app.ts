@@ -19,7 +19,8 @@ import type { Socket } from 'node:net';
 import { AnsweredBefore, DryRun } from '../services/change.ts';
 import { auditCalls } from './audit-log.ts';
 import { createGuard } from './auth.ts';
-import { answerAgain, answerDryRun, answerKept } from './changes.ts';
+import { ignoreUnknownFields, reportIgnoredFields } from './body-fields.ts';
+import { answerAgain, answerDryRun, answerKept, nameCall } from './changes.ts';
 import { limitChanges } from './change-limit.ts';
 import { compileOnFirstUse } from './compilers.ts';
 import { limitConnections, limitPipelining } from './connections.ts';
@@ -128,6 +129,7 @@ function apiRoutes(
   api.decorateRequest('vpc');
   api.decorateRequest('peering');
   api.decorateRequest('change');
+  api.decorateRequest('ignored');
   auditCalls(api, context.store, log);
   const refuseChange = limitChanges(api, context.http.changesPerDay);
   api.addHook(
@@ -135,7 +137,10 @@ function apiRoutes(
     createGuard(context.store, context.http.failedKeysPerMinute, sessions.find, refuseChange),
   );
   api.addHook('preValidation', refuseUnknownParameters);
+  api.addHook('preValidation', nameCall);
+  api.addHook('preValidation', ignoreUnknownFields);
   api.addHook('preValidation', answerAgain);
+  api.addHook('onSend', reportIgnoredFields);
   authRoutes(api, sessions);
   consoleSessions(api, sessions);
   projectRoutes(api, context);

@@ -45,17 +45,18 @@ export async function beginChange(
   request.change = { dryRun, sealer, name: Buffer.alloc(0), kept };
 }
 
-/** Names the call by its body as it came, before defaults are filled in; and answers again what was answered before. */
+/** Names the call by its body as it came: before fields are ignored and defaults are filled in. */
+export async function nameCall({ change, method, url, body }: FastifyRequest): Promise<void> {
+  if (change == null || change.sealer === null) return;
+  change.name = change.sealer.mac(`${method} ${url}\n${JSON.stringify(body ?? null)}`);
+}
+
+/** Answers again what was answered before. */
 export async function answerAgain(
-  request: FastifyRequest,
+  { change }: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply | undefined> {
-  const { change } = request;
-  if (change == null || change.sealer === null) return undefined;
-  change.name = change.sealer.mac(
-    `${request.method} ${request.url}\n${JSON.stringify(request.body ?? null)}`,
-  );
-  return change.kept === null ? undefined : answerKept(reply, change.kept);
+  return change?.kept == null ? undefined : answerKept(reply, change.kept);
 }
 
 /** @throws ApiError CONFLICT when it was kept of another call */

@@ -1,4 +1,5 @@
 import {
+  CreateKeyBody,
   CreateServiceBody,
   RenameBody,
   ResizeBody,
@@ -32,9 +33,9 @@ const REFUSED: [string, object, unknown, string[]][] = [
   ['a field that is missing', CreateServiceBody, {}, ['name: missing']],
   [
     'a field that does not exist',
-    CreateServiceBody,
-    { name: 'x', nmae: 'y' },
-    ['nmae: no such field', 'allowed: name, addons'],
+    CreateKeyBody,
+    { name: 'x', role: 'viewer', expires: 'y' },
+    ['expires: no such field', 'allowed: name, role'],
   ],
   [
     'a value of another type',

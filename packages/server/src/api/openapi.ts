@@ -12,6 +12,7 @@ import swagger from '@fastify/swagger';
 import { pino } from 'pino';
 import { createApp } from './app.ts';
 import type { ApiContext } from './context.ts';
+import { hasBody } from './parameters.ts';
 
 /**
  * @param dryRuns false: without the answers to dry runs, which no typed client sees: it makes the calls that it is asked to
@@ -25,7 +26,10 @@ export async function createOpenApiDocument({ dryRuns = true } = {}): Promise<ob
           title: 'Howdah API',
           version: '1',
           description:
-            'Manage PostgreSQL services: the REST API that Tiger Cloud’s clients speak, and what Howdah adds to it.',
+            'Manage PostgreSQL services: the REST API that Tiger Cloud’s clients speak, and what ' +
+            'Howdah adds to it. Fields of a body that a call does not know have no effect: the ' +
+            'header Warning of its answer names them, and so does the list `ignored` of an object. ' +
+            'Those that differ from a known name in one or two letters are refused.',
         },
         servers: [{ url: BASE_PATH }],
         components: {
@@ -49,15 +53,22 @@ export async function createOpenApiDocument({ dryRuns = true } = {}): Promise<ob
       transform: ({ schema, url, route }) => {
         const changes = permissionOf(schema?.operationId)?.changes === true;
         const responses = { ...ERROR_ANSWERS, ...responsesOf(schema) };
+        const method = String(route.method);
+        const query = {
+          ...ownQuery(schema),
+          ...(changes ? DRY_RUN : {}),
+          ...(hasBody(method) ? STRICT : {}),
+        };
         return {
           url,
-          schema: changes
-            ? {
-                ...schema,
-                ...ofChange(schema, route.method === 'POST'),
-                response: dryRuns ? withDryRun(responses) : responses,
-              }
-            : { ...schema, response: responses },
+          schema: {
+            ...schema,
+            ...(Object.keys(query).length === 0
+              ? {}
+              : { querystring: { type: 'object', properties: query } }),
+            ...(changes && method === 'POST' ? { headers: IDEMPOTENCY_KEY } : {}),
+            response: changes && dryRuns ? withDryRun(responses) : responses,
+          },
         };
       },
     });
@@ -94,37 +105,41 @@ const ERROR_ANSWERS = Object.fromEntries(
   }),
 );
 
-/** Adds the parameters that every call that changes something takes. */
-function ofChange(schema: object, isPost: boolean): object {
-  const querystring = {
-    type: 'object',
-    properties: {
-      ...ownQuery(schema),
-      dry_run: {
-        type: 'string',
-        enum: ['true', 'false'],
-        description: 'true: nothing is done, and what would be is answered',
-      },
-    },
-  };
-  const headers = {
-    type: 'object',
-    properties: {
-      'Idempotency-Key': {
-        type: 'string',
-        minLength: 1,
-        maxLength: 255,
-        description:
-          'the same with the same call within 24 hours: it is made once, and answered the same',
-      },
-    },
-  };
-  return { ...schema, querystring, ...(isPost ? { headers } : {}) };
-}
+/** A query parameter of every call that changes something. */
+const DRY_RUN = {
+  dry_run: {
+    type: 'string',
+    enum: ['true', 'false'],
+    description: 'true: nothing is done, and what would be is answered',
+  },
+};
 
-/** The query parameters that the route of a change declares itself. */
-function ownQuery(schema: object): object {
-  const query: unknown = 'querystring' in schema ? schema.querystring : null;
+/** A query parameter of every call that can have a body. */
+const STRICT = {
+  strict: {
+    type: 'string',
+    enum: ['true', 'false'],
+    description: 'true: fields of the body that the call does not know are refused, not ignored',
+  },
+};
+
+const IDEMPOTENCY_KEY = {
+  type: 'object',
+  properties: {
+    'Idempotency-Key': {
+      type: 'string',
+      minLength: 1,
+      maxLength: 255,
+      description:
+        'the same with the same call within 24 hours: it is made once, and answered the same',
+    },
+  },
+};
+
+/** The query parameters that a route declares itself. */
+function ownQuery(schema: object | undefined): object {
+  const query: unknown =
+    schema !== undefined && 'querystring' in schema ? schema.querystring : null;
   const properties: unknown =
     typeof query === 'object' && query !== null && 'properties' in query ? query.properties : null;
   return typeof properties === 'object' && properties !== null ? properties : {};

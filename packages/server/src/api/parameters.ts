@@ -22,7 +22,11 @@ export async function refuseUnknownParameters({
   // A client that makes dry runs only sends the parameter with each POST, reads included.
   const changes = permissionOf(schema?.operationId)?.changes === true;
   const takesDryRun = changes || (method === 'POST' && url?.includes(':service_id') === true);
-  const known = [...propertiesOf(schema?.querystring), ...(takesDryRun ? ['dry_run'] : [])];
+  const known = [
+    ...propertiesOf(schema?.querystring),
+    ...(takesDryRun ? ['dry_run'] : []),
+    ...(hasBody(method) ? ['strict'] : []),
+  ];
   for (const name of Object.keys(Object(query))) {
     if (known.includes(name)) continue;
     const nearest = nearestName(name, known);
@@ -34,6 +38,11 @@ export async function refuseUnknownParameters({
   }
   const why = whyNotJson(query);
   if (why !== null) throw new ApiError('INVALID_REQUEST', `the query: ${why}`);
+}
+
+/** Whether calls of a method have a body, whose unknown fields `?strict=true` refuses. */
+export function hasBody(method: string): boolean {
+  return ['POST', 'PUT', 'PATCH'].includes(method);
 }
 
 function propertiesOf(schema: unknown): string[] {

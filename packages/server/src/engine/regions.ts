@@ -3,6 +3,8 @@ import { EngineUnavailable, type Engine } from './engine.ts';
 
 export type Region = {
   readonly code: string;
+  /** Further names by which requests may mean it. */
+  readonly aliases: readonly string[];
   readonly engine: Engine;
   /** First and last port for databases; no other region has one of them. */
   readonly portRange: readonly [number, number];

@@ -42,12 +42,13 @@ export async function createService(
   body: CreateServiceBody,
 ): Promise<Accepted> {
   const { regions } = context;
-  const region = regionOrRefuse(regions, body.region_code);
+  const { region, alias } = regionOrRefuse(regions, body.region_code);
   const { addons, size, replicas } = await specOrRefuse(region, body);
   const initialPassword = newPassword();
   const verifier = await scramVerifier(initialPassword);
   const change = {
     project_id: caller.projectId,
+    region_alias: alias,
     name: body.name,
     environment: body.environment_tag ?? 'DEV',
     created: new Date(),
@@ -132,12 +133,13 @@ export async function insertServiceAtEndpoint(
 }
 
 export function chooseAddons(region: Region, body: CreateServiceBody): readonly Addon[] {
-  if (body.addons !== undefined && body.service_type !== undefined) {
+  const { addons, service_type: type } = body;
+  if (addons !== undefined && type !== undefined && typeOfAddons(addons) !== type)
     throw new ApiError(
       'INVALID_REQUEST',
-      `service_type: found together with addons; send one of them (addons decide the type: ${typeOfAddons(body.addons)})`,
+      `service_type: found ${type}, but addons ${JSON.stringify(addons)} make ` +
+        `${typeOfAddons(addons)}; send one of them, or both for the same type`,
     );
-  }
-  if (body.service_type !== undefined) return ADDONS_OF_TYPE[body.service_type];
-  return body.addons?.toSorted().toReversed() ?? defaultAddons(region.engine);
+  if (addons !== undefined) return addons.toSorted().toReversed();
+  return type === undefined ? defaultAddons(region.engine) : ADDONS_OF_TYPE[type];
 }

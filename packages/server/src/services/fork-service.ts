@@ -8,7 +8,7 @@ import {
   refusal,
 } from '@howdah/contract';
 import { sizeOf } from '../domain/service/spec.ts';
-import type { Region } from '../engine/regions.ts';
+import type { Region, Regions } from '../engine/regions.ts';
 import type { Origin } from '../engine/spec.ts';
 import { newPassword } from '../lib/ids.ts';
 import { parseMoment } from '../lib/moment.ts';
@@ -18,6 +18,7 @@ import { refuseFullDisk, refuseSecondProject, sizeOrRefuse } from './common.ts';
 import type { ControlContext } from './context.ts';
 import { insertServiceAtEndpoint } from './create-service.ts';
 import { keepWithinLimits, weightOf } from './limits.ts';
+import { regionOrRefuse } from './regions.ts';
 import { type Accepted, lockOwnService } from './service-rules.ts';
 import { readUsedStorageGb, storageOrRefuse } from './storage-quota.ts';
 import { joinVpc } from './vpcs.ts';
@@ -35,6 +36,7 @@ export async function forkService(
 ): Promise<Accepted> {
   const { regions, store } = context;
   const region = regions.of(region_code);
+  refuseOtherRegion(regions, region, body.region_code);
   const origin: Origin = {
     parent: parentId,
     strategy: body.fork_strategy,
@@ -68,6 +70,7 @@ export async function forkService(
       `${[...parent.name].slice(0, NAME_MAX_CHARACTERS - FORK_SUFFIX.length).join('')}${FORK_SUFFIX}`;
     const change = {
       project_id: caller.projectId,
+      region_alias: parent.region_alias,
       name,
       environment: body.environment_tag ?? 'DEV',
       created: new Date(),
@@ -84,6 +87,16 @@ export async function forkService(
     await makeDue(tx, row.id);
     return { doc: row.doc, operationId: operation.id, initialPassword };
   });
+}
+
+/** A fork shares the files of its parent. */
+function refuseOtherRegion(regions: Regions, own: Region, asked: string | undefined): void {
+  if (asked === undefined || regionOrRefuse(regions, asked).region === own) return;
+  throw new ApiError(
+    'INVALID_REQUEST',
+    `region_code: found ${JSON.stringify(asked)}; ` +
+      `a fork is in the region of its parent, ${own.code}: leave the field out`,
+  );
 }
 
 /**

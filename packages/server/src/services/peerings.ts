@@ -11,7 +11,7 @@ import {
   type CreatePeeringBody,
   type PeeringStatus,
 } from '@howdah/contract';
-import { peeringDocument } from '../domain/vpc/document.ts';
+import { peeringDocument, regionNameOf } from '../domain/vpc/document.ts';
 import { overlap, trustedCidr } from '../lib/cidr.ts';
 import type { Store } from '../store/database.ts';
 import type { Db, Tx } from '../store/tables.ts';
@@ -29,6 +29,7 @@ import {
 import { changeVpcs, lockVpcs, type VpcRow } from '../store/vpcs.ts';
 import { amendAnswer, makeChange, type Caller, type Outcome } from './change.ts';
 import type { ControlContext } from './context.ts';
+import { findRegion } from './regions.ts';
 import { MADE_POLL_MS, MADE_WITHIN_MS, vpcNotFound } from './vpcs.ts';
 
 /**
@@ -47,12 +48,15 @@ export type PeeringProvider = {
   request(
     tx: Tx,
     vpc: VpcRow,
-    request: CreatePeeringBody,
+    request: PeeringRequest,
     locked: ReadonlyMap<string, VpcRow>,
   ): Promise<PeeringRow>;
   /** Ends a peering, on both sides. */
   end(tx: Tx, vpc: VpcRow, peering: PeeringRow, locked: ReadonlyMap<string, VpcRow>): Promise<void>;
 };
+
+/** A request for a peering; `region`: the region here that peer_region_code names, by its code. */
+type PeeringRequest = CreatePeeringBody & { region: string | undefined };
 
 /** The context of calls on peerings. */
 export type PeeringContext = ControlContext & { peeringProviders: readonly PeeringProvider[] };
@@ -85,7 +89,8 @@ export async function createPeering(
         'LIMIT_EXCEEDED',
         `the VPC ${vpcId} has ${MAX_PEERINGS} peerings, the most that a VPC can have; delete one first`,
       );
-    const row = await provider.request(tx, vpc, body, locked);
+    const region = findRegion(context.regions, body.peer_region_code)?.code;
+    const row = await provider.request(tx, vpc, { ...body, region }, locked);
     return { ...outcomeOf(row), row };
   });
   const made = outcomeOf(await untilMade(store, row));
@@ -220,7 +225,7 @@ export const ownProjects: PeeringProvider = {
 function requestFor(vpc: VpcRow): CreatePeeringBody {
   return {
     peer_account_id: vpc.project_id,
-    peer_region_code: vpc.region_code,
+    peer_region_code: regionNameOf(vpc),
     peer_vpc_id: vpc.id,
   };
 }
@@ -232,16 +237,16 @@ function requestFor(vpc: VpcRow): CreatePeeringBody {
 async function problemWith(
   tx: Tx,
   vpc: VpcRow,
-  request: CreatePeeringBody,
+  request: PeeringRequest,
   peer: VpcRow | undefined,
 ): Promise<string | null> {
   if (request.peer_vpc_id === vpc.id) return 'peer_vpc_id is this VPC itself; name another one';
-  if (request.peer_region_code !== vpc.region_code)
+  if (request.region !== vpc.region_code)
     return `peer_region_code is ${request.peer_region_code}; a VPC in ${vpc.region_code} is peered with VPCs in ${vpc.region_code} only`;
   if (
     peer === undefined ||
     peer.project_id !== request.peer_account_id ||
-    peer.region_code !== request.peer_region_code
+    peer.region_code !== request.region
   )
     return `project ${request.peer_account_id} has no VPC ${request.peer_vpc_id} in ${request.peer_region_code}, or has deleted it; ask its owner for the id`;
   const [mine, theirs] = [trustedCidr(vpc.cidr), trustedCidr(peer.cidr)];

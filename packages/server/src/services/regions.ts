@@ -3,21 +3,32 @@ import { ApiError, SERVICE_SIZES, SERVICE_TYPES } from '@howdah/contract';
 import type { TypeCapability } from '../engine/engine.ts';
 import type { Region, Regions } from '../engine/regions.ts';
 
+/** A region, and the alias by which a request names it; null: its code, or no name. */
+export type NamedRegion = Readonly<{ region: Region; alias: string | null }>;
+
 /** The region that a request names; without a name the first. */
-export function regionOrRefuse({ all, first }: Regions, code: string | undefined): Region {
-  const region = code === undefined ? first : all.find((one) => one.code === code);
-  if (region !== undefined) return region;
-  const allowed = `${all.map((one) => one.code).join(', ')} (GET /projects/{project_id}/regions)`;
+export function regionOrRefuse(regions: Regions, code: string | undefined): NamedRegion {
+  if (code === undefined) return { region: regions.first, alias: null };
+  const region = findRegion(regions, code);
+  if (region !== undefined) return { region, alias: region.code === code ? null : code };
+  const codes = regions.all.map((one) => one.code).join(', ');
   throw new ApiError(
     'INVALID_REQUEST',
-    `region_code: found ${JSON.stringify(code)}; allowed: ${allowed}`,
+    `region_code: found ${JSON.stringify(code)}; ` +
+      `allowed: ${codes} and their aliases (GET /projects/{project_id}/regions)`,
   );
 }
 
-export function describeRegion({ code, engine }: Region) {
+/** A region by its code, or else by an alias. */
+export function findRegion({ all }: Regions, name: string): Region | undefined {
+  return all.find(({ code }) => code === name) ?? all.find(({ aliases }) => aliases.includes(name));
+}
+
+export function describeRegion({ code, aliases, engine }: Region) {
   const { capabilities } = engine;
   return {
     code,
+    aliases: [...aliases],
     engine: capabilities.engine,
     isolation: capabilities.isolation,
     limits_enforced: capabilities.limitsEnforced,

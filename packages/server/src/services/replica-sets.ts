@@ -93,6 +93,7 @@ export async function createReplicaSet(
     );
     const change = {
       project_id: caller.projectId,
+      region_alias: parent.region_alias,
       name: body.name,
       environment: parent.environment,
       created: new Date(),

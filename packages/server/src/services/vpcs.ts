@@ -35,12 +35,13 @@ export async function createVpc(
 ): Promise<Outcome> {
   const problem = vpcCidrProblem(body.cidr);
   if (problem !== null) throw new ApiError('INVALID_REQUEST', problem);
-  const region = regionOrRefuse(regions, body.region_code);
+  const { region, alias } = regionOrRefuse(regions, body.region_code);
   const made = await makeChange(store, caller, async (tx) => {
     await refuseOverlap(tx, caller.projectId, region, body.cidr);
     const row = await insertVpc(tx, {
-      projectId: caller.projectId,
-      region: region.code,
+      project_id: caller.projectId,
+      region_code: region.code,
+      region_alias: alias,
       name: body.name,
       cidr: body.cidr,
     });

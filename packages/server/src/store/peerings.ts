@@ -63,14 +63,13 @@ export async function deletePeeringRow(tx: Tx, id: string): Promise<void> {
 export async function findPeeringBetween(
   db: Db,
   vpcId: string,
-  peer: Pick<VpcRow, 'id' | 'project_id' | 'region_code'>,
+  peer: Pick<VpcRow, 'id' | 'project_id'>,
 ): Promise<PeeringRow | null> {
   const row = await db
     .selectFrom('peerings')
     .selectAll()
     .where('vpc_id', '=', vpcId)
     .where('peer_account_id', '=', peer.project_id)
-    .where('peer_region_code', '=', peer.region_code)
     .where('peer_vpc_id', '=', peer.id)
     .where('status', 'in', ['pending', 'approved', 'active'])
     .executeTakeFirst();

@@ -77,6 +77,7 @@ export interface Tables {
     ServiceRow,
     | 'created'
     | 'created_by'
+    | 'region_alias'
     | 'purge'
     | 'deleting'
     | 'pooler'
@@ -98,6 +99,8 @@ export interface Tables {
     id: Generated<string>;
     project_id: string;
     region_code: string;
+    /** The alias of the region by which the VPC was asked for. */
+    region_alias: string | null;
     name: string;
     cidr: string;
     created: Generated<Date>;

@@ -57,13 +57,9 @@ export async function lockVpcs(tx: Tx, ids: readonly string[]): Promise<Map<stri
 
 export async function insertVpc(
   tx: Tx,
-  vpc: { projectId: string; region: string; name: string; cidr: string },
+  vpc: Pick<VpcRow, 'project_id' | 'region_code' | 'region_alias' | 'name' | 'cidr'>,
 ): Promise<VpcRow> {
-  const row = await tx
-    .insertInto('vpcs')
-    .values({ project_id: vpc.projectId, region_code: vpc.region, name: vpc.name, cidr: vpc.cidr })
-    .returningAll()
-    .executeTakeFirstOrThrow();
+  const row = await tx.insertInto('vpcs').values(vpc).returningAll().executeTakeFirstOrThrow();
   await notifyVpcs(tx);
   return row;
 }

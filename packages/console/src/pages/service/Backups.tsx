@@ -17,7 +17,7 @@ import { StorageInput, whyNoStorage } from '../../components/Storage.tsx';
 import { ActionButton, Ago, Card, Denied, Empty, Facts, Notice } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { bytes, fullTime } from '../../format.ts';
-import { useBackups, useRegions, useThisService } from '../../live.ts';
+import { useBackups, useFindRegion, useThisService } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { whyDenied, whyNot } from '../../status.ts';
 import create from '../create.module.css';
@@ -64,7 +64,7 @@ const isStrategy = (value: string): value is ForkStrategy =>
 function Fork({ service, backups }: { service: Service; backups: BackupsDocument }) {
   const me = useMe();
   const navigate = useNavigate();
-  const { data: regions } = useRegions();
+  const findRegion = useFindRegion();
   const { earliest, latest } = backups.window;
   const [strategy, setStrategy] = useState<ForkStrategy>('NOW');
   const [atMs, setAtMs] = useState<number | null>(null);
@@ -108,7 +108,7 @@ function Fork({ service, backups }: { service: Service; backups: BackupsDocument
     (storage === quota ? null : whyNoStorage(storage)) ??
     (gap === undefined ? null : lostIn(gap));
   return (
-    <Card title="Fork" hint={regions?.find(({ code }) => code === service.region_code)?.fork_cost}>
+    <Card title="Fork" hint={findRegion(service.region_code)?.fork_cost}>
       <Form
         call={fork}
         why={why}

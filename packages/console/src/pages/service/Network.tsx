@@ -9,7 +9,7 @@ import { Form } from '../../components/Form.tsx';
 import { Load } from '../../components/Load.tsx';
 import { ActionButton, Card, Code, Empty } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
-import { useThisService } from '../../live.ts';
+import { useFindRegion, useThisService } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { whyNot } from '../../status.ts';
 import classes from './service.module.css';
@@ -59,12 +59,15 @@ function Inside({ service, vpc }: { service: Service; vpc: string }) {
 function Outside({ service }: { service: Service }) {
   const me = useMe();
   const vpcs = useQuery(vpcsQuery(me.project.id));
+  const findRegion = useFindRegion();
   const [chosen, setChosen] = useState('');
   const attach = useCall(networkCalls(me.project.id, service.service_id).attach, { quiet: true });
   return (
     <Load query={vpcs}>
       {(found) => {
-        const here = found.filter(({ region_code: region }) => region === service.region_code);
+        const here = found.filter(
+          (vpc) => findRegion(vpc.region_code)?.code === findRegion(service.region_code)?.code,
+        );
         const vpc = chosen === '' ? (here[0]?.id ?? '') : chosen;
         return (
           <Card

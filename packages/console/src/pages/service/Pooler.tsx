@@ -3,7 +3,7 @@ import { Waypoints } from 'lucide-react';
 import { passwordOf, serviceCalls } from '../../api.ts';
 import { ActionButton, Card, Code, Empty } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
-import { useRegions, useThisService } from '../../live.ts';
+import { useFindRegion, useThisService } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { connectionSnippet } from '../../snippets.ts';
 import { whyNot } from '../../status.ts';
@@ -12,12 +12,12 @@ import classes from './service.module.css';
 export function Pooler() {
   const me = useMe();
   const service = useThisService();
-  const { data: regions } = useRegions();
+  const findRegion = useFindRegion();
   const calls = serviceCalls(me.project.id, service.service_id);
   const enable = useCall(calls.enablePooler);
   const disable = useCall(calls.disablePooler);
   const pooler = service.connection_pooler;
-  const capability = regions?.find(({ code }) => code === service.region_code)?.pooler;
+  const capability = findRegion(service.region_code)?.pooler;
   if (pooler === undefined) {
     const missing =
       capability?.available === false ? (capability.reason ?? 'this region has no pooler') : null;

@@ -16,7 +16,7 @@ import { StorageInput, whyNoStorage } from '../../components/Storage.tsx';
 import { Card, ErrorNotice } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { bytes, cores } from '../../format.ts';
-import { useRegions, useThisService } from '../../live.ts';
+import { useFindRegion, useThisService } from '../../live.ts';
 import { useMe } from '../../session.ts';
 import { whyNot } from '../../status.ts';
 import classes from './service.module.css';
@@ -115,7 +115,7 @@ const specOf = ({ resources }: Service) => resources[0]?.spec;
 
 function Resize({ service }: { service: Service }) {
   const me = useMe();
-  const { data: regions } = useRegions();
+  const findRegion = useFindRegion();
   const { cpu_millis: now, storage_gb: quota = 0 } = specOf(service) ?? {};
   const [size, setSize] = useState(now === undefined ? '' : String(now));
   const [storage, setStorage] = useState(quota);
@@ -123,7 +123,7 @@ function Resize({ service }: { service: Service }) {
     quiet: true,
     onDone: notify('The new size is being applied'),
   });
-  const sizes = regions?.find(({ code }) => code === service.region_code)?.sizes ?? [];
+  const sizes = findRegion(service.region_code)?.sizes ?? [];
   const request = {
     ...(size === '' || size === String(now) ? {} : { cpu_millis: size }),
     ...(storage === quota ? {} : { storage_gb: storage }),

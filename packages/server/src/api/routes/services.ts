@@ -28,7 +28,7 @@ import type { ApiContext, App } from '../context.ts';
 import { answer, callerOf } from '../changes.ts';
 import { paging, sendList } from '../paging.ts';
 import { sendText } from '../reply.ts';
-import { accepted, ofProject, ofService } from './schemas.ts';
+import { ofProject, ofService } from './schemas.ts';
 import { backupRoutes } from './service-backups.ts';
 import { highAvailabilityRoutes } from './service-ha.ts';
 import { networkRoutes } from './service-network.ts';
@@ -133,11 +133,12 @@ function lifeRoutes(api: App, context: ApiContext): void {
         operationId: 'deleteService',
         summary: 'Delete a service',
         description:
+          'The answer is the service as it is being deleted. ' +
           'It can be restored for a while, and its data stays as long. With purge=true (admin keys) a service, or a deleted one, is removed permanently.',
         tags: ['services'],
         params: ofService,
         querystring: DeleteQuery,
-        response: { 202: accepted },
+        response: { 202: Ref(ServiceSchema) },
       },
     },
     async (request, reply) => {

@@ -16,7 +16,7 @@ export function serviceDocument(row: ServiceRow): Service {
     name: row.name,
     service_type: row.service_type,
     status: row.status,
-    region_code: row.region_code,
+    region_code: row.region_alias ?? row.region_code,
     created: row.created.toISOString(),
     ...(row.created_by === null ? {} : { created_by: row.created_by }),
     endpoint: { host: row.host, port: row.port },

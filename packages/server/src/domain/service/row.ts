@@ -17,6 +17,8 @@ export type ServiceRow = {
   /** null: a spare, or a service whose data is being removed for good. */
   project_id: string | null;
   region_code: string;
+  /** The alias of the region by which the service was asked for; null: none. */
+  region_alias: string | null;
   name: string;
   service_type: ServiceType;
   addons: Addon[];
@@ -74,6 +76,7 @@ export type ServiceChange = Partial<
   Pick<
     ServiceRow,
     | 'project_id'
+    | 'region_alias'
     | 'name'
     | 'environment'
     | 'created'

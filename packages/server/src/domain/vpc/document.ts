@@ -7,8 +7,17 @@ type PeeringColumns = Pick<
   'id' | 'peer_account_id' | 'peer_region_code' | 'peer_vpc_id' | 'status'
 > & { error_message: string | null; provisioned_id: string | null };
 
-export function vpcDocument({ id, name, cidr, region_code }: Vpc): Vpc {
-  return { id, name, cidr, region_code };
+/** The name of a VPC's region, as it was asked for. */
+export function regionNameOf(vpc: { region_code: string; region_alias: string | null }): string {
+  return vpc.region_alias ?? vpc.region_code;
+}
+
+type VpcColumns = Pick<Vpc, 'id' | 'name' | 'cidr' | 'region_code'> & {
+  region_alias: string | null;
+};
+
+export function vpcDocument(row: VpcColumns): Vpc {
+  return { id: row.id, name: row.name, cidr: row.cidr, region_code: regionNameOf(row) };
 }
 
 export function peeringDocument(row: PeeringColumns): Peering {

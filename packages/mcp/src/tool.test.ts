@@ -1,0 +1,35 @@
+import { Client } from '@modelcontextprotocol/client';
+import { InMemoryTransport, McpServer } from '@modelcontextprotocol/server';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Type } from 'typebox';
+import { expect, test } from 'vitest';
+import { addTool, noteWarning } from './tool.ts';
+
+test('a warning of the API is in the result of its own tool only', async () => {
+  const server = new McpServer({ name: 'test', version: '1' });
+  const input = Type.Object({ warning: Type.Optional(Type.String()) });
+  addTool(
+    server,
+    'make',
+    { title: 'Make', description: 'makes something', kind: 'make', input },
+    async ({ warning }) => {
+      if (warning !== undefined) noteWarning(warning);
+      // The others begin before this one ends.
+      await sleep(1);
+      return { summary: 'It is made.', data: {} };
+    },
+  );
+  const [ours, theirs] = InMemoryTransport.createLinkedPair();
+  const client = new Client({ name: 'test', version: '1' });
+  await Promise.all([server.connect(ours), client.connect(theirs)]);
+  const calls = [{}, { warning: 'ignored: a' }, { warning: 'ignored: b' }];
+  const results = await Promise.all(
+    calls.map((args) => client.callTool({ name: 'make', arguments: args })),
+  );
+  expect(results.map(({ content }) => JSON.stringify(content))).toEqual([
+    expect.stringContaining('It is made.\\n'),
+    expect.stringContaining('It is made. Warning: ignored: a\\n'),
+    expect.stringContaining('It is made. Warning: ignored: b\\n'),
+  ]);
+  await client.close();
+});
