@@ -1,13 +1,14 @@
 /**
- * Writes openapi/openapi.json from the routes, the client's types from that, docs/messages.md from
- * the sources, and the settings of `howdah up` and docs/operating.md from their schema. With
- * --check it writes nothing, and fails if one of them is not up to date.
+ * Writes openapi/openapi.json from the routes, the client's types from that, docs/messages.md and
+ * docs/connecting.md from the sources, and the settings of `howdah up` and docs/operating.md from
+ * their schema. With --check it writes nothing, and fails if one of them is not up to date.
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { createOpenApiDocument } from '@howdah/server/api/openapi';
 import openapiTS, { astToString } from 'openapi-typescript';
 import { messagesPage } from '../check/messages.ts';
+import { connectingPage } from './connecting.ts';
 import { settingsModule, withSettingsTable } from './settings.ts';
 
 const root = new URL('../../', import.meta.url);
@@ -26,6 +27,7 @@ for (const [path, text] of [
   ['packages/client/src/generated/api.ts', types],
   ['packages/cli/src/generated/settings.ts', settingsModule()],
   ['docs/operating.md', withSettingsTable(manual)],
+  ['docs/connecting.md', connectingPage()],
   ['docs/messages.md', messagesPage(fileURLToPath(root))],
 ] as const) {
   const url = new URL(path, root);

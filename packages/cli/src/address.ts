@@ -1,5 +1,6 @@
 /** The address of a service, and how clients write it. */
 import type { Schemas } from '@howdah/client';
+import { uriOf } from '@howdah/contract/connect';
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract/types';
 import type { Variables } from './output.ts';
 
@@ -29,21 +30,9 @@ export function poolerOf({
   return pool && { host: inside?.host ?? pool.endpoint.host, port: pool.endpoint.port };
 }
 
-/** `HOST:PORT` */
-export function placeOf({ host, port }: Schemas['Endpoint']): string {
-  return `${host.includes(':') ? `[${host}]` : host}:${port}`;
-}
-
 /** The URL with the strictest possible check of the server's certificate. */
-export function urlOf({ host, port, password, ca }: Address): string {
-  // Generated passwords are URL-safe; others may not be.
-  const user =
-    password === undefined ? ADMIN_ROLE : `${ADMIN_ROLE}:${encodeURIComponent(password)}`;
-  const mode =
-    ca === null
-      ? 'sslmode=require'
-      : `sslmode=verify-full&sslrootcert=${encodeURIComponent(ca).replaceAll('%2F', '/')}`;
-  return `postgres://${user}@${placeOf({ host, port })}/${DATABASE_NAME}?${mode}`;
+export function urlOf(address: Address): string {
+  return uriOf(address, address.password ?? null);
 }
 
 /**

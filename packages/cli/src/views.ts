@@ -1,7 +1,8 @@
 /** The table columns and detail lines of each kind of thing. */
 import { PROJECT_LIMITS } from '@howdah/contract/values';
 import type { Schemas } from '@howdah/client';
-import { endpointOf, placeOf, poolerOf, variablesOf } from './address.ts';
+import { placeOf } from '@howdah/contract/connect';
+import { endpointOf, poolerOf, variablesOf } from './address.ts';
 import { tookMs } from './follow.ts';
 import { dateAndDistance, relative } from './moment.ts';
 import { noNames, type NameOf } from './names.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { cliOf, connectionSnippet, curlOf } from './snippets.ts';
+import { cliOf, curlOf } from './snippets.ts';
 
 test('the command has every field of the body', () => {
   const request = {
@@ -18,13 +18,4 @@ test('the command has every field of the body', () => {
   );
   expect(cliOf({ name: 'x', addons: ['time-series', 'ai'] })).toContain('--addons time-series,ai');
   expect(curlOf({ ...request, addons: [] })).toContain(`"name":"Ana'\\''s orders"`);
-});
-
-test('each connection string quotes a password of any characters', () => {
-  const target = { host: '127.0.0.1', port: 5432, password: 'a/b@c d' };
-  expect(new URL(connectionSnippet('URI', target, true)).password).toBe('a%2Fb%40c%20d');
-  expect(connectionSnippet('JDBC', target, false)).toContain(
-    'password=a%2Fb%40c%20d&sslmode=require',
-  );
-  expect(connectionSnippet('Node', target, true)).toContain('password: "a/b@c d"');
 });

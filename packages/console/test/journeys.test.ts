@@ -42,7 +42,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.getByText('set password').waitFor();
     await page.getByText('Ready', { exact: true }).waitFor();
 
-    await page.getByText('URI', { exact: true }).click();
+    await page.getByLabel('Client').selectOption('uri');
     await page.getByRole('button', { name: 'Copy URI connection' }).click();
     const copied = String(await page.evaluate('navigator.clipboard.readText()'));
     const { hostname, port, password, username, pathname } = new URL(copied);
@@ -166,7 +166,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     await page.getByRole('button', { name: /^Fork of / }).click();
     await page.getByRole('heading', { level: 1, name: 'then' }).waitFor();
     await page.getByText('Ready', { exact: true }).waitFor();
-    await page.getByText('URI', { exact: true }).click();
+    await page.getByLabel('Client').selectOption('uri');
     const shown = new URL(
       String(await page.getByRole('region', { name: 'URI connection' }).textContent()),
     );

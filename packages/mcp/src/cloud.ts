@@ -7,15 +7,9 @@ import {
   type Schemas,
   type Target,
 } from '@howdah/client';
+import { uriOf } from '@howdah/contract/connect';
 import { simulationNote } from '@howdah/contract/simulated';
-import {
-  ADMIN_ROLE,
-  DATABASE_NAME,
-  isId,
-  refusalOfCall,
-  type Environment,
-  type Permission,
-} from '@howdah/contract';
+import { isId, refusalOfCall, type Environment, type Permission } from '@howdah/contract';
 import { Problem } from './problem.ts';
 
 export type Service = Schemas['Service'];
@@ -119,7 +113,7 @@ export function describe(service: Service) {
 
 /** The connection string with a password that was just set. */
 export function connectionString({ endpoint }: Service, password: string): string {
-  return `postgres://${ADMIN_ROLE}:${password}@${endpoint.host}:${endpoint.port}/${DATABASE_NAME}?sslmode=require`;
+  return uriOf({ ...endpoint, ca: null }, password);
 }
 
 /**

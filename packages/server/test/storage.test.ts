@@ -100,14 +100,17 @@ describe.runIf(disk !== null)('disk space', () => {
     return most;
   };
 
+  const startIfPaused = async (service: Owned): Promise<void> => {
+    const { status } = await cloud.get(service.service_id);
+    if (status !== 'PAUSED') return;
+    expect(await warningOf(service, 'STORAGE')).toContain('was paused');
+    await cloud.request('POST', `/services/${service.service_id}/start`);
+  };
+
   /** Repeats a statement until it succeeds. The quota may end its session, or pause the service: then it is started again. */
   const untilDone = (service: Owned, sql: string): Promise<void> =>
     until(sql, async () => {
-      const { status } = await cloud.get(service.service_id);
-      if (status === 'PAUSED') {
-        expect(await warningOf(service, 'STORAGE')).toContain('was paused');
-        await cloud.request('POST', `/services/${service.service_id}/start`);
-      }
+      await startIfPaused(service);
       return (await rows(service, sql)) !== null;
     });
 
@@ -127,13 +130,19 @@ describe.runIf(disk !== null)('disk space', () => {
   describe('files that take too much', () => {
     let small: Owned;
     const at = (...path: string[]) => join(home, 'data', 'services', small.service_id, ...path);
-    /** Has the files measured: those of a server that writes nothing seldom are. */
-    const write = () =>
-      rows(
+    /**
+     * Has the files measured: those of a server that writes nothing seldom are. It writes slowly,
+     * and starts a service that was paused: a slow machine takes long to make the room it needs.
+     */
+    const write = async (): Promise<void> => {
+      await startIfPaused(small);
+      await rows(
         small,
         `begin read write; drop table if exists written; create table written as
-        select repeat('x', 1000) as line from generate_series(1, 10000); commit`,
+        select repeat('x', 1000) as line from generate_series(1, 3000); commit`,
       );
+      await sleep(1000);
+    };
     const seen = (what: string, text: string) =>
       until(what, async () => {
         await write();

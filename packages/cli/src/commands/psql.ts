@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import type { Schemas } from '@howdah/client';
 import { simulationNote } from '@howdah/contract/simulated';
 import { ADMIN_ROLE, DATABASE_NAME } from '@howdah/contract/types';
+import { CLIENTS, isClientName, programOf } from '@howdah/contract/connect';
 import type { Command } from 'commander';
 import { clientHints, endpointOf, poolerOf, urlOf, variablesOf, type Address } from '../address.ts';
 import { verb, type Printing } from '../command.ts';
@@ -48,16 +49,30 @@ export function addUrl(program: Command): void {
     takes: ['output'],
   })
     .option('--pooler', 'through its connection pooler')
-    .action(async (name: string, { output, pooler }: Printing & { pooler?: true }) => {
+    .option(
+      '--for <client>',
+      `print a program for a client, which reads PGPASSWORD: ${Object.keys(CLIENTS).join(', ')}`,
+    )
+    .action(async (name: string, { output, pooler, for: client }: Urls) => {
       const connection = await connect();
       const service = await findService(connection, name);
       const address = { ...askedFor(service, pooler), ca: await findCa(connection.apiUrl) };
+      if (client !== undefined) {
+        if (!isClientName(client)) throw new Failure(unknownClient(client), 'usage');
+        say(programOf(client, address));
+        return;
+      }
       await showAs(output, service, 'service', () => say(urlOf(address)), variablesOf(address));
       // A script that reads the URL gets no hints.
       if (output === 'table' && process.stdout.isTTY)
         for (const line of hintsOf(service, address)) note(line);
     });
 }
+
+type Urls = Printing & { pooler?: true; for?: string };
+
+const unknownClient = (client: string): string =>
+  `there is no program for ${client}; there are: ${Object.keys(CLIENTS).join(', ')}`;
 
 function hintsOf(service: Schemas['Service'], address: Address): string[] {
   const simulated = simulationNote(service);

@@ -2,7 +2,8 @@ import type { HowdahClient } from '@howdah/client';
 import { permissionOfAction } from '@howdah/contract/permissions';
 import { ENVIRONMENTS } from '@howdah/contract/types';
 import type { Command } from 'commander';
-import { endpointOf, placeOf } from '../address.ts';
+import { placeOf } from '@howdah/contract/connect';
+import { endpointOf } from '../address.ts';
 import {
   countOf,
   given,

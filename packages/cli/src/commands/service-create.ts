@@ -8,7 +8,8 @@ import {
 } from '@howdah/contract/types';
 import { simulationNote } from '@howdah/contract/simulated';
 import { Option, type Command } from 'commander';
-import { clientHints, endpointOf, placeOf, poolerOf, urlOf } from '../address.ts';
+import { placeOf } from '@howdah/contract/connect';
+import { clientHints, endpointOf, poolerOf, urlOf } from '../address.ts';
 import { countOf, given, listOf, verb, type Waiting } from '../command.ts';
 import { connect, findCa, type Connection } from '../connection.ts';
 import { Failure } from '../exit.ts';

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
-import { endpointOf, placeOf } from '../address.ts';
+import { placeOf } from '@howdah/contract/connect';
+import { endpointOf } from '../address.ts';
 import { verb } from '../command.ts';
 import { connect, homeDirectory } from '../connection.ts';
 import { Failure } from '../exit.ts';

@@ -3,6 +3,7 @@ import { Type } from 'typebox';
 import { body, findService, describe, type Cloud } from '../cloud.ts';
 import { addTool, closed, service } from '../tool.ts';
 import { about } from './outcome.ts';
+import { CLIENT_SETUP, CLIENTS, isClientName, programOf } from '@howdah/contract/connect';
 import { LIVE_STATUSES } from '@howdah/contract';
 
 export function addServiceTools(server: McpServer, cloud: Cloud): void {
@@ -66,10 +67,28 @@ function addGetService(server: McpServer, cloud: Cloud): void {
     {
       title: 'Show a service',
       description:
-        'Status, size, endpoint, what it uses, and warnings. Free. Passwords are never shown again.',
+        'Status, size, endpoint, what it uses, and warnings; with `client`, a program that connects. Free. ' +
+        'Passwords are never shown again.',
       kind: 'read',
-      input: Type.Object({ service }, closed),
+      input: Type.Object(
+        {
+          service,
+          client: Type.Optional(
+            Type.Enum(Object.keys(CLIENTS).filter(isClientName), {
+              description: 'the client of a program that connects; it reads PGPASSWORD',
+            }),
+          ),
+        },
+        closed,
+      ),
     },
-    async (args) => about(await findService(cloud, args.service)),
+    async (args) => {
+      const found = await findService(cloud, args.service);
+      const { summary, data } = about(found);
+      if (args.client === undefined) return { summary, data };
+      const { host, port } = found.vpc_endpoint ?? found.endpoint;
+      const program = programOf(args.client, { host, port, ca: null });
+      return { summary, data: { ...data, program, setup: CLIENT_SETUP[args.client] } };
+    },
   );
 }

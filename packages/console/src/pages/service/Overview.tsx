@@ -1,4 +1,11 @@
-import { SegmentedControl, Switch } from '@mantine/core';
+import { NativeSelect, Switch } from '@mantine/core';
+import {
+  CLIENT_SETUP,
+  CLIENTS,
+  isClientName,
+  programOf,
+  type ClientName,
+} from '@howdah/contract/connect';
 import { simulationNote } from '@howdah/contract/simulated';
 import { Link } from '@tanstack/react-router';
 import { useState, type ReactNode } from 'react';
@@ -8,7 +15,7 @@ import { ServiceName } from '../../components/names.tsx';
 import { Ago, Card, Code, Facts, Notice, Waiting } from '../../components/ui.tsx';
 import { bytes, cores } from '../../format.ts';
 import { useOperations, useProblem, useThisService, useVpcName } from '../../live.ts';
-import { connectionSnippet, SNIPPETS, UNKNOWN_PASSWORD, type Snippet } from '../../snippets.ts';
+import { shellQuoted, UNKNOWN_PASSWORD } from '../../snippets.ts';
 import { kindLabel } from '../../status.ts';
 import classes from './service.module.css';
 
@@ -50,12 +57,14 @@ export function Overview() {
 }
 
 function Connect({ service }: { service: Service }) {
-  const [kind, setKind] = useState<Snippet>('psql');
+  const [kind, setKind] = useState<ClientName>('psql');
   const [verified, setVerified] = useState(false);
   const password = passwordOf(service.service_id);
   // In a VPC the public endpoint accepts no connections.
   const { host, port } = service.vpc_endpoint ?? service.endpoint;
-  const target = { host, port, password };
+  const target = { host, port, ca: verified ? 'ca.pem' : null };
+  const written = password ?? UNKNOWN_PASSWORD;
+  const isProgram = kind !== 'uri' && kind !== 'psql';
   const simulated = simulationNote(service);
   return (
     <Card title="Connect" hint={<span className="mono">{`${host}:${port}`}</span>}>
@@ -70,14 +79,18 @@ function Connect({ service }: { service: Service }) {
             <p>Save the password below now: only this tab shows it, until you close it.</p>
           </Notice>
         )}
-        <SegmentedControl<Snippet>
+        <NativeSelect
           aria-label="Client"
+          description={CLIENT_SETUP[kind]}
           value={kind}
-          onChange={setKind}
-          data={[...SNIPPETS]}
+          onChange={({ currentTarget: { value } }) => isClientName(value) && setKind(value)}
+          data={Object.entries(CLIENTS).map(([value, label]) => ({ value, label }))}
           style={{ justifySelf: 'start' }}
         />
-        <Code value={connectionSnippet(kind, target, verified)} label={`${kind} connection`} wrap />
+        {isProgram && (
+          <Code value={`export PGPASSWORD=${shellQuoted(written)}`} label="password" wrap />
+        )}
+        <Code value={programOf(kind, target, written)} label={`${CLIENTS[kind]} connection`} wrap />
         <div className={`${classes.row} ${classes.between}`}>
           <Switch
             checked={verified}

@@ -1,3 +1,4 @@
+import { uriOf } from '@howdah/contract/connect';
 import { TRANSACTION_POOL_NAME } from '@howdah/contract/types';
 import { Waypoints } from 'lucide-react';
 import { passwordOf, serviceCalls } from '../../api.ts';
@@ -5,7 +6,7 @@ import { ActionButton, Card, Code, Empty } from '../../components/ui.tsx';
 import { useCall } from '../../components/use-call.tsx';
 import { useFindRegion, useThisService } from '../../live.ts';
 import { useMe } from '../../session.ts';
-import { connectionSnippet } from '../../snippets.ts';
+import { UNKNOWN_PASSWORD } from '../../snippets.ts';
 import { whyNot } from '../../status.ts';
 import classes from './service.module.css';
 
@@ -43,18 +44,19 @@ export function Pooler() {
       </Card>
     );
   }
-  const target = { ...pooler.endpoint, password: passwordOf(service.service_id) };
+  const target = { ...pooler.endpoint, ca: null };
+  const password = passwordOf(service.service_id) ?? UNKNOWN_PASSWORD;
   return (
     <div className={classes.stack}>
       <Card title="Pool by session" hint="works like a direct connection">
-        <Code value={connectionSnippet('URI', target, false)} label="session pool URI" wrap />
+        <Code value={uriOf(target, password)} label="session pool URI" wrap />
       </Card>
       <Card
         title="Pool by transaction"
         hint="for thousands of clients; no session state, and only protocol-level prepared statements"
       >
         <Code
-          value={connectionSnippet('URI', { ...target, database: TRANSACTION_POOL_NAME }, false)}
+          value={uriOf({ ...target, database: TRANSACTION_POOL_NAME }, password)}
           label="transaction pool URI"
           wrap
         />

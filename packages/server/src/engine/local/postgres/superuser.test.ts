@@ -12,7 +12,7 @@ const textOf = (path: string): string => readFileSync(join(PACKAGES, path), 'utf
 
 /** Modules that make a client of PostgreSQL themselves, how many, and of what. */
 const EXCEPTIONS: Record<string, { clients: number; why: string }> = {
-  'console/src/snippets.ts': { clients: 1, why: 'text that is shown to users' },
+  'contract/src/connect.ts': { clients: 1, why: 'text that is shown to users' },
   'server/src/engine/local/postgres/superuser.ts': {
     clients: 1,
     why: 'the one way to open a session in a tenant’s server',
