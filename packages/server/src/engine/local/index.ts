@@ -38,12 +38,17 @@ import { createPlan } from './topology/plan.ts';
 import { convergeSet } from './topology/read-replicas/converge.ts';
 import { watchSets } from './topology/read-replicas/watch.ts';
 import { convergeSingle } from './topology/single.ts';
+import { withoutPaths } from './without-paths.ts';
 
 export type { LocalEngineOptions } from './local.ts';
 export { certificateHosts } from './network/listener.ts';
 
 export function createLocalEngine(options: LocalEngineOptions): Engine {
   const local = createLocal(options);
+  return withoutPaths(createFacets(local, options), local.machine.layout.root);
+}
+
+function createFacets(local: Local, options: LocalEngineOptions): Engine {
   const { machine, topology } = local;
   const endWatches = [watchSets(topology), watchFollowers(topology)];
   let isClosing = false;

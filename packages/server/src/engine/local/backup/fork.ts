@@ -41,7 +41,7 @@ export async function forkData(
   }
   const targetTime = origin.targetTime ?? '';
   const base = chooseSnapshot(snapshots, Date.parse(targetTime));
-  if (base === null) throw new Error(`no snapshot of ${parent.root} is older than ${targetTime}`);
+  if (base === null) throw new Error(`the parent has no snapshot from before ${targetTime}`);
   // Recovery stops before the first commit after the point in time: there has to be one.
   await writeMark();
   const { gap, latestMs } = await reach(parent, base);

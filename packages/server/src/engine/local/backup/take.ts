@@ -212,7 +212,7 @@ export async function assertSpace(machine: Machine, paths: InstancePaths): Promi
  */
 export async function portOf(paths: InstancePaths): Promise<number> {
   const port = portIn(await readFile(join(paths.config, 'postgresql.conf'), 'utf8'));
-  if (port === null) throw new EngineUnavailable(`${paths.config}/postgresql.conf names no port`);
+  if (port === null) throw new EngineUnavailable('postgresql.conf names no port');
   return port;
 }
 

@@ -206,8 +206,7 @@ export async function archiveProblem(paths: InstancePaths): Promise<string | nul
   const unreadable = await listEntries(paths.archive).then(() => null, said);
   const stays =
     'WAL stays in pg_wal meanwhile, which grows until this is fixed or the disk is full';
-  if (unreadable !== null)
-    return `the archive ${paths.archive} cannot be read: ${unreadable}; ${stays}`;
+  if (unreadable !== null) return `the WAL archive cannot be read: ${unreadable}; ${stays}`;
   const unsafe = await listEntries(join(paths.data, 'pg_wal', 'archive_status')).then(
     () => null,
     (error: unknown) => (error instanceof UnsafeEntry ? error.message : null),
@@ -225,7 +224,7 @@ export async function archiveProblem(paths: InstancePaths): Promise<string | nul
     };
     const { entries } = await readLogs(paths.logs, query).catch(() => ({ entries: [] }));
     const reason = entries[0]?.message.split('\n')[0] ?? 'archiving does not keep up';
-    return `WAL file ${waiting.wal} has not been archived to ${paths.archive} since ${new Date(waiting.sinceMs).toISOString()}: ${reason}; ${stays}`;
+    return `WAL file ${waiting.wal} has not been archived since ${new Date(waiting.sinceMs).toISOString()}: ${reason}; ${stays}`;
   }
   return missingWal(await reaches(paths, await listSnapshots(paths)));
 }

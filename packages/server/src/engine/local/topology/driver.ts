@@ -17,8 +17,6 @@ export type Decided = { readonly ending: Ending } | { readonly name: string };
 export type Round = {
   readonly before: Seen;
   readonly decided: Decided;
-  /** The directory of the service, as a refusal names it. */
-  readonly root: string;
   /** Bounds what grows by itself; called when all is done. */
   readonly tidy: () => Promise<void>;
   /** Performs the step. @throws NotYet when it has to wait */
@@ -48,7 +46,7 @@ export async function finishRound(round: Round, begin: BeginStep): Promise<Verdi
     : performStep(round, decided.name, begin);
 }
 
-async function endRound({ before, root, tidy }: Round, ending: Ending): Promise<Verdict> {
+async function endRound({ before, tidy }: Round, ending: Ending): Promise<Verdict> {
   const nothing = { did: null, detail: null, seen: before };
   switch (ending.kind) {
     case 'settled':
@@ -57,7 +55,7 @@ async function endRound({ before, root, tidy }: Round, ending: Ending): Promise<
     case 'wait':
       return { ...nothing, detail: ending.why, outcome: 'again', waitMs: ending.waitMs };
     case 'refuse':
-      return { ...nothing, outcome: 'failed', reason: `${root}: ${ending.why}` };
+      return { ...nothing, outcome: 'failed', reason: ending.why };
   }
 }
 

@@ -34,7 +34,6 @@ export async function convergeSingle(
     {
       before: { reachable, present: seen.directory === 'ours' },
       decided: isEnding(step) ? { ending: step } : { name: STEP_NAME[step.kind] },
-      root: found.paths.root,
       tidy: () => tidy(topology, observed),
       apply: () => apply(topology, spec, step, found),
       isReachableAfter: (worked) => worked && monitor.isConnected(spec.id),

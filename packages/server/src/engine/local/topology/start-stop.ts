@@ -148,7 +148,7 @@ export async function stopInstance(
   // Without the pid file, the next observation need not search all processes.
   if (isGone) return rm(paths.pidFile, { force: true });
   throw new Error(
-    `its server (pid ${server.postmaster.pid}) does not end, not even by SIGKILL: is ${paths.root} on a disk that hangs?`,
+    `its server (pid ${server.postmaster.pid}) does not end, not even by SIGKILL: does its disk hang?`,
   );
 }
 

@@ -32,7 +32,6 @@ export async function convergeCluster(
     {
       before: { reachable: isWritable, present: observed.seen.primary.directory === 'ours' },
       decided: decidedOf(step, isWritable),
-      root: machine.layout.service(spec.id).root,
       tidy: () => tidyReplicated(machine, spec.id, observed.found),
       apply: () => applyToCluster(round, step, observed),
       isReachableAfter: () => isWritable,

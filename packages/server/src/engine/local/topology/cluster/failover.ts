@@ -44,9 +44,7 @@ async function takeOver(round: ClusterRound): Promise<Successor> {
     (gone) => (gone ? `nothing of member ${from} is left` : 'it does not end'),
   );
   if (!isGone)
-    throw new Error(
-      `member ${from} does not end, not even by SIGKILL: is ${paths.root} on a disk that hangs?`,
-    );
+    throw new Error(`member ${from} does not end, not even by SIGKILL: does its disk hang?`);
   monitor.forget(keyOf(round, from));
   const choice = await findSuccessor(round);
   if ('why' in choice) {

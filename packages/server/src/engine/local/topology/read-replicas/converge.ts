@@ -26,7 +26,6 @@ export async function convergeSet(
     {
       before: { reachable: isReachable, present: observed.seen.directory === 'ours' },
       decided: decidedOf(step),
-      root: machine.layout.service(spec.id).root,
       tidy: () => tidyReplicated(machine, spec.id, observed.found),
       apply: () => applyToSet(topology, known, step, observed),
       isReachableAfter: () => isReachable,

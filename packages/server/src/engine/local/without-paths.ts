@@ -1,0 +1,105 @@
+/**
+ * Texts of the engine reach tenants, who must not learn paths of the machine. Errors of the
+ * operating system and of PostgreSQL name them, so every text is cleaned where it leaves the engine:
+ * paths become relative to the data directory.
+ */
+import { realpathSync } from 'node:fs';
+import type { Verification } from '@howdah/contract';
+import type { BackupKeeping, Engine, Verdict } from '../engine.ts';
+
+export type Clean = (text: string) => string;
+
+/** @param root the data directory; if it is a link, errors name its real path */
+export function pathCleaner(root: string): Clean {
+  const roots = [root, realpathSync(root)].toSorted((a, b) => b.length - a.length);
+  const escaped = roots.map((path) => path.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+  const pattern = new RegExp(`(?:${escaped.join('|')})(?:/|(?![\\w.-]))`, 'g');
+  return (text) =>
+    text.replaceAll(pattern, (found) => (found.endsWith('/') ? '' : 'the data directory'));
+}
+
+/** @returns the engine, with texts and errors that name no path of its data directory */
+export function withoutPaths(engine: Engine, root: string): Engine {
+  const clean = pathCleaner(root);
+  const { lifecycle, sql, observe, backups } = engine;
+  return {
+    ...engine,
+    lifecycle: {
+      ...lifecycle,
+      converge: async (spec, begin) =>
+        cleanVerdict(await cleaned(clean, () => lifecycle.converge(spec, begin)), clean),
+      remove: async (id, parent, begin) =>
+        cleanVerdict(await cleaned(clean, () => lifecycle.remove(id, parent, begin)), clean),
+    },
+    sql: {
+      setPassword: (id, verifier) => cleaned(clean, () => sql.setPassword(id, verifier)),
+      query: (id, parent, statement) => cleaned(clean, () => sql.query(id, parent, statement)),
+    },
+    observe: {
+      ...observe,
+      warnings: async (id) =>
+        (await cleaned(clean, () => observe.warnings(id))).map((warning) => ({
+          ...warning,
+          message: clean(warning.message),
+        })),
+      logs: (id, node, query, signal) =>
+        cleaned(clean, () => observe.logs(id, node, query, signal)),
+      usage: (id) => cleaned(clean, () => observe.usage(id)),
+      replicas: (id) => cleaned(clean, () => observe.replicas(id)),
+      servers: (id) => cleaned(clean, () => observe.servers(id)),
+    },
+    backups: cleanBackups(backups, clean),
+  };
+}
+
+/** The error keeps its class, and its stack the path, for the control log. */
+async function cleaned<T>(clean: Clean, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof Error) error.message = clean(error.message);
+    throw error;
+  }
+}
+
+function cleanVerdict(verdict: Verdict, clean: Clean): Verdict {
+  const detail = verdict.detail === null ? null : clean(verdict.detail);
+  return verdict.outcome === 'failed'
+    ? { ...verdict, detail, reason: clean(verdict.reason) }
+    : { ...verdict, detail };
+}
+
+function cleanBackups(backups: BackupKeeping, clean: Clean): BackupKeeping {
+  return {
+    describe: async (id) => {
+      const found = await cleaned(clean, () => backups.describe(id));
+      const { snapshots, last_verification: last, problem } = found;
+      return {
+        ...found,
+        snapshots: snapshots.map((snapshot) =>
+          snapshot.verification === undefined
+            ? snapshot
+            : { ...snapshot, verification: cleanVerification(snapshot.verification, clean) },
+        ),
+        ...(last === undefined ? {} : { last_verification: cleanVerification(last, clean) }),
+        problem: problem === null ? null : clean(problem),
+      };
+    },
+    keep: (id, removes) => cleaned(clean, () => backups.keep(id, removes)),
+    verify: async (spec, runStep, signal) => {
+      const runCleaned: typeof runStep = (name, work) =>
+        runStep(name, async () => clean(await cleaned(clean, work)));
+      const found = await cleaned(clean, () => backups.verify(spec, runCleaned, signal));
+      return cleanVerification(found, clean);
+    },
+  };
+}
+
+function cleanVerification(verification: Verification, clean: Clean): Verification {
+  const { checks, problem } = verification;
+  return {
+    ...verification,
+    checks: checks.map((check) => ({ ...check, detail: clean(check.detail) })),
+    ...(problem === undefined ? {} : { problem: clean(problem) }),
+  };
+}

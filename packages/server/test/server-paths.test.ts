@@ -1,0 +1,99 @@
+/** Files of services are damaged: their errors, warnings and reasons name no path of the machine. */
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { InstancePaths } from '../src/engine/local/host/layout.ts';
+import { layoutOf } from './ha-load.ts';
+import { install, preload, type Installation } from './harness.ts';
+
+let cloud: Installation;
+
+beforeAll(async () => {
+  cloud = await install(preload('hurried.mjs'));
+});
+afterAll(async () => {
+  expect(await cloud.destroy()).toEqual([]);
+});
+
+/** All texts about a service. The server log is PostgreSQL's own, and is left out. */
+async function textsOf(id: string): Promise<string> {
+  const answers = await Promise.all(
+    ['', '/backups', '/members', '/metrics'].map((path) =>
+      cloud.request('GET', `/services/${id}${path}`),
+    ),
+  );
+  return JSON.stringify([...answers.map(({ body }) => body), await cloud.operations(id)]);
+}
+
+/** Replaces a directory by a file. */
+async function replaceByFile(path: string): Promise<void> {
+  await rename(path, `${path}.aside`);
+  await writeFile(path, '');
+}
+
+async function restoreDirectory(path: string): Promise<void> {
+  await rm(path);
+  await rename(`${path}.aside`, path);
+}
+
+type Damage = {
+  reason: RegExp;
+  make: (paths: InstancePaths) => Promise<void>;
+  undo: (paths: InstancePaths) => Promise<void>;
+};
+const controlFile = (paths: InstancePaths): string => join(paths.data, 'global', 'pg_control');
+
+const DAMAGES: Record<string, Damage> = {
+  'a directory that Howdah did not make': {
+    reason: /was not made by Howdah/,
+    make: async ({ root }) => {
+      await rename(root, `${root}.aside`);
+      await mkdir(root);
+    },
+    undo: async ({ root }) => {
+      await rm(root, { recursive: true });
+      await rename(`${root}.aside`, root);
+    },
+  },
+  'a missing pg_control': {
+    reason: /pg_control/,
+    make: (paths) => rename(controlFile(paths), `${controlFile(paths)}.aside`),
+    undo: (paths) => rename(`${controlFile(paths)}.aside`, controlFile(paths)),
+  },
+  'a file in place of the configuration': {
+    reason: /config/,
+    make: ({ config }) => replaceByFile(config),
+    undo: ({ config }) => restoreDirectory(config),
+  },
+};
+
+test.each(Object.entries(DAMAGES))(
+  '%s: the reason is shown without paths of the machine',
+  async (_, { reason, make, undo }) => {
+    const service = await cloud.create({ name: 'damaged', service_type: 'POSTGRES' });
+    const id = service.service_id;
+    const paths = layoutOf(cloud).service(id);
+    await cloud.request('POST', `/services/${id}/stop`);
+    await cloud.until(id, 'PAUSED');
+    await make(paths);
+    await cloud.request('POST', `/services/${id}/start`);
+    await cloud.until(id, 'UNSTABLE');
+    await expect
+      .poll(async () => (await cloud.operations(id))[0]?.error, { timeout: 60_000 })
+      .toMatch(reason);
+    expect(await textsOf(id)).not.toContain(cloud.home);
+    await undo(paths);
+    await cloud.until(id, 'READY');
+  },
+);
+
+test('an archive that cannot be read: the warning is shown without paths of the machine', async () => {
+  const { service_id: id } = await cloud.create({ name: 'archive', service_type: 'POSTGRES' });
+  const { archive } = layoutOf(cloud).service(id);
+  await replaceByFile(archive);
+  await expect
+    .poll(async () => (await cloud.get(id)).warnings?.map(({ code }) => code), { timeout: 60_000 })
+    .toContain('ARCHIVE');
+  expect(await textsOf(id)).not.toContain(cloud.home);
+  await restoreDirectory(archive);
+});
