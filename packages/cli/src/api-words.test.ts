@@ -25,8 +25,8 @@ test.each([
     'cannot set-password a service that is PAUSED: set-password is allowed when it is READY; now allowed: start, ha',
   ],
   [
-    'accepted, and not done yet: GET /projects/{project_id}/operations/01jd says how far it is',
-    'accepted, and not done yet: howdah operation get 01jd says how far it is',
+    'accepted, and not done yet: GET /projects/{project_id}/operations/01jd shows its progress',
+    'accepted, and not done yet: howdah operation get 01jd shows its progress',
   ],
   ['the disk is full', 'the disk is full'],
 ])('%s', (message, words) => {

@@ -79,7 +79,7 @@ describe.skipIf(CHROMIUM === null)(`journeys in Chromium${NO_CHROMIUM}`, () => {
     tenant.page.setDefaultTimeout(PATIENCE_MS);
     await logIn(tenant.context, { ...installation, key: `${key?.public_key}:${key?.secret_key}` });
     await tenant.page.goto('/project/regions');
-    await tenant.page.getByText('it takes an admin key of the operator project').waitFor();
+    await tenant.page.getByText('this needs an admin key of the operator project').waitFor();
     await tenant.context.close();
   });
 

@@ -12,8 +12,7 @@ export const EventSchema = Named(
   'Event',
   Type.Object({
     id: Type.String({
-      description:
-        'digits, later events have greater ones; hand the last one back as Last-Event-ID',
+      description: 'digits; later events have greater ones; send the last one as Last-Event-ID',
     }),
     type: StringEnum(EVENT_TYPES),
     timestamp: dateTime('when it was committed'),

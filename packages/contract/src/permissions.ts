@@ -202,9 +202,9 @@ export function denial(
   const allowed = environment === 'PROD' ? PROD : DEV;
   if (allowed.includes(role)) return null;
   const what = DEV.includes(role)
-    ? 'stop or delete what is PROD, or a service with a read replica set that is'
+    ? 'stop or delete a PROD service, or one with a PROD read replica set'
     : 'do this';
-  return `a key with the role ${role} may not ${what}; it takes a key with the role ${allowed.join(' or ')}`;
+  return `a key with the role ${role} may not ${what}; this needs a key with the role ${allowed.join(' or ')}`;
 }
 
 /** Why a role may not perform an action on a service, whatever its status; null: it may. */
@@ -247,8 +247,8 @@ export function denialOfDryRunOnly(
 ): string | null {
   if (dryRunOnly !== true || permission.dryRunOnly === 'asRole') return null;
   return permission.dryRunOnly === 'dryRun'
-    ? 'this key is dry_run_only: it only asks what would be done; use a key without dry_run_only'
-    : 'this key is dry_run_only: it only asks what would be done. It reads nothing of what is in a database and makes no links or sessions; use a key without dry_run_only';
+    ? 'this key is dry_run_only: it makes dry runs only; use a key without dry_run_only'
+    : 'this key is dry_run_only: it makes dry runs only. It reads no contents of databases and makes no links or sessions; use a key without dry_run_only';
 }
 
 /**
@@ -318,6 +318,6 @@ export function subjectOf({
 export const ROLE_SUMMARIES: Record<Role, string> = {
   admin: 'may do everything',
   developer:
-    'may do everything but manage keys, rename the project, and stop or delete what is PROD',
+    'may do everything but manage keys, rename the project, and stop or delete PROD services',
   viewer: 'reads everything but secrets and the contents of databases, and changes nothing',
 };

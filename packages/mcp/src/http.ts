@@ -117,7 +117,7 @@ async function answer(
       refusal(
         413,
         'PAYLOAD_TOO_LARGE',
-        `the body is larger than ${MAX_BODY_BYTES} bytes, the most that is taken`,
+        `the body is larger than ${MAX_BODY_BYTES} bytes, the maximum`,
       ),
     );
   }

@@ -40,7 +40,7 @@ export type Config = Readonly<{
   failover: FailoverPolicy;
   readLagLimit: ReadLagLimit;
   /** How long a deleted service can be restored, in ms. */
-  undeleteMs: number;
+  restoreWindowMs: number;
   /** How long ended operations and entries of the audit log are kept, in ms. */
   historyMs: number;
   /** Private addresses and networks that webhooks may be delivered to. */
@@ -72,10 +72,10 @@ export type BackupPolicy = Readonly<{
 }>;
 
 /**
- * Automatic failovers of a service are at least `restMs` apart. Without synchronous replicas, the new
- * primary may lack at most `lagLimitBytes` of WAL.
+ * Automatic failovers of a service are at least `cooldownMs` apart. Without synchronous replicas,
+ * the new primary may lack at most `lagLimitBytes` of WAL.
  */
-export type FailoverPolicy = Readonly<{ restMs: number; lagLimitBytes: number }>;
+export type FailoverPolicy = Readonly<{ cooldownMs: number; lagLimitBytes: number }>;
 
 /** How far a replica-set node may be behind and still get connections: both limits apply. */
 export type ReadLagLimit = Readonly<{ bytes: number; seconds: number }>;
@@ -203,14 +203,14 @@ function configOf(settings: Settings): Config {
     }),
     heartbeatMs: settings.HOWDAH_HEARTBEAT_MS,
     failover: Object.freeze({
-      restMs: settings.HOWDAH_FAILOVER_COOLDOWN_SECONDS * SECOND_MS,
+      cooldownMs: settings.HOWDAH_FAILOVER_COOLDOWN_SECONDS * SECOND_MS,
       lagLimitBytes: settings.HOWDAH_FAILOVER_LAG_BYTES,
     }),
     readLagLimit: Object.freeze({
       bytes: settings.HOWDAH_READ_LAG_BYTES,
       seconds: settings.HOWDAH_READ_LAG_SECONDS,
     }),
-    undeleteMs: settings.HOWDAH_RESTORE_HOURS * HOUR_MS,
+    restoreWindowMs: settings.HOWDAH_RESTORE_HOURS * HOUR_MS,
     historyMs: settings.HOWDAH_HISTORY_DAYS * DAY_MS,
     webhookNetworks: Object.freeze(settings.HOWDAH_WEBHOOK_NETWORKS),
     databaseUrl: settings.DATABASE_URL ?? null,

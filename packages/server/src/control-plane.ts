@@ -92,7 +92,7 @@ async function createApi(control: Control) {
     webhooks: { sealer, allowed },
     events,
     caPem: authority.certificatePem,
-    undeleteMs: config.undeleteMs,
+    restoreWindowMs: config.restoreWindowMs,
     doctor: shared(() => doctor(config.home, config.uidRange)),
     notReady: async () =>
       await store.pool.query('select 1').then(

@@ -46,7 +46,7 @@ export async function startControlPlane(
   if ((await findControl(config.home)) !== null)
     throw new AlreadyRunning(`the control plane of ${config.home} runs already`);
   await mkdir(config.home, { recursive: true, mode: 0o755 });
-  const [machine, authority] = await timed('look over the machine', () =>
+  const [machine, authority] = await timed('examine the machine', () =>
     Promise.all([
       prepareMachine(config.home, config.uidRange),
       openCertificateAuthority(join(config.home, 'ca')),

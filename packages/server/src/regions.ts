@@ -57,7 +57,7 @@ async function openFurtherRegions(
   await recordRegionPlaces(config.home, config.regions);
   const regions: Region[] = [];
   for (const further of config.regions) {
-    const machine = await timed(`look over the region ${further.code}`, () =>
+    const machine = await timed(`examine the region ${further.code}`, () =>
       prepareFurtherMachine(startup, further.directory),
     );
     const parts = { machine, templates: createTemplates(machine) };
@@ -120,7 +120,7 @@ async function openSimulatedRegion(
     policy: {
       windowMs: config.backups.windowMs,
       snapshotEveryMs: config.backups.snapshotEveryMs,
-      failoverRestMs: config.failover.restMs,
+      failoverCooldownMs: config.failover.cooldownMs,
     },
     readLagLimit: config.readLagLimit,
     store: {

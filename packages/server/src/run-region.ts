@@ -36,7 +36,7 @@ export function runRegion(control: Control, region: Region) {
     store,
     region,
     log,
-    restoreWindowMs: config.undeleteMs,
+    restoreWindowMs: config.restoreWindowMs,
     onSettled: (service) => {
       if (service.project_id === null) return;
       followUpSoon(followUp, service, Date.now());
@@ -105,7 +105,7 @@ function lookAfter({ log, tasks, refill }: FollowUp, service: ServiceRow): void 
   if (service.parent_id !== null)
     tasks.warnings
       .look(service.parent_id)
-      .catch((error: unknown) => log.warn({ err: error }, 'could not look for what to warn of'));
+      .catch((error: unknown) => log.warn({ err: error }, 'could not check for warnings'));
   if (service.reachable)
     tasks.sampler
       .sampleOne(service)

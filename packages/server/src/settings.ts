@@ -247,7 +247,7 @@ export const SETTINGS = Type.Object({
   HOWDAH_SIMULATED_REGION: Type.Enum(['yes', 'no'], {
     default: 'no',
     description:
-      'whether there is one more region, named simulated, whose services run no PostgreSQL: to test programs that use the API',
+      'whether there is one more region, named simulated, whose services run no PostgreSQL, for tests of programs that use the API',
   }),
   DATABASE_URL: Type.Optional(
     Type.Refine(

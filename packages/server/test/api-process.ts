@@ -72,7 +72,7 @@ async function serve({ connection, portRange, plant }: ApiOrder): Promise<void> 
       webhooks: { sealer, allowed: blockListOf([]) },
       events: createEventHub(store),
       caPem: '',
-      undeleteMs: 86_400_000,
+      restoreWindowMs: 86_400_000,
       notReady: async () => null,
       doctor: async () => [],
     },

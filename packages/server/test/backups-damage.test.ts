@@ -255,7 +255,7 @@ describe.runIf(process.getuid?.() === 0)('a disk that runs full', () => {
         }
         expect(await verify(running, full)).toMatchObject({
           status: 'failed',
-          error: expect.stringContaining('there is no room to restore it in'),
+          error: expect.stringContaining('there is no space on the disk to restore it'),
         });
         expect(await warnings(running)).toEqual(
           expect.arrayContaining([expect.objectContaining({ code: 'VERIFICATION' })]),

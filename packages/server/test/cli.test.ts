@@ -177,7 +177,7 @@ test('a service from create to delete', async () => {
 
 /** As leftovers.ts words it. */
 const LEFT_BY_OTHERS =
-  / is of an installation that is gone| is of no installation that is known here|^shared memory of user |, a list of mounts, |, which is deleted/;
+  / belongs to an installation that no longer exists| belongs to no installation that is known here|^shared memory of user |, a list of mounts, |, which is deleted/;
 
 test.runIf((await findProgram('pgbouncer')) !== null)(
   'a connection pooler, from the create on and later',

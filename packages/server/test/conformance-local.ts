@@ -60,7 +60,7 @@ export async function createLocalSubject(): Promise<LocalSubject> {
       backups: { windowMs: HOUR_MS, snapshotEveryMs: SNAPSHOT_EVERY_MS, verifyEveryMs: HOUR_MS },
       gateway,
       heartbeat: { everyMs: 500, deadlineMs: 1500 },
-      failover: { restMs: 60_000, lagLimitBytes: 16 * 1024 * 1024 },
+      failover: { cooldownMs: 60_000, lagLimitBytes: 16 * 1024 * 1024 },
       readLagLimit: { bytes: 64 * 1024 * 1024, seconds: 30 },
       records: records.store,
       egress,

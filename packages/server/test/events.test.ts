@@ -320,7 +320,7 @@ test('another project gets none of the events', async () => {
     (async () => {
       for await (const event of followEvents({ ...cloud, key, follow: false })) told.push(event);
     })(),
-  ).rejects.toThrow(/does not reach that project/);
+  ).rejects.toThrow(/has no access to that project/);
 });
 
 test('a stop of the control plane ends streams cleanly, and the next one continues', async () => {

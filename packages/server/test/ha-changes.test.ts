@@ -294,7 +294,7 @@ describe('a failover during another change', () => {
       await killPrimary(cloud, service);
       const { status, error } = await verifying;
       if (status !== 'succeeded')
-        expect(error).toContain('ceased to be the primary meanwhile: ask for it again');
+        expect(error).toContain('is no longer the primary: verify the backup again');
       await untilRedundant(cloud, service, 1, 1);
       expect(JSON.stringify((await cloud.get(service.service_id)).warnings ?? [])).not.toContain(
         'VERIFICATION',

@@ -239,7 +239,7 @@ describe('a replica that lags', () => {
       .toMatchObject({
         status: 'failed',
         error: expect.stringMatching(
-          /nothing was killed, for nobody could take over: member 1 lacks more than/,
+          /nothing was killed, since no standby can take over: member 1 lacks more than/,
         ),
       });
     expect(await postmasterOf(cloud, service, 0)).toBe(before);

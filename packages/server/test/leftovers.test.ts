@@ -102,7 +102,7 @@ describe.skipIf(!isRoot)('as root', () => {
     const group = `howdah-${hex(4)}`;
     await isFound(
       group,
-      /has no process and is of no installation that is known here/,
+      /has no process and belongs to no installation that is known here/,
       async () => {
         for (const parent of parents) {
           await mkdir(join(parent, group, 'abcdefghij'), { recursive: true });
@@ -118,8 +118,10 @@ describe.skipIf(!isRoot)('as root', () => {
     const { refused, note } = machine.egress;
     if (!refused) return context.skip(note);
     const name = `howdah-${hex(4)}`;
-    await isFound(name, /is of an installation that is gone; its data was in \/nowhere\/data/, () =>
-      refuseEgress(name, '/nowhere/data', [89_998, 89_999]),
+    await isFound(
+      name,
+      /belongs to an installation that no longer exists; its data was in \/nowhere\/data/,
+      () => refuseEgress(name, '/nowhere/data', [89_998, 89_999]),
     );
     const own = tableOf(machine.networkPrefix);
     await allowEgress(own);
@@ -138,7 +140,7 @@ describe.skipIf(!isRoot)('as root', () => {
     const { method, note } = machine.networks;
     if (method !== 'bridge') return context.skip(note);
     const name = `howdah-${hex(4)}-1000`;
-    await isFound(name, /^network .* is of an installation that is gone/, () =>
+    await isFound(name, /^network .* belongs to an installation that no longer exists/, () =>
       execute('ip', ['netns', 'add', name]),
     );
   });

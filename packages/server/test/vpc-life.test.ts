@@ -161,7 +161,7 @@ describe.runIf(ability.method === 'bridge')('bridge', () => {
       await sh('ip', ['-n', stray, 'link', 'set', 'vpc', 'alias', '/nowhere/data']);
       const { stdout } = await cloud.cli('doctor');
       expect(stdout).toContain(
-        `${stray} is of an installation that is gone; its data was in /nowhere/data`,
+        `${stray} belongs to an installation that no longer exists; its data was in /nowhere/data`,
       );
       expect(stdout).not.toContain(name);
       // One of ours of which no record speaks is found by the audit, and removed when VPCs are next looked at.

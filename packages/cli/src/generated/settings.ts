@@ -148,7 +148,7 @@ export const SETTINGS: readonly { name: string; flag: string; help: string }[] =
   {
     "name": "HOWDAH_SIMULATED_REGION",
     "flag": "--simulated-region [yes]",
-    "help": "whether there is one more region, named simulated, whose services run no PostgreSQL: to test programs that use the API (HOWDAH_SIMULATED_REGION; default no; allowed: yes, no)"
+    "help": "whether there is one more region, named simulated, whose services run no PostgreSQL, for tests of programs that use the API (HOWDAH_SIMULATED_REGION; default no; allowed: yes, no)"
   },
   {
     "name": "DATABASE_URL",

@@ -1313,7 +1313,7 @@ export interface components {
             lag_bytes: number | null;
             /** @description the age of the data that it shows; null: unknown */
             lag_seconds: number | null;
-            /** @description for people: what it does, or why it does not serve */
+            /** @description for people: what it does, or why it gets no connections */
             detail: string;
         };
         ReadReplicaSetDetail: {
@@ -1400,7 +1400,7 @@ export interface components {
             };
             read_replica_sets: components["schemas"]["ReadReplicaSet"][];
             resources: components["schemas"]["Resource"][];
-            /** @description what will become trouble; absent when there is nothing to warn of */
+            /** @description problems that need attention; absent when there are none */
             warnings?: components["schemas"]["Warning"][];
             /** @description fields of the request that this call does not know; they had no effect */
             ignored?: string[];
@@ -1418,7 +1418,7 @@ export interface components {
             region_code?: string;
             /** @description HA replicas, 0 to 2 */
             replica_count?: number;
-            /** @description how many of them have every write before it is acknowledged */
+            /** @description number of synchronous standbys: they have every write before it is acknowledged */
             sync_replica_count?: number;
             /** @description thousandths of a core, or "shared" */
             cpu_millis?: string | number;
@@ -1542,7 +1542,7 @@ export interface components {
                 /** @description shared with its snapshots, its forks, its parent or its template */
                 shared_mb: number;
             } | null;
-            /** @description why backups do not get on */
+            /** @description the problem of the backups; null: none */
             problem: string | null;
         };
         UpdatePassword: {
@@ -1560,7 +1560,7 @@ export interface components {
         SetHAInput: {
             /** @description HA replicas, 0 to 2 */
             replica_count?: number;
-            /** @description how many of them have every write before it is acknowledged */
+            /** @description number of synchronous standbys: they have every write before it is acknowledged */
             sync_replica_count?: number;
         };
         DrillInput: {
@@ -1611,7 +1611,7 @@ export interface components {
                 message: string;
                 severity: string;
             }[];
-            /** @description hand it back as cursor for the next page; absent on the last page */
+            /** @description pass it as cursor to get the next page; absent on the last page */
             last_cursor?: string;
             /** @description the same, old spelling */
             lastCursor?: string;
@@ -1715,7 +1715,7 @@ export interface components {
                 available: boolean;
                 /** @description of PostgreSQL */
                 version?: string;
-                /** @description why it cannot be had here, and what adds it */
+                /** @description why it is not available here, and the command that adds it */
                 reason?: string;
             }[];
             high_availability: {
@@ -1723,7 +1723,7 @@ export interface components {
                 available: boolean;
                 /** @description of HAProxy */
                 version?: string;
-                /** @description why none can be had here, and what adds it */
+                /** @description why it is not available here, and the command that adds it */
                 reason?: string;
             };
             pooler: {
@@ -1731,12 +1731,12 @@ export interface components {
                 available: boolean;
                 /** @description of PgBouncer */
                 version?: string;
-                /** @description why none can be had here, and what adds it */
+                /** @description why it is not available here, and the command that adds it */
                 reason?: string;
             };
             storage: {
                 /**
-                 * @description how storage_gb is enforced; measured: by looking at what a service takes
+                 * @description how storage_gb is enforced; measured: by measuring the space that a service takes
                  * @enum {string}
                  */
                 method: "measured";
@@ -1754,10 +1754,10 @@ export interface components {
             };
         };
         Finding: {
-            /** @description what was looked at */
+            /** @description the subject of the check */
             what: string;
             /**
-             * @description missing: something cannot be had without it; note: it works, and could be better
+             * @description missing: something is not available without it; note: it works, and could be better
              * @enum {string}
              */
             state: "ok" | "missing" | "note";
@@ -1903,16 +1903,16 @@ export interface components {
             vpc_id: string;
         };
         DetachInput: {
-            /** @description the VPC that the service is in; for those who want to be sure */
+            /** @description the VPC that the service is in, as a check */
             vpc_id?: string;
         };
         Project: {
             id: string;
             name: string;
         };
-        /** @description what is left out stays as it is */
+        /** @description missing fields stay unchanged */
         ProjectLimits: {
-            /** @description services, paused ones too; null: no limit */
+            /** @description services, including paused ones; null: no limit */
             services?: number | null;
             /** @description read replica sets; null: no limit */
             replica_sets?: number | null;
@@ -1958,7 +1958,7 @@ export interface components {
             name: string;
             /** @enum {string} */
             role: "admin" | "developer" | "viewer";
-            /** @description every change it asks for is described and not made */
+            /** @description every change it requests is a dry run */
             dry_run_only: boolean;
             /** @description it reads, forks, and changes nothing but forks that it made */
             fork_only: boolean;
@@ -1988,7 +1988,7 @@ export interface components {
              * @description date-time in the future; absent: never
              */
             expires_at?: string;
-            /** @description it may only ask what would be done */
+            /** @description it may only make dry runs */
             dry_run_only?: boolean;
             /** @description it may change nothing but forks that it made */
             fork_only?: boolean;
@@ -1998,13 +1998,13 @@ export interface components {
             dry_run: boolean;
             /** @description the status code of the answer */
             response_status: number;
-            /** @description null: there would be none, since all is so already or it is no change of a service */
+            /** @description null: none, since nothing would change, or the call changes no service */
             operation: {
                 /** @enum {string} */
                 kind: "create" | "fork" | "start" | "stop" | "resize" | "enablePooler" | "disablePooler" | "updatePassword" | "setEnvironment" | "rename" | "setHA" | "switchover" | "drill" | "attachToVPC" | "detachFromVPC" | "repair" | "failover" | "delete" | "restore" | "verifyBackup";
                 /** @description null: it would be made */
                 service_id: string | null;
-                /** @description as they are taken when nothing is in the way */
+                /** @description the steps, if nothing is in the way */
                 steps: string[];
             } | null;
         };
@@ -2073,7 +2073,7 @@ export interface components {
             status: "success";
         };
         Event: {
-            /** @description digits, later events have greater ones; hand the last one back as Last-Event-ID */
+            /** @description digits; later events have greater ones; send the last one as Last-Event-ID */
             id: string;
             /** @enum {string} */
             type: "service.status" | "service.warnings" | "service.vpc" | "service.purged" | "operation.started" | "operation.step" | "operation.failing" | "operation.finished" | "disk.reserve" | "vpc.status" | "peering.status";
@@ -3282,13 +3282,13 @@ export interface operations {
     createProject: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -3552,13 +3552,13 @@ export interface operations {
     renameProject: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -3694,13 +3694,13 @@ export interface operations {
     setProjectLimits: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -4224,13 +4224,13 @@ export interface operations {
     createKey: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -4497,7 +4497,7 @@ export interface operations {
     revokeKey: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
             };
             header?: never;
@@ -4766,13 +4766,13 @@ export interface operations {
     createService: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -5043,7 +5043,7 @@ export interface operations {
                 purge?: "true" | "false";
                 /** @description the name of a PROD service that is purged */
                 confirm?: string;
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
             };
             header?: never;
@@ -5177,13 +5177,13 @@ export interface operations {
     forkService: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -5451,13 +5451,13 @@ export interface operations {
     verifyBackup: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -5590,13 +5590,13 @@ export interface operations {
     restoreService: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -5729,13 +5729,13 @@ export interface operations {
     startService: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -5868,13 +5868,13 @@ export interface operations {
     stopService: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -6007,13 +6007,13 @@ export interface operations {
     resizeService: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -6150,13 +6150,13 @@ export interface operations {
     enablePooler: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -6289,13 +6289,13 @@ export interface operations {
     disablePooler: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -6428,13 +6428,13 @@ export interface operations {
     attachToVPC: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -6571,13 +6571,13 @@ export interface operations {
     detachFromVPC: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -6714,13 +6714,13 @@ export interface operations {
     setHA: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -6857,13 +6857,13 @@ export interface operations {
     switchover: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -6996,13 +6996,13 @@ export interface operations {
     drill: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -7139,13 +7139,13 @@ export interface operations {
     updatePassword: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -7280,13 +7280,13 @@ export interface operations {
     setEnvironment: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -7423,13 +7423,13 @@ export interface operations {
     renameService: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -8243,13 +8243,13 @@ export interface operations {
     createVpc: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -8516,7 +8516,7 @@ export interface operations {
     deleteVpc: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
             };
             header?: never;
@@ -8648,13 +8648,13 @@ export interface operations {
     renameVpc: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -8922,13 +8922,13 @@ export interface operations {
     createPeering: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -9197,7 +9197,7 @@ export interface operations {
     deletePeering: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
             };
             header?: never;
@@ -9461,13 +9461,13 @@ export interface operations {
     createReplicaSet: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -9736,7 +9736,7 @@ export interface operations {
     deleteReplicaSet: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
             };
             header?: never;
@@ -9869,13 +9869,13 @@ export interface operations {
     resizeReplicaSet: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -10013,13 +10013,13 @@ export interface operations {
     enablePoolerOfReplicaSet: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -10153,13 +10153,13 @@ export interface operations {
     disablePoolerOfReplicaSet: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -10293,13 +10293,13 @@ export interface operations {
     setEnvironmentOfReplicaSet: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -10706,13 +10706,13 @@ export interface operations {
     cancelOperation: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -11112,13 +11112,13 @@ export interface operations {
     createWebhook: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -11254,7 +11254,7 @@ export interface operations {
     deleteWebhook: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
             };
             header?: never;
@@ -11386,13 +11386,13 @@ export interface operations {
     testWebhook: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -11662,13 +11662,13 @@ export interface operations {
     redeliver: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -12483,7 +12483,7 @@ export interface operations {
     setSimulationScript: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
@@ -12620,13 +12620,13 @@ export interface operations {
     advanceSimulationClock: {
         parameters: {
             query?: {
-                /** @description true: nothing is done, and what would be is answered */
+                /** @description true: nothing is changed; the answer describes the change */
                 dry_run?: "true" | "false";
                 /** @description true: fields of the body that the call does not know are refused, not ignored */
                 strict?: "true" | "false";
             };
             header?: {
-                /** @description the same with the same call within 24 hours: it is made once, and answered the same */
+                /** @description repeat a call with the same key within 24 hours: the change is made once, with the same answer */
                 "Idempotency-Key"?: string;
             };
             path?: never;

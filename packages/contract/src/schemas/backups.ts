@@ -87,7 +87,9 @@ export const BackupsSchema = Named(
         description: 'megabytes of the data, without archive and snapshots; null if unknown',
       },
     ),
-    problem: Type.Union([Type.String(), Type.Null()], { description: 'why backups do not get on' }),
+    problem: Type.Union([Type.String(), Type.Null()], {
+      description: 'the problem of the backups; null: none',
+    }),
   }),
 );
 

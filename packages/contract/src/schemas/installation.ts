@@ -34,7 +34,9 @@ export const RegionSchema = Named(
         available: Type.Boolean(),
         version: Type.Optional(Type.String({ description: 'of PostgreSQL' })),
         reason: Type.Optional(
-          Type.String({ description: 'why it cannot be had here, and what adds it' }),
+          Type.String({
+            description: 'why it is not available here, and the command that adds it',
+          }),
         ),
       }),
     ),
@@ -44,19 +46,20 @@ export const RegionSchema = Named(
       }),
       version: Type.Optional(Type.String({ description: 'of HAProxy' })),
       reason: Type.Optional(
-        Type.String({ description: 'why none can be had here, and what adds it' }),
+        Type.String({ description: 'why it is not available here, and the command that adds it' }),
       ),
     }),
     pooler: Type.Object({
       available: Type.Boolean({ description: 'whether services can have a connection pooler' }),
       version: Type.Optional(Type.String({ description: 'of PgBouncer' })),
       reason: Type.Optional(
-        Type.String({ description: 'why none can be had here, and what adds it' }),
+        Type.String({ description: 'why it is not available here, and the command that adds it' }),
       ),
     }),
     storage: Type.Object({
       method: StringEnum(STORAGE_METHODS, {
-        description: 'how storage_gb is enforced; measured: by looking at what a service takes',
+        description:
+          'how storage_gb is enforced; measured: by measuring the space that a service takes',
       }),
       note: Type.String({ description: 'the same in words' }),
     }),
@@ -78,10 +81,10 @@ export const FINDING_STATES = ['ok', 'missing', 'note'] as const;
 export const FindingSchema = Named(
   'Finding',
   Type.Object({
-    what: Type.String({ description: 'what was looked at' }),
+    what: Type.String({ description: 'the subject of the check' }),
     state: StringEnum(FINDING_STATES, {
       description:
-        'missing: something cannot be had without it; note: it works, and could be better',
+        'missing: something is not available without it; note: it works, and could be better',
     }),
     found: Type.String(),
     remedy: Type.Optional(Type.String({ description: 'what adds or fixes it: a command, mostly' })),

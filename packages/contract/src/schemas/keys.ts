@@ -11,7 +11,7 @@ export const KeySchema = Named(
     name: Type.String(),
     role: StringEnum(ROLES),
     dry_run_only: Type.Boolean({
-      description: 'every change it asks for is described and not made',
+      description: 'every change it requests is a dry run',
     }),
     fork_only: Type.Boolean({
       description: 'it reads, forks, and changes nothing but forks that it made',
@@ -36,9 +36,7 @@ export const CreateKeyBody = Named(
       name: name('1 to 128 characters'),
       role: StringEnum(ROLES, { description: 'admin, developer or viewer' }),
       expires_at: Type.Optional(dateTime('date-time in the future; absent: never')),
-      dry_run_only: Type.Optional(
-        Type.Boolean({ description: 'it may only ask what would be done' }),
-      ),
+      dry_run_only: Type.Optional(Type.Boolean({ description: 'it may only make dry runs' })),
       fork_only: Type.Optional(
         Type.Boolean({ description: 'it may change nothing but forks that it made' }),
       ),

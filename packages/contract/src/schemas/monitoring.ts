@@ -19,7 +19,7 @@ export const LogsSchema = Named(
     entries: Type.Array(LogEntrySchema),
     last_cursor: Type.Optional(
       Type.String({
-        description: 'hand it back as cursor for the next page; absent on the last page',
+        description: 'pass it as cursor to get the next page; absent on the last page',
       }),
     ),
     lastCursor: Type.Optional(Type.String({ description: 'the same, old spelling' })),

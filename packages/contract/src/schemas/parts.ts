@@ -45,7 +45,7 @@ export const replicaCount = Type.Integer({
 export const syncReplicaCount = Type.Integer({
   minimum: 0,
   maximum: MAX_REPLICAS,
-  description: 'how many of them have every write before it is acknowledged',
+  description: 'number of synchronous standbys: they have every write before it is acknowledged',
 });
 
 /** In the answers to calls whose body has fields that the call does not know. */

@@ -12,12 +12,12 @@ export const ProjectLimitsSchema = Named(
   'ProjectLimits',
   Type.Object(
     {
-      services: limit('services, paused ones too'),
+      services: limit('services, including paused ones'),
       replica_sets: limit('read replica sets'),
       cpu_millis: limit('thousandths of a core of all services and their replicas together'),
       memory_gbs: limit('gigabytes of all services and their replicas together'),
     },
-    { ...closed, description: 'what is left out stays as it is' },
+    { ...closed, description: 'missing fields stay unchanged' },
   ),
 );
 

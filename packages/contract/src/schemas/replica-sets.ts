@@ -39,7 +39,7 @@ export const ReplicaStateSchema = Named(
     lag_seconds: Type.Union([Type.Number(), Type.Null()], {
       description: 'the age of the data that it shows; null: unknown',
     }),
-    detail: Type.String({ description: 'for people: what it does, or why it does not serve' }),
+    detail: Type.String({ description: 'for people: what it does, or why it gets no connections' }),
   }),
 );
 

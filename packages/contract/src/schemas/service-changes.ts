@@ -156,14 +156,13 @@ export const DryRunSchema = Named(
             description: 'null: it would be made',
           }),
           steps: Type.Array(Type.String(), {
-            description: 'as they are taken when nothing is in the way',
+            description: 'the steps, if nothing is in the way',
           }),
         }),
         Type.Null(),
       ],
       {
-        description:
-          'null: there would be none, since all is so already or it is no change of a service',
+        description: 'null: none, since nothing would change, or the call changes no service',
       },
     ),
   }),

@@ -85,7 +85,7 @@ export const ServiceSchema = Named(
     resources: Type.Array(Ref(ResourceSchema)),
     warnings: Type.Optional(
       Type.Array(Ref(WarningSchema), {
-        description: 'what will become trouble; absent when there is nothing to warn of',
+        description: 'problems that need attention; absent when there are none',
       }),
     ),
     ignored,

@@ -96,6 +96,6 @@ export const AttachBody = Named(
 export const DetachBody = Named(
   'DetachInput',
   Type.Object({
-    vpc_id: Type.Optional(vpcId('the VPC that the service is in; for those who want to be sure')),
+    vpc_id: Type.Optional(vpcId('the VPC that the service is in, as a check')),
   }),
 );

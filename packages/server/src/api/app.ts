@@ -291,7 +291,7 @@ function answerBrokenRequest(error: ConnectionError, socket: Socket): void {
     error.code === 'HPE_HEADER_OVERFLOW'
       ? ([
           '431 Request Header Fields Too Large',
-          `the headers are larger than ${LIMITS.headerBytes / 1024} KiB, the most that is taken`,
+          `the headers are larger than ${LIMITS.headerBytes / 1024} KiB, the maximum`,
         ] as const)
       : slow
         ? ([

@@ -190,13 +190,13 @@ function checkProject(
   if (permission.operator === true && !operates)
     throw new ApiError(
       'FORBIDDEN',
-      'it takes an admin key of the operator project: the one that howdah up made',
+      'this needs an admin key of the operator project, such as the one that howdah up made',
     );
   if (projectId === undefined || projectId === key.project_id) return;
   if (!(config.operatorToo === true && operates))
     throw new ApiError(
       'FORBIDDEN',
-      'this key does not reach that project; GET /projects lists those it does',
+      'this key has no access to that project; GET /projects lists those that it has access to',
     );
   // PostgreSQL refuses a text with a NUL.
   if (!isId(projectId)) throw projectNotFound(projectId);

@@ -156,7 +156,7 @@ function declaredAnswer({ request }: FastifyReply): { status: number; empty: boo
 }
 
 const underWay = (operationId: string | null): string =>
-  `accepted: GET /projects/{project_id}/operations/${operationId ?? ''} says how far it is`;
+  `accepted: GET /projects/{project_id}/operations/${operationId ?? ''} shows its progress`;
 
 /** No other value is accepted: a misspelled parameter must not change anything. */
 function asksForDryRun(query: unknown): boolean {

@@ -64,7 +64,7 @@ function refuse(socket: Socket, plain: boolean, most: number): void {
   }
   const error = new ApiError(
     'RATE_LIMITED',
-    `this address has ${most} connections open, the most that it may; close some, or use them again`,
+    `this address has ${most} connections open, the maximum; close some, or reuse them`,
   );
   const body = JSON.stringify(errorBody(error, randomUUID()));
   socket.end(

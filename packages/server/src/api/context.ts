@@ -23,7 +23,7 @@ export type ApiContext = OperationContext &
     /** The certificate of our CA. */
     caPem: string;
     /** For how long a deleted service can be restored. */
-    undeleteMs: number;
+    restoreWindowMs: number;
     /** Examines the machine. */
     doctor: () => Promise<Finding[]>;
     /** Why the control plane is not ready; null: it is. */

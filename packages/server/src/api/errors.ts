@@ -107,10 +107,7 @@ const internal = (): ApiError =>
 
 /** The refusals of Fastify before a handler runs, by its error code. */
 const REFUSALS: Partial<Record<string, [ErrorCode, string]>> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: [
-    'PAYLOAD_TOO_LARGE',
-    'the body is larger than 64 KiB, the most that is taken',
-  ],
+  FST_ERR_CTP_BODY_TOO_LARGE: ['PAYLOAD_TOO_LARGE', 'the body is larger than 64 KiB, the maximum'],
   FST_ERR_CTP_INVALID_MEDIA_TYPE: [
     'UNSUPPORTED_MEDIA_TYPE',
     'Content-Type: a body must be sent as application/json',
@@ -229,7 +226,7 @@ function allowedBy({ keyword, params }: ValidationProblem): string {
     case 'multipleOf':
       return `allowed are multiples of ${String(params['multipleOf'])}`;
     case 'uniqueItems':
-      return 'no entry may be there twice';
+      return 'no entry may be repeated';
     default:
       return '';
   }

@@ -110,7 +110,7 @@ const DRY_RUN = {
   dry_run: {
     type: 'string',
     enum: ['true', 'false'],
-    description: 'true: nothing is done, and what would be is answered',
+    description: 'true: nothing is changed; the answer describes the change',
   },
 };
 
@@ -131,7 +131,7 @@ const IDEMPOTENCY_KEY = {
       minLength: 1,
       maxLength: 255,
       description:
-        'the same with the same call within 24 hours: it is made once, and answered the same',
+        'repeat a call with the same key within 24 hours: the change is made once, with the same answer',
     },
   },
 };
@@ -152,7 +152,7 @@ function withDryRun(responses: Record<string, unknown>): object {
   return {
     ...responses,
     200: {
-      description: 'done; or what would be',
+      description: 'done; for a dry run, the description of the change',
       ...(success === undefined ? dryRun : { anyOf: [success, dryRun] }),
     },
   };

@@ -76,7 +76,7 @@ function look(dispatcher: Dispatcher): void {
   dispatcher.again = dispatcher.round !== undefined;
   dispatcher.round ??= lookForWork(dispatcher)
     .catch((error: unknown) =>
-      dispatcher.log.warn({ err: error }, 'could not look for deliveries that are due'),
+      dispatcher.log.warn({ err: error }, 'could not read the deliveries that are due'),
     )
     .finally(() => {
       dispatcher.round = undefined;

@@ -48,7 +48,7 @@ export async function findDeaths(
       wake(id);
     }
   } catch (error) {
-    context.log.warn({ err: error }, 'could not look for services that died; looking again');
+    context.log.warn({ err: error }, 'could not check for services that died; trying again');
   }
   return dead;
 }

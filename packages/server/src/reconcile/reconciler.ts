@@ -55,7 +55,7 @@ export function createReconciler(options: ReconcilerOptions) {
     try {
       for (const id of await dueServices(store.db, region.code, PARALLEL_SERVICES * 4)) wake(id);
     } catch (error) {
-      log.warn({ err: error }, 'could not ask for services that are due; asking again');
+      log.warn({ err: error }, 'could not read the services that are due; trying again');
     }
     if (!close.signal.aborted) timer = setTimeout(() => void tick(), TIMER_MS);
   };

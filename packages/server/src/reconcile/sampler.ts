@@ -156,7 +156,7 @@ async function keepAllBackups(sampler: Sampler): Promise<void> {
       if (!sampler.closing) await keepBackups(sampler, id);
     });
   } catch (error) {
-    sampler.log.warn({ err: error }, 'could not ask which services run');
+    sampler.log.warn({ err: error }, 'could not read which services run');
   }
 }
 

@@ -82,7 +82,7 @@ async function tick(guard: Guard): Promise<void> {
 async function look(guard: Guard): Promise<void> {
   await keepReserve(guard);
   await report(guard).catch((error: unknown) =>
-    guard.log.warn({ err: error }, 'the state of the reserve was not reported; it is tried again'),
+    guard.log.warn({ err: error }, 'the state of the reserve was not reported; trying again'),
   );
   const disk = await guard.region.engine.storage.disk();
   const usedBytes = disk.totalBytes - disk.freeBytes;
@@ -90,7 +90,7 @@ async function look(guard: Guard): Promise<void> {
   // Quotas are enforced without the metadata database too: a full disk may be what ended it.
   if (disk.usedPercent >= PURGE_PERCENT)
     await purgeOldest(guard, disk).catch((error: unknown) =>
-      guard.log.warn({ err: error }, 'no deleted service could be purged; it is tried again'),
+      guard.log.warn({ err: error }, 'no deleted service could be purged; trying again'),
     );
   const { looked } = guard;
   const sinceMs = Date.now() - looked.atMs;
@@ -161,7 +161,7 @@ async function keepQuotas(guard: Guard): Promise<void> {
     } catch (error) {
       log.warn(
         { service: id, err: error },
-        'a service could not be held to its quota; it is looked at again',
+        'the quota of a service could not be enforced; trying again',
       );
     }
   }
@@ -179,7 +179,7 @@ async function listServices(guard: Guard): Promise<{
     guard.known = await listStorageQuotas(store.db, region.code);
     return { services: guard.known, forked };
   } catch (error) {
-    log.warn({ err: error }, 'quotas are enforced as they were known last');
+    log.warn({ err: error }, 'quotas are enforced with the values that were read last');
     return { services: guard.known, forked: null };
   }
 }

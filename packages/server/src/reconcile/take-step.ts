@@ -78,7 +78,7 @@ async function askEngine(
     if (!(await waitsForMoves(context, work))) return verdict;
     return {
       ...verdict,
-      detail: 'its read replica sets are on their way',
+      detail: 'its read replica sets are being moved',
       outcome: 'again',
       waitMs: WITH_SETS_MS,
     };

@@ -136,7 +136,7 @@ function interruptOnceEnded(
     isUnderWay(store.db, id).then(
       (underWay) => (underWay ? undefined : interrupt.abort()),
       (error: unknown) =>
-        log.warn({ service, err: error }, 'could not ask whether a verification is still wanted'),
+        log.warn({ service, err: error }, 'could not read whether a verification is still wanted'),
     );
   }, TIMER_MS);
 }

@@ -48,11 +48,11 @@ export function createWatch(store: Store, { code, engine }: Region, log: Log) {
     const { before, after } = changed;
     for (const { code, message } of after) {
       if (!before.some((known) => known.code === code))
-        log.warn({ service: id, code, warning: message }, 'a service warns');
+        log.warn({ service: id, code, warning: message }, 'a service has a new warning');
     }
     for (const { code } of before) {
       if (!after.some((known) => known.code === code))
-        log.info({ service: id, code }, 'a warning is over');
+        log.info({ service: id, code }, 'a warning has ended');
     }
   };
 
@@ -60,7 +60,7 @@ export function createWatch(store: Store, { code, engine }: Region, log: Log) {
     for (const { id } of await listServicesThatMustRun(store.db, code)) {
       if (closing) return;
       await look(id).catch((error: unknown) =>
-        log.warn({ service: id, err: error }, 'could not look for what to warn of'),
+        log.warn({ service: id, err: error }, 'could not check for warnings'),
       );
     }
     // Those that do not run stand on the same disk; what else they warn of stays as it was.
@@ -75,7 +75,7 @@ export function createWatch(store: Store, { code, engine }: Region, log: Log) {
 
   const tick = async (): Promise<void> => {
     round = lookAtAll().catch((error: unknown) =>
-      log.warn({ err: error }, 'a round of looking for warnings was interrupted'),
+      log.warn({ err: error }, 'a check for warnings was interrupted'),
     );
     await round;
     if (!closing) timer = setTimeout(() => void tick(), LOOK_EVERY_MS);

@@ -109,7 +109,7 @@ async function howItWent(db: Db, operationId: string | null, message: string): P
     if (how === 'done') return { message, operationId };
     if (how === 'failing' || Date.now() > deadlineMs) {
       return {
-        message: `accepted, and not done yet: GET /projects/{project_id}/operations/${operationId} says how far it is`,
+        message: `accepted, and not done yet: GET /projects/{project_id}/operations/${operationId} shows its progress`,
         operationId,
       };
     }

@@ -87,7 +87,7 @@ export async function createPeering(
     if ((await listPeerings(tx, vpcId)).length >= MAX_PEERINGS)
       throw new ApiError(
         'LIMIT_EXCEEDED',
-        `the VPC ${vpcId} has ${MAX_PEERINGS} peerings, the most that a VPC can have; delete one first`,
+        `the VPC ${vpcId} has ${MAX_PEERINGS} peerings, the maximum; delete one first`,
       );
     const region = findRegion(context.regions, body.peer_region_code)?.code;
     const row = await provider.request(tx, vpc, { ...body, region }, locked);
@@ -254,7 +254,7 @@ async function problemWith(
     return `the networks overlap: the other VPC has addresses of ${vpc.cidr}, this VPC's own; peer VPCs whose networks differ`;
   const peerings = await listPeerings(tx, peer.id);
   if (peerings.length >= MAX_PEERINGS && (await findPeeringBetween(tx, peer.id, vpc)) === null)
-    return `the other VPC has ${MAX_PEERINGS} peerings, the most that a VPC can have; its owner has to delete one first`;
+    return `the other VPC has ${MAX_PEERINGS} peerings, the maximum; its owner has to delete one first`;
   const near = (await listPeers(tx, vpc.id)).find(
     ({ id, cidr }) => id !== peer.id && overlap(trustedCidr(cidr), theirs),
   );

@@ -29,7 +29,7 @@ export function createProject(
     if ((await countProjects(tx, MAX_PROJECTS)) >= MAX_PROJECTS)
       throw new ApiError(
         'LIMIT_EXCEEDED',
-        `projects: there are ${MAX_PROJECTS}, the most that an installation can have; use one of them`,
+        `projects: there are ${MAX_PROJECTS}, the maximum of an installation; use one of them`,
       );
     const id = newId();
     await insertProject(tx, { id, name, limits });

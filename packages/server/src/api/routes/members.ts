@@ -7,7 +7,7 @@ import { ofProject, ofService } from './schemas.ts';
 
 /** The servers of a service, and the deleted services of a project. */
 export function memberRoutes(api: App, context: ApiContext): void {
-  const { store, undeleteMs } = context;
+  const { store, restoreWindowMs } = context;
   api.get(
     '/projects/:project_id/services/:service_id/members',
     {
@@ -36,7 +36,7 @@ export function memberRoutes(api: App, context: ApiContext): void {
     },
     async (request) =>
       (await listDeletedServices(store.db, request.key.project_id)).map((row) =>
-        deletedDocument(row, undeleteMs),
+        deletedDocument(row, restoreWindowMs),
       ),
   );
 }
@@ -45,7 +45,7 @@ type DeletedRow = Awaited<ReturnType<typeof listDeletedServices>>[number];
 
 function deletedDocument(
   { id, name, service_type, environment, created_by, deleted_at }: DeletedRow,
-  undeleteMs: number,
+  restoreWindowMs: number,
 ) {
   const deletedMs = deleted_at?.getTime() ?? 0;
   return {
@@ -55,6 +55,6 @@ function deletedDocument(
     environment,
     ...(created_by === null ? {} : { created_by }),
     deleted: new Date(deletedMs).toISOString(),
-    restorable_until: new Date(deletedMs + undeleteMs).toISOString(),
+    restorable_until: new Date(deletedMs + restoreWindowMs).toISOString(),
   };
 }

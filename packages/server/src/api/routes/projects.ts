@@ -42,7 +42,7 @@ export function projectRoutes(api: App, context: ApiContext): void {
       if (!(key.operator && key.role === 'admin'))
         throw new ApiError(
           'FORBIDDEN',
-          'all: true takes an admin key of the operator project: the one that howdah up made',
+          'all: true needs an admin key of the operator project, such as the one that howdah up made',
         );
       return listProjects(store.db);
     },

@@ -9,7 +9,5 @@ export function problemOfSettledOperation(
   steps: readonly OperationStep[],
 ): string | null {
   const rehearsed = steps.some(({ name, finished }) => name === DRILL_STEP && finished !== null);
-  return kind === 'drill' && !rehearsed
-    ? 'it was interrupted, and measured nothing: ask for another'
-    : null;
+  return kind === 'drill' && !rehearsed ? 'drill interrupted; run it again' : null;
 }

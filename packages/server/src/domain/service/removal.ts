@@ -4,13 +4,13 @@ import type { ServiceRow } from './row.ts';
 /** Whether the time for a restore of a deleted service is over. */
 export function isRestoreOver(
   { project_id: projectId, deleted_at: deletedAt, parent_id: parentId }: ServiceRow,
-  undeleteMs: number,
+  restoreWindowMs: number,
 ): boolean {
   return (
     parentId === null &&
     projectId !== null &&
     deletedAt !== null &&
-    Date.now() - deletedAt.getTime() >= undeleteMs
+    Date.now() - deletedAt.getTime() >= restoreWindowMs
   );
 }
 
@@ -20,15 +20,17 @@ export function isRestoreOver(
  */
 export function mustBeRemoved(
   { deleting, project_id: projectId, parent_id: parentId, purge }: ServiceRow,
-  undeleteMs: number,
+  restoreWindowMs: number,
 ): boolean {
-  return deleting && (projectId === null || parentId !== null || undeleteMs === 0 || purge);
+  return deleting && (projectId === null || parentId !== null || restoreWindowMs === 0 || purge);
 }
 
 /** The milliseconds until a deleted service is removed; null: it is not deleted. */
 export function msUntilRemoval(
   { deleted_at: deletedAt }: ServiceRow,
-  undeleteMs: number,
+  restoreWindowMs: number,
 ): number | null {
-  return deletedAt === null ? null : Math.max(1000, deletedAt.getTime() + undeleteMs - Date.now());
+  return deletedAt === null
+    ? null
+    : Math.max(1000, deletedAt.getTime() + restoreWindowMs - Date.now());
 }

@@ -15,11 +15,11 @@ export type Successor = { n: number; detail: string } | { why: string };
 export function successorOf(
   service: ModelService,
   wanted: readonly number[],
-  { nowMs, restMs }: Pick<Situation, 'nowMs' | 'restMs'>,
+  { nowMs, cooldownMs }: Pick<Situation, 'nowMs' | 'cooldownMs'>,
 ): Successor {
   const { lastFailoverMs } = service;
-  if (lastFailoverMs !== null && nowMs - lastFailoverMs < restMs)
-    return { why: `last failover less than ${restMs / 1000} s ago` };
+  if (lastFailoverMs !== null && nowMs - lastFailoverMs < cooldownMs)
+    return { why: `last failover less than ${cooldownMs / 1000} s ago` };
   const next = service.nodes.find(
     ({ n, data, runs }) =>
       n !== service.primary && data === 'standby' && runs && wanted.includes(n),
@@ -47,7 +47,7 @@ export function decideHa(situation: Situation, ha: HighAvailability): NextStep {
     return service.provisioned
       ? {
           kind: 'refuse',
-          why: `the data of member ${service.primary}, its primary, is gone; bring it back`,
+          why: `the data of the primary, member ${service.primary}, is missing; bring it back`,
         }
       : decideData(situation, named);
   const others = service.nodes.filter((node) => node !== primary);
@@ -153,7 +153,7 @@ function decideOthers(pair: Pair): NextStep | null {
   if (extra !== undefined)
     return changeBy(step.retireName(extra.n), 'setHA', (changed) => {
       changed.nodes = changed.nodes.filter(({ n }) => n !== extra.n);
-      return 'as was asked for';
+      return 'as requested';
     });
   const size = change.compareSizes(primary.size, spec.size);
   if (size === 'larger' || (size === 'smaller' && others.length === 0))
@@ -206,7 +206,7 @@ function decidePlanned({ spec, ha, service, primary }: Pair): NextStep {
   });
   if (change.compareSizes(primary.size, spec.size) === 'smaller')
     return switchOver('for its new size');
-  if (ha.switchover) return switchOver('as was asked for');
+  if (ha.switchover) return switchOver('as requested');
   if (ha.drill === null) return SETTLED;
   return { kind: 'drill', name: DRILL_STEP, transition: 'drill', to, why: ha.drill };
 }

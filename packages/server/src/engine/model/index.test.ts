@@ -16,7 +16,7 @@ function makeEngine(store: ModelStore = createMemoryStore()) {
     seed: 'test',
     records: records.store,
     changed: (id) => changed.push(id),
-    policy: { windowMs: 86_400_000, snapshotEveryMs: MINUTE_MS, failoverRestMs: MINUTE_MS },
+    policy: { windowMs: 86_400_000, snapshotEveryMs: MINUTE_MS, failoverCooldownMs: MINUTE_MS },
     readLagLimit: { bytes: 1, seconds: 1 },
     store,
     realMs: () => START_MS,

@@ -39,7 +39,7 @@ function situationOf({ state, clock, policy }: Model, spec: ServiceSpec): Situat
     service: state.find(spec.id) ?? newService(spec.id),
     parent: parentId === null ? null : state.find(parentId),
     nowMs: clock.nowMs(),
-    restMs: policy.failoverRestMs,
+    cooldownMs: policy.failoverCooldownMs,
   };
 }
 

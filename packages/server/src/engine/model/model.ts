@@ -28,7 +28,7 @@ export type ModelPolicy = Readonly<{
   windowMs: number;
   snapshotEveryMs: number;
   /** Automatic failovers of a service are at least this far apart. */
-  failoverRestMs: number;
+  failoverCooldownMs: number;
 }>;
 
 /** Runs work of the same key one after the other. */

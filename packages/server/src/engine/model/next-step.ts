@@ -11,7 +11,7 @@ export type Situation = Readonly<{
   parent: ModelService | null;
   nowMs: number;
   /** Automatic failovers of a service are at least this far apart. */
-  restMs: number;
+  cooldownMs: number;
 }>;
 
 /** A step that changes the service alone. @returns in `apply`, the detail that users read */

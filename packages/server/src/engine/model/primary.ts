@@ -77,7 +77,7 @@ async function takeOver(model: Model, spec: ServiceSpec): Promise<Successor> {
     steps.push({ name, started: started ?? '', finished: finished ?? null, detail });
   };
   note('fence', realMs(), `nothing of member ${from} is left`);
-  const times = { nowMs: clock.nowMs(), restMs: policy.failoverRestMs };
+  const times = { nowMs: clock.nowMs(), cooldownMs: policy.failoverCooldownMs };
   const successor = successorOf(service, change.wantedNodes(spec, service), times);
   if ('why' in successor) {
     await records.end(id, steps, successor.why);
@@ -142,7 +142,7 @@ async function drill(model: Model, spec: ServiceSpec, { to }: PrimaryChange): Pr
       change.stopServer(service, service.primary, clock.nowMs(), 'killed');
     });
     const successor = await takeOver(model, spec);
-    if ('why' in successor) throw new Error(`nobody took over: ${successor.why}`);
+    if ('why' in successor) throw new Error(`no standby took over: ${successor.why}`);
   }
   const probes = between([400, 900], seed, 'probes', id, clock.nowMs());
   const gapMs = between([30, 400], seed, 'gap', id, clock.nowMs());
@@ -163,7 +163,7 @@ export async function noticeDeath(model: Model, id: string): Promise<void> {
       const service = state.find(id);
       if (service === null || !service.provisioned || primaryOf(service)?.runs !== false) return;
       const wanted = change.wantedNodes(spec, service);
-      const times = { nowMs: clock.nowMs(), restMs: policy.failoverRestMs };
+      const times = { nowMs: clock.nowMs(), cooldownMs: policy.failoverCooldownMs };
       if ('why' in successorOf(service, wanted, times)) return;
       const reached = await reachTransition(model, id, STEP.failOver, 'failover');
       if (reached.kind === 'go') await takeOver(model, spec);

@@ -184,7 +184,7 @@ export function createState(store: ModelStore, first: ModelRegion): ModelState {
       else if (Check(ServiceSchema, document)) services.set(document.id, document);
       else
         throw new Error(
-          `simulated_documents: found ${key}, which is no service and no script; delete that row`,
+          `simulated_documents: found ${key}, which is neither a service nor a script; delete that row`,
         );
     }
   };

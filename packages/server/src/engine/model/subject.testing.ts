@@ -33,7 +33,11 @@ export function createModelSubject(violation: Violation = {}): Subject {
       changed: (id) => {
         if (violation.changed?.(id) !== false) changed.add(id);
       },
-      policy: { windowMs: 86_400_000, snapshotEveryMs: SNAPSHOT_EVERY_MS, failoverRestMs: 60_000 },
+      policy: {
+        windowMs: 86_400_000,
+        snapshotEveryMs: SNAPSHOT_EVERY_MS,
+        failoverCooldownMs: 60_000,
+      },
       readLagLimit: { bytes: 1, seconds: 1 },
       store,
       realMs: () => START_MS,

@@ -286,7 +286,7 @@ async function checkWhole(path: string): Promise<Head> {
     );
   }
   if (head === null || end !== rows)
-    throw new Error(`${path} is no backup of a control plane, or not whole`);
+    throw new Error(`${path} is no backup of a control plane, or is incomplete`);
   return head;
 }
 

@@ -199,7 +199,7 @@ async function disk(paths: ImagePaths, region: string): Promise<Finding[]> {
       {
         what,
         state: 'note',
-        found: `${place}: what forks cost is found out by trying, and ${directory} cannot be written`,
+        found: `${place}: the cost of forks is measured by a trial, and ${directory} cannot be written`,
       },
       ...store,
     ];

@@ -59,7 +59,8 @@ test('an old cgroup without a process, of an unknown installation, is found', ()
   };
   expect(strayGroups([group], new Set(), NOW)).toEqual([
     {
-      found: 'cgroup howdah-0badf00d has no process and is of no installation that is known here',
+      found:
+        'cgroup howdah-0badf00d has no process and belongs to no installation that is known here',
       remedy: 'find /a/howdah-0badf00d /b/howdah-0badf00d -type d -delete',
     },
   ]);

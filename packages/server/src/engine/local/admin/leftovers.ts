@@ -64,7 +64,7 @@ function ofGone(
 ): Leftover {
   const where = home === '' ? '' : `; its data was in ${home}`;
   return {
-    found: `${what} ${name} is of an installation that is gone${where}`,
+    found: `${what} ${name} belongs to an installation that no longer exists${where}`,
     remedy: `${command} ${name}`,
   };
 }
@@ -183,7 +183,7 @@ export function strayGroups(
         !known.has(name) && !hasProcess && nowMs - changedMs >= YOUNG_MS,
     )
     .map(({ name, paths }) => ({
-      found: `cgroup ${name} has no process and is of no installation that is known here`,
+      found: `cgroup ${name} has no process and belongs to no installation that is known here`,
       remedy: `find ${paths.join(' ')} -type d -delete`,
     }));
 }

@@ -125,7 +125,7 @@ async function assertRoom(directory: string, bytes: number): Promise<void> {
   if (spare >= bytes) return;
   const mb = (value: number) => `${Math.ceil(value / 1e6)} MB`;
   throw new Error(
-    `there is no room to restore it in: ${mb(bytes)} are needed, ${mb(spare)} free without the last ${100 - DISK_FULL_PERCENT} % of the disk; delete services or make room`,
+    `there is no space on the disk to restore it: ${mb(bytes)} are needed, ${mb(spare)} free without the last ${100 - DISK_FULL_PERCENT} % of the disk; delete services or make room`,
   );
 }
 

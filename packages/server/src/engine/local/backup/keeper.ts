@@ -219,7 +219,7 @@ export async function backupWarnings(
   if (ahead.length > 0)
     warnings.push({
       code: 'SNAPSHOT',
-      message: `${ahead.length} snapshots are dated in the future (${ahead.map(({ takenMs }) => new Date(takenMs).toISOString()).join(', ')}): the clock was put back. A new one is taken while the service runs; moments of the time when the clock was ahead may not be reachable. Keep the clock in time (timedatectl)`,
+      message: `${ahead.length} snapshots are dated in the future (${ahead.map(({ takenMs }) => new Date(takenMs).toISOString()).join(', ')}): the clock was set back. A new one is taken while the service runs; moments of the time when the clock was ahead may not be reachable. Keep the clock in time (timedatectl)`,
     });
   if (verification?.problem !== undefined)
     warnings.push({

@@ -99,7 +99,7 @@ export async function verifyBackup(
     const verification = await restoreAndCheck(machine, monitor, subject, runStep, signal);
     // The data that was read may have been seeded again meanwhile: then the result says nothing.
     if (!verification.succeeded && machine.layout.primaryOf(spec.id) !== primary)
-      throw new Error(`member ${primary} ceased to be the primary meanwhile: ask for it again`);
+      throw new Error(`member ${primary} is no longer the primary: verify the backup again`);
     await writeVerification(paths, snapshot.id, verification);
     return verification;
   } finally {

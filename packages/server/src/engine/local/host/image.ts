@@ -149,8 +149,7 @@ export async function detachImage(paths: ImagePaths): Promise<void> {
 }
 
 export function assertRoot({ image }: ImagePaths): void {
-  if (process.getuid?.() !== 0)
-    throw new Error(`the store ${image} takes root, who alone can mount it`);
+  if (process.getuid?.() !== 0) throw new Error(`the store ${image} can only be mounted by root`);
 }
 
 /**

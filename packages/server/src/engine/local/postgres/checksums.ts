@@ -114,6 +114,6 @@ function checkPage(path: string, page: Buffer, block: number): void {
   const [found, reckoned] = [page.readUInt16LE(CHECKSUM_OFFSET), pageChecksum(page, block)];
   if (found !== reckoned)
     throw new Error(
-      `page ${block} of ${path} is damaged: it carries the checksum ${found}, and ${reckoned} is right`,
+      `page ${block} of ${path} is damaged: found checksum ${found}, expected ${reckoned}`,
     );
 }

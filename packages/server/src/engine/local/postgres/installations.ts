@@ -221,7 +221,7 @@ function parseLink(link: unknown): { source: string; target: string } {
     return { source: link.source, target: link.target };
   }
   throw new Error(
-    'pg-symlinks.json of the PostgreSQL that npm brought: expected a list of {source, target}',
+    'pg-symlinks.json of the PostgreSQL that npm installed: expected a list of {source, target}',
   );
 }
 

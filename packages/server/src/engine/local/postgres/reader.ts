@@ -208,16 +208,13 @@ async function readWith(
     );
   } catch (error) {
     if (cut === 'late')
-      throw new StatementRefused(
-        `the statement was ended, because it went on after its ${timeoutMs} ms`,
-        {
-          sqlstate: QUERY_CANCELED,
-          hint: LATE,
-        },
-      );
+      throw new StatementRefused(`the statement was ended after its timeout of ${timeoutMs} ms`, {
+        sqlstate: QUERY_CANCELED,
+        hint: LATE,
+      });
     if (cut === 'large' && rows.length === 0)
       throw new StatementRefused(
-        `more than ${MAX_BYTES / 1024 / 1024} MiB came before the first row was whole`,
+        `more than ${MAX_BYTES / 1024 / 1024} MiB came before the end of the first row`,
         {
           sqlstate: '54000',
           hint: 'select fewer columns, or parts of large values: left(column, 1000)',
@@ -311,7 +308,7 @@ function exchange(
 }
 
 const noCopy = (): StatementRefused =>
-  new StatementRefused('COPY moves no data here', {
+  new StatementRefused('COPY is not supported here', {
     sqlstate: '0A000',
     hint: 'write it as a SELECT, and use psql for whole tables',
   });

@@ -235,7 +235,7 @@ const ROWS: [string, Partial<PlacedCluster>, ClusterSeen, unknown][] = [
     'a switchover was asked for',
     { leave: 0 },
     seen(),
-    { kind: 'switchOver', to: 1, why: 'as was asked for' },
+    { kind: 'switchOver', to: 1, why: 'as requested' },
   ],
   [
     'a switchover waits for a standby that catches up',

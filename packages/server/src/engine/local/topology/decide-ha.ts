@@ -117,7 +117,7 @@ export function haStepName(step: HaStep): string | null {
     case 'retire':
       return `remove member ${step.n}`;
     case 'sweepDrill':
-      return 'remove what a drill left';
+      return 'remove leftovers of a drill';
     case 'drill':
       return DRILL_STEP;
   }
@@ -149,7 +149,7 @@ export function decideHa(spec: PlacedSpec, ha: PlacedCluster, seen: ClusterSeen)
   if (primary === undefined)
     return on(ha.primary, {
       kind: 'refuse',
-      why: `member ${ha.primary}, its primary, is none of its members`,
+      why: `the recorded primary, member ${ha.primary}, does not exist`,
     });
   const others = seen.instances.filter((instance) => instance !== primary);
   const { directory, pooler, owned } = seen.primary;
@@ -183,7 +183,7 @@ function decideFailover({ seen, primary, others }: Pair): HaStep | null {
   if (seen.primary.provisioned && primary.data === 'absent')
     return on(primary.n, {
       kind: 'refuse',
-      why: `the data of member ${primary.n}, its primary, is gone; bring it back`,
+      why: `the data of the primary, member ${primary.n}, is missing; bring it back`,
     });
   // After a start of the control plane, standbys that could take over are connected first.
   const unheard = others.find(
@@ -238,7 +238,7 @@ function decideOthers({ spec, ha, seen, primary, others }: Pair): HaStep | null 
   if (seen.settling)
     return on(primary.n, {
       kind: 'wait',
-      why: 'its replicas are catching up with what was acknowledged without them',
+      why: 'its replicas are catching up with writes that were acknowledged without them',
       waitMs: 20,
     });
   for (const standby of others) {
@@ -262,8 +262,7 @@ function decidePlanned({ ha, seen, primary, others }: Pair): HaStep {
   if (successor !== undefined) {
     if (primary.server?.size === 'smaller')
       return { kind: 'switchOver', to: successor.n, why: 'for its new size' };
-    if (ha.leave === primary.n)
-      return { kind: 'switchOver', to: successor.n, why: 'as was asked for' };
+    if (ha.leave === primary.n) return { kind: 'switchOver', to: successor.n, why: 'as requested' };
     if (ha.drill !== null) return { kind: 'drill' };
   }
   return on(primary.n, { kind: 'settled' });

@@ -157,7 +157,7 @@ export function decideSet(spec: PlacedSpec, seen: SetSeen): SetStep {
   if (restart.eligible && lagging !== undefined)
     return nothing({
       kind: 'wait',
-      why: `node ${lagging.n} is too far behind for another to be restarted`,
+      why: `node ${lagging.n} is too far behind: another node cannot be restarted yet`,
       waitMs: LAGGING_MS,
     });
   return { kind: 'restart', n: restart.n };

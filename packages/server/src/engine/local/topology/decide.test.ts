@@ -189,7 +189,7 @@ const TABLE: [string, PlacedSpec, Observation, Step][] = [
     'its pooler has disallowed sessions',
     POOLED,
     { ...WELL, pooler: { ...pooler, disallowedSessions: 1 } },
-    { kind: 'stopPooler', why: 'with clients that are let in no more' },
+    { kind: 'stopPooler', why: 'with sessions that are no longer allowed' },
   ],
   [
     'up and not provisioned',

@@ -166,6 +166,6 @@ export function decidePooler(seen: Observation['pooler']): Step {
   if (seen.frozen) return { kind: 'stopPooler', why: 'a signal had stopped it' };
   if (!seen.watched || !seen.current) return { kind: 'reloadPooler' };
   return seen.disallowedSessions > 0
-    ? { kind: 'stopPooler', why: 'with clients that are let in no more' }
+    ? { kind: 'stopPooler', why: 'with sessions that are no longer allowed' }
     : { kind: 'settled' };
 }

@@ -114,7 +114,7 @@ async function applyToStandbys(
       return setSlots(round);
     case 'retire':
       await retire(topology, spec.id, step.n, foundAt(found, step.n));
-      return 'as was asked for';
+      return 'as requested';
   }
 }
 

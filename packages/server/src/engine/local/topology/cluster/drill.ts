@@ -51,7 +51,7 @@ async function killPrimary(round: ClusterRound): Promise<void> {
   cluster.lastFailoverMs = null;
   const successor = await findSuccessor(round);
   if ('why' in successor)
-    throw new Error(`nothing was killed, for nobody could take over: ${successor.why}`);
+    throw new Error(`nothing was killed, since no standby can take over: ${successor.why}`);
   const server = await findServer(pathsOf(round, ha.primary));
   if (server !== null) signal(server.postmaster.pid, 'SIGKILL');
   for (
@@ -61,7 +61,7 @@ async function killPrimary(round: ClusterRound): Promise<void> {
     await sleep(2);
   const choice = await failOver(round);
   if ('why' in choice && topology.machine.layout.primaryOf(id) === ha.primary)
-    throw new Error(`nobody took over: ${choice.why}`);
+    throw new Error(`no standby took over: ${choice.why}`);
 }
 
 /** Where the control plane itself gets through a gateway: in a VPC, by the gateway's own socket. */

@@ -48,7 +48,7 @@ export async function observeCluster(round: ClusterRound): Promise<ClusterObserv
   const primary = servers.find(({ n }) => n === ha.primary);
   if (primary === undefined)
     throw new Error(
-      `service ${spec.id}: member ${ha.primary} is its primary and none of its members`,
+      `service ${spec.id}: the recorded primary, member ${ha.primary}, does not exist`,
     );
   const followers = await followersOf(topology.monitor, keyOf(round, ha.primary));
   const replication = await observeReplication(round, primary, followers);

@@ -36,6 +36,6 @@ export function pathsOf(
 /** @throws Error when the round did not observe the instance */
 export function foundAt(found: ReadonlyMap<number, Found>, n: number): Found {
   const instance = found.get(n);
-  if (instance === undefined) throw new Error(`member ${n} was not looked at`);
+  if (instance === undefined) throw new Error(`member ${n} was not observed`);
   return instance;
 }

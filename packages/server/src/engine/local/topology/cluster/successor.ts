@@ -10,8 +10,8 @@ import { keyOf, pathsOf, type ClusterRound } from './round.ts';
 export async function findSuccessor(round: ClusterRound): Promise<Successor> {
   const { topology, cluster, ha } = round;
   const { failover } = topology;
-  const waitMs = (cluster.lastFailoverMs ?? -Infinity) + failover.restMs - performance.now();
-  if (waitMs > 0) return { why: `last failover less than ${failover.restMs / 1000} s ago` };
+  const waitMs = (cluster.lastFailoverMs ?? -Infinity) + failover.cooldownMs - performance.now();
+  if (waitMs > 0) return { why: `last failover less than ${failover.cooldownMs / 1000} s ago` };
   const primary = pathsOf(round, ha.primary);
   const timeline = await newestTimeline(primary.data).catch(() => 0);
   const others = ha.servers.filter(({ n }) => n !== ha.primary);

@@ -68,7 +68,7 @@ async function applyToNode(
 ): Promise<string> {
   const { n } = step;
   const node = found.get(n);
-  if (node === undefined) throw new Error(`node ${n} was not looked at`);
+  if (node === undefined) throw new Error(`node ${n} was not observed`);
   const settings = conf.get(n) ?? '';
   switch (step.kind) {
     case 'fence':
