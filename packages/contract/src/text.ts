@@ -101,7 +101,9 @@ const MISSPELLED_LETTERS = 2;
 
 /** The known name that another name is probably a misspelling of; null: it is another name. */
 export function misspelledName(name: string, known: readonly string[]): string | null {
-  const found = nearest(name, known);
+  // A name that differs in length by more differs in more letters; most cost no comparison.
+  const similar = known.filter((one) => Math.abs(one.length - name.length) <= MISSPELLED_LETTERS);
+  const found = nearest(name, similar);
   return found !== null && found.distance <= MISSPELLED_LETTERS ? found.one : null;
 }
 

@@ -47,12 +47,22 @@ function knownPart(value: unknown, given: unknown, path: string, found: Found): 
     Object.entries(value).flatMap(([name, inner]) => {
       if (known.includes(name))
         return [[name, knownPart(inner, properties[name], `${path}${name}.`, found)]];
+      if (found.ignored.length >= MOST_IGNORED) throw tooMany();
       refuse(name, known, path, found.strict);
       found.ignored.push(`${path}${name}`);
       return [];
     }),
   );
 }
+
+/** The comparison of each with the known names takes time that other calls wait for. */
+const MOST_IGNORED = 100;
+
+const tooMany = (): ApiError =>
+  new ApiError(
+    'INVALID_REQUEST',
+    `the body has more than ${MOST_IGNORED} fields that this call does not know; leave them out`,
+  );
 
 function refuse(name: string, known: readonly string[], path: string, strict: boolean): void {
   const meant = misspelledName(name, known);
